@@ -62,7 +62,7 @@ for _command in (
     *(suites.suite, histories.history),
     *(clusters.up, clusters.down, clusters.inject, contract.check_worker),
     *(reading.analyze, reading.show, tracing.trace, reading.compare, reading.explain),
-    *(bundles.bundle, bundles.open_),
+    *(bundles.bundle, bundles.open_, bundles.upload_),
     upkeep.clean,
 ):
     cli.add_command(_command)

@@ -1,4 +1,4 @@
-"""The commands bundle and open: a run as one archive to attach to a bug report, and back."""
+"""The commands bundle, open and upload: a run as one archive and back, or at a URL."""
 
 from __future__ import annotations
 
@@ -55,8 +55,12 @@ def bundle(settings: Settings, run: str | None, output: Path | None, max_size: i
     from experiments.bundle.archive import SUFFIX
     from experiments.bundle.making import make_bundle, megabytes
     from experiments.bundle.opening import run_of
+    from harness.filesystems import is_url
+    from harness.stored import open_stored
 
     root = run_of(settings.run_dir, run)
+    if run is not None and is_url(run):
+        root = open_stored(run, with_tables=True)
     target = output or Path(f"{root.run_id}{SUFFIX}")
     if target.exists() and not force:
         raise UsageError(f"{target} exists", hint="--force writes over it, -o FILE names another")
@@ -112,4 +116,29 @@ def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
         write(f"  {again}; issue.md is the report")
 
     settings.show(document, text)
+    return Exit.PASS
+
+
+@command("upload", example="brokerstorm upload RUN s3://bucket/runs\nbrokerstorm show s3://bucket/runs/RUN")
+@click.argument("run", shell_complete=completion.runs)
+@click.argument("url", metavar="URL")
+def upload_(settings: Settings, run: str, url: str) -> int:
+    """Copy a run to a folder at a URL, where `show`, `trace`, `analyze`, `compare` and `bundle` read it.
+
+    RUN is an id from `list runs` or a folder; it must be sealed, as every finished run is. URL is one
+    that PyArrow opens: s3://, gs://, abfss://, hdfs:// or file://; the run becomes URL/ID. What nobody
+    reads once a run is sealed (raw segments, the brokers' data) is left out. `list runs URL` lists what
+    is there.
+    """
+    from experiments.bundle.opening import run_of
+    from harness.filesystems import is_url
+    from harness.stored import Folder, upload
+
+    if not is_url(url):
+        raise UsageError(f"{url} is no URL", hint="write s3://BUCKET/FOLDER, or file:///FOLDER")
+    root = run_of(settings.run_dir, run)
+    copied = upload(root, url)
+    there = (Folder(url) / root.run_id).url
+    document = {"schema_version": SCHEMA_VERSION, "url": there, "files": len(copied)}
+    settings.show(document, lambda: write(f"{there}: {len(copied)} files of {root.run_id}"))
     return Exit.PASS

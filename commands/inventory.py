@@ -176,14 +176,18 @@ def nights(settings: Settings) -> list[Row]:
 
 
 def runs_of(settings: Settings, night: str) -> list[Row]:
-    """Runs of a night in its order, also those that are to come.
+    """Runs of a night in its order, also those that are to come; of a URL, what is stored there.
 
     Raises:
         UsageError: there is no such night.
     """
     from experiments.nights.night import NightDir
     from experiments.nights.night import nights as every_night
+    from harness.filesystems import is_url
+    from harness.stored import Folder, stored_runs
 
+    if is_url(night):
+        return [{**_run(run), "path": (Folder(night) / run.run_id).url} for run in stored_runs(night)]
     found = NightDir(settings.run_dir / night)
     if not found.plan.exists():
         have = ", ".join(each.id for each in list(every_night(settings.run_dir))[:5])

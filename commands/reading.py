@@ -46,8 +46,8 @@ def analyze(
 ) -> int:
     """Judge a run again from its capture.
 
-    RUN is an id from `list runs` or a folder; default the latest. A run that was cut short is judged by
-    what was captured until then. The exit code is the verdict, as for `run`.
+    RUN is an id from `list runs`, a folder or a URL (see `upload`); default the latest. A run that was cut
+    short is judged by what was captured until then. The exit code is the verdict, as for `run`.
 
     With --import, DIR (a folder, or a URI that PyArrow reads) holds the tables sends and log, deliveries if
     there are any, as CSV, JSON Lines or Parquet, and import.yaml, which says what rows do not. Every row is
@@ -58,6 +58,7 @@ def analyze(
     from analysis.spark.session import WarmSession
     from analysis.verdict.hits_file import require_writable
     from commands import summaries
+    from harness.stored import give_back
 
     if hits is not None:
         require_writable(hits)
@@ -79,9 +80,12 @@ def analyze(
         session.start()
         if not captured:
             _, result = _judge(settings, root, session, progress, hits)
+            give_back(root, [root.result, root.report, root.junit])
             progress.close()
             return summaries.show_result(settings, root, result)
         campaign = _judge_rounds(settings, root, rounds, session, progress)
+        give_back(root, [path for each in rounds for path in (each.result, each.report, each.junit)])
+        give_back(root, [root.campaign, root.report, root.junit])
     return summaries.show_campaign(settings, root, campaign)
 
 

@@ -45,13 +45,14 @@ KINDS = ("scenarios", "bugs", "suites", "faults", "workers", "systems", "runs", 
 
 @command("list", example="brokerstorm list faults\nbrokerstorm list runs NIGHT")
 @click.argument("kind", metavar="[KIND]", type=click.Choice(KINDS), default="scenarios")
-@click.argument("inside", metavar="[NIGHT]", required=False, shell_complete=completion.nights)
+@click.argument("inside", metavar="[NIGHT|URL]", required=False, shell_complete=completion.nights)
 def list_(settings: Settings, kind: str, inside: str | None) -> int:
     """Show what there is: scenarios, bugs, faults, runs, nights.
 
     KIND is one of scenarios (default), bugs, suites, faults, workers, systems, runs, nights and classes.
 
-    `list runs NIGHT` has the runs of one night of a suite, by the names that other commands take.
+    `list runs NIGHT` has the runs of one night of a suite, by the names that other commands take; `list runs
+    URL` those that `upload` copied there.
     """
     from commands import inventory
 

@@ -22,6 +22,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from analysis.capture.context import Context
+from harness.filesystems import filesystem_of
 from harness.records import SEALED
 
 Array = npt.NDArray[Any]
@@ -201,10 +202,7 @@ def load_bucket(root_uri: str, number: int, context: Context) -> Bucket:
 
 def open_tables(root_uri: str, number: int) -> dict[str, Columns]:
     """The tables of a bucket, rows in the order of the files."""
-    if "://" in root_uri:
-        filesystem, root = pafs.FileSystem.from_uri(root_uri)
-    else:
-        filesystem, root = pafs.LocalFileSystem(), root_uri
+    filesystem, root = filesystem_of(root_uri)
     return {t: _open(filesystem, f"{root}/sealed/{t}/bucket={number:02d}", t) for t in SEALED}
 
 

@@ -20,6 +20,7 @@ from analysis.capture.left_out import LeftOut, read_left_out
 from harness.contracts import read_document
 from harness.contracts.seal import SealedFile, SealReport
 from harness.errors import UsageError
+from harness.filesystems import filesystem_of, origin_of
 from harness.records import SEALED
 from harness.rundir import MOST_ROWS_BYTES, RunDir, read_bytes
 
@@ -51,9 +52,9 @@ class Capture:
                 f"{run.root} is not sealed: {run.seal_report.name} is missing",
                 hint="`brokerstorm analyze` seals a run first if it still has its raw segments",
             )
-        root = root_uri or str(run.root.absolute())  # executors work in other folders
+        root = root_uri or origin_of(run) or str(run.root.absolute())  # executors work in other folders
         try:
-            filesystem, path = _filesystem(root)
+            filesystem, path = filesystem_of(root)
             infos = filesystem.get_file_info(pafs.FileSelector(f"{path}/sealed", recursive=True))
         except (OSError, pa.ArrowException) as error:
             raise UsageError(f"cannot read the sealed tables in {root}: {error}") from error
@@ -133,7 +134,7 @@ def damaged_files(root_uri: str, bucket: int, checksums: Mapping[str, str]) -> l
     """
     if not checksums:
         return []
-    filesystem, root = _filesystem(root_uri)
+    filesystem, root = filesystem_of(root_uri)
     folder = f"{root}/sealed"
     paths = {path for path in checksums if f"/bucket={bucket:02d}/" in path}
     for table in SEALED:
@@ -154,10 +155,3 @@ def _damage_of(filesystem: Any, folder: str, path: str, checksums: Mapping[str, 
     except OSError as error:
         return f"sealed/{path} cannot be read: {error}"
     return "" if found == checksums.get(path) else f"sealed/{path} is not the file that was sealed"
-
-
-def _filesystem(root: str) -> tuple[Any, str]:
-    if "://" in root:
-        filesystem, path = pafs.FileSystem.from_uri(root)
-        return filesystem, str(path)
-    return pafs.LocalFileSystem(), root

@@ -25,6 +25,7 @@ from harness.contracts.plan import Plan
 from harness.contracts.rows import Manifest
 from harness.errors import UsageError
 from harness.faultlog import FaultRecord, read_faults
+from harness.filesystems import filesystem_of
 from harness.rundir import RunDir, reading
 
 Row = Mapping[str, Any]
@@ -59,6 +60,7 @@ class SealedTables:
             capture = Capture.find(run) if run.seal_report.exists() else None
             self._checksums = capture.checksums if capture else {}
             self._left_out = capture.left_out if capture else LeftOut()
+            self._root = capture.root_uri if capture else str(run.root)
         self._run = run
         self._whole: set[int] = set()
 
@@ -74,13 +76,16 @@ class SealedTables:
     def _table(
         self, table: str, bucket: int, where: pc.Expression, columns: list[str] | None = None
     ) -> pa.Table | None:
-        path = self._run.bucket_file(table, bucket)
         self._require_whole(bucket)
-        if not path.exists():
-            return None
+        path = self._run.bucket_file(table, bucket).relative_to(self._run.root)
         try:
+            filesystem, root = filesystem_of(self._root)
             # partitioning=None: the folder's "bucket=NN" is no column
-            return pq.read_table(path, filters=where, columns=columns, partitioning=None)
+            return pq.read_table(
+                f"{root}/{path}", filters=where, columns=columns, partitioning=None, filesystem=filesystem
+            )
+        except FileNotFoundError:
+            return None
         except (pa.ArrowInvalid, OSError) as error:
             raise UsageError(
                 f"cannot read {path}: {words.plain(str(error))}", hint="`brokerstorm analyze` seals it again"
@@ -109,7 +114,7 @@ class SealedTables:
                 f"these rows are not in the bundle: {self._left_out.text}",
                 hint="who made it has them: `brokerstorm bundle RUN --max-size 200MB` takes more",
             )
-        if damage := damaged_files(str(self._run.root), bucket, self._checksums):
+        if damage := damaged_files(self._root, bucket, self._checksums):
             raise UsageError(f"the capture is damaged: {damage[0]}", hint="bring the file back from a copy")
         self._whole.add(bucket)
 

@@ -39,7 +39,10 @@ _LOG_LINES = 6
 _MASTER_ANSWERS_S = 5.0  # Spark itself would try for a minute
 _ROOT = Path(__file__).resolve().parents[2]
 _SHIPPED = (
-    *(f"harness/{name}.py" for name in ("__init__", "errors", "faultlog", "records", "rundir")),
+    *(
+        f"harness/{name}.py"
+        for name in ("__init__", "errors", "faultlog", "filesystems", "records", "rundir")
+    ),
     *(f"harness/contracts/{name}.py" for name in ("__init__", "rows", "seal", "message")),
 )
 

@@ -12,7 +12,9 @@ from typing import Any, Final
 from experiments.bundle.archive import SUFFIX, entries, unpack
 from experiments.bundle.cover import read_cover
 from harness.errors import UsageError
+from harness.filesystems import is_url
 from harness.rundir import RunDir, find_run
+from harness.stored import open_stored
 
 #: Below the folder of runs, bundles that a command was given as a file.
 OPENED: Final = "bundles"
@@ -63,13 +65,16 @@ def is_bundle(name: str) -> bool:
 
 
 def run_of(base: Path, name: str | None) -> RunDir:
-    """The run that the user means, as `harness.rundir.find_run`; of a bundle's file, the run inside.
+    """The run that the user means, as `harness.rundir.find_run`; of a bundle's file, the run inside; of a
+    URL, a copy of the documents there.
 
-    It is unpacked once, into ``base``.
+    A bundle is unpacked once, into ``base``.
 
     Raises:
         UsageError: no such run, or the file is no bundle.
     """
+    if name is not None and is_url(name):
+        return open_stored(name)
     if name is None or not is_bundle(name):
         return find_run(base, name)
     archive = Path(name)

@@ -43,6 +43,7 @@ ALLOWED = {
     "analysis": (
         "analysis",
         "harness.contracts",
+        "harness.filesystems",
         "harness.records",
         "harness.rundir",
         "harness.errors",

@@ -1,0 +1,43 @@
+"""Folders on this machine or at a URL that pyarrow.fs opens, and which of the two a run is in."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import pyarrow.fs as pafs
+
+from harness.rundir import RunDir, read_json
+
+#: In the copy of a stored run (`harness.stored`): where it came from.
+ORIGIN: Final = "origin.json"
+
+
+def is_url(name: str) -> bool:
+    return "://" in name
+
+
+def filesystem_of(root: str) -> tuple[Any, str]:
+    """What opens a folder, and its path there; a text that is no URL is a local path.
+
+    Raises:
+        OSError, ArrowException: there is no such file system, or it does not answer.
+    """
+    if is_url(root):
+        filesystem, path = pafs.FileSystem.from_uri(root)
+        return filesystem, str(path)
+    return pafs.LocalFileSystem(), root
+
+
+def below(url: str, name: str) -> str:
+    """The URL of a folder in a folder."""
+    address, mark, query = url.partition("?")
+    return f"{address.rstrip('/')}/{name}{mark}{query}"
+
+
+def origin_of(run: RunDir) -> str:
+    """The URL of a run that was opened from one, or of the campaign that it is a round of; else empty."""
+    for root, name in ((run.root, ""), (run.root.parent, run.root.name)):
+        if (root / ORIGIN).exists():
+            url = str(read_json(root / ORIGIN).get("url", ""))
+            return below(url, name) if name else url
+    return ""

@@ -1,0 +1,172 @@
+"""`upload`, and the commands that read what it leaves at a URL."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.fs as pafs
+import pytest
+from filelock import FileLock
+
+from cli import main
+from harness import stored
+from harness.errors import Exit, UsageError
+from harness.rundir import RunDir
+from harness.stored import Folder, open_stored, upload
+from harness.toolchains.cache import cache_folder
+from tests.planted.campaign import LOST, leave_campaign
+
+CAMPAIGN = "20260101-000000-kafka-quick"
+MOTO = "moto[s3,server]==5.2.5"
+
+
+@pytest.fixture(scope="module")
+def campaign(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    return leave_campaign(tmp_path_factory.mktemp("uploading") / "runs")
+
+
+@pytest.fixture(scope="module")
+def url(campaign: RunDir, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder with the campaign, at a URL."""
+    there = f"file://{tmp_path_factory.mktemp('store')}/runs"
+    upload(campaign, there)
+    return there
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "cache"))
+
+
+def told(capsys: pytest.CaptureFixture[str], campaign: RunDir, *words: str) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main(["--run-dir", str(campaign.root.parent), *words])
+    return code, *capsys.readouterr()
+
+
+@pytest.mark.parametrize("words", [["show"], ["trace", LOST], ["trace", "--first"]], ids=" ".join)
+def test_a_stored_run_says_what_the_run_said(
+    campaign: RunDir, url: str, words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = told(capsys, campaign, "--json", *words, CAMPAIGN)
+    there = told(capsys, campaign, "--json", *words, f"{url}/{CAMPAIGN}")
+    assert (there[0], json.loads(there[1])) == (own[0], json.loads(own[1]))
+
+
+def test_only_documents_are_copied_and_what_is_gone_is_gone(campaign: RunDir, url: str) -> None:
+    copy = open_stored(f"{url}/{CAMPAIGN}")
+    assert not list(copy.root.rglob("*.parquet"))
+    assert [each.seal_report.exists() for each in copy.rounds()] == [True, True]
+    (copy.root / "stale.json").write_text("{}")
+    assert not (open_stored(f"{url}/{CAMPAIGN}").root / "stale.json").exists()
+    whole = open_stored(f"{url}/{CAMPAIGN}", with_tables=True)
+    assert len(list(whole.root.rglob("*.parquet"))) == len(list(campaign.root.rglob("*.parquet")))
+
+
+def test_the_runs_at_a_url_are_listed(campaign: RunDir, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+    _, here, _ = told(capsys, campaign, "--json", "list", "runs")
+    _, there, _ = told(capsys, campaign, "--json", "list", "runs", url)
+    (own,), (found,) = json.loads(here)["items"], json.loads(there)["items"]
+    assert found == {**own, "path": f"{url}/{CAMPAIGN}"}
+
+
+def test_what_cannot_be_read_or_written_is_one_line(
+    campaign: RunDir, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, said in (
+        (["show", f"{url}/nothing"], "there is no run at"),
+        (["show", "s9://bucket/run"], "cannot read s9://bucket/run: Unrecognized filesystem type"),
+        (["upload", CAMPAIGN, url], f"{url}/{CAMPAIGN} exists"),
+        (["upload", CAMPAIGN, "bucket/runs"], "bucket/runs is no URL"),
+    ):
+        code, _, err = told(capsys, campaign, *words)
+        assert (code, err.count("\n")) == (Exit.USAGE, 2)
+        assert said in err
+
+
+def test_an_upload_that_is_cut_off_leaves_no_run(
+    campaign: RunDir, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put, left = Folder.put, iter(range(5))
+
+    def refuse(folder: Folder, source: Path, path: str) -> None:
+        if next(left, None) is None:
+            raise UsageError("the store is full")
+        put(folder, source, path)
+
+    monkeypatch.setattr(Folder, "put", refuse)
+    with pytest.raises(UsageError, match="full"):
+        upload(campaign, f"file://{tmp_path}")
+    assert list((tmp_path / CAMPAIGN).rglob("*.json"))
+    with pytest.raises(UsageError, match="no run at"):
+        open_stored(f"file://{tmp_path}/{CAMPAIGN}")
+
+
+@pytest.mark.parametrize("path", ["../outside.json", "/etc/passwd", "a/../../b", "large.json"])
+def test_a_store_cannot_name_files_outside_the_copy_nor_fill_the_disk(path: str) -> None:
+    info = pafs.FileInfo(path, pafs.FileType.File, size=2 << 30 if path == "large.json" else 5)
+    with pytest.raises(UsageError, match="no file of a run"):
+        stored._require_sane(path, info, "s3://bucket/run")
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A bucket of an S3 server."""
+    home = cache_folder() / "tools" / "moto-5.2.5"
+    home.parent.mkdir(parents=True, exist_ok=True)
+    with FileLock(f"{home}.lock"):
+        if not (home / "complete").exists():
+            venv.create(home, with_pip=True, clear=True)
+            pip = [str(home / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", MOTO]
+            subprocess.run(pip, check=True, timeout=300)
+            (home / "complete").touch()
+    log = tmp_path_factory.mktemp("s3") / "log"
+    command = [home / "bin" / "python", "-c", _SERVER]
+    with (
+        log.open("w") as out,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=out, text=True) as server,
+    ):
+        assert server.stdout is not None
+        endpoint = next((line.split()[1] for line in server.stdout if line.startswith("at ")), "")
+        assert endpoint, log.read_text()
+        options = f"endpoint_override={endpoint}&scheme=http&allow_bucket_creation=true"
+        filesystem, _ = pafs.FileSystem.from_uri(f"s3://x:y@night?{options}")
+        filesystem.create_dir("night")
+        yield f"s3://night/runs?{options}"
+        server.terminate()
+
+
+#: A port of its own choice, which it says.
+_SERVER = """
+from moto.server import ThreadedMotoServer
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+server.start()
+print("at %s:%d" % server.get_host_and_port(), flush=True)
+server._thread.join()
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_executors_judge_what_an_s3_server_holds_and_the_verdict_goes_back(
+    campaign: RunDir, bucket: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
+    upload(campaign, bucket)
+    there = Folder(bucket) / CAMPAIGN
+    before = there.files()["report.html"].mtime_ns
+    own = told(capsys, campaign, "--json", "show", CAMPAIGN)
+    code, out, _ = told(capsys, campaign, "--json", "analyze", there.url)
+    judged = json.loads(out)
+    assert code == own[0] == Exit.PASS
+    outcomes = [[each["outcome"] for each in one["variants"]] for one in (judged, json.loads(own[1]))]
+    assert outcomes[0] == outcomes[1]
+    after = there.files()
+    assert (after["report.html"].mtime_ns or 0) > (before or 0)
+    assert "unsafe-1/result.json" in after
+    assert told(capsys, campaign, "--json", "show", there.url)[0] == Exit.PASS
