@@ -123,12 +123,13 @@ def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
 @click.argument("run", shell_complete=completion.runs)
 @click.argument("url", metavar="URL")
 def upload_(settings: Settings, run: str, url: str) -> int:
-    """Copy a run to a folder at a URL, where `show`, `trace`, `analyze`, `compare` and `bundle` read it.
+    """Copy a run to a folder at a URL, in a store.
 
-    RUN is an id from `list runs` or a folder; it must be sealed, as every finished run is. URL is one
-    that PyArrow opens: s3://, gs://, abfss://, hdfs:// or file://; the run becomes URL/ID. What nobody
-    reads once a run is sealed (raw segments, the brokers' data) is left out. `list runs URL` lists what
-    is there.
+    `show`, `trace`, `analyze`, `compare`, `bundle` and `run --replay` take the URL of a run there. RUN
+    is an id from `list runs` or a folder; it must be sealed, as every finished run is. URL is one that
+    PyArrow opens: s3://, gs://, abfss://, hdfs:// or file://; the run becomes URL/ID. What nobody reads
+    once a run is sealed (raw segments, the brokers' data) is left out. `list runs URL` lists what is
+    there.
     """
     from experiments.bundle.opening import run_of
     from harness.filesystems import is_url
