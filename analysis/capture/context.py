@@ -318,6 +318,14 @@ class Context:
         own = [i for i, name in enumerate(self.streams, start=1) if name.rpartition("-")[0] == topic]
         return range(own[0], own[-1] + 1) if own else range(0)
 
+    @cached_property
+    def first_source(self) -> npt.NDArray[np.int64]:
+        """By id of a stream that a pipeline writes: the first stream of what it reads; 0 = none does."""
+        first = np.zeros(len(self.streams) + 1, np.int64)
+        for pipeline in self.pipelines:
+            first[self.topic_streams(pipeline.to)] = self.topic_streams(pipeline.source).start
+        return first
+
     def stream_bounds(self, stream: int) -> Bounds:
         return self.bounds.get(stream) or Bounds()
 

@@ -77,7 +77,7 @@ def _hits(episodes: Sequence[Episode]) -> list[ClassHits]:
     found = []
     for one in episodes:
         own = {"instance": one.instance, "lane": one.lane, "t_ns": one.first_ns, "stream": one.stream}
-        own |= {"seq": int(one.witnesses[0].message.rsplit("/", 1)[1])}
+        own |= {"seq": int(one.witnesses[0].message.rsplit("/", 1)[1]), "attempt": 0}
         own |= {"unmet": sum(BITS[name] for name in one.unmet)}
         columns = {name: np.array([own.get(name, value)]) for name, value in NO_MESSAGE.items()}
         found.append(ClassHits.of(one.cls, (one.split,), columns))

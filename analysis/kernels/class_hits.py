@@ -14,7 +14,7 @@ from analysis.capture.bucket import Array
 #: Columns of a hit, with the values of one that is about no message and no place.
 NO_MESSAGE: Final[Mapping[str, int]] = {
     "instance": 0, "lane": -1, "seq": -1, "attempt": -1, "t_ns": 0, "stream": 0, "position": -1, "ledger": 0,
-    "batch": 0, "session": 0, "split": 0, "unmet": 0,
+    "batch": 0, "session": 0, "split": 0, "unmet": 0, "source_stream": 0, "source_position": -1,
 }  # fmt: skip
 COLUMNS: Final = tuple(NO_MESSAGE)
 _SCHEMA: Final = pa.schema([pa.field(name, pa.int64()) for name in COLUMNS])
@@ -30,8 +30,10 @@ class ClassHits:
 
     @classmethod
     def of(cls, name: str, splits: Sequence[str], columns: Mapping[str, Array]) -> ClassHits:
-        """``columns``: those of `COLUMNS`, of one length."""
-        arrays = [pa.array(np.asarray(columns[each], np.int64)) for each in COLUMNS]
+        """``columns``: those of `COLUMNS`, of one length; one left out is as in `NO_MESSAGE`."""
+        rows = len(columns["t_ns"])
+        whole = {each: np.full(rows, value) for each, value in NO_MESSAGE.items()} | dict(columns)
+        arrays = [pa.array(np.asarray(whole[each], np.int64)) for each in COLUMNS]
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, _SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA))

@@ -25,6 +25,7 @@ def every_hit(history: History, chosen: Sequence[ChosenHits]) -> Iterator[ClassH
         columns |= {"split": hits.split[own], "unmet": hits.unmet[own]}
         columns |= _identity(history, hits.slot[own])
         columns |= _place(history, hits.slot[own], hits.row[own], hits.delivery[own])
+        columns |= _source(history, hits.slot[own], hits.row[own])
         yield ClassHits.of(hits.cls, hits.splits, columns)
 
 
@@ -34,6 +35,19 @@ def _identity(history: History, slot: Array) -> dict[str, Array]:
     known = slot >= 0
     out[known] = history.identity(slot[known])
     return {name: out[:, number] for number, name in enumerate(("instance", "lane", "seq", "attempt"))}
+
+
+def _source(history: History, slot: Array, row: Array) -> dict[str, Array]:
+    """Stream and position of the input that an output was made of."""
+    log, first = history.bucket.log, history.context.first_source
+    row = np.where((row < 0) & (slot >= 0), history.first[slot], row) if history.n_slots else row
+    at = np.flatnonzero(row >= 0) if first.any() else np.empty(0, np.int64)
+    at = at[log["source_position"][row[at]] >= 0] if len(at) else at
+    stream, position = np.zeros(len(row), np.int64), np.full(len(row), -1, np.int64)
+    if len(at):
+        position[at] = log["source_position"][row[at]]
+        stream[at] = first[log["stream"][row[at]]] + log["source_partition"][row[at]]
+    return {"source_stream": stream, "source_position": position}
 
 
 def _place(history: History, slot: Array, row: Array, delivery: Array) -> dict[str, Array]:

@@ -52,6 +52,7 @@ HIT_COLUMNS: Final = (
     HitColumn("position", pa.int64(), "in the log, of the delivery, or as acknowledged; null unknown"),
     HitColumn("ledger", pa.int64(), "Pulsar ledger id, else 0"),
     HitColumn("batch", pa.int32(), "Pulsar batch index, else 0"),
+    HitColumn("input", _TEXT, "place of the input that a pipeline made it of; null without one"),
     HitColumn("session", pa.uint32(), "consumer session; null: the class is about the log"),
     HitColumn("t_ns", pa.int64(), "when, on the clock of the tables; null unknown"),
     HitColumn("t_s", pa.float64(), "the same in seconds since the start of load"),
@@ -109,6 +110,7 @@ def _table(hits: ClassHits, context: Context) -> pa.Table:
         **_status(hits, columns, context),
         "message": _messages(columns, is_message),
         "stream": _texts(*_named(stream, context.stream_name)),
+        "input": _inputs(columns, context),
         "t_s": pa.array((t_ns - context.epoch_ns) / 1e9, mask=t_ns <= 0),
         "fault": _faults(t_ns, context),
     }
@@ -159,6 +161,12 @@ def _messages(columns: Mapping[str, Array], is_message: Array) -> pa.Array:
     rows = zip(*(columns[name].tolist() for name in ("instance", "lane", "seq", "attempt")), strict=True)
     texts = [MessageId.witness(*row) for row in rows]
     return pa.array(texts, pa.string(), mask=~is_message)
+
+
+def _inputs(columns: Mapping[str, Array], context: Context) -> pa.Array:
+    places = zip(columns["source_stream"].tolist(), columns["source_position"].tolist(), strict=True)
+    texts = [f"{context.stream_name(stream)}@{position}" if stream else None for stream, position in places]
+    return pa.array(texts, pa.string())
 
 
 def _faults(t_ns: Array, context: Context) -> pa.Array:

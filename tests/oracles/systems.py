@@ -256,7 +256,9 @@ def pipeline_histories(draw: Any) -> tuple[History, Context]:
     story.end()
     story.deliver()
     story.circumstances()
-    return story.h, _context(story, draw)
+    context, strict = _context(story, draw), draw(st.booleans())
+    sessions = {n: replace(s, committed_only=strict) for n, s in context.sessions.items()}
+    return story.h, replace(context, sessions=sessions)
 
 
 @st.composite

@@ -45,9 +45,9 @@ def _answers(task: Task) -> list[BucketReport]:
 
 def hits_here(run: RunDir) -> tuple[list[ClassHits], Context]:
     """Every hit of a run, and its context."""
-    task = replace(task_of(run), with_hits=True)
-    partials = [report.partial for report in reports_of(task) if report.partial]
-    return [each for partial in partials for each in partial.hits], task.context
+    judged = judged_buckets(run, judge_units, with_hits=True)
+    partials = [report.partial for report in judged.reports if report.partial]
+    return [each for partial in partials for each in partial.hits], judged.context
 
 
 def judge_here(run: RunDir) -> Result:

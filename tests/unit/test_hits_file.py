@@ -18,6 +18,8 @@ from harness.rundir import RunDir
 from tests.planted.judged import hits_here, judge_here
 from tests.planted.large import plant
 from tests.planted.tiny import History
+from tests.planted.tiny_pipelines import committed, made, piped
+from tests.planted.tiny_transactions import stored, transaction
 
 ANOMALIES = {"acked-lost-middle": 45, "acked-lost-tail": 2, "false-nack": 3, "info-stored": 60, "foreign": 2}
 
@@ -84,6 +86,21 @@ def test_folded_episodes_have_the_status_of_their_hits(
     found = counted(judge_here(run))
     assert found["delivery-reorder", "suspect"] == 4
     assert ("delivery-reorder", "violation") not in found
+
+
+def test_a_transaction_is_named_by_one_of_its_messages(tmp_path: Path) -> None:
+    h = transaction(History(partitions=2, sessions=0), 1, 0, partitions=(0, 1))
+    run = stored(stored(h, 0), 0, how="aborted", partition=1).write(tmp_path / "run")
+    (row,) = rows_of(run, tmp_path / "hits.parquet")
+    assert (row["class"], row["message"], row["attempt"]) == ("torn-transaction", "1/1/0", 0)
+
+
+def test_an_output_has_its_input(tmp_path: Path) -> None:
+    h = made(piped(sessions=0).sent(2).log(0, 1).deliver(0, 1), 0, 1, 1)
+    rows = rows_of(committed(h, 2).write(tmp_path / "run"), tmp_path / "hits.parquet")
+    assert [(row["class"], row["message"], row["input"]) for row in rows] == [
+        ("input-twice", "2/1/2", "orders-0@1")
+    ]
 
 
 @pytest.mark.parametrize(
