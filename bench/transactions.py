@@ -13,6 +13,7 @@ pipelines and of fencing add.
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import sys
 import tempfile
@@ -41,8 +42,7 @@ MAX_SHARE: Final = 0.2
 
 
 def _key(cls: str, split: str, name: str) -> tuple[str, str, str]:
-    instance, *_, seq = name.split("/")
-    return cls, split, f"{instance}/{seq}" if cls in _OF_TRANSACTIONS else name
+    return cls, split, re.sub("/.*/", "/", name) if cls in _OF_TRANSACTIONS else name
 
 
 def _hits(path: Path) -> Iterator[tuple[str, str, str]]:

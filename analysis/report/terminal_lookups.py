@@ -134,8 +134,12 @@ def _log_lines(trace: Trace, width: int) -> list[RenderableType]:
         notes += ["" if stored.check == "ok" else f"payload {stored.check}"]
         if stored.t_broker_s is not None:
             notes.append(f"broker time {words.clock(stored.t_broker_s)}")
+        notes += [f"made of {stored.made_of}" if stored.made_of else ""]
         head.append(f"   {' · '.join(filter(None, notes))}", style="dim")
         lines += [head, Text(f"  {_neighbours(stored.around, width - 2)}")]
+        for made in stored.made_into:
+            ended = f" · {made.txn}" if made.txn else ""
+            lines.append(Text(f"  {made.group} made {made.message} of it, stored at {made.place}{ended}"))
     return lines
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow.compute as pc
@@ -24,6 +24,7 @@ from analysis.report.trace_model import (
     AckedPlace,
     Delivered,
     Neighbour,
+    Output,
     SendAttempt,
     Stored,
     Trace,
@@ -182,10 +183,39 @@ class _Tracer:
             place=self._place(row),
             attempt=row["attempt"],
             check=Check(row["check"]).name.lower().replace("_", " "),
-            txn="" if row["txn"] == Txn.NONE else Txn(row["txn"]).name.lower(),
+            txn=_txn(row),
             t_broker_s=t_broker_s,
             around=self._around(row, bucket),
+            made_of=self._made_of(row, bucket),
+            made_into=tuple(self._made_into(row, bucket)),
         )
+
+    def _made_of(self, row: Mapping[str, Any], bucket: int) -> str:
+        """Place and name of the input of an output; empty for any other row."""
+        first = self._context.first_source
+        is_output = (
+            row.get("source_position", -1) >= 0 and row["stream"] < len(first) and first[row["stream"]]
+        )
+        if not is_output:
+            return ""
+        stream = int(first[row["stream"]]) + row["source_partition"]
+        where = (pc.field("stream") == stream) & (pc.field("position") == row["source_position"])
+        held = self._tables.read("log", bucket, where)
+        place = f"{self._context.stream_name(stream)}@{row['source_position']}"
+        return f"{place} ({_name(held[0])})" if held else place
+
+    def _made_into(self, row: Mapping[str, Any], bucket: int) -> Iterator[Output]:
+        for pipeline in self._context.pipelines:
+            sources = self._context.topic_streams(pipeline.source)
+            if row["stream"] not in sources:
+                continue
+            where = pc.field("stream").isin(list(self._context.topic_streams(pipeline.to)))
+            where = where & (pc.field("source_partition") == row["stream"] - sources.start)
+            where = where & (pc.field("source_position") == row["position"])
+            for made in sorted(self._tables.read("log", bucket, where), key=_in_log_order):
+                yield Output(
+                    group=pipeline.group, message=_name(made), place=self._place(made), txn=_txn(made)
+                )
 
     def _acked_place(self, send: Mapping[str, Any]) -> AckedPlace:
         around = self._around(send, self._tables.buckets_of_stream(send["stream"])[0])
@@ -313,6 +343,10 @@ class _Tracer:
 def _range(bounds: Bounds) -> str:
     text = f"{bounds.begin}..{bounds.read_to - 1}" if bounds.read_to > bounds.begin else "nothing"
     return f"{text}, its end" if bounds.is_complete else f"{text} of {bounds.end} ({bounds.why})"
+
+
+def _txn(row: Mapping[str, Any]) -> str:
+    return "" if row["txn"] == Txn.NONE else Txn(row["txn"]).name.lower()
 
 
 def _in_log_order(row: Mapping[str, Any]) -> tuple[int, ...]:

@@ -33,8 +33,19 @@ class Neighbour:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """What the pipeline of a ``group`` made of a message, and where it is."""
+
+    group: str
+    message: str
+    place: str
+    txn: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """One place in the log that holds the message."""
+    """One place in the log that holds the message. ``made_of``: place and name of the input that a pipeline
+    made it of; ``made_into``: what pipelines made of it."""
 
     place: str
     attempt: int
@@ -42,6 +53,8 @@ class Stored:
     txn: str
     t_broker_s: float | None  # the broker's own timestamp, as seconds into the load
     around: tuple[Neighbour, ...]
+    made_of: str = ""
+    made_into: tuple[Output, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,6 +16,7 @@ from harness.errors import UsageError
 from harness.records import Check, Event, Kind
 from harness.rundir import RunDir
 from tests.planted.tiny import History
+from tests.planted.tiny_pipelines import made, piped
 from tests.report_samples import failing
 from tests.report_samples.findings import reorder_finding
 
@@ -31,6 +32,25 @@ def premature(tmp_path: Path) -> RunDir:
     h.deliver(0, 3, 1, 2, 3, partition=1, at_ms=50).commit(4, partition=1, at_ms=60)
     h.sent(3).log(0, 1, 2)
     return h.write(tmp_path / "run")
+
+
+def test_an_output_and_its_input_name_each_other(tmp_path: Path) -> None:
+    h = made(piped(sessions=0).sent(2).log(0, 1), 0, how="committed", number=1)
+    run = made(h, 0, how="aborted", number=2, first=1, outcome="aborted", asked="abort").write(
+        tmp_path / "run"
+    )
+    (stored,) = trace(run, "2/1/0").log
+    assert stored.made_of == "orders-0@0 (1/0/0)"
+    (stored,) = trace(run, "1/0/0").log
+    outputs = [(each.group, each.message, each.place, each.txn) for each in stored.made_into]
+    assert outputs == [
+        ("billing", "2/1/0", "invoices-0@0", "committed"),
+        ("billing", "2/1/1", "invoices-0@2", "aborted"),
+    ]
+    shown = StringIO()
+    print_trace(Console(file=shown, width=110), trace(run, "1/0/0"))
+    assert "billing made 2/1/1 of it, stored at invoices-0@2 · aborted" in shown.getvalue()
+    assert trace(run, "1/0/1").log[0].made_into == ()
 
 
 def marks(found: Trace, index: int = 0) -> str:
