@@ -127,7 +127,7 @@ def _is_marked(history: History) -> npt.NDArray[np.bool_]:
     """By stream id: the markers were read to the end."""
     context = history.context
     bounds = [context.stream_bounds(stream) for stream in range(len(context.streams) + 1)]
-    return np.array([each.marked >= each.end for each in bounds])
+    return np.array([each.is_marked for each in bounds])
 
 
 @dataclass(frozen=True, slots=True)

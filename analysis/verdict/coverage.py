@@ -148,7 +148,7 @@ def _transactions(facts: RunFacts) -> ValidityCheck | None:
     """Without the markers nobody knows which messages of a transaction can be seen."""
     if not any(producer.transactions for producer in facts.plan.producers):
         return None
-    best = {each.stream: each for each in facts.bounds if each.marked >= each.end}
+    best = {each.stream: each for each in facts.bounds if each.is_marked}
     unread = [stream for stream in facts.streams if stream not in best]
     if unread:
         return ValidityCheck(
@@ -158,7 +158,7 @@ def _transactions(facts: RunFacts) -> ValidityCheck | None:
     if torn:
         text = f"markers and the brokers' list of aborted transactions disagree: {_some(torn)}"
         return ValidityCheck("transactions", False, text)
-    held = [stream for stream, each in best.items() if each.stable < each.end]
+    held = [stream for stream, each in best.items() if each.is_held]
     text = "every marker was read"
     return ValidityCheck("transactions", True, text + (f"; still open: {_some(held)}" if held else ""))
 

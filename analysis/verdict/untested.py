@@ -44,7 +44,7 @@ _HOLDS: Final[Mapping[str, Callable[[Context], bool]]] = {
     "readiness-restored": lambda context: context.readiness_restored,
     "send-capture": lambda context: all(i.complete for i in context.instances.values()),
     "delivery-capture": lambda context: all(s.complete for s in context.sessions.values()),
-    "markers-read": lambda context: all(b.marked >= b.end for b in _bounds(context)),
+    "markers-read": lambda context: all(b.is_marked for b in _bounds(context)),
     "drained": lambda context: context.drained,
     "offsets-read": lambda context: all(
         stream in pipeline.committed

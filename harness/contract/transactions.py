@@ -14,7 +14,7 @@ _IDS, _MESSAGES, _ABORT_EVERY = 2, 50, 3
 def sends_have_the_outcome_of_their_transaction(rig: Rig) -> None:
     topic = rig.topic()
     asked = {"id": topic, "messages": _MESSAGES, "every_s": 0.0, "abort_every": _ABORT_EVERY}
-    options = dict(rig.worker.contract.durable)
+    options = {**rig.worker.transactional, **rig.worker.contract.durable}
     producer = rig.producer(topic, options=options, asked={"threads": _IDS, "transactions": asked}).send_all()
     sends, rows = producer.sends, producer.rows(TableId.TRANSACTIONS)
     expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")

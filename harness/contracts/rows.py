@@ -67,8 +67,9 @@ class StaleWrite:
 class Bounds:
     """How far the audit read a stream. ``read_to == end`` means all of it.
 
-    Kafka counts in offsets, Pulsar in messages. ``isolation`` remaining: of a queue, whose rows in the log
-    are what was left in it after the drain, and not all that it held. ``reader``: the worker that wrote it.
+    Kafka counts in offsets, Pulsar in messages (``stable``, ``marked`` and ``log_end``: in entries).
+    ``isolation`` remaining: of a queue, whose rows in the log are what was left in it after the drain, and
+    not all that it held. ``reader``: the worker that wrote it.
     """
 
     begin: int = 0
@@ -83,6 +84,17 @@ class Bounds:
     marked: int = -1
     disagree: int = 0
     stale: tuple[StaleWrite, ...] = ()
+    log_end: int = -1
+
+    @property
+    def is_marked(self) -> bool:
+        """The markers of transactions were read to the end."""
+        return self.marked >= (self.end if self.log_end < 0 else self.log_end)
+
+    @property
+    def is_held(self) -> bool:
+        """An open transaction holds readers of committed data back."""
+        return self.stable < (self.end if self.log_end < 0 else self.log_end)
 
     @property
     def remaining(self) -> bool:
@@ -127,7 +139,8 @@ class LogSpan:
     """Offsets ``first .. last`` of a stream that one producer wrote in one transaction.
 
     ``end``: position of the marker that ended it, -1 = none, with its ``end_epoch``. ``state``: as readers of
-    committed data see it: committed, aborted or open.
+    committed data see it: committed, aborted or open. Pulsar: entries of a ``ledger``; ``producer_id`` and
+    ``epoch`` are the two halves of the transaction's id; the ledger of the marker is not told.
     """
 
     producer_id: int
@@ -137,11 +150,28 @@ class LogSpan:
     end: int = -1
     state: Literal["committed", "aborted", "open"] = "open"
     end_epoch: int = -1
+    ledger: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class HiddenMessage:
+    """A message of a Pulsar log that readers are not given: where it lies, and its payload. ``txn``:
+    `harness.records.Txn`."""
+
+    ledger: int
+    entry: int
+    batch: int
+    txn: int
+    data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class StreamTransactions:
-    """Transactions in the log of a stream, up to offset ``read_to``. Other fields as in `Bounds`."""
+    """Transactions in the log of a stream, up to offset ``read_to``. Other fields as in `Bounds`.
+
+    Pulsar: ``spans`` are those that the audit's reader was not given, and what is in them is ``hidden``,
+    which is no part of the file; entries are counted, of which there are ``log_end``.
+    """
 
     stream: str
     read_to: int
@@ -149,6 +179,8 @@ class StreamTransactions:
     spans: list[LogSpan] = field(default_factory=list)
     disagree: int = 0
     stale: list[StaleWrite] = field(default_factory=list)
+    log_end: int = -1
+    hidden: list[HiddenMessage] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,8 +29,8 @@ from harness.plan.settings import (
     PromiseContext,
     codec_of,
     consumer_promise,
-    idempotent,
     producer_settings,
+    transactional,
 )
 from harness.scenario.file import variants
 from harness.scenario.model import ConsumerSpec, Option, ProducerSpec, Scenario
@@ -80,7 +80,7 @@ def build_plan(
     Raises:
         ScenarioError: settings that the client refuses, or a rate too small to share out.
     """
-    broker_config = native(scenario.cluster.config)
+    broker_config = _broker_config(scenario)
     tag = _tag(scenario.name, variant, str(seed)) if run_tag is None else run_tag
     system = SYSTEMS[scenario.system]
     topics = topic_plans(scenario, tag)
@@ -131,6 +131,13 @@ def native(options: Mapping[str, Option]) -> dict[str, str]:
     return {
         key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()
     }
+
+
+def _broker_config(scenario: Scenario) -> dict[str, str]:
+    """With what transactions need, if a producer uses them."""
+    uses = any(spec.transactions for spec in scenario.load.producers.values())
+    needed = SYSTEMS[scenario.system].transactional_config if uses else {}
+    return {**needed, **native(scenario.cluster.config)}
 
 
 def _tag(*parts: str) -> int:
@@ -261,7 +268,7 @@ def _producer(
     names = {topic.name for topic in topics}
     options, limits = _options(scenario, spec), scenario.limits
     settings = producer_settings(spec.client, spec.client_version, options, scenario.worker_folders)
-    context = PromiseContext(topics, broker_config, scenario.cluster.topology)
+    context = PromiseContext(topics, broker_config, scenario.cluster.topology, bool(spec.transactions))
     unbounded_s = scenario.load.duration + limits.recovery + limits.drain
     return ProducerPlan(
         name="",
@@ -312,9 +319,9 @@ def _pipelines(
 
 
 def _options(scenario: Scenario, spec: ProducerSpec) -> dict[str, str]:
-    """Of a producer. A transactional client is idempotent, whatever its default is."""
+    """Of a producer; with transactions also what its client demands for them."""
     options = native(spec.options)
-    return idempotent(spec.client, options, scenario.worker_folders) if spec.transactions else options
+    return transactional(spec.client, options, scenario.worker_folders) if spec.transactions else options
 
 
 def _transactions(spec: ProducerSpec) -> TransactionsPlan | None:

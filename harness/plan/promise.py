@@ -149,11 +149,13 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class PromiseContext:
-    """What a promise depends on beside the client's settings: the topics used and the brokers' settings."""
+    """What a promise depends on beside the client's settings: the topics used, the brokers' settings, and
+    whether every message is sent in a transaction."""
 
     topics: Sequence[TopicPlan]
     broker_config: Mapping[str, str]
     topology: str = ""
+    transacts: bool = False
 
 
 class ProducerSettings(ABC):

@@ -53,12 +53,14 @@ def codec_of(client: str, version: str, options: Options, folders: Sequence[str]
     return ClientSettings(load_worker(client, folders), version, options, "producer").codec()
 
 
-def idempotent(client: str, options: Options, folders: Sequence[str] = ()) -> dict[str, str]:
-    """The options of a producer that uses transactions: it is idempotent, whatever its default is.
+def transactional(client: str, options: Options, folders: Sequence[str] = ()) -> dict[str, str]:
+    """The options of a producer that uses transactions: with what its client demands for them, and
+    idempotent, whatever its default is.
 
     Where the client holds its other defaults against that, they are changed too, as its users have to.
     """
     worker = load_worker(client, folders)
+    options = {**worker.transactional, **options}
     facts = getattr(worker.promises, "idempotence", None)
     if not facts or not facts.options:
         return dict(options)

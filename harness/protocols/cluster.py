@@ -6,7 +6,7 @@ lacks is refused before anything starts. Nodes are named by their compose servic
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -123,6 +123,21 @@ class HasTransactions(Protocol):
 
 
 @runtime_checkable
+class TellsHidden(Protocol):
+    """Gives readers what was committed only, and can tell afterwards what else a log holds (Pulsar)."""
+
+    def hidden(
+        self, given: Mapping[str, Collection[tuple[int, int]]], *, timeout_s: float
+    ) -> list[StreamTransactions]:
+        """One for each stream, with all of the log that a reader was not given (stream -> ledger and entry of
+        all that it was); what could not be read in that time is not counted.
+
+        Raises:
+            BrokerstormError: the brokers cannot say now.
+        """
+
+
+@runtime_checkable
 class HasLeaders(HasPlacement, Protocol):
     """Can move the leaders of partitions (Kafka).
 
@@ -167,7 +182,7 @@ class HasShareGroups(Protocol):
 
 @runtime_checkable
 class HasCoordinators(Protocol):
-    """Can tell which node coordinates a group or transactions (Kafka)."""
+    """Can tell which node coordinates a group (Kafka) or transactions."""
 
     def coordinator(self, kind: str, name: str) -> str | None:
         """The node; None while there is none, or nobody knows the name.

@@ -189,7 +189,8 @@ def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[dict[str, Any
     library, version = system.audit
     readers = min(AUDIT_READERS, len(streams))
     client = ClientPart(library=library, version=version, options={})
-    isolation = "remaining" if system.is_queue else "read_uncommitted"
+    hides = not system.reads_uncommitted and any(producer.transactions for producer in plan.producers)
+    isolation = "remaining" if system.is_queue else "read_committed" if hides else "read_uncommitted"
     parts = [
         AuditPart(
             reader=reader,

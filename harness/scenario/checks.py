@@ -149,6 +149,10 @@ def _cluster_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
     for option, why in system.broker_config.items():
         if option in cluster.config:
             yield ("cluster", "config", option), f"is set by brokerstorm itself; {why}: leave it out"
+    if any(producer.transactions for producer in scenario.load.producers.values()):
+        for option, needed in system.transactional_config.items():
+            if str(cluster.config.get(option, needed)).lower() != needed:
+                yield ("cluster", "config", option), f"must be {needed} with transactions: leave it out"
     for option, value in cluster.config.items():
         if not is_one_line(f"{option}={value}"):
             yield (

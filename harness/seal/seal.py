@@ -55,6 +55,7 @@ from harness.seal.route import Router
 from harness.seal.segments import Counts, Segment, find_segments, whole_rows, worker_folders
 from harness.seal.table import BufferPool, TableSealer
 from harness.seal.transactions import LogTransactions, sealed_transactions
+from harness.systems import SYSTEMS
 
 OnProgress = Callable[[int, int], None]
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -214,8 +215,9 @@ class _Sealing:
         return TableReport(rows=sealer.rows, files=len(files), bytes=sum(f.bytes for f in files.values()))
 
     def _log_transactions(self) -> LogTransactions | None:
-        """None where nobody used transactions: every row of the log is as its reader says."""
-        if not any(producer.transactions for producer in self._plan.producers):
+        """None where nobody used transactions, or readers see no others: every row is as its reader says."""
+        is_told = not SYSTEMS[self._plan.system].reads_uncommitted
+        if is_told or not any(producer.transactions for producer in self._plan.producers):
             return None
         return LogTransactions(self._in_log, lambda stream: self._names.add("stream", stream))
 
@@ -269,17 +271,20 @@ class _Sealing:
                 "marked": one.read_to,
                 "disagree": one.disagree,
                 "stale": [asdict(write) for write in one.stale],
+                "log_end": one.log_end,
             }
             for one in self._in_log
         }
         return [
-            row
-            | {
-                "stream": (stream := self._names.stream(str(row["stream"]))),
-                "stream_id": self._names.add("stream", stream),
-                "reader": folder.name,
-            }
-            | seen.get(stream, {})
+            _with_hidden(
+                row
+                | {
+                    "stream": (stream := self._names.stream(str(row["stream"]))),
+                    "stream_id": self._names.add("stream", stream),
+                    "reader": folder.name,
+                }
+                | seen.get(stream, {})
+            )
             for folder in worker_folders(self._run)
             for row in read_jsonl(folder / self._run.log_bounds.name)
         ]
@@ -293,6 +298,13 @@ class _Sealing:
             rows=dict(self._rows.get(worker, {})),
             damage={str(kind): count for kind, count in sorted(damage.items())},
         )
+
+
+def _with_hidden(row: dict[str, Any]) -> dict[str, Any]:
+    """Where readers are given committed data only, a stream was read when the rest of it was told, too."""
+    if row.get("isolation") != "read_committed" or row.get("marked", -1) >= row.get("log_end", 0):
+        return row
+    return row | {"end": max(row["end"], row["read_to"] + 1), "why": "transactions"}
 
 
 def _refuse_less(run: RunDir, raw_rows: Mapping[TableId, int]) -> None:

@@ -42,6 +42,9 @@ class System:
         keeps_leaders: its brokers keep who led what and since when; else a run watches it.
         term: what a stretch under one leader is called and numbered by; empty = it has no number.
         has_offsets: positions in a log are dense numbers.
+        reads_uncommitted: the audit's reader is given what no transaction committed; else the admin tells it
+            (`HasTransactions`).
+        transactional_config: broker settings without which there are no transactions.
         log_stamps: how lines of a broker's log begin (`harness.log_stamp`), any of these; none = not stated.
         log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name stands; without
             it the line is about all streams. Empty = no line says so.
@@ -74,6 +77,8 @@ class System:
     keeps_leaders: ClassVar[bool] = False
     term: ClassVar[str] = ""
     has_offsets: ClassVar[bool] = False
+    reads_uncommitted: ClassVar[bool] = True
+    transactional_config: ClassVar[Texts] = _NOTHING
     log_stamps: ClassVar[tuple[str, ...]] = ()
     log_leader: ClassVar[str] = ""
     request_kinds: ClassVar[Mapping[str, int]] = {}

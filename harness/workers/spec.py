@@ -170,6 +170,7 @@ class WorkerSpec(Part):
         entry: script, main class or main file; none for ``other``.
         checks_options: it knows ``--check-options`` (docs/worker-protocol.md).
         options: by role, native options the worker sets unless the scenario does.
+        transactional: options of a producer in transactions, unless the scenario sets them.
         reserved: options that the harness sets itself; a scenario that sets one is refused.
         tools: commands it needs on PATH beyond brokerstorm itself and its toolchain.
         supports: by key of a producer or consumer, the values this worker can do; a key it leaves out has
@@ -198,6 +199,7 @@ class WorkerSpec(Part):
     tools: list[str] = Field(default_factory=list)
     checks_options: bool = False
     options: dict[Role, dict[str, str]] = Field(default_factory=dict)
+    transactional: dict[str, str] = Field(default_factory=dict)
     reserved: list[str] = Field(default_factory=list)
     supports: dict[Ability, list[str]] = Field(default_factory=dict)
     since: dict[Ability, str] = Field(default_factory=dict)

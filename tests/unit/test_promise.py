@@ -8,7 +8,13 @@ import pytest
 
 from harness.contracts.plan import PromisePlan, TopicPlan
 from harness.errors import ScenarioError
-from harness.plan.settings import Consuming, PromiseContext, consumer_promise, idempotent, producer_settings
+from harness.plan.settings import (
+    Consuming,
+    PromiseContext,
+    consumer_promise,
+    producer_settings,
+    transactional,
+)
 from harness.scenario.model import RequireSpec
 from harness.workers import load_worker
 
@@ -62,7 +68,7 @@ def test_settings(client: str, options: dict[str, str], delivery: str, order: bo
 
 @pytest.mark.parametrize("client", ["confluent-kafka", "kafka-clients", "kafka-python", "aiokafka", "sarama"])
 def test_a_producer_in_transactions_is_idempotent_whatever_its_defaults_are(client: str) -> None:
-    made = promise(client, idempotent(client, {}))
+    made = promise(client, transactional(client, {}))
     assert (made.delivery, made.order, made.dedup) == ("durable", True, True)
 
 

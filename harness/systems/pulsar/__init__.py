@@ -72,6 +72,11 @@ class Pulsar(System):
         ("consumer", "rollback_every"): _JMS_ONLY,
     }
     stored_overhead_bytes = 250
+    reads_uncommitted = False  # of a topic, whatever a client asks for
+    transactional_config = {
+        "transactionCoordinatorEnabled": "true",
+        "systemTopicEnabled": "true",  # topics remember in one which transactions were aborted
+    }
     log_stamps = ("[{time}] {level} ", "{time} [{*}] {level} ")  # ours, the official image's
     request_kinds = _REQUESTS
     bootstrap_form = "pulsar://HOST:6650,HOST:6650"

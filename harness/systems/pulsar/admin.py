@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, TypeVar
 
 from harness.admin.failover import LOGS_HINT, POLL_S, NotThere
 from harness.connections.security import ANYBODY, Security
-from harness.contracts.rows import Leadership
+from harness.contracts.rows import Leadership, StreamTransactions
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node, PartitionState, SeenLeaders, TopicSettings
+from harness.systems.pulsar import transactions
 from harness.systems.pulsar.ledgers import ledgers_of
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.systems.pulsar.owners import Owners
@@ -23,6 +25,8 @@ from harness.waiting import wait_while
 CLUSTER = "brokerstorm"  # the cluster's name in compose/pulsar
 RUN_NAMESPACES = "public/bs-"
 READY_NAMESPACE = "public/ready"
+#: The topic whose partitions are the transaction coordinators (PIP-31).
+_SYSTEM, _COORDINATORS = "pulsar/system", "transaction_coordinator_assign"
 _READY_BUNDLES = 3
 _THREADS = 8
 _ONE_LOOK_S = 3.0
@@ -38,7 +42,7 @@ class NoNamespace(UsageError):
 
 
 class PulsarAdmin:
-    """Admin, HasNamespaces, HasPlacement and HasBundles for one cluster. Thread-safe;
+    """Admin, HasNamespaces, HasPlacement, HasBundles, TellsHidden and HasCoordinators. Thread-safe;
     every question ends within seconds. Topic names are relative to the current namespace.
 
     Args:
@@ -212,6 +216,49 @@ class PulsarAdmin:
             one for stream, info in told.items() for one in ledgers_of(stream, info, seen.get(stream, ()))
         ]
 
+    # -- transactions ---------------------------------------------------------------------------------
+
+    def hidden(
+        self, given: Mapping[str, Collection[tuple[int, int]]], *, timeout_s: float
+    ) -> list[StreamTransactions]:
+        """As `TellsHidden`. Open transactions are waited for: markers follow acknowledged commits."""
+        deadline = time.monotonic() + timeout_s
+        streams = list(given)
+        topics = list(dict.fromkeys(stream.rpartition("-")[0] for stream in streams))
+        transactions.wait_settled(lambda: self._each(self._ongoing, streams), within_s=timeout_s / 2)
+        internal = self._of_streams(topics, "internalStats")
+        owners = {stream: state.leader for stream, state in self.partition_states(topics).items()}
+
+        def get(stream: str, ledger: int, entry: int) -> tuple[Mapping[str, str], bytes]:
+            path = f"{self._path(stream)}/ledger/{ledger}/entry/{entry}"
+            return self._rest.raw(path, first=owners.get(stream))
+
+        with ThreadPoolExecutor(_THREADS, thread_name_prefix="pulsar-log") as pool:
+            return [
+                transactions.scan(get, one, internal[one], given[one], pool=pool, deadline=deadline)
+                for one in streams
+            ]
+
+    def _ongoing(self, stream: str) -> int:
+        """Open transactions of a stream, as its owner says; -1 = it does not."""
+        path = f"/admin/v3/transactions/transactionBufferStats/{self.namespace}/{self._local(stream)}"
+        return int(self._rest.get(path).get("ongoingTxnSize", -1))
+
+    def coordinator(self, kind: str, name: str) -> str | None:
+        """The broker that has most of the transaction coordinators: a client uses all of them in turn,
+        whatever its ``name``. Nobody coordinates a group."""
+        owners = self._coordinators() if kind == "transactions" else []
+        counts = Counter(filter(None, owners))
+        return min(counts, key=lambda owner: (-counts[owner], owner), default=None)
+
+    def _coordinators(self) -> list[str | None]:
+        """Who owns each transaction coordinator."""
+        bundles = bundles_between(self._rest.get(f"/namespaces/{_SYSTEM}/bundles")["boundaries"])
+        owners = self._bundle_owners(_SYSTEM, bundles)
+        count = int(self._rest.get(f"/persistent/{_SYSTEM}/{_COORDINATORS}/partitions")["partitions"])
+        topics = [full_name(_SYSTEM, f"{_COORDINATORS}-partition-{number}") for number in range(count)]
+        return [owners[bundle_of(topic, bundles)] for topic in topics]
+
     def _path(self, stream: str) -> str:
         return f"/persistent/{self.namespace}/{self._local(stream)}"
 
@@ -285,10 +332,13 @@ class PulsarAdmin:
         No broker is asked: one that is asked where a topic is would decide it, and one that is asked what it
         owns may hang (`ask_owned`). A broker that died owns nothing, though its session lasts on.
         """
+        return self._bundle_owners(self.namespace, self.bundles())
+
+    def _bundle_owners(self, namespace: str, bundles: Sequence[str]) -> dict[str, str | None]:
         assert self._owners is not None, "a cluster of ours has a ZooKeeper"
-        owners = self._owners.of(self.namespace)
+        owners = self._owners.of(namespace)
         here = {bundle: name for bundle, name in owners.items() if self._is_reachable(name)}
-        return {bundle: here.get(bundle) for bundle in self.bundles()}
+        return {bundle: here.get(bundle) for bundle in bundles}
 
     def ask_owned(self) -> dict[str, float | None]:
         """Ask every broker in reach for its bundles (`pulsar-admin brokers namespaces`), as operators and

@@ -19,7 +19,7 @@ from harness.admin.failover import ASK_S, FailoverAdmin, NoAnswer, NotThere
 from harness.admin.oauth2 import AccessToken
 from harness.admin.tls import context_of
 from harness.connections.security import ANYBODY, Security
-from harness.errors import UsageError
+from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
 
 ACT_S = 60.0  # unloading a namespace of a hundred busy topics on a starved machine
@@ -74,6 +74,15 @@ class PulsarRest(FailoverAdmin):
         """The JSON that a broker answers; ``only`` = the one node to ask, once."""
         return self._ask("GET", path, None, only, within_s, _ANSWER_S)
 
+    def raw(self, path: str, *, first: str | None) -> tuple[Mapping[str, str], bytes]:
+        """Headers and body of an answer; ``first``: the broker that is asked before all others."""
+        if first:
+            try:
+                return self._answer("GET", path, None, first, ASK_S, _ANSWER_S)
+            except EnvironmentNotReady:
+                pass
+        return self._answer("GET", path, None, "", ASK_S, _ANSWER_S)
+
     def owner_of(self, topic: str, *, within_s: float) -> str | None:
         """The broker that clients of a topic are sent to (its full name); None when it is none of ours."""
         found = self.get(f"{_LOOKUP}/{topic.replace('://', '/')}", within_s=within_s)
@@ -120,7 +129,13 @@ class PulsarRest(FailoverAdmin):
         self._pool.clear()
 
     def _ask(self, method: str, path: str, body: Any, only: str, within_s: float, answer_s: float) -> Any:
-        """The first answer that counts.
+        """The first answer that counts, decoded; raises as `_answer`."""
+        return _decoded(self._answer(method, path, body, only, within_s, answer_s)[1])
+
+    def _answer(
+        self, method: str, path: str, body: Any, only: str, within_s: float, answer_s: float
+    ) -> tuple[Mapping[str, str], bytes]:
+        """Headers and body of the first answer that counts.
 
         Raises:
             NotThere: 404.
@@ -128,22 +143,25 @@ class PulsarRest(FailoverAdmin):
             EnvironmentNotReady: nobody gives an answer that counts within ``within_s``.
         """
 
-        def ask(node: Node) -> Any:
+        def ask(node: Node) -> tuple[Mapping[str, str], bytes]:
             try:
-                status, answer = self._follow(node, method, path, body, min(answer_s, within_s))
+                status, headers, data = self._follow(node, method, path, body, min(answer_s, within_s))
             except urllib3.exceptions.HTTPError as error:
                 raise NoAnswer(_words(error)) from error
             if status >= 300:
+                answer = _decoded(data)
                 if status not in _LATER or _INVALID.search(_reason(answer)):
                     raise _refusal(status, method, path, answer)
                 raise NoAnswer(f"{status} {_reason(answer)}".strip())
-            return answer
+            return headers, data
 
         failure = f"no broker does {method} {path.partition('?')[0]}"
         return self.first_answer(ask, only=only, within_s=within_s, failure=failure)
 
-    def _follow(self, node: Node, method: str, path: str, body: Any, answer_s: float) -> tuple[int, Any]:
-        root = "" if path.startswith(_LOOKUP) else "/admin/v2"
+    def _follow(
+        self, node: Node, method: str, path: str, body: Any, answer_s: float
+    ) -> tuple[int, Mapping[str, str], bytes]:
+        root = "" if path.startswith((_LOOKUP, "/admin/")) else "/admin/v2"
         url = f"{self._scheme}://{node.admin}{root}{path}"
         timeout = urllib3.Timeout(connect=_CONNECT_S, read=answer_s)
         data = None if body is None else json.dumps(body).encode()
@@ -156,9 +174,9 @@ class PulsarRest(FailoverAdmin):
             )
             location = response.headers.get("Location")
             if response.status != 307 or not location:
-                return response.status, _decoded(response.data)
+                return response.status, response.headers, response.data
             url = self._here(location)
-        return 307, "sent from broker to broker"
+        return 307, {}, b"sent from broker to broker"
 
     def _here(self, url: str) -> str:
         """A broker's address in a URL as it is for us."""

@@ -23,6 +23,10 @@ public final class Layout {
     static final int COMMIT_ASKED = 1;
     static final int ABORT_ASKED = 2;
 
+    // transactions of what lies in a log
+    public static final int NO_TXN = 0;
+    public static final int COMMITTED_TXN = 1;
+
     // payload checks
     public static final int CHECK_OK = 0;
     public static final int CORRUPT = 1;

@@ -14,6 +14,8 @@ public final class MessagePosition {
     public int batch;
     /** Name id of the client's own producer name; 0 none. */
     public int clientName;
+    /** As an audit's reader sees it: {@link Layout#NO_TXN} or {@link Layout#COMMITTED_TXN}. */
+    public int txn;
 
     public MessagePosition() {}
 

@@ -97,6 +97,7 @@ final class Rows {
         rows.putInt(at + 32, place.stream);
         rows.putInt(at + 36, place.batch);
         rows.putInt(at + 40, place.clientName);
+        rows.put(at + 44, (byte) place.txn);
         rows.put(at + 45, (byte) check);
         header(rows, at + 48, value);
         finish(rows, at + 96, 1);

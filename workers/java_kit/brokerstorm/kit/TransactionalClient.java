@@ -2,7 +2,7 @@ package brokerstorm.kit;
 
 /** The calls that a transaction takes, of a client with a transactional id; one sending thread uses it. */
 public interface TransactionalClient {
-    /** What the application does about an error of {@link #commit} or {@link #abort}. */
+    /** What the application does about an error of {@link #begin}, {@link #commit} or {@link #abort}. */
     enum Reaction { ASK_AGAIN, ABORT, GIVE_UP }
 
     void init() throws Exception;

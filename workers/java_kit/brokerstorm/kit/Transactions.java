@@ -97,12 +97,11 @@ final class Transactions {
         asked = 0;
         refused = null;
         Rows.begun(segments.rows(), segments.at(), number, thread, beganNs);
-        try {
-            client.begin();
-        } catch (Exception error) {
-            note(error);
+        Exception error = untilAnswered(client::begin);
+        if (error != null) {
             answered(Layout.FAIL, errorId(error));
         }
+        sender.blocked(System.nanoTime() - beganNs);
     }
 
     /** Ends the open one as the application wants it; counts as blocked. */

@@ -1,5 +1,6 @@
 package brokerstorm.pulsar;
 
+import brokerstorm.kit.Layout;
 import brokerstorm.kit.LogCapture;
 import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Session;
@@ -19,6 +20,7 @@ import org.apache.pulsar.client.api.Reader;
 import org.apache.pulsar.client.api.Schema;
 import org.apache.pulsar.client.impl.BatchMessageIdImpl;
 import org.apache.pulsar.client.impl.MessageIdImpl;
+import org.apache.pulsar.client.impl.MessageImpl;
 import org.apache.pulsar.client.impl.ReaderImpl;
 
 /**
@@ -38,6 +40,7 @@ final class AuditRole {
     private final Streams streams;
     private final LogCapture capture;
     private final long stallNs;
+    private final boolean readsCommitted;
     private final List<Task> tasks = new ArrayList<>();
     private final Map<String, Integer> producerNames = new ConcurrentHashMap<>();
 
@@ -60,6 +63,7 @@ final class AuditRole {
         this.streams = new Streams(session);
         this.capture = new LogCapture(session);
         this.stallNs = (long) (part.decimal("stall_s") * 1e9);
+        this.readsCommitted = part.text("isolation").equals("read_committed");
         for (String stream : part.texts("streams")) {
             int dash = stream.lastIndexOf('-');
             Spec.Topic topic = session.spec.topic(stream.substring(0, dash));
@@ -150,12 +154,18 @@ final class AuditRole {
         MessagePosition place = streams.place(task.address, message.getMessageId());
         place.stream = task.bounds.streamId;
         place.clientSeq = message.getSequenceId();
+        place.txn = readsCommitted && isInTransaction(message) ? Layout.COMMITTED_TXN : Layout.NO_TXN;
         String producer = message.getProducerName();
         place.clientName = producer == null
                 ? 0
                 : producerNames.computeIfAbsent(producer, name -> session.names.id("client_name", name));
         capture.found(place, message.getPublishTime(), message.getData());
         task.bounds.readTo++; // by one thread at a time
+    }
+
+    /** Brokers give readers nothing else of transactions than what was committed. */
+    private static boolean isInTransaction(Message<byte[]> message) {
+        return message instanceof MessageImpl && ((MessageImpl<byte[]>) message).getMessageBuilder().hasTxnidMostBits();
     }
 
     private static boolean isReached(MessageId at, MessageIdImpl last) {

@@ -13,6 +13,7 @@ import java.util.Set;
 final class Outcomes {
     /** The client says so before it queues the message; nothing was sent. */
     private static final Set<String> REFUSED = Set.of(
+            "InvalidTxnStatusException", // TransactionImpl.checkIfOpen: its transaction is over
             "MemoryBufferIsFullError", // canEnqueueRequest: over memoryLimitBytes (2.8 and newer)
             "ProducerQueueIsFullError"); // canEnqueueRequest: over maxPendingMessages
 

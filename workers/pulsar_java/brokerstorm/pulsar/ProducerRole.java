@@ -3,91 +3,41 @@ package brokerstorm.pulsar;
 import brokerstorm.kit.Death;
 import brokerstorm.kit.ErrorTexts;
 import brokerstorm.kit.Lane;
-import brokerstorm.kit.OpenLoop;
 import brokerstorm.kit.MessagePosition;
+import brokerstorm.kit.OpenLoop;
 import brokerstorm.kit.Send;
 import brokerstorm.kit.Session;
+import brokerstorm.kit.TransactionalClient;
+import brokerstorm.pulsar.Producers.Target;
 import java.util.ArrayList;
-import java.util.IdentityHashMap;
-import java.util.LinkedHashMap;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
-import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
-import org.apache.pulsar.client.api.Producer;
-import org.apache.pulsar.client.api.ProducerBuilder;
-import org.apache.pulsar.client.api.PulsarClient;
-import org.apache.pulsar.client.api.Schema;
 import org.apache.pulsar.client.api.TypedMessageBuilder;
-import org.apache.pulsar.client.api.interceptor.ProducerInterceptor;
 import org.apache.pulsar.client.impl.MessageImpl;
-import org.apache.pulsar.client.impl.ProducerBuilderImpl;
-import org.apache.pulsar.client.impl.conf.ProducerConfigurationData;
 
-/**
- * Producer role: one client, a Producer for each topic (for each partition where a lane names
- * one). Answers come on the client's I/O threads.
- */
+/** Producer role: one client, or with transactions one a sending thread. Answers come on the client's I/O threads. */
 final class ProducerRole extends OpenLoop {
-    private final Map<String, Target> targets = new LinkedHashMap<>();
-    private final Map<Lane, Target> routes = new IdentityHashMap<>();
     /** Of the sending thread: where it sent since its last {@link #flush}. */
     private final ThreadLocal<Set<Target>> unflushed = ThreadLocal.withInitial(LinkedHashSet::new);
     private final Streams streams;
     private final AtomicLong reconnects = new AtomicLong();
     private final AtomicLong reconnectsWithPending = new AtomicLong();
-    private final Observer observer = new Observer();
-    private PulsarClient client;
+    private final Producers shared;
+    /** Those that were opened. */
+    private final List<Producers> opened = new CopyOnWriteArrayList<>();
     private Outcomes outcomes;
-
-    /** A Producer and what we see of it. */
-    private static final class Target {
-        final String address;
-        final AtomicInteger open = new AtomicInteger();
-        Producer<byte[]> producer;
-        int name;
-        long disconnectedMs;
-
-        Target(String address) {
-            this.address = address;
-        }
-    }
-
-    /** Sees the very message of a call, to read the sequence id the client gives it; changes nothing. */
-    private static final class Observer implements ProducerInterceptor {
-        /** Of the sending thread. */
-        final ThreadLocal<Message<?>> sending = new ThreadLocal<>();
-
-        @Override
-        public void close() {}
-
-        @Override
-        public boolean eligible(Message message) {
-            return true;
-        }
-
-        @Override
-        public Message beforeSend(Producer producer, Message message) {
-            sending.set(message);
-            return message;
-        }
-
-        @Override
-        public void onSendAcknowledgement(Producer producer, Message message, MessageId id, Throwable error) {}
-    }
 
     ProducerRole(Session session) {
         super(session);
         streams = new Streams(session);
-        for (Lane lane : lanes) {
-            String address = Streams.address(lane.topic, lane.partition);
-            routes.put(lane, targets.computeIfAbsent(address, Target::new));
-        }
+        shared = new Producers(session, lanes);
     }
 
     @Override
@@ -97,32 +47,49 @@ final class ProducerRole extends OpenLoop {
 
     @Override
     protected void connect() throws Exception {
-        Options options = new Options(session.spec.options);
-        client = Clients.make(session, options);
-        ProducerBuilderImpl<byte[]> common = (ProducerBuilderImpl<byte[]>) client.newProducer(Schema.BYTES);
-        ProducerConfigurationData conf = common.getConf();
-        conf.setBlockIfQueueFull(waitsWhenFull); // a patient application; the option itself has the last word
-        options.apply(conf, "topicName", "customMessageRouter");
-        Clients.refuseOthers(options);
-        session.optionsTaken();
-        outcomes = new Outcomes(conf.isChunkingEnabled());
-        List<CompletableFuture<Producer<byte[]>>> made = new ArrayList<>();
-        for (Target target : targets.values()) {
-            ProducerBuilder<byte[]> builder = common.clone().intercept(observer).topic(target.address);
-            made.add(builder.createAsync());
+        boolean transacts = session.spec.part.has("transactions");
+        shared.configure(waitsWhenFull, false);
+        if (transacts) {
+            shared.refuseTimeout();
         }
-        int i = 0;
-        for (Target target : targets.values()) {
-            target.producer = Clients.result(made.get(i++), "producer for " + target.address);
-            target.name = session.names.id("client_name", target.producer.getProducerName());
+        session.optionsTaken();
+        outcomes = new Outcomes(shared.isChunking);
+        if (!transacts) {
+            open(shared);
         }
         session.report.everyTick(this::look);
     }
 
+    private void open(Producers producers) throws Exception {
+        producers.open();
+        opened.add(producers);
+    }
+
+    /** Made when it is initialised: by then this is constructed. */
+    @Override
+    protected TransactionalClient transactional(String id) {
+        int thread = Integer.parseInt(id.substring(id.lastIndexOf('-') + 1));
+        return new TransactionalProducers(control, () -> {
+            int threads = (int) Math.min(session.spec.part.number("threads", 1), lanes.size());
+            List<Lane> own = new ArrayList<>();
+            for (int i = thread; i < lanes.size(); i += threads) {
+                own.add(lanes.get(i));
+            }
+            Producers made = new Producers(session, own);
+            made.configure(waitsWhenFull, true);
+            open(made);
+            return made;
+        });
+    }
+
     @Override
     protected void send(Send send, byte[] value) {
-        Target target = routes.get(send.lane);
-        TypedMessageBuilder<byte[]> message = target.producer.newMessage().value(value);
+        TransactionalProducers own = (TransactionalProducers) send.client();
+        Producers producers = own == null ? shared : own.producers();
+        Target target = producers.of(send.lane);
+        TypedMessageBuilder<byte[]> message =
+                own == null ? target.producer.newMessage() : target.producer.newMessage(own.open());
+        message.value(value);
         if (!headers.isEmpty()) {
             message.properties(headers);
         }
@@ -131,9 +98,9 @@ final class ProducerRole extends OpenLoop {
         }
         unflushed.get().add(target);
         target.open.incrementAndGet();
-        observer.sending.remove();
+        producers.observer.sending.remove();
         CompletableFuture<MessageId> answer = message.sendAsync();
-        Message<?> sent = observer.sending.get();
+        Message<?> sent = producers.observer.sending.get();
         answer.whenComplete((id, error) -> {
             target.open.decrementAndGet();
             if (error == null) {
@@ -147,8 +114,10 @@ final class ProducerRole extends OpenLoop {
     }
 
     private static MessagePosition named(MessagePosition place, Target target, Message<?> sent) {
-        place.clientName = target.name;
-        place.clientSeq = sent instanceof MessageImpl ? sequence((MessageImpl<?>) sent) : -1;
+        if (sent != null) { // the first of a transaction wait until it knows their topic: it shows no id of these
+            place.clientName = target.name;
+            place.clientSeq = sent instanceof MessageImpl ? sequence((MessageImpl<?>) sent) : -1;
+        }
         return place;
     }
 
@@ -174,7 +143,7 @@ final class ProducerRole extends OpenLoop {
 
     @Override
     protected void close() {
-        Clients.close(client);
+        Clients.close(shared.client); // those of threads are closed by themselves
     }
 
     @Override
@@ -186,18 +155,22 @@ final class ProducerRole extends OpenLoop {
     private void look() {
         int lost = 0;
         int pending = 0;
-        for (Target target : targets.values()) {
-            long at = target.producer.getLastDisconnectedTimestamp();
-            if (at != target.disconnectedMs) {
-                target.disconnectedMs = at;
-                lost++;
-                pending += target.open.get() > 0 ? 1 : 0;
+        int count = 0;
+        for (Producers producers : opened) {
+            for (Target target : producers.targets.values()) {
+                count++;
+                long at = target.producer.getLastDisconnectedTimestamp();
+                if (at != target.disconnectedMs) {
+                    target.disconnectedMs = at;
+                    lost++;
+                    pending += target.open.get() > 0 ? 1 : 0;
+                }
             }
         }
         if (lost > 0) {
             reconnects.addAndGet(lost);
             reconnectsWithPending.addAndGet(pending);
-            String text = lost + " of " + targets.size() + " producers lost their connection, " + pending
+            String text = lost + " of " + count + " producers lost their connection, " + pending
                     + " with sends open";
             session.report.event("disconnect", text);
         }
