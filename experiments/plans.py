@@ -211,8 +211,14 @@ def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
     for plan in plans:
         if plan.system != file.system:
             raise UsageError(f"{plan.scenario} is for {plan.system}, and --cluster is {file.system}")
-        if plan.broker_config:
-            given = ", ".join(plan.broker_config)
+        lacks = external.found.lacks if any(each.transactions for each in plan.producers) else {}
+        if set_to := ", ".join(f"{key}={value}" for key, value in lacks.items()):
+            raise ScenarioError(
+                f"transactions: the brokers of --cluster have {set_to}, which is not ours to set",
+                hint="switch transactions on there: docs/howto/test-transactions.md",
+            )
+        needed = SYSTEMS[plan.system].transactional_config
+        if given := ", ".join(key for key, value in plan.broker_config.items() if needed.get(key) != value):
             raise ScenarioError(
                 f"cluster.config: {given}: the brokers of --cluster are not ours to set",
                 hint="set it there, and leave it out here: --set cluster.config={}",
@@ -225,7 +231,8 @@ def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
         nodes={name: list(roles) for name, roles in external.roles.items()},
     )
     copies = file.topics.replication or external.found.replication
-    found = [_replicated(plan.model_copy(update={"external": planned}), copies) for plan in plans]
+    changed = {"external": planned, "broker_config": {}}
+    found = [_replicated(plan.model_copy(update=changed), copies) for plan in plans]
     return [with_tag(plan, plan.run_tag) for plan in found]
 
 

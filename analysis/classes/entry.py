@@ -52,6 +52,7 @@ ASKS: Final[Mapping[str, str]] = {
     "ignored-results": "every producer looked at the results of its sends",
     "resent": "no application sent a message again",
     "transactions": "nothing was sent in a transaction",
+    "shared-markers": "a marker names the one transaction that it ends",
     "pipelines": "no pipeline made messages of one topic of those of another",
     "rollbacks": "no consumer rolled back",
     "self-reports": "no worker says when its client gives itself up",

@@ -67,7 +67,7 @@ def _given(plan: Plan, run: RunDir) -> dict[str, set[tuple[int, int]]]:
     for path in sorted(run.raw.glob("audit-*/log-*.seg")):
         rows = mapped(path, TableId.LOG)
         rows = rows[rows["state"] != 0]
-        for number in np.unique(rows["stream"]).tolist():
+        for number in filter(None, np.unique(rows["stream"]).tolist()):
             own = rows[rows["stream"] == number]
             places = zip(own["ledger"].tolist(), own["position"].tolist(), strict=True)
             found[streams[number - 1]].update(places)

@@ -35,6 +35,16 @@ BAD = [
         "      client: sarama\n      client_version: 1.36.0\n",
         "client_version: must be 1.37.0 or newer with transactions: sarama has none before, got '1.36.0'",
     ),
+    (
+        "name: x\nsystem: pulsar\ncluster: {config: {transactionCoordinatorEnabled: false}}\n"
+        "load: {producers: {p: {client: pulsar-client-java, transactions: {messages: 5}}}}\n",
+        "config.transactionCoordinatorEnabled: must be true with transactions: leave it out, got false",
+    ),
+    (
+        "name: x\nsystem: pulsar\n"
+        "load: {producers: {p: {client: pulsar-client, transactions: {messages: 5}}}}\n",
+        "transactions: is not supported by the pulsar-client worker, got {'messages': 5}; supported: none",
+    ),
     *(
         (
             "name: x\ntopics: {a: {}, b: {}, c: {}, many: {count: 2}}\nload:\n"

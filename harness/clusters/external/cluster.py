@@ -8,7 +8,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol, cast
 
@@ -47,12 +47,14 @@ class FoundCluster:
     Attributes:
         version: of its brokers, empty when they do not tell.
         replication: copies of each message in topics that ask for no number; None = the scenario's.
+        lacks: broker settings without which there are no transactions, as they are; empty = there are.
     """
 
     cluster_id: str
     version: str
     nodes: tuple[Node, ...]
     replication: int | None = None
+    lacks: Mapping[str, str] = field(default_factory=dict)
 
 
 class ExternalSystem(ABC):

@@ -255,9 +255,11 @@ class PulsarAdmin:
         """Who owns each transaction coordinator."""
         bundles = bundles_between(self._rest.get(f"/namespaces/{_SYSTEM}/bundles")["boundaries"])
         owners = self._bundle_owners(_SYSTEM, bundles)
+        return [owners[bundle_of(topic, bundles)] for topic in self._coordinator_topics()]
+
+    def _coordinator_topics(self) -> list[str]:
         count = int(self._rest.get(f"/persistent/{_SYSTEM}/{_COORDINATORS}/partitions")["partitions"])
-        topics = [full_name(_SYSTEM, f"{_COORDINATORS}-partition-{number}") for number in range(count)]
-        return [owners[bundle_of(topic, bundles)] for topic in topics]
+        return [full_name(_SYSTEM, f"{_COORDINATORS}-partition-{number}") for number in range(count)]
 
     def _path(self, stream: str) -> str:
         return f"/persistent/{self.namespace}/{self._local(stream)}"

@@ -18,7 +18,7 @@ from harness.need import Need
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.systems.pulsar import SYSTEM as PULSAR
 from harness.systems.pulsar.external_admin import KEEPS, ExternalPulsarAdmin, TransferringExternalPulsarAdmin
-from harness.systems.pulsar.questions import PulsarQuestions, endpoint_of
+from harness.systems.pulsar.questions import PulsarQuestions, endpoint_of, lacks_of
 from harness.systems.pulsar.transfers import TRANSFERS_SINCE
 
 _READY_S: Final = 60.0
@@ -55,7 +55,7 @@ class _Pulsar(ExternalSystem):
         nodes = named_nodes(connection, clients, {one: at.admin for one, at in found.brokers.items()})
         known = zip(nodes, found.brokers, strict=True)
         peers = tuple(replace(node, peer=endpoint_of(one)) for node, one in known)
-        return FoundCluster(found.cluster_id, found.version, peers, found.write_quorum)
+        return FoundCluster(found.cluster_id, found.version, peers, found.write_quorum, found.lacks)
 
     def admin(self, connection: Connection, found: FoundCluster, made: MadeNames) -> ExternalPulsarAdmin:
         transfers = release_key(found.version or "0") >= TRANSFERS_SINCE
@@ -109,6 +109,9 @@ def _set(settings: Mapping[str, str]) -> Iterator[Need]:
     text = f"moves bundles by itself: {', '.join(movers)}" if movers else "moves no bundle by itself"
     remedy = "topics that it moves are away for a moment, which no fault of the run did"
     yield Need("load balancer", not movers, text, remedy, needed=False)
+    lacks = ", ".join(f"{key}={value}" for key, value in lacks_of(settings).items())
+    text = f"switched off: {lacks}" if lacks else "switched on"
+    yield Need("transactions", not lacks, text, "producers with `transactions` need them", needed=False)
 
 
 def _refuse_mixed(connection: Connection) -> None:

@@ -130,6 +130,9 @@ class ExternalPulsarAdmin(PulsarAdmin):
         here = {node for node, is_here in zip(known, self._each(self.answers, known), strict=True) if is_here}
         return {bundle: owner if (owner := told.get(bundle)) in here else None for bundle in bundles}
 
+    def _coordinators(self) -> list[str | None]:
+        return self._each(self._owner, self._coordinator_topics())
+
     def _owner(self, topic: str) -> str | None:
         try:
             return self._rest.owner_of(topic, within_s=_LOOK_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -13,6 +13,7 @@ from harness.admin.failover import NotThere
 from harness.connections.security import Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node
+from harness.systems.pulsar import SYSTEM
 from harness.systems.pulsar.rest import PulsarRest
 
 #: All settings of the broker that is asked; only a superuser is told.
@@ -36,6 +37,7 @@ class PulsarIdentity:
         url: of its service, as the cluster has it on record.
         brokers: id (``host:port``) -> where it is.
         write_quorum: bookies of an entry, unless a namespace says otherwise.
+        lacks: settings without which there are no transactions, as they are.
     """
 
     name: str
@@ -43,6 +45,7 @@ class PulsarIdentity:
     version: str
     brokers: Mapping[str, Broker]
     write_quorum: int | None
+    lacks: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def cluster_id(self) -> str:
@@ -78,7 +81,8 @@ class PulsarQuestions:
         except NotThere:  # before 2.6
             version = ""
         brokers = dict(self._brokers(sorted(self._ask(f"/brokers/{name}")), settings))
-        return PulsarIdentity(name, next((str(url) for url in urls if url), ""), version, brokers, quorum)
+        url = next((str(url) for url in urls if url), "")
+        return PulsarIdentity(name, url, version, brokers, quorum, lacks_of(settings))
 
     def settings(self) -> Mapping[str, str]:
         """What the brokers are set to, secrets among it: keep nothing of it but what is needed.
@@ -129,6 +133,12 @@ class PulsarQuestions:
             tls = "TLS: " in str(error)
             hint = "look at tls of the connection file, and at the brokers' certificates" if tls else _NOBODY
             raise EnvironmentNotReady(str(error), hint=hint) from error
+
+
+def lacks_of(settings: Mapping[str, str]) -> dict[str, str]:
+    """Settings that are other than transactions need them."""
+    needed = SYSTEM.transactional_config.items()
+    return {key: settings.get(key, "") for key, value in needed if settings.get(key, "").lower() != value}
 
 
 _NOBODY: Final = "are the brokers up, and is admin_url of the connection file right?"

@@ -175,7 +175,7 @@ class Listing:
                 continue
             if entry.txn is not None:
                 at, state = entry.number, _STATES[txn]
-                _add(spans, LogSpan(*entry.txn, at, at, end, state, entry.ledger))
+                _add(spans, LogSpan(*entry.txn, at, at, end, state, ledger=entry.ledger))
             hidden += [
                 HiddenMessage(entry.ledger, entry.number, index, int(txn), data)
                 for index, data in entry.messages

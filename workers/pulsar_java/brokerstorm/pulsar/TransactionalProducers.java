@@ -19,7 +19,7 @@ import org.apache.pulsar.client.api.transaction.Transaction;
  * TransactionCoordinatorClientException, TransactionMetaStoreHandler.
  */
 final class TransactionalProducers implements TransactionalClient {
-    /** The coordinator gave no answer, or is not there now: the transaction is as it was, the call may be made again. */
+    /** No answer of the coordinator, or it is not there now: the client lets the call be made again. */
     private static final Set<String> AGAIN = Set.of(
             "TimeoutException", "RequestTimeoutException", "CoordinatorNotFoundException",
             "MetaStoreHandlerNotReadyException", "ConnectException", "NotConnectedException", "LookupException");
