@@ -1,4 +1,4 @@
-"""What readers of a Pulsar log are not given: entries as brokers answer them, and what becomes of them."""
+"""Entries of a Pulsar log that readers are not given: as brokers answer them, and what becomes of them."""
 
 from __future__ import annotations
 
