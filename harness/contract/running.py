@@ -57,14 +57,15 @@ def cluster_of(
     guard: Callable[[], AbstractContextManager[None]] = nullcontext,
     **more: Any,
 ) -> Iterator[BrokerCluster[Any]]:
-    """A cluster that works, with the namespace of the checks; gone at the end.
+    """A cluster that works and has transactions, with the namespace of the checks; gone at the end.
 
     ``guard`` is around its end; ``more``: as of `open_cluster`.
 
     Raises:
         EnvironmentNotReady: it does not come up.
     """
-    found = open_cluster(system, run_id=run_id, folder=folder, **more)
+    settings = {"broker_config": dict(SYSTEMS[system].transactional_config)}
+    found = open_cluster(system, run_id=run_id, folder=folder, **(settings | more))
     try:
         found.up(timeout_s=UP_S)
         if namespace := SYSTEMS[system].namespace(RUN_TAG):
