@@ -23,7 +23,9 @@ TRANSACTIONS: Final = (
             "life has a producer instance of its own, which is in each message) and by the epochs of batches "
             "and markers, which only grow, since Kafka 4.0 with every transaction (KIP-890). It is decided "
             "by the order in one stream alone: the times of batches are the clients' own. So a write that "
-            "came after the successor was initialised, and before it wrote to that stream, is not seen."
+            "came after the successor was initialised, and before it wrote to that stream, is not seen. A "
+            "member that lost its partitions to one of another id is fenced by its group: what it committed "
+            "all the same shows as input-twice."
         ),
         unit="writes",
         splits={
