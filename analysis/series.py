@@ -3,7 +3,8 @@
 A bucket is reduced to a `Series` (fixed-size arrays and sparse histograms); `Series.merged` adds them up, so
 the driver never sees a row. Latency is counted from the *intended* time, as an open-loop load must: a
 message that waited in a blocked client was late for its user. Only load-phase messages enter latency and
-rate; warm-up shows up in the counts of the timeline.
+rate; warm-up shows up in the counts of the timeline. What pipelines make was due at no time: it is in the
+totals alone.
 
 **Outage.** A stream is out from its last ok to its next one, counted from when a message began to wait for
 the client: one offered in between, or the oldest one that the next ok brings. What the generator itself was
@@ -12,7 +13,7 @@ late with is not waiting. Shorter than `OUTAGE_NS` it is none; it is known to a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -159,13 +160,20 @@ def empty(grid: Grid) -> Series:
     return Series(nothing, nothing, nothing, nothing, nothing, hist, hist)
 
 
-def series_of(sends: Table, deliveries: Table, grid: Grid, lane_streams: Mapping[int, int]) -> Series:
+def series_of(
+    sends: Table,
+    deliveries: Table,
+    grid: Grid,
+    lane_streams: Mapping[int, int],
+    piped: Collection[int] = (),
+) -> Series:
     """Reduce one bucket, a chunk of rows at a time.
 
     Args:
         sends, deliveries: sealed columns, any order; either may be without rows.
         grid: the run's time axis.
         lane_streams: stream of every lane whose partition was fixed before the send.
+        piped: lanes that pipelines write.
     """
     builder = _Builder(grid, lane_streams)
     builder.add_deliveries(deliveries)
@@ -175,6 +183,9 @@ def series_of(sends: Table, deliveries: Table, grid: Grid, lane_streams: Mapping
         judged = chunk["kind"] != Kind.PROBE
         if not judged.all():
             chunk = {name: column[judged] for name, column in chunk.items()}
+        if piped and (made := np.isin(chunk["lane"], list(piped))).any():
+            builder.add_piped({name: column[made] for name, column in chunk.items()})
+            chunk = {name: column[~made] for name, column in chunk.items()}
         if len(chunk["kind"]):
             builder.add_sends(chunk)
     return builder.finish()
@@ -226,7 +237,16 @@ class _Builder:
         self._delay.add(_at(due_step, load), _at(t_start, load) - _at(t_due, load))
         self._mark(sends, start, end, ok)
         sums = (len(outcome), ok & ~aborted, fail, info, aborted, unfinished, ~load, ok_load, load)
-        for name, value in zip(_TOTALS, sums, strict=True):
+        self._add(dict(zip(_TOTALS, sums, strict=True)))
+
+    def add_piped(self, sends: Table) -> None:
+        outcome = sends["outcome"]
+        found = {one.name.lower(): outcome == one for one in (Outcome.OK, Outcome.FAIL, Outcome.ABORTED)}
+        unknown = ~np.isin(outcome, [Outcome.OK, Outcome.FAIL, Outcome.ABORTED])
+        self._add({**found, "attempted": len(outcome), "info": unknown, "open": sends["t_done_ns"] == 0})
+
+    def _add(self, sums: Mapping[str, Any]) -> None:
+        for name, value in sums.items():
             self._totals[name] += value if isinstance(value, int) else int(np.count_nonzero(value))
 
     def _count(self, name: str, steps: npt.NDArray[np.int32]) -> None:

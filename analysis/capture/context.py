@@ -313,6 +313,12 @@ class Context:
         """Stream of every lane whose partition was fixed before the send."""
         return {int(lane): int(self.lane_stream[lane]) for lane in np.flatnonzero(self.lane_stream)}
 
+    def piped_lanes(self) -> list[int]:
+        """Lanes that pipelines write, and nobody else."""
+        topics = {pipeline.to for pipeline in self.pipelines}
+        groups = [group for group in self.lane_groups if group.topic in topics]
+        return [lane for group in groups for lane in range(group.first, group.first + group.count)]
+
     def topic_streams(self, topic: str) -> range:
         """Stream ids of a topic, by partition."""
         own = [i for i, name in enumerate(self.streams, start=1) if name.rpartition("-")[0] == topic]

@@ -214,8 +214,8 @@ def _sessions(
             missed_ns=worker.t_end_ns + round(c.promise.member_timeout_s * _NS) if worker.killed else 0,
             reading=_reading(c),
             client=_client(c.client, worker),
-            died=death,
-            says_died=c.says_died,
+            died=death if worker.role != "pipeline" else None,  # its other half says so
+            says_died=c.says_died and worker.role != "pipeline",
         )
     return found
 

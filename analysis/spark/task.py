@@ -78,7 +78,8 @@ def judge_bucket(task: Task, number: int) -> BucketReport:
         bucket = load_bucket(task.root_uri, number, task.context)
         rows = {table: getattr(bucket, table).rows_read for table in SEALED}
         streams = stream_rows(bucket)
-        series = series_of(bucket.sends, bucket.deliveries, task.grid, task.context.lane_streams())
+        lanes, piped = task.context.lane_streams(), task.context.piped_lanes()
+        series = series_of(bucket.sends, bucket.deliveries, task.grid, lanes, piped)
         told = contradictions(bucket)
         judged = classify(as_far_as_certain(bucket), with_hits=task.with_hits)
     except Exception as error:  # noqa: BLE001 - the wall of a kernel: its failure is an unknown

@@ -12,7 +12,7 @@ from faults.kit.injection import FaultKind
 from faults.kit.params import Inventory, Params
 
 _ALL, _ONE = "client", "client:"
-_WORKERS: Final = ("producer", "consumer")
+_WORKERS: Final = ("producer", "consumer", "pipeline")
 
 
 class ClientParams(Params):
@@ -20,8 +20,9 @@ class ClientParams(Params):
 
     target: str = Field(
         "client",
-        description="`client` (every producer and consumer), `client:producer`, "
-        "`client:consumer` or one of them by its name in the scenario, such as `client:shop`",
+        description="`client` (every producer, consumer and member of a pipeline), `client:producer`, "
+        "`client:consumer`, `client:pipeline` or one of them by its name in the scenario, such as "
+        "`client:shop`",
     )
 
 
@@ -55,8 +56,8 @@ def is_target(target: str, client: str) -> bool:
 
 
 def is_named(worker: str, name: str) -> bool:
-    """Whether a worker is the named producer or consumer, with its role (``producer-shop``) or without, one
-    of several with that name (``shop-2``), or any of a role."""
+    """Whether a worker is the named producer, consumer or pipeline, with its role (``producer-shop``) or
+    without, one of several with that name (``shop-2``), or any of a role."""
     role, _, own = worker.partition("-")
     if name in (role, worker, own):
         return True

@@ -181,6 +181,22 @@ class HasShareGroups(Protocol):
 
 
 @runtime_checkable
+class HasCommittedOffsets(Protocol):
+    """Can tell which positions a group has committed (Kafka)."""
+
+    def committed_offsets(self, group: str, topics: Sequence[str]) -> dict[str, int]:
+        """Stream -> the next position that the group would read, -1 = it has committed none. A stream of
+        which that is not known, or open in a transaction, is left out.
+
+        Args:
+            group: as the brokers know it.
+
+        Raises:
+            BrokerstormError: the brokers cannot say now.
+        """
+
+
+@runtime_checkable
 class HasCoordinators(Protocol):
     """Can tell which node coordinates a group (Kafka) or transactions."""
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
-from harness.contracts.plan import ConsumerPlan, Plan
+from harness.contracts.plan import ConsumerPlan, PipelinePlan, Plan
 from harness.errors import BrokerstormError
 from harness.protocols.cluster import Admin, HasBacklogs, HasShareGroups
 from harness.run.worker_specs import group_id
@@ -180,3 +180,14 @@ def caught_up(plan: Plan, ends: Mapping[str, int], positions: Sequence[Mapping[s
             if end and max(int(member.get(stream, 0)) for member in members[group]) < end:
                 return False
     return True
+
+
+def stages(pipelines: Sequence[PipelinePlan]) -> list[list[PipelinePlan]]:
+    """Members in the order in which they can come to the end of what they read: those that read what others
+    make behind these."""
+    left, found = list(pipelines), list[list[PipelinePlan]]()
+    while left:
+        made = {member.to for member in left}
+        found.append([member for member in left if member.source not in made])
+        left = [member for member in left if member.source in made]
+    return found

@@ -11,11 +11,12 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from harness.contracts.plan import Plan
+from harness.contracts.plan import ConsumerPlan, Plan
 from harness.errors import EnvironmentNotReady, Interrupted, WorkerError
 from harness.protocols.cluster import Cluster, HasHighWatermark, Progress
 from harness.protocols.faulting import FaultInjector
-from harness.run.draining import DrainCheck
+from harness.run.committed import record_committed
+from harness.run.draining import DrainCheck, stages
 from harness.run.interrupts import Interrupts
 from harness.run.leaderships import LeaderWatch
 from harness.run.liveness import CHECK_EVERY_S
@@ -42,6 +43,8 @@ OFFER_SLACK_NS = 500_000_000
 TICK_S = 0.2
 #: A worker told to drain by a deadline may need this long past it to say so.
 DRAIN_SLACK_S = 5.0
+#: A pipeline has settled everything when it is told to end; what is not answered then may take it so long.
+PIPELINE_END_S = 10.0
 #: What is still applied or asked at the very end gets this long; when the user is in a hurry, the other.
 CLOSING_S, HURRIED_S = 10.0, 1.0
 
@@ -134,6 +137,9 @@ class LiveRun:
                 is_whole = self._load()
                 self._heal()
                 self._drain()
+                record_committed(
+                    self._plan, self._run, self._cluster.admin, timeout_s=self._budget_s("audit")
+                )
                 self._audit()
                 record_transactions(
                     self._plan, self._run, self._cluster.admin, timeout_s=self._budget_s("audit")
@@ -230,29 +236,52 @@ class LiveRun:
         self._phase("drain", "waiting for outcomes and for the consumers to catch up")
         budget_s = self._budget_s("drain")
         pool = self._pool
-        pool.command(pool.producers, f"drain {time.monotonic_ns() + int(budget_s * 1e9)}")
+        pool.command(pool.scheduled, f"drain {time.monotonic_ns() + int(budget_s * 1e9)}")
         end = time.monotonic() + budget_s + DRAIN_SLACK_S
-        for worker in pool.producers:
+        self._see_ended(pool.scheduled, end, f"did not end {DRAIN_SLACK_S:.0f} s after its drain deadline")
+        self._pass_high_watermark()
+        drained = self._drain_pipelines()
+        self._hangs.stop()
+        pool.report_deaths()
+        drained = self._wait_read(pool.readers, self._plan.readers) and drained
+        self._stalls.stop()
+        if not drained:
+            self._manifest.problem("drain", "consumers did not reach the end of every partition in time")
+        pool.command(pool.readers, "stop")
+        end = time.monotonic() + DRAIN_SLACK_S
+        for worker in pool.readers:
+            self._wait_done(worker, end)
+        self._manifest.update(drained=drained)
+
+    def _drain_pipelines(self) -> bool:
+        """See every pipeline settle all of its input, those that read what others make after these; whether
+        each did."""
+        drained = True
+        for stage in stages(self._plan.pipelines):
+            names, sessions = {m.name for m in stage}, {m.session for m in stage}
+            workers = [w for w in self._pool.pipelines if w.plan_name in names]
+            halves = [consumer for consumer in self._plan.consumers if consumer.session in sessions]
+            drained = self._wait_read(workers, halves) and drained
+            self._pool.command(workers, "stop")
+            end = time.monotonic() + PIPELINE_END_S
+            self._see_ended(workers, end, f"did not end {PIPELINE_END_S:.0f} s after it was told to")
+            self._pass_high_watermark()
+        return drained
+
+    def _see_ended(self, workers: Sequence[WorkerProcess], end: float, otherwise: str) -> None:
+        """Wait for workers that were told to end; one that does not is ended, with its stacks kept."""
+        for worker in workers:
             if (
                 not self._wait_done(worker, end)
                 and worker.is_alive
                 and not self._interrupts.gives_up.is_set()
             ):
-                pool.end_stuck(worker, f"did not end {DRAIN_SLACK_S:.0f} s after its drain deadline")
-        self._hangs.stop()
-        pool.report_deaths()
+                self._pool.end_stuck(worker, otherwise)
+
+    def _pass_high_watermark(self) -> None:
         admin = self._cluster.admin
         if self._is_restored and isinstance(admin, HasHighWatermark):
             self._prove_restored(admin.pass_high_watermark, self._budget_s("drain"))
-        drained = self._wait_consumers(time.monotonic() + self._budget_s("drain"))
-        self._stalls.stop()
-        if not drained:
-            self._manifest.problem("drain", "consumers did not reach the end of every partition in time")
-        pool.command(pool.consumers, "stop")
-        end = time.monotonic() + DRAIN_SLACK_S
-        for worker in pool.consumers:
-            self._wait_done(worker, end)
-        self._manifest.update(drained=drained)
 
     def _wait_done(self, worker: WorkerProcess, end: float) -> bool:
         def is_over() -> bool:
@@ -262,11 +291,13 @@ class LiveRun:
         wait_until(is_over, end - time.monotonic(), every_s=TICK_S, stop=worker.done)
         return worker.wait_done(0.0)
 
-    def _wait_consumers(self, end: float) -> bool:
-        consumers = self._pool.consumers
+    def _wait_read(self, consumers: Sequence[WorkerProcess], planned: Sequence[ConsumerPlan]) -> bool:
+        """Wait until these consumers have seen all that is stored; whether they did."""
         if not consumers:
             return True
-        drain = DrainCheck(self._plan, self._cluster.admin, stored=self._pool.totals()["ok"])
+        end = time.monotonic() + self._budget_s("drain")
+        of_these = self._plan.model_copy(update={"consumers": planned})
+        drain = DrainCheck(of_these, self._cluster.admin, stored=self._pool.totals()["ok"])
 
         def ended() -> str:
             if drain.is_done([worker.stats for worker in consumers]):

@@ -8,6 +8,9 @@ from faults.kit.clients import is_target
 from harness.plan.build import build_plan
 from harness.scenario.model import Scenario
 
+PRODUCERS = ["producer-shop-1", "producer-shop-2", "producer-shopping"]
+MEMBERS = ["pipeline-bill-1", "pipeline-bill-2"]
+
 
 def test_names_come_from_the_scenario_and_no_two_are_alike() -> None:
     producers = {"shop": {"count": 2}, "shop-2": {}, "a.b": {}}
@@ -22,8 +25,11 @@ def test_names_come_from_the_scenario_and_no_two_are_alike() -> None:
 @pytest.mark.parametrize(
     ("target", "meant"),
     [
-        ("client", ["producer-shop-1", "producer-shop-2", "producer-shopping", "consumer-shop"]),
-        ("client:producer", ["producer-shop-1", "producer-shop-2", "producer-shopping"]),
+        ("client", [*PRODUCERS, "consumer-shop", *MEMBERS]),
+        ("client:pipeline", MEMBERS),
+        ("pipeline-bill", MEMBERS),
+        ("client:bill-2", ["pipeline-bill-2"]),
+        ("client:producer", PRODUCERS),
         ("client:shop", ["producer-shop-1", "producer-shop-2", "consumer-shop"]),
         ("client:producer-shop", ["producer-shop-1", "producer-shop-2"]),
         ("client:shop-2", ["producer-shop-2"]),
@@ -32,5 +38,5 @@ def test_names_come_from_the_scenario_and_no_two_are_alike() -> None:
     ],
 )
 def test_a_target_is_a_role_a_name_or_one_of_several(target: str, meant: list[str]) -> None:
-    every = ["producer-shop-1", "producer-shop-2", "producer-shopping", "consumer-shop"]
+    every = [*PRODUCERS, "consumer-shop", *MEMBERS]
     assert [name for name in every if is_target(target, name)] == meant

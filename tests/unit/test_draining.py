@@ -13,7 +13,7 @@ from harness.contracts.plan import Plan
 from harness.errors import EnvironmentNotReady
 from harness.plan.build import build_plan
 from harness.run import draining
-from harness.run.draining import DrainCheck, caught_up, waiting_for
+from harness.run.draining import DrainCheck, caught_up, stages, waiting_for
 from harness.run.lifecycle import LiveRun
 from harness.run.worker_specs import group_id
 from harness.scenario.model import Scenario
@@ -153,10 +153,29 @@ def test_nothing_is_read_as_the_end_before_all_that_was_acknowledged_can_be_seen
     )
     live._phase = lambda *_: None
     live._pool = SimpleNamespace(
-        producers=[], consumers=[], command=lambda *_: None, report_deaths=lambda: None
+        scheduled=[], readers=[], command=lambda *_: None, report_deaths=lambda: None
     )
     live._hangs = live._stalls = SimpleNamespace(stop=lambda: None)
-    live._wait_consumers = lambda end: told.update(restored_before=live._is_restored) or True
+    live._wait_read = lambda *_: told.update(restored_before=live._is_restored) or True
     live._drain()
     assert told["readiness_restored"] == told["restored_before"] == (not missing)
     assert seen == ([("recovery", missing)] if missing else [])
+
+
+def test_pipelines_come_to_their_end_in_the_order_in_which_they_read_one_another() -> None:
+    load = {
+        "producers": {"p": {"topics": ["a"]}},
+        "pipelines": {
+            "last": {"from": "c", "to": "d"},
+            "first": {"from": "a", "to": "b", "count": 2},
+            "next": {"from": "b", "to": "c"},
+            "other": {"from": "a", "to": "e"},
+        },
+    }
+    topics: dict[str, Any] = {name: {} for name in "abcde"}
+    plan = build_plan(Scenario.model_validate({"name": "x", "topics": topics, "load": load}), seed=1)
+    assert [[member.name for member in stage] for stage in stages(plan.pipelines)] == [
+        ["pipeline-first-1", "pipeline-first-2", "pipeline-other"],
+        ["pipeline-next"],
+        ["pipeline-last"],
+    ]

@@ -137,7 +137,9 @@ def test_a_load_that_was_cut_is_audited_unless_a_second_signal_comes(
         judges_cut,
         SimpleNamespace(plan=tmp_path / "p"),
     )
-    live._plan = SimpleNamespace(model_dump=lambda mode: {}, limits={"audit": 1.0}, producers=[])
+    live._plan = SimpleNamespace(
+        model_dump=lambda mode: {}, limits={"audit": 1.0}, producers=[], pipelines=[]
+    )
     live._cluster = SimpleNamespace(admin=None)
     live._pool = SimpleNamespace(start_audit=lambda: None, auditors=[])
     live._leaders = SimpleNamespace(record=lambda: None)

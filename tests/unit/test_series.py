@@ -46,6 +46,21 @@ def series(rows: list[dict[str, int]], delivered: list[dict[str, int]] | None = 
     return series_of(table(SENDS, rows), table(DELIVERIES, delivered or []), GRID, LANES)
 
 
+def test_what_pipelines_make_is_in_no_rate_latency_or_outage() -> None:
+    own = [send(k, 10) for k in range(0, 5000, 100)]
+    piped = [
+        send(100, 5000, lane=2), send(200, 1, Outcome.ABORTED, lane=2), send(300, 1, Outcome.FAIL, lane=2),
+        send(9000, None, Outcome.INFO, lane=2),
+    ]  # fmt: skip
+    alone = series(own)
+    both = series_of(table(SENDS, [*own, *piped]), table(DELIVERIES, []), GRID, LANES, piped=[2])
+    counted = {"attempted": 4, "ok": 1, "fail": 1, "info": 1, "aborted": 1, "open": 1}
+    assert both.totals == {name: value + counted.get(name, 0) for name, value in alone.totals.items()}
+    assert both.outages == alone.outages
+    assert both.latency.total == alone.latency.total
+    assert both.due.tolist() == alone.due.tolist()
+
+
 @settings(deadline=None)
 @given(st.integers(-(2**40), 2**30), st.integers(1, 2**42), st.integers(0, 10**6))
 def test_a_grid_covers_its_span_in_few_steps_with_a_border_at_zero(lead: int, span: int, after: int) -> None:

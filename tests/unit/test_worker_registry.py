@@ -39,7 +39,7 @@ def test_names_and_roles() -> None:
     assert {"confluent-kafka", "kafka-python"} <= set(worker_names("kafka"))
     assert "pulsar-client-java" in worker_names("pulsar")
     assert set(worker_names()) == {n for system in ("kafka", "pulsar", "qpid") for n in worker_names(system)}
-    assert load_worker("confluent-kafka").roles == ["producer", "consumer", "audit"]
+    assert load_worker("confluent-kafka").roles == ["producer", "consumer", "pipeline", "audit"]
     assert load_worker("kafka-python").roles == ["producer", "consumer"]
 
 

@@ -36,6 +36,8 @@ class ConsumerRole:
         self.journal = ConsumerSession(session)
         self.commits_itself = commits_itself
         self.consumer = make(self._committed)
+        #: Takes topic, partition, offset and value of a message.
+        self.deliver: Callable[[str, int, int, bytes], object] = self.journal.deliver
 
     def run(self) -> None:
         journal, control = self.journal, self.control
@@ -62,28 +64,33 @@ class ConsumerRole:
 
     def _take(self, most: int) -> None:
         """Hand over up to ``most`` messages; returns early when none comes for a moment."""
-        poll, deliver = self.consumer.poll, self.journal.deliver
         for _ in range(most):
-            try:
-                message = poll(POLL_S)
-            except KafkaException as raised:
-                if not note_death(self.report, raised.args[0]):
-                    raise
+            if not self.take_one(POLL_S):
                 return
-            if message is None:
-                return
-            error = message.error()
-            if error is not None:
-                if note_death(self.report, error):
-                    return
-                self.report.error(error.name(), error_text(error))
-                continue
-            deliver(message.topic(), message.partition(), message.offset(), message.value() or b"")
+
+    def take_one(self, seconds: float) -> bool:
+        """Hand the next message over; False: none came for so long, or none will come any more."""
+        try:
+            message = self.consumer.poll(seconds)
+        except KafkaException as raised:
+            if not note_death(self.report, raised.args[0]):
+                raise
+            return False
+        if message is None:
+            return False
+        error = message.error()
+        if error is None:
+            self.deliver(message.topic(), message.partition(), message.offset(), message.value() or b"")
+        elif note_death(self.report, error):
+            return False
+        else:
+            self.report.error(error.name(), error_text(error))
+        return True
 
     # -- the group
 
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
-        committed = _committed_positions(consumer, partitions)
+        committed = committed_positions(consumer, partitions) or {}
         self.journal.assign(
             {(p.topic, p.partition): committed.get((p.topic, p.partition), -1) for p in partitions}
         )
@@ -114,10 +121,12 @@ class ConsumerRole:
                 self.journal.note(lay.COMMIT, p.topic, p.partition, p.offset)
 
 
-def _committed_positions(consumer: Consumer, partitions: list[TopicPartition]) -> dict[Partition, int]:
-    """Positions that the group has committed; unknown where it has not, or in trouble."""
+def committed_positions(consumer: Consumer, partitions: list[TopicPartition]) -> dict[Partition, int] | None:
+    """Positions that the group has committed; none of a partition where it has not. None = in trouble."""
     try:
         found = consumer.committed(partitions, timeout=COMMITTED_TIMEOUT_S)
     except KafkaException:
-        return {}
-    return {(p.topic, p.partition): p.offset for p in found if p.error is None and p.offset >= 0}
+        return None
+    if any(p.error is not None for p in found):
+        return None
+    return {(p.topic, p.partition): p.offset for p in found if p.offset >= 0}

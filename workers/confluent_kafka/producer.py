@@ -177,6 +177,23 @@ class ProducerRole(OpenLoop):
                 if self._refused(error, send, row + k * ROW_BYTES):
                     return k + 1
 
+    def send_one(self, index: int, seq: int, due_ns: int, kind: int, payload: bytes) -> None:
+        """Send one message that no schedule knows, to lane ``index``."""
+        if self.at == self.end:
+            self._next_segment()
+        lane, row = self.lanes[index], self.at
+        lay.SENDS_OPEN.pack_into(
+            self.rows, row, lane.lane, 0, kind, seq, due_ns, time.monotonic_ns(), self.row_state
+        )
+        self.at += ROW_BYTES
+        self.attempted += 1
+        report = MethodType(self.reports[index], row + lay.SENDS_DONE_OFFSET)
+        send = (lane.topic, payload, lane.key, lane.partition, report)
+        try:
+            self.produce(*send)
+        except (BufferError, KafkaException) as error:
+            self._refused(error, send, row)
+
     def _refused(self, error: Exception, send: tuple[Any, ...], row: int) -> bool:
         """`produce` raised, so the client did not take the message: wait for room, or it failed.
 

@@ -12,6 +12,7 @@ from audit import AuditRole
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from consumer import ConsumerRole
 from outcomes import Outcomes, error_text, is_refusal
+from pipeline import Apart, PipelineRole, Together
 from producer import ProducerRole
 from transactional import TransactionalRole
 from worker_kit.failure import WorkerFailure
@@ -84,6 +85,27 @@ def consume(session: Session) -> None:
     ).run()
 
 
+def pipe(session: Session) -> None:
+    writing, reading = session.half("producer"), session.half("consumer")
+    settings = config(reading, **{"group.id": reading.spec.part["group"]})
+    session.check_options(lambda: (make(Producer, config(writing)), make(Consumer, settings)))
+
+    def make_writer(consumer: Consumer) -> Together | Apart:
+        outcomes = Outcomes(dict(writing.spec.options))
+        if "transactions" not in writing.spec.part:
+            every_ns = int(reading.spec.part["commit_every_s"] * 1e9)
+            return Apart(writing, make(Producer, config(writing)), outcomes, consumer, every_ns)
+
+        def make_producer(own: str) -> Producer:
+            return make(Producer, config(writing, **{"transactional.id": own}))
+
+        return Together(writing, make_producer, outcomes, consumer)
+
+    PipelineRole(
+        session, lambda on_commit: make(Consumer, {**settings, "on_commit": on_commit}), make_writer
+    ).run()
+
+
 def audit(session: Session) -> None:
     fixed = {
         "group.id": f"audit-{session.spec.run_id}",  # the client wants one; nothing is ever committed
@@ -100,7 +122,8 @@ if __name__ == "__main__":
     # over cost twice as much as the sends themselves.
     gc.freeze()
     gc.disable()
-    code = main({"producer": produce, "consumer": consume, "audit": audit}, VERSIONS, (KafkaException,))
+    roles = {"producer": produce, "consumer": consume, "pipeline": pipe, "audit": audit}
+    code = main(roles, VERSIONS, (KafkaException,))
     if code:
         # librdkafka's threads are in a handshake, maybe, while Python and OpenSSL are taken down around them:
         # of 40 workers whose broker had a certificate of another host, 2 ended with SIGSEGV instead of 4.

@@ -237,6 +237,19 @@ class KafkaAdmin:
         partitions = {topic: list(self._partitions(topic)) for topic in topics}
         return self._ask(methodcaller("share_lags", group, partitions), only=node)
 
+    def committed_offsets(self, group: str, topics: Sequence[str]) -> dict[str, int]:
+        """Stream -> the next position that a group would read, -1 = none; those it cannot tell of are left
+        out.
+
+        Raises:
+            EnvironmentNotReady: nobody coordinates the group, or nobody answers.
+        """
+        node = self.coordinator("group", group)
+        if node is None:
+            raise EnvironmentNotReady(f"no node coordinates group {group}")
+        partitions = {topic: list(self._partitions(topic)) for topic in topics}
+        return self._ask(methodcaller("committed_offsets", group, partitions), only=node)
+
     def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
         """Reassign with the wanted node first (same nodes, so no data moves) and elect it.
 

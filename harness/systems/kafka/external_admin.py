@@ -111,6 +111,10 @@ class ExternalKafkaAdmin:
         found = self._admin.share_lags(group, [self._address(topic) for topic in topics])
         return {self._stream(stream): lag for stream, lag in found.items()}
 
+    def committed_offsets(self, group: str, topics: Sequence[str]) -> dict[str, int]:
+        found = self._admin.committed_offsets(group, [self._address(topic) for topic in topics])
+        return {self._stream(stream): position for stream, position in found.items()}
+
     def leaders(self, topic: str) -> dict[int, str | None]:
         return self._admin.leaders(self._address(topic))
 

@@ -24,7 +24,7 @@ from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 from kafka.protocol.admin import DescribeClientQuotasRequest, DescribeClusterRequest, DescribeQuorumRequest
 from kafka.protocol.api_message import ApiMessage
-from kafka.protocol.consumer import FetchRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.consumer import FetchRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
 
 from harness.protocols.cluster import Node
@@ -36,6 +36,8 @@ FETCH_PARTITION_BYTES, FETCH_BYTES = 4 << 20, 16 << 20
 #: The last that names topics, and not their ids.
 _FETCH_VERSION = 12
 _FETCH_WAIT_MS = 100
+#: The first that asks for groups (Kafka 3.0).
+_OFFSET_FETCH_VERSION = 8
 #: Messages that kafka-python lacks are described here as it describes the others.
 _SCHEMAS = __package__
 
@@ -186,6 +188,30 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
             for topic in found.topics
             for row in topic.partitions
             if not row.error_code and row.lag >= 0
+        }
+
+    def committed_offsets(self, group: str, partitions: Mapping[str, Sequence[int]]) -> dict[str, int]:
+        """Stream -> the next position that a group would read, -1 = none. Streams of which that is not known,
+        or open in a transaction (KIP-447), are left out. Only the group's coordinator answers."""
+        by_group = OffsetFetchRequest.OffsetFetchRequestGroup
+        topics = [
+            by_group.OffsetFetchRequestTopics(name=name, partition_indexes=list(own))
+            for name, own in partitions.items()
+        ]
+        request = OffsetFetchRequest(
+            groups=[by_group(group_id=group, topics=topics)],
+            require_stable=True,
+            min_version=_OFFSET_FETCH_VERSION,
+            max_version=_OFFSET_FETCH_VERSION,
+        )
+        found = self._manager.run(self._manager.send, request).groups[0]
+        if found.error_code:
+            raise for_code(found.error_code)(f"offsets of {group}")
+        return {
+            f"{topic.name}-{row.partition_index}": int(row.committed_offset)
+            for topic in found.topics
+            for row in topic.partitions
+            if not row.error_code
         }
 
     def coordinator(self, kind: str, name: str) -> int:

@@ -80,18 +80,21 @@ class ConsumerSession:
             )
         return True
 
-    def deliver(self, topic: str, partition: int, offset: int, value: bytes) -> None:
-        """The client handed a message over, and the application works on it.
+    def deliver(self, topic: str, partition: int, offset: int, value: bytes, t_ns: int = 0) -> int:
+        """The client handed a message over, and the application works on it; what its check says.
+
+        ``t_ns`` 0 = now.
 
         Raises:
             WorkerFailure: the next segment cannot be made.
         """
-        self.handed_over(topic, partition, offset, value)
+        check = self.handed_over(topic, partition, offset, value, t_ns)
         if self.work_s:
             time.sleep(self.work_s)
         self.positions[topic, partition] = self.uncommitted[topic, partition] = offset + 1
+        return check
 
-    def handed_over(self, topic: str, partition: int, offset: int, value: bytes) -> None:
+    def handed_over(self, topic: str, partition: int, offset: int, value: bytes, t_ns: int = 0) -> int:
         """Write the row of a message that the client handed over; `deliver` without the work.
 
         Raises:
@@ -104,11 +107,12 @@ class ConsumerSession:
         if self._at == self._end:
             self._rows, self._at, self._end = self.segments.rotate()
         lay.DELIVERIES_ROW.pack_into(
-            self._rows, self._at, time.monotonic_ns(), offset, 0, 0, self._streams[topic][partition], 0,
-            self.epoch, -1, value[:48], check, lay.DELIVER,
+            self._rows, self._at, t_ns or time.monotonic_ns(), offset, 0, 0, self._streams[topic][partition],
+            0, self.epoch, -1, value[:48], check, lay.DELIVER,
         )  # fmt: skip
         self._at += 104
         self.delivered += 1
+        return check
 
     def note(self, kind: int, topic: str, partition: int, position: int, t_ns: int = 0) -> None:
         """Something that happened to a partition. ``t_ns`` 0 = now.

@@ -29,7 +29,8 @@ TABLE_NAMES: Final = {SENDS: "sends", LOG: "log", DELIVERIES: "deliveries", TRAN
 # what was asked for to end a transaction
 COMMIT_ASKED, ABORT_ASKED = 1, 2
 
-#: magic, version, kind, run_tag, instance, lane, seq, t_intended_ns, key, attempt, 0, length, 0
+#: magic, version, kind, run_tag, instance, lane, seq, t_intended_ns, key, attempt, source partition, length,
+#: source offset
 HEADER: Final = Struct("<2sBBIIIQqIHHII")
 #: magic, table, row_bytes, owner, index, capacity, run_tag, subscription, zeros
 SEGMENT_HEADER: Final = Struct("<8sHHIIIII32x")

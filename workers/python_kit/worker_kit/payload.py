@@ -97,8 +97,11 @@ def encode(
     attempt: int = 0,
     length: int = lay.MIN_PAYLOAD_BYTES,
     filling: bytes | None = None,
+    source: tuple[int, int] = (0, 0),
 ) -> bytes:
     """One whole payload of ``length`` bytes around ``filling`` (None = `filler`).
+
+    ``source``: partition and offset of the message that a pipeline made it of.
 
     Raises:
         ValueError: ``length`` has no room for header and trailer.
@@ -107,7 +110,7 @@ def encode(
         raise ValueError(f"payload of {length} bytes: at least {lay.MIN_PAYLOAD_BYTES} are needed")
     body = lay.HEADER.pack(
         lay.HEADER_MAGIC, lay.FORMAT_VERSION, kind, run_tag, instance, lane, seq, t_intended_ns, key,
-        attempt, 0, length, 0,
+        attempt, source[0], length, source[1],
     ) + (filler(length - lay.MIN_PAYLOAD_BYTES) if filling is None else filling)  # fmt: skip
     return body + zlib.crc32(body).to_bytes(4, "little")
 

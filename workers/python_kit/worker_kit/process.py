@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from .failure import WorkerFailure
@@ -31,7 +31,10 @@ class Session:
     names: Names
     versions: Mapping[str, str] = field(default_factory=dict)
     only_options: bool = False
-    is_ready: bool = False
+
+    def half(self, role: str) -> Session:
+        """Of a pipeline: as the producer or the consumer that is in it."""
+        return replace(self, spec=self.spec.halves[role])
 
     def check_options(self, construct: Callable[[], object]) -> None:
         """Under ``--check-options``: construct the client, which refuses what it does not take, and end.
@@ -42,8 +45,12 @@ class Session:
             construct()
             raise OptionsTaken
 
+    @property
+    def is_ready(self) -> bool:
+        """The process said so."""
+        return self.report.is_ready
+
     def ready(self) -> None:
-        self.is_ready = True
         self.report.ready(client=self.spec.library, **self.versions)
 
 

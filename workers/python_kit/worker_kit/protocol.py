@@ -92,6 +92,7 @@ class Reporter:
             )
         )
         self.counts: Callable[[], Mapping[str, object]] = dict
+        self.is_ready = False
         #: The client gave itself up.
         self.died = False
         self._seen: set[str] = set()
@@ -109,6 +110,7 @@ class Reporter:
                 self.stats()
 
     def ready(self, **fields: Any) -> None:
+        self.is_ready = True
         emit({"type": "ready", **clock(), "pid": os.getpid(), **fields})
 
     def stats(self) -> None:

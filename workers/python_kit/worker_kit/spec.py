@@ -8,7 +8,7 @@ import tomllib
 from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,10 +37,10 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The spec of a worker; ``part`` is the section of its role ("producer", "consumer", "audit").
+    """The spec of a worker; ``part`` is the section of its role: producer, consumer, pipeline or audit.
 
     ``options`` are those of the client: the worker's own for the role, over them the scenario's, over them
-    what the cluster asks of clients (`secured`).
+    what the cluster asks of clients (`secured`). ``halves``: of a pipeline, as a producer and a consumer.
     """
 
     run_id: str
@@ -55,6 +55,7 @@ class Spec:
     version: str
     options: Mapping[str, str] = field(repr=False)
     part: Mapping[str, Any]
+    halves: Mapping[str, Spec] = field(default_factory=dict)
 
 
 def read_spec(path: Path, settings: Path) -> Spec:
@@ -73,8 +74,8 @@ def read_spec(path: Path, settings: Path) -> Spec:
     try:
         if raw["protocol"] != PROTOCOL:
             raise WorkerFailure(f"spec asks for protocol {raw['protocol']}, this worker speaks {PROTOCOL}")
-        client = raw["client"]
-        return Spec(
+        client, asked = raw["client"], secured()
+        spec = Spec(
             run_id=raw["run_id"],
             run_tag=raw["run_tag"],
             role=raw["role"],
@@ -85,21 +86,27 @@ def read_spec(path: Path, settings: Path) -> Spec:
             topics={name: Topic(t["address"], t["partitions"]) for name, t in raw.get("topics", {}).items()},
             library=client["library"],
             version=client["version"],
-            options={
-                **_own_options(settings, raw["role"]),
-                **{key: str(value) for key, value in client["options"].items()},
-                **secured(),
-            },
+            options=_options(settings, raw["role"], client["options"], asked),
             part=raw[raw["role"]],
         )
+        if spec.role != "pipeline":
+            return spec
+        given = {"producer": client["options"], "consumer": spec.part["consumer_options"]}
+        halves = {
+            role: replace(spec, role=role, part=raw[role], options=_options(settings, role, own, asked))
+            for role, own in given.items()
+        }
+        return replace(spec, halves=halves)
     except (KeyError, TypeError) as error:
         raise WorkerFailure(f"spec {path} lacks {error}") from error
 
 
-def _own_options(settings: Path, role: str) -> Mapping[str, str]:
-    """Options that the worker sets unless the scenario does."""
-    found: Mapping[str, str] = tomllib.loads(settings.read_text()).get("options", {}).get(role, {})
-    return found
+def _options(
+    settings: Path, role: str, given: Mapping[str, Any], asked: Mapping[str, str]
+) -> Mapping[str, str]:
+    """What the worker sets, over it what the scenario does, over it what the cluster asks."""
+    own: Mapping[str, str] = tomllib.loads(settings.read_text()).get("options", {}).get(role, {})
+    return {**own, **{key: str(value) for key, value in given.items()}, **asked}
 
 
 def secured() -> Mapping[str, str]:

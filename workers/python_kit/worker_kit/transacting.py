@@ -95,8 +95,8 @@ class Transacting(OpenLoop):
             own.answered(lay.FAIL, self._error(why))
         self.in_transaction(own.number)
 
-    def _end(self) -> None:
-        """End the open transaction, and complete the rows of its sends."""
+    def _end(self) -> int:
+        """End the open transaction, and complete the rows of its sends; their outcome."""
         own, began = self.transactions, time.monotonic_ns()
         self.blocked_since_ns, by, self.serve_by_ns = began, self.serve_by_ns, NEVER_NS
         try:
@@ -109,6 +109,7 @@ class Transacting(OpenLoop):
         with self.lock:
             self.tally(outcome, own.complete(outcome, error) if self.capture else own.sent)
         self.in_transaction(0)
+        return outcome
 
     def gives_up(self) -> bool:
         """Nobody waits for an answer any more."""
