@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from analysis.spark.gateway import close as close_session
 from analysis.spark.gateway import hush, open_gateway
+from analysis.spark.launcher import launcher_of
 from analysis.spark.probe import missing_modules, warm_up
 from harness.errors import EnvironmentNotReady, Interrupted
 from harness.toolchains.java import ClassArchive, Java, find_java
@@ -148,12 +149,20 @@ def _settings(master: str, folder: Path, java_options: Sequence[str]) -> dict[st
     return settings
 
 
-def _launch_environment(master: str) -> dict[str, str | None]:
-    """A cluster's own Spark settings are kept; a local session must not pick up anybody's."""
+def _launch_environment(master: str, folder: Path) -> dict[str, str | None]:
+    """A cluster's own Spark settings are kept; a local session must not pick up anybody's.
+
+    ``folder``: for what is made for the start.
+    """
+    java = _java()
+    spark = {
+        "SPARK_HOME": launcher_of(java, folder),  # the JVM side must be the one of this pyspark
+        "JAVA_HOME": str(java.home),
+    }
     if not is_local(master):
-        return {"SPARK_HOME": None, "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", "python3")}
+        return {**spark, "PYSPARK_PYTHON": os.environ.get("PYSPARK_PYTHON", "python3")}
     return {
-        "SPARK_HOME": None,  # the JVM side must be the one of this pyspark
+        **spark,
         "SPARK_CONF_DIR": None,
         "SPARK_LOCAL_DIRS": None,
         "PYSPARK_SUBMIT_ARGS": None,
@@ -225,7 +234,7 @@ def _start(master: str, settings: Mapping[str, str], log: Path) -> SparkSession:
 
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     try:
-        with _environment(_launch_environment(master)):
+        with _environment(_launch_environment(master, log.parent)):
             open_gateway(conf, log)
             session = SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, Py4JError, OSError) as error:

