@@ -53,6 +53,7 @@ ASKS: Final[Mapping[str, str]] = {
     "resent": "no application sent a message again",
     "transactions": "nothing was sent in a transaction",
     "shared-markers": "a marker names the one transaction that it ends",
+    "transactional-ids": "transactions have no id that a later life takes over",
     "pipelines": "no pipeline made messages of one topic of those of another",
     "rollbacks": "no consumer rolled back",
     "self-reports": "no worker says when its client gives itself up",

@@ -25,7 +25,12 @@ from harness.contracts.rows import StaleWrite
 
 
 def judge(history: History, member: Membership) -> list[Hits]:
-    """fence-breach, one hit a batch, marker, or stretch of messages of one transaction."""
+    """fence-breach, one hit a batch, marker, or stretch of messages of one transaction.
+
+    Where positions are no offsets (Pulsar), lives share no transactional id, and none fences another.
+    """
+    if not history.context.has_offsets:
+        return []
     late = _late_rows(history, member) if member else _Late.none()
     return [*_of_older_lives(history, member, late), *_of_older_epochs(history, late.row)]
 

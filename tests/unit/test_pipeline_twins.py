@@ -43,9 +43,9 @@ def unseen(how: Txn, *, committed_only: bool = True) -> History:
     return hidden(plain(0, 2, committed_only=committed_only), 1, how)
 
 
-def two_lives(*order: tuple[int, int], partition: int = 0) -> History:
+def two_lives(*order: tuple[int, int], partition: int = 0, system: str = "kafka") -> History:
     """Producers 1 and 2 are two lives of one client; (instance, seq) as stored, each in a transaction."""
-    h = History(producers=2, partitions=2)
+    h = History(producers=2, partitions=2, system=system, sessions=0)
     h.workers["p-1"] = {"t_start_ns": 1}
     h.workers["p-2"] = {"life_of": "p-1", "t_start_ns": 2}
     for last, (instance, seq) in enumerate(order, start=1 - len(order)):
@@ -147,6 +147,10 @@ def test_a_repeat_keeps_the_order_of_first_outputs() -> None:
 
 def test_a_write_to_another_stream_proves_no_order() -> None:
     assert found(two_lives((1, 0), (2, 0), (1, 1), partition=1)) == {}
+
+
+def test_without_transactional_ids_no_life_is_fenced() -> None:
+    assert found(two_lives((1, 0), (2, 0), (1, 1), system="pulsar")) == {}
 
 
 @pytest.mark.parametrize("how", ["open", "unknown"])
