@@ -44,7 +44,7 @@ class _Work:
     """A stream that a pipeline reads, and what it made of it in this bucket.
 
     ``rows``: log rows of the outputs that are seen, in the order of the log; ``source``: position of the
-    input of each. ``hidden``: rows of others.
+    input of each. ``hidden``: rows of outputs that nobody sees.
     """
 
     history: History
@@ -72,14 +72,16 @@ def _works(history: History, pipeline: Pipeline) -> Iterator[_Work]:
     if (of[1:] < of[:-1]).any():
         order = np.argsort(narrow(of), kind="stable")
         rows, of = rows[order], of[order]
+    withheld = np.zeros(log.rows, np.bool_)
+    for hidden, slots in (history.invisible, history.unsettled):
+        withheld[hidden[slots >= 0]] = True
     for stream in streams:
         own = rows[np.searchsorted(of, stream) : np.searchsorted(of, stream, side="right")]
         slot = history.log_slot[own]
         first = slot >= 0
-        hidden = own[~first]
         first[first] = history.first[slot[first]] == own[first]
         seen = own[first]
-        yield _Work(history, pipeline, stream, seen, log["source_position"][seen], hidden)
+        yield _Work(history, pipeline, stream, seen, log["source_position"][seen], own[withheld[own]])
 
 
 def _rows_of(column: Array, streams: range) -> slice:
