@@ -13,6 +13,7 @@ from harness.contract import (
     ends,
     groups,
     outcomes,
+    pipelines,
     queues,
     secrets,
     sending,
@@ -25,7 +26,7 @@ __all__ = ["WorkerCheck", "checks_of"]
 #: In the order in which a broken worker is understood best.
 _PARTS = [
     part.__name__
-    for part in (sending, ends, secrets, outcomes, transactions, groups, consuming, queues, deaths)
+    for part in (sending, ends, secrets, outcomes, transactions, groups, consuming, pipelines, queues, deaths)
 ]
 
 

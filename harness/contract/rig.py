@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 from harness.clusters import BrokerCluster
@@ -109,13 +110,17 @@ class Rig:
         folder: Path | None = None,
         bootstrap: str = "",
         security: Security | None = None,
+        beside: Mapping[str, Any] = MappingProxyType({}),
+        to: str = "",
     ) -> DrivenWorker:
         """A worker of a role; the one under test unless another is named.
 
-        ``security``: what it is told that the cluster asks, instead of what that does.
+        ``security``: what it is told that the cluster asks, instead of what that does. ``beside``, ``to``: of
+        a pipeline, its halves and the topic that it writes.
         """
         name = name or f"{role}-{len(self.started) + 1}"
-        count = self.partitions.get(topic, 1)
+        counts = {each: self.partitions.get(each, 1) for each in (topic, to) if each}
+        streams = [f"{each}-{p}" for each, count in counts.items() for p in range(count)]
         wanted = (self.version if worker is None else "") if version is None else version
         tested = worker or self.worker
         spec = ProcessSpec(
@@ -126,10 +131,13 @@ class Rig:
             capture_dir=str(folder or self.folder / name),
             bootstrap=bootstrap or self.cluster.bootstrap,
             admin_url=self.cluster.admin_url,
-            topics={topic: TopicPart(address=self.system.address(topic, RUN_TAG), partitions=count)},
-            streams={f"{topic}-{p}": p + 1 for p in range(count)},
+            topics={
+                each: TopicPart(address=self.system.address(each, RUN_TAG), partitions=count)
+                for each, count in counts.items()
+            },
+            streams={stream: number for number, stream in enumerate(streams, start=1)},
             client=ClientPart(library=tested.library, version=wanted, options=dict(options or {})),
-            **{role: part},
+            **{role: part, **beside},
         )
         made = DrivenWorker(tested, spec.document(), self.place.offline, security or self.cluster.security)
         self.started.append(made)
@@ -196,6 +204,31 @@ class Rig:
         }
         always = self.worker.contract.words("consumer")
         made = self.start("consumer", topic, part, options={**always, **(options or {})})
+        made.wait_ready(READY_S)
+        return made
+
+    def pipeline(self, topic: str, to: str, transactions: Mapping[str, Any] | None = None) -> DrivenWorker:
+        """A member that reads one topic and writes another; without ``transactions`` it commits apart."""
+        number, count = len(self.started) + 1, self.partitions[to]
+        writing = {
+            "instance": number,
+            "lane_groups": [
+                {"topic": to, "mode": "partition", "first": 0, "count": count, "partitions": count}
+            ],
+            "rate_per_s": 0.0,
+            "payload_bytes": 150,
+            "payload_max_bytes": 150,
+            "warm_up_s": 0.0,
+            "load_s": LOAD_S,
+            "call_deadline_s": 60,
+            "transactions": transactions,
+        }
+        reading = {"session": number, "group": f"g-{topic}", "topics": [topic], "commit_every_s": 0.3}
+        words = self.worker.contract
+        part = {"consumer_options": words.words("consumer")}
+        halves = {"producer": writing, "consumer": reading}
+        options = {**words.durable, **words.words("linger", ms=5)}
+        made = self.start("pipeline", topic, part, options=options, beside=halves, to=to)
         made.wait_ready(READY_S)
         return made
 
