@@ -32,6 +32,8 @@ OUTCOMES = st.sampled_from(["ok"] * 6 + ["fail", "info", "open"])
 TRANSACTED = st.sampled_from(["ok"] * 3 + ["aborted"] * 2 + ["fail", "info", "open"])
 WAITS = st.sampled_from([0, 0, 0, 1, 1, 2, 40, 400])  # grid steps; 15 s is 30, 130 s is 260
 
+ASKED = st.integers(0, 60) | st.integers(0, 2_000)  # grid steps: before most deliveries, or behind some
+
 
 @dataclass(frozen=True)
 class Message:
@@ -101,7 +103,7 @@ class Story:
                     "instance": instance,
                     "number": number,
                     "asked": self.draw(st.integers(0, 3)),
-                    "t_asked_ns": EPOCH_NS + self.draw(st.integers(0, 60)) * STEP_MS * 1_000_000,
+                    "t_asked_ns": EPOCH_NS + self.draw(ASKED) * STEP_MS * 1_000_000,
                     "outcome": self.draw(st.sampled_from([1, 1, 3, 4])),
                 }
             )
