@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from experiments.plans import on_external
 from harness.admin.failover import NotThere
+from harness.clusters.external.cluster import External, FoundCluster
 from harness.clusters.external.made import MadeNames
 from harness.connections.file import Connection, ConnectionFile
 from harness.connections.security import Access, Security, Tls
-from harness.errors import UsageError
+from harness.errors import ScenarioError, UsageError
+from harness.plan.build import build_plan
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
+from harness.scenario.model import Scenario
 from harness.systems.pulsar.external import EXTERNAL
 from harness.systems.pulsar.external_admin import MARK, ExternalPulsarAdmin
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name
-from harness.systems.pulsar.questions import PulsarIdentity, client_of, endpoint_of
+from harness.systems.pulsar.questions import PulsarIdentity, client_of, endpoint_of, lacks_of
 
 OURS = "public/storm-00000007"
 AT = Endpoint("127.0.0.1", 1)
@@ -205,3 +210,19 @@ def test_owners_are_looked_up_by_a_topic_of_each_bundle(
     monkeypatch.setattr(admin, "answers", {"broker-1"}.__contains__)
     assert admin.bundle_owners() == {low: "broker-1", high: None}, "broker-2 is dead, and its session lasts"
     assert len(asked) == 2
+
+
+def test_transactions_are_not_ours_to_switch_on() -> None:
+    off = {"transactionCoordinatorEnabled": "false", "systemTopicEnabled": "true"}
+    assert lacks_of(off) == {"transactionCoordinatorEnabled": "false"}
+    said = {"system": "pulsar", "bootstrap": "pulsar://h:1", "admin_url": "http://h:2"}
+    connection = Connection(Path("staging.yaml"), ConnectionFile.model_validate(said), Security(None))
+    producer = {"client": "pulsar-client-java", "transactions": {"messages": 5}}
+    scenario = {"name": "x", "system": "pulsar", "load": {"producers": {"shop": producer}}}
+    plan = build_plan(Scenario.model_validate(scenario), seed=1)
+    lacking = FoundCluster("a@h:2", "4.0.8", (), lacks=lacks_of(off))
+    with pytest.raises(ScenarioError, match="have transactionCoordinatorEnabled=false, which is not ours"):
+        on_external([plan], External(connection, lacking))
+    off["transactionCoordinatorEnabled"] = "true"
+    (made,) = on_external([plan], External(connection, replace(lacking, lacks=lacks_of(off))))
+    assert made.broker_config == {}
