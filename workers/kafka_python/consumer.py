@@ -54,6 +54,8 @@ class ConsumerRole:
         self.report = session.report
         self.journal = ConsumerSession(session)
         self.happened = GroupEvents()
+        #: Positions of the commit that was asked for last, until the client answers.
+        self._unanswered: dict[tuple[str, int], int] = {}
         self.commits_itself = bool(settings["enable_auto_commit"])
         self.consumer: KafkaConsumer = make(
             KafkaConsumer, {**settings, "default_offset_commit_callback": self._committed}
@@ -128,9 +130,13 @@ class ConsumerRole:
 
     def _commit_async(self) -> None:
         if offsets := self._taken():
+            self._unanswered = {(p.topic, p.partition): offsets[p].offset for p in offsets}
             self.consumer.commit_async(offsets, callback=self._committed)
 
     def _commit_sync(self) -> None:
+        """The last one. What was asked for and not answered goes with it: closing drops the answer."""
+        open_ = {each: at for each, at in self._unanswered.items() if each in self.journal.assigned}
+        self.journal.uncommitted = {**open_, **self.journal.uncommitted}
         if not (offsets := self._taken()):
             return
         try:
@@ -145,4 +151,5 @@ class ConsumerRole:
         if isinstance(result, Exception):
             self.report.error(type(result).__name__, f"commit: {error_text(result)}")
         else:
+            self._unanswered = {}
             self.happened.committed(offsets)
