@@ -9,6 +9,7 @@ public final class Layout {
     public static final int SEGMENT_HEADER_BYTES = 64;
 
     // kinds of messages
+    public static final int PROBE = 0;
     public static final int WARM_UP = 1;
     public static final int LOAD = 2;
 

@@ -131,7 +131,7 @@ public abstract class OpenLoop {
             settle(System.nanoTime() + SETTLE_NS);
             throw broken;
         }
-        if (open() == 0) {
+        if (openCalls() == 0) {
             close();
             for (Sender sender : senders) {
                 if (sender.transactions != null) {
@@ -167,9 +167,72 @@ public abstract class OpenLoop {
     }
 
     private void settle(long deadlineNs) {
-        while (open() > 0 && !control.isOver() && System.nanoTime() < deadlineNs) {
+        while (openCalls() > 0 && !control.isOver() && System.nanoTime() < deadlineNs) {
             LockSupport.parkNanos(SLACK_NS);
         }
+    }
+
+    // -- a pipeline, whose other half says when and of what
+
+    /** Connects, and initialises the transactional id where there is one. */
+    public final void open() throws Exception {
+        connect();
+        if (sender().transactions != null) {
+            sender().transactions.client.init();
+        }
+    }
+
+    /** A message was handed over: what is made of it belongs to the open transaction, or to a new one. */
+    public final void beginIfNone() {
+        if (sender().transactions != null) {
+            sender().transactions.beforeSend();
+        }
+    }
+
+    /**
+     * Sends what was made of a message.
+     *
+     * @param index of the lane
+     * @param nowNs when the message was handed over
+     * @param partition of the message, as {@code offset}
+     */
+    public final void made(int index, long seq, int kind, long nowNs, int partition, long offset) {
+        sender().made(lanes.get(index), seq, kind, nowNs, partition, offset);
+    }
+
+    /** Whether the open transaction has all its messages, or all its time. */
+    public final boolean isTransactionDue() {
+        return sender().transactions != null && sender().transactions.isDue();
+    }
+
+    /** When the open transaction is to end by time. */
+    public final long transactionEndNs() {
+        return sender().transactions == null ? Long.MAX_VALUE : sender().transactions.endNs();
+    }
+
+    /** Ends the open transaction as the application wants it, or by an abort; whether it is committed. */
+    public final boolean endTransaction(boolean mayCommit) {
+        Transactions own = sender().transactions;
+        return own.end(mayCommit && own.wantsCommit());
+    }
+
+    /** Waits for every answer; how many were no good ones since the beginning. */
+    public final long awaitAnswers() {
+        sender().awaitEveryAnswer();
+        return openCalls() + sender().fail.sum() + sender().info.sum();
+    }
+
+    /** Closes the client. */
+    public final void closePipeline() throws Exception {
+        if (sender().transactions == null) {
+            close();
+        } else {
+            sender().transactions.client.close();
+        }
+    }
+
+    private Sender sender() {
+        return senders.get(0);
     }
 
     // -- numbers
@@ -178,18 +241,18 @@ public abstract class OpenLoop {
         return senders.stream().mapToLong(number).sum();
     }
 
-    private long open() {
+    private long openCalls() {
         return sum(Sender::open);
     }
 
-    private Map<String, Object> counts() {
+    public final Map<String, Object> counts() {
         Map<String, Object> found = new LinkedHashMap<>();
         found.put("attempted", sum(sender -> sender.attempted));
         found.put("ok", sum(sender -> sender.ok.sum()));
         found.put("fail", sum(sender -> sender.fail.sum()));
         found.put("info", sum(sender -> sender.info.sum()));
         found.put("aborted", sum(sender -> sender.aborted.sum()));
-        found.put("open", open());
+        found.put("open", openCalls());
         found.put("late_max_ns", senders.stream().mapToLong(Sender::takeLateMaxNs).max().orElse(0));
         found.put("blocked_ns", sum(Sender::blockedNs));
         if (resends) {

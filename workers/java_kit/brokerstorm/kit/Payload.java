@@ -64,6 +64,12 @@ public final class Payload {
 
     /** One whole payload, in an array of its own: the client may keep it. */
     public byte[] encode(int kind, int lane, long seq, long intendedNs, int key, int attempt) {
+        return encode(kind, lane, seq, intendedNs, key, attempt, 0, 0);
+    }
+
+    /** Of an output of a pipeline: it names partition and offset of its input. */
+    byte[] encode(
+            int kind, int lane, long seq, long intendedNs, int key, int attempt, int partition, long offset) {
         byte[] out = least == most ? template.clone() : Arrays.copyOf(template, size(lane, seq));
         out[0] = 'B';
         out[1] = 'S';
@@ -76,7 +82,9 @@ public final class Payload {
         LONGS.set(out, 24, intendedNs);
         INTS.set(out, 32, key);
         SHORTS.set(out, 36, (short) attempt);
+        SHORTS.set(out, 38, (short) partition);
         INTS.set(out, 40, out.length);
+        INTS.set(out, 44, (int) offset);
         if (compressible >= 0) {
             int room = out.length - Layout.MIN_PAYLOAD_BYTES;
             int own = room - (int) Math.min(room, (long) out.length * compressible / 1000);

@@ -17,6 +17,9 @@ public final class Send {
     int at;
     /** Number of its transaction; 0 = none. */
     int transaction;
+    /** Of an output of a pipeline: partition and offset of its input. */
+    int sourcePartition;
+    long sourceOffset;
 
     Send(Sender sender, Lane lane, long seq, int attempt, int kind, long intendedNs) {
         this.sender = sender;

@@ -185,6 +185,21 @@ final class Sender {
         }
     }
 
+    /** Of a pipeline: sends what was made of a message. */
+    void made(Lane lane, long seq, int kind, long nowNs, int partition, long offset) {
+        Send send = new Send(this, lane, seq, 0, kind, nowNs);
+        send.sourcePartition = partition;
+        send.sourceOffset = offset;
+        call(send, System.nanoTime());
+    }
+
+    /** Of a pipeline without transactions: waits for every answer. */
+    void awaitEveryAnswer() {
+        long began = System.nanoTime();
+        awaitAnswers();
+        blocked(System.nanoTime() - began);
+    }
+
     /** Writes the open row, calls the client; returns how long that took. */
     private long call(Send send, long startNs) {
         if (loop.broken != null) {
@@ -202,7 +217,8 @@ final class Sender {
                     send.rows, send.at, send.lane.number, send.attempt, send.kind, send.seq, send.intendedNs, startNs);
         }
         byte[] value = payload.encode(
-                send.kind, send.lane.number, send.seq, send.intendedNs, send.lane.keyNumber, send.attempt);
+                send.kind, send.lane.number, send.seq, send.intendedNs, send.lane.keyNumber, send.attempt,
+                send.sourcePartition, send.sourceOffset);
         if (transactions != null) {
             transactions.offered(send);
         }

@@ -21,6 +21,11 @@ public final class Session {
         this.isCheck = isCheck;
     }
 
+    /** Of a pipeline: as the producer or the consumer that is in it. */
+    public Session half(String half) {
+        return new Session(spec.half(half), control, report, names, versions, isCheck);
+    }
+
     /** The client took its options, and no broker was asked yet: under {@code --check-options} the role ends here. */
     public void optionsTaken() {
         if (isCheck) {

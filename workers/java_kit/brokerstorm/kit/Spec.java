@@ -29,6 +29,9 @@ public final class Spec {
     public final Map<String, String> options = new LinkedHashMap<>();
     /** The section of the role. */
     public final Section part;
+    private final Section raw;
+    /** What the cluster asks of clients. */
+    private final Map<?, ?> asked;
 
     /** What the client is given for a topic, and how many partitions it has. */
     public static final class Topic {
@@ -60,17 +63,25 @@ public final class Spec {
         if (!(raw instanceof Map)) {
             throw new WorkerFailure("spec " + path + " is not a JSON object");
         }
-        return new Spec(new Section((Map<?, ?>) raw));
+        Section whole = new Section((Map<?, ?>) raw);
+        return new Spec(whole, whole.text("role"), secured());
     }
 
-    private Spec(Section raw) {
+    /** Of a pipeline: as the producer or the consumer that is in it. */
+    public Spec half(String half) {
+        return new Spec(raw, half, asked);
+    }
+
+    private Spec(Section raw, String role, Map<?, ?> asked) {
         long protocol = raw.number("protocol");
         if (protocol != PROTOCOL) {
             throw new WorkerFailure("spec asks for protocol " + protocol + ", this worker speaks " + PROTOCOL);
         }
         runId = raw.text("run_id");
         runTag = (int) raw.number("run_tag");
-        role = raw.text("role");
+        this.raw = raw;
+        this.role = role;
+        this.asked = asked;
         name = raw.text("name");
         folder = Paths.get(raw.text("capture_dir"));
         bootstrap = raw.text("bootstrap");
@@ -78,8 +89,10 @@ public final class Spec {
         Section client = raw.section("client");
         library = client.text("library");
         defaults().forEach((key, value) -> options.put((String) key, String.valueOf(value)));
-        client.section("options").raw.forEach((key, value) -> options.put((String) key, String.valueOf(value)));
-        secured().forEach((key, value) -> options.put((String) key, (String) value));
+        boolean reads = role.equals("consumer") && raw.has("pipeline");
+        Section given = reads ? raw.section("pipeline").section("consumer_options") : client.section("options");
+        given.raw.forEach((key, value) -> options.put((String) key, String.valueOf(value)));
+        asked.forEach((key, value) -> options.put((String) key, (String) value));
         if (raw.has("topics")) {
             Section described = raw.section("topics");
             for (Object topic : described.raw.keySet()) {

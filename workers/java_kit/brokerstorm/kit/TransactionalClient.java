@@ -9,6 +9,9 @@ public interface TransactionalClient {
 
     void begin() throws Exception;
 
+    /** What the transaction has to hold before its commit, beside messages. */
+    default void beforeCommit() throws Exception {}
+
     void commit() throws Exception;
 
     void abort() throws Exception;

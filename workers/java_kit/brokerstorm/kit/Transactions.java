@@ -80,9 +80,13 @@ final class Transactions {
     }
 
     void endIfDue() {
-        if (number != 0 && ((messages > 0 && sent >= messages) || System.nanoTime() >= endNs())) {
+        if (isDue()) {
             end();
         }
+    }
+
+    boolean isDue() {
+        return number != 0 && ((messages > 0 && sent >= messages) || System.nanoTime() >= endNs());
     }
 
     void refused(Throwable error) {
@@ -106,16 +110,27 @@ final class Transactions {
 
     /** Ends the open one as the application wants it; counts as blocked. */
     void end() {
+        end(wantsCommit());
+    }
+
+    /** The same, as is said; whether it is committed. */
+    boolean end(boolean commits) {
         if (number == 0) {
-            return;
+            return false;
         }
         long began = System.nanoTime();
-        Throwable why = abortEvery > 0 && count % abortEvery == 0 ? aborted() : committed();
+        Throwable why = commits ? committed() : aborted();
         int error = why == null ? 0 : errorId(why);
         answered(outcome == Layout.FAIL ? Layout.ABORTED : outcome, error);
         sender.completed(sends, outcome, error);
         sends.clear();
         sender.blocked(System.nanoTime() - began);
+        return outcome == Layout.OK;
+    }
+
+    /** Whether the application wants the open one to be committed. */
+    boolean wantsCommit() {
+        return abortEvery == 0 || count % abortEvery != 0;
     }
 
     private Throwable aborted() {
@@ -130,8 +145,11 @@ final class Transactions {
     }
 
     private Throwable committed() {
-        ask(Layout.COMMIT_ASKED);
-        Exception error = untilAnswered(client::commit);
+        Exception error = untilAnswered(client::beforeCommit);
+        if (error == null) {
+            ask(Layout.COMMIT_ASKED);
+            error = untilAnswered(client::commit);
+        }
         outcome = error == null ? Layout.OK : Layout.INFO;
         if (error == null || client.reaction(error) != TransactionalClient.Reaction.ABORT) {
             return error;

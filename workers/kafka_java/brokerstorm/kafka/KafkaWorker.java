@@ -14,7 +14,8 @@ public final class KafkaWorker {
     public static void main(String[] args) {
         Map<String, Worker.Role> roles = Map.of(
                 "producer", session -> new ProducerRole(session).run(),
-                "consumer", session -> consumer(session).run());
+                "consumer", session -> consumer(session).run(),
+                "pipeline", session -> newer("PipelineRole", session, "pipelines need 2.5.0").run());
         Worker.main(args, roles, Map.of("client_version", ClientVersion.text()), KafkaException.class);
     }
 
@@ -27,12 +28,16 @@ public final class KafkaWorker {
         if (!type.equals("share")) {
             throw new WorkerFailure(Options.GROUP_TYPE + " '" + type + "': must be consumer or share");
         }
+        return newer("ShareRole", session, "share groups came with 4.2.0");
+    }
+
+    /** A role that is compiled only against clients that have what it takes. */
+    private static Runnable newer(String role, Session session, String hint) throws ReflectiveOperationException {
         try {
-            return (Runnable) Class.forName("brokerstorm.kafka.ShareRole")
+            return (Runnable) Class.forName("brokerstorm.kafka." + role)
                     .getDeclaredConstructor(Session.class).newInstance(session);
         } catch (ClassNotFoundException error) {
-            throw new WorkerFailure(
-                    "kafka-clients " + ClientVersion.text() + " has no share groups", "they came with 4.2.0");
+            throw new WorkerFailure("kafka-clients " + ClientVersion.text() + " is too old", hint);
         } catch (InvocationTargetException error) {
             if (error.getCause() instanceof RuntimeException) {
                 throw (RuntimeException) error.getCause();

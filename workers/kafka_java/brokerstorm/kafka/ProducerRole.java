@@ -31,7 +31,7 @@ import org.apache.kafka.common.errors.TimeoutException;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
 /** Producer role. Callbacks come on the client's I/O thread, or within the call when the client takes nothing. */
-final class ProducerRole extends OpenLoop {
+class ProducerRole extends OpenLoop {
     private static final long METADATA_S = 15;
 
     private final KafkaProducer<byte[], byte[]> producer;
@@ -142,15 +142,18 @@ final class ProducerRole extends OpenLoop {
     /** Made when it is initialised: by then this is constructed. */
     @Override
     protected TransactionalClient transactional(String id) {
-        return new TransactionalProducer(() -> {
-            Properties options = Options.of(session, ProducerConfig.configNames());
-            options.put("client.id", session.spec.name + id.substring(id.lastIndexOf('-')));
-            options.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, id);
-            ByteArraySerializer bytes = new ByteArraySerializer();
-            KafkaProducer<byte[], byte[]> made = Options.make(() -> new KafkaProducer<>(options, bytes, bytes));
-            countRetries(made);
-            return made;
-        });
+        return new TransactionalProducer(() -> construct(id));
+    }
+
+    /** A client with a transactional id. */
+    final KafkaProducer<byte[], byte[]> construct(String id) {
+        Properties options = Options.of(session, ProducerConfig.configNames());
+        options.put("client.id", session.spec.name + id.substring(id.lastIndexOf('-')));
+        options.put(ProducerConfig.TRANSACTIONAL_ID_CONFIG, id);
+        ByteArraySerializer bytes = new ByteArraySerializer();
+        KafkaProducer<byte[], byte[]> made = Options.make(() -> new KafkaProducer<>(options, bytes, bytes));
+        countRetries(made);
+        return made;
     }
 
     @Override

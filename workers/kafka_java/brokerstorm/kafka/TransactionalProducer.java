@@ -7,7 +7,7 @@ import java.util.function.Supplier;
 import org.apache.kafka.clients.producer.KafkaProducer;
 
 /** A producer with a transactional id: one sending thread's. */
-final class TransactionalProducer implements TransactionalClient {
+class TransactionalProducer implements TransactionalClient {
     /** The client's documentation: a producer that was told so can only be closed. */
     private static final Set<String> FATAL = Set.of(
             "ProducerFencedException", "InvalidProducerEpochException", "OutOfOrderSequenceException",
