@@ -13,7 +13,7 @@ from commands import completion
 from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.options import FileToWrite
 from harness.errors import Exit, UsageError
-from harness.rundir import point_latest
+from harness.rundir import is_url, point_latest
 
 DEFAULT_MAX_SIZE = "20MB"
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
@@ -55,12 +55,8 @@ def bundle(settings: Settings, run: str | None, output: Path | None, max_size: i
     from experiments.bundle.archive import SUFFIX
     from experiments.bundle.making import make_bundle, megabytes
     from experiments.bundle.opening import run_of
-    from harness.filesystems import is_url
-    from harness.stored import open_stored
 
-    root = run_of(settings.run_dir, run)
-    if run is not None and is_url(run):
-        root = open_stored(run, with_tables=True)
+    root = run_of(settings.run_dir, run, with_tables=True)
     target = output or Path(f"{root.run_id}{SUFFIX}")
     if target.exists() and not force:
         raise UsageError(f"{target} exists", hint="--force writes over it, -o FILE names another")
@@ -132,7 +128,6 @@ def upload_(settings: Settings, run: str, url: str) -> int:
     there.
     """
     from experiments.bundle.opening import run_of
-    from harness.filesystems import is_url
     from harness.stored import Folder, upload
 
     if not is_url(url):

@@ -183,10 +183,11 @@ def runs_of(settings: Settings, night: str) -> list[Row]:
     """
     from experiments.nights.night import NightDir
     from experiments.nights.night import nights as every_night
-    from harness.filesystems import is_url
-    from harness.stored import Folder, stored_runs
+    from harness.rundir import is_url
 
     if is_url(night):
+        from harness.stored import Folder, stored_runs
+
         return [{**_run(run), "path": (Folder(night) / run.run_id).url} for run in stored_runs(night)]
     found = NightDir(settings.run_dir / night)
     if not found.plan.exists():

@@ -6,14 +6,10 @@ from typing import Any, Final
 
 import pyarrow.fs as pafs
 
-from harness.rundir import RunDir, read_json
+from harness.rundir import RunDir, is_url, read_json
 
 #: In the copy of a stored run (`harness.stored`): where it came from.
 ORIGIN: Final = "origin.json"
-
-
-def is_url(name: str) -> bool:
-    return "://" in name
 
 
 def filesystem_of(root: str) -> tuple[Any, str]:

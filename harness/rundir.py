@@ -199,6 +199,11 @@ class RunDir:
         return [RunDir(self.root / entry) for entry in entries]
 
 
+def is_url(name: str) -> bool:
+    """Whether a run, or a folder of them, is named by a URL (`harness.stored`)."""
+    return "://" in name
+
+
 def find_run(base: Path, name: str | None) -> RunDir:
     """The run that the user means: a path, an id below ``base``, or the latest.
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Final
@@ -23,10 +23,12 @@ from harness.filesystems import ORIGIN, below, filesystem_of, origin_of
 from harness.rundir import RunDir, write_json
 from harness.toolchains.cache import cache_folder
 
+#: What a list of runs tells about one is in these.
+_TELLING: Final = ("manifest.json", "campaign.json", "plan.json", "result.json")
 #: Folders of a run that nobody reads once it is sealed.
 _LEFT_THERE: Final = frozenset({"raw", "cluster", "ledger", "calibration"})
 _TABLE: Final = ".parquet"
-_LARGEST_COPY_BYTES: Final = 1 << 30
+_LARGEST_DOCUMENT_BYTES: Final = 1 << 30
 _HINT: Final = "is the URL right, and do its credentials, region and endpoint stand in the environment?"
 
 
@@ -43,10 +45,19 @@ class Folder:
     def name(self) -> str:
         return self.url.partition("?")[0].rstrip("/").rpartition("/")[2]
 
+    def having(self, paths: Collection[str]) -> dict[str, pafs.FileInfo]:
+        """Those of some files that there are, by their paths from here."""
+        try:
+            filesystem, root = filesystem_of(self.url)
+            infos = filesystem.get_file_info([f"{root}/{path}" for path in paths])
+        except (OSError, pa.ArrowException) as error:
+            raise _refused("read", self.url, error) from error
+        return {path: info for path, info in zip(paths, infos, strict=True) if info.is_file}
+
     def files(self) -> dict[str, pafs.FileInfo]:
         """Every file below, by its path from here."""
         found = self._listed(recursive=True)
-        return {path: info for path, info in found.items() if info.type == pafs.FileType.File}
+        return {path: info for path, info in found.items() if info.is_file}
 
     def folders(self) -> list[str]:
         """Names of the folders in it."""
@@ -112,17 +123,22 @@ def open_stored(url: str, *, with_tables: bool = False) -> RunDir:
         )
     copy = cache_folder() / "stored" / hashlib.sha256(url.encode()).hexdigest()[:16] / folder.name
     wanted = {path: info for path, info in there.items() if with_tables or not path.endswith(_TABLE)}
-    for path, info in wanted.items():
-        if _is_copied(path) and not _is_same(copy / path, info):
-            _require_sane(path, info, url)
-            folder.fetch(path, copy / path)
-            if info.mtime_ns is not None:
-                os.utime(copy / path, ns=(info.mtime_ns, info.mtime_ns))
+    _renew(copy, folder, {path: info for path, info in wanted.items() if _is_copied(path)})
     for path in _documents(copy):
         if path != ORIGIN and path not in there:
             (copy / path).unlink()
     write_json(copy / ORIGIN, {"url": url})
     return RunDir(copy)
+
+
+def _renew(copy: Path, folder: Folder, wanted: Mapping[str, pafs.FileInfo]) -> None:
+    """Fetch what the copy of a folder lacks, or has otherwise."""
+    for path, info in wanted.items():
+        if not _is_same(copy / path, info):
+            _require_sane(path, info, folder.url)
+            folder.fetch(path, copy / path)
+            if info.mtime_ns is not None:
+                os.utime(copy / path, ns=(info.mtime_ns, info.mtime_ns))
 
 
 def _is_copied(path: str) -> bool:
@@ -137,9 +153,9 @@ def _is_same(copy: Path, info: pafs.FileInfo) -> bool:
 
 
 def _require_sane(path: str, info: pafs.FileInfo, url: str) -> None:
-    """A store holds what somebody put there: no name leads out of the copy, and none fills the disk."""
-    parts = PurePosixPath(path).parts
-    if path.startswith("/") or ".." in parts or "\0" in path or info.size > _LARGEST_COPY_BYTES:
+    """A store holds what somebody put there: no name leads out of the copy, no document fills the disk."""
+    is_outside = path.startswith("/") or ".." in PurePosixPath(path).parts or "\0" in path
+    if is_outside or (info.size > _LARGEST_DOCUMENT_BYTES and not path.endswith(_TABLE)):
         raise UsageError(f"{url} holds {path!r} of {info.size:,} bytes, which is no file of a run")
 
 
@@ -197,14 +213,9 @@ def stored_runs(url: str) -> Iterator[RunDir]:
         UsageError: it cannot be read.
     """
     folder = Folder(url)
+    copies = cache_folder() / "stored" / "list" / hashlib.sha256(url.encode()).hexdigest()[:16]
     for name in reversed(folder.folders()):
-        there = {path for path in (folder / name).files() if path in _TELLING}
-        copy = cache_folder() / "stored" / "list" / hashlib.sha256(url.encode()).hexdigest()[:16] / name
-        shutil.rmtree(copy, ignore_errors=True)
-        for path in there:
-            (folder / name).fetch(path, copy / path)
-        if {"manifest.json", "campaign.json"} & there:
-            yield RunDir(copy)
-
-
-_TELLING: Final = frozenset({"manifest.json", "campaign.json", "plan.json", "result.json"})
+        there = (folder / name).having(_TELLING)
+        if {"manifest.json", "campaign.json"} & set(there):
+            _renew(copies / name, folder / name, there)
+            yield RunDir(copies / name)

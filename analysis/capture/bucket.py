@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 
 from analysis.capture.context import Context
 from harness.filesystems import filesystem_of
-from harness.records import SEALED
+from harness.records import SEALED, Column
 
 Array = npt.NDArray[Any]
 
@@ -211,32 +211,31 @@ def _open(filesystem: Any, folder: str, table: str) -> Columns:
     paths = sorted(i.path for i in infos if i.is_file and i.path.endswith(".parquet"))
     files = [pq.ParquetFile(filesystem.open_input_file(path)) for path in paths]
     rows = sum(file.metadata.num_rows for file in files)
-    dtypes = {c.name: np.dtype(c.dtype) for c in SEALED[table]}
-    missing = {c.name: c.missing for c in SEALED[table]}
+    columns = {column.name: column for column in SEALED[table]}
 
     def load(name: str) -> Array:
-        constant = _constant(files, name, missing[name])
+        constant = _constant(files, columns[name])
         if constant is not None:
-            return np.broadcast_to(np.array([constant], dtypes[name]), (rows,))
-        parts = [part for file in files for part in _parts(file, name, dtypes[name], missing[name])]
+            return np.broadcast_to(np.array([constant], columns[name].dtype), (rows,))
+        parts = [part for file in files for part in _parts(file, columns[name])]
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     return Columns(table, rows, load)
 
 
-def _parts(file: pq.ParquetFile, name: str, dtype: Any, missing: int) -> Iterator[Array]:
+def _parts(file: pq.ParquetFile, column: Column) -> Iterator[Array]:
     """A column of a file in pieces. Row groups of one value are not decoded."""
-    values = list(_values_of_groups(file, name, missing))
+    values = list(_values_of_groups(file, column))
     group = 0
     for is_known, run in groupby(values, key=lambda value: value is not None):
         numbers = list(range(group, group + len(list(run))))
         group += len(numbers)
         if is_known:
             sizes = [file.metadata.row_group(g).num_rows for g in numbers]
-            yield np.repeat(np.array([values[g] for g in numbers], dtype), sizes)
+            yield np.repeat(np.array([values[g] for g in numbers], column.dtype), sizes)
         else:
-            column = file.read_row_groups(numbers, columns=[name], use_threads=False).column(0)
-            yield from (_values(chunk) for chunk in column.chunks if len(chunk))
+            read = file.read_row_groups(numbers, columns=[column.name], use_threads=False).column(0)
+            yield from (_values(chunk) for chunk in read.chunks if len(chunk))
 
 
 def _values(chunk: pa.Array) -> Array:
@@ -247,22 +246,22 @@ def _values(chunk: pa.Array) -> Array:
     return numbers[chunk.offset : chunk.offset + len(chunk)]
 
 
-def _constant(files: Sequence[pq.ParquetFile], name: str, missing: int) -> int | None:
+def _constant(files: Sequence[pq.ParquetFile], column: Column) -> int | None:
     """The one value of a column, when the statistics of every row group say that there is just one."""
     values: set[int | None] = set()
     for file in files:
-        for value in _values_of_groups(file, name, missing):
+        for value in _values_of_groups(file, column):
             values.add(value)
             if value is None or len(values) > 1:
                 return None
     return values.pop() if values else None
 
 
-def _values_of_groups(file: pq.ParquetFile, name: str, missing: int) -> Iterator[int | None]:
+def _values_of_groups(file: pq.ParquetFile, column: Column) -> Iterator[int | None]:
     """For each row group, its value when statistics say that there is just one; else None."""
-    index = file.schema_arrow.get_field_index(name)
+    index = file.schema_arrow.get_field_index(column.name)
     if index < 0:  # sealed before there was such a column
-        yield from [missing] * file.num_row_groups
+        yield from [column.missing] * file.num_row_groups
         return
     for group in range(file.num_row_groups):
         statistics = file.metadata.row_group(group).column(index).statistics

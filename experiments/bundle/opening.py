@@ -12,9 +12,7 @@ from typing import Any, Final
 from experiments.bundle.archive import SUFFIX, entries, unpack
 from experiments.bundle.cover import read_cover
 from harness.errors import UsageError
-from harness.filesystems import is_url
-from harness.rundir import RunDir, find_run
-from harness.stored import open_stored
+from harness.rundir import RunDir, find_run, is_url
 
 #: Below the folder of runs, bundles that a command was given as a file.
 OPENED: Final = "bundles"
@@ -64,17 +62,19 @@ def is_bundle(name: str) -> bool:
     return path.suffix == Path(SUFFIX).suffix and path.is_file()
 
 
-def run_of(base: Path, name: str | None) -> RunDir:
+def run_of(base: Path, name: str | None, *, with_tables: bool = False) -> RunDir:
     """The run that the user means, as `harness.rundir.find_run`; of a bundle's file, the run inside; of a
     URL, a copy of the documents there.
 
-    A bundle is unpacked once, into ``base``.
+    A bundle is unpacked once, into ``base``. ``with_tables``: of a URL, the tables are copied, too.
 
     Raises:
         UsageError: no such run, or the file is no bundle.
     """
     if name is not None and is_url(name):
-        return open_stored(name)
+        from harness.stored import open_stored  # and with it PyArrow: 0.2 s that `show` can do without
+
+        return open_stored(name, with_tables=with_tables)
     if name is None or not is_bundle(name):
         return find_run(base, name)
     archive = Path(name)

@@ -43,7 +43,7 @@ class DrainCheck:
 
     def is_done(self, stats: Sequence[Stats]) -> bool:
         """``stats``: the latest of each consumer, in the order of the plan."""
-        if self._ends is not None and not any(map(_shares, self._plan.consumers)):
+        if self._ends is not None and not any(map(shares, self._plan.consumers)):
             return self._is_caught_up(stats)
         if time.monotonic() < self._next_question:
             return False
@@ -99,7 +99,7 @@ def _positions(plan: Plan, stats: Stats) -> dict[str, int]:
     return {names.get(told, told): int(at) for told, at in stats.get("positions", {}).items()}
 
 
-def _shares(consumer: ConsumerPlan) -> bool:
+def shares(consumer: ConsumerPlan) -> bool:
     """Whether it settles messages one by one where positions are dense: a share group (KIP-932)."""
     return consumer.promise.subscription == "shared"
 
@@ -112,7 +112,7 @@ def _share_lags(plan: Plan, admin: Admin) -> dict[str, Mapping[str, int]]:
     """
     if not isinstance(admin, HasShareGroups):
         return {}
-    topics = {consumer.group: consumer.topics for consumer in plan.consumers if _shares(consumer)}
+    topics = {consumer.group: consumer.topics for consumer in plan.consumers if shares(consumer)}
     return {group: admin.share_lags(group_id(plan, group), own) for group, own in topics.items()}
 
 
@@ -152,7 +152,7 @@ def waiting_for(plan: Plan, admin: Admin, stats: Sequence[Stats], number: int) -
         held = admin.backlogs(consumer.topics)
         name = group_id(plan, consumer.group)
         return sum(found.get(name, found.get(ANY_SUBSCRIPTION, 0)) for found in held.values())
-    if _shares(consumer):
+    if shares(consumer):
         return sum(_share_lags(plan, admin).get(consumer.group, {}).values())
     members = [
         _positions(plan, each)

@@ -14,7 +14,7 @@ from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError
 from harness.faultlog import read_faults
 from harness.protocols.cluster import Admin, HasBacklogs
-from harness.run.draining import waiting_for
+from harness.run.draining import shares, waiting_for
 from harness.run.liveness import Stall, StallDetector
 from harness.run.worker_process import WorkerProcess
 from harness.rundir import RunDir
@@ -75,9 +75,8 @@ class StallMonitor:
 
     def _waiting(self, number: int, stalls: StallsByConsumer) -> int:
         admin = self._admin()
-        one_by_one = self._plan.consumers[number].promise.subscription == "shared"
-        shares = isinstance(admin, HasBacklogs) or one_by_one
-        if shares and not self._is_group_stalled(number, stalls):
+        is_common = isinstance(admin, HasBacklogs) or shares(self._plan.consumers[number])
+        if is_common and not self._is_group_stalled(number, stalls):
             return 0  # what the subscription holds may be for the members that go on
         stats: Sequence[Mapping[str, Any]] = [each.stats for each in self._pool.consumers]
         try:

@@ -151,10 +151,11 @@ def _log(rows: Rows, out: dict[str, Array]) -> None:
 
 def _sources(headers: Rows, out: dict[str, Array], pipelines: Pipelines) -> None:
     """Rows that are not ours have instance 0, which is no pipeline's."""
-    made = np.take(pipelines, out["instance"], mode="clip")
-    for name, none in (("source_partition", 0), ("source_position", -1)):
-        out[name][...] = headers[name] if made.any() else none
-        out[name][~made] = none
+    out["source_partition"][...], out["source_position"][...] = 0, -1
+    if pipelines.any():
+        made = np.take(pipelines, out["instance"], mode="clip")
+        for name in ("source_partition", "source_position"):
+            out[name][made] = headers[name][made]
 
 
 def _deliveries(rows: Rows, out: dict[str, Array]) -> None:

@@ -164,6 +164,7 @@ class _Sealing:
         memory = BufferPool(router.buckets, max(table_bytes.values()))
         tables: dict[str, TableReport] = {}
         with ThreadPoolExecutor(threads, thread_name_prefix="seal") as pool:
+            pipelines = self._pipelines(segments)
             for table in BUCKETED:
                 mine = [s for s in segments if s.table is table]
                 held = self._log_transactions() if table is TableId.LOG else None
@@ -175,7 +176,7 @@ class _Sealing:
                     memory,
                     self._plan.run_tag,
                     held,
-                    self._pipelines(segments),
+                    pipelines,
                 )
                 tables[TABLE_NAMES[table]] = self._seal_table(sealer, mine, total_bytes)
         for path, rows in self._documents(segments):

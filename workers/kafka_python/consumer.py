@@ -54,7 +54,7 @@ class ConsumerRole:
         self.report = session.report
         self.journal = ConsumerSession(session)
         self.happened = GroupEvents()
-        #: Positions of the commit that was asked for last, until the client answers.
+        #: Positions that were asked to be committed, until the client answers.
         self._unanswered: dict[tuple[str, int], int] = {}
         self.commits_itself = bool(settings["enable_auto_commit"])
         self.consumer: KafkaConsumer = make(
@@ -130,7 +130,7 @@ class ConsumerRole:
 
     def _commit_async(self) -> None:
         if offsets := self._taken():
-            self._unanswered = {(p.topic, p.partition): offsets[p].offset for p in offsets}
+            self._unanswered |= {(p.topic, p.partition): at.offset for p, at in offsets.items()}
             self.consumer.commit_async(offsets, callback=self._committed)
 
     def _commit_sync(self) -> None:
@@ -151,5 +151,8 @@ class ConsumerRole:
         if isinstance(result, Exception):
             self.report.error(type(result).__name__, f"commit: {error_text(result)}")
         else:
-            self._unanswered = {}
+            for partition, at in offsets.items():
+                each = (partition.topic, partition.partition)
+                if self._unanswered.get(each) == at.offset:
+                    del self._unanswered[each]
             self.happened.committed(offsets)

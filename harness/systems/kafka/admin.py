@@ -226,20 +226,17 @@ class KafkaAdmin:
         return self._names.get(self._ask(methodcaller("coordinator", _COORDINATED[kind], name)))
 
     def share_lags(self, group: str, topics: Sequence[str]) -> dict[str, int]:
-        """Stream -> messages that a share group has not settled; those it cannot tell of are left out.
-
-        Raises:
-            EnvironmentNotReady: nobody coordinates the group, or nobody answers.
-        """
-        node = self.coordinator("group", group)
-        if node is None:
-            raise EnvironmentNotReady(f"no node coordinates share group {group}")
-        partitions = {topic: list(self._partitions(topic)) for topic in topics}
-        return self._ask(methodcaller("share_lags", group, partitions), only=node)
+        """Stream -> messages that a share group has not settled; those it cannot tell of are left out. Raises
+        as `_of_group`."""
+        return self._of_group("share_lags", group, topics)
 
     def committed_offsets(self, group: str, topics: Sequence[str]) -> dict[str, int]:
         """Stream -> the next position that a group would read, -1 = none; those it cannot tell of are left
-        out.
+        out. Raises as `_of_group`."""
+        return self._of_group("committed_offsets", group, topics)
+
+    def _of_group(self, question: str, group: str, topics: Sequence[str]) -> dict[str, int]:
+        """What a group's coordinator answers about the partitions of topics.
 
         Raises:
             EnvironmentNotReady: nobody coordinates the group, or nobody answers.
@@ -248,7 +245,7 @@ class KafkaAdmin:
         if node is None:
             raise EnvironmentNotReady(f"no node coordinates group {group}")
         partitions = {topic: list(self._partitions(topic)) for topic in topics}
-        return self._ask(methodcaller("committed_offsets", group, partitions), only=node)
+        return self._ask(methodcaller(question, group, partitions), only=node)
 
     def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
         """Reassign with the wanted node first (same nodes, so no data moves) and elect it.

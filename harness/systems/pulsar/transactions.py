@@ -40,7 +40,7 @@ GetEntry = Callable[[str, int, int], tuple[Mapping[str, str], bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class LogEntry:
     """An entry of a topic's log.
 
     Attributes:
@@ -63,7 +63,7 @@ class Entry:
         return self.ledger, self.number
 
 
-def entry_of(ledger: int, number: int, headers: Mapping[str, str], body: bytes) -> Entry:
+def entry_of(ledger: int, number: int, headers: Mapping[str, str], body: bytes) -> LogEntry:
     """What a broker answered about an entry.
 
     Raises:
@@ -74,7 +74,7 @@ def entry_of(ledger: int, number: int, headers: Mapping[str, str], body: bytes) 
     is_aborted = headers.get("X-Pulsar-txn-aborted") == "true"
     is_behind = headers.get("X-Pulsar-txn-uncommitted") == "true"
     batch = headers.get("X-Pulsar-num-batch-message")
-    return Entry(
+    return LogEntry(
         ledger,
         number,
         None if most is None or least is None else (int(most), int(least)),
@@ -86,7 +86,10 @@ def entry_of(ledger: int, number: int, headers: Mapping[str, str], body: bytes) 
 
 
 def _messages(body: bytes, count: int | None) -> Iterator[tuple[int, bytes]]:
-    """The payloads of an entry: in a batch each stands behind its SingleMessageMetadata and its size."""
+    """The payloads of an entry: in a batch each stands behind its SingleMessageMetadata and its size.
+
+    pulsar-client has a reader of batches, private and in C++: one that is cut off ends the process.
+    """
     if count is None:
         yield -1, body
         return
@@ -153,10 +156,10 @@ class Listing:
     def __init__(self, stream: str, last: Place) -> None:
         self._stream = stream
         self._last = last
-        self._entries: list[Entry] = []
+        self._entries: list[LogEntry] = []
         self._ends: dict[TxnId, tuple[int, int]] = {}
 
-    def add(self, entry: Entry) -> bool:
+    def add(self, entry: LogEntry) -> bool:
         """Whether it can be told: the owner of a topic that is still being loaded does not know yet what it
         gave out before."""
         if entry.txn and entry.marker in (_COMMIT, _ABORT):
@@ -185,7 +188,7 @@ class Listing:
             self._stream, log_end - unread, log_end - behind, spans, log_end=log_end, hidden=hidden
         )
 
-    def _state(self, entry: Entry, marker: int) -> Txn | None:
+    def _state(self, entry: LogEntry, marker: int) -> Txn | None:
         """How its transaction stands; None = nothing is to be told.
 
         What the reader went past is aborted, or readers miss it: then it stays missing. Behind that the
@@ -242,7 +245,7 @@ def scan(
     listing = Listing(stream, max(given, default=(-1, -1)))
     read = 0
 
-    def one(place: Place) -> Entry | None:
+    def one(place: Place) -> LogEntry | None:
         try:
             return entry_of(*place, *get(stream, *place))
         except (BrokerstormError, ValueError):

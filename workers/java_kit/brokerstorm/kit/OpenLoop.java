@@ -113,12 +113,7 @@ public abstract class OpenLoop {
     /** Returns when every row it will ever complete is complete. */
     public void run() throws Exception {
         session.report.counts(this::counts);
-        connect();
-        for (Sender sender : senders) {
-            if (sender.transactions != null) {
-                sender.transactions.client.init();
-            }
-        }
+        connectClients();
         session.ready();
         control.awaitStart();
         if (senders.size() == 1) {
@@ -132,11 +127,24 @@ public abstract class OpenLoop {
             throw broken;
         }
         if (openCalls() == 0) {
-            close();
-            for (Sender sender : senders) {
-                if (sender.transactions != null) {
-                    sender.transactions.client.close();
-                }
+            closeClients();
+        }
+    }
+
+    private void connectClients() throws Exception {
+        connect();
+        for (Sender sender : senders) {
+            if (sender.transactions != null) {
+                sender.transactions.client.init();
+            }
+        }
+    }
+
+    private void closeClients() throws Exception {
+        close();
+        for (Sender sender : senders) {
+            if (sender.transactions != null) {
+                sender.transactions.client.close();
             }
         }
     }
@@ -175,11 +183,8 @@ public abstract class OpenLoop {
     // -- a pipeline, whose other half says when and of what
 
     /** Connects, and initialises the transactional id where there is one. */
-    public final void open() throws Exception {
-        connect();
-        if (sender().transactions != null) {
-            sender().transactions.client.init();
-        }
+    public final void openPipeline() throws Exception {
+        connectClients();
     }
 
     /** A message was handed over: what is made of it belongs to the open transaction, or to a new one. */
@@ -224,11 +229,7 @@ public abstract class OpenLoop {
 
     /** Closes the client. */
     public final void closePipeline() throws Exception {
-        if (sender().transactions == null) {
-            close();
-        } else {
-            sender().transactions.client.close();
-        }
+        closeClients();
     }
 
     private Sender sender() {

@@ -5,20 +5,16 @@ import brokerstorm.kit.Death;
 import brokerstorm.kit.ErrorTexts;
 import brokerstorm.kit.Journal;
 import brokerstorm.kit.Layout;
-import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.Spec;
-import brokerstorm.kit.StreamIds;
 import brokerstorm.kit.WorkerFailure;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collection;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
-import java.util.Set;
 import java.util.concurrent.locks.LockSupport;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
@@ -34,38 +30,33 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
     private static final long ASSIGN_NS = 25_000_000_000L;
     private static final long EMPTY_ASSIGNMENT_NS = 5_000_000_000L;
     private static final Duration POLL = Duration.ofMillis(50);
-    private static final Duration COMMITTED = Duration.ofSeconds(2);
     /** The last commit, before the group is left, and the leaving. */
     private static final Duration CLOSE = Duration.ofSeconds(3);
 
     private final Session session;
     private final Control control;
     private final Journal journal;
-    private final StreamIds streams;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final boolean commitsItself;
     private final long commitNs;
     private final long workNs;
     private final Map<TopicPartition, OffsetAndMetadata> uncommitted = new HashMap<>();
     private final Map<TopicPartition, Long> positions = new HashMap<>();
-    private final Set<TopicPartition> assigned = new HashSet<>();
+    private final Assignments assigned;
 
     ConsumerRole(Session session) {
         Spec.Section part = session.spec.part;
         this.session = session;
         this.control = session.control;
         this.journal = new Journal(session);
-        this.streams = new StreamIds(session);
         this.commitNs = (long) (part.decimal("commit_every_s") * 1e9);
         this.workNs = (long) (part.decimal("work_s", 0) * 1e9);
-        Set<String> known = new HashSet<>(ConsumerConfig.configNames());
-        known.add(Options.GROUP_TYPE);
-        Properties options = Options.of(session, known);
-        options.remove(Options.GROUP_TYPE);
+        Properties options = Options.ofConsumer(session, List.of());
         options.put(ConsumerConfig.GROUP_ID_CONFIG, journal.group);
         this.commitsItself = "true".equals(options.getProperty(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG));
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         this.consumer = Options.make(() -> new KafkaConsumer<>(options, bytes, bytes));
+        this.assigned = new Assignments(session, journal, consumer);
     }
 
     @Override
@@ -100,7 +91,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
     /** Returns with partitions; a member may also get none, but a first answer of none is often early. */
     private void awaitAssignment() {
         long begun = System.nanoTime();
-        while (assigned.isEmpty() && !control.isStopped()) {
+        while (assigned.now.isEmpty() && !control.isStopped()) {
             take();
             long waited = System.nanoTime() - begun;
             if (journal.epoch() > 0 && waited > EMPTY_ASSIGNMENT_NS) {
@@ -135,7 +126,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
     private void taken(ConsumerRecord<byte[], byte[]> record) {
         TopicPartition partition = new TopicPartition(record.topic(), record.partition());
         byte[] value = record.value() == null ? new byte[0] : record.value();
-        journal.deliver(place(partition, record.offset()), value, -1);
+        journal.deliver(assigned.place(partition, record.offset()), value, -1);
         long next = record.offset() + 1;
         positions.put(partition, next);
         uncommitted.put(partition, new OffsetAndMetadata(next));
@@ -146,42 +137,18 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
         }
     }
 
-    private MessagePosition place(TopicPartition partition, long position) {
-        return new MessagePosition(streams.id(partition.topic(), partition.partition()), position);
-    }
-
     // -- the group
 
     @Override
     public void onPartitionsAssigned(Collection<TopicPartition> given) {
-        journal.nextEpoch();
-        Map<TopicPartition, OffsetAndMetadata> committed = committed(given);
-        for (TopicPartition partition : given) {
-            OffsetAndMetadata at = committed.get(partition);
-            journal.note(Layout.ASSIGN, place(partition, at == null ? -1 : at.offset()));
-        }
-        assigned.addAll(given);
-        session.report.event("assign", given.size() + " partitions", Map.of("epoch", journal.epoch()));
+        assigned.given(given);
     }
 
     /** What was not committed is for the next owner to read again. Also called for partitions that were lost. */
     @Override
     public void onPartitionsRevoked(Collection<TopicPartition> taken) {
-        for (TopicPartition partition : taken) {
-            journal.note(Layout.REVOKE, place(partition, positions.getOrDefault(partition, -1L)));
-            uncommitted.remove(partition);
-            assigned.remove(partition);
-        }
-        session.report.event("revoke", taken.size() + " partitions", Map.of("epoch", journal.epoch()));
-    }
-
-    /** Where reading starts: what the group has committed; unknown where it has not, or in trouble. */
-    private Map<TopicPartition, OffsetAndMetadata> committed(Collection<TopicPartition> partitions) {
-        try {
-            return consumer.committed(new HashSet<>(partitions), COMMITTED);
-        } catch (KafkaException error) {
-            return Map.of();
-        }
+        assigned.taken(taken, partition -> positions.getOrDefault(partition, -1L));
+        uncommitted.keySet().removeAll(taken);
     }
 
     // -- commits
@@ -193,7 +160,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
         }
         Map<TopicPartition, OffsetAndMetadata> taken = new HashMap<>(uncommitted);
         uncommitted.clear();
-        taken.forEach((partition, at) -> journal.note(Layout.COMMIT_CALLED, place(partition, at.offset())));
+        taken.forEach((partition, at) -> journal.note(Layout.COMMIT_CALLED, assigned.place(partition, at.offset())));
         return taken;
     }
 
@@ -224,6 +191,6 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
             noteDeath(error);
             return;
         }
-        taken.forEach((partition, at) -> journal.note(Layout.COMMIT, place(partition, at.offset())));
+        taken.forEach((partition, at) -> journal.note(Layout.COMMIT, assigned.place(partition, at.offset())));
     }
 }

@@ -4,10 +4,13 @@ import brokerstorm.kit.DidYouMean;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.WorkerFailure;
 import java.util.ArrayList;
+import java.util.Collection;
+import java.util.HashSet;
 import java.util.List;
 import java.util.Properties;
 import java.util.Set;
 import java.util.function.Supplier;
+import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.common.KafkaException;
 
 /** The scenario's options, under the client's own names. The client only warns of one it does not know; we refuse. */
@@ -43,6 +46,16 @@ final class Options {
         if (tokenUrl != null) { // since 3.9.1 the client asks no address that is not on this list
             System.setProperty("org.apache.kafka.sasl.oauthbearer.allowed.urls", String.valueOf(tokenUrl));
         }
+        return found;
+    }
+
+    /** Of a consumer, by the names that Kafka has for them and further ones of this worker's own. */
+    static Properties ofConsumer(Session session, Collection<String> further) {
+        Set<String> known = new HashSet<>(ConsumerConfig.configNames());
+        known.add(GROUP_TYPE);
+        known.addAll(further);
+        Properties found = of(session, known);
+        found.remove(GROUP_TYPE);
         return found;
     }
 

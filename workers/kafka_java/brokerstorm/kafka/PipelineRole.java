@@ -5,21 +5,17 @@ import brokerstorm.kit.Death;
 import brokerstorm.kit.ErrorTexts;
 import brokerstorm.kit.Journal;
 import brokerstorm.kit.Layout;
-import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Payload;
 import brokerstorm.kit.Session;
-import brokerstorm.kit.StreamIds;
 import brokerstorm.kit.TransactionalClient;
 import brokerstorm.kit.WorkerFailure;
 import java.time.Duration;
 import java.util.Collection;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
-import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.locks.LockSupport;
 import java.util.stream.Collectors;
@@ -41,7 +37,6 @@ import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 final class PipelineRole implements ConsumerRebalanceListener, Runnable {
     private static final long ASSIGN_NS = 25_000_000_000L;
     private static final Duration POLL = Duration.ofMillis(50);
-    private static final Duration COMMITTED = Duration.ofSeconds(2);
     private static final Duration CLOSE = Duration.ofSeconds(3);
     /** What a header has room for. */
     private static final long MOST_OFFSET = (1L << 32) - 1;
@@ -49,7 +44,6 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
     private final Session session;
     private final Control control;
     private final Journal journal;
-    private final StreamIds streams;
     private final KafkaConsumer<byte[], byte[]> consumer;
     private final Writer writer;
     private final List<String> topics;
@@ -61,7 +55,7 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
     /** Next positions of what was handed over since the last settlement. */
     private final Map<TopicPartition, OffsetAndMetadata> unsettled = new HashMap<>();
     private final Map<String, Long> settled = new ConcurrentHashMap<>();
-    private final Set<TopicPartition> assigned = new HashSet<>();
+    private final Assignments assigned;
     /** Reading goes back: nothing is made of what is handed over until then. */
     private boolean readsAgain;
     private long nextCommitNs;
@@ -73,7 +67,6 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
         this.session = session;
         this.control = session.control;
         this.journal = new Journal(reading);
-        this.streams = new StreamIds(session);
         this.topics = reading.spec.part.texts("topics").stream()
                 .map(topic -> session.spec.topic(topic).address)
                 .collect(Collectors.toList());
@@ -81,13 +74,11 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
         this.isTransactional = writing.spec.part.has("transactions");
         this.lanes = writing.spec.lanes().size();
         this.seqs = new long[lanes];
-        Set<String> known = new HashSet<>(ConsumerConfig.configNames());
-        known.add(Options.GROUP_TYPE);
-        Properties options = Options.of(reading, known);
-        options.remove(Options.GROUP_TYPE);
+        Properties options = Options.ofConsumer(reading, List.of());
         options.put(ConsumerConfig.GROUP_ID_CONFIG, journal.group);
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         this.consumer = Options.make(() -> new KafkaConsumer<>(options, bytes, bytes));
+        this.assigned = new Assignments(session, journal, consumer);
         this.writer = new Writer(writing);
     }
 
@@ -121,7 +112,7 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
 
     private void play() throws Exception {
         session.report.counts(this::counts);
-        writer.open();
+        writer.openPipeline();
         consumer.subscribe(topics, this);
         awaitAssignment();
         session.ready();
@@ -145,8 +136,8 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
 
     private void awaitAssignment() {
         long begun = System.nanoTime();
-        while (assigned.isEmpty() && journal.epoch() == 0 && !control.isStopped()) {
-            take();
+        while (assigned.now.isEmpty() && journal.epoch() == 0 && !control.isStopped()) {
+            take(POLL);
             if (System.nanoTime() - begun > ASSIGN_NS) {
                 throw new WorkerFailure(
                         "group " + journal.group + ": no assignment from " + session.spec.bootstrap + " within "
@@ -160,16 +151,14 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
             readAgain();
             return;
         }
-        take();
-        boolean isDue = isTransactional ? writer.isTransactionDue() : System.nanoTime() >= nextCommitNs;
-        if (isDue) {
+        long left = (isTransactional ? writer.transactionEndNs() : nextCommitNs) - System.nanoTime();
+        take(Duration.ofNanos(Math.max(0, Math.min(POLL.toNanos(), left))));
+        if (isTransactional ? writer.isTransactionDue() : System.nanoTime() >= nextCommitNs) {
             settle();
         }
     }
 
-    private void take() {
-        long left = (isTransactional ? writer.transactionEndNs() : nextCommitNs) - System.nanoTime();
-        Duration wait = left < POLL.toNanos() && nextCommitNs > 0 ? Duration.ofNanos(Math.max(0, left)) : POLL;
+    private void take(Duration wait) {
         try {
             for (ConsumerRecord<byte[], byte[]> record : consumer.poll(wait)) {
                 handedOver(record);
@@ -184,11 +173,11 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
         TopicPartition partition = new TopicPartition(record.topic(), record.partition());
         byte[] value = record.value() == null ? new byte[0] : record.value();
         if (readsAgain) { // what lies before it was not settled
-            journal.deliver(place(partition, record.offset()), value, -1);
+            journal.deliver(assigned.place(partition, record.offset()), value, -1);
             return;
         }
         writer.beginIfNone();
-        journal.deliver(place(partition, record.offset()), value, -1);
+        journal.deliver(assigned.place(partition, record.offset()), value, -1);
         unsettled.put(partition, new OffsetAndMetadata(record.offset() + 1));
         boolean isOurs = Payload.check(value, session.spec.runTag) == Layout.CHECK_OK;
         if (!isOurs || value[3] == Layout.PROBE) {
@@ -206,10 +195,6 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
         }
     }
 
-    private MessagePosition place(TopicPartition partition, long position) {
-        return new MessagePosition(streams.id(partition.topic(), partition.partition()), position);
-    }
-
     // -- both sides
 
     private void settle() {
@@ -218,10 +203,11 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
             return;
         }
         Map<TopicPartition, OffsetAndMetadata> positions = new HashMap<>(unsettled);
-        positions.forEach((partition, at) -> journal.note(Layout.COMMIT_CALLED, place(partition, at.offset())));
+        positions.forEach(
+                (partition, at) -> journal.note(Layout.COMMIT_CALLED, assigned.place(partition, at.offset())));
         if (isTransactional ? writer.endTransaction(true) : isCommitted(positions)) {
             positions.forEach((partition, at) -> {
-                journal.note(Layout.COMMIT, place(partition, at.offset()));
+                journal.note(Layout.COMMIT, assigned.place(partition, at.offset()));
                 settled.put(partition.toString(), at.offset());
             });
             unsettled.clear();
@@ -252,15 +238,15 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
     /** From the positions that the group has committed; asked for until it tells them. */
     private void readAgain() {
         try {
-            Map<TopicPartition, OffsetAndMetadata> found = consumer.committed(assigned, COMMITTED);
-            for (TopicPartition partition : assigned) {
+            Map<TopicPartition, OffsetAndMetadata> found = consumer.committed(assigned.now, Assignments.COMMITTED);
+            for (TopicPartition partition : assigned.now) {
                 OffsetAndMetadata at = found.get(partition);
                 if (at == null) {
                     consumer.seekToBeginning(List.of(partition));
                 } else {
                     consumer.seek(partition, at.offset());
                 }
-                journal.note(Layout.SEEK, place(partition, at == null ? 0 : at.offset()));
+                journal.note(Layout.SEEK, assigned.place(partition, at == null ? 0 : at.offset()));
             }
             readsAgain = false;
         } catch (KafkaException error) {
@@ -281,19 +267,7 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
 
     @Override
     public void onPartitionsAssigned(Collection<TopicPartition> given) {
-        journal.nextEpoch();
-        Map<TopicPartition, OffsetAndMetadata> committed = Map.of();
-        try {
-            committed = consumer.committed(new HashSet<>(given), COMMITTED);
-        } catch (KafkaException error) {
-            session.report.error(error.getClass().getSimpleName(), "committed: " + ErrorTexts.text(error));
-        }
-        for (TopicPartition partition : given) {
-            OffsetAndMetadata at = committed.get(partition);
-            journal.note(Layout.ASSIGN, place(partition, at == null ? -1 : at.offset()));
-        }
-        assigned.addAll(given);
-        session.report.event("assign", given.size() + " partitions", Map.of("epoch", journal.epoch()));
+        assigned.given(given);
     }
 
     /** What is open is settled before partitions go. */
@@ -317,10 +291,8 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
     }
 
     private void gone(Collection<TopicPartition> taken) {
-        taken.forEach(partition -> journal.note(Layout.REVOKE, place(partition, -1)));
-        assigned.removeAll(taken);
+        assigned.taken(taken, partition -> -1L);
         unsettled.keySet().removeAll(taken);
-        session.report.event("revoke", taken.size() + " partitions", Map.of("epoch", journal.epoch()));
     }
 
     /** Of both halves; positions are those that are settled. */

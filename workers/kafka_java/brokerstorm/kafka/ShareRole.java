@@ -74,16 +74,13 @@ final class ShareRole implements Runnable {
         this.isExplicit = part.text("settle", "auto").equals("ack");
         this.releaseEvery = part.number("nack_every", 0);
         this.workNs = (long) (part.decimal("work_s", 0) * 1e9);
-        Set<String> known = new HashSet<>(ConsumerConfig.configNames());
-        known.addAll(OF_GROUP);
-        known.addAll(Set.of(Options.GROUP_TYPE, Options.REJECT_EVERY));
-        Properties options = Options.of(session, known);
-        options.remove(Options.GROUP_TYPE);
+        Set<String> own = new HashSet<>(OF_GROUP);
+        own.add(Options.REJECT_EVERY);
+        Properties options = Options.ofConsumer(session, own);
         // Of members that are assigned partitions; this client refuses them.
         options.remove(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG);
         options.remove(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG);
-        this.rejectEvery = Long.parseLong(options.getProperty(Options.REJECT_EVERY, "0"));
-        options.remove(Options.REJECT_EVERY);
+        this.rejectEvery = count(options.remove(Options.REJECT_EVERY));
         Properties ofGroup = new Properties();
         ofGroup.put("share.auto.offset.reset", "earliest");
         for (String name : OF_GROUP) {
@@ -98,6 +95,14 @@ final class ShareRole implements Runnable {
         this.consumer = Options.make(() -> new KafkaShareConsumer<>(options, bytes, bytes));
         session.optionsTaken();
         configure(options, ofGroup);
+    }
+
+    private static long count(Object given) {
+        String text = given == null ? "0" : given.toString();
+        if (!text.matches("\\d{1,9}")) {
+            throw new WorkerFailure(Options.REJECT_EVERY + " '" + text + "': must be a whole number, 0 = none");
+        }
+        return Long.parseLong(text);
     }
 
     /** As an operator would, before the group has members; every member asks for the same. */
