@@ -57,13 +57,13 @@ def main(cluster: str, action: str, node: str) -> int:
     """Do it; the exit code is the check's (0 running, 3 down, 10 paused)."""
     folder = Path(cluster) / node
     row = json.loads((folder / "pid.json").read_text())
+    if action == "restart":
+        restart(folder, row)
+        return 0
     pid = int(row["pid"])
     state = fields(pid)[0]
     if action == "check":
         return {"T": 10, "Z": 3}.get(state, 0)
-    if action == "restart":
-        restart(folder, row)
-        return 0
     if state == "Z":
         sys.exit(f"{node} is down")
     if action in ("kill", "stop"):

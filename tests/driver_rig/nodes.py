@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
 from harness.admin.health import first_bytes
-from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.protocols.cluster import Endpoint
 from harness.waiting import wait_until
 
 HERE = Path(__file__).resolve().parent
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
-RUN = "drivers"
+_DOWN = 3
 
 
 def operator(cluster: Path, action: str) -> list[str]:
@@ -23,13 +24,20 @@ def operator(cluster: Path, action: str) -> list[str]:
 
 
 class Nodes:
-    """Processes that answer requests, one a name; their files are in one folder each, as a cluster's."""
+    """Processes that answer requests, one a name, each with a folder as a cluster's nodes have.
+
+    They are an operator's: none bears the id of a run, or a `clean` beside these tests would end them.
+    """
 
     def __init__(self, folder: Path, *names: str) -> None:
         self.folder = folder
         self.endpoints = {name: Endpoint("127.0.0.1", _free_port()) for name in names}
-        self._processes = {name: NodeProcess(name, NodeFolder(folder / name), RUN) for name in names}
-        for name in names:
+        for name, endpoint in self.endpoints.items():
+            (folder / name / "logs").mkdir(parents=True)
+            (folder / name / "pid.json").write_text(json.dumps({"node": name}))
+            server = [sys.executable, "-S", str(HERE / "node_server.py"), str(endpoint.port)]
+            how = {"cmdline": server, "environ": [f"{key}={value}" for key, value in ENVIRONMENT.items()]}
+            (folder / name / "started_as.json").write_text(json.dumps(how))
             self.start(name)
         if not wait_until(lambda: all(map(self.answers, names)), 60, every_s=0.02):
             self.close()
@@ -39,17 +47,19 @@ class Nodes:
         return first_bytes(self.endpoints[node], b"ping", 4, 0.5) == b"pong"
 
     def start(self, node: str) -> None:
-        command = [sys.executable, "-S", str(HERE / "node_server.py"), str(self.endpoints[node].port)]
-        self._processes[node].adopt()
-        self._processes[node].launch(command, ENVIRONMENT)
+        assert self._act("restart", node) == 0, f"{node} was not started"
 
     def kill(self, node: str) -> None:
-        self._processes[node].adopt()
-        self._processes[node].kill()
+        if self._act("check", node) != _DOWN:
+            self._act("kill", node)
 
     def close(self) -> None:
-        for node in self._processes:
+        for node in self.endpoints:
             self.kill(node)
+
+    def _act(self, action: str, node: str) -> int:
+        command = [part.format(node=node) for part in operator(self.folder, action)]
+        return subprocess.run(command, timeout=60, check=False).returncode
 
 
 def _free_port() -> int:

@@ -156,8 +156,12 @@ class LiveRun:
 
     def wait_for_fault(self) -> None:
         """Until a fault is applied."""
-        log = lambda: self.root / "faults.jsonl"  # noqa: E731
-        self.wait_for("a fault", lambda: log().exists() and '"inject"' in log().read_text())
+        self.wait_for("a fault", lambda: '"inject"' in self.journal())
+
+    def journal(self) -> str:
+        """The rows of the faults as they were written; empty before the first."""
+        path = self.root / "faults.jsonl"
+        return path.read_text() if path.exists() else ""
 
     def signal(self, number: int) -> None:
         os.kill(self.process.pid, number)

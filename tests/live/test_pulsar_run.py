@@ -59,7 +59,7 @@ def test_a_run_from_cluster_to_verdict(run: LiveRun) -> None:
     assert (code, document["verdict"], document["reasons"]) == (Exit.PASS, "pass", []), run.errors()
     assert 0 < sends["attempted"] == sends["ok"] <= 9 * 400  # neither client ever gives up
     assert [fault["kind"] for fault in document["faults"]] == ["unload", "kill"]
-    assert all(fault["effective"] and fault["healed"] for fault in document["faults"]), document["faults"]
+    assert all(fault["effective"] and fault["healed"] for fault in document["faults"]), run.journal()
     assert document["rows"]["log"] >= sends["ok"]
     assert document["rows"]["deliveries"] >= 3 * sends["ok"]  # handed over, ack called, ack answered
     assert run.processes() == []
