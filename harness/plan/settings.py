@@ -66,7 +66,7 @@ def transactional(client: str, options: Options, folders: Sequence[str] = ()) ->
         return dict(options)
     if facts.checks_defaults:
         return {**worker.contract.durable, **options}
-    return {facts.options[0]: "true", **options}
+    return {facts.options[0]: "false" if facts.inverse else "true", **options}
 
 
 def consumer_promise(consuming: Consuming) -> ConsumerPromise:

@@ -214,9 +214,14 @@ def _copy_module(folder: Path, target: Path, imports: Mapping[str, str]) -> None
 
 
 def _require(worker: WorkerSpec, module: Module, go: Go, folder: Path) -> None:
-    """Let ``go.mod`` of a copy ask for this module, and for the kit that lies beside it."""
+    """Let ``go.mod`` of a copy ask for this module, and for the kit that lies beside it.
+
+    Not for modules below the client's path: Go finds those that the client itself asks for.
+    """
+    source = re.escape(_build_of(worker).source_path)
+    named = re.findall(rf"^\s*(?:require\s+)?({source}(?:/\S+)?)\s+v", (folder / "go.mod").read_text(), re.M)
     changes = [
-        f"-droprequire={_build_of(worker).source_path}",
+        *(f"-droprequire={path}" for path in named),
         f"-require={module.path}@v{module.version}",
         f"-require={KIT_MODULE}@v0.0.0",
         f"-replace={KIT_MODULE}=../{KIT.name}",

@@ -83,6 +83,7 @@ def test_near_versions_are_those_around() -> None:
 def test_sources_are_built_as_if_written_for_the_version(worker: WorkerSpec, tmp_path: Path) -> None:
     (worker.folder / "go.mod").write_text(
         "module hello\n\nrequire (\n\texample.com/new/client v1.43.3\n\texample.com/other v1.2.3\n"
+        "\texample.com/new/client/pkg/messages v0.9.0\n"
         "\texample.com/of-the-client v1.0.0 // indirect\n)\n"
     )
     copy, module = tmp_path / "copy", go_build.module_of(worker, "1.37.2")
@@ -94,6 +95,7 @@ def test_sources_are_built_as_if_written_for_the_version(worker: WorkerSpec, tmp
     assert "example.com/new/client" not in text
     assert "of-the-client" not in text
     assert "brokerstorm/kit => ../go_kit" in text
+    assert "pkg/messages" not in text  # it is the client's own: Go takes the version that the client asks for
     assert '"example.com/old/client"' in (copy / "main.go").read_text()
 
 

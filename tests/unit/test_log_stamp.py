@@ -36,6 +36,10 @@ CLIENTS = {
         "2026-11-22 16:08:43.724 WARN  [140231] ClientConnection:1698 | [127.0.0.1:5 -> 127.0.0.1:6] closed",
         "2026-11-22 16:08:43.724 INFO  [140231] HandlerBase:152 | Schedule reconnection in 0.1 s",
     ),
+    "franz-go": (
+        "2026-11-22T16:08:43.724 [WARN] unable to open connection to broker; addr: 127.0.0.1:9092, broker: 2",
+        "2026-11-22T16:08:43.724 [INFO] producing to a new topic for the first time; topic: orders",
+    ),
     "sarama": (
         "",
         "[sarama] 2026/11/22 16:08:43.724000 producer/broker/1 state change to [retrying] on orders-3",

@@ -58,6 +58,16 @@ def promise(
         ("kafka-python", {"retries": "0"}, "durable", True, True),
         ("kafka-python", {"max_in_flight_requests_per_connection": "6"}, "durable", False, False),
         ("kafka-python", {"acks": "1", "max_in_flight_requests_per_connection": "1"}, "leader", True, False),
+        ("franz-go", {}, "durable", True, True),
+        ("franz-go", {"DisableIdempotentWrite": "true", "RequiredAcks": "LeaderAck"}, "leader", True, False),
+        ("franz-go", {"DisableIdempotentWrite": "true", "RecordRetries": "0"}, "durable", True, True),
+        (
+            "franz-go",
+            {"DisableIdempotentWrite": "true", "MaxProduceRequestsInflightPerBroker": "5"},
+            "durable",
+            False,
+            False,
+        ),
     ],
 )
 def test_settings(client: str, options: dict[str, str], delivery: str, order: bool, dedup: bool) -> None:
@@ -66,7 +76,9 @@ def test_settings(client: str, options: dict[str, str], delivery: str, order: bo
     assert all(made.because[key] for key in ("delivery", "order", "dedup"))
 
 
-@pytest.mark.parametrize("client", ["confluent-kafka", "kafka-clients", "kafka-python", "aiokafka", "sarama"])
+@pytest.mark.parametrize(
+    "client", ["confluent-kafka", "kafka-clients", "kafka-python", "aiokafka", "sarama", "franz-go"]
+)
 def test_a_producer_in_transactions_is_idempotent_whatever_its_defaults_are(client: str) -> None:
     made = promise(client, transactional(client, {}))
     assert (made.delivery, made.order, made.dedup) == ("durable", True, True)
@@ -149,10 +161,20 @@ def test_sarama_checks_its_own_defaults_too() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "value"), [("RequiredAcks", "NoAck"), ("MaxProduceRequestsInflightPerBroker", "5")]
+)
+def test_franz_go_refuses_what_contradicts_its_idempotence(name: str, value: str) -> None:
+    with pytest.raises(ScenarioError, match=f"{name}={value} contradicts DisableIdempotentWrite=false"):
+        producer_settings("franz-go", "", {name: value})
+
+
+@pytest.mark.parametrize(
     ("client", "options", "seconds"),
     [
         ("kafka-clients", {"delivery.timeout.ms": "5000"}, 15),
         ("sarama", {"Producer.Retry.Max": "1", "Net.ReadTimeout": "2s"}, 2 * 2.1 + 10),
+        ("franz-go", {"RecordDeliveryTimeout": "5s"}, 110),  # idempotent: it ends nothing that was sent
+        ("franz-go", {"RecordDeliveryTimeout": "5s", "DisableIdempotentWrite": "true"}, 15),
         ("pulsar-client-java", {}, 40),
         ("pulsar-client-java", {"sendTimeoutMs": "0"}, 110),
         ("pulsar-client", {"send_timeout_millis": "1000"}, 11),
@@ -248,6 +270,8 @@ def test_what_a_consumer_is_promised(
         ("kafka-clients", {}, False),
         ("kafka-clients", {"isolation.level": "read_committed"}, True),
         ("sarama", {"Consumer.IsolationLevel": "1"}, True),
+        ("franz-go", {}, False),
+        ("franz-go", {"FetchIsolationLevel": "ReadCommitted"}, True),
         ("kafka-clients", {"group.type": "share", "isolation.level": "read_committed"}, False),
         ("kafka-clients", {"group.type": "share", "share.isolation.level": "read_committed"}, True),
     ],

@@ -18,8 +18,9 @@ const (
 type Reaction int
 
 const (
-	AskAgain Reaction = iota
-	AbortIt
+	AskAgain     Reaction = iota
+	AbortIt               // it was certainly not committed
+	AbortUnknown          // nobody knows whether it was committed, and the client goes on behind an abort
 	GiveUp
 )
 
@@ -172,7 +173,11 @@ func (t *transactions) outcome() (Outcome, int32) {
 		return OK, 0
 	}
 	why := t.errorID(err)
-	if t.client.Reaction(err) != AbortIt || t.ask(abortAsked, t.client.Abort) != nil {
+	reaction := t.client.Reaction(err)
+	if reaction != AbortIt && reaction != AbortUnknown {
+		return Info, why
+	}
+	if t.ask(abortAsked, t.client.Abort) != nil || reaction == AbortUnknown {
 		return Info, why
 	}
 	if refused := t.refused.Load(); refused != nil {

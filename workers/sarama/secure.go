@@ -3,10 +3,6 @@ package main
 import (
 	"crypto/sha256"
 	"crypto/sha512"
-	"crypto/tls"
-	"crypto/x509"
-	"fmt"
-	"os"
 
 	"brokerstorm/kit"
 	"github.com/IBM/sarama"
@@ -25,7 +21,7 @@ func secure(config *sarama.Config, options map[string]string) error {
 	ca, certificate, key := take("Net.TLS.CA"), take("Net.TLS.Certificate"), take("Net.TLS.Key")
 	anyHost := take("Net.TLS.AnyHost") == "true"
 	if options["Net.TLS.Enable"] == "true" {
-		made, err := tlsConfig(ca, certificate, key, anyHost)
+		made, err := kit.TLSConfig(ca, certificate, key, anyHost)
 		if err != nil {
 			return kit.Failuref(hint, "sarama: TLS: %v", err)
 		}
@@ -41,39 +37,6 @@ func secure(config *sarama.Config, options map[string]string) error {
 		config.Net.SASL.SCRAMClientGeneratorFunc = scramOf(sha512.New)
 	}
 	return nil
-}
-
-func tlsConfig(ca, certificate, key string, anyHost bool) (*tls.Config, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if ca != "" {
-		text, err := os.ReadFile(ca)
-		if err != nil {
-			return nil, err
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(text) {
-			return nil, fmt.Errorf("no certificate in %s", ca)
-		}
-	}
-	if certificate != "" {
-		pair, err := tls.LoadX509KeyPair(certificate, key)
-		if err != nil {
-			return nil, err
-		}
-		config.Certificates = []tls.Certificate{pair}
-	}
-	if anyHost { // Go skips the host name only together with the authority, which is checked here
-		config.InsecureSkipVerify = true
-		config.VerifyConnection = func(state tls.ConnectionState) error {
-			chain := x509.VerifyOptions{Roots: config.RootCAs, Intermediates: x509.NewCertPool()}
-			for _, each := range state.PeerCertificates[1:] {
-				chain.Intermediates.AddCert(each)
-			}
-			_, err := state.PeerCertificates[0].Verify(chain)
-			return err
-		}
-	}
-	return config, nil
 }
 
 // staticToken is the same token whenever sarama asks.
