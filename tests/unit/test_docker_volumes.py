@@ -91,10 +91,10 @@ def test_they_are_refused_before_the_run_with_the_reason(monkeypatch: pytest.Mon
     assert "another machine" in runtime_choice.choose("auto", spec, needs=VOLUME, offline=True).why
 
 
-def test_a_slow_one_needs_cgroups_v1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_one_needs_groups_that_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volumes, "why_no_volume", lambda: "")
-    monkeypatch.setattr(volumes, "_throttle_root", lambda mounts: None)
-    with pytest.raises(EnvironmentNotReady, match="needs slow-volume: only cgroup v1"):
+    monkeypatch.setattr(volumes, "throttle", lambda: None)
+    with pytest.raises(EnvironmentNotReady, match="needs slow-volume: this system has no control groups"):
         DockerRuntime.require(frozenset({"slow-volume"}))
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 
@@ -46,13 +47,31 @@ def test_where_groups_are_made_v1() -> None:
 def test_where_groups_are_made_v2(tmp_path: Path) -> None:
     (tmp_path / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
     found = hierarchies(f"33 25 0:29 / {tmp_path} rw - cgroup2 cgroup2 rw\n")
-    assert found == {name: Hierarchy(name, tmp_path, 2) for name in ("cpu", "memory")}
+    assert found == {name: Hierarchy(name, tmp_path, 2) for name in ("cpu", "io", "memory")}
 
 
 @pytest.mark.parametrize("before", ["", V1.splitlines(keepends=True)[0]], ids=["alone", "after a v1 row"])
 def test_a_v2_root_whose_controllers_cannot_be_read_offers_none(tmp_path: Path, before: str) -> None:
     unreadable = f"33 25 0:29 / {tmp_path} rw - cgroup2 cgroup2 rw\n"
     assert hierarchies(before + unreadable) == hierarchies(before)
+
+
+def test_a_user_makes_groups_of_v2_below_what_was_delegated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "user.slice" / "app.slice" / "terminal.scope"
+    own.mkdir(parents=True)
+    (tmp_path / "self").write_text("1:name=systemd:/\n0::/user.slice/app.slice/terminal.scope\n")
+    monkeypatch.setattr(groups, "_OWN", tmp_path / "self")
+    for group in (tmp_path, own.parent.parent, own.parent, own):
+        for name in ("cgroup.controllers", "cgroup.subtree_control", "cgroup.procs"):
+            (group / name).write_text("cpu memory")
+    may_change = own.parent
+    monkeypatch.setattr(groups.os, "access", lambda path, mode: Path(path).is_relative_to(may_change))
+    mounts = f"33 25 0:29 / {tmp_path} rw - cgroup2 cgroup2 rw\n"
+    assert hierarchies(mounts)["memory"].root == may_change
+    may_change = tmp_path / "elsewhere"
+    assert hierarchies(mounts)["memory"].root == tmp_path, "which says why it refuses"
 
 
 def test_a_system_without_groups_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -169,13 +188,15 @@ class Node(node_limits.LimitedNodes):
         return self.at
 
 
-def test_what_a_node_writes_counts_before_the_kernel_passes_it_on(tmp_path: Path) -> None:
+def test_what_a_node_writes_counts_before_the_kernel_passes_it_on() -> None:
     """A slow disk is slow to a node that writes, and a broker leaves its writes to the page cache."""
     node = Node()
     assert node.written("kafka-1") == 0
     node.at = os.getpid()
     before = node.written("kafka-1")
-    (tmp_path / "log").write_bytes(bytes(300_000))
+    with TemporaryFile(dir="/var/tmp") as log:  # on a disk: what goes to memory is not counted
+        log.write(bytes(300_000))
+        log.flush()
     assert 300_000 <= node.written("kafka-1") - before < 600_000
 
 
@@ -211,7 +232,7 @@ needs_groups = pytest.mark.skipif(
 @needs_groups
 def test_what_an_engine_made_below_every_controller_is_cleared() -> None:
     run_id = f"test-engine-{os.getpid()}"
-    roots = list(groups._roots())
+    roots = [root for root, _ in groups._roots()]
     assert len(roots) >= len(set(each.root for each in hierarchies().values()))
     made = [root / f"{groups.PREFIX}{run_id}.containers" / "0123" for root in roots]
     for group in made:

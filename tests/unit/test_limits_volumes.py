@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from harness.clusters.limits import groups, node_limits, volumes
-from harness.clusters.limits.volumes import Volume, throttle_group, volumes_below, why_no_volume, why_not_slow
+from harness.clusters.limits.throttles import GroupThrottle, RootThrottle, throttle
+from harness.clusters.limits.volumes import Volume, volumes_below, why_no_volume, why_not_slow
 
 
 @pytest.mark.parametrize(
@@ -26,14 +27,34 @@ from harness.clusters.limits.volumes import Volume, throttle_group, volumes_belo
 def test_the_group_whose_rules_hold_for_a_process(mounted: str, group: str, found: str | None) -> None:
     mounts = f"32 25 0:28 {mounted} /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n"
     groups = f"8:pids:/elsewhere\n7:blkio:{group}\n0::/\n"
-    assert throttle_group(groups, mounts) == (Path(found) if found else None)
-    assert throttle_group("8:pids:/\n", mounts) is None
-    assert throttle_group(groups, "") is None
+    root = throttle(mounts)
+    assert isinstance(root, RootThrottle)
+    assert root.group(groups) == (Path(found) if found else None)
+    assert root.group("8:pids:/\n") is None
+    assert throttle("") is None
 
 
-def test_slow_volumes_need_v1(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_blkio_a_node_is_slowed_by_its_own_group_of_v2(tmp_path: Path) -> None:
+    own = throttle(f"33 25 0:29 / {tmp_path} rw - cgroup2 cgroup2 rw\n")
+    assert isinstance(own, GroupThrottle)
+    assert own.group("8:pids:/elsewhere\n0::/brokerstorm.run-1.kafka-1\n") == (
+        tmp_path / "brokerstorm.run-1.kafka-1"
+    )
+    for group, rules in {
+        "a": "7:0 rbps=5 wbps=5 riops=max wiops=max\n",
+        "b": "7:1 rbps=max wbps=max\n",
+    }.items():
+        (tmp_path / group).mkdir()
+        (tmp_path / group / "io.max").write_text(rules)
+    assert (own.rate("7:0"), own.rate("7:1"), own.rate("7:2")) == (5, None, None)
+    own.limit("7:0", None, None)
+    assert (tmp_path / "a" / "io.max").read_text() == "7:0 rbps=max wbps=max"
+
+
+def test_a_system_without_groups_says_that_nothing_can_be_slowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volumes, "why_no_volume", lambda: "")
-    assert "only cgroup v1's blkio" in why_not_slow("33 25 0:29 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n")
+    monkeypatch.setattr(volumes, "throttle", lambda: None)
+    assert why_not_slow() == "this system has no control groups that can slow a device"
 
 
 def test_a_user_gets_no_volume(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,33 +92,24 @@ def test_a_volume_is_filled_to_the_last_block_and_freed(volume: Volume, tmp_path
     assert volume.try_write(65536)[0] == ""
 
 
-@needs_root
-@pytest.mark.skipif(bool(why_not_slow()), reason=why_not_slow())
-def test_a_volume_is_slowed_alone_and_the_rule_goes_with_it(volume: Volume) -> None:
-    volume.slow(400_000)
-    assert volume.is_slowed()
-    assert volume.try_write(131_072)[1] > 0.25
-    volume.slow(None)
-    assert not volume.is_slowed()
-    assert volume.try_write(131_072)[1] < 0.25
-    volume.slow(400_000)
-    root = volumes._throttle_root()
-    device = volume._device()
-    assert root is not None
-    volume.unmount()
-    rules = (root / "blkio.throttle.write_bps_device").read_text()
-    assert not [rule for rule in rules.splitlines() if rule.startswith(f"{device} ")]
-
-
 @pytest.fixture
 def own_group() -> Iterator[Path]:
-    """A blkio group below the root, as a container has one."""
-    root = volumes._throttle_root()
-    assert root is not None
-    path = root / f"brokerstorm-test-{os.getpid()}"
-    path.mkdir()
+    """A group below the root in which a rule can stand, as a container has one."""
+    made = groups.group_of(groups.hierarchies()["io"], f"test-{os.getpid()}", "n") if is_v2() else None
+    path = made.path if made else throttle_here().root / f"brokerstorm-test-{os.getpid()}"
+    made.make() if made else path.mkdir()
     yield path
     path.rmdir()
+
+
+def throttle_here() -> RootThrottle | GroupThrottle:
+    found = throttle()
+    assert isinstance(found, RootThrottle | GroupThrottle)
+    return found
+
+
+def is_v2() -> bool:
+    return isinstance(throttle(), GroupThrottle)
 
 
 #: Writes and syncs 128 KiB each time it is asked to, and says how long it took.
@@ -113,11 +125,10 @@ for line in sys.stdin:
 
 @needs_root
 @pytest.mark.skipif(bool(why_not_slow()), reason=why_not_slow())
-def test_a_process_in_a_group_of_its_own_is_slowed_too_also_a_new_one(
-    volume: Volume, own_group: Path
-) -> None:
-    """Throttles of cgroups v1 are not inherited, and a container has a group of its own."""
-    node = node_limits.Limits("run-1", {"kafka-1": volume.data}, frozenset({"slow-volume"}))
+def test_a_node_in_a_group_of_its_own_is_slowed_also_a_new_one(volume: Volume, own_group: Path) -> None:
+    """Throttles of cgroups v1 are not inherited, those of v2 are a group's own; a container has one."""
+    node = node_limits.Limits("run-1", {"kafka-1": volume.data}, frozenset({"slow-volume"}), contained=True)
+    disk = node.volume("kafka-1")
     command = [sys.executable, "-c", WRITER, str(volume.data / "log")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
         assert writer.stdin is not None
@@ -128,17 +139,25 @@ def test_a_process_in_a_group_of_its_own_is_slowed_too_also_a_new_one(
             print("now", file=writer.stdin, flush=True)
             return float(writer.stdout.readline())  # type: ignore[union-attr]
 
-        assert write_s() < 0.25
-        volume.slow(400_000, writer.pid)
-        assert write_s() > 0.25
-        volume.slow(None)
-        assert write_s() < 0.25
-        volume.slow(400_000)
+        def probe_s() -> float:
+            return disk.try_write(131_072, writer.pid)[1]
+
+        assert max(write_s(), probe_s()) < 0.25
+        disk.slow(400_000, writer.pid)
+        assert disk.is_slowed()
+        assert min(write_s(), probe_s()) > 0.25
+        disk.slow(None)
+        assert not disk.is_slowed()
+        assert max(write_s(), probe_s()) < 0.25
+        disk.asked_bytes_per_s = 400_000
         node.enter("kafka-1", writer.pid)  # it was started while the disk was slow
-        assert write_s() > 0.25
-        volume.slow(None)
-        assert not (own_group / "blkio.throttle.write_bps_device").read_text()
+        assert min(write_s(), probe_s()) > 0.25
+        device = disk._device()
         writer.stdin.close()
+        writer.wait()
+        disk.unmount()
+        assert device is not None
+        assert throttle_here().with_rules(device) == set(), "the next user of the device would be slow"
 
 
 @needs_root

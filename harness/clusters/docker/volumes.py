@@ -53,7 +53,7 @@ class BoundVolumes:
         self._client = client
         self._services = {each.name: each for each in spec.services if each.data_mount}
         data = {name: NodeFolder(folder / name).data for name in self._services}
-        self.limits = Limits(run_id, data, needs & GIVES)
+        self.limits = Limits(run_id, data, needs & GIVES, contained=True)
 
     def make(self) -> list[Path]:
         """Make and mount them, before the containers; the compose files that bind them, none without volumes.

@@ -1,8 +1,9 @@
-"""Control groups of one node: a CPU quota and a memory limit by the kernel's means, cgroups v1 or v2.
+"""Control groups of one node: a CPU quota, a memory limit and a slow disk by the kernel's means, cgroups v1
+or v2.
 
 A group's name carries the run id, so that `clean` finds it: ``brokerstorm.<run id>.<node>``, one below each
-v1 controller, or one below the root of v2. Groups are made when the cluster is made and removed with it; a
-process that is started again enters its node's group again.
+v1 controller, or one of v2 below its root, or below what was delegated to an ordinary user. Groups are made
+when the cluster is made and removed with it; a process that is started again enters its node's group again.
 
 https://docs.kernel.org/admin-guide/cgroup-v1/memory.html
 https://docs.kernel.org/admin-guide/cgroup-v2.html
@@ -24,12 +25,15 @@ from harness.protocols.limits import CpuQuota, MemoryUse
 from harness.waiting import wait_while
 
 PREFIX: Final = "brokerstorm."
-CONTROLLERS: Final = ("cpu", "memory")
+CONTROLLERS: Final = ("cpu", "memory", "io")  # the last is v2's alone: v1's is blkio
 #: A quota is per this much time: the kernel's default, and short enough that a node is not frozen for long.
 _PERIOD_US: Final = 100_000
 #: A group is busy for a moment after its last process ended.
 _REMOVE_S: Final = 2.0
 _MOUNTS: Final = Path("/proc/self/mountinfo")
+_OWN: Final = Path("/proc/self/cgroup")
+_SUBTREE: Final = "cgroup.subtree_control"
+_PROCESSES: Final = "cgroup.procs"
 _UNLIMITED: Final = 1 << 60
 
 
@@ -59,6 +63,7 @@ def hierarchies(mounts: str | None = None) -> dict[str, Hierarchy]:
             offered, version = set(options.split(",")), 1
         elif kind == "cgroup2":
             try:
+                root = _delegated(root, before.split()[3])
                 offered, version = set((root / "cgroup.controllers").read_text().split()), 2
             except OSError:  # hidden from this user or container: nothing is offered here
                 continue
@@ -68,12 +73,36 @@ def hierarchies(mounts: str | None = None) -> dict[str, Hierarchy]:
     return found
 
 
-def _roots() -> Iterator[Path]:
-    """Where groups can be, of any controller."""
+def _delegated(root: Path, inside: str) -> Path:
+    """Where this user may make groups of v2: the nearest group above its own processes that it may change
+    and that holds none; the root when there is none, which says why it refuses.
+
+    A process may be moved by who can write both groups and the one above them, and controllers are given on
+    only by a group without processes of its own.
+
+    Args:
+        inside: which of the groups is mounted at ``root``.
+    """
+    if os.access(root / _SUBTREE, os.W_OK):
+        return root
+    for line in _OWN.read_text().splitlines():
+        number, _, path = line.split(":", 2)
+        if number == "0" and Path(path).is_relative_to(inside):
+            own = root / Path(path).relative_to(inside)
+            for group in own.parents:
+                if not group.is_relative_to(root):
+                    break
+                if all(os.access(group / name, os.W_OK) for name in (".", _SUBTREE, _PROCESSES)):
+                    return group
+    return root
+
+
+def _roots() -> Iterator[tuple[Path, str]]:
+    """Where groups can be, of any controller, and how they are found there: those of a user lie deeper."""
     for line in _MOUNTS.read_text().splitlines():
         before, _, after = line.partition(" - ")
-        if after.split()[0] in ("cgroup", "cgroup2"):
-            yield Path(before.split()[4])
+        if (kind := after.split()[0]) in ("cgroup", "cgroup2"):
+            yield Path(before.split()[4]), f"{PREFIX}*" if kind == "cgroup" else f"**/{PREFIX}*"
 
 
 def why_not(controller: str) -> str:
@@ -89,17 +118,25 @@ def why_not(controller: str) -> str:
         group.make()
         return "" if group.works() else f"{group.path} has no {controller} controls"
     except OSError as error:
-        return f"no control group can be made in {hierarchy.root}: {error.strerror} (root can)"
+        return (
+            f"no control group can be made in {hierarchy.root}: {error.strerror} (root can, and a user in a"
+            f" group that was delegated: systemd-run --user --scope ...)"
+        )
     finally:
         with contextlib.suppress(OSError):
             group.path.rmdir()
 
 
 class ControlGroup(ABC):
-    """One node's group below one controller."""
+    """One node's group below one controller.
+
+    Attributes:
+        together: the controllers that the group needs (v2).
+    """
 
     def __init__(self, hierarchy: Hierarchy, run_id: str, node: str) -> None:
         self.hierarchy = hierarchy
+        self.together: tuple[str, ...] = (hierarchy.controller,)
         self.path = hierarchy.group(run_id, node)
 
     def make(self) -> None:
@@ -109,9 +146,10 @@ class ControlGroup(ABC):
             OSError: not allowed.
         """
         if self.hierarchy.version == 2:
-            enabled = self.hierarchy.root / "cgroup.subtree_control"
-            if self.hierarchy.controller not in enabled.read_text().split():
-                enabled.write_text(f"+{self.hierarchy.controller}")
+            enabled = self.hierarchy.root / _SUBTREE
+            for controller in self.together:
+                if controller not in enabled.read_text().split():
+                    enabled.write_text(f"+{controller}")
         self.path.mkdir(exist_ok=True)
 
     def enter(self, pid: int) -> None:
@@ -121,7 +159,7 @@ class ControlGroup(ABC):
             EnvironmentNotReady: the kernel refuses.
         """
         try:
-            (self.path / "cgroup.procs").write_text(str(pid))
+            (self.path / _PROCESSES).write_text(str(pid))
         except ProcessLookupError:
             return
         except OSError as error:
@@ -131,7 +169,7 @@ class ControlGroup(ABC):
             ) from error
 
     def holds(self, pid: int) -> bool:
-        return str(pid) in self._read("cgroup.procs").split()
+        return str(pid) in self._read(_PROCESSES).split()
 
     @abstractmethod
     def works(self) -> bool:
@@ -239,16 +277,30 @@ class MemoryGroup(ControlGroup):
         return None if text == "max" or int(text) >= _UNLIMITED else int(text)
 
 
-def group_of(hierarchy: Hierarchy, run_id: str, node: str) -> CpuGroup | MemoryGroup:
+class IoGroup(ControlGroup):
+    """What a node's reads and writes are charged to, the kernel's write-back of them included (v2):
+    `harness.clusters.limits.throttles` has the rules."""
+
+    def __init__(self, hierarchy: Hierarchy, run_id: str, node: str) -> None:
+        super().__init__(hierarchy, run_id, node)
+        self.together = ("memory", "io")
+
+    def works(self) -> bool:
+        return all((self.path / name).exists() for name in ("io.max", "memory.current"))
+
+
+def group_of(hierarchy: Hierarchy, run_id: str, node: str) -> ControlGroup:
     """The group of a node below a controller; not made yet."""
-    return (CpuGroup if hierarchy.controller == "cpu" else MemoryGroup)(hierarchy, run_id, node)
+    kinds: dict[str, type[CpuGroup | MemoryGroup | IoGroup]]
+    kinds = {"cpu": CpuGroup, "memory": MemoryGroup, "io": IoGroup}
+    return kinds[hierarchy.controller](hierarchy, run_id, node)
 
 
 def groups_left(run_id: str | None = None) -> Iterator[tuple[str, Path]]:
     """(run id, path) of every group of a run, or of all runs: below all controllers, as an engine makes its
     groups below each."""
-    for root in _roots():
-        for path in sorted(root.glob(f"{PREFIX}*")):
+    for root, pattern in _roots():
+        for path in sorted(root.glob(pattern)):
             found = path.name.removeprefix(PREFIX).rpartition(".")[0]
             if run_id in (None, found):
                 yield found, path

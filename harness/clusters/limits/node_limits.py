@@ -62,13 +62,19 @@ def why_not(need: str) -> str:
 class Limits:
     """The groups and volumes of one cluster's nodes, as far as it was started with them."""
 
-    def __init__(self, run_id: str, data: Mapping[str, Path], needs: frozenset[str]) -> None:
-        """``data``: node -> its data folder."""
+    def __init__(
+        self, run_id: str, data: Mapping[str, Path], needs: frozenset[str], *, contained: bool = False
+    ) -> None:
+        """
+        Args:
+            data: node -> its data folder.
+            contained: nodes are containers, which have groups of their own.
+        """
         self._run_id = run_id
-        known = hierarchies() if needs & {CPU, MEMORY} else {}
+        known = hierarchies() if needs & {CPU, MEMORY, SLOW} and not contained else {}
         self._groups = {
             (need, node): group_of(known[controller], run_id, node)
-            for need, controller in ((CPU, "cpu"), (MEMORY, "memory"))
+            for need, controller in ((CPU, "cpu"), (MEMORY, "memory"), (SLOW, "io"))
             if need in needs and controller in known
             for node in data
         }
@@ -96,8 +102,9 @@ class Limits:
         for (_, name), group in self._groups.items():
             if name == node and pid is not None:
                 group.enter(pid)
-        if node in self._volumes and (rate := self._volumes[node].rate()):
-            self._volumes[node].slow(rate, pid)
+        volume = self._volumes.get(node)
+        if volume and (rate := volume.asked_bytes_per_s or volume.rate()):
+            volume.slow(rate, pid)
 
     def drop(self) -> None:
         """Remove groups and volumes of nodes that are gone. Idempotent.
@@ -166,7 +173,7 @@ class LimitedDisks(ABC):
         return self.limits.volume(node).is_filled()
 
     def try_write(self, node: str, size: int) -> tuple[str, float]:
-        return self.limits.volume(node).try_write(size)
+        return self.limits.volume(node).try_write(size, self.pid(node))
 
     def slow_disk(self, node: str, bytes_per_s: int | None) -> None:
         self.limits.volume(node).slow(bytes_per_s, self.pid(node))
@@ -205,6 +212,6 @@ class LimitedNodes(LimitedDisks):
 
     def lift_limits(self, node: str) -> None:
         for (_, name), group in self.limits._groups.items():
-            if name == node:
+            if name == node and isinstance(group, CpuGroup | MemoryGroup):
                 group.limit(None)
         super().lift_limits(node)

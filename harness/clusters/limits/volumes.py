@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import json
 import os
 import shutil
 import subprocess
-import time
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from harness.clusters.limits import probe
+from harness.clusters.limits.probe import synced_write
+from harness.clusters.limits.throttles import throttle
 from harness.errors import EnvironmentNotReady, HealError
 from harness.waiting import wait_while
 
@@ -29,7 +33,6 @@ _TOOL_S: Final = 30.0
 _UNMOUNT_S: Final = 5.0
 _CHUNK: Final = 1 << 40
 _MOUNTS: Final = Path("/proc/self/mountinfo")
-_THROTTLES: Final = ("blkio.throttle.write_bps_device", "blkio.throttle.read_bps_device")
 
 
 def why_no_volume() -> str:
@@ -45,58 +48,24 @@ def why_no_volume() -> str:
     return ""
 
 
-def why_not_slow(mounts: str | None = None) -> str:
-    """Why a volume cannot be slowed down here; empty when it can.
-
-    Throttling of the *root* group slows a device for everybody, the kernel's write-back included: brokers
-    leave their writes to that. cgroup v2 has no such knob, and its own groups throttle write-back only for
-    what they charge.
-    """
+def why_not_slow() -> str:
+    """Why a volume cannot be slowed down here; empty when it can."""
     if problem := why_no_volume():
         return problem
-    root = _throttle_root(mounts)
-    if root is None:
-        return "only cgroup v1's blkio controller can slow a device for the kernel's write-back too"
-    if not os.access(root / _THROTTLES[0], os.W_OK):
-        return f"{root / _THROTTLES[0]} cannot be written"
-    return ""
-
-
-def _throttle_root(mounts: str | None = None) -> Path | None:
-    found = _throttle_mount(mounts)
-    return found[0] if found else None
-
-
-def _throttle_mount(mounts: str | None = None) -> tuple[Path, str] | None:
-    """Where the blkio controller is mounted, and which of its groups that is: "/" but for a container's."""
-    for line in (_MOUNTS.read_text() if mounts is None else mounts).splitlines():
-        before, _, after = line.partition(" - ")
-        kind, _, options = after.split(" ", 2)
-        if kind == "cgroup" and "blkio" in options.split(","):
-            return Path(before.split()[4]), before.split()[3]
-    return None
-
-
-def throttle_group(groups: str, mounts: str | None = None) -> Path | None:
-    """The blkio group of a process as a folder; None when it is not below what is mounted here.
-
-    Args:
-        groups: text of /proc/<pid>/cgroup.
-        mounts: text of /proc/self/mountinfo, for tests.
-    """
-    mount = _throttle_mount(mounts)
-    for line in groups.splitlines() if mount else ():
-        _, controllers, path = line.split(":", 2)
-        if mount and "blkio" in controllers.split(",") and Path(path).is_relative_to(mount[1]):
-            return mount[0] / Path(path).relative_to(mount[1])
-    return None
+    found = throttle()
+    return found.why_not() if found else "this system has no control groups that can slow a device"
 
 
 class Volume:
-    """The volume that is mounted on ``data``, a folder that exists already and may hold something."""
+    """The volume that is mounted on ``data``, a folder that exists already and may hold something.
+
+    Attributes:
+        asked_bytes_per_s: what `slow` was last asked for; a container's groups lose their rules with it.
+    """
 
     def __init__(self, data: Path) -> None:
         self.data = data
+        self.asked_bytes_per_s: int | None = None
         self.image = data.with_name(_IMAGE)
 
     def mount(self) -> None:
@@ -167,27 +136,22 @@ class Volume:
     def is_filled(self) -> bool:
         return (self.data / _BALLAST).exists()
 
-    def try_write(self, size: int) -> tuple[str, float]:
-        """Write and sync; the system's complaint ("" = none) and how long it took, seconds."""
-        path, start, said = self.data / _PROBE, time.monotonic(), ""
-        try:
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-            try:
-                os.write(handle, bytes(size))
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-        except OSError as error:
-            said = errno.errorcode.get(error.errno or 0, str(error))
-        took_s = time.monotonic() - start
-        path.unlink(missing_ok=True)
+    def try_write(self, size: int, pid: int | None = None) -> tuple[str, float]:
+        """Write and sync; the system's complaint ("" = none) and how long it took, seconds.
+
+        Args:
+            pid: the process that keeps its data there, whose disk it is that may be slow.
+        """
+        path, found = self.data / _PROBE, throttle()
+        group = found.felt_in(pid) if found and pid else None
+        if group is None:
+            return synced_write(path, size)
+        done = _run(sys.executable, "-S", probe.__file__, str(group), str(path), str(size))
+        said, took_s = json.loads(done)
         return said, took_s
 
     def slow(self, bytes_per_s: int | None, pid: int | None = None) -> None:
         """Throttle the volume's device; None = full speed, for everybody.
-
-        A group's rule holds for what its own processes read and sync, and the root's for the kernel's
-        write-back: cgroups v1 do not inherit throttles.
 
         Args:
             pid: the process that keeps its data there; a container has groups of its own.
@@ -195,22 +159,16 @@ class Volume:
         Raises:
             EnvironmentNotReady: the kernel cannot.
         """
-        root, device = _throttle_root(), self._device()
-        if root is None or device is None:
+        found, device = throttle(), self._device()
+        if found is None or device is None:
             raise EnvironmentNotReady(f"the device of {self.data} cannot be slowed", hint=why_not_slow())
-        others = _groups_of(os.getpid(), pid) if bytes_per_s else _groups_with_rules(root, device)
-        for group in (root, *sorted(others - {root})):
-            for name in _THROTTLES:
-                try:
-                    (group / name).write_text(f"{device} {bytes_per_s or 0}")
-                except OSError as error:
-                    if group == root or group.exists():  # else it went with its last process
-                        raise EnvironmentNotReady(f"cannot write {group / name}: {error.strerror}") from error
+        found.limit(device, bytes_per_s, pid)
+        self.asked_bytes_per_s = bytes_per_s
 
     def rate(self) -> int | None:
         """Bytes per second that the device is throttled to; None = it is not."""
-        root, device = _throttle_root(), self._device()
-        return _rule(root, device) if root and device else None
+        found, device = throttle(), self._device()
+        return found.rate(device) if found and device else None
 
     def is_slowed(self) -> bool:
         return self.rate() is not None
@@ -218,29 +176,6 @@ class Volume:
     def _device(self) -> str | None:
         """``major:minor`` of what is mounted on the folder."""
         return next((device for path, device in _mounted() if path == self.data), None)
-
-
-def _rule(group: Path, device: str) -> int | None:
-    """What a group's processes may write to a device, bytes per second."""
-    with contextlib.suppress(OSError):
-        for line in (group / _THROTTLES[0]).read_text().splitlines():
-            name, _, rate = line.partition(" ")
-            if name == device:
-                return int(rate)
-    return None
-
-
-def _groups_with_rules(root: Path, device: str) -> set[Path]:
-    found = (file.parent for file in root.rglob(_THROTTLES[0]))
-    return {group for group in found if _rule(group, device) is not None}
-
-
-def _groups_of(*pids: int | None) -> set[Path]:
-    found = set()
-    for pid in pids:
-        with contextlib.suppress(OSError):  # it ended
-            found.add(throttle_group(Path(f"/proc/{pid}/cgroup").read_text()))
-    return {group for group in found if group is not None}
 
 
 def images(folder: Path) -> list[Path]:
@@ -274,7 +209,8 @@ def _mounted() -> Iterator[tuple[Path, str]]:
         yield Path(fields[4].encode().decode("unicode_escape")), fields[2]
 
 
-def _run(*command: str) -> None:
+def _run(*command: str) -> str:
+    """What it printed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_S, check=False)
     except subprocess.TimeoutExpired as error:
@@ -284,3 +220,4 @@ def _run(*command: str) -> None:
             f"`{' '.join(command)}` failed: {done.stderr.strip() or done.returncode}",
             hint="a volume of its own needs root and a free loop device; `losetup -a` shows those in use",
         )
+    return done.stdout
