@@ -160,7 +160,8 @@ class Rig:
         """``asked``: further keys of a producer (when_full, results, calls, threads ...); ``more``: of
         `start`."""
         # a broker answers a connection's requests one by one: many tiny ones take long on a busy machine
-        linger = (worker or self.worker).contract.words("linger", ms=50)
+        words = (worker or self.worker).contract
+        always = {**words.words("producer"), **words.words("linger", ms=50)}
         count = self.partitions.get(topic, 1)
         lanes = {"partition": count, "key": KEYS, "routed": 1}[mode]
         part = {
@@ -175,7 +176,7 @@ class Rig:
             **(asked or {}),
         }
         return self.start(
-            "producer", topic, part, worker=worker, options={**linger, **(options or {})}, **more
+            "producer", topic, part, worker=worker, options={**always, **(options or {})}, **more
         )
 
     @property

@@ -128,7 +128,7 @@ class Contract(Part):
         send_timeout: the client gives a send up after that long.
         gives_up: the client gives brokers or a topic up that do not answer for that long.
         queue: the client takes that many messages before it is full.
-        consumer: every consumer of the checks is given these.
+        producer, consumer: every one of the checks is given these.
         shared: a shared subscription (Pulsar) that hands refused messages out again after that long.
         dies_refused: a producer gives itself up when brokers refuse a message.
         fenced_producer, fenced_consumer: a second one with them takes the place of the first, for good.
@@ -142,6 +142,7 @@ class Contract(Part):
     send_timeout: dict[str, str] = Field(default_factory=dict)
     gives_up: dict[str, str] = Field(default_factory=dict)
     queue: dict[str, str] = Field(default_factory=dict)
+    producer: dict[str, str] = Field(default_factory=dict)
     consumer: dict[str, str] = Field(default_factory=dict)
     shared: dict[str, str] = Field(default_factory=dict)
     dies_refused: dict[str, str] = Field(default_factory=dict)

@@ -59,6 +59,9 @@ def promise(
         ("kafka-python", {"max_in_flight_requests_per_connection": "6"}, "durable", False, False),
         ("kafka-python", {"acks": "1", "max_in_flight_requests_per_connection": "1"}, "leader", True, False),
         ("franz-go", {}, "durable", True, True),
+        ("kafka-go", {}, "none", True, False),
+        ("kafka-go", {"Writer.RequiredAcks": "RequireAll"}, "durable", True, False),
+        ("kafka-go", {"Writer.RequiredAcks": "one", "Writer.MaxAttempts": "1"}, "leader", True, True),
         ("franz-go", {"DisableIdempotentWrite": "true", "RequiredAcks": "LeaderAck"}, "leader", True, False),
         ("franz-go", {"DisableIdempotentWrite": "true", "RecordRetries": "0"}, "durable", True, True),
         (
@@ -173,6 +176,7 @@ def test_franz_go_refuses_what_contradicts_its_idempotence(name: str, value: str
     [
         ("kafka-clients", {"delivery.timeout.ms": "5000"}, 15),
         ("sarama", {"Producer.Retry.Max": "1", "Net.ReadTimeout": "2s"}, 2 * 2.1 + 10),
+        ("kafka-go", {"Writer.MaxAttempts": "2", "Writer.WriteTimeout": "3s"}, 3 * (3 + 1) + 10),
         ("franz-go", {"RecordDeliveryTimeout": "5s"}, 110),  # idempotent: it ends nothing that was sent
         ("franz-go", {"RecordDeliveryTimeout": "5s", "DisableIdempotentWrite": "true"}, 15),
         ("pulsar-client-java", {}, 40),
@@ -271,6 +275,7 @@ def test_what_a_consumer_is_promised(
         ("kafka-clients", {"isolation.level": "read_committed"}, True),
         ("sarama", {"Consumer.IsolationLevel": "1"}, True),
         ("franz-go", {}, False),
+        ("kafka-go", {"Reader.IsolationLevel": "ReadCommitted"}, True),
         ("franz-go", {"FetchIsolationLevel": "ReadCommitted"}, True),
         ("kafka-clients", {"group.type": "share", "isolation.level": "read_committed"}, False),
         ("kafka-clients", {"group.type": "share", "share.isolation.level": "read_committed"}, True),

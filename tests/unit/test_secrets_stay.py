@@ -80,7 +80,10 @@ def test_every_client_has_words_for_every_proof_or_says_that_it_has_none(asked: 
         if each.system == system and proof in each.security.auth
     }
     every = {name for name, each in known_workers().items() if each.system == system}
-    lacking = {"oauthbearer-client": {"kafka-python", "aiokafka", "sarama", "franz-go"}}.get(proof, set())
+    lacking = {
+        "oauthbearer": {"kafka-go"},
+        "oauthbearer-client": {"kafka-python", "aiokafka", "sarama", "franz-go", "kafka-go"},
+    }.get(proof, set())
     assert every - having == lacking
 
 
