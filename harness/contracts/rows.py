@@ -382,6 +382,28 @@ class WorkerRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExecutorRow:
+    """A task on another machine that ran workers of the load.
+
+    Attributes:
+        host: as the task names its machine.
+        clients: names of the plan.
+        ahead_ns: what its clock was behind this machine's, which is added to its times.
+        bound_ns: how wrong a time of its rows may be after that; 0 = it was never measured.
+        lost: why nobody could talk to it any more; empty = it stayed.
+        left: where what it captured lies, on its machine, if it could not be written where the run is.
+    """
+
+    number: int
+    host: str = ""
+    clients: list[str] = field(default_factory=list)
+    ahead_ns: int = 0
+    bound_ns: int = 0
+    lost: str = ""
+    left: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """manifest.json: what ran, on what, and how far it got.
 
@@ -391,6 +413,7 @@ class Manifest:
         readiness_restored, drained: None = nobody says.
         unstated: of an import, by name of a precondition or of what a class asks for, why it is not known.
         checks: validity checks that import.yaml answers; None = nobody can tell.
+        executors: other machines that the load came from.
     """
 
     schema_version: Literal[1] = 1
@@ -409,6 +432,7 @@ class Manifest:
     problems: list[Problem] = field(default_factory=list)
     unstated: dict[str, str] = field(default_factory=dict)
     checks: dict[str, StatedCheck | None] = field(default_factory=dict)
+    executors: list[ExecutorRow] = field(default_factory=list)
 
     def problems_of(self, kind: str) -> list[str]:
         return [problem.text for problem in self.problems if problem.kind == kind]
@@ -419,6 +443,11 @@ class Manifest:
         roles = (role,) if role == "audit" else (role, "pipeline")
         same = (w for w in self.workers if w.role in roles and getattr(w, numbered) == number)
         return next(same, WorkerRow(name=""))
+
+    @property
+    def clock_bound_ns(self) -> int:
+        """How far apart times of different machines may be that are the same; 0 = one machine."""
+        return sum(sorted((each.bound_ns for each in self.executors), reverse=True)[:2])
 
     @property
     def last_ns(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from harness.contracts.plan import ConsumerPlan, Plan
 from harness.errors import EnvironmentNotReady, Interrupted, WorkerError
@@ -17,6 +18,7 @@ from harness.protocols.cluster import Cluster, HasHighWatermark, Progress
 from harness.protocols.faulting import FaultInjector
 from harness.run.committed import record_committed
 from harness.run.draining import DrainCheck, stages
+from harness.run.hosts import Hosts, OneMachine
 from harness.run.interrupts import Interrupts
 from harness.run.leaderships import LeaderWatch
 from harness.run.liveness import CHECK_EVERY_S
@@ -74,8 +76,11 @@ class LiveRun:
         on_phase: OnPhase = lambda _name: None,
         offline: bool = False,
         judges_cut: bool = False,
+        hosts: Hosts | None = None,
     ) -> None:
-        """``judges_cut``: the first signal shortens the load, and the run goes on to its audit."""
+        """``judges_cut``: the first signal shortens the load, and the run goes on to its audit. ``hosts``: of
+        the clients; None = this machine."""
+        self._hosts = hosts or OneMachine()
         self._plan = plan
         self._judges_cut = judges_cut
         self._run = run.create()
@@ -100,21 +105,19 @@ class LiveRun:
             progress,
             owner=cluster.runtime.run_id,
             offline=offline,
+            hosts=self._hosts,
         )
         self._lives = ClientLives(plan, self._pool)
-        self._coming = ComingAndGoing(
-            plan, self._lives, lambda text: self._manifest.problem("worker-died", text)
-        )
+        died = partial(self._manifest.problem, "worker-died")
+        self._coming = ComingAndGoing(plan, self._lives, died)
         self._hangs = PeriodicThread("hangs", self._pool.end_hanging_producers, period_s=CHECK_EVERY_S)
         stalls = StallMonitor(plan, run, lambda: cluster.admin, self._pool)
-        self._stalls = PeriodicThread(
-            "stalls", lambda: stalls.check(time.monotonic_ns()), period_s=CHECK_EVERY_S
-        )
+        check = lambda: stalls.check(time.monotonic_ns())  # noqa: E731
+        self._stalls = PeriodicThread("stalls", check, period_s=CHECK_EVERY_S)
         self._leaders = LeaderWatch(plan, run, lambda: cluster.admin)
         self._meter = Meter(run, workers=self._pool.metric_sources, nodes=self._nodes)
         self._not_healed: Sequence[str] = ()
-        self._is_restored = False
-        self._epoch_ns = 0
+        self._is_restored, self._epoch_ns = False, 0
 
     def _nodes(self) -> dict[str, tuple[int | None, dict[str, int]]]:
         runtime = self._cluster.runtime
@@ -159,6 +162,7 @@ class LiveRun:
     def _prepare(self) -> None:
         self._phase("ready", "topics, workers, a probe through every partition")
         make_topics(self._cluster.admin, self._plan)
+        self._hosts.open(self._plan, self._run)
         self._pool.start_clients()
 
     def _load(self) -> bool:
@@ -342,4 +346,5 @@ class LiveRun:
         self._pool.stop()
         self._meter.stop()
         self._pool.record()
+        self._manifest.update(executors=self._hosts.rows())
         self._manifest.finish(status)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from harness.records import TableId
 from harness.segments import SegmentRows
@@ -45,6 +45,12 @@ class Hang:
     last_progress_ns: int
 
 
+class CallSource(Protocol):
+    """The calls of a producer that are open now."""
+
+    def open_calls(self) -> OpenCalls: ...
+
+
 class SendSegments:
     """Follows one producer's send segments."""
 
@@ -62,7 +68,7 @@ class SendSegments:
 class HangDetector:
     """Detects that a producer hangs. `check` every `CHECK_EVERY_S`; `froze` for each freeze it reports."""
 
-    def __init__(self, sends: SendSegments, deadline_s: float) -> None:
+    def __init__(self, sends: CallSource, deadline_s: float) -> None:
         self._sends = sends
         self.deadline_s = deadline_s
         self._frozen: list[tuple[int, int]] = []

@@ -13,7 +13,6 @@ from typing import Any, Final
 
 from harness.contracts.plan import ClientPlan, Plan, ProducerPlan
 from harness.errors import BrokerstormError
-from harness.run.liveness import SendSegments
 from harness.run.worker_pool import WorkerPool, numbers
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import client_spec
@@ -71,7 +70,7 @@ class ClientLives:
         worker.was_killed = worker.is_signalled
         worker.is_ending = False
         if worker.is_sender:
-            worker.open_sends = SendSegments(worker.folder).open_calls().count
+            worker.open_sends = worker.calls().open_calls().count
         return worker.was_killed
 
     def begin(self, name: str, number: int = 0) -> None:

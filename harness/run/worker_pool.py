@@ -11,7 +11,8 @@ from harness.contracts.plan import ClientPlan, Plan
 from harness.contracts.rows import WorkerRow
 from harness.protocols.cluster import Progress
 from harness.run.hangs import hang_sentence, stall_sentence, take_stacks
-from harness.run.liveness import Hang, HangDetector, SendSegments, Stall
+from harness.run.hosts import THIS_MACHINE, Hosts, OneMachine
+from harness.run.liveness import Hang, HangDetector, Stall
 from harness.run.manifest import ManifestFile
 from harness.run.worker_process import STOP_GRACE_S, WorkerProcess
 from harness.run.worker_specs import Endpoints, audit_specs, client_spec
@@ -55,8 +56,10 @@ class WorkerPool:
         *,
         owner: str,
         offline: bool,
+        hosts: Hosts | None = None,
     ) -> None:
         self._plan = plan
+        self._hosts = hosts or OneMachine()
         self.run = run
         self.where = where
         self._manifest = manifest
@@ -161,7 +164,7 @@ class WorkerPool:
         for worker, producer in zip(self.producers, plan.producers, strict=True):
             self._start(worker, producer.client_version)
         self._detectors = {
-            w.name: HangDetector(SendSegments(w.folder), p.call_deadline_s)
+            w.name: HangDetector(w.calls(), p.call_deadline_s)
             for w, p in zip(self.producers, plan.producers, strict=True)
         }
         for worker in self.all_workers:
@@ -182,11 +185,11 @@ class WorkerPool:
         Raises:
             BrokerstormError: it cannot be started.
         """
-        worker = self._worker(spec)
+        worker = self._worker(spec, before.plan_name)
         worker.life_of = before.plan_name
         if before.is_sender:
             deadline_s = self._detectors[before.name].deadline_s
-            self._detectors[worker.name] = HangDetector(SendSegments(worker.folder), deadline_s)
+            self._detectors[worker.name] = HangDetector(worker.calls(), deadline_s)
         if before.is_reader:
             worker.carried = dict(before.stats.get("positions", {}))
             worker.carried |= before.done_message.get("positions", {})
@@ -228,9 +231,11 @@ class WorkerPool:
             worker.wait_ready(READY_TIMEOUT_S)
             worker.tell(f"start {time.monotonic_ns()}")
 
-    def _worker(self, spec: dict[str, Any]) -> WorkerProcess:
-        folder = self.run.worker(spec["name"])
-        return WorkerProcess(spec["name"], spec["role"], spec, folder, on_message=self._on_message)
+    def _worker(self, spec: dict[str, Any], client: str = "") -> WorkerProcess:
+        """``client``: the name in the plan of a later life."""
+        name, role, folder = spec["name"], spec["role"], self.run.worker(spec["name"])
+        host = THIS_MACHINE if role == "audit" else self._hosts.of(client or name)
+        return WorkerProcess(name, role, spec, folder, on_message=self._on_message, host=host)
 
     def _start(self, worker: WorkerProcess, version: str) -> WorkerProcess:
         argv, env = self._launch(worker, version)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import threading
@@ -19,14 +18,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from harness.connections.redaction import SecretRemover
 from harness.contracts.rows import WorkerRow
 from harness.errors import WorkerError
-from harness.rundir import write_json
+from harness.run.hosts import THIS_MACHINE, Host, Process
+from harness.run.liveness import CallSource
 from harness.waiting import wait_until, wait_while
-from harness.workers.security import NOTHING_SECURE, SecureOptions, handed_over
+from harness.workers.security import NOTHING_SECURE, SecureOptions
 
 #: A worker that was told to stop gets this long before SIGKILL.
 STOP_GRACE_S = 5.0
@@ -43,8 +41,17 @@ class WorkerProcess:
     """One worker process. Attributes are filled by its reader thread; every wait is bounded."""
 
     def __init__(
-        self, name: str, role: str, spec: dict[str, Any], folder: Path, *, on_message: OnMessage | None = None
+        self,
+        name: str,
+        role: str,
+        spec: dict[str, Any],
+        folder: Path,
+        *,
+        on_message: OnMessage | None = None,
+        host: Host = THIS_MACHINE,
     ) -> None:
+        """``host``: the machine that it runs on; ``folder`` is on this one in any case."""
+        self._host = host
         self.name = name
         self.role = role
         self.spec = spec
@@ -68,7 +75,7 @@ class WorkerProcess:
         self.t_start_ns = 0
         self.t_end_ns = 0
         self._on_message = on_message
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Process | None = None
         self._telling = threading.Lock()
         self._reader: threading.Thread | None = None
         self._log_reader: threading.Thread | None = None
@@ -77,43 +84,31 @@ class WorkerProcess:
     def start(
         self, argv: Sequence[str], env: Mapping[str, str], handed: SecureOptions = NOTHING_SECURE
     ) -> None:
-        """Write the spec and start the process in a session of its own (a Ctrl-C is ours to handle).
+        """Start the process on its host. ``handed``: what the cluster asks of its client.
 
-        ``handed``: what the cluster asks of its client; it comes through a pipe.
+        Raises:
+            BrokerstormError: the host cannot start it.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
-        spec_path = self.folder / "spec.json"
-        write_json(spec_path, self.spec)
         self._redactor = SecretRemover(handed.secrets) if handed.secrets else None
         self.t_start_ns = time.monotonic_ns()
-        with (self.folder / "stderr.log").open("ab") as stderr, handed_over(handed) as (more_env, passed):
-            self._process = subprocess.Popen(
-                [*argv, str(spec_path)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE if self._redactor else stderr,
-                env={**os.environ, **env, **more_env},
-                encoding="utf-8",
-                errors="replace",  # a client may print what it likes
-                start_new_session=True,
-                pass_fds=passed,
-            )
+        self._process = self._host.start(self.spec, self.folder, argv, env, handed)
         self._reader = threading.Thread(target=self._read, name=f"worker-{self.name}", daemon=True)
         self._reader.start()
-        if self._redactor:
-            self._log_reader = threading.Thread(
-                target=self._keep_log, args=(self._redactor,), name=f"log-{self.name}", daemon=True
-            )
+        if self._process.stderr is not None:
+            self._log_reader = threading.Thread(target=self._keep_log, name=f"log-{self.name}", daemon=True)
             self._log_reader.start()
 
-    def _keep_log(self, redactor: SecretRemover) -> None:
+    def _keep_log(self) -> None:
         """The client's log, line by line, on its way to the file."""
         assert self._process is not None
         assert self._process.stderr is not None
-        with self._process.stderr as said, (self.folder / "stderr.log").open("ab", buffering=0) as kept:
+        redactor = self._redactor
+        said = self._process.stderr
+        with contextlib.closing(said), (self.folder / "stderr.log").open("ab", buffering=0) as kept:
             for line in said:
                 with contextlib.suppress(OSError):
-                    kept.write(redactor.text(line).encode())
+                    kept.write((redactor.text(line) if redactor else line).encode())
 
     def _read(self) -> None:
         process = self._process
@@ -204,12 +199,11 @@ class WorkerProcess:
     @property
     def is_stopped(self) -> bool:
         """It is frozen at this moment (SIGSTOP, a paused container): it does nothing, and is not to blame."""
-        if self._process is None:
-            return False
-        try:
-            return bool(psutil.Process(self._process.pid).status() == psutil.STATUS_STOPPED)
-        except psutil.Error:
-            return False
+        return self._process is not None and self._host.is_stopped(self._process)
+
+    def calls(self) -> CallSource:
+        """What tells its open calls."""
+        return self._host.calls(self.name, self.folder)
 
     @property
     def is_signalled(self) -> bool:
@@ -289,8 +283,7 @@ class WorkerProcess:
             return
         files = [self.folder / "stderr.log", self.folder / "stdout.jsonl"]  # a JVM prints it on stdout
         before = [_size(path) for path in files]
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._process.pid, signal.SIGQUIT)
+        self._process.send_signal(signal.SIGQUIT)
         seen, still_since = before, 0.0
 
         def is_complete() -> bool:

@@ -1,0 +1,149 @@
+"""Where workers run: on this machine, or on others that a `Hosts` knows.
+
+The rest of a run does not ask: it starts, tells, watches and ends a worker by its `Process`.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import psutil
+
+from harness.contracts.plan import Plan
+from harness.contracts.rows import ExecutorRow
+from harness.run.liveness import CallSource, SendSegments
+from harness.rundir import RunDir, write_json
+from harness.workers.security import SecureOptions, handed_over
+
+
+class Pipe(Protocol):
+    """Commands to a process."""
+
+    def write(self, text: str, /) -> Any: ...
+    def flush(self) -> Any: ...
+    def close(self) -> Any: ...
+
+
+class Lines(Iterable[str], Protocol):
+    """What a process prints, line by line."""
+
+    def close(self) -> Any: ...
+
+
+class Process(Protocol):
+    """As of `subprocess.Popen`. ``stderr`` None: it goes into a file by itself."""
+
+    @property
+    def pid(self) -> int | None: ...
+    @property
+    def stdin(self) -> Pipe | None: ...
+    @property
+    def stdout(self) -> Lines | None: ...
+    @property
+    def stderr(self) -> Lines | None: ...
+    def poll(self) -> int | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+    def send_signal(self, number: int, /) -> None: ...
+    def kill(self) -> None: ...
+
+
+class Host(Protocol):
+    """A machine that workers run on."""
+
+    def start(
+        self,
+        spec: Mapping[str, Any],
+        folder: Path,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        handed: SecureOptions,
+    ) -> Process:
+        """Start a worker. ``folder``: of its spec and its log, on this machine.
+
+        Raises:
+            BrokerstormError: it cannot be started there.
+        """
+
+    def calls(self, name: str, folder: Path) -> CallSource:
+        """Of the worker of a name; ``folder`` as in `start`."""
+
+    def is_stopped(self, process: Process) -> bool:
+        """It is frozen at this moment (SIGSTOP, a paused container): it does nothing, and is not to blame."""
+
+
+class ThisMachine:
+    """Workers as processes here, each in a session of its own (a Ctrl-C is ours to handle)."""
+
+    def start(
+        self,
+        spec: Mapping[str, Any],
+        folder: Path,
+        argv: Sequence[str],
+        env: Mapping[str, str],
+        handed: SecureOptions,
+    ) -> Process:
+        """As `Host.start`. What the cluster asks of its client comes through a pipe."""
+        path = folder / "spec.json"
+        write_json(path, spec)
+        with (folder / "stderr.log").open("ab") as stderr, handed_over(handed) as (more_env, passed):
+            return subprocess.Popen(
+                [*argv, str(path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE if handed.secrets else stderr,
+                env={**os.environ, **env, **more_env},
+                encoding="utf-8",
+                errors="replace",  # a client may print what it likes
+                start_new_session=True,
+                pass_fds=passed,
+            )
+
+    def calls(self, name: str, folder: Path) -> CallSource:
+        """As `Host.calls`."""
+        return SendSegments(folder)
+
+    def is_stopped(self, process: Process) -> bool:
+        """As `Host.is_stopped`."""
+        try:
+            return bool(psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
+        except psutil.Error:
+            return False
+
+
+class Hosts(Protocol):
+    """The machines of a run."""
+
+    def open(self, plan: Plan, run: RunDir) -> None:
+        """Get them ready for the clients of a plan.
+
+        Raises:
+            BrokerstormError: one cannot be had, or lacks something.
+        """
+
+    def of(self, client: str) -> Host:
+        """That of a client, by its name in the plan; readers of the log are on this machine."""
+
+    def rows(self) -> list[ExecutorRow]:
+        """What is known of the others by now, for the manifest."""
+
+
+class OneMachine:
+    """Everything here."""
+
+    def open(self, plan: Plan, run: RunDir) -> None:
+        """As `Hosts.open`."""
+
+    def of(self, client: str) -> Host:
+        """As `Hosts.of`."""
+        return THIS_MACHINE
+
+    def rows(self) -> list[ExecutorRow]:
+        """None."""
+        return []
+
+
+THIS_MACHINE = ThisMachine()
