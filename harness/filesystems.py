@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow.fs as pafs
@@ -22,6 +24,20 @@ def filesystem_of(root: str) -> tuple[Any, str]:
         filesystem, path = pafs.FileSystem.from_uri(root)
         return filesystem, str(path)
     return pafs.LocalFileSystem(), root
+
+
+def put_file(source: Path, root: str, path: str) -> None:
+    """Write a copy of a file into a folder as of `filesystem_of`.
+
+    Raises:
+        OSError, ArrowException: it cannot be written there.
+    """
+    filesystem, folder = filesystem_of(root)
+    target = f"{folder}/{path}"
+    if isinstance(filesystem, pafs.LocalFileSystem):  # elsewhere folders are no things
+        filesystem.create_dir(target.rpartition("/")[0])
+    with source.open("rb") as file, filesystem.open_output_stream(target) as stream:
+        shutil.copyfileobj(file, stream, 1 << 20)
 
 
 def below(url: str, name: str) -> str:

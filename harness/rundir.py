@@ -79,8 +79,9 @@ class RunDir:
     def sealed(self) -> Path:
         return self.root / "sealed"
 
-    def bucket_file(self, table: str, bucket: int) -> Path:
-        return self.sealed / table / f"bucket={bucket:02d}" / "part-0.parquet"
+    def bucket_file(self, table: str, bucket: int, part: int = 0) -> Path:
+        """``part``: of a load from several machines, 1 and up for the others."""
+        return self.sealed / table / f"bucket={bucket:02d}" / f"part-{part}.parquet"
 
     @property
     def names(self) -> Path:

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 
 from harness.errors import UsageError
-from harness.filesystems import ORIGIN, below, filesystem_of, origin_of
+from harness.filesystems import ORIGIN, below, filesystem_of, origin_of, put_file
 from harness.rundir import RunDir, write_json
 from harness.toolchains.cache import cache_folder
 
@@ -90,12 +90,7 @@ class Folder:
     def put(self, source: Path, path: str) -> None:
         """Write a copy of a file into it."""
         try:
-            filesystem, root = filesystem_of(self.url)
-            target = f"{root}/{path}"
-            if isinstance(filesystem, pafs.LocalFileSystem):  # elsewhere folders are no things
-                filesystem.create_dir(target.rpartition("/")[0])
-            with source.open("rb") as file, filesystem.open_output_stream(target) as stream:
-                shutil.copyfileobj(file, stream, 1 << 20)
+            put_file(source, self.url, path)
         except (OSError, pa.ArrowException) as error:
             raise _refused("write", f"{self.url}, {path}", error) from error
 

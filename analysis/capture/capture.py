@@ -31,14 +31,15 @@ _BUCKET = re.compile(r"/(\w+)/bucket=(\d+)/[^/]+\.parquet$")
 class Capture:
     """Sealed tables below ``root_uri`` (a path, or a URI that pyarrow.fs knows).
 
-    ``bytes_of``: size by (table, bucket). ``sealed``: what seal.json says was written. ``left_out``: what the
-    bundle that it came from does not hold.
+    ``bytes_of``: size by (table, bucket). ``files_of``: number of files by table. ``sealed``: what seal.json
+    says was written. ``left_out``: what the bundle that it came from does not hold.
     """
 
     root_uri: str
     bytes_of: Mapping[tuple[str, int], int]
     sealed: SealReport
     left_out: LeftOut = field(default_factory=LeftOut)
+    files_of: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
     def find(cls, run: RunDir, root_uri: str | None = None) -> Capture:
@@ -59,12 +60,14 @@ class Capture:
         except (OSError, pa.ArrowException) as error:
             raise UsageError(f"cannot read the sealed tables in {root}: {error}") from error
         sizes: dict[tuple[str, int], int] = {}
+        files = dict.fromkeys(SEALED, 0)
         for info in infos:
             match = _BUCKET.search(info.path)
             if match and match[1] in SEALED:
                 key = (match[1], int(match[2]))
                 sizes[key] = sizes.get(key, 0) + info.size
-        return cls(root, sizes, read_document(run.seal_report, SealReport), read_left_out(run))
+                files[match[1]] += 1
+        return cls(root, sizes, read_document(run.seal_report, SealReport), read_left_out(run), files)
 
     @property
     def checksums(self) -> dict[str, str]:
@@ -85,7 +88,7 @@ class Capture:
         """What seal.json promises and judging did not find: files, rows by table."""
         gone = []
         for table, report in self.sealed.tables.items():
-            files = sum(1 for name, _ in self.bytes_of if name == table)
+            files = self.files_of.get(table, 0)
             if files < report.files:
                 gone.append(f"{report.files - files} of {report.files} {table} files")
         for table, count in self.sealed.rows.items():

@@ -6,12 +6,15 @@ Rows are therefore converted in blocks that stay in the second-level cache, all 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from harness.clock_line import ClockLine
 from harness.records import RAW, SEALED, TABLE_NAMES, Check, Column, Event, Outcome, TableId
 from harness.seal.names import WorkerNames
 
@@ -28,6 +31,9 @@ _IDENTITY: Final = ("instance", "lane", "seq", "attempt", "kind")
 #: By producer instance, whether it is a pipeline's; the last entry, no, stands for all further ones.
 Pipelines = npt.NDArray[np.bool_]
 NO_PIPELINES: Final[Pipelines] = np.zeros(1, np.bool_)
+#: By producer instance, the clock of another machine that it sent from.
+Clocks = Mapping[int, ClockLine]
+ONE_CLOCK: Final[Clocks] = MappingProxyType({})
 #: Completion part of a send: blank when the row was never completed.
 _COMPLETION: Final = (
     "t_done_ns",
@@ -46,6 +52,13 @@ _NAMED: Final = {
 }
 
 
+_TIMES: Final = {
+    TableId.SENDS: ("t_intended_ns", "t_start_ns", "t_done_ns"),
+    TableId.LOG: (),
+    TableId.DELIVERIES: ("t_ns",),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class RowSource:
     """Where rows came from: what is said once a segment instead of once a row."""
@@ -53,6 +66,8 @@ class RowSource:
     owner: int
     subscription: int
     names: WorkerNames
+    #: Of another machine; None = times are on the run's line.
+    clock: ClockLine | None = None
 
 
 class RowGroup:
@@ -102,7 +117,10 @@ class ColumnMemory:
 
 
 def sealed_columns(
-    group: RowGroup, memory: ColumnMemory, pipelines: Pipelines = NO_PIPELINES
+    group: RowGroup,
+    memory: ColumnMemory,
+    pipelines: Pipelines = NO_PIPELINES,
+    clocks: Clocks = ONE_CLOCK,
 ) -> dict[str, Array]:
     """The columns of a row group, in the sealed types.
 
@@ -119,6 +137,12 @@ def sealed_columns(
         if group.table is TableId.LOG:
             _sources(rows[start:end]["header"], block, pipelines)
     _fill_sources(group, out)
+    if group.table is TableId.LOG:
+        for instance, clock in clocks.items():
+            own = out["instance"] == instance
+            times = out["t_intended_ns"][own]
+            clock.put_here(times)
+            out["t_intended_ns"][own] = times
     if group.table is TableId.DELIVERIES:
         out["ordinal"][:] = group.ordinals[: group.used]
     return out
@@ -199,4 +223,7 @@ def _fill_sources(group: RowGroup, out: dict[str, Array]) -> None:
             known = source.names.to_global(local)
             if known is not local:
                 out[name][here] = known
+        if source.clock is not None:
+            for name in _TIMES[group.table]:
+                source.clock.put_here(out[name][here])
         start += count

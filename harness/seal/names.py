@@ -19,6 +19,7 @@ from harness.contracts import typed
 from harness.contracts.plan import Plan
 from harness.contracts.rows import NameRow
 from harness.rundir import read_jsonl
+from harness.seal.share import OWN_NAMES
 
 _UNKNOWN: Final = -1
 NAMES_FILE: Final = "names.jsonl"
@@ -30,20 +31,30 @@ _MAX_ID: Final = 1 << 24
 class NameTable:
     """The global numbering. `add` and `rows` are safe from several threads."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, known: Iterable[tuple[str, str]] = (), part: int = 0) -> None:
+        """
+        Args:
+            known: kind and text of names that have their ids already, in the order of those.
+            part: of a load from several machines: names that are new to it get ids of its own.
+        """
+        self._skipped = 0
         self._ids: dict[tuple[str, str], int] = {}
         self._lock = threading.Lock()
         self._streams = plan.worker_streams
         for stream in plan.streams():
             self.add("stream", stream)
         self.planned_streams = len(self._ids)
+        for kind, text in known:
+            self._ids.setdefault((kind, text), len(self._ids) + 1)
+        self._known = len(self._ids)
+        self._skipped = part * OWN_NAMES
 
     def add(self, kind: str, text: str) -> int:
         """Global id of a name, new or known; a stream may be called as workers call it."""
         if kind == "stream":
             text = self.stream(text)
         with self._lock:
-            return self._ids.setdefault((kind, text), len(self._ids) + 1)
+            return self._ids.setdefault((kind, text), self._skipped + len(self._ids) + 1)
 
     def stream(self, told: str) -> str:
         """What a stream is called in the capture, whose name a worker wrote down."""
@@ -56,6 +67,15 @@ class NameTable:
             for (kind, text), number in self._ids.items()
             if kind == "stream" and number > self.planned_streams
         }
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Kind and text of all names, by id."""
+        with self._lock:
+            return list(self._ids)
+
+    def new_rows(self) -> list[dict[str, Any]]:
+        """`rows` of those that were not known before."""
+        return self.rows()[self._known :]
 
     def rows(self) -> list[dict[str, Any]]:
         """Rows of the sealed names.jsonl, by id."""

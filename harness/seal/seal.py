@@ -48,16 +48,19 @@ from harness.rundir import (
     write_json,
     write_jsonl,
 )
-from harness.seal.columns import Pipelines, RowSource
+from harness.seal.columns import ONE_CLOCK, Clocks, Pipelines, RowSource
 from harness.seal.names import NameTable, WorkerNames, read_worker_names
 from harness.seal.parquet import PART_SUFFIX, sha256_of, sync_folder
 from harness.seal.route import Router
 from harness.seal.segments import Counts, Segment, find_segments, whole_rows, worker_folders
+from harness.seal.share import Share, ShareReport, together
 from harness.seal.table import BufferPool, TableSealer
 from harness.seal.transactions import LogTransactions, sealed_transactions
 from harness.systems import SYSTEMS
 
 OnProgress = Callable[[int, int], None]
+#: Names of the run so far -> what the other machines of the load made of their shares.
+Shares = Callable[[list[tuple[str, str]]], list[ShareReport]]
 _NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
@@ -71,10 +74,20 @@ def load_report(run: RunDir) -> SealReport:
     return typed(read_json(run.seal_report), SealReport, str(run.seal_report), hint=hint)
 
 
-def seal(run: RunDir, plan: Plan, *, threads: int = 2, on_progress: OnProgress | None = None) -> SealReport:
+def seal(
+    run: RunDir,
+    plan: Plan,
+    *,
+    threads: int = 2,
+    on_progress: OnProgress | None = None,
+    shares: Shares = lambda names: [],
+    clocks: Clocks = ONE_CLOCK,
+) -> SealReport:
     """Seal a run, or return at once what was sealed before. Safe to call from several processes.
 
     Args:
+        shares: seals what lies on other machines.
+        clocks: of the producers there.
         threads: row groups converted and encoded at the same time.
         on_progress: called with (raw bytes done, raw bytes in all) after every segment.
 
@@ -92,10 +105,21 @@ def seal(run: RunDir, plan: Plan, *, threads: int = 2, on_progress: OnProgress |
         with FileLock(run.sealed / ".lock"):
             if run.seal_report.exists():
                 return load_report(run)
-            sealing = _Sealing(run, plan, on_progress or (lambda done, total: None))
+            sealing = _Sealing(run, plan, on_progress or (lambda done, total: None), clocks=clocks)
             _refuse_less(run, sealing.raw_rows())
             _remove_unfinished(run)
-            return sealing.do(threads)
+            return sealing.do(threads, shares)
+
+
+def seal_share(run: RunDir, plan: Plan, share: Share, *, threads: int = 2) -> ShareReport:
+    """Seal what workers on this machine captured, as a part of a run that is elsewhere.
+
+    Raises:
+        EnvironmentNotReady, UsageError: as `seal`.
+    """
+    with _disk_errors(run):
+        run.sealed.mkdir(parents=True, exist_ok=True)
+        return _Sealing(run, plan, lambda done, total: None, share).do_share(threads)
 
 
 def write_sealed_rows(path: Path, rows: Iterable[dict[str, Any]]) -> SealedFile:
@@ -132,13 +156,23 @@ def drop_segments(run: RunDir) -> int:
 class _Sealing:
     """One sealing from its first segment to seal.json."""
 
-    def __init__(self, run: RunDir, plan: Plan, on_progress: OnProgress) -> None:
+    def __init__(
+        self,
+        run: RunDir,
+        plan: Plan,
+        on_progress: OnProgress,
+        share: Share = Share(),  # noqa: B008 - frozen
+        *,
+        clocks: Clocks = ONE_CLOCK,
+    ) -> None:
+        self._share = share
+        self._clocks = clocks
         self._run = run
         self._plan = plan
         self._on_progress = on_progress
         self._damage: Counts = {}
         self._rows: dict[str, Counter[str]] = {}
-        self._names = NameTable(plan)
+        self._names = NameTable(plan, share.names, share.part)
         self._worker_names: dict[str, WorkerNames] = {}
         self._files: dict[str, SealedFile] = {}
         self._done_bytes = 0
@@ -151,11 +185,46 @@ class _Sealing:
             rows[segment.table] += segment.room
         return rows
 
-    def do(self, threads: int) -> SealReport:
+    def do(self, threads: int, shares: Shares) -> SealReport:
         wall, cpu = time.monotonic(), time.process_time()
+        segments = self._read_names()
+        others = shares(self._names.pairs())
+        tables = together(self._seal_tables(segments, threads), others)
+        for path, rows in self._documents(segments, others):
+            self._files[path.name] = write_sealed_rows(path, rows)
+        for share in others:
+            self._files |= share.files
+        report = SealReport(
+            rows={name: table.rows for name, table in tables.items()},
+            tables=tables,
+            workers=self._worker_reports(segments)
+            | {k: v for each in others for k, v in each.workers.items()},
+            files=dict(sorted(self._files.items())),
+            documents=sealed_documents(self._run),
+            wall_s=round(time.monotonic() - wall, 4),
+            cpu_s=round(time.process_time() - cpu, 4),
+        )
+        write_json(self._run.seal_report, report.document())
+        sync_folder(self._run.sealed)
+        return report
+
+    def do_share(self, threads: int) -> ShareReport:
+        segments = self._read_names()
+        tables = self._seal_tables(segments, threads)
+        return ShareReport(
+            tables=tables,
+            workers=self._worker_reports(segments),
+            files=dict(sorted(self._files.items())),
+            transactions=self._journalled(segments),
+            names=self._names.new_rows(),
+        )
+
+    def _read_names(self) -> list[Segment]:
         folders = worker_folders(self._run)
         self._worker_names = {f.name: read_worker_names(f, self._names) for f in folders}
-        segments = find_segments(self._run, self._plan.run_tag, self._damage)
+        return find_segments(self._run, self._plan.run_tag, self._damage)
+
+    def _seal_tables(self, segments: list[Segment], threads: int) -> dict[str, TableReport]:
         total_bytes = sum(segment.bytes for segment in segments)
         router = Router(self._plan, self._names.extra_streams())
         table_bytes = Counter({table: 0 for table in TableId})
@@ -177,22 +246,11 @@ class _Sealing:
                     self._plan.run_tag,
                     held,
                     pipelines,
+                    self._clocks,
+                    self._share.part,
                 )
                 tables[TABLE_NAMES[table]] = self._seal_table(sealer, mine, total_bytes)
-        for path, rows in self._documents(segments):
-            self._files[path.name] = write_sealed_rows(path, rows)
-        report = SealReport(
-            rows={name: table.rows for name, table in tables.items()},
-            tables=tables,
-            workers={f.name: self._worker_report(f.name, segments) for f in folders},
-            files=dict(sorted(self._files.items())),
-            documents=sealed_documents(self._run),
-            wall_s=round(time.monotonic() - wall, 4),
-            cpu_s=round(time.process_time() - cpu, 4),
-        )
-        write_json(self._run.seal_report, report.document())
-        sync_folder(self._run.sealed)
-        return report
+        return tables
 
     def _seal_table(self, sealer: TableSealer, segments: list[Segment], total_bytes: int) -> TableReport:
         sources: dict[tuple[str, int, int], RowSource] = {}
@@ -244,24 +302,27 @@ class _Sealing:
     def _source(self, segment: Segment) -> RowSource:
         names = self._worker_names[segment.worker]
         local = np.array([segment.subscription], np.int32)
-        return RowSource(segment.owner, int(names.to_global(local)[0]), names)
+        return RowSource(segment.owner, int(names.to_global(local)[0]), names, self._share.clock)
 
-    def _documents(self, segments: list[Segment]) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+    def _documents(
+        self, segments: list[Segment], others: list[ShareReport]
+    ) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
         """The small files; names last, as the others add to them."""
         yield self._run.log_bounds, self._log_bounds()
-        if transactions := self._journalled(segments):
+        told = [row for share in others for row in share.transactions]
+        if transactions := [*self._journalled(segments), *told]:
             yield self._run.transactions, transactions
         for raw, path in (
             (self._run.raw_leaderships, self._run.leaderships),
             (self._run.raw_committed_offsets, self._run.committed_offsets),
         ):
             if raw.exists():
-                told = read_jsonl(raw)
+                rows = read_jsonl(raw)
                 yield (
                     path,
-                    [row | {"stream_id": self._names.add("stream", str(row["stream"]))} for row in told],
+                    [row | {"stream_id": self._names.add("stream", str(row["stream"]))} for row in rows],
                 )
-        yield self._run.names, self._names.rows()
+        yield self._run.names, [*self._names.rows(), *(row for share in others for row in share.names)]
 
     def _log_bounds(self) -> list[dict[str, Any]]:
         """All audits' bounds, each with the global id of its stream, the reader that wrote it down, and what
@@ -289,6 +350,9 @@ class _Sealing:
             for folder in worker_folders(self._run)
             for row in read_jsonl(folder / self._run.log_bounds.name)
         ]
+
+    def _worker_reports(self, segments: list[Segment]) -> dict[str, WorkerReport]:
+        return {f.name: self._worker_report(f.name, segments) for f in worker_folders(self._run)}
 
     def _worker_report(self, worker: str, segments: list[Segment]) -> WorkerReport:
         damage = +self._damage[worker]

@@ -31,6 +31,8 @@ from harness.records import (
 from harness.rundir import RunDir
 from harness.seal.columns import (
     NO_PIPELINES,
+    ONE_CLOCK,
+    Clocks,
     ColumnMemory,
     Pipelines,
     RowGroup,
@@ -111,11 +113,16 @@ class TableSealer:
         run_tag: int,
         transactions: LogTransactions | None = None,
         pipelines: Pipelines = NO_PIPELINES,
+        clocks: Clocks = ONE_CLOCK,
+        part: int = 0,
     ) -> None:
         """``transactions``: of the log, where its readers could not see them; None for every other table.
 
-        ``pipelines``: whose rows of the log have a source.
+        ``pipelines``: whose rows of the log have a source. ``clocks``: of the producers of those of the log
+        that sent from other machines. ``part``: number of its files.
         """
+        self._clocks = clocks
+        self._part = part
         self.table = table
         self._pipelines = pipelines
         self._transactions = transactions
@@ -235,14 +242,14 @@ class TableSealer:
         group = self._open.pop(bucket)
         if bucket not in self._files:
             name = TABLE_NAMES[self.table]
-            self._files[bucket] = BucketFile(self._run.bucket_file(name, bucket), name)
+            self._files[bucket] = BucketFile(self._run.bucket_file(name, bucket, self._part), name)
         future = self._pool.submit(self._write, group, self._files[bucket], self._last.get(bucket))
         self._last[bucket] = future
         self._pending.append(future)
         self._wait(_MAX_PENDING)
 
     def _write(self, group: RowGroup, file: BucketFile, before: Future[None] | None) -> None:
-        columns = sealed_columns(group, self._memory.columns(), self._pipelines)
+        columns = sealed_columns(group, self._memory.columns(), self._pipelines, self._clocks)
         if self._transactions is not None:
             self._transactions.fill(columns)
         self._memory.give_back(group.memory)

@@ -69,10 +69,15 @@ def sealed_transactions(rows: Rows, source: RowSource) -> Iterator[dict[str, Any
             "instance": source.owner,
             "number": int(row["number"]),
             "id": int(row["id"]),
-            "t_begin_ns": int(row["t_begin_ns"]),
-            "t_asked_ns": int(row["t_asked_ns"]) if is_asked else 0,
+            "t_begin_ns": _time(row["t_begin_ns"], source),
+            "t_asked_ns": _time(row["t_asked_ns"], source) if is_asked else 0,
             "asked": int(row["asked"]),
-            "t_done_ns": int(row["t_done_ns"]) if is_done else 0,
+            "t_done_ns": _time(row["t_done_ns"], source) if is_done else 0,
             "outcome": int(row["outcome"]) if is_done else int(Outcome.INFO),
             "error": error if is_done else 0,
         }
+
+
+def _time(t_ns: np.int64, source: RowSource) -> int:
+    """On the line of the run; 0 is no time."""
+    return source.clock.here(int(t_ns)) if source.clock and t_ns else int(t_ns)
