@@ -112,6 +112,23 @@ keep_up_option = click.option(
 
 
 master_option = click.option("--master", metavar="URL", help="Spark master that judges; default local.")
+load_master_option = click.option(
+    "--load-master",
+    metavar="URL",
+    help="Spark master whose executors send and consume; they judge, too.",
+)
+load_tasks_option = click.option(
+    "--load-tasks",
+    type=click.IntRange(1, 10_000),
+    default=None,
+    help="With --load-master: machines that the load comes from; default all executors.",
+)
+load_store_option = click.option(
+    "--load-store",
+    default="",
+    metavar="URL|DIR",
+    help="With --load-master: where the run is kept, which every executor can write.",
+)
 otlp_option = click.option(
     "--otlp", metavar="URL", help="Send metrics to this OpenTelemetry collector, by HTTP."
 )

@@ -35,6 +35,7 @@ def run_request(settings: Settings, request: variants.RunRequest) -> int:
         metrics=request.metrics,
         secure=request.secure,
         judges_cut=True,
+        load=request.load,
     )
     return _show(settings, asked.root, found)
 

@@ -14,6 +14,9 @@ from commands.options import (
     FileToWrite,
     connection_option,
     keep_up_option,
+    load_master_option,
+    load_store_option,
+    load_tasks_option,
     master_option,
     offline_option,
     otlp_option,
@@ -222,6 +225,9 @@ def plan(
 @connection_option
 @secure_option
 @master_option
+@load_master_option
+@load_tasks_option
+@load_store_option
 @otlp_option
 @prometheus_option
 def run(

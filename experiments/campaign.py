@@ -8,10 +8,10 @@ takes its place.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.contracts.plan import Plan, RateStep
 from harness.errors import BrokerstormError, HealError
@@ -19,8 +19,9 @@ from harness.plan.rates import is_open, rate_words
 from harness.protocols.cluster import Cluster, Progress
 from harness.protocols.faulting import FaultInjector
 from harness.run.calibration import Calibration, step_words, with_rates
+from harness.run.hosts import Hosts
 from harness.run.interrupts import Interrupts
-from harness.run.lifecycle import LiveRun, OnPhase
+from harness.run.lifecycle import LiveRun, OnPhase, RunOutcome
 from harness.run.topics import drop_topics
 from harness.rundir import RunDir
 from harness.seal.seal import drop_segments, seal
@@ -39,12 +40,21 @@ class CampaignHooks:
         injector: the faults of a round.
         judge: sealed run -> result.
         on_phase: told of every phase of every round.
+        load: where the load of a round comes from; None = this machine.
     """
 
     open_cluster: Callable[[Plan, RunDir], Cluster]
     injector: Callable[[Plan, Cluster, RunDir], FaultInjector]
     judge: Callable[[RunDir], Result]
     on_phase: OnPhase
+    load: Callable[[RunDir], AbstractContextManager[RoundLoad | None]] = lambda run: nullcontext()
+
+
+class RoundLoad(Hosts, Protocol):
+    """The machines that the load of a round comes from."""
+
+    def seal(self, run: RunDir, plan: Plan) -> None:
+        """Seal what was captured there and here."""
 
 
 class Campaign:
@@ -132,28 +142,26 @@ class Campaign:
 
     def _run_round(self, plan: Plan, run: RunDir, *, is_last: bool, command: str) -> Result:
         cluster = self._cluster_for(plan)
-        live = LiveRun(
-            plan,
-            run,
-            cluster,
-            self._hooks.injector(plan, cluster, run),
-            progress=self._progress,
-            interrupts=self._interrupts,
-            command=command or self._command,
-            on_phase=self._hooks.on_phase,
-            offline=self._offline,
-            judges_cut=self._judges_cut,
-        )
-        outcome = live.execute()
-        # The cores are the judge's now; and the next round must not begin where this one broke something.
-        if self._interrupts.stop.is_set() or not (self._keep_up if is_last else outcome.is_restored):
-            self.close()
-        elif not is_last:
-            self._delete_topics(plan)
-        if not self._interrupts.hurry.is_set():  # else `analyze` does it
-            self._progress.phase("seal", "raw rows to Parquet")
-            self._hooks.on_phase("seal")
-            seal(run, plan)
+        with self._hooks.load(run) as load:
+            live = LiveRun(
+                plan,
+                run,
+                cluster,
+                self._hooks.injector(plan, cluster, run),
+                progress=self._progress,
+                interrupts=self._interrupts,
+                command=command or self._command,
+                on_phase=self._hooks.on_phase,
+                offline=self._offline,
+                judges_cut=self._judges_cut,
+                hosts=load,
+            )
+            outcome = live.execute()
+            self._end_on_cluster(plan, outcome, is_last=is_last)
+            if not self._interrupts.hurry.is_set():  # else `analyze` does it
+                self._progress.phase("seal", "raw rows to Parquet")
+                self._hooks.on_phase("seal")
+                (load.seal if load else seal)(run, plan)
         if self._interrupts.gives_up.is_set() and outcome.not_healed:
             raise HealError(
                 f"stopped, and still applied: {'; '.join(outcome.not_healed)}",
@@ -170,6 +178,13 @@ class Campaign:
             raise
         drop_segments(run)  # every row is in the sealed form, at a twentieth of the size
         return result
+
+    def _end_on_cluster(self, plan: Plan, outcome: RunOutcome, *, is_last: bool) -> None:
+        """The cores are the judge's now; and the next round must not begin where this one broke something."""
+        if self._interrupts.stop.is_set() or not (self._keep_up if is_last else outcome.is_restored):
+            self.close()
+        elif not is_last:
+            self._delete_topics(plan)
 
     def _cluster_for(self, plan: Plan) -> Cluster:
         key = (plan.system, plan.version, plan.topology, tuple(sorted(plan.broker_config.items())))

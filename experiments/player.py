@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from experiments.campaign import Campaign, CampaignHooks
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
+    from experiments.load_request import LoadRequest
     from harness.clusters.external import External
     from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
@@ -68,6 +69,7 @@ def opened_campaign(
     secure: bool = False,
     judges_cut: bool = False,
     is_latest: bool = False,
+    load: LoadRequest | None = None,
 ) -> Iterator[tuple[Campaign, BaseProgress]]:
     """A campaign to play ``plans`` in, and its live view; everything is ended after it, whatever happened.
 
@@ -81,22 +83,22 @@ def opened_campaign(
         is_latest: ``latest`` names the folder, once there is something to show.
         metrics: where metrics of the runs go; None = as the environment says.
         judges_cut: a round whose load a signal shortens is judged, too.
+        load: the load comes from the executors of a Spark cluster; None = from here.
     """
     from analysis.spark.session import WarmSession
 
     with ExitStack() as stack:
         progress = stack.enter_context(closing(context.progress()))
-        telemetry = stack.enter_context(
-            opened_telemetry(metrics or metrics_request(None, None), progress.note)
-        )
-        spark = session or stack.enter_context(WarmSession(options.master))
+        asked = metrics or metrics_request(None, None)
+        telemetry = stack.enter_context(opened_telemetry(asked, progress.note))
+        spark = session or stack.enter_context(WarmSession(load.master if load else options.master))
         opener = _opener(options, plans, external, progress, secure=secure)
         given_up = context.interrupts.hurry if judges_cut else context.interrupts.stop
         parts = (context, opener, progress, spark, root, replay, telemetry, given_up)
         hooks = _hooks(*parts, is_latest=is_latest)
         campaign: Campaign = Campaign(
             root,
-            hooks,
+            _from_elsewhere(hooks, load, spark, root, progress, options) if load else hooks,
             progress=progress,
             interrupts=context.interrupts,
             command=command,
@@ -108,6 +110,22 @@ def opened_campaign(
             yield campaign, progress
             if options.keep_up:
                 _keep(campaign)
+
+
+def _from_elsewhere(
+    hooks: CampaignHooks,
+    load: LoadRequest,
+    spark: WarmSession,
+    root: RunDir,
+    progress: BaseProgress,
+    options: RunOptions,
+) -> CampaignHooks:
+    """The hooks of a campaign whose load comes from other machines."""
+    from experiments.spark_load import SparkLoad
+
+    spark.start()  # while the cluster comes up
+    rounds = SparkLoad(load, spark, root.root.parent, progress.note, offline=options.offline)
+    return replace(hooks, judge=rounds.judged(hooks.judge), load=rounds.round)
 
 
 def _opener(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from experiments.context import Context
 from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
 from experiments.judging import RoundOutcome, number_of
+from experiments.load_request import LoadRequest, load_request, refuse_from_elsewhere
 from experiments.plans import choose_plans, drawn, external_of, on_external, read_plan, read_scenario
 from experiments.preflight import preflight
 from experiments.prepared import Prepared
@@ -40,6 +41,18 @@ class RunRequest:
     cluster_file: Path | None = None
     metrics: MetricsRequest | None = None
     secure: bool = False
+    load_master: str | None = None
+    load_tasks: int | None = None
+    load_store: str = ""
+
+    @property
+    def load(self) -> LoadRequest | None:
+        """Where the load comes from; None = this machine.
+
+        Raises:
+            UsageError: options do not fit.
+        """
+        return load_request(self.load_master, self.load_tasks, self.load_store, self.master)
 
 
 def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -> Prepared:
@@ -52,6 +65,7 @@ def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -
         raise UsageError("--keep-up: the cluster of --cluster stays up anyway", hint="leave out --keep-up")
     if request.cluster_file and request.secure:
         raise UsageError("--secure: the cluster of --cluster is as it is", hint="leave out --secure")
+    load = request.load
     external = external_of(request.cluster_file)
     if request.scenario is None:
         plans = [_replayed_plan(request)]
@@ -64,6 +78,13 @@ def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -
         if request.replay is not None:
             plans = [as_recorded(plan, read_plan(request.replay)) for plan in plans]
     plans = on_external(plans, external)
+    if load:
+        if request.metrics and (request.metrics.otlp or request.metrics.prometheus):
+            raise UsageError(
+                "metrics count rows of this machine, and those of --load-master are elsewhere",
+                hint="leave out --otlp and --prometheus",
+            )
+        refuse_from_elsewhere(plans, external, secure=request.secure)
     # Refused before a folder is made.
     ready = preflight(plans, context.run_dir, request.runtime, external=external, secure=request.secure)
     warnings = ready.require().warnings

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import venv
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow.fs as pafs
 import pytest
-from filelock import FileLock
 
 from cli import main
 from harness import stored
 from harness.errors import Exit, UsageError
 from harness.rundir import RunDir
 from harness.stored import Folder, open_stored, upload
-from harness.toolchains.cache import cache_folder
 from tests.planted.campaign import LOST, leave_campaign
+from tests.s3_server import CREDENTIALS, s3_bucket
 
 CAMPAIGN = "20260101-000000-kafka-quick"
-MOTO = "moto[s3,server]==5.2.5"
 
 
 @pytest.fixture(scope="module")
@@ -116,38 +112,8 @@ def test_a_store_cannot_name_files_outside_the_copy_nor_fill_the_disk(path: str)
 @pytest.fixture(scope="module")
 def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A bucket of an S3 server."""
-    home = cache_folder() / "tools" / "moto-5.2.5"
-    home.parent.mkdir(parents=True, exist_ok=True)
-    with FileLock(f"{home}.lock"):
-        if not (home / "complete").exists():
-            venv.create(home, with_pip=True, clear=True)
-            pip = [str(home / "bin" / "pip"), "install", "-q", "--disable-pip-version-check", MOTO]
-            subprocess.run(pip, check=True, timeout=300)
-            (home / "complete").touch()
-    log = tmp_path_factory.mktemp("s3") / "log"
-    command = [home / "bin" / "python", "-c", _SERVER]
-    with (
-        log.open("w") as out,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=out, text=True) as server,
-    ):
-        assert server.stdout is not None
-        endpoint = next((line.split()[1] for line in server.stdout if line.startswith("at ")), "")
-        assert endpoint, log.read_text()
-        options = f"endpoint_override={endpoint}&scheme=http&allow_bucket_creation=true"
-        filesystem, _ = pafs.FileSystem.from_uri(f"s3://x:y@night?{options}")
-        filesystem.create_dir("night")
-        yield f"s3://night/runs?{options}"
-        server.terminate()
-
-
-#: A port of its own choice, which it says.
-_SERVER = """
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-server.start()
-print("at %s:%d" % server.get_host_and_port(), flush=True)
-server._thread.join()
-"""
+    with s3_bucket(tmp_path_factory.mktemp("s3") / "log") as url:
+        yield url
 
 
 @pytest.mark.spark
@@ -155,8 +121,8 @@ server._thread.join()
 def test_executors_judge_what_an_s3_server_holds_and_the_verdict_goes_back(
     campaign: RunDir, bucket: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
     upload(campaign, bucket)
     there = Folder(bucket) / CAMPAIGN
     before = there.files()["report.html"].mtime_ns

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyspark
 import pytest
 
 from harness.errors import Exit
-from harness.toolchains.java import find_java
-from harness.waiting import wait_until
 from tests.installed import build, install
 from tests.planted.streams import STREAMS
 from tests.planted.tiny import History
+from tests.standalone import HOST, bare_environment, free_port, standalone
 
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).resolve().parents[2]
-SPARK_HOME = Path(pyspark.__file__).parent
-HOST = "127.0.0.1"
-START_S = 60.0
 ANALYZE_S = 240.0
 
 #: What the command does, without the command: a process of its own, because a process has one Spark master.
@@ -44,66 +37,10 @@ except BrokerstormError as error:
 """
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def bare_environment() -> dict[str, str]:
-    """No PYTHONPATH, no setting of Spark's."""
-    kept = ("PATH", "HOME", "LANG", "JAVA_HOME")
-    return {name: os.environ[name] for name in kept if name in os.environ}
-
-
-def start(folder: Path, name: str, main: str, *arguments: str) -> subprocess.Popen[bytes]:
-    # what Spark's own start scripts would set
-    environment = bare_environment() | {"SPARK_HOME": str(SPARK_HOME), "SPARK_SCALA_VERSION": "2.13"}
-    command = [find_java().path, "-Xmx256m", "-cp", f"{SPARK_HOME}/jars/*", main, "--host", HOST]
-    with (folder / f"{name}.log").open("wb") as log:
-        return subprocess.Popen([*command, *arguments], cwd=folder, env=environment, stdout=log, stderr=log)
-
-
-def wait_for(log: Path, text: str) -> None:
-    said = wait_until(lambda: text in log.read_text(errors="replace"), START_S)
-    assert said, f"{log.name} never said {text!r}:\n{log.read_text(errors='replace')[-2000:]}"
-
-
-def stop(process: subprocess.Popen[bytes]) -> None:
-    process.terminate()
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.wait()
-
-
 @pytest.fixture(scope="module")
 def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """URL of a master with one worker of two cores; both run in empty folders."""
-    folder = tmp_path_factory.mktemp("standalone")
-    (folder / "worker").mkdir()
-    url = f"spark://{HOST}:{(port := free_port())}"
-    daemons = [
-        start(
-            folder, "master", "org.apache.spark.deploy.master.Master",
-            "--port", str(port), "--webui-port", str(free_port()),
-        )
-    ]  # fmt: skip
-    try:
-        wait_for(folder / "master.log", "I have been elected leader")
-        daemons.append(
-            start(
-                folder, "worker", "org.apache.spark.deploy.worker.Worker",
-                "--cores", "2", "--memory", "2g", "--webui-port", str(free_port()),
-                "--work-dir", str(folder / "worker"), url,
-            )
-        )  # fmt: skip
-        wait_for(folder / "worker.log", "Successfully registered with master")
+    with standalone(tmp_path_factory.mktemp("standalone")) as url:
         yield url
-    finally:
-        for daemon in reversed(daemons):
-            stop(daemon)
 
 
 def analyze(run: Path, master: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,81 @@
+"""Reads what `run` was asked about where the load comes from; refuses what only this machine can do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from experiments.plans import timeline_of
+from faults.kit.clients import ClientParams
+from harness.errors import UsageError
+from harness.plan.rates import is_open
+
+if TYPE_CHECKING:
+    from harness.clusters.external import External
+    from harness.contracts.plan import Plan
+
+_HERE = "leave out --load-master: the load of this machine can do it"
+
+
+@dataclass(frozen=True, slots=True)
+class LoadRequest:
+    """Where the load comes from.
+
+    Attributes:
+        master: of the Spark cluster whose executors send and consume.
+        tasks: machines; 0 = as many as there are executors.
+        store: a URL, or a folder on a mount that every executor has, below which the run is kept; empty = the
+            folder of runs is on such a mount.
+    """
+
+    master: str
+    tasks: int = 0
+    store: str = ""
+
+
+def load_request(
+    master: str | None, tasks: int | None, store: str, judge_master: str | None
+) -> LoadRequest | None:
+    """What the options say together; None = the load comes from here.
+
+    Raises:
+        UsageError: they do not fit.
+    """
+    if master is None:
+        for name, given in (("--load-tasks", tasks), ("--load-store", store)):
+            if given:
+                raise UsageError(f"{name} is about other machines", hint="name them with --load-master")
+        return None
+    if master.startswith("local"):
+        raise UsageError(
+            f"--load-master {master}: its executors are threads of this machine", hint="leave it out"
+        )
+    if judge_master and judge_master != master:
+        raise UsageError(
+            f"--master {judge_master} beside --load-master {master}: a process has one Spark master",
+            hint="leave out --master; `analyze --master` judges elsewhere later",
+        )
+    return LoadRequest(master, tasks or 0, store)
+
+
+def refuse_from_elsewhere(plans: Sequence[Plan], external: External | None, *, secure: bool) -> None:
+    """Refuse what only clients of this machine can do.
+
+    Raises:
+        UsageError: one thing of it.
+    """
+    security = external.connection.security if external else None
+    if secure or (security and (security.tls or security.auth)):
+        raise UsageError("a cluster with TLS or users cannot be loaded from other machines yet", hint=_HERE)
+    for plan in plans:
+        if plan.pipelines:
+            raise UsageError("pipelines cannot run on other machines yet", hint=_HERE)
+        if is_open(plan):
+            raise UsageError(
+                "a rate of `at_most` is measured on this machine, and the load comes from others",
+                hint="name what they are to send: --set load.rate=50000",
+            )
+        for firing in timeline_of(plan).firings:
+            if isinstance(firing.params, ClientParams):
+                raise UsageError(f"fault {firing.kind} hits processes of this machine only", hint=_HERE)

@@ -1,0 +1,318 @@
+"""Plays the load of a run from the executors of a Spark cluster: tasks, workers on them, their shares.
+
+For each round a Spark job of barrier tasks runs the agent (`harness.remote.agent`), each on an executor. The
+clients of the plan are dealt out to them in turn. Everything else stays on the driver: the cluster or its
+connection, faults, the audit, the verdict.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from ipaddress import ip_address
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from analysis.spark.barrier import BarrierJob, Program, executors_of
+from analysis.spark.session import WarmSession, spark_reason
+from experiments.load_request import LoadRequest
+from harness.contracts import read_document, typed
+from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
+from harness.contracts.rows import ExecutorRow, Manifest
+from harness.errors import EnvironmentNotReady, WorkerError
+from harness.filesystems import ORIGIN, below
+from harness.remote.box import Box
+from harness.remote.executor import Executor
+from harness.remote.server import LoadServer
+from harness.run.hosts import Host
+from harness.run.periodic import PeriodicThread
+from harness.rundir import RunDir, is_url, write_json, write_jsonl
+from harness.seal.names import NAMES_FILE
+from harness.seal.seal import seal
+from harness.seal.share import ShareReport
+from harness.stored import Folder, give_back
+from harness.waiting import wait_until
+from harness.workers import launch, load_worker
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from analysis.findings import Result
+
+#: Executors come one after the other; so long without another, and they are all.
+SETTLED_S: Final = 3.0
+START_S: Final = 120.0
+ASK_S: Final = 60.0
+SEAL_S: Final = 900.0
+END_S: Final = 20.0
+#: Between two measurements of the clocks while the load goes on.
+MEASURE_EVERY_S: Final = 10.0
+
+
+class SparkLoad:
+    """Rounds of one command; the session is that which judges."""
+
+    def __init__(
+        self,
+        request: LoadRequest,
+        session: WarmSession,
+        base: Path,
+        say: Callable[[str], None],
+        *,
+        offline: bool,
+    ) -> None:
+        """``base``: the folder of runs. ``say`` takes a line for the user."""
+        self._request = request
+        self._session = session
+        self._base = base
+        self._say = say
+        self._offline = offline
+
+    @contextmanager
+    def round(self, run: RunDir) -> Iterator[RoundLoad]:
+        """The machines of one round; nothing runs on them after it."""
+        path = run.root.relative_to(self._base).as_posix()
+        store = self._request.store
+        target = below(store, path) if is_url(store) else str(Path(store).resolve() / path) if store else ""
+        load = RoundLoad(self._request, self._session, target, self._say, offline=self._offline)
+        try:
+            yield load
+        finally:
+            load.close()
+
+    def judged(self, judge: Callable[[RunDir], Result]) -> Callable[[RunDir], Result]:
+        """The same, and what it wrote goes where the run is kept."""
+
+        def judge_and_store(run: RunDir) -> Result:
+            result = judge(run)
+            give_back(run, [run.result, run.report, run.junit])
+            return result
+
+        return judge_and_store
+
+
+class RoundLoad:
+    """`harness.run.hosts.Hosts` of a round, and the sealing of what was captured there."""
+
+    def __init__(
+        self,
+        request: LoadRequest,
+        session: WarmSession,
+        target: str,
+        say: Callable[[str], None],
+        *,
+        offline: bool,
+    ) -> None:
+        """``target``: of the sealed files; empty = the folder of the run."""
+        self._request = request
+        self._session = session
+        self._target = target
+        self._say = say
+        self._offline = offline
+        self._executors: list[Executor] = []
+        self._clients: dict[str, int] = {}
+        self._server: LoadServer | None = None
+        self._job: BarrierJob | None = None
+        self._clocks = PeriodicThread("clocks", self._measure, period_s=MEASURE_EVERY_S)
+        self._scratch = Path(tempfile.mkdtemp(prefix="brokerstorm-box-"))
+
+    # ----- hosts --------------------------------------------------------------------------------------
+
+    def open(self, plan: Plan, run: RunDir) -> None:
+        """As `harness.run.hosts.Hosts.open`."""
+        session = self._session.get()
+        tasks = self._request.tasks or _settled_executors(session)
+        box = self._packed(plan)
+        archive = self._scratch / f"{run.run_id}.tar"
+        box.write(archive)
+        context = session.sparkContext
+        context.addFile(str(archive))
+        self._server = LoadServer(str(context.getConf().get("spark.driver.host")), tasks)
+        host, port = self._server.address
+        program = Program(
+            archive=archive.name,
+            paths=("code", "site"),
+            bound="code/harness/remote/bound.py",
+            words=("-m", "harness.remote.agent", host, str(port), "{task}", "{box}"),
+            told=self._server.token,
+        )
+        self._job = BarrierJob(session, program, tasks)
+        self._job.start()
+        self._executors = self._server.wait(START_S, self._why_failed)
+        self._clients = {client.name: number % tasks for number, client in enumerate(plan.clients)}
+        self._refuse_unreachable(plan)
+        self._check(run, box)
+        self._clocks.start()
+        self._say(f"load from {', '.join(f'{each.name} ({each.number})' for each in self._executors)}")
+
+    def _packed(self, plan: Plan) -> Box:
+        box = Box()
+        clients: list[ProducerPlan | ConsumerPlan] = [*plan.producers, *plan.consumers]
+        for client in clients:
+            worker = load_worker(client.client, plan.workers)
+            box.relocated(worker, *launch(worker, client.client_version, offline=self._offline))
+        return box
+
+    def _why_failed(self) -> str:
+        error = self._job.failed() if self._job else None
+        return spark_reason(error) if error else ""
+
+    def _refuse_unreachable(self, plan: Plan) -> None:
+        """Brokers of ours listen on loopback addresses.
+
+        Raises:
+            EnvironmentNotReady: an executor is on another machine.
+        """
+        far = [each for each in self._executors if not ip_address(each.address).is_loopback]
+        if far and plan.external is None:
+            raise EnvironmentNotReady(
+                f"{far[0].name} ({far[0].address}) does not reach brokers that brokerstorm starts: they "
+                "listen on loopback addresses of this machine",
+                hint="--cluster FILE names a cluster that runs already",
+            )
+
+    def _check(self, run: RunDir, box: Box) -> None:
+        """Each has a clock, and writes where the run is.
+
+        Raises:
+            EnvironmentNotReady: one does not.
+        """
+        workers = read_document(run.plan, Plan).workers
+        target, sees = (self._target, "") if self._target else (str(run.root.absolute()), run.plan.name)
+        for each in self._executors:
+            each.begin(
+                run.run_id, lambda name, argv, env: box.relocated(load_worker(name, workers), argv, env)
+            )
+            each.measure()
+            try:
+                found = each.line and each.ask("probe", ASK_S, target=target, part=each.number + 1, sees=sees)
+            except WorkerError as error:
+                raise EnvironmentNotReady(
+                    f"cannot write the run from there: {error}",
+                    hint="--load-store names a place that every executor can write: a mount, or a URL",
+                ) from error
+            if not found:
+                raise EnvironmentNotReady(
+                    f"task {each.number} on {each.name} has another {target} than this machine",
+                    hint="--load-store names a place that every executor can write: a mount, or a URL",
+                )
+
+    def _measure(self) -> None:
+        for each in self._executors:
+            each.measure()
+
+    def of(self, client: str) -> Host:
+        """As `harness.run.hosts.Hosts.of`."""
+        return self._executors[self._clients[client]]
+
+    def rows(self) -> list[ExecutorRow]:
+        """As `harness.run.hosts.Hosts.rows`."""
+        found = []
+        self._clocks.stop()
+        self._measure()
+        for each in self._executors:
+            own = [name for name, number in self._clients.items() if number == each.number]
+            row = ExecutorRow(number=each.number, host=each.name, clients=own, lost=each.lost)
+            if each.is_timed:
+                row = replace(row, ahead_ns=each.line.ahead_ns, bound_ns=each.line.bound_ns)
+            found.append(row)
+        return found
+
+    def close(self) -> None:
+        """End every worker and every task. Idempotent."""
+        self._clocks.stop()
+        if self._server is not None:
+            self._server.close()
+        if self._job is not None:
+            self._job.end(END_S)
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # ----- sealing ------------------------------------------------------------------------------------
+
+    def seal(self, run: RunDir, plan: Plan) -> None:
+        """Seal the shares where the run is kept, and what this machine has of it beside them."""
+        for each in self._executors:
+            try:
+                told = each.ask("names", ASK_S)
+            except WorkerError:
+                continue  # its share is missing then, and said to be
+            for worker, rows in told.items():
+                write_jsonl(run.worker(worker) / NAMES_FILE, rows)
+        clocks = {
+            producer.instance: self._executors[self._clients[producer.name]].line
+            for producer in plan.producers
+        }
+        seal(run, plan, shares=lambda names: self._shares(run, plan, names), clocks=clocks)
+        if self._target:
+            write_json(run.root / ORIGIN, {"url": self._target})
+            store(run, self._target)
+
+    def _shares(self, run: RunDir, plan: Plan, names: Sequence[tuple[str, str]]) -> list[ShareReport]:
+        told = {
+            "plan": plan.model_dump(mode="json"),
+            "names": [list(pair) for pair in names],
+            "target": self._target or str(run.root.absolute()),
+        }
+        with ThreadPoolExecutor(len(self._executors)) as pool:
+            found = list(pool.map(lambda each: self._share(run, each, told), self._executors))
+        manifest = read_document(run.manifest, Manifest)
+        rows = [replace(row, left=share.left) for row, share in zip(manifest.executors, found, strict=True)]
+        write_json(run.manifest, asdict(replace(manifest, executors=rows)))
+        return found
+
+    def _share(self, run: RunDir, executor: Executor, told: Mapping[str, Any]) -> ShareReport:
+        try:
+            line, part = executor.line.document(), executor.number + 1
+            answer = executor.ask("seal", SEAL_S, part=part, clock=line, **told)
+            share = typed(answer, ShareReport, "a share")
+        except WorkerError as error:
+            own = [name for name, number in self._clients.items() if number == executor.number]
+            workers = [path.name for path in run.raw.iterdir() if path.name.partition(".")[0] in own]
+            share = ShareReport.missing(workers, str(error))
+        if share.left:
+            self._say(
+                f"the share of task {executor.number} on {executor.name} is not in the run: {share.left}"
+            )
+        return share
+
+
+def store(run: RunDir, target: str) -> None:
+    """Write what this machine has of a run where the shares are, manifest.json last.
+
+    Raises:
+        UsageError: it cannot be written there.
+    """
+    paths = [
+        path
+        for path in sorted(run.root.rglob("*"))
+        if path.is_file() and not path.name.startswith(".") and path.suffix != ".seg" and path.name != ORIGIN
+    ]
+    for path in sorted(paths, key=lambda path: path == run.manifest):
+        Folder(target).put(path, path.relative_to(run.root).as_posix())
+
+
+def _settled_executors(session: SparkSession) -> int:
+    """The executors, once no more of them come.
+
+    Raises:
+        EnvironmentNotReady: there is none.
+    """
+    seen, since = 0, time.monotonic()
+
+    def is_settled() -> bool:
+        nonlocal seen, since
+        if (now := executors_of(session)) != seen:
+            seen, since = now, time.monotonic()
+        return seen > 0 and time.monotonic() - since > SETTLED_S
+
+    if not wait_until(is_settled, START_S, every_s=0.2):
+        raise EnvironmentNotReady(
+            f"no executor came to {session.sparkContext.master} in {START_S:.0f} s",
+            hint="start Spark workers there; its web page shows what they have free",
+        )
+    return seen

@@ -1,0 +1,104 @@
+"""Waits on the driver for the tasks of a load to connect."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from harness.errors import EnvironmentNotReady
+from harness.remote.executor import Executor
+from harness.remote.wire import Channel, Message
+from harness.waiting import wait_until
+
+#: A connection says within this who it is.
+HELLO_S: Final = 10.0
+
+
+class LoadServer:
+    """Listens on ``host`` for ``tasks`` tasks that know the token. Close it."""
+
+    def __init__(self, host: str, tasks: int) -> None:
+        """
+        Raises:
+            EnvironmentNotReady: this machine has no such address.
+        """
+        self.token = secrets.token_hex(16)
+        self._tasks = tasks
+        self._half: dict[tuple[int, str], tuple[Message, Channel]] = {}
+        self._executors: dict[int, Executor] = {}
+        self._lock = threading.Lock()
+        try:
+            self._listener = socket.create_server((host, 0), backlog=4 * tasks)
+        except OSError as error:
+            raise EnvironmentNotReady(
+                f"cannot listen on {host} for the tasks of the load: {error.strerror or error}",
+                hint="set SPARK_LOCAL_IP to an address of this machine that executors reach",
+            ) from error
+        self.address = str(self._listener.getsockname()[0]), int(self._listener.getsockname()[1])
+        threading.Thread(target=self._accept, name="load-server", daemon=True).start()
+
+    @property
+    def executors(self) -> list[Executor]:
+        """Those that are here, by number."""
+        with self._lock:
+            return [self._executors[number] for number in sorted(self._executors)]
+
+    def wait(self, timeout_s: float, failed: Callable[[], str]) -> list[Executor]:
+        """All tasks, once each is here. ``failed``: why they will not come; empty = they may.
+
+        Raises:
+            EnvironmentNotReady: they do not come.
+        """
+        said = ""
+
+        def is_over() -> bool:
+            nonlocal said
+            said = failed()
+            return bool(said) or len(self.executors) == self._tasks
+
+        wait_until(is_over, timeout_s, every_s=0.05)
+        found = self.executors
+        if len(found) == self._tasks and not said:
+            return found
+        host, port = self.address
+        why = said or f"{len(found)} of {self._tasks} tasks connected in {timeout_s:.0f} s"
+        raise EnvironmentNotReady(
+            f"the load did not start on the executors: {why}",
+            hint=f"each needs Python, NumPy and PyArrow, and reaches this machine at {host}:{port}",
+        )
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return  # closed
+            threading.Thread(target=self._greet, args=(connection,), daemon=True).start()
+
+    def _greet(self, connection: socket.socket) -> None:
+        channel = Channel(connection)
+        channel.limit(HELLO_S)
+        hello = channel.receive() or {}
+        number, kind = hello.get("task"), hello.get("kind")
+        is_ours = secrets.compare_digest(str(hello.get("token", "")).encode(), self.token.encode())
+        if not is_ours or not isinstance(number, int) or kind not in ("control", "clock"):
+            channel.close()
+            return
+        channel.limit(None)
+        with self._lock:
+            self._half[number, kind] = hello, channel
+            pair = [self._half.get((number, each)) for each in ("control", "clock")]
+            if pair[0] and pair[1]:
+                self._executors[number] = Executor(hello, pair[0][1], pair[1][1])
+
+    def close(self) -> None:
+        """Ends every task. Idempotent."""
+        with contextlib.suppress(OSError):  # wakes who waits in accept
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for executor in self.executors:
+            executor.end()
