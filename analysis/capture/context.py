@@ -196,6 +196,8 @@ class Context:
             ``intended-times``: of some sends, or all, the call stands for the time when they were due.
         transactions: those that the producers journalled.
         pipelines: one a topic that they write.
+        clock_bound_ns: of a load from several machines: what happened on two of them is in order only where
+            it is further apart than this; 0 = one machine.
         names: text of every other id of names.jsonl (errors, client names, subscriptions).
     """
 
@@ -223,6 +225,7 @@ class Context:
     unstated: Mapping[str, str] = field(default_factory=dict)
     transactions: Transactions = field(default_factory=Transactions)
     pipelines: tuple[Pipeline, ...] = ()
+    clock_bound_ns: int = 0
 
     @cached_property
     def window_s(self) -> int:

@@ -105,6 +105,7 @@ def context_of(
         unstated=manifest.unstated,
         transactions=Transactions.of(transactions),
         pipelines=tuple(_pipelines(plan, committed)),
+        clock_bound_ns=manifest.clock_bound_ns,
     )
 
 

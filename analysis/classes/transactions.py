@@ -116,7 +116,8 @@ TRANSACTIONS: Final = (
         example="sent 4, delivered [4], sent 5, commit asked for",
         explanation=(
             "A consumer that asked for committed data only was given a message while its transaction was "
-            "still being written (Adya's G1b). Both times are of one clock: that of the machine."
+            "still being written (Adya's G1b). Both times are of one clock, or further apart than clocks of "
+            "several machines may be."
         ),
     ),
     AnomalyClass(

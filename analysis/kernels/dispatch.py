@@ -141,10 +141,11 @@ def _committed_before(given: Given, again: _Again, assignments: Assignments) -> 
     """For each repeat, the group's last confirmed commit when its assignment began; -1 = none."""
     commits = given.matching.committed(given.group)
     stream = given.history.bucket.log["stream"][again.row]
+    begun_ns = assignments.start_ns - given.history.context.clock_bound_ns
     out = np.full(len(again.row), -1, np.int64)
     for number, (times, positions) in commits.items():
         own = np.flatnonzero(stream == number)
-        at = np.searchsorted(times, assignments.start_ns[again.assignment[own]], side="right") - 1
+        at = np.searchsorted(times, begun_ns[again.assignment[own]], side="right") - 1
         out[own] = np.where(at >= 0, positions[np.maximum(at, 0)], -1)
     return out
 

@@ -71,7 +71,7 @@ def _repeats(history: History, journal: DeliveryJournal) -> list[Hits]:
     settled_ns = np.full(history.n_slots, NEVER)
     done = np.flatnonzero(journal.fate == Fate.SETTLED)
     np.minimum.at(settled_ns, journal.slot[done], journal.fate_ns[done])
-    late = settled_ns[journal.slot[now]] < journal.t_ns[now]
+    late = settled_ns[journal.slot[now]] < journal.t_ns[now] - history.context.clock_bound_ns
     by_commit = journal.transacted[now]
     back = (journal.fate[before] == Fate.GIVEN_BACK) & (journal.fate_ns[before] <= journal.t_ns[now])
     found = []

@@ -115,11 +115,12 @@ class _Verdicts:
         reading, limit = self._reading, self._reading.ack_timeout_ns
         timed = np.full(len(self._now), limit > 0)
         nacked = self._nacked < self._now
-        in_time = timed & (self._acked - self._handed <= limit) & (self._acked < self._now)
-        young = timed & (self._now - self._handed < limit) & (self._acked >= self._now)
+        bound_ns = self._given.history.context.clock_bound_ns  # sessions may be of several machines
+        in_time = timed & (self._acked - self._handed <= limit) & (self._acked < self._now - bound_ns)
+        young = timed & (self._now + bound_ns - self._handed < limit) & (self._acked >= self._now)
         by_client = reading.subscription in ("shared", "key_shared")
         premature = (in_time | young) & ~nacked & self._quiet() & by_client
-        confirmed = self._confirmed < self._now
+        confirmed = self._confirmed < self._now - bound_ns
         overdue = timed & ~in_time & ~young
         told = confirmed & ~premature & ~nacked & ~overdue & self._undisturbed(self._handed, self._confirmed)
         rest = ~premature & ~told

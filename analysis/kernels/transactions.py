@@ -203,7 +203,8 @@ def _early(history: History, member: Membership) -> list[Hits]:
     slots = history.delivery_slot[given].astype(np.int64)
     of = member.of_slot[slots]
     asked = (member.table.asked[of] & Asked.COMMIT) > 0
-    early = (of >= 0) & asked & (table["t_ns"][given] < member.table.t_asked_ns[of])
+    given_ns = table["t_ns"][given] + history.context.clock_bound_ns
+    early = (of >= 0) & asked & (given_ns < member.table.t_asked_ns[of])
     given, slots, of = given[early], slots[early], of[early]
     if not len(given):
         return []

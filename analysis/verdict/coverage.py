@@ -56,6 +56,7 @@ def coverage(facts: RunFacts) -> list[ValidityCheck]:
         "analysis": _analysis,
         "run": _run,
         "capture": _capture,
+        "machines": _machines,
         "traffic": _traffic,
         "faults": _faults,
         "rate": _rate,
@@ -137,6 +138,26 @@ def _capture(facts: RunFacts) -> ValidityCheck:
     ended = f"; {_some(hung)} hung and was ended, every row kept" if hung else ""
     ended += f"; {_some(killed)} killed by a fault, every row kept" if killed else ""
     return ValidityCheck("capture", True, f"{len(workers)} workers recorded everything{ended}")
+
+
+def _machines(facts: RunFacts) -> ValidityCheck | None:
+    """Of a load from several machines: how far their times can be compared."""
+    machines = facts.manifest.executors
+    if not machines:
+        return None
+    if lost := [each.lost for each in machines if each.lost]:
+        return ValidityCheck("machines", False, f"{_some(lost)}: what ran there was cut short")
+    if left := [f"task {each.number} on {each.host}: {each.left}" for each in machines if each.left]:
+        return ValidityCheck("machines", False, f"captured and not in the run: {_some(left)}")
+    if unmeasured := [each.host for each in machines if not each.bound_ns]:
+        return ValidityCheck("machines", False, f"the clock was never measured: {_some(unmeasured)}")
+    bound = facts.manifest.clock_bound_ns / 1e6
+    return ValidityCheck(
+        "machines",
+        True,
+        f"load from {len(machines)} tasks, their times within {bound:.3g} ms of each other; what happened on "
+        "two of them closer together than that counts as in no order",
+    )
 
 
 def _is_recorded(worker: WorkerRow) -> bool:

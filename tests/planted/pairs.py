@@ -27,11 +27,12 @@ class Pair:
         return self.name
 
 
-def found(history: History, **sessions: bool) -> Found:
-    """What is said of which message. ``sessions``: changes to every consumer session."""
+def found(history: History, *, clock_bound_ns: int = 0, **sessions: bool) -> Found:
+    """What is said of which message. ``sessions``: changes to every consumer session. ``clock_bound_ns``: of
+    several machines."""
     context = context_from(history)
     own = {n: replace(s, **sessions) for n, s in context.sessions.items()}
-    context = replace(context, sessions=own)
+    context = replace(context, sessions=own, clock_bound_ns=clock_bound_ns)
     result: Found = {}
     for cls, split, _, message in labels(judged(history, context)):
         result.setdefault((cls, split), []).append(message)

@@ -127,6 +127,7 @@ def test_a_reader_of_committed_data_sees_nothing_before_the_commit_was_asked_for
     assert found(read(before=True), committed_only=True) == {("intermediate-read", ""): ["1/0/0"]}
     assert found(read(before=False), committed_only=True) == {}
     assert found(read(before=True), committed_only=False) == {}
+    assert found(read(before=True), committed_only=True, clock_bound_ns=60 * 10**9) == {}
 
 
 def test_rows_of_which_nobody_knows_the_end_are_neither_seen_nor_lost() -> None:

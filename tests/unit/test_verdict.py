@@ -112,6 +112,8 @@ IN_TRANSACTIONS = {
 }
 OUT = Outage(1, ZERO, ZERO + 95 * S // 10)
 
+MACHINE = {"number": 0, "host": "a", "bound_ns": 3_000_000}
+
 UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
     "kernel raised": (lambda: facts(errors=["bucket 3: ValueError: x"]), "judging failed: bucket 3"),
     "interrupted": (
@@ -134,6 +136,18 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
     "worker died": (
         lambda: facts(manifest=manifest(workers=[{"name": "p-1", "done": False, "exit_code": -9}])),
         "worker died before it was done: p-1 (exit code -9)",
+    ),
+    "machine lost": (
+        lambda: facts(manifest=manifest(executors=[MACHINE, {**MACHINE, "lost": "task 1 on b is gone"}])),
+        "task 1 on b is gone: what ran there was cut short",
+    ),
+    "share left behind": (
+        lambda: facts(manifest=manifest(executors=[{**MACHINE, "left": "/tmp/x: no space"}])),
+        "captured and not in the run: task 0 on a: /tmp/x: no space",
+    ),
+    "clock not measured": (
+        lambda: facts(manifest=manifest(executors=[{**MACHINE, "bound_ns": 0}])),
+        "the clock was never measured: a",
     ),
     "nothing sent": (lambda: facts(empty(GRID)), "no message was sent"),
     "nothing acknowledged": (lambda: facts(traffic(ok_share=0)), "none of 10,000 sends was acknowledged"),
@@ -225,6 +239,14 @@ def test_one_vacuous_fault_beside_an_effective_one_is_only_named() -> None:
     run = facts(faults=[FAULT, replace(VACUOUS, id=2)])
     assert verdict_of(run)[0] is Verdict.PASS
     assert any("without effect: kill #2" in check.text for check in coverage(run))
+
+
+def test_a_load_from_several_machines_says_how_far_their_times_can_be_compared() -> None:
+    """Two times that are the same may each be wrong by the bound of its machine."""
+    machines = [{**MACHINE, "bound_ns": bound_ns} for bound_ns in (1_000_000, 4_000_000, 2_000_000)]
+    run = facts(manifest=manifest(executors=machines))
+    assert verdict_of(run) == (Verdict.PASS, [])
+    assert any("from 3 tasks, their times within 6 ms of each other" in each.text for each in coverage(run))
 
 
 def test_exit_codes() -> None:
