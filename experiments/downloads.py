@@ -19,7 +19,7 @@ def fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
     from harness.clusters import fetch_cluster, spec_of
     from harness.workers import launch, load_worker
 
-    folders: dict[str, str] = fetch_proxy(plans, report)
+    folders: dict[str, str] = fetch_tools(plans, report)
     for plan in plans:
         spec = spec_of(plan.system, plan.version)
         folders[f"{plan.system} {spec.version}"] = str(
@@ -42,22 +42,20 @@ def fetch_spark(report: Progress) -> None:
     record_classes()
 
 
-def fetch_proxy(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
-    """Build the proxy when the faults of these plans need it; name -> where it is.
+def fetch_tools(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
+    """Build the programs of ours that the faults of these plans need; name -> where it is.
 
     Raises:
         EnvironmentNotReady: no Go, or it does not build.
     """
-    from harness.clusters.network import toxiproxy
     from harness.clusters.sources import ProcessSource
 
-    if not needs_of(plans) & ProcessSource.proxied:
-        return {}
-    return {f"toxiproxy {toxiproxy.VERSION}": str(toxiproxy.fetch(on_progress=report))}
+    tools = ProcessSource.tools_for(needs_of(plans))
+    return {tool.name: str(tool.fetch(on_progress=report)) for tool in tools}
 
 
 def fetch_proxy_image(client: Any, plans: Sequence[Plan], report: Progress) -> dict[str, str]:
-    """As `fetch_proxy`, the image for clusters in containers; tag -> what it is.
+    """As `fetch_tools`, the image for clusters in containers; tag -> what it is.
 
     Args:
         client: of the Docker engine (`docker.DockerClient`).

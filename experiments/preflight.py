@@ -200,15 +200,14 @@ def _specs(plan: Plan) -> list[dict[str, Any]]:
 
 def fault_checks(plans: Sequence[Plan], runtime: str) -> list[Need]:
     """Whether this machine can give what the faults of these plans need of a cluster's start."""
-    from harness.clusters.network import toxiproxy
     from harness.clusters.sources import SOURCES
     from harness.need import Need
 
     needs, source = needs_of(plans), SOURCES[runtime]
     checks = []
-    if needs & source.proxied:
-        ok, text, remedy = toxiproxy.readiness()
-        checks.append(Need("network proxy", ok, text, remedy))
+    for tool in source.tools_for(needs):
+        ok, text, remedy = tool.readiness()
+        checks.append(Need(tool.what, ok, text, remedy))
     for need in sorted(needs & source.runtime_type().gives):
         problem = source.runtime_type().why_not(need)
         remedy = source.runtime_type().hint

@@ -25,7 +25,7 @@ _HATCHES = (
 )
 #: Kinds of one colour do alike things; their hatches tell them apart.
 _FAMILIES = {
-    PURPLE: ("kill", "controller-kill", "client-kill"),
+    PURPLE: ("kill", "controller-kill", "client-kill", "power-loss"),
     _BROWN: ("restart", "rolling-restart", "client-restart"),
     ORANGE: ("pause", "client-freeze"),
     SKY: (

@@ -25,7 +25,7 @@ class ResourceFault(NodeFault[N], Generic[N]):
 
     def refusal(self, params: N, cluster: Cluster) -> str:
         given: frozenset[str] = getattr(cluster.runtime, "needs", frozenset())
-        lacking = sorted(self.needs - given)
+        lacking = sorted(self.needs_for(params) - given)
         return f"it was started without {', '.join(lacking)}" if lacking else ""
 
 

@@ -24,7 +24,6 @@ from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout, compose_file, read_compose
 from harness.clusters.layout.distribution import pinned
 from harness.clusters.layout.runtime import NodeRuntime
-from harness.clusters.network import toxiproxy
 from harness.clusters.security.certificates import Authority
 from harness.clusters.security.made import CONNECTION_FILE, ClusterSecurity, forget
 from harness.clusters.sources import SOURCES, ClusterPlace, NodeSoftware
@@ -160,13 +159,13 @@ def open_cluster(
         UsageError: unknown system, version or topology, a setting that the runtime owns, a need that the
             runtime cannot give.
         EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses; no engine, no images;
-            no Go for the network proxy.
+            no Go for the programs that faults need.
     """
     spec = spec_of(system, version, topology, run_id=run_id, secure=secure)
     made = _made(system, run_id, secure, runtime)
     source = SOURCES[runtime].get(spec, offline=offline, on_progress=on_progress)
-    if needs & source.proxied:
-        toxiproxy.fetch(offline=offline, on_progress=on_progress)
+    for tool in source.tools_for(needs):
+        tool.fetch(offline=offline, on_progress=on_progress)
     block = addresses.claim(
         run_id, folder, spec.ports.values(), runtime=runtime, living=_runs_with_containers
     )

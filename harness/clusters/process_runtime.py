@@ -23,10 +23,12 @@ from harness.clusters.network import packets
 from harness.clusters.network.packets import Packets
 from harness.clusters.network.proxied import NEEDS, LocalDetours, detours_of
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
+from harness.clusters.power import disks
 from harness.clusters.security.made import ClusterSecurity
 from harness.errors import EnvironmentNotReady
 from harness.log_stamp import LOG_ZONE
 from harness.protocols.cluster import Endpoint, Node
+from harness.protocols.power import Unsynced
 from harness.toolchains.jars import resolved
 from harness.toolchains.java import ClassArchive, Java
 from harness.waiting import wait_until
@@ -37,7 +39,7 @@ _STEP_TIMEOUT_S = 120.0  # a step of the start on a machine that does other thin
 #: Variables of our environment that would change a broker behind the scenario's back.
 _NOT_INHERITED = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH")
 #: What a fault may need of the cluster from its start on, and this runtime has.
-GIVES: frozenset[str] = NEEDS | node_limits.GIVES
+GIVES: frozenset[str] = NEEDS | node_limits.GIVES | disks.GIVES
 #: Called with a node and its folder before its first start: put formatted storage in place.
 Prepare = Callable[[Node, NodeFolder], None]
 
@@ -94,15 +96,18 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         }
         data = {node.name: NodeFolder(node.folder).data for node in self.layout.nodes}
         self.limits = node_limits.Limits(run_id, data, needs)
+        self.power = disks.PowerDisks(run_id, folder, data, needs)
 
     @classmethod
     def why_not(cls, need: str) -> str:
-        return node_limits.why_not(need) if need in node_limits.GIVES else ""
+        asked = {**dict.fromkeys(node_limits.GIVES, node_limits), **dict.fromkeys(disks.GIVES, disks)}
+        return asked[need].why_not(need) if need in asked else ""
 
     def adopt(self) -> None:
         """Take over the nodes that an earlier harness process started and that still run."""
         for process in self._processes.values():
             process.adopt()
+        self.power.adopt()
         if self.detours:
             self.detours.adopt()
 
@@ -115,6 +120,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         for node in self.layout.all_nodes.values():
             self.layout.write_conf(node)
             self._prepare_data(node)
+        self.power.start()
         if self.detours:
             for node in self.layout.all_nodes.values():
                 self.detours.write_hosts(node.name)
@@ -162,6 +168,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         if self.detours:
             self.detours.down()
         packets.clear(self.run_id)
+        self.power.down()
         self.limits.drop()  # where that fails, the claim on the addresses stays: `clean` finds the run by it
         for node in self.layout.all_nodes.values():
             shutil.rmtree(NodeFolder(node.folder).data, ignore_errors=True)
@@ -211,6 +218,9 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
             return None
         except OSError as error:
             raise EnvironmentNotReady(f"cannot read {file}: {error.strerror}") from error
+
+    def drop_unsynced(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
+        return self.power.drop(node, torn=torn, folders=folders, seed=seed)
 
     def log_tail(self, node: str) -> str:
         """Why a node that is down went down, as text for a report."""

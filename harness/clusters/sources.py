@@ -17,13 +17,16 @@ from filelock import FileLock, Timeout
 from harness.clusters.assembly import assembly_of, why_no_containers
 from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.runtime import NodeRuntime
+from harness.clusters.network import toxiproxy
 from harness.clusters.network.proxied import NEEDS
 from harness.clusters.nodes.node_process import NodeFolder
+from harness.clusters.power import disks
 from harness.clusters.process_runtime import Launch, ProcessRuntime
 from harness.clusters.security.made import ClusterSecurity
 from harness.errors import BrokerstormError, UsageError
 from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS, REQUESTS
 from harness.toolchains import jars as artifacts
+from harness.toolchains.go_tool import GoTool
 from harness.toolchains.jars import Progress
 from harness.toolchains.java import Java, find_java
 
@@ -44,10 +47,15 @@ class NodeSoftware(ABC):
     """Got once for a cluster, kept as JSON in its folder, and made again from that by a later process.
 
     Attributes:
-        proxied: needs that are met by the network proxy.
+        tools: programs of ours, with the needs that each meets.
     """
 
-    proxied: ClassVar[frozenset[str]]
+    tools: ClassVar[Mapping[GoTool, frozenset[str]]]
+
+    @classmethod
+    def tools_for(cls, needs: frozenset[str]) -> list[GoTool]:
+        """The programs that a cluster with these needs is started with."""
+        return [tool for tool, meets in cls.tools.items() if needs & meets]
 
     @classmethod
     @abstractmethod
@@ -88,7 +96,10 @@ class NodeSoftware(ABC):
 class ProcessSource(NodeSoftware):
     """A Java and a folder of jars."""
 
-    proxied: ClassVar[frozenset[str]] = NEEDS
+    tools: ClassVar[Mapping[GoTool, frozenset[str]]] = {
+        toxiproxy.SERVER: NEEDS,
+        disks.PROGRAM: disks.GIVES,
+    }
 
     java: Java
     jars: Path
@@ -134,7 +145,9 @@ class ContainerSource(NodeSoftware):
         environment: of the compose plugin's process.
     """
 
-    proxied: ClassVar[frozenset[str]] = frozenset({CLIENT_DETOURS, PEER_DETOURS, REQUESTS})
+    tools: ClassVar[Mapping[GoTool, frozenset[str]]] = {
+        toxiproxy.SERVER: frozenset({CLIENT_DETOURS, PEER_DETOURS, REQUESTS})
+    }
     client: Any
     environment: Mapping[str, str]
 

@@ -70,6 +70,7 @@ BARE = (
     "harness/protocols/cluster.py",
     "harness/protocols/limits.py",
     "harness/protocols/nodes.py",
+    "harness/protocols/power.py",
     "harness/errors.py",
     "harness/durations.py",
     "harness/start_times.py",

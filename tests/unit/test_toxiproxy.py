@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from experiments.downloads import fetch_proxy
+from experiments.downloads import fetch_tools
 from experiments.preflight import fault_checks
 from harness.clusters.docker import namespaces
 from harness.clusters.network import toxiproxy
@@ -19,6 +19,7 @@ from harness.errors import EnvironmentNotReady, Exit, UsageError
 from harness.plan.build import build_plans
 from harness.protocols.cluster import Endpoint
 from harness.scenario.file import load_scenario
+from harness.toolchains import go_tool
 from harness.toolchains.go import Go
 
 GO = Go("/nowhere/go", "go version go1.26.8 linux/amd64")
@@ -33,7 +34,7 @@ faults: [{fault: FAULT, at: 3s, for: 2s}]
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
-    monkeypatch.setattr(toxiproxy, "find_go", lambda: GO)
+    monkeypatch.setattr(go_tool, "find_go", lambda: GO)
     return tmp_path
 
 
@@ -48,9 +49,9 @@ def plans_with(fault: str, folder: Path) -> list[Any]:
 
 
 def test_without_go_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(toxiproxy, "find_go", no_go)
+    monkeypatch.setattr(go_tool, "find_go", no_go)
     with pytest.raises(
-        EnvironmentNotReady, match=r"network faults need the proxy toxiproxy .* not installed"
+        EnvironmentNotReady, match=r"network faults need the network proxy toxiproxy .* not installed"
     ) as e:
         toxiproxy.fetch()
     assert "install Go 1.23 or newer" in e.value.hint
@@ -65,7 +66,7 @@ def test_offline_takes_only_what_is_there(cache: Path) -> None:
     with pytest.raises(EnvironmentNotReady, match="--offline forbids fetching"):
         toxiproxy.fetch(offline=True)
     assert "to be built" in toxiproxy.readiness()[1]
-    binary = toxiproxy.binary_path(GO)
+    binary = toxiproxy.SERVER.path(GO)
     assert binary.is_relative_to(cache)
     binary.parent.mkdir(parents=True)
     binary.touch()
@@ -76,13 +77,13 @@ def test_offline_takes_only_what_is_there(cache: Path) -> None:
 def test_only_scenarios_with_network_faults_ask_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(toxiproxy, "find_go", no_go)
+    monkeypatch.setattr(go_tool, "find_go", no_go)
     check, _ = fault_checks(plans_with("latency", tmp_path), "process")
     assert (check.name, check.ok) == ("network proxy", False)
     with pytest.raises(EnvironmentNotReady):
-        fetch_proxy(plans_with("latency", tmp_path), lambda text, share: None)
+        fetch_tools(plans_with("latency", tmp_path), lambda text, share: None)
     assert fault_checks(plans_with("kill", tmp_path), "process") == []
-    assert fetch_proxy(plans_with("packet-loss", tmp_path), lambda text, share: None) == {}
+    assert fetch_tools(plans_with("packet-loss", tmp_path), lambda text, share: None) == {}
 
 
 def test_between_containers_it_is_asked_what_the_machine_lets_us(

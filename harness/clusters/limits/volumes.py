@@ -106,7 +106,7 @@ class Volume:
         self.image.unlink(missing_ok=True)
 
     def is_mounted(self) -> bool:
-        return os.path.ismount(self.data)
+        return is_mounted(self.data)
 
     def fill(self) -> None:
         """Reserve every free block for a ballast file; returns when not one is left.
@@ -183,6 +183,11 @@ def images(folder: Path) -> list[Path]:
     return sorted(folder.glob(f"*/{_IMAGE}"))
 
 
+def is_mounted(path: Path) -> bool:
+    """Also where what served it is dead, so that it cannot be looked at."""
+    return any(path == found for found, _ in _mounted())
+
+
 def volumes_below(folder: Path) -> list[Path]:
     """Every folder below this one that something is mounted on: a cluster's volumes."""
     return [path for path, _ in _mounted() if path.is_relative_to(folder)]
@@ -197,7 +202,7 @@ def unmount(path: Path) -> None:
 
     def trouble() -> str:
         done = subprocess.run(["umount", str(path)], capture_output=True, text=True, check=False)
-        return "" if done.returncode == 0 or not os.path.ismount(path) else done.stderr.strip() or "busy"
+        return "" if not is_mounted(path) else done.stderr.strip() or "busy"
 
     if said := wait_while(trouble, _UNMOUNT_S):
         raise HealError(f"{path} is still mounted: {said}", hint=f"fuser -vm {path}")

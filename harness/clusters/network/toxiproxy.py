@@ -8,11 +8,9 @@ a pid file in the cluster's folder, the run id in its environment, so that `clea
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
-import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -21,85 +19,18 @@ import urllib3
 
 from harness.clusters.layout.detours import Route
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
-from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, WorkerError
+from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint
-from harness.toolchains.cache import cache_folder
-from harness.toolchains.go import BUILD_TIMEOUT_S, GO_HINT, Go, build_once, find_go, first_error, run_go
+from harness.toolchains.go_tool import GoTool
 from harness.waiting import wait_while
 
 VERSION: Final = "2.12.0"
 _MODULE: Final = Path(__file__).parent / "proxy"
-_GO: Final = "1.23"
 #: A name of its own among the nodes of the cluster folder.
 FOLDER: Final = "network"
 _START_S, _ASK_S, _POLL_S = 20.0, 10.0, 0.02
-Progress = Callable[[str, float | None], None]
-
-
-def binary_path(go: Go) -> Path:
-    """Where the proxy is, or would be."""
-    release = go.text.split()[2] if len(go.text.split()) > 2 else "go"
-    sources = b"".join(path.read_bytes() for path in sorted(_MODULE.iterdir()))
-    name = f"toxiproxy-{VERSION}-{release}-{hashlib.sha256(sources).hexdigest()[:8]}"
-    return cache_folder() / "tools" / name / "toxiproxy-server"
-
-
-def fetch(*, offline: bool = False, on_progress: Progress | None = None) -> Path:
-    """The proxy's program; downloads and builds it on first use.
-
-    Raises:
-        EnvironmentNotReady: no Go, not in the cache and offline, or it does not build.
-    """
-    try:
-        go = find_go()
-    except EnvironmentNotReady as error:
-        raise EnvironmentNotReady(
-            f"network faults need the proxy toxiproxy {VERSION}, which is built with Go: {error}",
-            hint=GO_HINT.replace("1.19", _GO),
-        ) from None
-    binary = binary_path(go)
-    if binary.exists():
-        return binary
-    if offline:
-        raise EnvironmentNotReady(
-            f"toxiproxy {VERSION}, for network faults, is not in the cache and --offline forbids fetching it",
-            hint="run once without --offline, or `brokerstorm fetch` the scenario",
-        )
-    report = on_progress or (lambda text, share: None)
-    report(f"building toxiproxy {VERSION} with Go, once", None)
-    try:
-        build_once("toxiproxy", binary, lambda folder, part: _build(go, folder, part))
-    except WorkerError as error:
-        raise EnvironmentNotReady(str(error), hint=error.hint) from error
-    report(f"toxiproxy {VERSION} built", 1.0)
-    return binary
-
-
-def readiness() -> tuple[bool, str, str]:
-    """Whether the proxy can be had: yes or no, what was found, what to do."""
-    try:
-        go = find_go()
-    except EnvironmentNotReady as error:
-        return False, f"toxiproxy {VERSION}, which network faults need, is built with Go: {error}", error.hint
-    built = binary_path(go).exists()
-    return True, f"toxiproxy {VERSION}" if built else f"toxiproxy {VERSION}, to be built on first use", ""
-
-
-def _build(go: Go, folder: Path, part: Path) -> None:
-    built = folder / "server"
-    command = [go.path, "build", "-trimpath", "-buildvcs=false", "-o", str(built), "."]
-    try:
-        done = run_go(command, _MODULE, BUILD_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        raise EnvironmentNotReady(f"go build of the proxy took over {BUILD_TIMEOUT_S:.0f} s") from None
-    if done.returncode:
-        raise EnvironmentNotReady(
-            f"toxiproxy does not build with {go.text}: {first_error(done.stderr)}",
-            hint=f"Go {_GO} or newer and the Go module proxy are needed",
-        )
-    # Not a rename: the cache may be on another file system.
-    part.write_bytes(built.read_bytes())
-    part.chmod(0o755)
+SERVER: Final = GoTool(f"toxiproxy {VERSION}", "network proxy", "network faults", _MODULE)
+fetch, readiness = SERVER.fetch, SERVER.readiness
 
 
 class Host(Protocol):

@@ -1,0 +1,42 @@
+"""The ability to let a node lose power, which is more than to kill it (see `harness.protocols.cluster`)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class Unsynced:
+    """What a disk holds, or held, that was not synced.
+
+    Attributes:
+        files: how many have bytes that were written since they were synced.
+        bytes: those bytes, of all files.
+        entries: names that were made, changed or removed in folders that were not synced since.
+        names: of some of the files, those with most bytes first, below the data folder.
+    """
+
+    files: int = 0
+    bytes: int = 0
+    entries: int = 0
+    names: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class LosesPower(Protocol):
+    """Can drop what a node wrote and did not sync.
+
+    Needs ``synced-disk`` of the cluster's start, and ``synced-folders`` for folders that lose names.
+    """
+
+    def drop_unsynced(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
+        """Put the disk of a node that is down back to what was synced; returns what was dropped.
+
+        Args:
+            torn: up to one block of what a file had grown by stays, as the seed has it.
+            folders: what was made, renamed or removed in a folder that was not synced is undone, too.
+
+        Raises:
+            EnvironmentNotReady: the cluster was not started for it, or the disk is in use.
+        """

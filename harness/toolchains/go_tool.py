@@ -1,0 +1,98 @@
+"""A program of ours in Go that a cluster needs: built on first use from its module, kept in the cache."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from harness.errors import EnvironmentNotReady, WorkerError
+from harness.toolchains.cache import cache_folder
+from harness.toolchains.go import BUILD_TIMEOUT_S, GO_HINT, Go, build_once, find_go, first_error, run_go
+
+#: The oldest Go that builds them.
+_GO: Final = "1.23"
+Progress = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class GoTool:
+    """One such program.
+
+    Attributes:
+        name: with the version that it is of.
+        what: what it is, for messages.
+        needed_by: what needs it, for messages.
+        module: folder of its sources.
+    """
+
+    name: str
+    what: str
+    needed_by: str
+    module: Path
+
+    def path(self, go: Go) -> Path:
+        """Where the program is, or would be."""
+        release = go.text.split()[2] if len(go.text.split()) > 2 else "go"
+        sources = b"".join(path.read_bytes() for path in sorted(self.module.iterdir()))
+        key = f"{self.name.replace(' ', '-')}-{release}-{hashlib.sha256(sources).hexdigest()[:8]}"
+        return cache_folder() / "tools" / key / self.name.split()[0]
+
+    def fetch(self, *, offline: bool = False, on_progress: Progress | None = None) -> Path:
+        """The program; downloads what it imports and builds it on first use.
+
+        Raises:
+            EnvironmentNotReady: no Go, not in the cache and offline, or it does not build.
+        """
+        try:
+            go = find_go()
+        except EnvironmentNotReady as error:
+            raise EnvironmentNotReady(
+                f"{self.needed_by} need the {self.what} {self.name}, which is built with Go: {error}",
+                hint=GO_HINT.replace("1.19", _GO),
+            ) from None
+        binary = self.path(go)
+        if binary.exists():
+            return binary
+        if offline:
+            raise EnvironmentNotReady(
+                f"{self.name}, for {self.needed_by}, is not in the cache and --offline forbids fetching it",
+                hint="run once without --offline, or `brokerstorm fetch` the scenario",
+            )
+        report = on_progress or (lambda text, share: None)
+        report(f"building {self.name} with Go, once", None)
+        try:
+            build_once(self.name, binary, lambda folder, part: self._build(go, folder, part))
+        except WorkerError as error:
+            raise EnvironmentNotReady(str(error), hint=error.hint) from error
+        report(f"{self.name} built", 1.0)
+        return binary
+
+    def readiness(self) -> tuple[bool, str, str]:
+        """Whether it can be had: yes or no, what was found, what to do."""
+        try:
+            go = find_go()
+        except EnvironmentNotReady as error:
+            text = f"{self.name}, which {self.needed_by} need, is built with Go: {error}"
+            return False, text, error.hint
+        built = self.path(go).exists()
+        return True, self.name if built else f"{self.name}, to be built on first use", ""
+
+    def _build(self, go: Go, folder: Path, part: Path) -> None:
+        built = folder / "program"
+        command = [go.path, "build", "-trimpath", "-buildvcs=false", "-o", str(built), "."]
+        try:
+            done = run_go(command, self.module, BUILD_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            raise EnvironmentNotReady(f"go build of {self.name} took over {BUILD_TIMEOUT_S:.0f} s") from None
+        if done.returncode:
+            raise EnvironmentNotReady(
+                f"{self.name} does not build with {go.text}: {first_error(done.stderr)}",
+                hint=f"Go {_GO} or newer and the Go module proxy are needed",
+            )
+        # Not a rename: the cache may be on another file system.
+        part.write_bytes(built.read_bytes())
+        part.chmod(0o755)
