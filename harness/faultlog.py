@@ -35,6 +35,7 @@ class FaultRecord:
         end_ns: it was over.
         recovered: the cluster was seen whole again after it.
         confirmed_acks: what it did to acknowledgements that a broker had confirmed.
+        unkept: streams of which every replica in sync lost what it had not synced.
         requests_held: by a fault that holds requests, as far as the last look saw.
         skipped: why it was not injected.
     """
@@ -52,6 +53,7 @@ class FaultRecord:
     effective: bool = False
     evidence: str = ""
     confirmed_acks: ConfirmedAcks = "unknown"
+    unkept: frozenset[str] = frozenset()
     requests_held: int = 0
     skipped: str = ""
 
@@ -116,8 +118,8 @@ def _acks(record: FaultRecord, row: FaultEvent) -> ConfirmedAcks:
 
 
 def _effect(record: FaultRecord, row: FaultEvent) -> FaultRecord:
-    held = int(row.details.get("held", 0))
-    return replace(record, effective=row.effective, evidence=row.evidence, requests_held=held)
+    held, unkept = int(row.details.get("held", 0)), frozenset(map(str, row.details.get("unkept", ())))
+    return replace(record, effective=row.effective, evidence=row.evidence, requests_held=held, unkept=unkept)
 
 
 def _heal(record: FaultRecord, row: FaultEvent) -> FaultRecord:

@@ -25,7 +25,9 @@ REDELIVERY_ORDER = "redelivery-order"
 #: Of a pipeline: one output for each input, in their order. Transactions promise both; else a scenario may
 #: require what it calls dedup and order.
 INPUT_ONCE, INPUT_ORDER = "input-once", "input-order"
-_REQUIRED = {REDELIVERY_ORDER: "order", INPUT_ORDER: "order", INPUT_ONCE: "dedup"}
+#: Of an acknowledged message: it survives that all replicas in sync lose power at once.
+SYNCED = "synced"
+_REQUIRED = {REDELIVERY_ORDER: "order", INPUT_ORDER: "order", INPUT_ONCE: "dedup", SYNCED: "delivery"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Promise:
     Attributes:
         delivery: durable, leader, none or unknown.
         order: kept; None = not known, as for ``dedup``.
+        synced: an acknowledged message is on the disks of all replicas in sync; None = not known.
         exactly_once: of a pipeline: its outputs and the positions of its inputs are committed together.
         because: the setting that decided each of delivery, order and dedup.
         required: the same three as the scenario demands them; absent or None = as configured.
@@ -43,13 +46,14 @@ class Promise:
     delivery: str = "durable"
     order: bool | None = True
     dedup: bool | None = True
+    synced: bool | None = None
     exactly_once: bool = True
     because: Mapping[str, str] = field(default_factory=dict)
     required: Mapping[str, str | bool | None] = field(default_factory=dict)
 
     def holds(self, kind: str) -> bool | None:
-        """Whether ``delivery``, ``order``, ``dedup``, ``redelivery-order``, ``input-once`` or ``input-order``
-        is promised or required.
+        """Whether ``delivery``, ``order``, ``dedup``, ``synced``, ``redelivery-order``, ``input-once`` or
+        ``input-order`` is promised or required.
 
         None = not known.
         """
@@ -61,6 +65,8 @@ class Promise:
             return self.exactly_once
         if kind == "delivery":
             return None if self.delivery == "unknown" else self.delivery == "durable"
+        if kind == SYNCED:
+            return self.synced and self.holds("delivery")
         return self.order if kind == "order" else self.dedup
 
     def reason(self, kind: str) -> str:

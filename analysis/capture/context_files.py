@@ -174,6 +174,7 @@ def _promise(said: PromisePlan, *, exactly_once: bool) -> Promise:
         delivery=said.delivery,
         order=said.order,
         dedup=said.dedup,
+        synced=said.synced,
         exactly_once=exactly_once,
         because=said.because,
         required={name: value for name, value in said.required.items() if value},

@@ -96,8 +96,8 @@ def _why_promise(cls: str, split: str, promise: Promise | None) -> str:
         return "a gap in the capture: nothing is said of the broker"
     if entry.breaks == (ALWAYS,):
         return "wrong under any settings"
-    asked, held = promise or Promise(), entry.held(promise)
-    concerned = [kind for kind in entry.breaks if asked.holds(kind) is held]
+    asked, held = promise or Promise(), entry.held(promise, split)
+    concerned = [kind for kind in entry.broken_by(split) if asked.holds(kind) is held]
     words = [f"{kind}: {asked.reason(kind) or 'promised'}" for kind in concerned]
     return {True: "breaks ", None: "may break ", False: "not promised; "}[held] + ", ".join(words)
 

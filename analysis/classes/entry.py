@@ -62,10 +62,12 @@ ASKS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SubKind:
-    """A sub-kind of a class. ``status`` overrides what the promise would say."""
+    """A sub-kind of a class. ``status`` overrides what the promise would say; ``breaks`` is the promise that
+    it breaks in place of that of its class."""
 
     text: str
     status: Status | None = None
+    breaks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class AnomalyClass:
             return Status.SUSPECT
         if self.breaks == (ALWAYS,):
             return Status.VIOLATION if proved else Status.SUSPECT
-        held = self.held(promise)
+        held = self.held(promise, split)
         if held is False:
             return Status.PERMITTED
         return Status.VIOLATION if proved and held else Status.SUSPECT
@@ -121,7 +123,12 @@ class AnomalyClass:
         fixed = {INFORMATION, APPLICATION, CAPTURE, ALWAYS}
         return (own is None or own.status is None) and not fixed.intersection(self.breaks)
 
-    def held(self, promise: Promise | None) -> bool | None:
+    def broken_by(self, split: str) -> tuple[str, ...]:
+        """The promises that such a hit breaks."""
+        own = self.splits.get(split)
+        return (own.breaks if own else ()) or self.breaks
+
+    def held(self, promise: Promise | None, split: str = "") -> bool | None:
         """Whether one of the promises that it breaks was made; None = not known."""
-        answers = [(promise or Promise()).holds(kind) for kind in self.breaks]
+        answers = [(promise or Promise()).holds(kind) for kind in self.broken_by(split)]
         return True if True in answers else None if None in answers else False

@@ -98,7 +98,14 @@ SENDING: Final = (
             "neither delivered to anybody nor remains in the queue after the drain. A message sent again by "
             "the application counts as stored when any of its attempts is."
         ),
-        splits=_SHAPE,
+        splits={
+            **_SHAPE,
+            "power": SubKind(
+                "every replica in sync lost power before it was synced: only settings that sync each batch "
+                "promise otherwise",
+                breaks=("synced",),
+            ),
+        },
     ),
     AnomalyClass(
         name="delivered-then-lost",

@@ -11,6 +11,7 @@ from analysis.kernels.evidence import Bits, LogEvidence
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import name_of, place_of
+from analysis.kernels.power import lost_with_power
 from harness.records import Outcome
 
 #: Ledger that a broker's deduplication gives a send it drops.
@@ -40,7 +41,7 @@ def _lost(history: History) -> list[Hits]:
                     cls,
                     slot=own,
                     t_ns=history.times(own),
-                    split=_shape(history, own) if cls == "acked-lost" else "",
+                    split=_shape(history, own, stream) if cls == "acked-lost" else "",
                     unmet=unmet | LogEvidence(history).producer_ended(own),
                     stream=stream,
                     note=_what_lies_there(history, own) if cls == "acked-lost" else _namesake(history, own),
@@ -123,8 +124,8 @@ def expected_stream(history: History, slots: Array) -> Array:
     return out
 
 
-def _shape(history: History, slots: Array) -> Array:
-    """Index of prefix, middle, tail or all: where the hole is among what its lane has stored."""
+def _shape(history: History, slots: Array, stream: Array) -> Array:
+    """Index of power, or of prefix, middle, tail or all: where the hole is among what its lane has stored."""
     stored = np.flatnonzero(history.present & (history.sent >= 0))
     groups = history.groups
     low = np.full(len(groups), np.iinfo(np.int64).max)
@@ -141,9 +142,10 @@ def _shape(history: History, slots: Array) -> Array:
     np.minimum.at(low, history.sparse_group[sparse], history.sparse[sparse, 2])
     np.maximum.at(high, history.sparse_group[sparse], history.sparse[sparse, 2])
     seq, lowest, highest = identity[:, 2], low[group], high[group]
-    shapes = ("all", "prefix", "tail", "middle")
+    shapes = ("power", "all", "prefix", "tail", "middle")
+    power = lost_with_power(history, slots, stream)
     return np.select(
-        [highest < 0, seq < lowest, seq > highest, seq >= lowest],
+        [power, highest < 0, seq < lowest, seq > highest, seq >= lowest],
         [split_index("acked-lost", name) for name in shapes],
     )
 

@@ -57,7 +57,7 @@ def _unmet(episode: Episode, context: Context) -> tuple[str, ...]:
     entry, session = CLASSES[episode.cls], context.sessions.get(episode.session)
     assumed = session.reading.unknown.intersection(entry.rests_on) if session else ()
     asks = entry.asks_promise(episode.split)
-    if assumed or (asks and entry.held(_promise(episode, context)) is None):
+    if assumed or (asks and entry.held(_promise(episode, context), episode.split) is None):
         return (*episode.unmet, "settings-known")
     return tuple(episode.unmet)
 

@@ -86,7 +86,15 @@ class PowerLost(Killed):
             node: {"bytes": lost.bytes, "files": lost.files, "entries": lost.entries}
             for node, lost in self._dropped.items()
         }
-        return replace(found, details={**found.details, "dropped": rows}) if rows else found
+        return replace(found, details={**found.details, "dropped": rows, "unkept": self._unkept()})
+
+    def _unkept(self) -> list[str]:
+        """Streams of which no replica in sync kept what it had not synced: judging asks for them."""
+        if self.before is None:
+            return []
+        lost = {node for node, dropped in self._dropped.items() if dropped.bytes}
+        streams = self.before.partitions
+        return sorted(stream for stream in streams if self.before.in_sync(stream) <= lost)
 
 
 class PowerLoss(ResourceFault[PowerLossParams]):

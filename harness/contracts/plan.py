@@ -44,13 +44,15 @@ class PromisePlan(PlanPart):
             or ``unknown``: the worker.toml of the client does not say.
         order: first appearances of attempt-0 messages of a lane keep their order; None = not known.
         dedup: no message is stored twice without an application re-send; None = not known.
+        synced: an acknowledged message is on the disks of all replicas in sync; None = not known.
         because: the setting that decided each of them, as text for people.
-        required: the same three as the scenario demands them; None = as configured.
+        required: the first three as the scenario demands them; None = as configured.
     """
 
     delivery: Literal["durable", "leader", "none", "unknown"]
     order: bool | None
     dedup: bool | None
+    synced: bool | None = None
     because: dict[str, str]
     required: dict[str, str | bool | None]
 

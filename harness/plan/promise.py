@@ -177,6 +177,10 @@ class ProducerSettings(ABC):
     @abstractmethod
     def dedup(self, context: PromiseContext) -> tuple[bool | None, str]: ...
 
+    def synced(self, topic: TopicPlan, context: PromiseContext) -> tuple[bool | None, str]:
+        """Whether an acknowledged message is on the disks of all replicas in sync, not in their memory."""
+        return None, "not known: what this system syncs is not stated"
+
     def call_deadline_s(self, unbounded_s: float) -> float:
         """Seconds after which an open send hangs: the client's own limit and some slack.
 
@@ -189,17 +193,27 @@ class ProducerSettings(ABC):
         if self.settings.worker.promises is None:
             why = f"not known: {FILE} of {self.settings.worker.library} has no [promises]"
             delivery: Delivery = "unknown"
-            order = dedup = None
-            why_delivery = why_order = why_dedup = why
+            order = dedup = synced = None
+            why_delivery = why_order = why_dedup = why_synced = why
         else:
             delivery, why_delivery = _weakest([self.delivery(topic, context) for topic in context.topics])
             order, why_order = self.order(context)
             dedup, why_dedup = self.dedup(context)
+            synced, why_synced = min(
+                (self.synced(topic, context) for topic in context.topics),
+                key=lambda found: (False, None, True).index(found[0]),
+            )
         return PromisePlan(
             delivery=delivery,
             order=order,
             dedup=dedup,
-            because={"delivery": why_delivery, "order": why_order, "dedup": why_dedup},
+            synced=synced,
+            because={
+                "delivery": why_delivery,
+                "order": why_order,
+                "dedup": why_dedup,
+                "synced": why_synced,
+            },
             required={
                 "delivery": "durable" if require.delivery == "durable" else None,
                 "order": True if require.order == "lane" else None,

@@ -186,13 +186,14 @@ class Journals:
         effective: bool = True,
         healed: bool = True,
         acks: str | None = None,
+        details: Mapping[str, Any] | None = None,
     ) -> Self:
         """A fault from ``at_ms`` to ``until_ms``, with its proof and its heal. ``acks``: what it did to
         confirmed acknowledgements; None as in captures that do not say it."""
         number = len({r["id"] for r in self.faults}) + 1
         begin, end = (EPOCH_NS + round(ms * 1e6) for ms in (at_ms, until_ms))
         inject = {"kind": kind, "target": target, "targets": [target], "planned_s": at_ms / 1e3, "params": {}}
-        effect = {"effective": effective, "evidence": "planted", "details": {}}
+        effect = {"effective": effective, "evidence": "planted", "details": dict(details or {})}
         said = {} if acks is None else {"confirmed_acks": acks}
         self.faults += [
             {"id": number, "event": "inject", "t_ns": begin, **inject},

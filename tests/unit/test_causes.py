@@ -9,12 +9,13 @@ import pytest
 from rich.console import Console
 
 from analysis.capture.capture import Capture
-from analysis.findings import Cause, Finding, Result
+from analysis.findings import Cause, Finding, Result, Status
 from analysis.report.html import run_page
 from analysis.report.terminal import print_result
 from analysis.report.trace import trace
 from harness.rundir import RunDir
 from tests.planted.judged import judge_here
+from tests.planted.plans import DURABLE
 from tests.planted.tiny import History
 
 
@@ -24,9 +25,9 @@ def epochs(history: History, *, over_ms: float = 0) -> History:
     return history.led("kafka-1", 5, at_ms=7_900, first=3)
 
 
-def lossy(at_ms: float = 4_500) -> History:
+def lossy(at_ms: float = 4_500, history: History | None = None) -> History:
     """Three messages stay, two acknowledged at 3 and 4 are not there, two more take their places."""
-    h = History().fault("pause", "kafka-3", 5_000, 10_000)
+    h = history or History().fault("pause", "kafka-3", 5_000, 10_000)
     for seq in range(3):
         h.send(seq, position=seq, at_ms=1_000 + seq)
     for seq in (3, 4):
@@ -79,6 +80,36 @@ def thawed(kept_at_ms: float) -> History:
     h.send(7, position=3, at_ms=kept_at_ms - 1).send(8, position=4, at_ms=kept_at_ms)
     h.send(9, position=5, at_ms=15_000).send(10, position=6, at_ms=15_001)
     return epochs(h.log(0, 1, 2, 7, 8, 9, 10), over_ms=10_200).led("kafka-2", 6, at_ms=14_200, first=5)
+
+
+@pytest.mark.parametrize(
+    ("unkept", "synced", "required", "status"),
+    [
+        (["orders-0"], False, None, Status.PERMITTED),
+        (["orders-0"], False, "durable", Status.VIOLATION),
+        (["orders-0"], True, None, Status.VIOLATION),
+        (["orders-0"], None, None, Status.SUSPECT),
+        (["orders-1"], False, None, Status.VIOLATION),  # a replica in sync of this one kept what it had
+    ],
+)
+def test_what_went_with_the_power_is_held_to_what_is_synced(
+    unkept: list[str], synced: bool | None, required: str | None, status: Status, tmp_path: Path
+) -> None:
+    because = {"delivery": "acks=all", "synced": "Kafka says so"}
+    made = {"synced": synced, "because": because, "required": {"delivery": required}}
+    history = History(promise=DURABLE.model_copy(update=made))
+    history.fault("power-loss", "kafka-3", 5_000, 10_000, details={"unkept": unkept})
+    _, finding = judged(epochs(lossy(history=history)), tmp_path)
+    assert (finding.status, finding.count) == (status, 2)
+    assert finding.split == ({"power": 2} if unkept == ["orders-0"] else {"middle": 2})
+    if status is Status.PERMITTED:
+        assert finding.promise == "not promised; synced: Kafka says so"
+
+
+def test_the_power_takes_nothing_that_an_earlier_change_cut_off(tmp_path: Path) -> None:
+    history = History(promise=DURABLE.model_copy(update={"synced": False, "required": {}}))
+    history.fault("power-loss", "kafka-3", 12_000, 14_000, details={"unkept": ["orders-0"]})
+    assert judged(epochs(lossy(history=history)), tmp_path)[1].status is Status.VIOLATION
 
 
 def test_a_later_change_is_no_cause_of_what_its_deposed_leader_had_not_come_to(tmp_path: Path) -> None:

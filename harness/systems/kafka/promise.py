@@ -2,6 +2,7 @@
 
 * **delivery** ``durable``: ``acks=all`` with at least two in-sync replicas demanded and no unclean
   election; otherwise an acknowledgement stands for the ``leader`` alone, or (``acks=0``) for nothing.
+* **synced**: brokers acknowledge what is in their memory, unless they flush after every batch.
 * **order** and **dedup**: the idempotent producer (KIP-98) keeps both through retries. Without it, retries
   with several requests in flight reorder, and any retry may store twice.
 
@@ -32,6 +33,11 @@ from harness.systems.kafka.worker_facts import IdempotenceFacts, KafkaFacts
 BROKER_DEFAULTS: Final = {"min.insync.replicas": "2", "unclean.leader.election.enable": "false"}
 #: As clients write that they read committed data only; sarama has a number.
 _COMMITTED: Final = frozenset({"read_committed", "1"})
+#: https://kafka.apache.org/documentation/#producerconfigs_acks
+_AS_LONG_AS: Final = (
+    "Kafka's documentation of acks=all: 'the record will not be lost as long as at least one in-sync replica "
+    "remains alive'"
+)
 #: Kafka takes no other number (the protocol's required acks).
 _ACKS: Final = {"all": "all", "-1": "all", "1": "1", "0": "0"}
 
@@ -109,6 +115,16 @@ class KafkaProducerSettings(ProducerSettings):
             copies = f"min.insync.replicas={in_sync}, replication={topic.replication} on {topic.name}"
             return "leader", f"{acks.text}, but {copies}"
         return "durable", f"{acks.text}, min.insync.replicas={in_sync}"
+
+    def synced(self, topic: TopicPlan, context: PromiseContext) -> tuple[bool | None, str]:
+        given = {
+            "log.flush.interval.messages": context.broker_config.get("log.flush.interval.messages"),
+            "flush.messages": topic.config.get("flush.messages"),
+        }
+        key, value = next(((k, v) for k, v in reversed(given.items()) if v), ("", ""))
+        if value == "1":
+            return True, f"{key}=1 on {topic.name}"
+        return False, f"all replicas in sync lost power; {_AS_LONG_AS}"
 
     def order(self, context: PromiseContext) -> tuple[bool | None, str]:
         idempotence, in_flight, retries = self.idempotence, self.in_flight, self.retries
