@@ -36,6 +36,7 @@ class FaultRecord:
         recovered: the cluster was seen whole again after it.
         confirmed_acks: what it did to acknowledgements that a broker had confirmed.
         unkept: streams of which every replica in sync lost what it had not synced.
+        cut: stream -> the position before which it removed everything, on purpose.
         requests_held: by a fault that holds requests, as far as the last look saw.
         skipped: why it was not injected.
     """
@@ -54,6 +55,7 @@ class FaultRecord:
     evidence: str = ""
     confirmed_acks: ConfirmedAcks = "unknown"
     unkept: frozenset[str] = frozenset()
+    cut: Mapping[str, int] = field(default_factory=dict)
     requests_held: int = 0
     skipped: str = ""
 
@@ -119,7 +121,9 @@ def _acks(record: FaultRecord, row: FaultEvent) -> ConfirmedAcks:
 
 def _effect(record: FaultRecord, row: FaultEvent) -> FaultRecord:
     held, unkept = int(row.details.get("held", 0)), frozenset(map(str, row.details.get("unkept", ())))
-    return replace(record, effective=row.effective, evidence=row.evidence, requests_held=held, unkept=unkept)
+    cut = {str(stream): int(position) for stream, position in row.details.get("cut", {}).items()}
+    seen = replace(record, effective=row.effective, evidence=row.evidence)
+    return replace(seen, requests_held=held, unkept=unkept, cut=cut)
 
 
 def _heal(record: FaultRecord, row: FaultEvent) -> FaultRecord:

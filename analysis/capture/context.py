@@ -280,6 +280,17 @@ class Context:
         return bool(self.is_queue[1:].any())
 
     @cached_property
+    def cut(self) -> npt.NDArray[np.int64]:
+        """By stream id: the position before which faults removed everything, on purpose; 0 = nothing."""
+        cut = np.zeros(len(self.streams) + 1, np.int64)
+        for fault in self.faults:
+            for stream, position in fault.cut.items() if fault.effective else ():
+                if stream in self.streams:
+                    number = self.streams.index(stream) + 1
+                    cut[number] = max(cut[number], position)
+        return cut
+
+    @cached_property
     def topics(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name.rpartition("-")[0] for name in self.streams))
 

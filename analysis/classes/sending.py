@@ -100,6 +100,9 @@ SENDING: Final = (
         ),
         splits={
             **_SHAPE,
+            "removed": SubKind(
+                "a fault removed what lay there, on purpose: no loss", status=Status.PERMITTED
+            ),
             "power": SubKind(
                 "every replica in sync lost power before it was synced: only settings that sync each batch "
                 "promise otherwise",

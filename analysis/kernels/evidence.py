@@ -39,6 +39,12 @@ class LogEvidence:
         kept = [bool((begin[np.flatnonzero(topic == t)] == 0).all()) for t in names]
         return np.array([*whole, False]), np.array([*kept, False])  # the last: no such topic
 
+    def removed(self, slots: Array, stream: Array, position: Array) -> Array:
+        """Whether messages lay where a fault removed everything on purpose. ``position``: -1 unknown."""
+        cut = self._context.cut
+        known = (stream > 0) & (stream < len(cut)) & (position >= 0)
+        return np.asarray(known & (position < cut[np.where(known, stream, 0)]))
+
     def absent(self, slots: Array, stream: Array, position: Array) -> Bits:
         """For messages not found in the log: was the place read where they would be?
 

@@ -50,4 +50,4 @@ def _cut_by(history: History, slots: Array, stream: int, terms: Terms, faults: l
     for fault in faults:
         back_ns = fault.over_ns if fault.heal_ns is None else fault.heal_ns
         gone |= (done < back_ns) & (cut_ns >= fault.start_ns) & (cut_ns < fault.over_ns + SETTLE_NS)
-    return known & gone
+    return np.asarray(known & gone)

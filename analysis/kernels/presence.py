@@ -142,10 +142,11 @@ def _shape(history: History, slots: Array, stream: Array) -> Array:
     np.minimum.at(low, history.sparse_group[sparse], history.sparse[sparse, 2])
     np.maximum.at(high, history.sparse_group[sparse], history.sparse[sparse, 2])
     seq, lowest, highest = identity[:, 2], low[group], high[group]
-    shapes = ("power", "all", "prefix", "tail", "middle")
+    shapes = ("removed", "power", "all", "prefix", "tail", "middle")
+    removed = LogEvidence(history).removed(slots, *_place(history, slots))
     power = lost_with_power(history, slots, stream)
     return np.select(
-        [power, highest < 0, seq < lowest, seq > highest, seq >= lowest],
+        [removed, power, highest < 0, seq < lowest, seq > highest, seq >= lowest],
         [split_index("acked-lost", name) for name in shapes],
     )
 

@@ -51,10 +51,12 @@ def _strangers(history: History, matching: Matching) -> list[Hits]:
 
 
 def _is_read(history: History, delivery: Array, slot: Array) -> Array:
-    """Whether the places were read that deliveries came from: elsewhere nothing is known to be lost since."""
+    """Whether the places were read that deliveries came from: elsewhere, and where a fault removed
+    everything on purpose, nothing is known to be lost since."""
     table = history.bucket.deliveries
-    stream, position = table["stream"][delivery].astype(np.int64), table["position"][delivery]
-    return LogEvidence(history).is_read(slot, stream, position)
+    place = table["stream"][delivery].astype(np.int64), table["position"][delivery]
+    evidence = LogEvidence(history)
+    return np.asarray(evidence.is_read(slot, *place) & ~evidence.removed(slot, *place))
 
 
 def _absent_classes(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 BLUE, ORANGE, GREEN, VERMILLION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, SKY, GREY = "#CC79A7", "#56B4E9", "#808080"
-_BROWN, _OLIVE = "#9C6B3F", "#A39100"
+_BROWN, _OLIVE, _ROSE = "#9C6B3F", "#A39100", "#882255"
 INK = "#30363d"  # the page's script repaints axes and labels for a dark background
 
 _HATCHES = (
@@ -47,6 +47,7 @@ _FAMILIES = {
         "bandwidth",
         "name-change",
     ),
+    _ROSE: ("truncate",),
     _OLIVE: ("cpu-limit", "memory-limit", "disk-full", "slow-disk"),
 }
 

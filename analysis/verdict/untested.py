@@ -41,7 +41,9 @@ _HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
 #: By name in `PRECONDITIONS`: whether it holds for the whole run. What is not here is judged hit by hit only.
 _HOLDS: Final[Mapping[str, Callable[[Context], bool]]] = {
     "audit-complete": lambda context: all(b.is_complete for b in _bounds(context)),
-    "log-kept": lambda context: all(b.begin == 0 for b in _bounds(context)),
+    "log-kept": lambda context: all(
+        bounds.begin <= cut for bounds, cut in zip(_bounds(context), context.cut[1:], strict=True)
+    ),
     "producer-ended": lambda context: all(i.end_ns for i in context.instances.values()),
     "readiness-restored": lambda context: context.readiness_restored,
     "send-capture": lambda context: all(i.complete for i in context.instances.values()),

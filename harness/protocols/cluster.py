@@ -153,6 +153,26 @@ class HasLeaders(HasPlacement, Protocol):
 
 
 @runtime_checkable
+class TruncatesLogs(Protocol):
+    """Can remove the oldest messages of a log (Kafka)."""
+
+    def log_spans(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Partition -> first offset of its log, and the one after its last readable message.
+
+        Raises:
+            EnvironmentNotReady: a partition has no leader or its leader does not answer.
+        """
+
+    def truncate(self, topic: str, to: Mapping[int, int]) -> None:
+        """Remove what lies before an offset of each partition; returns when the leaders have.
+
+        Raises:
+            UsageError: the brokers refuse it (their words).
+            EnvironmentNotReady: no broker answers.
+        """
+
+
+@runtime_checkable
 class HasBacklogs(Protocol):
     """Knows what consumers have yet to settle, where positions are not dense (Pulsar, Qpid)."""
 

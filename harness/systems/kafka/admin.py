@@ -12,7 +12,7 @@ from operator import methodcaller
 from typing import Any
 
 from kafka import TopicPartition
-from kafka.errors import for_code
+from kafka.errors import KafkaError, for_code
 from kafka.protocol.consumer import OffsetSpec
 
 from harness.admin.failover import ASK_S, LOGS_HINT, POLL_S
@@ -147,26 +147,45 @@ class KafkaAdmin:
         Raises:
             EnvironmentNotReady: a partition has no leader or its leader does not answer.
         """
+        return self._offsets(topics, OffsetSpec.LATEST)
+
+    def log_spans(self, topic: str) -> dict[int, tuple[int, int]]:
+        """As `TruncatesLogs.log_spans`."""
+        begins, ends = (self._offsets([topic], spec) for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST))
+        return {int(stream.rpartition("-")[2]): (begins[stream], ends[stream]) for stream in begins}
+
+    def truncate(self, topic: str, to: Mapping[int, int]) -> None:
+        """As `TruncatesLogs.truncate`: DeleteRecords, sent to the leaders."""
+        wanted = {TopicPartition(topic, partition): offset for partition, offset in to.items()}
+        try:
+            self._ask(lambda broker: broker.delete_records(wanted, timeout_ms=2000))
+        except KafkaError as error:
+            raise UsageError(f"Kafka refuses to remove messages of {topic}: {error}") from error
+
+    def _offsets(self, topics: Sequence[str], spec: OffsetSpec) -> dict[str, int]:
+        """Stream -> the offset that a spec means, of its leader."""
         ends: dict[str, int] = {}
         deadline = time.monotonic() + ASK_S
         for topic in topics:
-            find = partial(self._find_ends, topic, ends)
+            find = partial(self._find_offsets, topic, spec, ends)
             if missing := wait_while(find, deadline - time.monotonic(), every_s=POLL_S):
                 raise EnvironmentNotReady(f"no leader tells the log end of {', '.join(missing[:5])}")
         return ends
 
-    def _find_ends(self, topic: str, ends: dict[str, int]) -> list[str]:
+    def _find_offsets(self, topic: str, spec: OffsetSpec, ends: dict[str, int]) -> list[str]:
         """Add what the leaders of a topic tell to ``ends``; the streams that are still not in it."""
         leaders = self.leaders(topic)
         open_now = {p: name for p, name in leaders.items() if name and f"{topic}-{p}" not in ends}
         for name in sorted(set(open_now.values())):
             mine = [TopicPartition(topic, p) for p, at in open_now.items() if at == name]
             with suppress(EnvironmentNotReady):
-                ends.update(self._ends_at(name, mine))
+                ends.update(self._offsets_at(name, mine, spec))
         return [f"{topic}-{p}" for p in leaders if f"{topic}-{p}" not in ends]
 
-    def _ends_at(self, name: str, partitions: Sequence[TopicPartition]) -> dict[str, int]:
-        wanted = dict.fromkeys(partitions, OffsetSpec.LATEST)
+    def _offsets_at(
+        self, name: str, partitions: Sequence[TopicPartition], spec: OffsetSpec
+    ) -> dict[str, int]:
+        wanted = dict.fromkeys(partitions, spec)
         answer = self._ask(lambda broker: broker.list_partition_offsets(wanted, timeout_ms=500), only=name)
         return {f"{tp.topic}-{tp.partition}": found.offset for tp, found in answer.items()}
 
