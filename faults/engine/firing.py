@@ -65,7 +65,8 @@ class FaultExecution(threading.Thread):
             _LOG.exception("fault %d (%s) failed before it was applied", self.firing.id, self.firing.kind)
             self._context.journal.skipped(self.firing, f"internal error: {error!r}")
             return
-        prover = Prover(self.firing.id, injection, self._context.journal)
+        part = KINDS[self.firing.kind].part(self.firing.params, self._context.view.inventory)
+        prover = Prover(self.firing.id, injection, self._context.journal, part)
         prover.start()
         self._apply(injection, prover)
         self._applied.set()

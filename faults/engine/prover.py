@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from dataclasses import replace
 from typing import Final
 
 from faults.engine.journal import Journal
@@ -29,11 +30,13 @@ class Prover(threading.Thread):
     first, the leaders that moved seconds later.
     """
 
-    def __init__(self, fault_id: int, injection: Injection, journal: Journal) -> None:
+    def __init__(self, fault_id: int, injection: Injection, journal: Journal, part: str = "") -> None:
+        """``part``: what its target was to the cluster when it was chosen."""
         super().__init__(name=f"fault-{fault_id}-proof", daemon=True)
         self._fault_id = fault_id
         self._injection = injection
         self._journal = journal
+        self._chosen = f" ({injection.targets[0]} was {part})" if part else ""
         self.done = threading.Event()
         self.proved = threading.Event()
         self.trouble = ""
@@ -69,7 +72,8 @@ class Prover(threading.Thread):
 
     def _look(self) -> Proof:
         try:
-            return self._injection.proof()
+            found = self._injection.proof()
+            return replace(found, evidence=found.evidence + self._chosen)
         except BrokerstormError as error:
             return Proof(False, f"the cluster does not answer: {error}")
         except Exception as error:  # noqa: BLE001 - a fault whose proof broke is not proved

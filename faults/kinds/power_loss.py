@@ -113,6 +113,9 @@ class PowerLoss(ResourceFault[PowerLossParams]):
             raise StepProblem("target", f"no node {unknown[0]!r}. Nodes: {names(inventory.nodes)}")
         return params
 
+    def part(self, params: PowerLossParams, inventory: Inventory) -> str:
+        return "" if _several(params.target) else super().part(params, inventory)
+
     def needs_for(self, params: PowerLossParams) -> frozenset[str]:
         return self.needs | ({"synced-folders"} if params.directories == "lost" else set())
 

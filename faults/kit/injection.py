@@ -138,6 +138,10 @@ class FaultKind(ABC, Generic[P]):
     def target(self, params: P) -> str:
         """The target as text, for tables and charts."""
 
+    def part(self, params: P, inventory: Inventory) -> str:
+        """What the target was to the cluster when it was chosen, for the proof; empty = nothing is said."""
+        return ""
+
     def choices(self, params: P) -> list[str]:
         """What a step says beside its target and its time, for `sentence`."""
         return []

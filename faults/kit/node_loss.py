@@ -11,7 +11,7 @@ from faults.kit.cluster_view import ClusterView, Snapshot
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind, Injection
 from faults.kit.params import Inventory, NodeParams, Params
-from faults.kit.targets import is_coordinator, parse, resolve
+from faults.kit.targets import is_coordinator, parse, part_text, resolve
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import HasCoordinators, Proof
 
@@ -173,6 +173,9 @@ class NodeFault(FaultKind[N], Generic[N]):
 
     def target(self, params: N) -> str:
         return params.target
+
+    def part(self, params: N, inventory: Inventory) -> str:
+        return part_text(params.target, inventory)
 
     def prepare(self, params: N, view: ClusterView, draw: int) -> Injection:
         # Checked when compiled; parsed again with the names of the cluster that runs.

@@ -110,17 +110,28 @@ def target_text(text: str, inventory: Inventory) -> str:
     if target.form == "all":
         brokers = [node for node in inventory.nodes if "broker" in inventory.roles.get(node, ("broker",))]
         return names(brokers)
-    if target.topic:
-        rule = _topic_rule(target)
-    elif target.group:
-        rule = f"the coordinator of {target.group.replace(':', ' ')}"
-    else:
-        rule = {
-            "random": "a random broker",
-            "controller": "the active controller",
-            "role": f"a random {target.node}",
-        }[target.form]
-    return f"{rule}, chosen then"
+    if target.form in ("random", "role"):
+        return f"a random {target.node or 'broker'}, chosen then"
+    return f"{_rule(target)}, chosen then"
+
+
+def part_text(text: str, inventory: Inventory) -> str:
+    """What a node was to the cluster that was chosen by this target, for its proof; empty where the target
+    says nothing of it.
+
+    Raises:
+        StepProblem: as `parse`.
+    """
+    target = parse(text, inventory)
+    return "" if target.form in ("node", "all", "random", "role") else _rule(target)
+
+
+def _rule(target: Target) -> str:
+    if target.form == "controller":
+        return "the active controller"
+    if target.form == "coordinator":
+        return f"the coordinator of {target.group.replace(':', ' ')}"
+    return _topic_rule(target)
 
 
 def _topic_rule(target: Target) -> str:

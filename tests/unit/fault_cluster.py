@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint, Node, PartitionState
+from harness.protocols.power import Unsynced
 
 NAMES = ("kafka-1", "kafka-2", "kafka-3")
 
@@ -33,6 +34,8 @@ class StateRuntime:
         self.stop_takes_s = 0.0
         self.stops_by_itself = True
         self.pids: dict[str, int] = {}
+        self.needs = frozenset({"synced-disk"})
+        self.unsynced: dict[str, Unsynced] = {}
 
     def up(self) -> None: ...
     def down(self) -> None: ...
@@ -63,6 +66,11 @@ class StateRuntime:
     def is_running(self, node: str) -> bool:
         return node in self.running
 
+    def drop_unsynced(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
+        assert node not in self.running
+        self._note("drop", node)
+        return self.unsynced.get(node, Unsynced())
+
     def pause(self, node: str) -> None:
         self.paused.add(node)
         self._note("pause", node)
@@ -86,6 +94,7 @@ class StateAdmin:
         self.order = {p: [NAMES[(p + i) % 3] for i in range(3)] for p in range(partitions)}
         self.leader: dict[int, str | None] = {p: nodes[0] for p, nodes in self.order.items()}
         self.moves_ignored = False
+        self.spans = dict.fromkeys(range(partitions), (0, 0))
         self.silent = threading.Event()
         self.blocked_s = 0.0
 
@@ -142,6 +151,12 @@ class StateAdmin:
     def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None:
         for partition in partitions if partitions is not None else self.order:
             self.leader[partition] = self.order[partition][0]
+
+    def log_spans(self, topic: str) -> dict[int, tuple[int, int]]:
+        return dict(self.spans)
+
+    def truncate(self, topic: str, to: Mapping[int, int]) -> None:
+        self.spans |= {partition: (offset, self.spans[partition][1]) for partition, offset in to.items()}
 
     def topics(self) -> list[str]:
         return ["__consumer_offsets", "orders"]

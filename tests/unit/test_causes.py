@@ -106,6 +106,20 @@ def test_what_went_with_the_power_is_held_to_what_is_synced(
         assert finding.promise == "not promised; synced: Kafka says so"
 
 
+def test_what_a_fault_removed_on_purpose_is_not_lost(tmp_path: Path) -> None:
+    """Two of the messages that are gone lay before the cut; the third, behind it, is lost."""
+    history = History().fault("truncate", "orders-0", 5_000, 5_001, details={"cut": {"orders-0": 2}})
+    for seq in range(4):
+        history.send(seq, position=seq)
+    history.log(3, position=3).bounds(begin=2, end=4, read_to=4)
+    result = judge_here(history.write(tmp_path / "run"))
+    lost = [finding for finding in result.findings if finding.cls == "acked-lost"]
+    assert {(f.status, f.count, tuple(f.split)) for f in lost} == {
+        (Status.PERMITTED, 2, ("removed",)),
+        (Status.VIOLATION, 1, ("prefix",)),
+    }
+
+
 def test_the_power_takes_nothing_that_an_earlier_change_cut_off(tmp_path: Path) -> None:
     history = History(promise=DURABLE.model_copy(update={"synced": False, "required": {}}))
     history.fault("power-loss", "kafka-3", 12_000, 14_000, details={"unkept": ["orders-0"]})

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.protocols.power import Unsynced
 from harness.rundir import RunDir
 from tests.unit.fault_cluster import NAMES, StateCluster
 from tests.unit.fault_engine.rig import Rig, kill
@@ -36,6 +37,49 @@ def test_controller_kill(cluster: StateCluster, run: RunDir) -> None:
     rig.injector.join(20)
     assert rig.rows("inject")[0]["targets"] == ["kafka-1"]
     assert rig.rows("effect")[0]["details"]["controller"] == "kafka-1 -> kafka-2"
+
+
+def test_power_loss_drops_what_is_not_synced_before_nodes_start(cluster: StateCluster, run: RunDir) -> None:
+    cluster.runtime.unsynced = {node: Unsynced(3, 1_500_000, 0, ("orders-0/0.log",)) for node in NAMES[:2]}
+    rig = Rig(cluster, run, {"fault": "power-loss", "at": 0, "for": 0.2, "target": "kafka-1, kafka-2"})
+    rig.injector.join(20)
+    (effect,) = rig.rows("effect")
+    assert "dropped of kafka-1: 1.5 MB in 3 files not synced (orders-0/0.log ...)" in effect["evidence"]
+    assert effect["details"]["dropped"]["kafka-2"] == {"bytes": 1_500_000, "files": 3, "entries": 0}
+    assert effect["details"]["unkept"] == []  # kafka-3 was in sync, and kept what it had
+    calls = cluster.runtime.calls
+    assert sorted(calls[:2]) == ["kill kafka-1", "kill kafka-2"]
+    assert calls[2:] == ["drop kafka-1", "drop kafka-2", "start kafka-1", "start kafka-2"]
+
+
+def test_power_loss_of_all_names_what_no_replica_in_sync_kept(cluster: StateCluster, run: RunDir) -> None:
+    cluster.runtime.unsynced = dict.fromkeys(NAMES, Unsynced(1, 9, 0, ("orders-0/0.log",)))
+    rig = Rig(cluster, run, {"fault": "power-loss", "at": 0, "for": 0.2, "nodes": "all"})
+    rig.injector.join(20)
+    assert sorted(rig.rows("inject")[0]["targets"]) == list(NAMES)
+    assert rig.rows("effect")[0]["details"]["unkept"] == [f"orders-{p}" for p in range(6)]
+
+
+def test_power_loss_of_a_disk_that_synced_all_is_no_more_than_a_kill(run: RunDir) -> None:
+    rig = Rig(StateCluster(), run, {"fault": "power-loss", "at": 0, "for": 0.1})
+    rig.injector.join(20)
+    assert rig.rows("effect")[0]["effective"] is False
+
+
+def test_truncate_removes_a_share_and_says_where_logs_begin(cluster: StateCluster, run: RunDir) -> None:
+    cluster.admin.spans |= {0: (10, 110), 1: (0, 4)}
+    rig = Rig(cluster, run, {"fault": "truncate", "at": 0, "share": 0.25})
+    rig.injector.join(20)
+    assert rig.rows("inject")[0]["params"]["cuts"] == {"0": 35, "1": 1}  # the others hold nothing
+    effect = rig.rows("effect")[0]
+    assert effect["details"]["cut"] == {"orders-0": 35, "orders-1": 1}
+    assert effect["evidence"] == "2 of 2 logs begin later (orders-0 at 35), 26 messages are gone"
+
+
+def test_a_proof_says_what_the_node_was_that_was_chosen(cluster: StateCluster, run: RunDir) -> None:
+    rig = Rig(cluster, run, kill(0, target="leader-of:orders-1"))
+    rig.injector.join(20)
+    assert rig.rows("effect")[0]["evidence"].endswith("(kafka-2 was the leader of orders-1)")
 
 
 def test_rolling_restart_takes_one_after_the_other(cluster: StateCluster, run: RunDir) -> None:
