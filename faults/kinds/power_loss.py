@@ -66,14 +66,15 @@ class PowerLost(Killed):
             self._dropped = {**self._dropped, node: dropped}
 
     def process_evidence(self) -> str:
-        """A disk that had synced all of it loses nothing: then it was a kill."""
-        dropped = self._dropped.values()
-        if not self._gone or not any(each.bytes or each.entries for each in dropped):
+        """A disk of which all was synced loses nothing, and has lost power all the same."""
+        if not self._gone or len(self._dropped) < len(self.targets):
             return ""
         return f"{self.view.seen.gone}, {'; '.join(map(self._said, self._dropped))}"
 
     def _said(self, node: str) -> str:
         lost = self._dropped[node]
+        if not lost.bytes and not lost.entries:
+            return f"all of {node} was synced"
         files = f"{in_units(lost.bytes)} in {lost.files} files not synced"
         shown = ", ".join(lost.names[:_NAMED])
         entries = f", {lost.entries} changes of folders" if lost.entries else ""

@@ -167,8 +167,7 @@ class TruncatesLogs(Protocol):
         """Remove what lies before an offset of each partition; returns when the leaders have.
 
         Raises:
-            UsageError: the brokers refuse it (their words).
-            EnvironmentNotReady: no broker answers.
+            EnvironmentNotReady: a leader refuses (its words), or none answers.
         """
 
 

@@ -17,7 +17,7 @@ from faults.kit.params import Inventory
 from faults.kit.targets import parse, resolve
 from harness.rundir import RunDir, read_jsonl
 from harness.systems.kafka.assembly import KafkaCluster
-from tests.live.cluster_rig import ORDERS, FaultRig, assert_whole, make_whole, wait_until
+from tests.live.cluster_rig import ORDERS, FaultRig, assert_whole, make_whole, sending, wait_until
 
 pytestmark = pytest.mark.live
 
@@ -117,6 +117,19 @@ def test_leader_moves_and_a_burst_of_them(kafka: KafkaCluster, begin: Begin) -> 
     rig = begin({"fault": "leader-move", "topic": "orders", "at": 0, "storm": burst})
     rig.finish()
     assert len(rig.rows("inject")) == 3
+
+
+def test_truncated_logs_begin_later(kafka: KafkaCluster, begin: Begin) -> None:
+    with sending(kafka, ORDERS):
+        wait_until(
+            "messages everywhere", lambda: min(e for _, e in kafka.admin.log_spans("orders").values()) > 9
+        )
+        rig = begin({"fault": "truncate", "share": 0.5, "at": 0})
+        rig.finish()
+    cuts = {int(p): offset for p, offset in rig.rows("inject")[0]["params"]["cuts"].items()}
+    assert sorted(cuts) == list(range(ORDERS.partitions))
+    assert {p: span[0] for p, span in kafka.admin.log_spans("orders").items()} == cuts
+    assert rig.rows("effect")[0]["details"]["cut"] == {f"orders-{p}": cuts[p] for p in cuts}
 
 
 def test_rolling_restart(kafka: KafkaCluster, begin: Begin) -> None:

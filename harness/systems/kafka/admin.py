@@ -155,12 +155,27 @@ class KafkaAdmin:
         return {int(stream.rpartition("-")[2]): (begins[stream], ends[stream]) for stream in begins}
 
     def truncate(self, topic: str, to: Mapping[int, int]) -> None:
-        """As `TruncatesLogs.truncate`: DeleteRecords, sent to the leaders."""
-        wanted = {TopicPartition(topic, partition): offset for partition, offset in to.items()}
-        try:
-            self._ask(lambda broker: broker.delete_records(wanted, timeout_ms=2000))
-        except KafkaError as error:
-            raise UsageError(f"Kafka refuses to remove messages of {topic}: {error}") from error
+        """As `TruncatesLogs.truncate`: DeleteRecords, each sent to the leader of then."""
+        left = dict(to)
+        if why := wait_while(lambda: self._truncate(topic, left), ASK_S, every_s=POLL_S):
+            raise EnvironmentNotReady(f"no leader removes messages of {topic}-{min(left)}: {why}")
+
+    def _truncate(self, topic: str, left: dict[int, int]) -> str:
+        """Ask the leaders once; why some of it is still to be done."""
+        why = "it has no leader"
+        leaders = self.leaders(topic)
+        for name in sorted({leader for p, leader in leaders.items() if leader and p in left}):
+            mine = {TopicPartition(topic, p): offset for p, offset in left.items() if leaders.get(p) == name}
+            number = self._numbers[name]
+            ask = methodcaller("delete_records", mine, timeout_ms=2000, partition_leader_id=number)
+            try:
+                self._ask(ask, only=name)
+            except (EnvironmentNotReady, KafkaError) as error:
+                why = str(error)
+                continue
+            for partition in mine:
+                left.pop(partition.partition)
+        return why if left else ""
 
     def _offsets(self, topics: Sequence[str], spec: OffsetSpec) -> dict[str, int]:
         """Stream -> the offset that a spec means, of its leader."""

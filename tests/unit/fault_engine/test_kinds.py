@@ -60,10 +60,12 @@ def test_power_loss_of_all_names_what_no_replica_in_sync_kept(cluster: StateClus
     assert rig.rows("effect")[0]["details"]["unkept"] == [f"orders-{p}" for p in range(6)]
 
 
-def test_power_loss_of_a_disk_that_synced_all_is_no_more_than_a_kill(run: RunDir) -> None:
-    rig = Rig(StateCluster(), run, {"fault": "power-loss", "at": 0, "for": 0.1})
+def test_power_loss_of_a_disk_of_which_all_was_synced(cluster: StateCluster, run: RunDir) -> None:
+    rig = Rig(cluster, run, {"fault": "power-loss", "at": 0, "for": 0.2, "target": "kafka-1"})
     rig.injector.join(20)
-    assert rig.rows("effect")[0]["effective"] is False
+    (effect,) = rig.rows("effect")
+    assert effect["evidence"].startswith("kafka-1: process gone, all of kafka-1 was synced; leaders of 2")
+    assert (effect["effective"], effect["details"]["unkept"]) == (True, [])
 
 
 def test_truncate_removes_a_share_and_says_where_logs_begin(cluster: StateCluster, run: RunDir) -> None:
