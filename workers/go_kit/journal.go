@@ -74,8 +74,8 @@ func (j *Journal) write(place TopicPartition, d delivery) {
 	row.writeDelivery(d)
 }
 
-// Delivered: the client handed a message over.
-func (j *Journal) Delivered(place TopicPartition, position int64, value []byte) {
+// Delivered: the client handed a message over; what its payload is.
+func (j *Journal) Delivered(place TopicPartition, position int64, value []byte) Check {
 	found := check(value, j.session.Spec.RunTag)
 	j.lock.Lock()
 	defer j.lock.Unlock()
@@ -85,6 +85,7 @@ func (j *Journal) Delivered(place TopicPartition, position int64, value []byte) 
 	j.write(place, delivery{event: Deliver, position: position, check: found, value: value})
 	j.delivered++
 	j.positions[place] = position + 1
+	return found
 }
 
 // Processed: the application is done with it, and the next commit covers it.
@@ -141,6 +142,20 @@ func (j *Journal) TakeUncommitted() map[TopicPartition]int64 {
 		j.write(place, delivery{event: CommitCalled, position: position})
 	}
 	return taken
+}
+
+// Uncommitted: something was processed that no commit covers yet.
+func (j *Journal) Uncommitted() bool {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	return len(j.uncommitted) > 0
+}
+
+// Sought: reading goes on from this position.
+func (j *Journal) Sought(place TopicPartition, position int64) {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	j.write(place, delivery{event: Seek, position: most(0, position)})
 }
 
 // Committed: the group's position is confirmed.

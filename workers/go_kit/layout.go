@@ -63,4 +63,5 @@ const (
 	CommitCalled Event = 6
 	Assign       Event = 10
 	Revoke       Event = 11
+	Seek         Event = 12
 )

@@ -38,6 +38,8 @@ type Header struct {
 	Key                    uint32
 	Attempt                uint16
 	Kind                   uint8
+	SourcePartition        uint16 // of a pipeline's output: where its input is
+	SourcePosition         uint32
 }
 
 // filler between header and trailer: fixed, and the same in every language (a linear congruential generator
@@ -107,7 +109,9 @@ func encode(h Header, filling []byte) []byte {
 	little.PutUint64(b[24:], uint64(h.DueNs))
 	little.PutUint32(b[32:], h.Key)
 	little.PutUint16(b[36:], h.Attempt)
+	little.PutUint16(b[38:], h.SourcePartition)
 	little.PutUint32(b[40:], uint32(length))
+	little.PutUint32(b[44:], h.SourcePosition)
 	copy(b[headerBytes:], filling)
 	little.PutUint32(b[length-trailerBytes:], crc32.ChecksumIEEE(b[:length-trailerBytes]))
 	return b

@@ -22,6 +22,7 @@ type Spec struct {
 	Client    ClientSpec       `json:"client"`
 	Producer  *ProducerSpec    `json:"producer"`
 	Consumer  *ConsumerSpec    `json:"consumer"`
+	Pipeline  *PipelineSpec    `json:"pipeline"`
 	Topics    map[string]Topic `json:"topics"`
 	System    string           `json:"system"`
 	AdminURL  string           `json:"admin_url"`
@@ -90,6 +91,24 @@ type ConsumerSpec struct {
 	WorkS        float64  `json:"work_s"`
 }
 
+// PipelineSpec is the part of a member of a pipeline; client.options are those of its half that writes.
+type PipelineSpec struct {
+	ConsumerOptions map[string]any `json:"consumer_options"`
+}
+
+// Half of a pipeline, as the producer or the consumer that is in it.
+func (s *Session) Half(role string) *Session {
+	half, spec := *s, *s.Spec
+	spec.Role = role
+	if role == "consumer" {
+		spec.Client.Options, spec.Producer = spec.Pipeline.ConsumerOptions, nil
+	} else {
+		spec.Consumer = nil
+	}
+	half.Spec = &spec
+	return &half
+}
+
 // Work of the application on one message, after it was handed over.
 func (c *ConsumerSpec) Work() {
 	if c.WorkS > 0 {
@@ -109,7 +128,8 @@ func readSpec(path string) (*Spec, error) {
 	if spec.Protocol != protocolVersion {
 		return nil, Failuref("", "spec asks for protocol %d, this worker speaks %d", spec.Protocol, protocolVersion)
 	}
-	missing := (spec.Role == "producer" && spec.Producer == nil) || (spec.Role == "consumer" && spec.Consumer == nil)
+	missing := (spec.Role == "producer" && spec.Producer == nil) || (spec.Role == "consumer" && spec.Consumer == nil) ||
+		(spec.Role == "pipeline" && (spec.Pipeline == nil || spec.Producer == nil || spec.Consumer == nil))
 	if missing || spec.Role == "" {
 		return nil, Failuref("", "spec %s lacks the part of its role %q", path, spec.Role)
 	}

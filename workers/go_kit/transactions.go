@@ -57,8 +57,10 @@ type transactions struct {
 	ends    byte
 	sends   []*Message
 	awaited atomic.Int64
-	refused atomic.Pointer[string] // why a message of the open one was not stored
-	givesUp func() bool
+	// alongside what was sent goes into the transaction before its commit; nil = nothing.
+	alongside func() error
+	refused   atomic.Pointer[string] // why a message of the open one was not stored
+	givesUp   func() bool
 }
 
 func newTransactions(s *sender, thread, threads int, files *atomic.Uint32) *transactions {
@@ -129,15 +131,16 @@ func (t *transactions) offers(m *Message) {
 
 // endIfDue ends the open one by number or time.
 func (t *transactions) endIfDue() {
-	if t != nil && t.number != 0 && (t.asked.Messages > 0 && t.sent >= t.asked.Messages || NowNs() >= t.endNs()) {
+	if t != nil && t.isDue() {
 		t.end()
 	}
 }
 
-// end the open one as the application wants it, and complete the rows of its sends. It counts as blocked.
-func (t *transactions) end() {
+// end the open one as the application wants it, and complete the rows of its sends. It counts as blocked. 0: none was
+// open.
+func (t *transactions) end() Outcome {
 	if t == nil || t.number == 0 {
-		return
+		return 0
 	}
 	begun := NowNs()
 	t.sender.blockedSinceNs.Store(begun)
@@ -156,6 +159,22 @@ func (t *transactions) end() {
 		t.sender.count(outcome)
 	}
 	t.sends = nil
+	return outcome
+}
+
+// commit with what goes alongside.
+func (t *transactions) commit() error {
+	if t.alongside != nil {
+		if err := t.alongside(); err != nil {
+			return err
+		}
+	}
+	return t.client.Commit()
+}
+
+// isDue to end, by number or time.
+func (t *transactions) isDue() bool {
+	return t.number != 0 && (t.asked.Messages > 0 && t.sent >= t.asked.Messages || NowNs() >= t.endNs())
 }
 
 func (t *transactions) outcome() (Outcome, int32) {
@@ -168,7 +187,7 @@ func (t *transactions) outcome() (Outcome, int32) {
 		}
 		return Aborted, 0
 	}
-	err := t.ask(commitAsked, t.client.Commit)
+	err := t.ask(commitAsked, t.commit)
 	if err == nil {
 		return OK, 0
 	}

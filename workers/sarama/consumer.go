@@ -119,21 +119,34 @@ func (m *member) Commit() {
 	if len(taken) == 0 {
 		return
 	}
-	asked := map[string][]int32{}
-	for place, position := range taken {
-		m.current.MarkOffset(place.Topic, place.Partition, position, "")
-		asked[place.Topic] = append(asked[place.Topic], place.Partition)
-	}
-	m.current.Commit()
-	answer, err := m.admin.ListConsumerGroupOffsets(m.session.Spec.Consumer.Group, asked)
+	confirmed, err := committed(m.current, m.admin, m.session.Spec.Consumer.Group, taken)
 	if err != nil {
 		m.session.Report.Error(errorText(err))
-		return
 	}
-	for place, position := range taken {
+	for _, place := range confirmed {
+		m.journal.Committed(place, taken[place])
+	}
+}
+
+// committed positions of a session: of which the broker says that the group has them.
+func committed(
+	current sarama.ConsumerGroupSession, admin sarama.ClusterAdmin, group string, positions map[kit.TopicPartition]int64,
+) (confirmed []kit.TopicPartition, err error) {
+	asked := map[string][]int32{}
+	for place, position := range positions {
+		current.MarkOffset(place.Topic, place.Partition, position, "")
+		asked[place.Topic] = append(asked[place.Topic], place.Partition)
+	}
+	current.Commit()
+	answer, err := admin.ListConsumerGroupOffsets(group, asked)
+	if err != nil {
+		return nil, err
+	}
+	for place, position := range positions {
 		block := answer.GetBlock(place.Topic, place.Partition)
 		if block != nil && block.Err == sarama.ErrNoError && block.Offset == position {
-			m.journal.Committed(place, position)
+			confirmed = append(confirmed, place)
 		}
 	}
+	return confirmed, nil
 }

@@ -9,5 +9,6 @@ import (
 )
 
 func main() {
-	os.Exit(kit.Main(map[string]kit.Role{"producer": produce, "consumer": consume}, kit.Versions("/sarama")))
+	roles := map[string]kit.Role{"producer": produce, "consumer": consume, "pipeline": pipe}
+	os.Exit(kit.Main(roles, kit.Versions("/sarama")))
 }

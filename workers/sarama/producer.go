@@ -59,15 +59,24 @@ type producer struct {
 }
 
 func produce(session *kit.Session) error {
+	p, err := connected(session)
+	if err != nil {
+		return err
+	}
+	return p.loop.Run(p)
+}
+
+// connected is a producer that knows its topics.
+func connected(session *kit.Session) (*producer, error) {
 	spec := session.Spec
 	sarama.Logger = log.New(clientLog{}, "[sarama] ", log.LstdFlags|log.Lmicroseconds)
 	loop, err := kit.NewOpenLoop(session)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	config, err := configOf(session)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	p := &producer{loop: loop, report: session.Report, config: config, size: 1, wait: spec.Producer.WhenFull != "fail"}
 	for _, header := range spec.Producer.Headers {
@@ -77,10 +86,7 @@ func produce(session *kit.Session) error {
 	if loop.Lanes()[0].Partition >= 0 { // a producer has lanes of one mode
 		config.Producer.Partitioner = sarama.NewManualPartitioner
 	}
-	if err = p.connect(spec); err != nil {
-		return err
-	}
-	return loop.Run(p)
+	return p, p.connect(spec)
 }
 
 // connect makes the client, learns the topics and makes the producer.

@@ -22,6 +22,7 @@ type transacting interface {
 	BeginTxn() error
 	CommitTxn() error
 	AbortTxn() error
+	AddOffsetsToTxn(offsets map[string][]*sarama.PartitionOffsetMetadata, group string) error
 }
 
 // transactional is the producer of one sending goroutine.
