@@ -37,6 +37,11 @@ def run_request(settings: Settings, request: variants.RunRequest) -> int:
         judges_cut=True,
         load=request.load,
     )
+    place = request.load.place_of(asked.root.run_id) if request.load else ""
+    if place and len(asked.plans) > 1:  # its rounds are there already
+        from harness.stored import keep_at
+
+        keep_at(asked.root, place)
     return _show(settings, asked.root, found)
 
 

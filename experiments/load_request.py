@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.plans import timeline_of
 from faults.kit.clients import ClientParams
 from harness.errors import UsageError
+from harness.filesystems import below
 from harness.plan.rates import is_open
+from harness.rundir import is_url
 
 if TYPE_CHECKING:
     from harness.clusters.external import External
@@ -32,6 +35,12 @@ class LoadRequest:
     master: str
     tasks: int = 0
     store: str = ""
+
+    def place_of(self, path: str) -> str:
+        """Where a run is kept, by its path below the folder of runs; empty = there."""
+        if not self.store:
+            return ""
+        return below(self.store, path) if is_url(self.store) else str(Path(self.store).resolve() / path)
 
 
 def load_request(

@@ -25,17 +25,16 @@ from harness.contracts import read_document, typed
 from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
 from harness.contracts.rows import ExecutorRow, Manifest
 from harness.errors import EnvironmentNotReady, WorkerError
-from harness.filesystems import ORIGIN, below
 from harness.remote.box import Box
 from harness.remote.executor import Executor
 from harness.remote.server import LoadServer
 from harness.run.hosts import Host
 from harness.run.periodic import PeriodicThread
-from harness.rundir import RunDir, is_url, write_json, write_jsonl
+from harness.rundir import RunDir, write_json, write_jsonl
 from harness.seal.names import NAMES_FILE
 from harness.seal.seal import seal
 from harness.seal.share import ShareReport
-from harness.stored import Folder, give_back
+from harness.stored import give_back, keep_at
 from harness.waiting import wait_until
 from harness.workers import launch, load_worker
 
@@ -76,9 +75,7 @@ class SparkLoad:
     @contextmanager
     def round(self, run: RunDir) -> Iterator[RoundLoad]:
         """The machines of one round; nothing runs on them after it."""
-        path = run.root.relative_to(self._base).as_posix()
-        store = self._request.store
-        target = below(store, path) if is_url(store) else str(Path(store).resolve() / path) if store else ""
+        target = self._request.place_of(run.root.relative_to(self._base).as_posix())
         load = RoundLoad(self._request, self._session, target, self._say, offline=self._offline)
         try:
             yield load
@@ -249,8 +246,7 @@ class RoundLoad:
         }
         seal(run, plan, shares=lambda names: self._shares(run, plan, names), clocks=clocks)
         if self._target:
-            write_json(run.root / ORIGIN, {"url": self._target})
-            store(run, self._target)
+            keep_at(run, self._target)
 
     def _shares(self, run: RunDir, plan: Plan, names: Sequence[tuple[str, str]]) -> list[ShareReport]:
         told = {
@@ -279,21 +275,6 @@ class RoundLoad:
                 f"the share of task {executor.number} on {executor.name} is not in the run: {share.left}"
             )
         return share
-
-
-def store(run: RunDir, target: str) -> None:
-    """Write what this machine has of a run where the shares are, manifest.json last.
-
-    Raises:
-        UsageError: it cannot be written there.
-    """
-    paths = [
-        path
-        for path in sorted(run.root.rglob("*"))
-        if path.is_file() and not path.name.startswith(".") and path.suffix != ".seg" and path.name != ORIGIN
-    ]
-    for path in sorted(paths, key=lambda path: path == run.manifest):
-        Folder(target).put(path, path.relative_to(run.root).as_posix())
 
 
 def _settled_executors(session: SparkSession) -> int:

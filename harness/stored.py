@@ -190,12 +190,28 @@ def upload(run: RunDir, url: str) -> list[str]:
     for each in rounds:
         if each.manifest.exists() and not each.seal_report.exists():
             raise UsageError(f"{each.root} is not sealed", hint=f"`brokerstorm analyze {run.run_id}` does it")
+    return _put_all(run, target)
+
+
+def keep_at(run: RunDir, url: str) -> None:
+    """Write what this machine has of a run or campaign, as `upload` would, to the folder at ``url`` that has
+    the rest of it, and have it read there from now on.
+
+    Raises:
+        UsageError: it cannot be written there.
+    """
+    _put_all(run, Folder(url))
+    write_json(run.root / ORIGIN, {"url": url})
+
+
+def _put_all(run: RunDir, target: Folder) -> list[str]:
+    """The paths of what was copied; what makes it a run comes last."""
     paths = [
         path.relative_to(run.root).as_posix()
         for path in sorted(run.root.rglob("*"))
         if path.is_file() and not path.is_symlink() and not path.name.startswith(".")
     ]
-    paths = [path for path in paths if _is_copied(path)]
+    paths = [path for path in paths if _is_copied(path) and PurePosixPath(path).name != ORIGIN]
     for path in sorted(paths, key=lambda path: path in ("manifest.json", "campaign.json")):
         target.put(run.root / path, path)
     return paths

@@ -1,0 +1,83 @@
+"""Where the load of a run comes from: what options say together, and what only this machine can do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from experiments.load_request import LoadRequest, load_request, refuse_from_elsewhere
+from experiments.plans import choose_plans, read_scenario
+from harness.errors import UsageError
+
+MASTER = "spark://10.0.0.10:7077"
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ((None, 3, "", None), "--load-tasks is about other machines"),
+        ((None, None, "s3://x", None), "--load-store is about other machines"),
+        (("local[2]", None, "", None), "threads of this machine"),
+        ((MASTER, None, "", "spark://other:7077"), "a process has one Spark master"),
+    ],
+)
+def test_options_that_do_not_fit_are_refused(
+    given: tuple[str | None, int | None, str, str | None], says: str
+) -> None:
+    with pytest.raises(UsageError, match=says.replace("[", r"\[")):
+        load_request(*given)
+
+
+def test_without_the_option_the_load_comes_from_here() -> None:
+    assert load_request(None, None, "", MASTER) is None
+    assert load_request(MASTER, 3, "", MASTER) == LoadRequest(MASTER, 3)
+
+
+def test_a_run_is_kept_below_the_store() -> None:
+    assert LoadRequest(MASTER).place_of("campaign/unsafe-1") == ""
+    assert (
+        LoadRequest(MASTER, store="s3://b/runs?scheme=http").place_of("r/a-1")
+        == "s3://b/runs/r/a-1?scheme=http"
+    )
+    assert LoadRequest(MASTER, store="/mnt/runs/").place_of("r") == "/mnt/runs/r"
+
+
+PLAIN = """
+name: far
+topics: {orders: {partitions: 2}, made: {partitions: 2}}
+load: {rate: 100, duration: 5s, producers: {shop: {topics: [orders]}}%s}
+%s
+"""
+PIPELINE = ", pipelines: {bill: {from: orders, to: made}}"
+
+
+@pytest.mark.parametrize(
+    ("more", "override", "says"),
+    [
+        (("", ""), "load.rate={at_most: 100}", "measured on this machine"),
+        (
+            ("", "faults: [{fault: client-freeze, at: 1s}]"),
+            "",
+            "client-freeze hits processes of this machine",
+        ),
+        (("", "faults: [{fault: client-kill, at: 1s, for: 1s}]"), "", "client-kill hits processes"),
+        ((PIPELINE, ""), "", "pipelines cannot run on other machines"),
+        (("", ""), "secure", "TLS or users"),
+    ],
+)
+def test_what_only_this_machine_can_do_is_refused(
+    more: tuple[str, str], override: str, says: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "far.yaml"
+    path.write_text(PLAIN % more)
+    plain = [each for each in (override,) if "=" in each]
+    plans = choose_plans(read_scenario(str(path), plain), seed=1)
+    with pytest.raises(UsageError, match=says):
+        refuse_from_elsewhere(plans, None, secure=override == "secure")
+
+
+def test_a_plain_load_may_come_from_anywhere(tmp_path: Path) -> None:
+    path = tmp_path / "far.yaml"
+    path.write_text(PLAIN % ("", "faults: [{fault: kill, target: random, at: 1s, for: 1s}]"))
+    refuse_from_elsewhere(choose_plans(read_scenario(str(path)), seed=1), None, secure=False)
