@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from ipaddress import ip_address
 from pathlib import Path
+from platform import machine
 from typing import TYPE_CHECKING, Any, Final
 
 from analysis.spark.barrier import BarrierJob, Program, executors_of
@@ -186,6 +187,11 @@ class RoundLoad:
                 run.run_id, lambda name, argv, env: box.relocated(load_worker(name, workers), argv, env)
             )
             each.measure()
+            if each.machine != machine():
+                raise EnvironmentNotReady(
+                    f"{each.name} is {each.machine}, and this machine, whose clients go there, {machine()}",
+                    hint="load comes from machines with the driver's processor",
+                )
             try:
                 found = each.line and each.ask("probe", ASK_S, target=target, part=each.number + 1, sees=sees)
             except WorkerError as error:

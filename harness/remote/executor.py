@@ -24,7 +24,8 @@ from harness.workers.security import SecureOptions
 
 #: Round trips of one measurement of a clock; the shortest counts.
 TRIPS: Final = 25
-TRIP_S: Final = 5.0
+#: A machine that does not say the time for so long is lost: power that is gone closes no connection.
+TRIP_S: Final = 30.0
 #: What a worker's process ends with whose machine cannot be heard any more.
 LOST_CODE: Final = 255
 _TIMED: Final = re.compile(r"(start|drain) (\d+)(\s*)$")
@@ -61,7 +62,9 @@ class Executor:
     # ----- clock --------------------------------------------------------------------------------------
 
     def measure(self) -> None:
-        """Measure its clock once more; nothing changes where it does not answer."""
+        """Measure its clock once more; one that does not answer is lost."""
+        if self._is_gone:
+            return
         trips = []
         with self._measuring:
             self._clock.limit(TRIP_S)
@@ -71,6 +74,8 @@ class Executor:
                 told = self._clock.receive()
                 came_ns = time.monotonic_ns()
                 if told is None or told.get("n") != number:
+                    self.lost = self.lost or f"task {self.number} on {self.name} does not answer"
+                    self._control.close()  # its workers end with it, if they are there
                     return
                 trips.append(Anchor.of_trip(asked_ns, int(told["t_ns"]), came_ns))
             self._anchors.append(shortest(trips))

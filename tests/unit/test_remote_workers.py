@@ -17,6 +17,7 @@ import pytest
 
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.records import TableId
+from harness.remote import executor as module
 from harness.remote.executor import Executor
 from harness.remote.server import LoadServer
 from harness.run.worker_process import WorkerProcess
@@ -135,10 +136,24 @@ def test_workers_end_with_their_task_however_it_ends(rig: Any, tmp_path: Path) -
     process.kill()
     assert wait_until(lambda: is_gone(pid), WAIT_S)
     assert wait_until(lambda: not worker.is_alive, WAIT_S)
-    assert "task 0 on" in worker.why()
+    assert wait_until(lambda: "task 0 on" in worker.why(), WAIT_S)
     assert "is gone" in executor.lost
     with pytest.raises(WorkerError, match="is gone"):
         executor.ask("names", WAIT_S)
+
+
+def test_a_machine_that_does_not_answer_is_lost(
+    rig: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing closes its connection."""
+    executor, process = rig
+    worker = started(executor, tmp_path)
+    monkeypatch.setattr(module, "TRIP_S", 0.5)
+    process.send_signal(signal.SIGSTOP)
+    executor.measure()
+    assert wait_until(lambda: not worker.is_alive, WAIT_S)
+    assert wait_until(lambda: "does not answer" in worker.why(), WAIT_S)
+    assert executor.line.bound_ns > 0  # what was measured before stays
 
 
 def test_workers_and_task_end_with_the_driver(rig: Any, tmp_path: Path) -> None:
