@@ -110,7 +110,8 @@ def _report(error: BaseException, text: str, *, code: Exit, as_json: bool, hint:
 
 
 def _report_other(error: Exception, *, as_json: bool) -> int:
-    """A bug, but for a library that only some commands load, and a file name that no file system takes."""
+    """A bug, but for a library that only some commands load, a file name that no file system takes, and a
+    file that this user may not use."""
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] not in _OURS:
         text = f"{sys.executable} has no module {error.name}"
         return _report(error, text, hint=how_to_install(), code=Exit.ENVIRONMENT, as_json=as_json)
@@ -118,6 +119,10 @@ def _report_other(error: Exception, *, as_json: bool) -> int:
         longest = max(str(error.filename).split(os.sep), key=len)
         text = f"{error.strerror}: {longest[:_NAME_SHOWN]}..."
         return _report(error, text, code=Exit.USAGE, as_json=as_json)
+    if isinstance(error, PermissionError) and error.filename:
+        hint = "its owner and mode, or those of a folder above it, keep this user out"
+        text = f"{error.strerror}: {error.filename}"
+        return _report(error, text, hint=hint, code=Exit.USAGE, as_json=as_json)
     return _report_bug(error, as_json=as_json)
 
 

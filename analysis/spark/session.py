@@ -29,13 +29,16 @@ from analysis.spark.gateway import hush, open_gateway
 from analysis.spark.launcher import launcher_of
 from analysis.spark.probe import missing_modules, warm_up
 from harness.errors import EnvironmentNotReady, Interrupted
+from harness.memory import SPARK_MB, free_memory_mb
 from harness.toolchains.java import ClassArchive, Java, find_java
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 MIN_JAVA = 17  # class files of Spark 4 are Java 17
-DRIVER_MEMORY = "1g"  # rows stay in the Python workers; the JVM only schedules them
+#: Heap of the driver JVM: rows stay in the Python workers, it only schedules them. The second where memory is
+#: short.
+DRIVER_MEMORY, LEAST_DRIVER_MEMORY = "1g", "512m"
 _LOG_LINES = 6
 _MASTER_ANSWERS_S = 5.0  # Spark itself would try for a minute
 _ROOT = Path(__file__).resolve().parents[2]
@@ -181,11 +184,15 @@ def _last_lines(log: Path) -> str:
     return "\n  ".join(telling[-_LOG_LINES:])
 
 
+def _heap() -> str:
+    return DRIVER_MEMORY if free_memory_mb() >= SPARK_MB else LEAST_DRIVER_MEMORY
+
+
 def open_session(
     master: str | None = None,
     *,
     app_name: str = "brokerstorm",
-    driver_memory: str = DRIVER_MEMORY,
+    driver_memory: str = "",
     record: bool = False,
 ) -> SparkSession:
     """A session with our modules shipped. One a process: an open one is returned as it is.
@@ -195,7 +202,7 @@ def open_session(
     Args:
         master: a Spark master URL; None = ``local[cores]``.
         app_name: as the cluster shows it.
-        driver_memory: heap of the driver JVM, e.g. "1g".
+        driver_memory: heap of the driver JVM, e.g. "1g"; empty = by what is free.
         record: let this JVM write the class archive when it exits (`record_classes`).
 
     Raises:
@@ -214,7 +221,7 @@ def open_session(
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "log4j2.properties").write_text(_LOG4J)
     settings = _settings(master, folder, [*_JVM_FLAGS, *(_recording(archive) if record else archive.use())])
-    settings |= {"spark.app.name": app_name, "spark.driver.memory": driver_memory}
+    settings |= {"spark.app.name": app_name, "spark.driver.memory": driver_memory or _heap()}
     session = _start(master, settings, folder / "driver.log")
     ship_modules(session)
     probe_executors(session)
@@ -360,7 +367,7 @@ class WarmSession:
     One that the caller's thread has open already is used, and left open.
     """
 
-    def __init__(self, master: str | None = None, *, driver_memory: str = DRIVER_MEMORY) -> None:
+    def __init__(self, master: str | None = None, *, driver_memory: str = "") -> None:
         self._master = master
         self._driver_memory = driver_memory
         self._thread: threading.Thread | None = None

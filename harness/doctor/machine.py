@@ -10,12 +10,11 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import psutil
-
 from harness.clusters import spec_of
 from harness.clusters.layout.addresses import BLOCKS, CHECK_BLOCK, address
 from harness.clusters.layout.compose import ClusterLayout
 from harness.errors import EnvironmentNotReady
+from harness.memory import SPARK_LEAST_MB, SPARK_MB, free_memory_mb
 from harness.need import Need
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.jars import is_complete, jars_folder
@@ -23,7 +22,6 @@ from harness.toolchains.java import INSTALL_HINT, find_java
 from harness.toolchains.maven import find_maven
 
 PYTHON = (3, 11)
-SPARK_MB = 1500  # driver heap of 1 GB, Python workers beside it
 OPEN_FILES = 4096
 
 
@@ -60,7 +58,7 @@ def checks(
         python_check(),
         *([java_check(max(java.values()), max(java, key=lambda what: java[what]))] if java else []),
         *(jars.values() if runtime == "process" else ()),
-        memory_check(brokers_mb + clients_mb + (SPARK_MB if spark else 0)),
+        memory_check(brokers_mb + clients_mb, *((SPARK_MB, SPARK_LEAST_MB) if spark else ())),
         disk_check(folder or Path.cwd(), needed_mb=disk_mb),
         disk_check(cache_folder(), name="disk of the cache", needed_mb=500, chosen_by="BROKERSTORM_CACHE"),
         *([_loopback_of(specs)] if specs else []),
@@ -117,11 +115,13 @@ def jars_check(system: str, version: str = "") -> Need:
     return Need("broker jars", True, f"{system} {spec.version} not fetched yet; {resolver.name} will")
 
 
-def memory_check(needed_mb: int) -> Need:
-    """Memory that programs can still have, swap not counted: a swapping broker is a fault of its own."""
-    free_mb = min(psutil.virtual_memory().available, _cgroup_free()) // 2**20
-    ok = free_mb >= needed_mb
-    text = f"{free_mb} MB free, {needed_mb} MB needed (brokers, clients, Spark)"
+def memory_check(needed_mb: int, spark_mb: int = 0, spark_least_mb: int = 0) -> Need:
+    """Whether brokers and clients fit, and Spark beside them: with less than it would like, it makes do."""
+    free_mb = free_memory_mb()
+    ok = free_mb >= needed_mb + spark_least_mb
+    text = f"{free_mb} MB free, {needed_mb + spark_mb} MB needed (brokers, clients, Spark)"
+    if ok and free_mb < needed_mb + spark_mb:
+        text += f"; with so little Spark gets {spark_least_mb} MB, which long runs may outgrow"
     return Need("memory", ok, text, "" if ok else "close programs or use a machine with more memory")
 
 
@@ -163,21 +163,3 @@ def files_check() -> Need:
     ok = hard == resource.RLIM_INFINITY or hard >= OPEN_FILES
     text = f"limit {'none' if hard == resource.RLIM_INFINITY else hard}, {OPEN_FILES} needed"
     return Need("open files", ok, text, "" if ok else "raise the hard limit: `ulimit -Hn 65536`")
-
-
-def _cgroup_free() -> int:
-    """Bytes left in a container's memory limit (page cache counts as free); very many when there is none."""
-    unlimited = 2**62
-    for folder, limit, used in (
-        ("/sys/fs/cgroup", "memory.max", "memory.current"),
-        ("/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"),
-    ):
-        try:
-            ceiling = Path(folder, limit).read_text().strip()
-            current = int(Path(folder, used).read_text())
-            rows = dict(line.split() for line in Path(folder, "memory.stat").read_text().splitlines())
-        except (OSError, ValueError):
-            continue
-        if ceiling != "max" and int(ceiling) < unlimited:
-            return max(0, int(ceiling) - current + int(rows.get("inactive_file", 0)))
-    return unlimited

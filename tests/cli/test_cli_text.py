@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +197,17 @@ def test_a_wrong_command_line_is_two_lines_at_most(
     assert len(err.splitlines()) <= 2
     assert "Traceback" not in err
     assert not (tmp_path / "runs").exists(), "nothing was started, so nothing is left"
+
+
+def test_a_file_that_this_user_may_not_read_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(path: Path) -> bool:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    code, _, err = answer(capsys, "plan", "mine.yaml")
+    assert (code, err.splitlines()[0]) == (Exit.USAGE, "brokerstorm: Permission denied: mine.yaml")
 
 
 @pytest.mark.long

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import configparser
+import json
 import re
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -28,12 +30,24 @@ HOWTO = ROOT / "docs" / "howto" / "run-in-ci.md"
         ("github-shards.yml", "vendor.github-workflows"),
         ("gitlab-nightly.yml", "vendor.gitlab-ci"),
         ("gitlab-shards.yml", "vendor.gitlab-ci"),
+        ("gitlab-container.yml", "vendor.gitlab-ci"),
     ],
 )
 def test_the_schema_of_the_ci_system_takes_the_file(file: str, schema: str) -> None:
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(FOLDER / file)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_kubernetes_knows_every_key_of_its_objects(number: int) -> None:
+    """Its client's classes are made from the published schema: what they do not know gets lost in them."""
+    client = pytest.importorskip("kubernetes").client
+    written = list(yaml.safe_load_all((FOLDER / "kubernetes-nightly.yaml").read_text()))[number]
+    with client.ApiClient() as api:
+        response = SimpleNamespace(data=json.dumps(written))
+        read = api.deserialize(response, f"V1{written['kind']}")
+        assert api.sanitize_for_serialization(read) == written
 
 
 def test_a_service_is_stopped_gently_and_has_a_timer() -> None:

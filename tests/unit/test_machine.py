@@ -113,6 +113,19 @@ def test_memory_names_what_is_there_and_what_is_needed() -> None:
     assert check.remedy
 
 
+@pytest.mark.parametrize(
+    ("free_mb", "ok", "told"), [(3100, True, ""), (2500, True, "900 MB"), (2300, False, "")]
+)
+def test_with_little_memory_spark_makes_do(
+    free_mb: int, ok: bool, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "free_memory_mb", lambda: free_mb)
+    check = machine.memory_check(1500, machine.SPARK_MB, machine.SPARK_LEAST_MB)
+    assert (check.ok, "3000 MB needed" in check.text) == (ok, True)
+    assert ("Spark gets" in check.text) == bool(told)
+    assert told in check.text
+
+
 def test_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
     check = machine.disk_check(tmp_path / "not" / "yet", needed_mb=1)
     assert check.ok
