@@ -1,4 +1,4 @@
-"""The commands suite report, history import, history merge and history export."""
+"""The commands suite report, history import, history merge, history upload and history export."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +16,7 @@ from commands.console import SCHEMA_VERSION, Group, Settings, command, write
 from commands.options import FileToWrite
 from commands.tables import paragraph
 from harness.errors import Exit, FailOn, UsageError
-from harness.rundir import find_run
+from harness.rundir import find_run, is_url
 
 if TYPE_CHECKING:
     from experiments.history.report import SuiteReport
@@ -172,24 +173,28 @@ def import_(settings: Settings, runs: tuple[str, ...], file: Path | None) -> int
     return Exit.USAGE if left_out and not added + there else Exit.PASS
 
 
-@command("merge", example="brokerstorm history merge shard-*/history.sqlite")
-@click.argument("others", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@command(
+    "merge",
+    example="brokerstorm history merge shard-*/history.sqlite\n"
+    "brokerstorm history merge s3://bucket/shard-2/history.sqlite",
+)
+@click.argument("others", metavar="FILE|URL...", nargs=-1, required=True)
 @history_option
-def merge(settings: Settings, others: tuple[Path, ...], file: Path | None) -> int:
+def merge(settings: Settings, others: tuple[str, ...], file: Path | None) -> int:
     """Take the rounds of other histories into this one: those of machines that shared a night.
 
-    FILE is a history file. What is here already stays as it is. A file that cannot be read is told and left
-    out.
+    FILE is a history file, URL that of one which `history upload` wrote. What is here already stays as it is.
+    One that cannot be read is told and left out.
     """
     added: dict[str, int] = {}
     left_out: dict[str, str] = {}
     there = 0
-    with opened(settings, file, make=True) as known:
+    with opened(settings, file, make=True) as known, TemporaryDirectory(prefix="brokerstorm-") as work:
         for other in others:
             try:
-                added[str(other)], old = known.merge(other)
+                added[other], old = known.merge(_here(other, Path(work)))
             except UsageError as error:
-                left_out[str(other)] = str(error)
+                left_out[other] = str(error)
                 continue
             there += old
         path = known.path
@@ -214,6 +219,43 @@ def merge(settings: Settings, others: tuple[Path, ...], file: Path | None) -> in
     return Exit.USAGE if left_out else Exit.PASS
 
 
+def _here(other: str, work: Path) -> Path:
+    """A history file, or a copy of one at a URL.
+
+    Raises:
+        UsageError: the URL cannot be read.
+    """
+    if not is_url(other):
+        return Path(other)
+    from harness.stored import Folder
+
+    address, mark, query = other.partition("?")
+    folder, _, name = address.rpartition("/")
+    Folder(f"{folder}{mark}{query}").fetch(name, work / "history.sqlite")
+    return work / "history.sqlite"
+
+
+@command("upload", example="brokerstorm history upload s3://bucket/shard-2")
+@click.argument("url", metavar="URL")
+@history_option
+def upload(settings: Settings, url: str, file: Path | None) -> int:
+    """Copy the history to a folder at a URL, for `history merge` of another machine.
+
+    URL is one that PyArrow opens: s3://, gs://, abfss://, hdfs:// or file://. What is there is replaced.
+    """
+    from harness.stored import Folder
+
+    if not is_url(url):
+        raise UsageError(f"{url} is no URL", hint="write s3://BUCKET/FOLDER, or file:///FOLDER")
+    there = Folder(url) / "history.sqlite"
+    with opened(settings, file, make=False) as known, TemporaryDirectory(prefix="brokerstorm-") as work:
+        copy = Path(work) / "history.sqlite"
+        known.copy_to(copy)
+        Folder(url).put(copy, copy.name)
+    settings.show({"schema_version": SCHEMA_VERSION, "url": there.url}, lambda: write(there.url))
+    return Exit.PASS
+
+
 @command("export", example="brokerstorm history export history.parquet")
 @click.argument("target", metavar="FILE.parquet", type=FileToWrite())
 @history_option
@@ -233,5 +275,5 @@ def export(settings: Settings, target: Path, file: Path | None) -> int:
     return Exit.PASS
 
 
-for _part in (import_, merge, export):
+for _part in (import_, merge, upload, export):
     history.add_command(_part)

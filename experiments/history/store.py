@@ -128,6 +128,15 @@ class History:
                 "INSERT OR REPLACE INTO skipped VALUES (?, ?, ?, ?)", (night, suite, cell, why)
             )
 
+    def copy_to(self, path: Path) -> None:
+        """A whole copy of it in one file, while others may write to it.
+
+        Raises:
+            EnvironmentNotReady: locked for too long, or the disk is full.
+        """
+        with told(path, self._wait_s):
+            self._connection.execute("VACUUM INTO ?", (str(path),))
+
     def merge(self, source: Path) -> tuple[int, int]:
         """Take all of another history that is not here yet, or nothing; (rounds added, already here).
 

@@ -99,3 +99,18 @@ def test_the_export_holds_every_round_with_null_for_unknown(folder: Path) -> Non
     ).fetchall()
     assert rows == [(109, 0, 108, 3)]
     assert [path.name for path in file.parent.iterdir()] == ["h.parquet"]
+
+
+def test_a_history_goes_through_a_store_to_another_machine(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url, other = f"file://{tmp_path}/store/shard-2", tmp_path / "other"
+    assert call(folder, "history", "upload", url) == 0
+    there = capsys.readouterr().out.strip()
+    assert there == f"{url}/history.sqlite"
+    assert call(other, "history", "merge", there, f"{url}/none.sqlite", "--json") == 2
+    found = printed(capsys)
+    assert found["added"] == {there: len(regressed())}
+    assert "cannot read" in found["left_out"][f"{url}/none.sqlite"]
+    assert call(folder, "history", "upload", "shard-2") == 2
+    assert "shard-2 is no URL" in capsys.readouterr().err
