@@ -47,7 +47,7 @@ _FAMILIES = {
         "bandwidth",
         "name-change",
     ),
-    _ROSE: ("truncate",),
+    _ROSE: ("truncate", "reassign"),
     _OLIVE: ("cpu-limit", "memory-limit", "disk-full", "slow-disk"),
 }
 

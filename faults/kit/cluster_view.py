@@ -16,6 +16,7 @@ from harness.protocols.cluster import (
     HasHealthProbe,
     HasLeaders,
     HasPlacement,
+    HasReassignments,
     HasTransfers,
     Node,
     PartitionState,
@@ -169,6 +170,10 @@ class ClusterView:
     @property
     def leaders(self) -> HasLeaders:
         return cast("HasLeaders", find_ability(self.cluster, HasLeaders))
+
+    @property
+    def reassignments(self) -> HasReassignments:
+        return cast("HasReassignments", find_ability(self.cluster, HasReassignments))
 
     def answers(self, node: str) -> bool | None:
         """Whether a request of our own to a node is answered; None when the cluster cannot tell."""

@@ -153,6 +153,25 @@ class HasLeaders(HasPlacement, Protocol):
 
 
 @runtime_checkable
+class HasReassignments(HasPlacement, Protocol):
+    """Can move replicas of partitions to other nodes (Kafka)."""
+
+    def reassign(self, topic: str, to: Mapping[int, Sequence[str]]) -> None:
+        """Give partitions these nodes, preferred leader first; returns when asked, not when moved.
+
+        Raises:
+            UsageError: the brokers refuse it (their words).
+            EnvironmentNotReady: no broker answers.
+        """
+
+    def cancel_reassignments(self, topic: str, partitions: Iterable[int]) -> None:
+        """Let the replicas stay that they had; one that is done is no error. Raises as `reassign`."""
+
+    def reassigning(self, topic: str) -> list[int]:
+        """Partitions whose replicas are on the move now."""
+
+
+@runtime_checkable
 class TruncatesLogs(Protocol):
     """Can remove the oldest messages of a log (Kafka)."""
 

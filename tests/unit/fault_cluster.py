@@ -94,6 +94,7 @@ class StateAdmin:
         self.order = {p: [NAMES[(p + i) % 3] for i in range(3)] for p in range(partitions)}
         self.leader: dict[int, str | None] = {p: nodes[0] for p, nodes in self.order.items()}
         self.moves_ignored = False
+        self.wanted: dict[int, list[str]] = {}
         self.spans = dict.fromkeys(range(partitions), (0, 0))
         self.silent = threading.Event()
         self.blocked_s = 0.0
@@ -154,6 +155,23 @@ class StateAdmin:
 
     def log_spans(self, topic: str) -> dict[int, tuple[int, int]]:
         return dict(self.spans)
+
+    def reassign(self, topic: str, to: Mapping[int, Sequence[str]]) -> None:
+        self.wanted |= {partition: list(nodes) for partition, nodes in to.items()}
+        if not self.moves_ignored:
+            self._arrive()
+
+    def cancel_reassignments(self, topic: str, partitions: Iterable[int]) -> None:
+        for partition in partitions:
+            del self.wanted[partition]
+
+    def reassigning(self, topic: str) -> list[int]:
+        return sorted(self.wanted)
+
+    def _arrive(self) -> None:
+        for partition, nodes in self.wanted.items():
+            self.order[partition], self.leader[partition] = nodes, nodes[0]
+        self.wanted = {}
 
     def truncate(self, topic: str, to: Mapping[int, int]) -> None:
         self.spans |= {partition: (offset, self.spans[partition][1]) for partition, offset in to.items()}

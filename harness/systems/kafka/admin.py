@@ -39,6 +39,7 @@ _FORGET_S = 10.0
 _BATCH_PARTITIONS = 200  # a create request that a starved controller still answers in time
 _ANSWER_S = 0.5  # a broker that lives answers in a few milliseconds, also on a busy machine
 _PREFERRED = 0
+_NONE_IN_PROGRESS = 85  # NO_REASSIGNMENT_IN_PROGRESS
 _NO_RIGHT = 29  # TOPIC_AUTHORIZATION_FAILED
 _ALREADY_EXISTS, _UNKNOWN_TOPIC, _ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE = 36, 3, 84, 80
 
@@ -302,12 +303,35 @@ class KafkaAdmin:
             others = [other for other in replicas[partition] if other != name]
             wanted = [name, *others][: len(replicas[partition])]
             moves[TopicPartition(topic, partition)] = [self._numbers[node] for node in wanted]
+        self._reassign(moves)
+        self.elect_preferred(topic, to)
+
+    def reassign(self, topic: str, to: Mapping[int, Sequence[str]]) -> None:
+        """As `HasReassignments.reassign`."""
+        self._reassign({TopicPartition(topic, p): [self._numbers[n] for n in ns] for p, ns in to.items()})
+
+    def cancel_reassignments(self, topic: str, partitions: Iterable[int]) -> None:
+        """As `HasReassignments.cancel_reassignments`."""
+        self._reassign({TopicPartition(topic, p): None for p in partitions}, besides=(_NONE_IN_PROGRESS,))
+
+    def reassigning(self, topic: str) -> list[int]:
+        """As `HasReassignments.reassigning`."""
+        asked = {topic: list(self._partitions(topic))}
+        return [tp.partition for tp in self._ask(lambda broker: broker.list_partition_reassignments(asked))]
+
+    def _reassign(
+        self, moves: Mapping[TopicPartition, list[int] | None], besides: Sequence[int] = ()
+    ) -> None:
+        """``besides``: codes of errors that are none here."""
         results = self._ask(lambda broker: broker.alter_partition_reassignments(moves, timeout_ms=2000))
-        refused = {tp: error for tp, error in results.items() if error is not None and not error.retriable}
+        refused = {
+            tp: error
+            for tp, error in results.items()
+            if error is not None and not error.retriable and error.errno not in besides
+        }
         if refused:
             said = ", ".join(f"{tp.topic}-{tp.partition}: {error.__name__}" for tp, error in refused.items())
             raise UsageError(f"Kafka refuses the reassignment: {said}")
-        self.elect_preferred(topic, to)
 
     def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None:
         """Elect the first replica of each partition (all when None) where it is in sync."""

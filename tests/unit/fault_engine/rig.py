@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import faults
@@ -17,9 +18,16 @@ TOPICS = [TopicSettings("orders", 6, 3)]
 class Rig:
     """An injector that started, and what it wrote."""
 
-    def __init__(self, cluster: StateCluster, run: RunDir, *steps: dict[str, Any], **more: Any) -> None:
+    def __init__(
+        self,
+        cluster: StateCluster,
+        run: RunDir,
+        *steps: dict[str, Any],
+        topics: Sequence[TopicSettings] = TOPICS,
+        **more: Any,
+    ) -> None:
         self.run = run
-        timeline = faults.compile(list(steps), seed=7, load_s=60, topics=TOPICS, nodes=NAMES)
+        timeline = faults.compile(list(steps), seed=7, load_s=60, topics=topics, nodes=NAMES)
         self.injector = faults.Injector(timeline, cluster, run, **more)  # type: ignore[arg-type]
         self.epoch_ns = time.monotonic_ns()
         self.injector.start(self.epoch_ns)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from harness.protocols.cluster import TopicSettings
 from harness.protocols.power import Unsynced
 from harness.rundir import RunDir
 from tests.unit.fault_cluster import NAMES, StateCluster
@@ -76,6 +77,33 @@ def test_truncate_removes_a_share_and_says_where_logs_begin(cluster: StateCluste
     effect = rig.rows("effect")[0]
     assert effect["details"]["cut"] == {"orders-0": 35, "orders-1": 1}
     assert effect["evidence"] == "2 of 2 logs begin later (orders-0 at 35), 26 messages are gone"
+
+
+def of_two(cluster: StateCluster) -> StateCluster:
+    cluster.admin.order = {p: nodes[:2] for p, nodes in cluster.admin.order.items()}
+    return cluster
+
+
+def test_reassign_gives_partitions_other_nodes(cluster: StateCluster, run: RunDir) -> None:
+    before = {p: set(nodes) for p, nodes in of_two(cluster).admin.order.items()}
+    topics = [TopicSettings("orders", 6, 2)]
+    rig = Rig(cluster, run, {"fault": "reassign", "at": 0, "partitions": 2}, topics=topics)
+    rig.injector.join(20)
+    moves = {int(p): set(nodes) for p, nodes in rig.rows("inject")[0]["params"]["moves"].items()}
+    assert {p: set(nodes) for p, nodes in cluster.admin.order.items()} == {**before, **moves}
+    assert all(len(moves[p] - before[p]) == 1 for p in moves)
+    assert rig.rows("effect")[0]["evidence"].startswith("2 of 2 partitions have other replicas; orders-")
+
+
+def test_reassign_is_cancelled_in_the_middle(cluster: StateCluster, run: RunDir) -> None:
+    of_two(cluster).admin.moves_ignored = True
+    before = dict(cluster.admin.order)
+    topics = [TopicSettings("orders", 6, 2)]
+    rig = Rig(cluster, run, {"fault": "reassign", "at": 0, "cancel_after": 0.05}, topics=topics)
+    rig.injector.join(20)
+    assert (cluster.admin.order, cluster.admin.wanted) == (before, {})
+    assert "6 moves cancelled" in rig.rows("effect")[0]["evidence"]
+    assert rig.rows("healed")[0]["ok"] is True
 
 
 def test_a_proof_says_what_the_node_was_that_was_chosen(cluster: StateCluster, run: RunDir) -> None:

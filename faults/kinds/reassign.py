@@ -1,0 +1,157 @@
+"""reassign: replicas of a topic move to other nodes while clients use it, as when disks are balanced."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+
+from pydantic import Field
+
+from faults.kit.cluster_view import POLL_S, ClusterView
+from faults.kit.errors import FiringSkipped, StepProblem
+from faults.kit.injection import Instant
+from faults.kit.leadership import TopicFault
+from faults.kit.params import Inventory, TopicParams, names
+from harness.durations import Seconds
+from harness.faultlog import ConfirmedAcks
+from harness.protocols.cluster import HasReassignments, PartitionState, Proof
+
+
+class ReassignParams(TopicParams):
+    moves: dict[int, tuple[str, ...]] = Field(
+        default_factory=dict,
+        description="exactly these: partition -> its nodes, preferred leader first; in place of `partitions`",
+    )
+    within: Seconds = Field(60.0, gt=0, description="the moves are waited for so long")
+    cancel_after: Seconds | None = Field(
+        None, gt=0, description="moves that are not done by then are cancelled: their replicas stay"
+    )
+
+
+class Reassigned(Instant):
+    """Partitions whose replicas move; it lasts until they are there, or cancelled."""
+
+    params: ReassignParams
+
+    def __init__(
+        self, view: ClusterView, topic: str, before: Mapping[int, PartitionState], params: ReassignParams
+    ) -> None:
+        super().__init__(view, [f"{topic}-{partition}" for partition in sorted(params.moves)], params)
+        self._topic = topic
+        self._before = before
+        self._cancelled: list[int] = []
+
+    @property
+    def _admin(self) -> HasReassignments:
+        return self.view.reassignments
+
+    def apply(self) -> None:
+        self._admin.reassign(self._topic, self.params.moves)
+        start = time.monotonic()
+        while left := self._admin.reassigning(self._topic):
+            waited_s = time.monotonic() - start
+            if self.params.cancel_after is not None and waited_s >= self.params.cancel_after:
+                self._cancelled = sorted(set(left) & set(self.params.moves))
+                self._admin.cancel_reassignments(self._topic, self._cancelled)
+                return
+            if waited_s > self.params.within or self.view.stopping.wait(POLL_S):
+                return
+
+    def proof(self) -> Proof:
+        """The brokers name other replicas than before, or that they had begun to and were told not to."""
+        now = self.view.states_of(self._topic)
+        moved = {
+            p: state.replicas
+            for p, state in now.items()
+            if p in self.params.moves and set(state.replicas) != set(self._before[p].replicas)
+        }
+        parts = [f"{len(moved)} of {len(self.params.moves)} partitions have other replicas"]
+        if moved:
+            partition, nodes = min(moved.items())
+            was = names(self._before[partition].replicas)
+            parts.append(f"{self._topic}-{partition}: {was} -> {names(nodes)}")
+        if self._cancelled:
+            parts.append(f"{len(self._cancelled)} moves cancelled")
+        details = {"moved": len(moved), "cancelled": [f"{self._topic}-{p}" for p in self._cancelled]}
+        return Proof(bool(moved or self._cancelled), "; ".join(parts), details)
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """A leader that leaves hands over what followers have."""
+        return "kept"
+
+    def missing(self) -> str:
+        if left := self._admin.reassigning(self._topic):
+            return f"{self._topic}-{min(left)} is still moving"
+        behind = [p for p, s in self.view.states_of(self._topic).items() if set(s.replicas) - set(s.in_sync)]
+        return f"{self._topic}-{behind[0]} is not in sync" if behind else ""
+
+
+class Reassign(TopicFault[ReassignParams]):
+    """Move replicas of `partitions` partitions to nodes that have none, and wait; or cancel in the middle."""
+
+    kind = "reassign"
+    abilities = (HasReassignments,)
+    params = ReassignParams
+
+    def complete(self, params: ReassignParams, inventory: Inventory) -> ReassignParams:
+        params = super().complete(params, inventory)
+        topic = inventory.topic(params.topic)
+        assert topic is not None
+        brokers = [node for node in inventory.nodes if "broker" in inventory.roles.get(node, ("broker",))]
+        if not params.moves and brokers and topic.replication >= len(brokers):
+            raise StepProblem(
+                "topic", f"{topic.name} has a replica on each of the {len(brokers)} brokers: none can move"
+            )
+        for partition, nodes in params.moves.items():
+            if not 0 <= partition < topic.partitions:
+                raise StepProblem(
+                    "moves", f"{topic.name} has partitions 0 to {topic.partitions - 1}, not {partition}"
+                )
+            if unknown := [node for node in nodes if node not in inventory.nodes]:
+                raise StepProblem("moves", f"no node {unknown[0]!r}. Nodes: {names(inventory.nodes)}")
+        return params
+
+    def ends_within_s(self, params: ReassignParams) -> float | None:
+        return min(params.within, params.cancel_after or params.within)
+
+    def choices(self, params: ReassignParams) -> list[str]:
+        moves = ", ".join(f"{p} -> {'+'.join(nodes)}" for p, nodes in params.moves.items())
+        return [moves] if moves else super().choices(params)
+
+    def commands(self, params: ReassignParams, inventory: Inventory) -> list[str]:
+        if params.moves:
+            order = [f"{params.topic}-{p} -> {names(nodes)}" for p, nodes in params.moves.items()]
+        else:
+            count = f"{params.partitions} of its partitions" if params.partitions else "every partition"
+            order = [f"{params.topic}, {count}: one replica -> a node that has none, chosen then"]
+        if params.cancel_after is None:
+            last = f"wait until they are there, {params.within:g} s at most"
+        else:
+            last = f"after {params.cancel_after:g} s: cancel what has not arrived"
+        return [*(f"AlterPartitionReassignments {each}" for each in order), last]
+
+    def prepare(self, params: ReassignParams, view: ClusterView, draw: int) -> Reassigned:
+        states = view.states_of(params.topic)
+        moves = dict(params.moves) or _chosen(states, view, params.partitions, random.Random(draw))
+        if not moves:
+            raise FiringSkipped(f"no partition of {params.topic} can have a replica elsewhere right now")
+        resolved = params.model_copy(update={"moves": moves, "partitions": None})
+        return Reassigned(view, params.topic, states, resolved)
+
+
+def _chosen(
+    states: Mapping[int, PartitionState], view: ClusterView, count: int | None, rng: random.Random
+) -> dict[int, tuple[str, ...]]:
+    """Partition -> its nodes with one of them, the leader as likely as another, replaced."""
+    away = view.faulted()
+    moves: dict[int, tuple[str, ...]] = {}
+    for partition, state in sorted(states.items()):
+        others = sorted(set(view.brokers) - set(state.replicas) - away)
+        if others and state.replicas:
+            place = rng.randrange(len(state.replicas))
+            nodes = list(state.replicas)
+            nodes[place] = rng.choice(others)
+            moves[partition] = tuple(nodes)
+    chosen: Sequence[int] = rng.sample(sorted(moves), min(count or len(moves), len(moves)))
+    return {partition: moves[partition] for partition in sorted(chosen)}
