@@ -35,7 +35,8 @@ own](../howto/your-own-cluster.md): by its admin protocol, by a
 [driver](../howto/faults-on-your-own-cluster.md), or not at all. *Started with* is what a cluster of ours
 that is kept needs (`up --needs`); runs see to it themselves. What the machine needs (root, iptables,
 control groups, an engine): [network](../howto/cut-the-network.md#what-it-needs),
-[resources](../explanation/resource-faults.md#what-it-needs). Producers and consumers are hit whatever the
+[resources](../explanation/resource-faults.md#what-it-needs),
+[power](../explanation/power-loss.md#what-it-needs). Producers and consumers are hit whatever the
 cluster. [Keys](faults.md) of each kind.
 """
 _CLIENTS = """
@@ -80,11 +81,11 @@ def _topologies(system: str) -> tuple[str, ...]:
 def _can(system: str, topology: str, runtime: str, kind: FaultKind[Any], *, secure: bool = False) -> bool:
     """Whether `plan` takes a step of the kind there, started with what it needs."""
     nodes = {node.name: tuple(node.roles) for node in spec_of(system, "", topology).nodes}
-    topics = [TopicSettings("orders", SYSTEMS[system].partitions, 3)]
+    topics = [TopicSettings("orders", SYSTEMS[system].partitions, 2)]  # a replica can move elsewhere
     needs = frozenset(kind.needs)
     cluster = describe_cluster(system, topology=topology, runtime=runtime, needs=needs, secure=secure)
     try:
-        step = {"fault": kind.kind, "at": 1}
+        step = {"fault": kind.kind, "at": 1, **_required(system, kind)}
         timeline = faults.compile([step], seed=1, load_s=60, topics=topics, nodes=nodes)
         faults.refuse_unsupported(timeline, cluster)
     except EnvironmentNotReady:
@@ -92,6 +93,13 @@ def _can(system: str, topology: str, runtime: str, kind: FaultKind[Any], *, secu
     except ScenarioError:
         return False
     return True
+
+
+def _required(system: str, kind: FaultKind[Any]) -> dict[str, Any]:
+    """Keys without a default that `plan` would ask for."""
+    known = {"requests": list(SYSTEMS[system].request_kinds)[:1]}
+    fields = kind.params.model_fields
+    return {key: value for key, value in known.items() if key in fields and fields[key].is_required()}
 
 
 def _cell(where: Mapping[str, set[str]]) -> str:

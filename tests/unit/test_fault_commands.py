@@ -53,6 +53,25 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
         {"fault": "pause", "target": "all", "together": True},
         ["SIGSTOP kafka-1, kafka-2", "after 5 s: SIGCONT"],
     ),
+    (
+        {"fault": "power-loss", "target": "kafka-1", "nodes": 2, "directories": "lost"},
+        [
+            "SIGKILL kafka-1, 2 in all; put each disk back to what was synced, names in folders included",
+            "after 5 s: start again",
+        ],
+    ),
+    (
+        {"fault": "truncate", "topic": "orders", "share": 0.75},
+        ["DeleteRecords orders before the offset that leaves 25% of each log"],
+    ),
+    (
+        {"fault": "reassign", "topic": "lone", "cancel_after": 2},
+        [
+            "AlterPartitionReassignments lone, every partition: one replica -> a node that has none, "
+            "chosen then",
+            "after 2 s: cancel what has not arrived",
+        ],
+    ),
     ({"fault": "controller-kill"}, ["SIGKILL the active controller, chosen then", AGAIN]),
     (
         {"fault": "restart", "target": "role:bookie", "down": 3},

@@ -14,7 +14,9 @@ import pytest
 from experiments.downloads import fetch_tools
 from experiments.preflight import fault_checks
 from harness.clusters.docker import namespaces
+from harness.clusters.docker.runtime import DockerRuntime
 from harness.clusters.network import toxiproxy
+from harness.clusters.power import disks
 from harness.errors import EnvironmentNotReady, Exit, UsageError
 from harness.plan.build import build_plans
 from harness.protocols.cluster import Endpoint
@@ -84,6 +86,22 @@ def test_only_scenarios_with_network_faults_ask_for_it(
         fetch_tools(plans_with("latency", tmp_path), lambda text, share: None)
     assert fault_checks(plans_with("kill", tmp_path), "process") == []
     assert fetch_tools(plans_with("packet-loss", tmp_path), lambda text, share: None) == {}
+
+
+def test_power_loss_says_what_the_machine_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disks, "why_not", lambda need: "this system has no /dev/fuse (FUSE)")
+    plans = plans_with("power-loss", tmp_path)
+    program, need = fault_checks(plans, "process")
+    assert (program.name, program.ok, program.text) == (
+        *("FUSE file system", True),
+        "powerfs 1, to be built on first use",
+    )
+    assert (need.name, need.text) == (
+        "fault needs synced-disk",
+        "this system has no /dev/fuse (FUSE)",
+    )
+    with pytest.raises(UsageError, match="docker runtime cannot give: synced-disk"):
+        DockerRuntime.require(frozenset({"synced-disk"}))
 
 
 def test_between_containers_it_is_asked_what_the_machine_lets_us(
