@@ -7,6 +7,7 @@ by the next run on a kept cluster) takes them from there.
     {"id": 3, "kind": "pause", "targets": ["kafka-1"], "t_ns": ..., "paused": [{"node", "pid", "started_s"}]}
     {"id": 4, "kind": "kill", "targets": ["kafka-2"], "t_ns": ..., "down": ["kafka-2"]}
     {"id": 5, "kind": "disk-full", "targets": ["kafka-3"], "t_ns": ..., "limited": [...], "down": [...]}
+    {"id": 6, "kind": "change-config", "targets": ["orders"], "t_ns": ..., "settings": {"orders": {...}}}
     {"id": 5, "kind": "latency", "targets": ["kafka-3"], "t_ns": ..., "impaired": ["fault-1a2b3c4d"]}
 
 Of a cluster that somebody else started it also says ``"outside": true``: it goes on, whatever becomes of the
@@ -27,7 +28,7 @@ import psutil
 
 from faults.kit.cluster_view import ability_text, find_ability
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
-from harness.protocols.cluster import Cluster
+from harness.protocols.cluster import ChangesTopics, Cluster
 from harness.protocols.limits import LiftsLimits
 from harness.protocols.network import HasDetours, LosesPackets
 from harness.protocols.nodes import Pausable, Startable
@@ -163,6 +164,8 @@ def _restore(cluster: Cluster, entry: Mapping[str, Any]) -> list[str]:
         for node in entry.get("down", ()):
             _part(cluster, Startable).start(node)
         _repair_network(cluster, entry)
+        for topic, own in entry.get("settings", {}).items():
+            _part(cluster, ChangesTopics).change_settings(topic, own)
     except BrokerstormError as error:
         problems.append(str(error))
     return problems

@@ -8,12 +8,12 @@ from typing import Generic, TypeVar
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind, Instant
-from faults.kit.params import Inventory, TopicParams, names
+from faults.kit.params import Inventory, OneTopicParams, TopicParams, names
 from harness.errors import did_you_mean
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import PartitionState, Proof
 
-T = TypeVar("T", bound=TopicParams)
+T = TypeVar("T", bound=OneTopicParams)
 
 
 class LeaderChange(Instant):
@@ -75,14 +75,14 @@ class TopicFault(FaultKind[T], Generic[T]):
         if topic is None:
             near = did_you_mean(params.topic, known, label="topics")
             raise StepProblem("topic", f"no topic {params.topic!r}; {near}")
-        if params.partitions is not None and params.partitions > topic.partitions:
-            raise StepProblem(
-                "partitions", f"{params.partitions} is more than the {topic.partitions} of {topic.name}"
-            )
+        count = getattr(params, "partitions", None)
+        if count is not None and count > topic.partitions:
+            raise StepProblem("partitions", f"{count} is more than the {topic.partitions} of {topic.name}")
         return params
 
     def target(self, params: T) -> str:
         return params.topic
 
     def choices(self, params: T) -> list[str]:
-        return [f"{params.partitions} partitions" if params.partitions else "all partitions"]
+        count = getattr(params, "partitions", None)
+        return [f"{count} partitions" if count else "all partitions"]

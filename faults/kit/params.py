@@ -178,10 +178,15 @@ class NodeParams(Params):
     )
 
 
-class TopicParams(Params):
-    """Keys of a fault on the partitions of one topic."""
+class OneTopicParams(Params):
+    """Keys of a fault on one topic."""
 
     topic: str = Field("", description="a topic of the scenario; may be left out when there is only one")
+
+
+class TopicParams(OneTopicParams):
+    """Keys of a fault on the partitions of one topic."""
+
     partitions: int | None = Field(None, ge=1, description="how many, chosen at random; default all")
 
 

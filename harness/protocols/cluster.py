@@ -172,6 +172,23 @@ class HasReassignments(HasPlacement, Protocol):
 
 
 @runtime_checkable
+class ChangesTopics(Protocol):
+    """Can change settings of a topic that exists (Kafka).
+
+    Each raises UsageError: the brokers refuse it (their words); EnvironmentNotReady: no broker answers.
+    """
+
+    def settings(self, topic: str, keys: Sequence[str]) -> dict[str, str]:
+        """What is in force, whoever set it."""
+
+    def own_settings(self, topic: str, keys: Sequence[str]) -> dict[str, str | None]:
+        """What the topic itself was given; None = nothing, what is in force comes from the brokers."""
+
+    def change_settings(self, topic: str, to: Mapping[str, str | None]) -> None:
+        """Give the topic settings of its own, or take them away (None). Idempotent."""
+
+
+@runtime_checkable
 class TruncatesLogs(Protocol):
     """Can remove the oldest messages of a log (Kafka)."""
 

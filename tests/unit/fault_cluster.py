@@ -94,6 +94,7 @@ class StateAdmin:
         self.order = {p: [NAMES[(p + i) % 3] for i in range(3)] for p in range(partitions)}
         self.leader: dict[int, str | None] = {p: nodes[0] for p, nodes in self.order.items()}
         self.moves_ignored = False
+        self.own: dict[str, str] = {"segment.bytes": "1000000"}
         self.wanted: dict[int, list[str]] = {}
         self.spans = dict.fromkeys(range(partitions), (0, 0))
         self.silent = threading.Event()
@@ -172,6 +173,16 @@ class StateAdmin:
         for partition, nodes in self.wanted.items():
             self.order[partition], self.leader[partition] = nodes, nodes[0]
         self.wanted = {}
+
+    def settings(self, topic: str, keys: Sequence[str]) -> dict[str, str]:
+        return {key: self.own.get(key, "of the brokers") for key in keys}
+
+    def own_settings(self, topic: str, keys: Sequence[str]) -> dict[str, str | None]:
+        return {key: self.own.get(key) for key in keys}
+
+    def change_settings(self, topic: str, to: Mapping[str, str | None]) -> None:
+        given = {key: value for key, value in to.items() if value is not None}
+        self.own = {**{k: v for k, v in self.own.items() if k not in to}, **given}
 
     def truncate(self, topic: str, to: Mapping[int, int]) -> None:
         self.spans |= {partition: (offset, self.spans[partition][1]) for partition, offset in to.items()}

@@ -61,6 +61,10 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
         ],
     ),
     (
+        {"fault": "change-config", "topic": "orders", "config": {"min.insync.replicas": "3"}},
+        ["IncrementalAlterConfigs topic orders: min.insync.replicas=3", "after 10 s: as before"],
+    ),
+    (
         {"fault": "truncate", "topic": "orders", "share": 0.75},
         ["DeleteRecords orders before the offset that leaves 25% of each log"],
     ),

@@ -12,6 +12,7 @@ from operator import methodcaller
 from typing import Any
 
 from kafka import TopicPartition
+from kafka.admin import ConfigResource, ConfigResourceType
 from kafka.errors import KafkaError, for_code
 from kafka.protocol.consumer import OffsetSpec
 
@@ -39,6 +40,7 @@ _FORGET_S = 10.0
 _BATCH_PARTITIONS = 200  # a create request that a starved controller still answers in time
 _ANSWER_S = 0.5  # a broker that lives answers in a few milliseconds, also on a busy machine
 _PREFERRED = 0
+_OF_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 _NONE_IN_PROGRESS = 85  # NO_REASSIGNMENT_IN_PROGRESS
 _NO_RIGHT = 29  # TOPIC_AUTHORIZATION_FAILED
 _ALREADY_EXISTS, _UNKNOWN_TOPIC, _ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE = 36, 3, 84, 80
@@ -149,6 +151,30 @@ class KafkaAdmin:
             EnvironmentNotReady: a partition has no leader or its leader does not answer.
         """
         return self._offsets(topics, OffsetSpec.LATEST)
+
+    def settings(self, topic: str, keys: Sequence[str]) -> dict[str, str]:
+        """As `ChangesTopics.settings`."""
+        return {key: str(row["value"]) for key, row in self._settings(topic, keys).items()}
+
+    def own_settings(self, topic: str, keys: Sequence[str]) -> dict[str, str | None]:
+        """As `ChangesTopics.own_settings`."""
+        rows = self._settings(topic, keys)
+        return {k: str(r["value"]) if r["config_source"] == _OF_TOPIC else None for k, r in rows.items()}
+
+    def _settings(self, topic: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+        asked = [ConfigResource(ConfigResourceType.TOPIC, topic, list(keys))]
+        found = self._ask(lambda broker: broker.describe_configs(asked, config_filter="all"))["topic"][topic]
+        if missing := [key for key in keys if key not in found]:
+            raise UsageError(f"Kafka knows no setting {missing[0]} of a topic")
+        return {key: found[key] for key in keys}
+
+    def change_settings(self, topic: str, to: Mapping[str, str | None]) -> None:
+        """As `ChangesTopics.change_settings`."""
+        steps = {k: ("DELETE", None) if v is None else ("SET", v) for k, v in to.items()}
+        asked = [ConfigResource(ConfigResourceType.TOPIC, topic, steps)]
+        said = self._ask(lambda broker: broker.alter_configs(asked, raise_on_unknown=False, incremental=True))
+        if (word := said["topic"][topic]) != "OK":
+            raise UsageError(f"Kafka refuses to change {topic}: {word}")
 
     def log_spans(self, topic: str) -> dict[int, tuple[int, int]]:
         """As `TruncatesLogs.log_spans`."""

@@ -7,11 +7,14 @@ from typing import Any
 
 import pytest
 
+import faults
+from faults.engine.ledger import heal_from_ledger
+from harness.errors import ScenarioError
 from harness.protocols.cluster import TopicSettings
 from harness.protocols.power import Unsynced
-from harness.rundir import RunDir
+from harness.rundir import RunDir, read_json
 from tests.unit.fault_cluster import NAMES, StateCluster
-from tests.unit.fault_engine.rig import Rig, kill
+from tests.unit.fault_engine.rig import TOPICS, Rig, kill
 
 
 def test_pause_that_moves_nothing_is_vacuous(run: RunDir) -> None:
@@ -104,6 +107,36 @@ def test_reassign_is_cancelled_in_the_middle(cluster: StateCluster, run: RunDir)
     assert (cluster.admin.order, cluster.admin.wanted) == (before, {})
     assert "6 moves cancelled" in rig.rows("effect")[0]["evidence"]
     assert rig.rows("healed")[0]["ok"] is True
+
+
+def test_change_config_puts_back_what_the_topic_itself_had(cluster: StateCluster, run: RunDir) -> None:
+    before, config = dict(cluster.admin.own), {"segment.bytes": "2000000", "max.message.bytes": "500"}
+    rig = Rig(cluster, run, {"fault": "change-config", "config": config, "at": 0, "for": "5m"})
+    rig.wait_for("effect")
+    assert cluster.admin.own == config
+    assert rig.rows("effect")[0]["evidence"] == (
+        "orders: segment.bytes: 1000000 -> 2000000, max.message.bytes: of the brokers -> 500"
+    )
+    assert read_json(run.ledger / "fault-000001.json")["settings"] == {
+        "orders": {"segment.bytes": "1000000", "max.message.bytes": None}
+    }
+    assert heal_from_ledger(cluster, run) == []  # type: ignore[arg-type]
+    assert cluster.admin.own == before
+    assert rig.injector.heal_all(20) == []
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("retention.ms", "1000", "use `truncate`"),
+        ("min.insync.replicas", "1", "below 2 an acknowledgement promises less"),
+        ("unclean.leader.election.enable", "true", "would change what is promised"),
+    ],
+)
+def test_change_config_refuses_what_changes_promises(key: str, value: str, said: str) -> None:
+    step = {"fault": "change-config", "config": {key: value}, "at": 0}
+    with pytest.raises(ScenarioError, match=said):
+        faults.compile([step], seed=7, load_s=60, topics=TOPICS, nodes=NAMES)
 
 
 def test_a_proof_says_what_the_node_was_that_was_chosen(cluster: StateCluster, run: RunDir) -> None:

@@ -1,0 +1,114 @@
+"""change-config: an operator changes settings of a topic that is in use, and puts them back."""
+
+from __future__ import annotations
+
+from typing import Any, Final, cast
+
+from pydantic import Field
+
+from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.errors import StepProblem
+from faults.kit.injection import Injection
+from faults.kit.leadership import TopicFault
+from faults.kit.params import Inventory, OneTopicParams, names
+from harness.durations import Seconds
+from harness.faultlog import ConfirmedAcks
+from harness.protocols.cluster import ChangesTopics, HasPlacement, Proof
+
+#: Under these settings a message that is acknowledged stays, as far as it did before.
+_ALLOWED: Final = (
+    *("min.insync.replicas", "max.message.bytes", "flush.messages", "flush.ms"),
+    *("segment.bytes", "segment.ms", "compression.type", "index.interval.bytes"),
+)
+_IN_SYNC: Final = "min.insync.replicas"
+
+
+class ChangeConfigParams(OneTopicParams):
+    config: dict[str, str] = Field(
+        min_length=1, description=f"the topic's settings meanwhile: {', '.join(_ALLOWED)}"
+    )
+    for_: Seconds = Field(10.0, alias="for", gt=0, description="put back after this long")
+
+
+class ConfigChanged(Injection):
+    """A topic with other settings. Only brokers can put them back, so the heal asks them."""
+
+    params: ChangeConfigParams
+
+    def __init__(self, view: ClusterView, topic: str, params: ChangeConfigParams) -> None:
+        super().__init__(view, [topic], params)
+        self._topic = topic
+        self._admin = cast("ChangesTopics", find_ability(view.cluster, ChangesTopics))
+        self._own = self._admin.own_settings(topic, list(params.config))
+        self._before = self._admin.settings(topic, list(params.config))
+        self._is_undone = False
+
+    def apply(self) -> None:
+        self._admin.change_settings(self._topic, self.params.config)
+
+    def proof(self) -> Proof:
+        """What the brokers say is in force."""
+        now = self._admin.settings(self._topic, list(self.params.config))
+        changed = {k: [self._before[k], v] for k, v in now.items() if v == self.params.config[k]}
+        changed = {key: pair for key, pair in changed.items() if pair[0] != pair[1]}
+        text = ", ".join(f"{key}: {old} -> {new}" for key, (old, new) in changed.items())
+        return Proof(bool(changed), f"{self._topic}: {text or 'as before'}", {"changed": changed})
+
+    def heal(self) -> None:
+        self._admin.change_settings(self._topic, self._own)
+        self._is_undone = True
+
+    def is_undone(self) -> bool:
+        return self._is_undone
+
+    def missing(self) -> str:
+        now = self._admin.settings(self._topic, list(self.params.config))
+        wrong = [key for key, value in now.items() if value != self._before[key]]
+        return f"{wrong[0]} of {self._topic} is {now[wrong[0]]}" if wrong else ""
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        return "kept"
+
+    def ledger_entry(self) -> dict[str, Any]:
+        return {"settings": {self._topic: self._own}}
+
+
+class ChangeConfig(TopicFault[ChangeConfigParams]):
+    """Change settings of a topic that is in use, and put them back after `for`."""
+
+    kind = "change-config"
+    abilities = (ChangesTopics, HasPlacement)
+    params = ChangeConfigParams
+
+    def complete(self, params: ChangeConfigParams, inventory: Inventory) -> ChangeConfigParams:
+        params = super().complete(params, inventory)
+        topic = inventory.topic(params.topic)
+        assert topic is not None
+        for key, value in params.config.items():
+            if key.startswith(("retention", "cleanup", "delete")):
+                raise StepProblem(
+                    "config", f"{key} lets brokers remove messages at a time of their own; use `truncate`"
+                )
+            if key not in _ALLOWED:
+                raise StepProblem(
+                    "config", f"{key!r} would change what is promised. Allowed: {names(_ALLOWED)}"
+                )
+            if key == _IN_SYNC and not (value.isdigit() and int(value) >= min(2, topic.replication)):
+                raise StepProblem("config", f"{key}={value}: below 2 an acknowledgement promises less")
+        return params
+
+    def choices(self, params: ChangeConfigParams) -> list[str]:
+        return [", ".join(f"{key}={value}" for key, value in params.config.items())]
+
+    def lasts_s(self, params: ChangeConfigParams) -> float | None:
+        return params.for_
+
+    def commands(self, params: ChangeConfigParams, inventory: Inventory) -> list[str]:
+        settings = ", ".join(f"{key}={value}" for key, value in params.config.items())
+        return [
+            f"IncrementalAlterConfigs topic {params.topic}: {settings}",
+            f"after {params.for_:g} s: as before",
+        ]
+
+    def prepare(self, params: ChangeConfigParams, view: ClusterView, draw: int) -> ConfigChanged:
+        return ConfigChanged(view, params.topic, params)
