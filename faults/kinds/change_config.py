@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, cast
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from faults.kit.cluster_view import ClusterView, find_ability
 from faults.kit.errors import StepProblem
@@ -24,6 +24,8 @@ _IN_SYNC: Final = "min.insync.replicas"
 
 
 class ChangeConfigParams(OneTopicParams):
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
     config: dict[str, str] = Field(
         min_length=1, description=f"the topic's settings meanwhile: {', '.join(_ALLOWED)}"
     )
@@ -77,6 +79,7 @@ class ChangeConfig(TopicFault[ChangeConfigParams]):
     """Change settings of a topic that is in use, and put them back after `for`."""
 
     kind = "change-config"
+    said = frozenset({*TopicFault.said, "config"})
     abilities = (ChangesTopics, HasPlacement)
     params = ChangeConfigParams
 
