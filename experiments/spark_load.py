@@ -216,7 +216,6 @@ class RoundLoad:
     def rows(self) -> list[ExecutorRow]:
         """As `harness.run.hosts.Hosts.rows`."""
         found = []
-        self._clocks.stop()
         self._measure()
         for each in self._executors:
             own = [name for name, number in self._clients.items() if number == each.number]

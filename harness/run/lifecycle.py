@@ -163,6 +163,7 @@ class LiveRun:
         self._phase("ready", "topics, workers, a probe through every partition")
         make_topics(self._cluster.admin, self._plan)
         self._hosts.open(self._plan, self._run)
+        self._manifest.update(executors=self._hosts.rows())  # who is killed now leaves their rows there
         self._pool.start_clients()
 
     def _load(self) -> bool:

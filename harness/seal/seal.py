@@ -33,9 +33,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from filelock import FileLock
 
-from harness.contracts import read_rows, typed
+from harness.contracts import read_document, read_rows, typed
 from harness.contracts.plan import Plan
-from harness.contracts.rows import StreamTransactions
+from harness.contracts.rows import Manifest, StreamTransactions
 from harness.contracts.seal import Damage, SealedFile, SealReport, TableReport, WorkerReport
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.records import BUCKETED, TABLE_NAMES, TableId
@@ -80,13 +80,13 @@ def seal(
     *,
     threads: int = 2,
     on_progress: OnProgress | None = None,
-    shares: Shares = lambda names: [],
+    shares: Shares | None = None,
     clocks: Clocks = ONE_CLOCK,
 ) -> SealReport:
     """Seal a run, or return at once what was sealed before. Safe to call from several processes.
 
     Args:
-        shares: seals what lies on other machines.
+        shares: seals what lies on other machines; None = nobody can any more, and it is missing.
         clocks: of the producers there.
         threads: row groups converted and encoded at the same time.
         on_progress: called with (raw bytes done, raw bytes in all) after every segment.
@@ -185,10 +185,10 @@ class _Sealing:
             rows[segment.table] += segment.room
         return rows
 
-    def do(self, threads: int, shares: Shares) -> SealReport:
+    def do(self, threads: int, shares: Shares | None) -> SealReport:
         wall, cpu = time.monotonic(), time.process_time()
         segments = self._read_names()
-        others = shares(self._names.pairs())
+        others = shares(self._names.pairs()) if shares else _lost_shares(self._run)
         tables = together(self._seal_tables(segments, threads), others)
         for path, rows in self._documents(segments, others):
             self._files[path.name] = write_sealed_rows(path, rows)
@@ -370,6 +370,15 @@ def _with_hidden(row: dict[str, Any]) -> dict[str, Any]:
     if row.get("isolation") != "read_committed" or row.get("marked", -1) >= row.get("log_end", 0):
         return row
     return row | {"end": max(row["end"], row["read_to"] + 1), "why": "transactions"}
+
+
+def _lost_shares(run: RunDir) -> list[ShareReport]:
+    """What workers on other machines captured, of a run whose command was killed before it was sealed."""
+    if not run.manifest.exists():
+        return []
+    away = {name for each in read_document(run.manifest, Manifest).executors for name in each.clients}
+    lost = [folder.name for folder in worker_folders(run) if folder.name.partition(".")[0] in away]
+    return [ShareReport.missing(lost)] if lost else []
 
 
 def _refuse_less(run: RunDir, raw_rows: Mapping[TableId, int]) -> None:

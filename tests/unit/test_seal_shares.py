@@ -15,7 +15,7 @@ from analysis.capture.capture import Capture
 from harness.clock_line import Anchor, ClockLine
 from harness.contracts import typed
 from harness.records import Check, Event, TableId
-from harness.rundir import RunDir, read_jsonl, write_jsonl
+from harness.rundir import RunDir, read_jsonl, write_json, write_jsonl
 from harness.seal.seal import load_report, seal, seal_share
 from harness.seal.share import Share, ShareReport
 from tests.planted.raw import raw_rows
@@ -110,6 +110,17 @@ def test_a_share_that_did_not_come_is_missing(tmp_path: Path) -> None:
         "rows of c-1, whose segments are damaged",
         "rows of p-2, whose segments are damaged",
     ]
+
+
+def test_a_run_whose_command_was_killed_lacks_what_was_elsewhere(tmp_path: Path) -> None:
+    """`analyze` seals what there is, and accuses nobody of what there is not."""
+    run, other = new_run(tmp_path / "here"), new_run(tmp_path / "there")
+    captured(run, other, AHEAD_NS)
+    for worker in ("p-2.2", "c-1"):
+        run.worker(worker).mkdir()
+    executors = [{"number": 0, "clients": ["p-2", "c-1"]}]
+    write_json(run.manifest, {"schema_version": 1, "status": "running", "executors": executors})
+    assert seal(run, plan_of()).damaged_workers == {"p-2.2", "c-1"}
 
 
 def test_names_that_a_share_alone_has_are_nobody_elses(tmp_path: Path) -> None:
