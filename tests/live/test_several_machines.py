@@ -1,0 +1,155 @@
+"""The load of a run from three machines: addresses of their own, and clocks of their own where the kernel
+lets tests have time namespaces. Executors begin in empty folders, and the run is kept in an S3 bucket."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from harness.errors import Exit
+from harness.rundir import read_json
+from harness.waiting import wait_until
+from tests.live.run_rig import BROKERSTORM
+from tests.s3_server import CREDENTIALS, s3_bucket
+from tests.standalone import standalone
+
+pytestmark = [pytest.mark.live, pytest.mark.spark]
+
+HOSTS = ("127.0.0.11", "127.0.0.12", "127.0.0.13")
+AHEAD_S = (0, 1000, -500)
+RUN_S = 300.0
+#: What is acknowledged without an answer is lost with the leader.
+SCENARIO = """
+name: several
+topics: {orders: {partitions: 6, replication: 3}}
+load:
+  rate: 3000
+  duration: 8s
+  warm_up: 1s
+  producers: {shop: {count: 3, lanes: partition, options: {acks: 0, enable.idempotence: false}}}
+  consumers: {billing: {count: 3}}
+faults:
+  - {fault: kill, target: "leader-of:orders", at: 2s, for: 3s}
+require: {delivery: durable, rate_ratio: 0.5}
+"""
+
+
+def clocks() -> list[list[str]]:
+    """Words before the command of each Spark worker."""
+    namespace = ["unshare", "--time", "--monotonic"]
+    allowed = subprocess.run([*namespace, "7", "true"], capture_output=True, check=False).returncode == 0
+    return [[*namespace, str(ahead)] if ahead and allowed else [] for ahead in AHEAD_S]
+
+
+@pytest.fixture(scope="module")
+def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with s3_bucket(tmp_path_factory.mktemp("s3") / "log") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("spark")
+    with standalone(folder, HOSTS, before=clocks(), environment=CREDENTIALS) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def scenario(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("scenario") / "several.yaml"
+    path.write_text(SCENARIO)
+    return path
+
+
+def begun(run_dir: Path, *words: str) -> subprocess.Popen[str]:
+    environment = {**os.environ, **CREDENTIALS, "PYSPARK_PYTHON": sys.executable}
+    return subprocess.Popen(
+        [*BROKERSTORM, "--run-dir", str(run_dir), *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def told(run_dir: Path, *words: str) -> tuple[int, Any, str]:
+    process = begun(run_dir, "--json", *words)
+    try:
+        out, err = process.communicate(timeout=RUN_S)
+    finally:
+        process.kill()
+    return process.returncode, json.loads(out), err
+
+
+def violations(document: Any) -> set[str]:
+    return {each["class"] for each in document["findings"] if each["status"] == "violation"}
+
+
+def agents() -> list[psutil.Process]:
+    """Tasks and workers on the machines of the load."""
+    found = psutil.process_iter(["cmdline"])
+    return [each for each in found if "brokerstorm-box-" in " ".join(each.info["cmdline"] or [])]
+
+
+def test_three_machines_find_what_one_does(master: str, scenario: Path, bucket: str, tmp_path: Path) -> None:
+    one = told(tmp_path / "one", "run", str(scenario), "--seed", "7")
+    words = ("--load-master", master, "--load-store", bucket)
+    three = told(tmp_path / "three", "run", str(scenario), "--seed", "7", *words)
+    assert (one[0], three[0]) == (Exit.FAIL, Exit.FAIL), one[2] + three[2]
+    assert violations(three[1]) == violations(one[1]) == {"acked-lost"}
+    assert three[1]["sends"]["attempted"] == one[1]["sends"]["attempted"] == 27_000
+    (run,) = [path for path in (tmp_path / "three").iterdir() if not path.is_symlink()]
+    executors = read_json(run / "manifest.json")["executors"]
+    assert [each["clients"] for each in executors] == [
+        [f"producer-shop-{n}", f"consumer-billing-{n}"] for n in (1, 2, 3)
+    ]
+    here = [-ahead_s * 10**9 if words else 0 for ahead_s, words in zip(AHEAD_S, clocks(), strict=True)]
+    found = sorted(executors, key=lambda each: int(each["ahead_ns"]))  # Spark numbers tasks as it likes
+    for each, ahead_ns in zip(found, sorted(here), strict=True):
+        assert abs(each["ahead_ns"] - ahead_ns) <= each["bound_ns"] < 10**8
+    address, _, query = bucket.partition("?")
+    there = told(tmp_path / "copy", "show", f"{address}/{run.name}?{query}")
+    assert there[1]["sends"] == three[1]["sends"]
+    assert agents() == []
+
+
+def test_a_machine_that_is_lost_makes_the_run_unknown(master: str, scenario: Path, tmp_path: Path) -> None:
+    """Spark then ends the other tasks, too; what they had captured is kept, and the rest accuses nobody."""
+    kept = ("--set", "load.producers.shop.options.acks=all")
+    process = begun(tmp_path, "--json", "run", str(scenario), *kept, "--load-master", master)
+    try:
+        assert wait_until(lambda: len(agents()) >= 9 and list(tmp_path.glob("*/faults.jsonl")), RUN_S)
+        next(each for each in agents() if "harness.remote.agent" in each.info["cmdline"]).kill()
+        out, err = process.communicate(timeout=RUN_S)
+    finally:
+        process.kill()
+    document = json.loads(out)
+    assert (process.returncode, document["verdict"]) == (Exit.UNKNOWN, "unknown"), err
+    assert any("is gone" in reason for reason in document["reasons"]), document["reasons"]
+    assert violations(document) == set()
+    assert 0 < document["sends"]["attempted"] < 27_000
+    assert agents() == []
+
+
+def test_a_signal_ends_every_worker_everywhere(master: str, scenario: Path, tmp_path: Path) -> None:
+    process = begun(tmp_path, "run", str(scenario), "--load-master", master)
+    try:
+        assert wait_until(lambda: len(agents()) >= 9, RUN_S)
+        for _ in range(2):
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=RUN_S)
+    finally:
+        process.kill()
+    assert process.returncode == Exit.INTERRUPTED, err
+    assert "Traceback" not in err
+    assert wait_until(lambda: agents() == [], 30.0)
