@@ -40,7 +40,7 @@ class PowerLossParams(NodeParams):
     directories: Literal["kept", "lost"] = Field(
         "kept",
         description="names that were made, changed or removed in a folder that was not synced since: `kept`, "
-        "as journalling file systems do within seconds, or `lost`, as POSIX allows",
+        "as journalling file systems do within seconds, or `lost`, as POSIX allows (needs synced-folders)",
     )
     for_: Seconds = Field(5.0, alias="for", gt=0, description="the power is back after this long")
 
