@@ -52,7 +52,8 @@ class Program:
         from pyspark import BarrierTaskContext, SparkFiles
 
         number = BarrierTaskContext.get().partitionId()
-        box = Path(tempfile.mkdtemp(prefix="brokerstorm-box-"))
+        # Below the executor's own folder: Spark removes that when a task is killed before it can.
+        box = Path(tempfile.mkdtemp(prefix="brokerstorm-box-", dir=SparkFiles.getRootDirectory()))
         try:
             with tarfile.open(SparkFiles.get(self.archive)) as packed:
                 packed.extractall(box, filter="data")

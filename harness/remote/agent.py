@@ -286,7 +286,7 @@ def main(host: str, port: str, task: str, box: str) -> None:
     control = connected(address, {**hello, "kind": "control"})
     clock = connected(address, {**hello, "kind": "clock"})
     threading.Thread(target=tell_time, args=(clock,), daemon=True).start()
-    work = Path(tempfile.mkdtemp(prefix="brokerstorm-load-"))
+    work = Path(tempfile.mkdtemp(prefix="brokerstorm-load-", dir=Path(box).parent))
     agent = Agent(control, Path(box), work)
     signal.signal(signal.SIGTERM, agent.task_is_gone)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

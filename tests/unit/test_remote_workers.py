@@ -61,7 +61,7 @@ def task(server: LoadServer, box: Path) -> subprocess.Popen[str]:
 @pytest.fixture
 def rig(tmp_path: Path) -> Iterator[tuple[Executor, subprocess.Popen[str]]]:
     server = LoadServer(HOST, 1)
-    process = task(server, tmp_path)
+    process = task(server, tmp_path / "box")
     try:
         (executor,) = server.wait(WAIT_S, lambda: "")
         executor.begin("run-1", lambda library, argv, env: (["{python}", *argv], dict(env)))
@@ -69,8 +69,8 @@ def rig(tmp_path: Path) -> Iterator[tuple[Executor, subprocess.Popen[str]]]:
         yield executor, process
     finally:
         server.close()
-        process.kill()
-        process.wait()
+        process.send_signal(signal.SIGCONT)  # one that a test stopped
+        process.wait(WAIT_S)
 
 
 def started(executor: Executor, folder: Path, program: str = ECHO) -> WorkerProcess:
