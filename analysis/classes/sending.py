@@ -122,6 +122,12 @@ SENDING: Final = (
             "What a consumer can read is committed and may not vanish. The message was not acknowledged "
             "to its producer (else it is acked-lost), but others have seen it."
         ),
+        splits={
+            "seen": SubKind("a consumer had it, and it is gone"),
+            "power": SubKind(
+                "every replica in sync lost power before it was synced, as of acked-lost", breaks=("synced",)
+            ),
+        },
     ),
     AnomalyClass(
         name="premature-then-repeat",

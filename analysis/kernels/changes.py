@@ -10,7 +10,7 @@ several are left, no cause is named. Without positions (a queue) there is nothin
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import IntEnum
 
 import numpy as np
@@ -69,6 +69,9 @@ class LostAcks:
 
     def __len__(self) -> int:
         return len(self.position)
+
+    def of(self, rows: Ints) -> LostAcks:
+        return LostAcks(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def reached(terms: Terms, position: Ints, due_ns: Ints) -> Ints:

@@ -83,6 +83,10 @@ class _Packed:
         self._parts = [Lookup(distinct(columns[key])) for key in ("stream", "ledger")]
         sizes = [len(part) for part in self._parts]
         sizes += [max(int(columns[key].max()), 0) + 1 for key in ("position", "batch")]
+        self._positions: Lookup | None = None
+        if np.prod([float(size) for size in sizes]) >= 2.0**63:  # far apart: an import may number as it likes
+            self._positions = Lookup(distinct(columns["position"]))
+            sizes[2] = len(self._positions)
         if np.prod([float(size) for size in sizes]) >= 2.0**63:
             raise BrokerstormError(f"places of {log.rows} log rows do not fit 63 bits: radices {sizes}")
         self._limits = sizes[2:]
@@ -95,6 +99,8 @@ class _Packed:
         ranks = [p.index(c).astype(np.int64) for p, c in zip(self._parts, (stream, ledger), strict=True)]
         known = (ranks[0] >= 0) & (ranks[1] >= 0)
         batch = np.maximum(batch, 0)
+        if self._positions is not None:
+            position = self._positions.index(position)
         known &= (position >= 0) & (position < self._limits[0]) & (batch < self._limits[1])
         parts = (*ranks, position.astype(np.int64), batch.astype(np.int64))
         packed = sum(part * weight for part, weight in zip(parts, self._weights, strict=True))

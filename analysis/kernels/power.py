@@ -1,8 +1,8 @@
 """Tells which lost messages went with the power: every replica in sync lost what it had not synced.
 
 The leader change that cut the message off is the one that followed: it began while the fault was applied or
-the cluster recovered, and the message was acknowledged before the power was back. A loss with another cause,
-or without a named one, is not excused by a fault near it.
+the cluster recovered, and the message was acknowledged, or given to a consumer, before the power was back. A
+loss with another cause, or without a named one, is not excused by a fault near it.
 """
 
 from __future__ import annotations
@@ -17,37 +17,45 @@ from harness.contracts.rows import Terms
 from harness.faultlog import FaultRecord
 
 
-def lost_with_power(history: History, slots: Array, stream: Array) -> Array:
-    """Flags of acknowledged messages that are not in the log. ``stream``: where they should be."""
+def lost_with_power(history: History, stream: Array, seen: LostAcks) -> Array:
+    """Flags of messages that are not in the log, and that somebody knows to have been there.
+
+    Args:
+        stream: where they should be.
+        seen: their producers when they were acknowledged, or consumers when they were given them.
+    """
     context = history.context
-    found = np.zeros(len(slots), np.bool_)
+    found = np.zeros(len(seen), np.bool_)
     faults = [fault for fault in context.faults if fault.effective and fault.unkept]
     for number in np.unique(stream).tolist() if faults else ():
         own = np.flatnonzero(stream == number)
         hit = [fault for fault in faults if context.stream_name(number) in fault.unkept]
         terms = context.terms.get(number, ())
         if hit and terms:
-            found[own] = _cut_by(history, slots[own], number, terms, hit)
+            found[own] = _cut_by(history, number, terms, hit, seen.of(own))
     return found
 
 
-def _cut_by(history: History, slots: Array, stream: int, terms: Terms, faults: list[FaultRecord]) -> Array:
+def acknowledged(history: History, slots: Array) -> LostAcks:
+    """What their producers know of messages: acknowledged when, and where if that was named."""
     named = history.of_send("stream", slots) > 0
-    done = history.times(slots)
-    acks = LostAcks(
+    return LostAcks(
         history.of_send("t_start_ns", slots),
-        done,
+        history.times(slots),
         np.where(named, history.of_send("position", slots), -1).astype(np.int64),
         history.of_send("ledger", slots).astype(np.int64),
     )
+
+
+def _cut_by(history: History, stream: int, terms: Terms, faults: list[FaultRecord], seen: LostAcks) -> Array:
     log = history.bucket.log
     rows = slice(*np.searchsorted(log["stream"], [stream, stream + 1]))
     due_ns = reached(terms, log["position"][rows], log["t_intended_ns"][rows])
-    change = lost(terms, acks, due_ns, has_offsets=history.context.has_offsets)
+    change = lost(terms, seen, due_ns, has_offsets=history.context.has_offsets)
     known = change.because == Because.CHANGE
     cut_ns = np.array([term.t_ns for term in terms], np.int64)[np.where(known, change.next, 0)]
-    gone = np.zeros(len(slots), np.bool_)
+    gone = np.zeros(len(seen), np.bool_)
     for fault in faults:
         back_ns = fault.over_ns if fault.heal_ns is None else fault.heal_ns
-        gone |= (done < back_ns) & (cut_ns >= fault.start_ns) & (cut_ns < fault.over_ns + SETTLE_NS)
+        gone |= (seen.done_ns < back_ns) & (cut_ns >= fault.start_ns) & (cut_ns < fault.over_ns + SETTLE_NS)
     return np.asarray(known & gone)

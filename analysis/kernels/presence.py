@@ -11,7 +11,7 @@ from analysis.kernels.evidence import Bits, LogEvidence
 from analysis.kernels.history import History
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import name_of, place_of
-from analysis.kernels.power import lost_with_power
+from analysis.kernels.power import acknowledged, lost_with_power
 from harness.records import Outcome
 
 #: Ledger that a broker's deduplication gives a send it drops.
@@ -144,7 +144,7 @@ def _shape(history: History, slots: Array, stream: Array) -> Array:
     seq, lowest, highest = identity[:, 2], low[group], high[group]
     shapes = ("removed", "power", "all", "prefix", "tail", "middle")
     removed = LogEvidence(history).removed(slots, *_place(history, slots))
-    power = lost_with_power(history, slots, stream)
+    power = lost_with_power(history, stream, acknowledged(history, slots))
     return np.select(
         [removed, power, highest < 0, seq < lowest, seq > highest, seq >= lowest],
         [split_index("acked-lost", name) for name in shapes],

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.capture.bucket import Array, is_constant
+from analysis.kernels.changes import LostAcks
 from analysis.kernels.evidence import LogEvidence
 from analysis.kernels.history import History
 from analysis.kernels.hits import Hits, Note, hits, split_index
 from analysis.kernels.matching import Matching
+from analysis.kernels.power import lost_with_power
 from analysis.kernels.unrecorded import is_phantom, unknown_writers
 from harness.records import Check, Event, Outcome
 
@@ -46,8 +48,25 @@ def _strangers(history: History, matching: Matching) -> list[Hits]:
         if cls == "delivered-then-lost":
             at = at[_is_read(history, delivery[at], slot[at])]
         if len(at):
-            found.append(_given_out(history, cls, delivery[at], slot[at], split=split_name))
+            which = (
+                _with_power(history, delivery[at], slot[at]) if cls == "delivered-then-lost" else split_name
+            )
+            found.append(_given_out(history, cls, delivery[at], slot[at], split=which))
     return found
+
+
+def _with_power(history: History, delivery: Array, slot: Array) -> Array:
+    """Index of "power", or of "seen": whether they went with the power of every replica in sync."""
+    table = history.bucket.deliveries
+    stream, position, ledger = (
+        table[name][delivery].astype(np.int64) for name in ("stream", "position", "ledger")
+    )
+    given = LostAcks(history.of_send("t_start_ns", slot), table["t_ns"][delivery], position, ledger)
+    return np.where(
+        lost_with_power(history, stream, given),
+        split_index("delivered-then-lost", "power"),
+        split_index("delivered-then-lost", "seen"),
+    )
 
 
 def _is_read(history: History, delivery: Array, slot: Array) -> Array:
@@ -70,7 +89,7 @@ def _absent_classes(
     return (
         ("phantom", "in delivery", phantom),
         ("send-record-missing", "not stored", absent & unsent & ~phantom),
-        ("delivered-then-lost", "", lost),
+        ("delivered-then-lost", "seen", lost),
     )
 
 

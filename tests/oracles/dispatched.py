@@ -156,7 +156,7 @@ def from_elsewhere(facts: Facts) -> list[Hit]:
         elif facts.sent[name]["outcome"] != Outcome.OK:
             unmet = absence(facts, name, place(row))
             if is_read(facts, unmet, place(row)):
-                lost.append(Hit("delivered-then-lost", name, "", unmet, row["t_ns"]))
+                lost.append(Hit("delivered-then-lost", name, "seen", unmet, row["t_ns"]))
     return [*aborted, *phantoms, *holes, *lost]
 
 

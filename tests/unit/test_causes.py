@@ -106,6 +106,23 @@ def test_what_went_with_the_power_is_held_to_what_is_synced(
         assert finding.promise == "not promised; synced: Kafka says so"
 
 
+@pytest.mark.parametrize(("from_s", "status"), [(5, Status.PERMITTED), (12, Status.VIOLATION)])
+def test_what_was_given_out_and_went_with_the_power_is_held_to_the_same(
+    from_s: int, status: Status, tmp_path: Path
+) -> None:
+    """Never acknowledged, as its leader died first, but read by a consumer before."""
+    history = History(promise=DURABLE.model_copy(update={"synced": False, "required": {}}))
+    history.fault("power-loss", "kafka-3", from_s * 1000, 15_000, details={"unkept": ["orders-0"]})
+    for seq in range(3):
+        history.send(seq, position=seq, at_ms=1_000 + seq)
+    history.send(3, "info", at_ms=4_500)
+    for seq in (4, 5):
+        history.send(seq, position=seq - 1, at_ms=9_000 + seq)
+    history.log(0, 1, 2, 4, 5).deliver(0, 1, 2, at_ms=4_000).deliver(3, position=3, at_ms=4_600)
+    _, finding = judged(epochs(history), tmp_path, "delivered-then-lost")
+    assert (finding.status, finding.count) == (status, 1)
+
+
 def test_what_a_fault_removed_on_purpose_is_not_lost(tmp_path: Path) -> None:
     """Two of the messages that are gone lay before the cut; the third, behind it, is lost."""
     history = History().fault("truncate", "orders-0", 5_000, 5_001, details={"cut": {"orders-0": 2}})

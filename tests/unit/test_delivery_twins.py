@@ -74,7 +74,7 @@ PAIRS = [
     Pair(
         "delivered, then lost",
         lambda: vanished("info"),
-        {("delivered-then-lost", ""): ["1/0/4"]},
+        {("delivered-then-lost", "seen"): ["1/0/4"]},
         lambda: vanished("ok").log(4),
         NOTHING,
     ),

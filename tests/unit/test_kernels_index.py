@@ -114,6 +114,14 @@ def test_positions_with_holes_are_found_by_bisection() -> None:
     assert asked(index, stream=[1, 1, 1, 2, 1], position=[0, 1, 5, 1, 6]) == [0, -1, 2, 4, -1]
 
 
+def test_positions_as_far_apart_as_numbers_go_are_found() -> None:
+    """An import may number as it likes; so far apart, four parts do not fit one number."""
+    far = 1 << 62
+    index = places(stream=[1, 1, 1, 1], ledger=[0, 0, 7, 7], position=[3, far, 0, far])
+    found = asked(index, stream=[1] * 5, ledger=[0, 0, 7, 7, 7], position=[3, far, far, 0, 3])
+    assert found == [0, 1, 3, 2, -1]
+
+
 def test_ledgers_and_batches_are_part_of_a_place() -> None:
     index = places(stream=[1] * 4, ledger=[10, 10, 12, 12], position=[0, 0, 0, 1], batch=[0, 1, 0, 0])
     found = asked(index, stream=[1] * 4, ledger=[10, 12, 11, 12], position=[0, 1, 0, 0], batch=[1, 0, 0, 1])
