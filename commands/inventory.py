@@ -17,7 +17,7 @@ Row = dict[str, Any]
 #: Columns shown to people, by kind.
 COLUMNS = {
     "scenarios": ("name", "variants", "about"),
-    "bugs": ("name", "pairs", "class", "about"),
+    "bugs": ("name", "library", "pairs", "class", "shown", "first", "about"),
     "suites": ("name", "budget", "about"),
     "faults": ("kind", "keys", "needs", "about"),
     "workers": ("name", "version", "roles", "about"),
@@ -54,19 +54,35 @@ def scenarios(settings: Settings) -> list[Row]:
 
 
 def bugs(settings: Settings) -> list[Row]:
+    from experiments.repro.figures import figures
+    from experiments.repro.request import libraries
     from harness.scenario.bundled import bundled_bugs
     from harness.scenario.file import load_scenario
 
-    rows = []
+    rows, known = [], figures()
     for name, path in bundled_bugs().items():
         loaded = load_scenario(path)
         if loaded.bug is None:
             continue
-        expected = [loaded.variants[pair.affected].expect for pair in loaded.bug.pairs.values()]
-        found = {"name": name, "about": loaded.about, "pairs": list(loaded.bug.pairs)}
+        pairs = loaded.bug.pairs
+        seen = known.get(name, {})
+        best = seen.get(next(iter(pairs)))
         rows.append(
-            {**found, "class": expected[0], "report": loaded.bug.report, "system": loaded.system}
-            | {"file": str(path)}
+            {
+                "name": name,
+                "about": loaded.about,
+                "library": sorted(
+                    {of for p in pairs.values() for of in libraries(loaded, p.affected, p.fixed)}
+                ),
+                "pairs": list(pairs),
+                "class": loaded.variants[next(iter(pairs.values())).affected].expect,
+                "shown": best.rate if best else "",
+                "first": f"{best.first_s[0]:g} s" if best else "",
+                "figures": {pair: one.model_dump(mode="json") for pair, one in seen.items()},
+                "report": loaded.bug.report,
+                "system": loaded.system,
+                "file": str(path),
+            }
         )
     return rows
 

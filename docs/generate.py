@@ -17,6 +17,8 @@ import experiments.history.summary  # noqa: E402
 import experiments.nights.document  # noqa: E402
 import experiments.nights.file  # noqa: E402
 from docs.anomalies_page import anomalies_page  # noqa: E402 - the tree is not on the path before
+from docs.bugs_table import PAGE as BUGS_PAGE  # noqa: E402
+from docs.bugs_table import known_bugs_page  # noqa: E402
 from docs.cli_page import cli_page  # noqa: E402
 from docs.fault_page import faults_page  # noqa: E402
 from docs.history_page import history_page  # noqa: E402
@@ -52,6 +54,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "import.md": import_page(),
         REFERENCE / "history.md": history_page(),
         EXPLANATION / "anomalies.md": anomalies_page(),
+        BUGS_PAGE: known_bugs_page(),
         experiments.nights.file.SCHEMA_FILE: experiments.nights.file.schema_text(),
         experiments.nights.document.SCHEMA_FILE: experiments.nights.document.schema_text(),
         experiments.history.summary.SCHEMA_FILE: experiments.history.summary.schema_text(),

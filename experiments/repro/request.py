@@ -80,10 +80,19 @@ _BROKERS = "cluster.version"
 def _places(scenario: Scenario) -> dict[str, tuple[str, str]]:
     """Key of a version -> of what it is one, and which."""
     found = {_BROKERS: (scenario.system, scenario.cluster.version)}
-    for side in ("producers", "consumers"):
+    for side in ("producers", "consumers", "pipelines"):
         for name, spec in getattr(scenario.load, side).items():
             found[f"load.{side}.{name}.client_version"] = (spec.client, spec.client_version)
     return found
+
+
+def libraries(scenario: Scenario, affected: str, fixed: str) -> list[str]:
+    """Whose versions two variants differ in: clients, or the system of the brokers; where in none,
+    the clients."""
+    arms = {name: _places(each) for name, each, _ in variants(scenario) if name in (affected, fixed)}
+    bad, good = arms[affected], arms[fixed]
+    differ = {of for key, (of, version) in bad.items() if good.get(key, ("", ""))[1] != version}
+    return sorted(differ or {of for key, (of, _) in bad.items() if key != _BROKERS})
 
 
 def refuse_mixture(request: ReproRequest) -> None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from experiments.repro.figures import figures
+from experiments.repro.request import libraries
 from harness.errors import ScenarioError
 from harness.scenario.bundled import bundled_bugs
 from harness.scenario.file import load_scenario, variants
@@ -97,6 +99,29 @@ def test_every_bundled_bug_can_be_used(name: str) -> None:
         assert plans[pair.affected].faults == plans[pair.fixed].faults
         is_of_brokers = key.startswith("brokers-")  # else the client is what differs, on the same brokers
         assert (plans[pair.affected].version != plans[pair.fixed].version) == is_of_brokers
+
+
+def test_figures_are_of_bugs_and_pairs_there_are() -> None:
+    for bug, pairs in figures().items():
+        known = load_scenario(bundled_bugs()[bug]).bug
+        assert known is not None
+        assert set(pairs) <= set(known.pairs)
+        assert all(one.p <= 0.05 for one in pairs.values()), "or it is not reproduced"
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("sarama-3593", ["sarama"]),  # of a pipeline
+        ("kafka-14402", ["kafka"]),  # of the brokers
+        ("pulsar-async-unchecked", ["pulsar-client", "pulsar-client-java"]),  # no version differs
+    ],
+)
+def test_a_bug_is_of_the_library_whose_versions_differ(name: str, found: list[str]) -> None:
+    scenario = load_scenario(bundled_bugs()[name])
+    assert scenario.bug is not None
+    pair = next(iter(scenario.bug.pairs.values()))
+    assert libraries(scenario, pair.affected, pair.fixed) == found
 
 
 def test_exposure_may_be_left_out_where_there_is_no_fault(file: Path) -> None:

@@ -1,0 +1,50 @@
+"""Reads what counted rounds of the known bugs have shown: `scenarios/bugs/results.json`, a row a pair."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter
+
+from analysis.verdict.statistics import fisher_exact
+from harness.scenario.bundled import BUNDLED
+
+RESULTS_FILE: Final = BUNDLED / "bugs" / "results.json"
+
+
+class Figures(BaseModel):
+    """Of one pair.
+
+    Attributes:
+        affected, fixed: rounds that showed the bug, and counted rounds.
+        first_s: the first hit after the start of load, seconds: median, least and most over the rounds.
+        day: when they were counted.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    affected: tuple[int, int]
+    fixed: tuple[int, int]
+    first_s: tuple[float, float, float]
+    day: date
+
+    @property
+    def p(self) -> float:
+        """Of Fisher's exact test, two-sided."""
+        return fisher_exact(*self.affected, *self.fixed)
+
+    @property
+    def rate(self) -> str:
+        """For people: ``10 of 10, 0 of 10``."""
+        return ", ".join(f"{hits} of {rounds}" for hits, rounds in (self.affected, self.fixed))
+
+
+def figures(path: Path = RESULTS_FILE) -> dict[str, dict[str, Figures]]:
+    """Bug -> pair -> what was seen, in the file's order.
+
+    Raises:
+        pydantic.ValidationError: the file is not of that form.
+    """
+    return TypeAdapter(dict[str, dict[str, Figures]]).validate_json(path.read_bytes())
