@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from analysis.findings import Result
-from commands.console import Settings
+from commands.console import Settings, write
 from commands.summaries import show_campaign, show_result, show_stopped
+from commands.tables import paragraph, table
 from experiments import variants
 from experiments.prepared import play
 from experiments.repro import rounds as reproductions
+from experiments.repro import zoo
 
 if TYPE_CHECKING:
     from analysis.verdict.campaign import Campaign
@@ -54,6 +57,42 @@ def repro_request(settings: Settings, request: ReproRequest) -> int:
     asked = reproductions.prepare(settings, request)
     found = play(settings, request, asked, _tell_stopped(settings), metrics=request.metrics)
     return _show(settings, asked.root, found)
+
+
+def repro_all(settings: Settings, request: ReproRequest, budget_s: float | None) -> int:
+    """Look at every known bug, print a table, return the exit code.
+
+    Raises:
+        BrokerstormError: an option of a single bug, or it was interrupted.
+    """
+    zoo.refuse_mixture(request)
+
+    def tell(look: zoo.Look) -> None:
+        if not settings.json:
+            paragraph(" · ".join(_row(look)), hanging="  ")
+
+    looks, left_out = zoo.look_at_all(settings, request, budget_s, _tell_stopped(settings), tell)
+    code = zoo.exit_code_of(looks)
+    document = {
+        "schema_version": 1,
+        "bugs": [asdict(look) for look in looks],
+        "left_out": left_out,
+        "exit_code": code,
+    }
+
+    def text() -> None:
+        write("")
+        table([("bug", "affected", "fixed", "seconds", "exit"), *(_row(look) for look in looks)])
+        if left_out:
+            paragraph(f"no time was left for {', '.join(left_out)}", hanging="  ")
+
+    settings.show(document, text)
+    return code
+
+
+def _row(look: zoo.Look) -> tuple[str, str, str, str, str]:
+    exit_code = f"{look.exit_code}: {look.why}" if look.why else str(look.exit_code)
+    return look.bug, look.affected or "-", look.fixed or "-", f"{look.seconds:.0f}", exit_code
 
 
 def _show(settings: Settings, root: RunDir, found: Result | Campaign) -> int:

@@ -251,9 +251,24 @@ def run(
 
 
 @command(
-    "repro", example="brokerstorm repro pulsar-18911 --quick\nbrokerstorm repro pulsar-12779 --rounds 10"
+    "repro",
+    example="brokerstorm repro pulsar-18911 --quick\nbrokerstorm repro pulsar-12779 --rounds 10\n"
+    "brokerstorm repro --all --budget 2h",
 )
-@click.argument("bug", shell_complete=completion.bugs)
+@click.argument("bug", required=False, default="", shell_complete=completion.bugs)
+@click.option(
+    "--all",
+    "every",
+    is_flag=True,
+    help="One look at every known bug, as with --quick; the one that was shown longest ago first.",
+)
+@click.option(
+    "--budget",
+    "budget_s",
+    callback=seconds,
+    metavar="TIME",
+    help="With --all: begin no bug after it, such as 2h.",
+)
 @click.option(
     "--pair",
     default="",
@@ -297,7 +312,14 @@ def run(
 @master_option
 @otlp_option
 @prometheus_option
-def repro(settings: Settings, otlp: str | None, prometheus: str | None, **given: Any) -> int:
+def repro(
+    settings: Settings,
+    every: bool,
+    budget_s: float | None,
+    otlp: str | None,
+    prometheus: str | None,
+    **given: Any,
+) -> int:
     """Reproduce a known bug: affected version against fixed version.
 
     Rounds of both take turns on one cluster, each pair with the same seed and the same faults. BUG is a
@@ -305,9 +327,16 @@ def repro(settings: Settings, otlp: str | None, prometheus: str | None, **given:
     the same pair, rounds and seed. The exit code is 0 if the bug is reproduced (with --quick: seen in
     the affected version and not in the fixed one), 1 if it is not, 3 if that could not be decided. With
     --until-hit it is 0 if it was seen, 1 if it was not, and then the summary bounds its rate.
+    With --all it is the most urgent one of all bugs.
     """
-    from commands.rounds import repro_request
+    from commands.rounds import repro_all, repro_request
     from experiments.repro.request import ReproRequest, as_in_run
 
     request = ReproRequest(metrics=metrics_request(otlp, prometheus), **given)
+    if every:
+        return repro_all(settings, request, budget_s)
+    if budget_s is not None:
+        raise UsageError("--budget bounds --all", hint="add --all; of one bug, --max-time bounds --until-hit")
+    if not request.bug:
+        raise UsageError("which bug?", hint="`brokerstorm list bugs` shows them; --all takes every one")
     return repro_request(settings, as_in_run(settings, request))

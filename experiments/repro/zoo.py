@@ -1,0 +1,128 @@
+"""`repro --all`: one look at every known bug, the one that was shown longest ago first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+from analysis.verdict.campaign import URGENT_EXITS, Campaign
+from experiments.context import Context
+from experiments.judging import TellStopped
+from experiments.prepared import play
+from experiments.repro.figures import figures
+from experiments.repro.request import ReproRequest
+from experiments.repro.rounds import prepare
+from harness.errors import BrokerstormError, Exit, Interrupted, UsageError
+from harness.rundir import all_runs, read_json
+from harness.scenario.bundled import bundled_bugs
+
+#: As `new_run` names folders.
+_NAMED = "%Y%m%d-%H%M%S"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Look:
+    """What one look at a bug has shown.
+
+    Attributes:
+        affected, fixed: of each arm its version or name, the rounds with the bug, and those that counted.
+        why: why it could not be looked at; empty when it was.
+        folder: of its rounds; empty when there is none.
+    """
+
+    bug: str
+    affected: str = ""
+    fixed: str = ""
+    seconds: float
+    exit_code: int
+    why: str = ""
+    folder: str = ""
+
+
+def refuse_mixture(request: ReproRequest) -> None:
+    """Raises: UsageError: options of a single bug."""
+    single = {"--pair": request.pair, "--rounds": request.rounds, "--until-hit": request.until_hit}
+    single |= {"--affected": request.affected, "--fixed": request.fixed, "BUG": request.bug}
+    if given := [name for name, value in single.items() if value]:
+        raise UsageError(
+            f"--all looks at every known bug, and {given[0]} is about one", hint=f"leave out {given[0]}"
+        )
+
+
+def by_age(run_dir: Path) -> list[str]:
+    """Every known bug: never shown first, then by when it was last shown, here or in the counted rounds."""
+    shown = {
+        bug: max(datetime(*one.day.timetuple()[:3], tzinfo=UTC) for one in pairs.values())
+        for bug, pairs in figures().items()
+    }
+    for bug, when in _shown_here(run_dir):
+        shown[bug] = max(when, shown.get(bug, when))
+    return sorted(bundled_bugs(), key=lambda bug: (shown.get(bug, datetime.min.replace(tzinfo=UTC)), bug))
+
+
+def _shown_here(run_dir: Path) -> Iterator[tuple[str, datetime]]:
+    for run in all_runs(run_dir):
+        try:
+            found = read_json(run.campaign) if run.campaign.exists() else {}
+            when = datetime.strptime(run.run_id[:15], _NAMED).replace(tzinfo=UTC)
+        except (BrokerstormError, ValueError):  # damaged, or named by somebody
+            continue
+        if found.get("bug") and found.get("exit_code") == Exit.PASS:
+            yield str(found["bug"]), when
+
+
+def look_at_all(
+    context: Context,
+    request: ReproRequest,
+    budget_s: float | None,
+    tell_stopped: TellStopped,
+    tell: Callable[[Look], None],
+) -> tuple[list[Look], list[str]]:
+    """Look at one after the other, each on clusters of its own; the looks, and the bugs that time was too
+    short for. No look begins when the budget is used up.
+
+    Raises:
+        Interrupted: the rest is left out.
+    """
+    began, looks, bugs = time.monotonic(), list[Look](), by_age(context.run_dir)
+    for number, bug in enumerate(bugs):
+        if budget_s is not None and time.monotonic() - began >= budget_s:
+            return looks, bugs[number:]
+        looks.append(_look(context, replace(request, bug=bug, quick=True), tell_stopped))
+        tell(looks[-1])
+    return looks, []
+
+
+def _look(context: Context, request: ReproRequest, tell_stopped: TellStopped) -> Look:
+    began, root = time.monotonic(), None
+    try:
+        asked = prepare(context, request)
+        root = asked.root
+        found = play(context, request, asked, tell_stopped, metrics=request.metrics)
+    except Interrupted:
+        raise
+    except BrokerstormError as error:
+        seconds = round(time.monotonic() - began, 1)
+        where = str(root.root) if root else ""
+        return Look(bug=request.bug, seconds=seconds, exit_code=error.exit_code, why=str(error), folder=where)
+    assert isinstance(found, Campaign), "two arms are more than one run"
+    arms = {arm.role: f"{arm.version or arm.name} {arm.hits} of {arm.counted}" for arm in found.variants}
+    why = found.reproduction.why if found.reproduction else ""
+    return Look(
+        bug=request.bug,
+        affected=arms.get("affected", ""),
+        fixed=arms.get("fixed", ""),
+        seconds=round(time.monotonic() - began, 1),
+        exit_code=found.exit_code,
+        why="" if found.exit_code == Exit.PASS else why,
+        folder=str(asked.root.root),
+    )
+
+
+def exit_code_of(looks: list[Look]) -> int:
+    """The most urgent of all; 3 when there is none."""
+    codes = {look.exit_code for look in looks}
+    return next((code for code in (*URGENT_EXITS, 2, 1, 3, 0) if code in codes), int(Exit.UNKNOWN))
