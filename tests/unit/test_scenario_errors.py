@@ -57,7 +57,7 @@ BAD = [
             ("from: a, to: a", ".to: is what it reads, got 'a'; must be another topic"),
             ("from: a, to: many", ".to: stands for 2 topics, got 'many'; must be one: count 1"),
             ("from: b, to: c", ".from: gets no message: nothing writes b, got 'b'"),
-            ("from: a, to: b, client: sarama", ".client: has no pipeline worker, got 'sarama'"),
+            ("from: a, to: b, client: kafka-python", ".client: has no pipeline worker, got 'kafka-python'"),
             (
                 "from: a, to: b, transactions: {}",
                 ".transactions: needs messages or every: when does one end?, got {}",
