@@ -13,6 +13,7 @@ from experiments import variants
 from experiments.prepared import play
 from experiments.repro import rounds as reproductions
 from experiments.repro import zoo
+from harness.errors import Interrupted
 
 if TYPE_CHECKING:
     from analysis.verdict.campaign import Campaign
@@ -71,7 +72,13 @@ def repro_all(settings: Settings, request: ReproRequest, budget_s: float | None)
         if not settings.json:
             paragraph(" · ".join(_row(look)), hanging="  ")
 
-    looks, left_out = zoo.look_at_all(settings, request, budget_s, _tell_stopped(settings), tell)
+    looks: list[zoo.Look] = []
+    try:
+        left_out = zoo.look_at_all(settings, request, budget_s, _tell_stopped(settings), looks, tell)
+    except Interrupted:
+        if not settings.json:  # its one document is the error
+            _show_looks(looks, [])
+        raise
     code = zoo.exit_code_of(looks)
     document = {
         "schema_version": 1,
@@ -80,14 +87,15 @@ def repro_all(settings: Settings, request: ReproRequest, budget_s: float | None)
         "exit_code": code,
     }
 
-    def text() -> None:
-        write("")
-        table([("bug", "affected", "fixed", "seconds", "exit"), *(_row(look) for look in looks)])
-        if left_out:
-            paragraph(f"no time was left for {', '.join(left_out)}", hanging="  ")
-
-    settings.show(document, text)
+    settings.show(document, lambda: _show_looks(looks, left_out))
     return code
+
+
+def _show_looks(looks: list[zoo.Look], left_out: list[str]) -> None:
+    write("")
+    table([("bug", "affected", "fixed", "seconds", "exit"), *(_row(look) for look in looks)])
+    if left_out:
+        paragraph(f"no time was left for {', '.join(left_out)}", hanging="  ")
 
 
 def _row(look: zoo.Look) -> tuple[str, str, str, str, str]:

@@ -79,21 +79,25 @@ def look_at_all(
     request: ReproRequest,
     budget_s: float | None,
     tell_stopped: TellStopped,
+    looks: list[Look],
     tell: Callable[[Look], None],
-) -> tuple[list[Look], list[str]]:
-    """Look at one after the other, each on clusters of its own; the looks, and the bugs that time was too
-    short for. No look begins when the budget is used up.
+) -> list[str]:
+    """Look at one after the other, each on clusters of its own; the bugs that time was too short for. No
+    look begins when the budget is used up.
+
+    Args:
+        looks: gets what was seen.
 
     Raises:
         Interrupted: the rest is left out.
     """
-    began, looks, bugs = time.monotonic(), list[Look](), by_age(context.run_dir)
+    began, bugs = time.monotonic(), by_age(context.run_dir)
     for number, bug in enumerate(bugs):
         if budget_s is not None and time.monotonic() - began >= budget_s:
-            return looks, bugs[number:]
+            return bugs[number:]
         looks.append(_look(context, replace(request, bug=bug, quick=True), tell_stopped))
         tell(looks[-1])
-    return looks, []
+    return []
 
 
 def _look(context: Context, request: ReproRequest, tell_stopped: TellStopped) -> Look:

@@ -47,7 +47,8 @@ def test_no_look_begins_when_the_budget_is_used_up(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(zoo, "_look", looked)
     context = Context(run_dir=tmp_path, interrupts=Interrupts(), repeat=lambda *_: "")
     told: list[zoo.Look] = []
-    looks, left = zoo.look_at_all(context, request(), 25, lambda *_: None, told.append)
+    looks: list[zoo.Look] = []
+    left = zoo.look_at_all(context, request(), 25, lambda *_: None, looks, told.append)
     assert [one.bug for one in looks] == [one.bug for one in told] == zoo.by_age(tmp_path)[:2]
     assert left == zoo.by_age(tmp_path)[2:]
     assert all(one.quick for one in asked)
