@@ -93,11 +93,11 @@ class WorkerProcess:
         self._redactor = SecretRemover(handed.secrets) if handed.secrets else None
         self.t_start_ns = time.monotonic_ns()
         self._process = self._host.start(self.spec, self.folder, argv, env, handed)
-        self._reader = threading.Thread(target=self._read, name=f"worker-{self.name}", daemon=True)
-        self._reader.start()
-        if self._process.stderr is not None:
+        if self._process.stderr is not None:  # first: the other waits for it when the process is gone at once
             self._log_reader = threading.Thread(target=self._keep_log, name=f"log-{self.name}", daemon=True)
             self._log_reader.start()
+        self._reader = threading.Thread(target=self._read, name=f"worker-{self.name}", daemon=True)
+        self._reader.start()
 
     def _keep_log(self) -> None:
         """The client's log, line by line, on its way to the file."""
