@@ -18,13 +18,14 @@ RUN apt-get update -q \
  && install -d -o brokerstorm -g brokerstorm -m 0777 /runs /cache
 
 FROM system AS build
-COPY . /source
+COPY requirements.lock /source/
 RUN python3 -m venv /opt/brokerstorm \
- && /opt/brokerstorm/bin/pip install -q --no-cache-dir --require-hashes -r /source/requirements.lock \
- && cd /source && /opt/brokerstorm/bin/python -m hatchling build -t wheel -d /wheels \
+ && /opt/brokerstorm/bin/pip install -q --no-cache-dir --require-hashes -r /source/requirements.lock
+COPY . /source
+RUN cd /source && /opt/brokerstorm/bin/python -m hatchling build -t wheel -d /wheels \
  && /opt/brokerstorm/bin/pip install -q --no-deps /wheels/*.whl
-# What only the tests need, and what of Spark serves neither local judging nor a standalone master.
-RUN /opt/brokerstorm/bin/pip uninstall -q -y -r /source/container/not-needed.txt \
+# The development tools go, and what of Spark judging on this machine does not use.
+RUN python3 /source/container/development.py /source/pyproject.toml | xargs /opt/brokerstorm/bin/pip uninstall -q -y \
  && cd /opt/brokerstorm/lib/python3*/site-packages \
  && rm -rf pandas/tests numpy/*/tests pyarrow/tests pyarrow/include pyspark/jars/connect-repl \
  && cd pyspark/jars \

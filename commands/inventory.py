@@ -76,7 +76,7 @@ def bugs(settings: Settings) -> list[Row]:
                 ),
                 "pairs": list(pairs),
                 "class": loaded.variants[next(iter(pairs.values())).affected].expect,
-                "shown": best.rate if best else "",
+                "shown": ", ".join(best.counted) if best else "",
                 "first": f"{best.first_s[0]:g} s" if best else "",
                 "figures": {pair: one.model_dump(mode="json") for pair, one in seen.items()},
                 "report": loaded.bug.report,

@@ -66,13 +66,13 @@ def repro_all(settings: Settings, request: ReproRequest, budget_s: float | None)
     Raises:
         BrokerstormError: an option of a single bug, or it was interrupted.
     """
-    zoo.refuse_mixture(request)
+    zoo.refuse_single(request)
 
-    def tell(look: zoo.Look) -> None:
+    def tell(look: zoo.QuickLook) -> None:
         if not settings.json:
             paragraph(" · ".join(_row(look)), hanging="  ")
 
-    looks: list[zoo.Look] = []
+    looks: list[zoo.QuickLook] = []
     try:
         left_out = zoo.look_at_all(settings, request, budget_s, _tell_stopped(settings), looks, tell)
     except Interrupted:
@@ -91,14 +91,14 @@ def repro_all(settings: Settings, request: ReproRequest, budget_s: float | None)
     return code
 
 
-def _show_looks(looks: list[zoo.Look], left_out: list[str]) -> None:
+def _show_looks(looks: list[zoo.QuickLook], left_out: list[str]) -> None:
     write("")
     table([("bug", "affected", "fixed", "seconds", "exit"), *(_row(look) for look in looks)])
     if left_out:
         paragraph(f"no time was left for {', '.join(left_out)}", hanging="  ")
 
 
-def _row(look: zoo.Look) -> tuple[str, str, str, str, str]:
+def _row(look: zoo.QuickLook) -> tuple[str, str, str, str, str]:
     exit_code = f"{look.exit_code}: {look.why}" if look.why else str(look.exit_code)
     return look.bug, look.affected or "-", look.fixed or "-", f"{look.seconds:.0f}", exit_code
 

@@ -26,6 +26,6 @@ def _table() -> str:
             median_s, least_s, most_s = seen.first_s
             first = f"{median_s:g} s ({least_s:g} to {most_s:g})"
             name = "" if number else f"{bug} "
-            affected, fixed = seen.rate.split(", ")
+            affected, fixed = seen.counted
             lines.append(f"| {name}| {pair} | {affected} | {fixed} | {first} | {seen.p:.2g} |")
     return "\n".join(lines) + "\n"

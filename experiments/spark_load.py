@@ -74,10 +74,10 @@ class SparkLoad:
         self._offline = offline
 
     @contextmanager
-    def round(self, run: RunDir) -> Iterator[RoundLoad]:
+    def round(self, run: RunDir) -> Iterator[SparkRound]:
         """The machines of one round; nothing runs on them after it."""
         target = self._request.place_of(run.root.relative_to(self._base).as_posix())
-        load = RoundLoad(self._request, self._session, target, self._say, offline=self._offline)
+        load = SparkRound(self._request, self._session, target, self._say, offline=self._offline)
         try:
             yield load
         finally:
@@ -94,7 +94,7 @@ class SparkLoad:
         return judge_and_store
 
 
-class RoundLoad:
+class SparkRound:
     """`harness.run.hosts.Hosts` of a round, and the sealing of what was captured there."""
 
     def __init__(
@@ -144,7 +144,7 @@ class RoundLoad:
         self._executors = self._server.wait(START_S, self._why_failed)
         self._clients = {client.name: number % tasks for number, client in enumerate(plan.clients)}
         self._refuse_unreachable(plan)
-        self._check(run, box)
+        self._check(plan, run, box)
         self._clocks.start()
         self._say(f"load from {', '.join(f'{each.name} ({each.number})' for each in self._executors)}")
 
@@ -174,26 +174,27 @@ class RoundLoad:
                 hint="--cluster FILE names a cluster that runs already",
             )
 
-    def _check(self, run: RunDir, box: Box) -> None:
+    def _check(self, plan: Plan, run: RunDir, box: Box) -> None:
         """Each has a clock, and writes where the run is.
 
         Raises:
             EnvironmentNotReady: one does not.
         """
-        workers = read_document(run.plan, Plan).workers
         target, sees = (self._target, "") if self._target else (str(run.root.absolute()), run.plan.name)
         for each in self._executors:
             each.begin(
-                run.run_id, lambda name, argv, env: box.relocated(load_worker(name, workers), argv, env)
+                run.run_id, lambda name, argv, env: box.relocated(load_worker(name, plan.workers), argv, env)
             )
             each.measure()
+            if not each.is_timed:
+                raise EnvironmentNotReady(each.lost, hint="its log is that of a Spark task")
             if each.machine != machine():
                 raise EnvironmentNotReady(
                     f"{each.name} is {each.machine}, and this machine, whose clients go there, {machine()}",
                     hint="load comes from machines with the driver's processor",
                 )
             try:
-                found = each.line and each.ask("probe", ASK_S, target=target, part=each.number + 1, sees=sees)
+                found = each.ask("probe", ASK_S, target=target, part=each.number + 1, sees=sees)
             except WorkerError as error:
                 raise EnvironmentNotReady(
                     f"cannot write the run from there: {error}",

@@ -26,6 +26,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from fcntl import LOCK_EX, flock
 from pathlib import Path
 from typing import IO, Any
@@ -245,13 +246,26 @@ def all_runs(base: Path) -> Iterator[RunDir]:
             yield run
 
 
+#: When a run began, in the time of its machine, as its name says it.
+_BEGUN = "%Y%m%d-%H%M%S"
+
+
+def begun_at(run_id: str) -> datetime:
+    """When the run of a name began.
+
+    Raises:
+        ValueError: the name is somebody's own.
+    """
+    return datetime.strptime("-".join(run_id.split("-")[:2]), _BEGUN).astimezone()
+
+
 def new_run(run_dir: Path, name: str) -> RunDir:
     """A folder of its own for a run that starts now, named so that names sort by time.
 
     Raises:
         UsageError: the folder of runs cannot be written.
     """
-    stem = f"{time.strftime('%Y%m%d-%H%M%S')}-{name}"
+    stem = f"{time.strftime(_BEGUN)}-{name}"
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
         for number in range(1, 100):

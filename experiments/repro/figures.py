@@ -36,9 +36,10 @@ class Figures(BaseModel):
         return fisher_exact(*self.affected, *self.fixed)
 
     @property
-    def rate(self) -> str:
-        """For people: ``10 of 10, 0 of 10``."""
-        return ", ".join(f"{hits} of {rounds}" for hits, rounds in (self.affected, self.fixed))
+    def counted(self) -> tuple[str, str]:
+        """Of the affected and the fixed version, for people: ``10 of 10``, ``0 of 10``."""
+        (bad, of_bad), (good, of_good) = self.affected, self.fixed
+        return f"{bad} of {of_bad}", f"{good} of {of_good}"
 
 
 def figures(path: Path = RESULTS_FILE) -> dict[str, dict[str, Figures]]:

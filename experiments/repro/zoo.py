@@ -16,15 +16,12 @@ from experiments.repro.figures import figures
 from experiments.repro.request import ReproRequest
 from experiments.repro.rounds import prepare
 from harness.errors import BrokerstormError, Exit, Interrupted, UsageError
-from harness.rundir import all_runs, read_json
+from harness.rundir import all_runs, begun_at, read_json
 from harness.scenario.bundled import bundled_bugs
-
-#: As `new_run` names folders.
-_NAMED = "%Y%m%d-%H%M%S"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Look:
+class QuickLook:
     """What one look at a bug has shown.
 
     Attributes:
@@ -42,7 +39,7 @@ class Look:
     folder: str = ""
 
 
-def refuse_mixture(request: ReproRequest) -> None:
+def refuse_single(request: ReproRequest) -> None:
     """Raises: UsageError: options of a single bug."""
     single = {"--pair": request.pair, "--rounds": request.rounds, "--until-hit": request.until_hit}
     single |= {"--affected": request.affected, "--fixed": request.fixed, "BUG": request.bug}
@@ -67,7 +64,7 @@ def _shown_here(run_dir: Path) -> Iterator[tuple[str, datetime]]:
     for run in all_runs(run_dir):
         try:
             found = read_json(run.campaign) if run.campaign.exists() else {}
-            when = datetime.strptime(run.run_id[:15], _NAMED).replace(tzinfo=UTC)
+            when = begun_at(run.run_id)
         except (BrokerstormError, ValueError):  # damaged, or named by somebody
             continue
         if found.get("bug") and found.get("exit_code") == Exit.PASS:
@@ -79,10 +76,10 @@ def look_at_all(
     request: ReproRequest,
     budget_s: float | None,
     tell_stopped: TellStopped,
-    looks: list[Look],
-    tell: Callable[[Look], None],
+    looks: list[QuickLook],
+    tell: Callable[[QuickLook], None],
 ) -> list[str]:
-    """Look at one after the other, each on clusters of its own; the bugs that time was too short for. No
+    """QuickLook at one after the other, each on clusters of its own; the bugs that time was too short for. No
     look begins when the budget is used up.
 
     Args:
@@ -100,7 +97,7 @@ def look_at_all(
     return []
 
 
-def _look(context: Context, request: ReproRequest, tell_stopped: TellStopped) -> Look:
+def _look(context: Context, request: ReproRequest, tell_stopped: TellStopped) -> QuickLook:
     began, root = time.monotonic(), None
     try:
         asked = prepare(context, request)
@@ -111,11 +108,13 @@ def _look(context: Context, request: ReproRequest, tell_stopped: TellStopped) ->
     except BrokerstormError as error:
         seconds = round(time.monotonic() - began, 1)
         where = str(root.root) if root else ""
-        return Look(bug=request.bug, seconds=seconds, exit_code=error.exit_code, why=str(error), folder=where)
+        return QuickLook(
+            bug=request.bug, seconds=seconds, exit_code=error.exit_code, why=str(error), folder=where
+        )
     assert isinstance(found, Campaign), "two arms are more than one run"
     arms = {arm.role: f"{arm.version or arm.name} {arm.hits} of {arm.counted}" for arm in found.variants}
     why = found.reproduction.why if found.reproduction else ""
-    return Look(
+    return QuickLook(
         bug=request.bug,
         affected=arms.get("affected", ""),
         fixed=arms.get("fixed", ""),
@@ -126,7 +125,7 @@ def _look(context: Context, request: ReproRequest, tell_stopped: TellStopped) ->
     )
 
 
-def exit_code_of(looks: list[Look]) -> int:
+def exit_code_of(looks: list[QuickLook]) -> int:
     """The most urgent of all; 3 when there is none."""
     codes = {look.exit_code for look in looks}
     return next((code for code in (*URGENT_EXITS, 2, 1, 3, 0) if code in codes), int(Exit.UNKNOWN))

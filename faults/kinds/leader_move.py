@@ -10,8 +10,8 @@ from pydantic import Field, model_validator
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
-from faults.kit.leadership import LeaderChange, TopicFault
-from faults.kit.params import Inventory, TopicParams, names
+from faults.kit.leadership import LeaderChange, TopicFault, refuse_unknown
+from faults.kit.params import Inventory, TopicParams
 from harness.protocols.cluster import HasLeaders, PartitionState
 
 
@@ -47,13 +47,7 @@ class LeaderMove(TopicFault[LeaderMoveParams]):
         assert topic is not None
         if topic.replication < 2:
             raise StepProblem("topic", f"{topic.name} has one replica: its leaders cannot move")
-        for partition, node in params.moves.items():
-            if not 0 <= partition < topic.partitions:
-                raise StepProblem(
-                    "moves", f"{topic.name} has partitions 0 to {topic.partitions - 1}, not {partition}"
-                )
-            if node not in inventory.nodes:
-                raise StepProblem("moves", f"no node {node!r}. Nodes: {names(inventory.nodes)}")
+        refuse_unknown("moves", topic, inventory, params.moves, params.moves.values())
         return params
 
     def choices(self, params: LeaderMoveParams) -> list[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 from pydantic import Field
 
 from faults.kit.cluster_view import POLL_S, ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import Instant
-from faults.kit.leadership import TopicFault
+from faults.kit.leadership import TopicFault, refuse_unknown
 from faults.kit.params import Inventory, TopicParams, names
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
@@ -103,13 +104,7 @@ class Reassign(TopicFault[ReassignParams]):
             raise StepProblem(
                 "topic", f"{topic.name} has a replica on each of the {len(brokers)} brokers: none can move"
             )
-        for partition, nodes in params.moves.items():
-            if not 0 <= partition < topic.partitions:
-                raise StepProblem(
-                    "moves", f"{topic.name} has partitions 0 to {topic.partitions - 1}, not {partition}"
-                )
-            if unknown := [node for node in nodes if node not in inventory.nodes]:
-                raise StepProblem("moves", f"no node {unknown[0]!r}. Nodes: {names(inventory.nodes)}")
+        refuse_unknown("moves", topic, inventory, params.moves, chain(*params.moves.values()))
         return params
 
     def ends_within_s(self, params: ReassignParams) -> float | None:

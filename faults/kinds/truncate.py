@@ -11,7 +11,7 @@ from pydantic import Field
 from faults.kit.cluster_view import ClusterView, find_ability
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import Instant
-from faults.kit.leadership import TopicFault
+from faults.kit.leadership import TopicFault, refuse_unknown
 from faults.kit.params import Inventory, TopicParams
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import HasPlacement, Proof, TruncatesLogs
@@ -76,10 +76,7 @@ class Truncate(TopicFault[TruncateParams]):
             raise StepProblem("topic", "transactions of which a part was removed cannot be judged as a whole")
         topic = inventory.topic(params.topic)
         assert topic is not None
-        if wrong := [p for p in params.cuts if not 0 <= p < topic.partitions]:
-            raise StepProblem(
-                "cuts", f"{topic.name} has partitions 0 to {topic.partitions - 1}, not {wrong[0]}"
-            )
+        refuse_unknown("cuts", topic, inventory, params.cuts)
         return params
 
     def choices(self, params: TruncateParams) -> list[str]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Generic, TypeVar
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind, Instant
-from faults.kit.params import Inventory, OneTopicParams, TopicParams, names
+from faults.kit.params import Inventory, InventoryTopic, OneTopicParams, TopicParams, names
 from harness.errors import did_you_mean
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import PartitionState, Proof
@@ -60,6 +60,24 @@ class LeaderChange(Instant):
     def missing(self) -> str:
         self._look()
         return f"no leader for {self.topic}-{self._unled[0]}" if self._unled else ""
+
+
+def refuse_unknown(
+    key: str,
+    topic: InventoryTopic,
+    inventory: Inventory,
+    partitions: Iterable[int],
+    nodes: Iterable[str] = (),
+) -> None:
+    """Raises: StepProblem: a key names a partition that the topic has not, or a node that is none."""
+    for partition in partitions:
+        if not 0 <= partition < topic.partitions:
+            raise StepProblem(
+                key, f"{topic.name} has partitions 0 to {topic.partitions - 1}, not {partition}"
+            )
+    for node in nodes:
+        if node not in inventory.nodes:
+            raise StepProblem(key, f"no node {node!r}. Nodes: {names(inventory.nodes)}")
 
 
 class TopicFault(FaultKind[T], Generic[T]):

@@ -100,8 +100,9 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
 
     @classmethod
     def why_not(cls, need: str) -> str:
-        asked = {**dict.fromkeys(node_limits.GIVES, node_limits), **dict.fromkeys(disks.GIVES, disks)}
-        return asked[need].why_not(need) if need in asked else ""
+        if need in disks.GIVES:
+            return disks.why_not(need)
+        return node_limits.why_not(need) if need in node_limits.GIVES else ""
 
     def adopt(self) -> None:
         """Take over the nodes that an earlier harness process started and that still run."""

@@ -112,8 +112,7 @@ class LiveRun:
         self._coming = ComingAndGoing(plan, self._lives, died)
         self._hangs = PeriodicThread("hangs", self._pool.end_hanging_producers, period_s=CHECK_EVERY_S)
         stalls = StallMonitor(plan, run, lambda: cluster.admin, self._pool)
-        check = lambda: stalls.check(time.monotonic_ns())  # noqa: E731
-        self._stalls = PeriodicThread("stalls", check, period_s=CHECK_EVERY_S)
+        self._stalls = PeriodicThread("stalls", stalls.check_now, period_s=CHECK_EVERY_S)
         self._leaders = LeaderWatch(plan, run, lambda: cluster.admin)
         self._meter = Meter(run, workers=self._pool.metric_sources, nodes=self._nodes)
         self._not_healed: Sequence[str] = ()

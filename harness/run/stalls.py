@@ -7,6 +7,7 @@ is a process to ask.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -45,6 +46,9 @@ class StallMonitor:
         self._detectors = {c.name: StallDetector(limit_s + c.work_s) for c in plan.consumers}
         self._suspected: dict[str, int] = {}
         self._reported: set[str] = set()
+
+    def check_now(self) -> None:
+        self.check(time.monotonic_ns())
 
     def check(self, now_ns: int) -> None:
         """``now_ns``: CLOCK_MONOTONIC."""

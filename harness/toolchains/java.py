@@ -97,10 +97,12 @@ def _with_base_archive(java: Java) -> Java:
     """The wheel has no class archive of the JDK's own, on which ours build: it is written once, in 0.7 s."""
     server = java.home / "lib" / "server"
     if server.is_dir() and not (server / "classes.jsa").exists():
-        with contextlib.suppress(
-            OSError, subprocess.TimeoutExpired
-        ):  # slower without, as in a read-only place
-            subprocess.run([java.path, "-Xshare:dump"], capture_output=True, timeout=60, check=False)
+        part = server / f"classes.{os.getpid()}.part"  # another process may start this Java meanwhile
+        dump = [java.path, "-Xshare:dump", f"-XX:SharedArchiveFile={part}"]
+        # Without it, as in a place that cannot be written, starts are slower.
+        with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+            subprocess.run(dump, capture_output=True, timeout=60, check=False)
+            part.replace(server / "classes.jsa")
     return java
 
 

@@ -93,7 +93,9 @@ def test_a_java_that_fits_is_found_beside_the_path_and_that_of_the_wheel_last(
         program.write(f'echo "$@" >> {asked}\n')
     (home / "bin" / "java").write_text((home / "bin" / "java").read_text().replace("exit 0\n", ""))
     assert java.find_java(17).path == str(home / "bin" / "java")
-    assert asked.read_text().split("\n")[-2] == "-Xshare:dump", "the wheel has no class archive of its own"
+    assert asked.read_text().split("\n")[-2].startswith("-Xshare:dump "), (
+        "the wheel has no class archive of its own"
+    )
     for major in (25, 21):
         fake_java(tmp_path / "jvm" / str(major), f'openjdk version "{major}"').rename(tmp_path / f"{major}")
         (tmp_path / f"{major}").rename(tmp_path / "jvm" / f"jdk-{major}")

@@ -22,8 +22,8 @@ def shown(run_dir: Path, run_id: str, bug: str, exit_code: int) -> None:
     (folder / "campaign.json").write_text(json.dumps({"bug": bug, "exit_code": exit_code, "runs": []}))
 
 
-def look(bug: str, code: int) -> zoo.Look:
-    return zoo.Look(bug=bug, seconds=1.0, exit_code=code)
+def look(bug: str, code: int) -> zoo.QuickLook:
+    return zoo.QuickLook(bug=bug, seconds=1.0, exit_code=code)
 
 
 def test_the_bug_that_was_shown_longest_ago_comes_first(tmp_path: Path) -> None:
@@ -40,14 +40,14 @@ def test_no_look_begins_when_the_budget_is_used_up(monkeypatch: pytest.MonkeyPat
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr(zoo.time, "monotonic", lambda: next(clock))
 
-    def looked(context: Context, request: ReproRequest, *_: Any) -> zoo.Look:
+    def looked(context: Context, request: ReproRequest, *_: Any) -> zoo.QuickLook:
         asked.append(request)
         return look(request.bug, 0)
 
     monkeypatch.setattr(zoo, "_look", looked)
     context = Context(run_dir=tmp_path, interrupts=Interrupts(), repeat=lambda *_: "")
-    told: list[zoo.Look] = []
-    looks: list[zoo.Look] = []
+    told: list[zoo.QuickLook] = []
+    looks: list[zoo.QuickLook] = []
     left = zoo.look_at_all(context, request(), 25, lambda *_: None, looks, told.append)
     assert [one.bug for one in looks] == [one.bug for one in told] == zoo.by_age(tmp_path)[:2]
     assert left == zoo.by_age(tmp_path)[2:]

@@ -36,7 +36,7 @@ func consume(session *kit.Session) error {
 		session, options,
 		kgo.ConsumerGroup(spec.Consumer.Group), kgo.ConsumeTopics(spec.Consumer.Topics...), kgo.DisableAutoCommit(),
 		kgo.OnPartitionsAssigned(func(_ context.Context, _ *kgo.Client, given map[string][]int32) {
-			m.journal.Assigned(places(given))
+			m.journal.Assigned(kit.Places(given))
 		}),
 		kgo.OnPartitionsRevoked(m.revoked), kgo.OnPartitionsLost(m.revoked),
 	)
@@ -54,17 +54,7 @@ func consume(session *kit.Session) error {
 }
 
 func (m *member) revoked(_ context.Context, _ *kgo.Client, taken map[string][]int32) {
-	m.journal.Revoked(places(taken))
-}
-
-func places(partitions map[string][]int32) []kit.TopicPartition {
-	var found []kit.TopicPartition
-	for topic, numbers := range partitions {
-		for _, number := range numbers {
-			found = append(found, kit.TopicPartition{Topic: topic, Partition: number})
-		}
-	}
-	return found
+	m.journal.Revoked(kit.Places(taken))
 }
 
 // Read as a member of the group until the context is done.

@@ -11,6 +11,17 @@ type TopicPartition struct {
 	Partition int32
 }
 
+// Places lists the partitions of each topic.
+func Places(partitions map[string][]int32) []TopicPartition {
+	var found []TopicPartition
+	for topic, numbers := range partitions {
+		for _, number := range numbers {
+			found = append(found, TopicPartition{Topic: topic, Partition: number})
+		}
+	}
+	return found
+}
+
 func (p TopicPartition) stream() string { return fmt.Sprintf("%s-%d", p.Topic, p.Partition) }
 
 // Journal of one consumer session, in the order in which the application saw things. Clients call from several

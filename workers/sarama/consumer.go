@@ -59,22 +59,12 @@ func (m *member) Read(leave context.Context) error {
 // Close leaves the group.
 func (m *member) Close() { _ = m.group.Close() }
 
-func places(claims map[string][]int32) []kit.TopicPartition {
-	var found []kit.TopicPartition
-	for topic, partitions := range claims {
-		for _, partition := range partitions {
-			found = append(found, kit.TopicPartition{Topic: topic, Partition: partition})
-		}
-	}
-	return found
-}
-
 // Setup of a session: the group gave partitions.
 func (m *member) Setup(current sarama.ConsumerGroupSession) error {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	m.current = current
-	m.journal.Assigned(places(current.Claims()))
+	m.journal.Assigned(kit.Places(current.Claims()))
 	return nil
 }
 
@@ -83,7 +73,7 @@ func (m *member) Cleanup(current sarama.ConsumerGroupSession) error {
 	m.lock.Lock()
 	defer m.lock.Unlock()
 	m.current = nil
-	m.journal.Revoked(places(current.Claims()))
+	m.journal.Revoked(kit.Places(current.Claims()))
 	return nil
 }
 

@@ -61,13 +61,13 @@ func (p *piping) Leave() { _ = p.group.Close() }
 // Setup of a session: the group gave partitions.
 func (p *piping) Setup(current sarama.ConsumerGroupSession) error {
 	p.current = current
-	p.pipeline.Assigned(places(current.Claims()))
+	p.pipeline.Assigned(kit.Places(current.Claims()))
 	return nil
 }
 
 // Cleanup of a session: every claim has ended, and the coordinator waits.
 func (p *piping) Cleanup(current sarama.ConsumerGroupSession) error {
-	p.pipeline.Revoked(places(current.Claims()))
+	p.pipeline.Revoked(kit.Places(current.Claims()))
 	return nil
 }
 
