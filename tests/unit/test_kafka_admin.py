@@ -49,7 +49,10 @@ class Clients:
                 clients.asked.append(node.name)
                 return clients.behaviour[node.name.replace("-", "_")]()
 
-            controller = unfenced
+            controller = list_topics = unfenced
+
+            def create_topics(self, topics: dict[str, Any], **options: object) -> dict[str, Any]:
+                return {"topics": [{"name": name, "error_code": 0} for name in topics]}
 
             def describe_topics(self, topics: list[str]) -> list[dict[str, Any]]:
                 assert set(topics) == {row["name"] for row in clients.rows}
@@ -130,6 +133,13 @@ def test_when_nobody_answers_it_gives_up_in_time_and_says_who(install: Callable[
     with pytest.raises(EnvironmentNotReady, match=r"\(kafka-1, kafka-2, kafka-3 KafkaConnectionError"):
         KafkaAdmin(NODES).registered()
     assert time.monotonic() - started < 20.0
+
+
+def test_a_topic_is_there_when_every_broker_in_reach_knows_it(install: Callable[..., Clients]) -> None:
+    late = iter([[], [], ["orders"]])
+    clients = install(kafka_1=lambda: ["orders"], kafka_2=lambda: next(late), kafka_3=refuses)
+    KafkaAdmin(NODES).create_topics([TopicSettings("orders", 1, 1)])
+    assert clients.asked.count("kafka-2") == 3
 
 
 def test_the_controller_is_unknown_rather_than_an_error(install: Callable[..., Clients]) -> None:

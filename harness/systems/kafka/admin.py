@@ -36,7 +36,8 @@ log = logging.getLogger(__name__)
 INTERNAL_TOPICS = {"__consumer_offsets": "GROUP", "__transaction_state": "TRANSACTION"}
 _COORDINATED = {"group": "GROUP", "transactions": "TRANSACTION"}
 _CREATE_S = 30.0
-_FORGET_S = 10.0
+# How long a change of topics takes to reach every broker, at most.
+_SPREAD_S = 10.0
 _BATCH_PARTITIONS = 200  # a create request that a starved controller still answers in time
 _ANSWER_S = 0.5  # a broker that lives answers in a few milliseconds, also on a busy machine
 _PREFERRED = 0
@@ -76,7 +77,8 @@ class KafkaAdmin:
     # -- topics ---------------------------------------------------------------------------------------
 
     def create_topics(self, topics: Sequence[TopicSettings]) -> None:
-        """Create topics that keep their whole log.
+        """Create topics that keep their whole log, and wait until every broker in reach knows them: the
+        controller answers before they do.
 
         Raises:
             UsageError: a topic exists, has settings that drop records, or Kafka refuses it (its words).
@@ -118,6 +120,8 @@ class KafkaAdmin:
 
         if why := wait_while(lacking, _CREATE_S, every_s=POLL_S):
             raise EnvironmentNotReady(f"topics not created in {_CREATE_S:.0f} s: {why}")
+        names = {topic.name for topic in batch}
+        wait_while(lambda: any(names - known for known in self._known()), _SPREAD_S, every_s=POLL_S)
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics and wait until every broker in reach has forgotten them, so that their names can be
@@ -131,14 +135,14 @@ class KafkaAdmin:
         for row in answer["topics"]:
             if row["error_code"] not in (0, _UNKNOWN_TOPIC):
                 raise _refused("delete", row)
-        wait_while(lambda: self._remembered(set(names)), _FORGET_S, every_s=POLL_S)
+        gone = set(names)
+        wait_while(lambda: any(gone & known for known in self._known()), _SPREAD_S, every_s=POLL_S)
 
-    def _remembered(self, names: set[str]) -> bool:
+    def _known(self) -> Iterator[set[str]]:
+        """The topics that each broker in reach knows."""
         for name in self._ask.reachable():
             with suppress(EnvironmentNotReady):
-                if names & set(self._ask(lambda broker: broker.list_topics(), only=name)):
-                    return True
-        return False
+                yield set(self._ask(lambda broker: broker.list_topics(), only=name))
 
     def topics(self) -> list[str]:
         """Names of all topics, internal ones included."""
