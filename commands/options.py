@@ -54,6 +54,24 @@ set_option = click.option(
 )
 
 
+for_option = click.option(
+    "--for",
+    "for_s",
+    callback=seconds,
+    metavar="TIME",
+    help="So long the load lasts, whatever the scenario says, such as 8h.",
+)
+
+
+max_time_option = click.option(
+    "--max-time",
+    "max_time_s",
+    callback=seconds,
+    metavar="TIME",
+    help="With --until-hit: begin no round after it, such as 1h.",
+)
+
+
 runtime_option = click.option(
     "--runtime",
     type=click.Choice(["auto", "process", "docker"]),

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 Rows = list[list[str]]
 _ORDER = {True: "order kept", False: "order not kept", None: "order unknown"}
+#: Of one fault that are shown; with --json all.
+MOST_TIMES = 20
 #: Of the drawn profile: a page of 80 columns has room for it.
 PROFILE_COLUMNS = 60
 _BESIDE = ", beside brokers and Spark"
@@ -144,6 +146,14 @@ def show_preflight(checked: Preflight, rounds: int) -> None:
     table(rows, indent="  ")
 
 
+def _times(seconds: Sequence[float]) -> str:
+    """The first of a long list, and what follows."""
+    few = seconds if len(seconds) <= MOST_TIMES else seconds[:MOST_TIMES]
+    text = ", ".join(f"{t_s:.1f}" for t_s in few)
+    left = len(seconds) - len(few)
+    return f"{text} and {left:,} times more, the last at {seconds[-1]:.1f}" if left else text
+
+
 def _faults(timeline: Timeline, commands: bool) -> Rows:
     """What the cluster is started with because of them, and each fault once, with all of its times."""
     import faults
@@ -159,7 +169,7 @@ def _faults(timeline: Timeline, commands: bool) -> Rows:
     shown = set()
     width = max((len(f"{each[0]:.1f}") for each in times.values()), default=0)
     for number, (text, (begin_s, *again)) in enumerate(times.items()):
-        more = f"; again at {', '.join(f'{t_s:.1f}' for t_s in again)} s" if again else ""
+        more = f"; again at {_times(again)} s" if again else ""
         rows.append(["faults" if number == 0 else "", f"+{begin_s:{width}.1f} s  {text}{more}"])
         lines = tuple(sent.get(text, ()))
         if commands and lines not in shown:  # kinds that differ in a number send the same

@@ -13,11 +13,13 @@ from commands.console import SCHEMA_VERSION, Settings, command
 from commands.options import (
     FileToWrite,
     connection_option,
+    for_option,
     keep_up_option,
     load_master_option,
     load_store_option,
     load_tasks_option,
     master_option,
+    max_time_option,
     offline_option,
     otlp_option,
     prometheus_option,
@@ -161,6 +163,7 @@ def _refuse_foreign(schema: Path, source: Path) -> None:
 @click.argument("scenario", shell_complete=completion.scenarios)
 @seed_option
 @set_option
+@for_option
 @variant_option
 @runtime_option
 @connection_option
@@ -169,6 +172,7 @@ def plan(
     scenario: str,
     seed: int | None,
     overrides: tuple[str, ...],
+    for_s: float | None,
     variant: str,
     runtime: str,
     cluster_file: Path | None,
@@ -181,7 +185,7 @@ def plan(
     from commands.plan_text import show_plans, show_preflight
 
     external = external_of(cluster_file)
-    loaded = read_scenario(scenario, overrides, external=external)
+    loaded = read_scenario(scenario, overrides, external=external, for_s=for_s)
     chosen = 0 if seed is None else seed
     rounds = on_external(choose_plans(loaded, seed=chosen, variant=variant), external)
     checked = preflight(rounds, settings.run_dir, runtime, ask_indexes=True, external=external)
@@ -211,7 +215,10 @@ def plan(
 @click.argument("scenario", required=False, shell_complete=completion.scenarios)
 @seed_option
 @set_option
+@for_option
 @click.option("--rounds", type=click.IntRange(1, 1000), help="Times each variant is run.")
+@click.option("--until-hit", is_flag=True, help="Play rounds with fresh seeds until one shows a violation.")
+@max_time_option
 @variant_option
 @click.option(
     "--replay",
@@ -280,13 +287,7 @@ def run(
 @click.option(
     "--until-hit", is_flag=True, help="Only the affected version, with fresh seeds until it shows the bug."
 )
-@click.option(
-    "--max-time",
-    "max_time_s",
-    callback=seconds,
-    metavar="TIME",
-    help="With --until-hit: begin no round after it, such as 1h.",
-)
+@max_time_option
 @seed_option
 @set_option
 @click.option(

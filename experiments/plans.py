@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from harness.contracts.plan import Plan
     from harness.scenario.model import Scenario
 
+#: The option that says how long the load lasts (`harness.scenario.file.load_scenario`).
+FOR = "--for"
 #: Of a fresh seed.
 MAX_SEED = 1_000_000
 #: A client version that is a folder of jars (`harness.workers.java_build`).
@@ -53,11 +55,18 @@ def drawn(seed: int | None) -> int:
     return secrets.randbelow(MAX_SEED) if seed is None else seed
 
 
-def read_scenario(name: str, overrides: Sequence[str] = (), *, external: External | None = None) -> Scenario:
+def read_scenario(
+    name: str,
+    overrides: Sequence[str] = (),
+    *,
+    external: External | None = None,
+    for_s: float | None = None,
+) -> Scenario:
     """A scenario checked against the workers, classes and fault kinds there are.
 
     Args:
         external: the cluster that it is to run on; None = one that we start.
+        for_s: how long the load lasts; None = as the scenario says.
 
     Raises:
         ScenarioError: one line with place, key, value and what is allowed.
@@ -86,7 +95,7 @@ def read_scenario(name: str, overrides: Sequence[str] = (), *, external: Externa
 
     return load_scenario(
         name,
-        overrides=overrides,
+        overrides=[*overrides, *([] if for_s is None else [f"{FOR} {for_s:.12g}s"])],
         clients=known_workers,
         classes=list(CLASSES),
         check_faults=check_faults,

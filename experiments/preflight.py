@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 _MB = 1_000_000
 #: Limits that let nothing happen when they are 0; ``call`` and the stalls have a meaning of their own there.
 _PHASES = ("ready", "recovery", "drain", "audit")
+#: A load from which on faults that are over early are most likely forgotten.
+_LONG_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +292,12 @@ def _of_times(timeline: Timeline) -> Iterator[str]:
                 f"faults[{firing.step}]: {firing.kind} at +{firing.t_s:g} s for {firing.for_s:g} s outlasts "
                 f"the load of {timeline.load_s:g} s: it is healed when the load ends"
             )
+    last_s = max((each.t_s + (each.for_s or 0.0) for each in timeline.firings), default=0.0)
+    if timeline.firings and timeline.load_s >= _LONG_S and last_s < timeline.load_s / 2:
+        yield (
+            f"faults: the last one is over {last_s:g} s into a load of {timeline.load_s:g} s: those with "
+            "`every` and without `until`, and a `mix`, go on to its end"
+        )
 
 
 def _of_expectation(plan: Plan) -> Iterator[str]:

@@ -78,7 +78,7 @@ class Prepared:
         )
         experiment.at_its_rate(*self.plans)
         experiment.run(self.strategy)
-        if len(self.plans) == 1:
+        if not self.root.campaign.exists():
             return read_result(self.root)
         return self.summary(experiment.outcomes, time.monotonic() - began)
 
@@ -101,7 +101,7 @@ def play(
             return prepared.play(campaign, progress)
     except BrokerstormError as error:
         outcomes = kept(root, RoundOutcome)
-        if len(prepared.plans) > 1 and outcomes:
+        if root.campaign.exists() and outcomes:
             tell_stopped(root, prepared.summary(outcomes, time.monotonic() - began))
         close_run_folder(root, error)
         raise

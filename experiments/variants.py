@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +36,9 @@ class RunRequest:
     rounds: int | None
     variant: str
     replay: RunDir | None
+    for_s: float | None = None
+    until_hit: bool = False
+    max_time_s: float | None = None
     keep_up: bool
     offline: bool
     runtime: str
@@ -61,29 +66,22 @@ def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -
     Raises:
         BrokerstormError: it could not be started, and there is no folder of it.
     """
-    if request.cluster_file and request.keep_up:
-        raise UsageError("--keep-up: the cluster of --cluster stays up anyway", hint="leave out --keep-up")
-    if request.cluster_file and request.secure:
-        raise UsageError("--secure: the cluster of --cluster is as it is", hint="leave out --secure")
+    _refuse_mixed(request)
     load = request.load
     external = external_of(request.cluster_file)
     if request.scenario is None:
         plans = [_replayed_plan(request)]
         name, about, text, seed = plans[0].scenario, plans[0].about, "", plans[0].seed
     else:
-        scenario = read_scenario(request.scenario, request.overrides, external=external)
+        scenario = read_scenario(request.scenario, request.overrides, external=external, for_s=request.for_s)
         seed = drawn(request.seed)
-        plans = choose_plans(scenario, seed=seed, rounds=request.rounds, variant=request.variant)
+        rounds = 1 if request.until_hit else request.rounds
+        plans = choose_plans(scenario, seed=seed, rounds=rounds, variant=request.variant)
         name, about, text = scenario.name, scenario.about, scenario.text
         if request.replay is not None:
             plans = [as_recorded(plan, read_plan(request.replay)) for plan in plans]
     plans = on_external(plans, external)
     if load:
-        if request.metrics and (request.metrics.otlp or request.metrics.prometheus):
-            raise UsageError(
-                "metrics count rows of this machine, and those of --load-master are elsewhere",
-                hint="leave out --otlp and --prometheus",
-            )
         refuse_from_elsewhere(plans, external, secure=request.secure)
     # Refused before a folder is made.
     ready = preflight(plans, context.run_dir, request.runtime, external=external, secure=request.secure)
@@ -92,7 +90,15 @@ def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -
     if text:
         root.scenario.write_text(text)
     command, names = _repeated(context, request, seed), round_names(plans)
-    if len(plans) > 1:
+    strategy = one_after_the_other(_requests(context, request, plans, names))
+    if request.until_hit:
+
+        def further(number: int) -> list[Plan]:
+            asked = choose_plans(scenario, seed=seed + number - 1, rounds=1, variant=request.variant)
+            return on_external(asked, external)
+
+        strategy = until_hit(root, plans, names, further, command, partial(_of_round, context, request))
+    elif len(plans) > 1:
         # Written before the first starts: a campaign that is cut short still says what it was to be.
         write_json(root.campaign, {"schema_version": 1, "runs": names, "command": command})
         for plan, folder in zip(plans, names, strict=True):
@@ -104,10 +110,37 @@ def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -
         about=about,
         command=command,
         warnings=warnings,
-        strategy=one_after_the_other(_requests(context, request, plans, names)),
+        strategy=strategy,
         names=names,
         external=external,
+        max_time_s=request.max_time_s,
     )
+
+
+def _refuse_mixed(request: RunRequest) -> None:
+    """Raises: UsageError: options that mean nothing beside each other."""
+    if request.cluster_file and request.keep_up:
+        raise UsageError("--keep-up: the cluster of --cluster stays up anyway", hint="leave out --keep-up")
+    if request.cluster_file and request.secure:
+        raise UsageError("--secure: the cluster of --cluster is as it is", hint="leave out --secure")
+    if request.load and request.metrics and (request.metrics.otlp or request.metrics.prometheus):
+        raise UsageError(
+            "metrics count rows of this machine, and those of --load-master are elsewhere",
+            hint="leave out --otlp and --prometheus",
+        )
+    if request.max_time_s is not None and not request.until_hit:
+        raise UsageError("--max-time bounds --until-hit", hint="add --until-hit; --for is the time of a load")
+    if request.until_hit and (request.rounds or request.replay or request.load):
+        raise UsageError(
+            "--until-hit plays as many rounds as it takes, each with faults of its own, from this machine",
+            hint="leave out --rounds, --replay and --load-master",
+        )
+
+
+def _of_round(context: Context, request: RunRequest, plan: Plan) -> str:
+    """The command that repeats one round of --until-hit."""
+    once = replace(request, until_hit=False, max_time_s=None, variant=plan.variant)
+    return _repeated(context, once, plan.seed)
 
 
 def _requests(
@@ -141,6 +174,42 @@ def one_after_the_other(requests: Sequence[RoundRequest]) -> Strategy[None]:
             yield request
 
 
+def until_hit(
+    root: RunDir,
+    plans: list[Plan],
+    names: list[str],
+    further: Callable[[int], Sequence[Plan]],
+    command: str,
+    repeated: Callable[[Plan], str],
+) -> Strategy[None]:
+    """All variants in turn, each round with a fresh seed, until one of them fails.
+
+    Args:
+        plans, names: of the first round; get those of the rounds that are played after it.
+        further: the plans of round n, from 1.
+        command, repeated: what repeats all of it, and one round.
+    """
+    first, per_round = plans[0].seed, len(plans)
+    with suppress(OutOfBudget):
+        for number in count(1):
+            if number > 1:
+                plans += further(number)
+                names[:] = round_names(plans)
+            # Written before it starts: what is cut short still says what it was to be.
+            write_json(root.campaign, {"schema_version": 1, "runs": names, "command": command})
+            for plan, name in zip(plans[-per_round:], names[-per_round:], strict=True):
+                outcome = yield RoundRequest(
+                    name=name,
+                    key=key_of(plan),
+                    plan=plan,
+                    number=plan.seed - first + 1,
+                    command=repeated(plan),
+                    told=_one_line,
+                )
+                if outcome.run and outcome.run.verdict == "fail":
+                    return
+
+
 def round_names(plans: Sequence[Plan]) -> list[str]:
     """A folder name for each round: ``unsafe-1``, ``safe-1``, ``unsafe-2`` ..."""
     seen: dict[str, int] = {}
@@ -159,9 +228,9 @@ def _replayed_plan(request: RunRequest) -> Plan:
         UsageError: it is several runs, or options do not fit.
     """
     assert request.replay is not None
-    if request.overrides or request.variant or request.rounds:
+    if request.overrides or request.variant or request.rounds or request.for_s is not None:
         raise UsageError(
-            "--replay alone repeats a run as it was: --set, --variant and --rounds need a SCENARIO too",
+            "--replay alone repeats a run as it was: --set, --for, --variant, --rounds need a SCENARIO too",
             hint=f"brokerstorm run SCENARIO --replay {request.replay.run_id} --set ...",
         )
     if request.replay.rounds():

@@ -18,6 +18,7 @@ is a second fault that takes a node away while the first is applied.
 from __future__ import annotations
 
 import random
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
@@ -28,7 +29,7 @@ from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind
 from faults.kit.params import Inventory, Params, Schedule, keys_of, names
 from faults.schedule.steps import find_kind, validated
-from faults.schedule.times import MAX_FIRINGS
+from faults.schedule.times import most_firings
 from harness.durations import Seconds
 
 _DIGITS: Final = 6
@@ -178,8 +179,8 @@ def draws(mix: Mix, seed: str, load_s: float) -> list[Draw]:
     params = mix.params
     if params.until is not None and params.until > load_s:
         raise StepProblem("mix.until", f"{params.until:g} s is after the end of load at {load_s:g} s")
-    if (load_s - mix.first_s) / params.every > MAX_FIRINGS:
-        raise StepProblem("mix.every", f"more than {MAX_FIRINGS} draws")
+    if (load_s - mix.first_s) / params.every > most_firings(load_s):
+        raise StepProblem("mix.every", f"more than {most_firings(load_s)} draws")
     periods = mix.quiet_periods(load_s)
     _check_room(mix, periods, load_s)
     found: list[Draw] = []
@@ -209,12 +210,8 @@ def draws(mix: Mix, seed: str, load_s: float) -> list[Draw]:
 
 def _edge_s(t_s: float, periods: Sequence[tuple[float, float]], load_s: float) -> float:
     """When everything drawn at ``t_s`` must be healed; ``t_s`` itself within a quiet period."""
-    for start_s, end_s in periods:
-        if start_s <= t_s < end_s:
-            return t_s
-        if t_s < start_s:
-            return start_s
-    return load_s
+    at = bisect_right(periods, t_s, key=lambda period: period[1])  # the first that ends later
+    return max(t_s, periods[at][0]) if at < len(periods) else load_s
 
 
 def _check_room(mix: Mix, periods: Sequence[tuple[float, float]], load_s: float) -> None:

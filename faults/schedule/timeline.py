@@ -16,7 +16,7 @@ from faults.kit.errors import StepProblem
 from faults.kit.params import Inventory, InventoryTopic, Params
 from faults.schedule.mix import Draw, draws, read_mix
 from faults.schedule.steps import read_step
-from faults.schedule.times import MAX_FIRINGS, firing_times
+from faults.schedule.times import firing_times, most_firings
 from harness.errors import ScenarioError
 from harness.protocols.cluster import Cluster
 from harness.protocols.nodes import Killable, Pausable, Startable, Stoppable
@@ -94,9 +94,9 @@ def compile(
     drafts: list[Firing] = []
     for index, step in enumerate(steps):
         drafts += _firings(index, step, seed, load_s, inventory)
-        if len(drafts) > MAX_FIRINGS:
+        if len(drafts) > most_firings(load_s):
             raise ScenarioError(
-                f"faults[{index}]: more than {MAX_FIRINGS:,} firings in all",
+                f"faults[{index}]: more than {most_firings(load_s):,} firings in all",
                 hint="fire less often, or for a shorter time",
             )
     drafts.sort(key=lambda draft: (draft.t_s, draft.step))

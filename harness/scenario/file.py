@@ -74,7 +74,8 @@ def load_scenario(
 
     Args:
         name_or_path: a bundled scenario's name, or a file.
-        overrides: ``key.path=value`` texts of ``--set``, laid over the file and over every variant.
+        overrides: ``key.path=value`` texts of ``--set``, laid over the file and over every variant;
+            ``--for 8h`` is how long the load lasts.
         clients: what knows the workers; None = clients are not checked.
         classes: known anomaly classes, for ``expect``; empty = not checked.
         check_faults: raises `ScenarioError` for unusable fault steps.
@@ -170,8 +171,9 @@ _NEW: Final = "!new"
 
 
 def _parse_override(text: str, data: dict[str, Any]) -> tuple[Location, Any, str]:
-    key, equals, value = text.partition("=")
-    option = f"--set {text}"
+    is_duration = text.startswith("--for ")
+    key, equals, value = ("load.duration", "=", text[6:]) if is_duration else text.partition("=")
+    option = text if is_duration else f"--set {text}"
     if not equals or not key.strip():
         raise ScenarioError(f"{option}: must be KEY=VALUE", hint="for example --set load.rate=1000")
     try:

@@ -120,8 +120,8 @@ def test_the_cells_and_the_command_of_a_night_mean_the_same_from_any_folder(fold
 #: Of each command that plays rounds every option that it repeats; the request that it becomes.
 ASKED: dict[str, tuple[str, type]] = {
     "run": (
-        "kafka-quick --seed 0 --set load.rate=9 --set a=b=c --rounds 2 --variant unsafe --replay r"
-        " --runtime process --secure --master local[2]",
+        "kafka-quick --seed 0 --set load.rate=9 --set a=b=c --for 8h --rounds 2 --until-hit --max-time 90s"
+        " --variant unsafe --replay r --runtime process --secure --master local[2]",
         RunRequest,
     ),
     "repro": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from typing import Any
 
@@ -138,3 +139,16 @@ def test_mistakes_name_the_place(step: Any, message: str) -> None:
         compiled(step)
     assert message in str(caught.value)
     assert "list faults" in caught.value.hint
+
+
+def test_a_day_of_faults_is_laid_out_in_moments() -> None:
+    """A plan of hours is made several times before anything starts."""
+    began = time.process_time()
+    step = mix(KILL, MOVE, every=2, jitter=1, quiet={"every": "30s", "for": "5s"})
+    timeline = compiled(step, load_s=86400.0)
+    assert time.process_time() - began < 5
+    assert len(timeline.firings) > 20_000
+    assert timeline.firings[-1].t_s > 86000
+    assert all(
+        not start_s <= f.t_s < end_s for f in timeline.firings[:500] for start_s, end_s in timeline.quiet[:99]
+    )

@@ -13,8 +13,10 @@ from experiments.judging import RoundOutcome, answer_of
 from experiments.nights.night import nights
 from experiments.plans import choose_plans, read_scenario
 from experiments.repro import rounds as repro
-from experiments.variants import one_after_the_other
+from experiments.variants import one_after_the_other, until_hit
+from harness.contracts.plan import Plan
 from harness.errors import Exit
+from harness.rundir import RunDir, read_json
 from tests.made_up import MadeUp, judged
 from tests.unit.test_bisection import bisection, fixed_in, script
 from tests.unit.test_nights import a_night, all_of, play
@@ -130,3 +132,23 @@ def test_killed_after_every_round_it_still_ends_with_the_same_answer(case: str, 
             break
     assert told == answer
     assert rounds == len(whole) - 1
+
+
+def test_until_a_round_fails_each_has_a_fresh_seed(tmp_path: Path) -> None:
+    """And what was played is said before it is, with the command that repeats it."""
+
+    def come_out(wanted: RoundRequest) -> RoundOutcome:
+        assert wanted.name in read_json(tmp_path / "campaign.json")["runs"]
+        return judged(HIT if wanted.plan.seed == 9 else CLEAN)
+
+    def further(number: int) -> list[Plan]:
+        return choose_plans(read_scenario("kafka-quick"), seed=6 + number, variant="safe")
+
+    plans, made = further(1), MadeUp(tmp_path, come_out)
+    played_names = ["safe-1"]
+    made.run(
+        until_hit(RunDir(tmp_path), plans, played_names, further, "all", lambda plan: f"one {plan.seed}")
+    )
+    assert [request.command for request in made.requests] == ["one 7", "one 8", "one 9"]
+    assert played_names == names(made) == ["safe-1", "safe-2", "safe-3"]
+    assert [plan.seed for plan in plans] == [7, 8, 9]
