@@ -44,6 +44,14 @@ CLIENTS = {
         "",
         "[kafka-go] 2026/11/22 16:08:43.724000 error writing messages to orders (partition 3): EOF",
     ),
+    "pulsar-client-go": (
+        "2026-11-22T16:08:43.724 WARNING Connection was closed map[local_addr:127.0.0.1:5]",
+        "2026-11-22T16:08:43.724 INFO Reconnected producer to broker map[]",
+    ),
+    "amqp091-go": (
+        "",
+        "[amqp091] 2026/11/22 16:08:43.724000 connection closed",
+    ),
     "sarama": (
         "",
         "[sarama] 2026/11/22 16:08:43.724000 producer/broker/1 state change to [retrying] on orders-3",

@@ -24,6 +24,13 @@ func Places(partitions map[string][]int32) []TopicPartition {
 
 func (p TopicPartition) stream() string { return fmt.Sprintf("%s-%d", p.Topic, p.Partition) }
 
+// Place of a message, as its client shows it; Stream "" = unknown. Ledger and batch are Pulsar's.
+type Place struct {
+	Stream           string
+	Position, Ledger int64
+	Batch            int32
+}
+
 // Journal of one consumer session, in the order in which the application saw things. Clients call from several
 // goroutines; one row after the other is written all the same.
 type Journal struct {
@@ -35,6 +42,7 @@ type Journal struct {
 	positions   map[TopicPartition]int64
 	uncommitted map[TopicPartition]int64
 	assigned    map[TopicPartition]bool
+	exposure    map[string]any
 	fails       error
 }
 
@@ -62,7 +70,24 @@ func (j *Journal) counts() map[string]any {
 	for place, next := range j.positions {
 		positions[place.stream()] = next
 	}
-	return map[string]any{"delivered": j.delivered, "epoch": j.epoch, "positions": positions}
+	found := map[string]any{"delivered": j.delivered, "epoch": j.epoch, "positions": positions}
+	if j.exposure != nil {
+		found["exposure"] = j.exposure
+	}
+	return found
+}
+
+// Exposed counts one more of a chance that a bug had; a name of [exposure].
+func (j *Journal) Exposed(counter string) {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	counts := map[string]any{} // what was told is read elsewhere
+	for name, count := range j.exposure {
+		counts[name] = count
+	}
+	before, _ := counts[counter].(int64)
+	counts[counter] = before + 1
+	j.exposure = counts
 }
 
 // Err is why the journal cannot go on (disk full); nil while it can.
@@ -72,7 +97,10 @@ func (j *Journal) Err() error {
 	return j.fails
 }
 
-func (j *Journal) write(place TopicPartition, d delivery) {
+func (j *Journal) write(place TopicPartition, d delivery) { j.writeAt(place.stream(), d) }
+
+// writeAt a stream; "" = the whole session.
+func (j *Journal) writeAt(stream string, d delivery) {
 	if j.fails != nil {
 		return
 	}
@@ -81,8 +109,46 @@ func (j *Journal) write(place TopicPartition, d delivery) {
 		j.fails = err
 		return
 	}
-	d.tNs, d.epoch, d.stream = NowNs(), j.epoch, j.session.Names.ID("stream", place.stream())
+	d.tNs, d.epoch = NowNs(), j.epoch
+	if stream != "" {
+		d.stream = j.session.Names.ID("stream", stream)
+	}
 	row.writeDelivery(d)
+}
+
+// Handed over by a client of subscriptions or queues; redelivered: count or flag, as it shows it. transaction: ordinal
+// of the session's, from 1; 0 = none. Returns the number of the hand-over, from 1.
+func (j *Journal) Handed(place Place, redelivered uint32, transaction int64, value []byte) int64 {
+	found := check(value, j.session.Spec.RunTag)
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	if len(value) > headerBytes {
+		value = value[:headerBytes]
+	}
+	j.writeAt(place.Stream, delivery{
+		event: Deliver, position: place.Position, ledger: place.Ledger, batch: place.Batch, check: found,
+		redelivered: redelivered + 1, transaction: transaction, value: value,
+	})
+	j.delivered++
+	return j.delivered
+}
+
+// Note what the application did, or was told, of a message or (Place{}) of its transaction.
+func (j *Journal) Note(event Event, place Place, transaction int64) {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	j.writeAt(place.Stream, delivery{
+		event: event, position: place.Position, ledger: place.Ledger, batch: place.Batch, transaction: transaction,
+	})
+}
+
+// Connected, and what was prefetched before comes again: a new epoch begins. The client does not say of which streams.
+func (j *Journal) Connected(text string) {
+	j.lock.Lock()
+	defer j.lock.Unlock()
+	j.epoch++
+	j.writeAt("", delivery{event: Assign, position: -1, ledger: -1})
+	j.session.Report.Event("assign", text, map[string]any{"epoch": j.epoch})
 }
 
 // Delivered: the client handed a message over; what its payload is.

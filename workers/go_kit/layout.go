@@ -58,10 +58,15 @@ const (
 type Event uint8
 
 const (
-	Deliver      Event = 1
-	Commit       Event = 5
-	CommitCalled Event = 6
-	Assign       Event = 10
-	Revoke       Event = 11
-	Seek         Event = 12
+	Deliver       Event = 1
+	AckCalled     Event = 2
+	AckConfirmed  Event = 3
+	Nack          Event = 4
+	Commit        Event = 5
+	CommitCalled  Event = 6
+	RollbackBegin Event = 7
+	RollbackEnd   Event = 8
+	Assign        Event = 10
+	Revoke        Event = 11
+	Seek          Event = 12
 )

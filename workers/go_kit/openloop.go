@@ -25,6 +25,12 @@ type Client interface {
 	Exposure() map[string]any
 }
 
+// Flusher is a Client that holds messages back until there are more of them.
+type Flusher interface {
+	// Flush lets go of what is left. The load is over, and no goroutine sends.
+	Flush()
+}
+
 // OpenLoop is one producer instance but for the client: its life and its numbers; schedule and rows are those of its
 // senders. The client is never helped: nothing is sent twice (unless the application does that: `results: resent`),
 // nothing is reordered, every result is written down.
@@ -101,6 +107,9 @@ func (l *OpenLoop) Run(client Client) error {
 	}
 	for !control.draining.Load() {
 		sleepNs(slackNs)
+	}
+	if last, holds := client.(Flusher); holds && l.inCalls() == 0 {
+		last.Flush()
 	}
 	l.settle(neverNs)
 	if err := l.session.Names.Err(); err != nil {

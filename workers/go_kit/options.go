@@ -86,6 +86,12 @@ func (o StructOptions) Set(config any, options map[string]string) error {
 func (o StructOptions) setOne(config reflect.Value, path, text string) error {
 	field := config
 	for _, name := range strings.Split(path, ".") {
+		if field.Kind() == reflect.Pointer && field.Type().Elem().Kind() == reflect.Struct {
+			if field.IsNil() { // what an application would make to fill in
+				field.Set(reflect.New(field.Type().Elem()))
+			}
+			field = field.Elem()
+		}
 		if field.Kind() != reflect.Struct {
 			return o.unknown(config, path)
 		}
@@ -144,6 +150,9 @@ func setPlain(field reflect.Value, text string) error {
 	case reflect.String:
 		field.SetString(text)
 		return nil
+	case reflect.Pointer:
+		field.Set(reflect.New(field.Type().Elem()))
+		return setPlain(field.Elem(), text)
 	}
 	return fmt.Errorf("it cannot be written as text")
 }

@@ -134,9 +134,9 @@ func (r row) openSend(h Header, startNs int64, transaction uint32) {
 
 // completion of a send, as the client told it.
 type completion struct {
-	doneNs, position int64
-	stream, errorID  int32
-	outcome          Outcome
+	doneNs, position, ledger int64
+	stream, batch, errorID   int32
+	outcome                  Outcome
 }
 
 func (r row) outcome() Outcome { return Outcome(r[88]) }
@@ -145,7 +145,9 @@ func (r row) completeSend(c completion) {
 	little := binary.LittleEndian
 	little.PutUint64(r[40:], uint64(c.doneNs))
 	little.PutUint64(r[48:], uint64(c.position))
+	little.PutUint64(r[56:], uint64(c.ledger))
 	little.PutUint32(r[72:], uint32(c.stream))
+	little.PutUint32(r[76:], uint32(c.batch))
 	little.PutUint32(r[84:], uint32(c.errorID))
 	r.seal(88, uint32(c.outcome))
 }
@@ -208,21 +210,25 @@ func (r row) writeLog(l logRow) {
 }
 
 type delivery struct {
-	tNs, position int64
-	stream        int32
-	epoch         uint32
-	check         Check
-	event         Event
-	value         []byte
+	tNs, position, ledger, transaction int64
+	stream, batch                      int32
+	epoch                              uint32
+	redelivered                        uint32 // count or flag, plus one; 0 = the client shows none
+	check                              Check
+	event                              Event
+	value                              []byte
 }
 
 func (r row) writeDelivery(d delivery) {
 	little := binary.LittleEndian
 	little.PutUint64(r[0:], uint64(d.tNs))
 	little.PutUint64(r[8:], uint64(d.position))
+	little.PutUint64(r[16:], uint64(d.ledger))
+	little.PutUint64(r[24:], uint64(d.transaction))
 	little.PutUint32(r[32:], uint32(d.stream))
+	little.PutUint32(r[36:], uint32(d.batch))
 	little.PutUint32(r[40:], d.epoch)
-	little.PutUint32(r[44:], ^uint32(0)) // redelivery -1: the client shows none
+	little.PutUint32(r[44:], d.redelivered-1)
 	copy(r[48:96], d.value)
 	r.seal(96, uint32(d.check)|uint32(d.event)<<8)
 }

@@ -44,9 +44,19 @@ func (m *Message) Calling(call func()) {
 
 // Stored: the client reported the message as stored. Position -1: it did not say where. On any goroutine.
 func (m *Message) Stored(stream string, position int64) {
-	done := completion{doneNs: NowNs(), position: position, outcome: OK}
-	if position >= 0 {
-		done.stream = m.sender.session.Names.ID("stream", stream)
+	if position < 0 {
+		stream = ""
+	}
+	m.StoredAt(Place{Stream: stream, Position: position})
+}
+
+// StoredAt is Stored for a client that says more of the place.
+func (m *Message) StoredAt(place Place) {
+	done := completion{
+		doneNs: NowNs(), position: place.Position, ledger: place.Ledger, batch: place.Batch, outcome: OK,
+	}
+	if place.Stream != "" {
+		done.stream = m.sender.session.Names.ID("stream", place.Stream)
 	}
 	if m.transaction != 0 {
 		done.outcome = 0

@@ -89,6 +89,11 @@ type ConsumerSpec struct {
 	Topics       []string `json:"topics"`
 	CommitEveryS float64  `json:"commit_every_s"`
 	WorkS        float64  `json:"work_s"`
+
+	Settle         string `json:"settle"`
+	NackEvery      int64  `json:"nack_every"`
+	PerTransaction int64  `json:"per_transaction"`
+	RollbackEvery  int64  `json:"rollback_every"`
 }
 
 // PipelineSpec is the part of a member of a pipeline; client.options are those of its half that writes.

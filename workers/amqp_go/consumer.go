@@ -1,0 +1,205 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"brokerstorm/kit"
+	amqp "github.com/rabbitmq/amqp091-go"
+)
+
+// A transaction that does not fill up is committed when nothing came for so long.
+const idle = 300 * time.Millisecond
+
+// member takes from every queue of its topics, on one channel. Transactions cover acknowledgements. After a rollback
+// the channel is closed and another one opened: tx.rollback alone leaves the messages with the channel (AMQP 0-9-1,
+// class tx), closing it gives them back.
+type member struct {
+	*connection
+	asked       consuming
+	journal     *kit.Journal
+	handed      chan handed
+	gone        chan struct{} // closed with the channel whose messages are handed over
+	open        int64         // messages of the open transaction
+	transaction int64
+	last        uint64
+}
+
+// handed over by the client, and the application has not yet asked for it.
+type handed struct {
+	stream string
+	amqp.Delivery
+}
+
+func consume(session *kit.Session) error {
+	switch settle := session.Spec.Consumer.Settle; settle {
+	case "", "auto", "transacted", "none":
+	default:
+		return kit.Failuref("", "settle %q: amqp091-go has transacted, auto, none", settle)
+	}
+	m := &member{transaction: 1}
+	var err error
+	if m.connection, err = newConnection(session, &m.asked, &m.asked.Config); err != nil {
+		return err
+	}
+	m.journal = kit.NewJournal(session)
+	if _, err = m.connection.open(m.prepare); err != nil {
+		return refused("refused to start", err)
+	}
+	return kit.RunMember(session, m.journal, m, errorText)
+}
+
+func (m *member) prepare(channel *amqp.Channel) error {
+	if m.gone != nil {
+		close(m.gone)
+	}
+	m.handed, m.gone = make(chan handed), make(chan struct{})
+	spec := m.session.Spec.Consumer
+	if spec.Settle == "transacted" {
+		if err := channel.Tx(); err != nil {
+			return err
+		}
+	}
+	if err := channel.Qos(m.asked.PrefetchCount, 0, false); err != nil {
+		return err
+	}
+	for _, topic := range spec.Topics {
+		auto := spec.Settle == "auto" || spec.Settle == ""
+		given, err := channel.Consume(topic+"-0", "", auto, false, false, false, nil)
+		if err != nil {
+			return err
+		}
+		go pass(topic+"-0", given, m.handed, m.gone)
+	}
+	m.journal.Connected("a channel that consumes")
+	return nil
+}
+
+// pass on what comes of one queue.
+func pass(stream string, given <-chan amqp.Delivery, to chan<- handed, gone <-chan struct{}) {
+	for each := range given {
+		select {
+		case to <- handed{stream, each}:
+		case <-gone:
+			return
+		}
+	}
+}
+
+// Read until the context is done; what is open is committed then.
+func (m *member) Read(leave context.Context) error {
+	before := m.reconnects.Load()
+	for leave.Err() == nil {
+		if _, err := m.connection.open(m.prepare); err != nil {
+			wait(leave, pause)
+			continue
+		}
+		for ; before < m.reconnects.Load(); before++ {
+			m.journal.Exposed("reconnects")
+		}
+		if err := m.turn(leave); err != nil {
+			m.lost(err)
+			wait(leave, pause)
+		}
+	}
+	if m.open > 0 && m.channel != nil {
+		if err := m.end(false); err != nil {
+			m.lost(err)
+		}
+	}
+	return nil
+}
+
+func wait(leave context.Context, long time.Duration) {
+	select {
+	case <-leave.Done():
+	case <-time.After(long):
+	}
+}
+
+// turn takes one message, or waits for one.
+func (m *member) turn(leave context.Context) error {
+	quiet := time.NewTimer(idle)
+	defer quiet.Stop()
+	select {
+	case <-leave.Done():
+	case err := <-m.closed:
+		if err == nil {
+			err = amqp.ErrClosed
+		}
+		return err
+	case given := <-m.handed:
+		return m.take(given)
+	case <-quiet.C:
+		if m.open > 0 {
+			return m.end(false)
+		}
+	}
+	return nil
+}
+
+// take is the application: note it, work, settle.
+func (m *member) take(given handed) error {
+	spec, redelivered := m.session.Spec.Consumer, uint32(0)
+	if given.Redelivered {
+		redelivered = 1
+	}
+	place := kit.Place{Stream: given.stream, Position: -1}
+	if spec.Settle != "transacted" {
+		m.journal.Handed(place, redelivered, 0, given.Body)
+		spec.Work()
+		return nil
+	}
+	m.journal.Handed(place, redelivered, m.transaction, given.Body)
+	spec.Work()
+	m.open, m.last = m.open+1, given.DeliveryTag
+	if m.open < spec.PerTransaction {
+		return nil
+	}
+	return m.end(spec.RollbackEvery > 0 && m.transaction%spec.RollbackEvery == 0)
+}
+
+// end the transaction.
+func (m *member) end(rollsBack bool) error {
+	begin, ended := kit.CommitCalled, kit.Commit
+	if rollsBack {
+		begin, ended = kit.RollbackBegin, kit.RollbackEnd
+	}
+	nowhere := kit.Place{Position: -1}
+	m.journal.Note(begin, nowhere, m.transaction)
+	if rollsBack {
+		if err := m.channel.TxRollback(); err != nil {
+			return err
+		}
+		old := m.channel
+		m.channel = nil
+		if err := old.Close(); err != nil {
+			return err
+		}
+	} else {
+		if err := m.channel.Ack(m.last, true); err != nil {
+			return err
+		}
+		if err := m.channel.TxCommit(); err != nil {
+			return err
+		}
+	}
+	m.journal.Note(ended, nowhere, m.transaction)
+	m.open, m.transaction = 0, m.transaction+1
+	return nil
+}
+
+// lost: what was handed over and not committed is for the next who asks.
+func (m *member) lost(err error) {
+	if m.open > 0 {
+		m.transaction++
+	}
+	m.open = 0
+	m.broken(err)
+}
+
+// Commit: transactions end by the number of their messages, on the goroutine that reads.
+func (m *member) Commit() {}
+
+// Close the connection.
+func (m *member) Close() { m.close() }

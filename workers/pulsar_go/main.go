@@ -1,0 +1,14 @@
+// Command pulsar_go is one worker process of Pulsar's Go client (docs/worker-protocol.md). It is built on first use
+// against the version that a scenario asks for (harness/workers/go_build.py).
+package main
+
+import (
+	"os"
+
+	"brokerstorm/kit"
+)
+
+func main() {
+	roles := map[string]kit.Role{"producer": produce, "consumer": consume}
+	os.Exit(kit.Main(roles, kit.Versions("/pulsar-client-go")))
+}
