@@ -65,7 +65,7 @@ class Complete:
         ("brokerstorm explain acked-l", ["acked-lost"]),
         ("brokerstorm inject packet", ["packet-loss"]),
         ("brokerstorm list b", ["bugs"]),
-        ("brokerstorm check-worker pulsar-client-", ["pulsar-client-java"]),
+        ("brokerstorm check-worker pulsar-client-", ["pulsar-client-go", "pulsar-client-java"]),
         ("brokerstorm check-worker ./mine", ["dir,./mine"]),
         ("brokerstorm run no-such-scenario --variant ", []),
     ],
