@@ -13,9 +13,9 @@ import psutil
 
 from harness.clusters import BrokerCluster
 from harness.connections.security import Security
-from harness.contracts.worker import ClientPart, LanePart, ProcessSpec, ProducerPart, TopicPart
+from harness.contracts.worker import ClientPart, LanePart, ProcessSpec, ProducerPart, StatsLine, TopicPart
 from harness.protocols.cluster import TopicSettings
-from harness.run.worker_process import WorkerProcess
+from harness.run.worker_process import Message, WorkerProcess
 from harness.systems.kafka.assembly import KafkaCluster
 from harness.workers import launch, load_worker, worker_names
 
@@ -82,7 +82,7 @@ def run_producer(
     topic = fresh_topic(cluster, partitions)
     batching = (partitions, linger_ms)
     workers = [
-        _start(
+        start(
             _spec(cluster, topic, folder / f"p-{n}", n, rate, seconds, payload, capture, library, *batching),
             cluster.security,
         )
@@ -131,7 +131,7 @@ def _spec(
     library: str,
     partitions: int,
     linger_ms: int,
-) -> dict[str, Any]:
+) -> ProcessSpec:
     words = load_worker(library).contract
     options = {**words.words("durable"), **words.words("linger", ms=linger_ms)}
     lanes = LanePart(topic=topic, mode="partition", first=0, count=partitions, partitions=partitions)
@@ -172,7 +172,7 @@ def bench_spec(
     partitions: int,
     client: ClientPart,
     part: ProducerPart,
-) -> dict[str, Any]:
+) -> ProcessSpec:
     """The spec of a producer on topics of that many partitions each; ``addresses``: by their names."""
     streams = [f"{name}-{p}" for name in addresses for p in range(partitions)]
     return ProcessSpec(
@@ -189,7 +189,7 @@ def bench_spec(
         streams={stream: number for number, stream in enumerate(streams, start=1)},
         client=client,
         producer=part,
-    ).document()
+    )
 
 
 def _version(cluster: KafkaCluster, library: str) -> str:
@@ -198,16 +198,17 @@ def _version(cluster: KafkaCluster, library: str) -> str:
     return cluster.version if build and build.clients[0].name == "kafka-clients" else ""
 
 
-def _start(spec: dict[str, Any], security: Security | None) -> tuple[WorkerProcess, list[dict[str, Any]]]:
+def start(spec: ProcessSpec, security: Security | None = None) -> tuple[WorkerProcess, list[StatsLine]]:
     """A started worker, and the list that its stats lines come into."""
-    stats: list[dict[str, Any]] = []
-    worker = WorkerProcess(
-        spec["name"], "producer", spec, Path(spec["capture_dir"]),
-        on_message=lambda _, message: stats.append(message) if message["type"] == "stats" else None,
-    )  # fmt: skip
-    client = spec["client"]
-    made = load_worker(client["library"])
-    argv, env = launch(made, client["version"])
+    stats: list[StatsLine] = []
+
+    def keep(worker: WorkerProcess, message: Message) -> None:
+        if message["type"] == "stats":
+            stats.append(worker.stats)
+
+    worker = WorkerProcess(spec, Path(spec.capture_dir), on_message=keep)
+    made = load_worker(spec.client.library)
+    argv, env = launch(made, spec.client.version)
     worker.start(argv, env, made.secure_options(security))
     return worker, stats
 
@@ -223,15 +224,15 @@ def _together(samples: list[Sample]) -> Sample:
     )
 
 
-def sample_of(stats: list[dict[str, Any]], begin_ns: int, end_ns: int) -> Sample:
+def sample_of(stats: list[StatsLine], begin_ns: int, end_ns: int) -> Sample:
     """Differences between the first and the last stats line within the load phase."""
-    inside = [line for line in stats if begin_ns <= line["t_ns"] <= end_ns]
+    inside = [line for line in stats if begin_ns <= line.t_ns <= end_ns]
     first, last = inside[0], inside[-1]
-    sent, seconds = last["attempted"] - first["attempted"], (last["t_ns"] - first["t_ns"]) / 1e9
+    sent, seconds = last.attempted - first.attempted, (last.t_ns - first.t_ns) / 1e9
     return Sample(
         sent=sent,
-        ok=last["ok"] - first["ok"],
-        rate_per_s=(last["ok"] - first["ok"]) / seconds,
-        cpu_us=(last["cpu_s"] - first["cpu_s"]) / sent * 1e6,
-        late_max_ms=max(line["late_max_ns"] for line in inside) / 1e6,
+        ok=last.ok - first.ok,
+        rate_per_s=(last.ok - first.ok) / seconds,
+        cpu_us=(last.cpu_s - first.cpu_s) / sent * 1e6,
+        late_max_ms=max(line.late_max_ns for line in inside) / 1e6,
     )

@@ -22,19 +22,16 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any
 
 import psutil
 
 from bench.arms import cluster_of, interleaved
-from bench.producing import Sample, bench_spec, nodes_cpu_s, producer_part, sample_of
-from harness.contracts.worker import ClientPart, LanePart
+from bench.producing import Sample, bench_spec, nodes_cpu_s, producer_part, sample_of, start
+from harness.contracts.worker import ClientPart, LanePart, ProcessSpec
 from harness.protocols.cluster import TopicSettings
-from harness.run.worker_process import WorkerProcess
 from harness.systems.pulsar.assembly import PulsarCluster
 from harness.toolchains import jars as artifacts
 from harness.toolchains.java import find_java
-from harness.workers import launch, load_worker
 
 #: pulsar-perf tells its counts every 10 s, the first time when its warm-up is over.
 WARM_UP_S = 10.0
@@ -90,15 +87,9 @@ class Arms:
 
     def ours(self, library: str = JAVA, *, rate: float = 0, delay_ms: int = BATCH_MS) -> Sample:
         """Raises: RuntimeError, WorkerError: it did not start or end."""
-        stats: list[dict[str, Any]] = []
         folder = self.folder / f"ours-{time.monotonic_ns()}"
         with self._fresh_topics() as where:
-            worker = WorkerProcess(
-                folder.name, "producer", self._spec(folder, where, library, rate, delay_ms), folder,
-                on_message=lambda _, said: stats.append(said) if said["type"] == "stats" else None,
-            )  # fmt: skip
-            argv, env = launch(load_worker(library), self._version(library))
-            worker.start(argv, env)
+            worker, stats = start(self._spec(folder, where, library, rate, delay_ms))
             try:
                 worker.wait_ready(60)
                 t0_ns = time.monotonic_ns() + 200_000_000
@@ -117,7 +108,7 @@ class Arms:
         sample = sample_of(stats, begin_ns, begin_ns + int(self.seconds * 1e9))
         return replace(sample, brokers_cpu_us=brokers_s / (sample.rate_per_s * self.seconds) * 1e6)
 
-    def _spec(self, folder: Path, where: str, library: str, rate: float, delay_ms: int) -> dict[str, Any]:
+    def _spec(self, folder: Path, where: str, library: str, rate: float, delay_ms: int) -> ProcessSpec:
         options = {name: value.replace("{ms}", str(delay_ms)) for name, value in OPTIONS[library].items()}
         lanes = [
             LanePart(topic=name, mode="partition", first=0, count=1, partitions=1) for name in self.names

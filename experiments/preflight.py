@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from faults import Timeline
     from harness.clusters.external import External
     from harness.contracts.plan import Plan
+    from harness.contracts.worker import ProcessSpec
     from harness.need import Need
     from harness.plan.estimate import Estimate
 
@@ -177,20 +178,19 @@ def _refuse_options(plans: Sequence[Plan]) -> None:
     """
     from harness.workers import load_worker, refused_options
 
-    asked = {f"{spec['role']} {spec['client']}": (plan, spec) for plan in plans for spec in _specs(plan)}
+    asked = {f"{spec.role} {spec.client}": (plan, spec) for plan in plans for spec in _specs(plan)}
 
-    def refused(one: tuple[Plan, dict[str, Any]]) -> str:
+    def refused(one: tuple[Plan, ProcessSpec]) -> str:
         plan, spec = one
-        client = spec["client"]
-        return refused_options(load_worker(client["library"], plan.workers), client["version"], spec)
+        return refused_options(load_worker(spec.client.library, plan.workers), spec)
 
     with ThreadPoolExecutor(4) as pool:
         for (_, spec), text in zip(asked.values(), pool.map(refused, asked.values()), strict=True):
             if text:
-                raise ScenarioError(f"options of {spec['name']}: {text}")
+                raise ScenarioError(f"options of {spec.name}: {text}")
 
 
-def _specs(plan: Plan) -> list[dict[str, Any]]:
+def _specs(plan: Plan) -> list[ProcessSpec]:
     """What the clients of a plan would be started with, on a cluster that is not there."""
     from harness.clusters import describe_cluster
     from harness.run.worker_specs import Endpoints, client_spec

@@ -26,8 +26,8 @@ def _journalled(rig: Rig, receive: str) -> str:
     topic = rig.topic()
     consumer = rig.consumer(topic, receive=receive, settle="ack")
     producer = rig.feed(topic, mode="key")
-    count = producer.done_message["ok"] + rig.partitions[topic]
-    consumer.wait_stats(lambda stats: stats["delivered"] >= count)
+    count = producer.done_line.ok + rig.partitions[topic]
+    consumer.wait_stats(lambda stats: stats.delivered >= count)
     consumer.leave()
     got = consumer.events(Event.DELIVER)
     equal("checks of the payloads", set(got["check"].tolist()), {Payload.OK})
@@ -46,8 +46,8 @@ def _journalled(rig: Rig, receive: str) -> str:
 def what_was_acknowledged_is_not_given_again(rig: Rig) -> None:
     topic = _journalled(rig, "loop")
     again = rig.consumer(topic)
-    count = rig.feed(topic, rate=50).done_message["ok"]
-    again.wait_stats(lambda stats: stats["delivered"] >= count)
+    count = rig.feed(topic, rate=50).done_line.ok
+    again.wait_stats(lambda stats: stats.delivered >= count)
     again.leave()
     equal("messages of the next session", len(again.events(Event.DELIVER)), count)
 
@@ -70,8 +70,8 @@ def refused_messages_come_again(rig: Rig) -> None:
     options = rig.worker.contract.words("shared", ms=200)
     consumer = rig.consumer(topic, settle="ack", nack_every=10, options=options)
     producer = rig.feed(topic, rate=200)
-    count = producer.done_message["ok"]
-    consumer.wait_stats(lambda stats: stats["delivered"] >= count + count // 10)
+    count = producer.done_line.ok
+    consumer.wait_stats(lambda stats: stats.delivered >= count + count // 10)
     consumer.leave()
     _check_refused(consumer, producer, count)
 
@@ -88,7 +88,7 @@ def _check_refused(consumer: DrivenWorker, producer: DrivenWorker, count: int) -
 @check("audit")
 def every_stream_is_read_to_its_last_message(rig: Rig) -> None:
     topic = rig.topic()
-    count = rig.feed(topic, rate=0, warm_up_s=0, load_s=1).done_message["ok"]
+    count = rig.feed(topic, rate=0, warm_up_s=0, load_s=1).done_line.ok
     expect(count >= rig.partitions[topic], f"the producer sent {count} messages only")
     audit = rig.audit(topic, worker=rig.worker)
     log, bounds = audit.rows(TableId.LOG), audit.bounds()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from harness.contract.checks import check
 from harness.contract.driving import READY_S, DrivenWorker, after_refusals, equal, expect, outcomes
 from harness.contract.rig import Rig
 from harness.records import Outcome
+from harness.run.worker_process import Message
 from harness.systems import System
 from harness.waiting import wait_until
 
@@ -16,10 +16,10 @@ from harness.waiting import wait_until
 DIES_S = 30.0
 
 
-def _has_died(worker: DrivenWorker) -> dict[str, Any]:
+def _has_died(worker: DrivenWorker) -> Message:
     """The event of a client that died, which comes once."""
 
-    def told() -> list[dict[str, Any]]:
+    def told() -> list[Message]:
         return [line for line in list(worker.said) if line.get("kind") == "client-died"]
 
     wait_until(lambda: bool(told()) or not worker.is_alive, DIES_S, every_s=0.05)
@@ -37,11 +37,11 @@ def _goes_on(producer: DrivenWorker) -> None:
     """
     _has_died(producer)
     since_ns = time.monotonic_ns()
-    producer.wait_stats(lambda stats: stats["t_ns"] > since_ns + 1.5e9)
+    producer.wait_stats(lambda stats: stats.t_ns > since_ns + 1.5e9)
     producer.finish()
     sends = producer.sends
-    equal("rows", len(sends), producer.done_message["attempted"])
-    equal("open sends", producer.done_message["open"], 0)
+    equal("rows", len(sends), producer.done_line.attempted)
+    equal("open sends", producer.done_line.open, 0)
     later = after_refusals(sends[sends["t_start_ns"] > since_ns + 500_000_000])
     expect(len(later) > 0, "nothing was offered after its client died")
     equal("outcomes after that", outcomes(later), {Outcome.FAIL})
@@ -68,7 +68,7 @@ def a_producer_that_is_fenced_is_reported_and_lives_on(rig: Rig) -> None:
     options = rig.worker.contract.words("fenced_producer")
     first = rig.producer(topic, rate=100, load_s=60, options=options)
     first.begin()
-    first.wait_stats(lambda stats: stats["ok"] > 20)
+    first.wait_stats(lambda stats: stats.ok > 20)
     second = rig.producer(topic, rate=100, load_s=60, options=options)
     second.wait_ready(READY_S)
     equal("its reason", _has_died(first)["why"], "fenced")
@@ -81,11 +81,11 @@ def a_consumer_that_is_fenced_is_reported_and_lives_on(rig: Rig) -> None:
     topic = rig.topic()
     options = rig.worker.contract.words("fenced_consumer")
     first = rig.consumer(topic, options=options)
-    first.wait_stats(lambda stats: stats["delivered"] >= rig.partitions[topic])  # a member: it has the probes
+    first.wait_stats(lambda stats: stats.delivered >= rig.partitions[topic])  # a member: it has the probes
     second = rig.consumer(topic, options=options)
-    count = rig.feed(topic).done_message["ok"]  # some clients learn it when they commit
+    count = rig.feed(topic).done_line.ok  # some clients learn it when they commit
     equal("its reason", _has_died(first)["why"], "fenced")
-    second.wait_stats(lambda stats: stats["delivered"] >= count)
+    second.wait_stats(lambda stats: stats.delivered >= count)
     expect(first.is_alive, f"the first ended with {first.exit_code}: {first.why()}")
     first.leave()
     second.leave()

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.connections.security import Security
+from harness.contracts.worker import ErrorLine, ProcessSpec, StatsLine
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.records import RAW, TABLE_NAMES, VALID_FIELD, Kind, Outcome, TableId
-from harness.run.worker_process import WorkerProcess
+from harness.run.worker_process import Message, WorkerProcess
 from harness.waiting import wait_until
 from harness.workers import launch
 from harness.workers.spec import WorkerSpec
@@ -55,15 +56,15 @@ class DrivenWorker(WorkerProcess):
     """A started worker that remembers every line it said."""
 
     def __init__(
-        self, worker: WorkerSpec, spec: dict[str, Any], offline: bool, security: Security | None = None
+        self, worker: WorkerSpec, spec: ProcessSpec, offline: bool, security: Security | None = None
     ) -> None:
-        self.said: list[dict[str, Any]] = []
+        self.said: list[Message] = []
         super().__init__(
-            spec["name"], spec["role"], spec, Path(spec["capture_dir"]),
+            spec, Path(spec.capture_dir),
             on_message=lambda _worker, message: self.said.append(message),
         )  # fmt: skip
         try:
-            argv, env = launch(worker, spec["client"]["version"], offline=offline)
+            argv, env = launch(worker, spec.client.version, offline=offline)
         except (WorkerError, EnvironmentNotReady) as error:
             raise NotHere(f"{worker.library} cannot be built: {error}") from error
         except UsageError as error:
@@ -79,14 +80,11 @@ class DrivenWorker(WorkerProcess):
         self.tell(f"start {t0_ns}")
         return t0_ns
 
-    def wait_stats(self, wanted: Callable[[dict[str, Any]], bool], timeout_s: float = 40) -> dict[str, Any]:
+    def wait_stats(self, wanted: Callable[[StatsLine], bool], timeout_s: float = 40) -> StatsLine:
         """The first stats line for which ``wanted(stats)`` holds."""
 
         def holds() -> bool:
-            try:
-                return bool(self.stats and wanted(self.stats))
-            except KeyError:  # a worker that still connects has no counts yet
-                return False
+            return self.stats.t_ns > 0 and wanted(self.stats)
 
         wait_until(lambda: holds() or not self.is_alive, timeout_s, every_s=0.05)
         if holds():
@@ -114,15 +112,16 @@ class DrivenWorker(WorkerProcess):
 
     def send_all(self) -> DrivenWorker:
         """Start a producer, let it send its whole schedule, drain it."""
-        part = self.spec["producer"]
-        seconds = part["warm_up_s"] + part["load_s"]
+        part = self.spec.producer
+        assert part is not None
+        seconds = part.warm_up_s + part.load_s
         end_ns = self.begin() + int(seconds * 1e9)
-        profile = part.get("rate_profile") or [[seconds * 1e9, 1.0]]
-        count = int(sum(ns / 1e9 * share for ns, share in profile) * part["rate_per_s"])
+        profile = part.rate_profile or [(int(seconds * 1e9), 1.0)]
+        count = int(sum(ns / 1e9 * share for ns, share in profile) * part.rate_per_s)
         if count:
-            self.wait_stats(lambda stats: stats["attempted"] >= count, seconds + 60)
+            self.wait_stats(lambda stats: stats.attempted >= count, seconds + 60)
         else:
-            self.wait_stats(lambda stats: stats["t_ns"] > end_ns, seconds + 60)
+            self.wait_stats(lambda stats: stats.t_ns > end_ns, seconds + 60)
         self.finish()
         return self
 
@@ -132,12 +131,12 @@ class DrivenWorker(WorkerProcess):
         assert self._process.stdin is not None
         self._process.stdin.close()
 
-    def refused(self, timeout_s: float = READY_S) -> dict[str, Any]:
+    def refused(self, timeout_s: float = READY_S) -> ErrorLine:
         """The last words of a worker that must end with 4 before it is ready."""
         equal("exit code", self.wait_end(timeout_s), 4)
-        expect(not self.ready_message, "said ready")
+        expect(self.ready_line is None, "said ready")
         expect(self.errors, "ended without an error line")
-        expect(self.errors[-1].get("fatal"), "its error line does not say that it is fatal")
+        expect(self.errors[-1].fatal, "its error line does not say that it is fatal")
         return self.errors[-1]
 
     # -- what it left

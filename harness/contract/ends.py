@@ -25,7 +25,7 @@ FROZEN_S = 2.0
 def _running(rig: Rig) -> DrivenWorker:
     producer = rig.producer(rig.topic(), load_s=LONG_S)
     producer.begin()
-    producer.wait_stats(lambda stats: stats["attempted"] > rig.rate / 4)
+    producer.wait_stats(lambda stats: stats.attempted > rig.rate / 4)
     return producer
 
 
@@ -39,10 +39,10 @@ def stop_load_ends_the_offering_and_drain_the_run(rig: Rig) -> None:
         last = [line["attempted"] for line in producer.said if line["type"] == "stats"][-2:]
         return len(last) == 2 and last[0] == last[1]
 
-    attempted = producer.wait_stats(no_more, LONG_S / 2)["attempted"]
+    attempted = producer.wait_stats(no_more, LONG_S / 2).attempted
     producer.finish()
     equal("rows", len(producer.sends), attempted)
-    equal("ok", producer.done_message["ok"], attempted)
+    equal("ok", producer.done_line.ok, attempted)
 
 
 def _by_command(producer: DrivenWorker) -> None:
@@ -63,7 +63,7 @@ def it_ends_at_once_and_orderly_at(rig: Rig, how: str) -> None:
     _ENDS[how](producer)
     equal("exit code", producer.wait_end(10), 0)
     expect(producer.done.is_set(), "ended without a done line")
-    equal("rows", len(producer.sends), producer.done_message["attempted"])
+    equal("rows", len(producer.sends), producer.done_line.attempted)
 
 
 @check("producer", by_kit=True)
@@ -71,13 +71,13 @@ def a_frozen_process_reports_the_time(rig: Rig) -> None:
     producer = _running(rig)
     assert producer.pid is not None
     # On a busy machine it may have stood still before.
-    before_ns = producer.stats["frozen_ns"]
+    before_ns = producer.stats.frozen_ns
     begun_ns = time.monotonic_ns()
     os.kill(producer.pid, signal.SIGSTOP)
     time.sleep(FROZEN_S)
     os.kill(producer.pid, signal.SIGCONT)
     noticed_ns = time.monotonic_ns() + 1_000_000_000
-    frozen_ns = producer.wait_stats(lambda stats: stats["t_ns"] > noticed_ns)["frozen_ns"] - before_ns
+    frozen_ns = producer.wait_stats(lambda stats: stats.t_ns > noticed_ns).frozen_ns - before_ns
     most_ns = time.monotonic_ns() - begun_ns
     told = f"frozen for {FROZEN_S:g} s, and it says {frozen_ns / 1e9:.1f} s"
     expect(FROZEN_S / 2 * 1e9 < frozen_ns < most_ns, told)
@@ -115,9 +115,9 @@ def _fill(rig: Rig, disk: Path) -> None:
     producer.begin()
     equal("exit code", producer.wait_end(60), 4)
     error = producer.errors[-1]
-    expect(error["fatal"], "its error line does not say that it is fatal")
+    expect(error.fatal, "its error line does not say that it is fatal")
     for word in ("No space left on device", "-000001"):
-        expect(word in error["text"], f"its error does not name {word}: {error['text']}")
+        expect(word in error.text, f"its error does not name {word}: {error.text}")
     expect(not producer.done.is_set(), "said done")
     sends = producer.sends
     equal("rows", len(sends), SEGMENT_ROWS)
@@ -130,8 +130,8 @@ def _fill(rig: Rig, disk: Path) -> None:
 def an_option_that_the_client_lacks_ends_it_with_its_own_words(rig: Rig) -> None:
     wrong, *near = [*rig.worker.contract.misspelt, "no.such.option"][:2]
     error = rig.producer(rig.topic(), options={wrong: "1"}).refused()
-    said = f"{error['text']} {error.get('hint', '')}"
-    expect(wrong in error["text"], f"its error does not name the option {wrong}: {error['text']}")
+    said = f"{error.text} {error.hint}"
+    expect(wrong in error.text, f"its error does not name the option {wrong}: {error.text}")
     if rig.worker.contract.misspelt[1:]:
         expect(near[0] in said, f"its error does not name the near option {near[0]}: {said}")
 
@@ -155,4 +155,4 @@ def makes_no_topics(system: System) -> bool:
 @check("producer", applies=makes_no_topics)
 def an_unknown_topic_ends_it_before_ready(rig: Rig) -> None:
     error = rig.producer("no-such-topic", options=_gives_up(rig)).refused()
-    expect("no-such-topic" in error["text"], f"its error does not name the topic: {error['text']}")
+    expect("no-such-topic" in error.text, f"its error does not name the topic: {error.text}")

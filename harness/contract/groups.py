@@ -33,18 +33,18 @@ def a_member_journals_what_it_saw_and_committed(rig: Rig) -> None:
     topic = rig.topic()
     consumer = rig.consumer(topic)
     producer = rig.feed(topic)
-    count = producer.done_message["ok"] + rig.partitions[topic]  # and a probe in each
-    stats = consumer.wait_stats(lambda stats: stats["delivered"] >= count)
-    equal("sum of the positions it tells", sum(stats["positions"].values()), count)
+    count = producer.done_line.ok + rig.partitions[topic]  # and a probe in each
+    stats = consumer.wait_stats(lambda stats: stats.delivered >= count)
+    equal("sum of the positions it tells", sum(stats.positions.values()), count)
     consumer.leave()
-    equal("delivered", consumer.done_message["delivered"], count)
+    equal("delivered", consumer.done_line.delivered, count)
     _check_deliveries(rig, topic, consumer, producer)
     _check_commits(consumer)
 
     # the next session of the group goes on behind the commits
     again = rig.consumer(topic)
-    more = rig.feed(topic, rate=100).done_message["ok"]
-    again.wait_stats(lambda stats: stats["delivered"] >= more)
+    more = rig.feed(topic, rate=100).done_line.ok
+    again.wait_stats(lambda stats: stats.delivered >= more)
     again.leave()
     for stream, seen in positions(again).items():
         equal(
@@ -84,10 +84,10 @@ def _check_commits(consumer: DrivenWorker) -> None:
 def a_second_member_takes_partitions_over(rig: Rig) -> None:
     topic = rig.topic()
     first, second = rig.consumer(topic), rig.consumer(topic)
-    count = rig.feed(topic).done_message["ok"] + rig.partitions[topic]
+    count = rig.feed(topic).done_line.ok + rig.partitions[topic]
 
     def delivered() -> int:
-        return sum(int(consumer.stats.get("delivered", 0)) for consumer in (first, second))
+        return sum(int(consumer.stats.delivered) for consumer in (first, second))
 
     wait_until(lambda: delivered() >= count, 40)
     for consumer in (first, second):
@@ -104,8 +104,8 @@ def a_second_member_takes_partitions_over(rig: Rig) -> None:
 def kill_9_of_a_member_leaves_its_journal(rig: Rig) -> None:
     topic = rig.topic()
     consumer = rig.consumer(topic)
-    count = rig.feed(topic).done_message["ok"] + rig.partitions[topic]
-    consumer.wait_stats(lambda stats: stats["delivered"] >= count)
+    count = rig.feed(topic).done_line.ok + rig.partitions[topic]
+    consumer.wait_stats(lambda stats: stats.delivered >= count)
     assert consumer.pid is not None
     os.kill(consumer.pid, signal.SIGKILL)
     equal("exit code", consumer.wait_end(), -signal.SIGKILL)
@@ -119,7 +119,7 @@ def work_on_a_message_delays_neither_heartbeats_nor_commits(rig: Rig) -> None:
     consumer = rig.consumer(topic, work_s=0.02)
     rig.feed(topic, rate=100)
     begun = time.monotonic()
-    consumer.wait_stats(lambda stats: stats["delivered"] >= 50)
+    consumer.wait_stats(lambda stats: stats.delivered >= 50)
     took_s = time.monotonic() - begun
     expect(took_s < 30, f"50 messages with work of 20 ms took {took_s:.0f} s")
     consumer.leave()

@@ -34,7 +34,7 @@ def too_large_for_the_client_is_a_fail(rig: Rig) -> None:
     topic = rig.topic()
     options = rig.worker.contract.words("largest_message", bytes=1000)
     producer = rig.producer(topic, rate=50, warm_up_s=0, load_s=0.5, payload=2000, options=options).send_all()
-    _all_refused(rig, producer.sends, producer.done_message["fail"], topic)
+    _all_refused(rig, producer.sends, producer.done_line.fail, topic)
     expect(producer.errors_of(producer.sends), "its rows name no error")
 
 
@@ -42,7 +42,7 @@ def too_large_for_the_client_is_a_fail(rig: Rig) -> None:
 def refused_by_the_broker_is_a_fail(rig: Rig) -> None:
     topic = rig.topic(config={"max.message.bytes": "500"})
     producer = rig.producer(topic, rate=50, warm_up_s=0, load_s=0.5, payload=1000).send_all()
-    _all_refused(rig, producer.sends, producer.done_message["fail"], topic)
+    _all_refused(rig, producer.sends, producer.done_line.fail, topic)
     equal("error lines, one a class", len(producer.errors), len(producer.errors_of(producer.sends)))
 
 
@@ -56,18 +56,18 @@ def no_answer_in_time_is_info_and_a_full_queue_a_fail(rig: Rig) -> None:
     asked = {"when_full": "fail" if fills else "wait"}
     producer = rig.producer(topic, rate=100, load_s=60, options=options, asked=asked)
     producer.begin()
-    producer.wait_stats(lambda stats: stats["ok"] > 50)
+    producer.wait_stats(lambda stats: stats.ok > 50)
     with rig.frozen_brokers(topic):
-        producer.wait_stats(lambda stats: stats["info"] > 0 and (stats["fail"] > 0 or not fills))
+        producer.wait_stats(lambda stats: stats.info > 0 and (stats.fail > 0 or not fills))
     producer.finish()
     sends = producer.sends
     equal("outcomes", outcomes(sends), {Outcome.OK, Outcome.INFO, *([Outcome.FAIL] if fills else [])})
     info, fail = (sends[sends["outcome"] == outcome] for outcome in (Outcome.INFO, Outcome.FAIL))
-    equal("rows of outcome info", len(info), producer.done_message["info"])
+    equal("rows of outcome info", len(info), producer.done_line.info)
     expect(producer.errors_of(info), "rows of outcome info name no error")
     equal("errors that are fail and info", producer.errors_of(info) & producer.errors_of(fail), set())
-    first = next(error for error in producer.errors if not error["fatal"])
-    equal("name of its error line", first["name"], first["text"].partition(":")[0])
+    first = next(error for error in producer.errors if not error.fatal)
+    equal("name of its error line", first.name, first.text.partition(":")[0])
     _check_stored(rig, topic, sends)
 
 
@@ -85,16 +85,16 @@ def a_full_queue_is_waited_for(rig: Rig) -> None:
     options = rig.worker.contract.words("queue", count=20)
     producer = rig.producer(topic, rate=1000, load_s=60, options=options)
     producer.begin()
-    producer.wait_stats(lambda stats: stats["ok"] > 50)
+    producer.wait_stats(lambda stats: stats.ok > 50)
     with rig.frozen_brokers(topic):  # full within 20 ms, however slow or fast brokers and machine are
-        producer.wait_stats(lambda stats: stats["blocked_ns"] > BLOCKED_NS)
+        producer.wait_stats(lambda stats: stats.blocked_ns > BLOCKED_NS)
     producer.finish()
     sends = producer.sends
-    equal("rows (none for a message that was not offered)", len(sends), producer.done_message["attempted"])
+    equal("rows (none for a message that was not offered)", len(sends), producer.done_line.attempted)
     expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
     # the very last one may still have been waiting for room when the load was stopped
     equal("outcomes", outcomes(sends[:-1]), {Outcome.OK})
-    blocked_ns = producer.done_message["blocked_ns"]
+    blocked_ns = producer.done_line.blocked_ns
     expect(blocked_ns > BLOCKED_NS, f"blocked_ns is {blocked_ns} at the end, was more than {BLOCKED_NS}")
 
 
@@ -105,8 +105,8 @@ def an_application_that_sends_again_does_so_ten_times_at_most(rig: Rig) -> None:
     producer = rig.producer(rig.topic(), rate=40, load_s=1, asked=RESENT, options=options).send_all()
     tries = _tries(producer.sends)
     expect(len(tries) > 10, f"{len(tries)} messages")
-    done = producer.done_message
-    counts = {key: done[key] for key in ("attempted", "open")}
+    done = producer.done_line
+    counts = {key: getattr(done, key) for key in ("attempted", "open")}
     equal("counts", counts, {"attempted": MOST_ATTEMPTS * len(tries), "open": 0})
     for rows in tries.values():
         equal("attempts", [int(row["attempt"]) for row in rows], list(range(MOST_ATTEMPTS)))
@@ -131,10 +131,10 @@ def what_failed_is_sent_again_until_it_is_stored(rig: Rig) -> None:
     asked = {**RESENT, "when_full": "fail"}
     producer = rig.producer(topic, rate=500, load_s=4, asked=asked, options=options)
     producer.begin()
-    producer.wait_stats(lambda stats: stats["ok"] > 50)
+    producer.wait_stats(lambda stats: stats.ok > 50)
     with rig.frozen_brokers(topic):
-        producer.wait_stats(lambda stats: stats["fail"] > 100)
-    producer.wait_stats(lambda stats: stats["ok"] >= 1000, 60)
+        producer.wait_stats(lambda stats: stats.fail > 100)
+    producer.wait_stats(lambda stats: stats.ok >= 1000, 60)
     producer.finish()
     sends = producer.sends
     most = int(sends["attempt"].max())

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
 
 from harness.contract.checks import check
 from harness.contract.driving import Rows, dense, equal, expect
 from harness.contract.rig import Rig
+from harness.contracts.worker import StatsLine, TransactionsPart
 from harness.records import Event, Outcome, TableId
 
 
@@ -19,10 +19,10 @@ def of_each_message_one_is_made(rig: Rig) -> None:
 
 @check("pipeline", supports={"transactions": "produce"})
 def outputs_and_positions_are_in_one_transaction(rig: Rig) -> None:
-    _makes_one_of_each(rig, {"id": "contract", "messages": 50, "every_s": 0.2, "abort_every": 4})
+    _makes_one_of_each(rig, TransactionsPart(id="contract", messages=50, every_s=0.2, abort_every=4))
 
 
-def _makes_one_of_each(rig: Rig, transactions: Mapping[str, Any] | None) -> None:
+def _makes_one_of_each(rig: Rig, transactions: TransactionsPart | None) -> None:
     """Two sessions, the second behind what the first has settled."""
     source, to = rig.topic(), rig.topic(partitions=2)
     wanted: list[tuple[int, int]] = []
@@ -47,8 +47,8 @@ def _makes_one_of_each(rig: Rig, transactions: Mapping[str, Any] | None) -> None
     equal("partitions of outputs beside those of inputs", {a == b for a, b in homes}, {True})
 
 
-def _is_behind(ends: Mapping[str, int], stats: Mapping[str, Any]) -> bool:
-    return all(stats["positions"].get(stream, 0) >= end for stream, end in ends.items())
+def _is_behind(ends: Mapping[str, int], stats: StatsLine) -> bool:
+    return all(stats.positions.get(stream, 0) >= end for stream, end in ends.items())
 
 
 def _input(row: Rows) -> tuple[int, int]:

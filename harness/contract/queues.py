@@ -30,7 +30,7 @@ def transactions_of(rig: Rig, count: int) -> dict[str, str]:
 def what_was_committed_is_taken_once(rig: Rig) -> None:
     """Transactions of five, every fourth rolled back."""
     topic = rig.topic()
-    count = rig.feed(topic).done_message["ok"]
+    count = rig.feed(topic).done_line.ok
     consumer = rig.consumer(topic, settle="transacted", per_transaction=5, rollback_every=4)
 
     def is_empty() -> bool:
@@ -56,7 +56,7 @@ def a_killed_producer_leaves_only_whole_transactions(rig: Rig) -> None:
     topic = rig.topic()
     producer = rig.producer(topic, load_s=30, options=transactions_of(rig, 10))
     producer.begin()
-    producer.wait_stats(lambda stats: stats["ok"] >= 100)
+    producer.wait_stats(lambda stats: stats.ok >= 100)
     assert producer.pid is not None
     os.kill(producer.pid, signal.SIGKILL)
     producer.wait_end()
@@ -76,11 +76,11 @@ def a_connection_that_the_broker_closes_costs_no_more_than_its_transaction(rig: 
     topic = rig.topic()
     producer = rig.producer(topic, load_s=30, name="cut-off", options=transactions_of(rig, 10))
     producer.begin()
-    producer.wait_stats(lambda stats: stats["ok"] >= 50)
+    producer.wait_stats(lambda stats: stats.ok >= 50)
     (own,) = [found for found in rig.cluster.admin.connections() if found.client_name == "cut-off"]
     expect(own.pid in (producer.pid, 0), f"the connection names process {own.pid}, not {producer.pid}")
     rig.cluster.admin.close_connection(own)
-    producer.wait_stats(lambda stats: stats["attempted"] >= 900)
+    producer.wait_stats(lambda stats: stats.attempted >= 900)
     producer.finish()
     stored = set(rig.stored(topic)["header"]["seq"].tolist())
     ok = _with(producer, Outcome.OK)

@@ -13,7 +13,18 @@ from typing import Any, Final
 from harness.clusters import BrokerCluster
 from harness.connections.security import Security
 from harness.contract.driving import READY_S, DrivenWorker, Rows, equal, expect
-from harness.contracts.worker import ClientPart, ProcessSpec, TopicPart
+from harness.contracts.worker import (
+    AuditPart,
+    ClientPart,
+    ConsumerPart,
+    LanePart,
+    PipelinePart,
+    ProcessSpec,
+    ProducerPart,
+    SpecPart,
+    TopicPart,
+    TransactionsPart,
+)
 from harness.protocols.cluster import HasHighWatermark, TopicSettings
 from harness.records import Kind, TableId
 from harness.systems import SYSTEMS
@@ -101,7 +112,7 @@ class Rig:
         self,
         role: str,
         topic: str,
-        part: Mapping[str, Any],
+        part: SpecPart,
         *,
         worker: WorkerSpec | None = None,
         version: str | None = None,
@@ -110,7 +121,7 @@ class Rig:
         folder: Path | None = None,
         bootstrap: str = "",
         security: Security | None = None,
-        beside: Mapping[str, Any] = MappingProxyType({}),
+        beside: Mapping[str, SpecPart] = MappingProxyType({}),
         to: str = "",
     ) -> DrivenWorker:
         """A worker of a role; the one under test unless another is named.
@@ -139,7 +150,7 @@ class Rig:
             client=ClientPart(library=tested.library, version=wanted, options=dict(options or {})),
             **{role: part, **beside},
         )
-        made = DrivenWorker(tested, spec.document(), self.place.offline, security or self.cluster.security)
+        made = DrivenWorker(tested, spec, self.place.offline, security or self.cluster.security)
         self.started.append(made)
         return made
 
@@ -164,17 +175,17 @@ class Rig:
         always = {**words.words("producer"), **words.words("linger", ms=50)}
         count = self.partitions.get(topic, 1)
         lanes = {"partition": count, "key": KEYS, "routed": 1}[mode]
-        part = {
+        usual = {
             "instance": len(self.started) + 1,
-            "lane_groups": [{"topic": topic, "mode": mode, "first": 0, "count": lanes, "partitions": count}],
+            "lane_groups": [LanePart(topic=topic, mode=mode, first=0, count=lanes, partitions=count)],
             "rate_per_s": self.rate if rate is None else rate,
             "payload_bytes": payload,
             "payload_max_bytes": payload,
             "warm_up_s": warm_up_s,
             "load_s": load_s,
             "call_deadline_s": 60,
-            **(asked or {}),
         }
+        part = ProducerPart.model_validate({**usual, **(asked or {})})
         return self.start(
             "producer", topic, part, worker=worker, options={**always, **(options or {})}, **more
         )
@@ -195,39 +206,37 @@ class Rig:
 
     def consumer(self, topic: str, *, options: Mapping[str, str] | None = None, **how: Any) -> DrivenWorker:
         """``how``: further keys of a consumer (receive, settle, work_s ...)."""
-        part = {
+        usual = {
             "session": len(self.started) + 1,
             "group": f"g-{topic}",
             "topics": [topic],
             "commit_every_s": 0.3,
             "settle": self.system.auto_settle,
-            **how,
         }
+        part = ConsumerPart.model_validate({**usual, **how})
         always = self.worker.contract.words("consumer")
         made = self.start("consumer", topic, part, options={**always, **(options or {})})
         made.wait_ready(READY_S)
         return made
 
-    def pipeline(self, topic: str, to: str, transactions: Mapping[str, Any] | None = None) -> DrivenWorker:
+    def pipeline(self, topic: str, to: str, transactions: TransactionsPart | None = None) -> DrivenWorker:
         """A member that reads one topic and writes another; without ``transactions`` it commits apart."""
         number, count = len(self.started) + 1, self.partitions[to]
-        writing = {
-            "instance": number,
-            "lane_groups": [
-                {"topic": to, "mode": "partition", "first": 0, "count": count, "partitions": count}
-            ],
-            "rate_per_s": 0.0,
-            "payload_bytes": 150,
-            "payload_max_bytes": 150,
-            "warm_up_s": 0.0,
-            "load_s": LOAD_S,
-            "call_deadline_s": 60,
-            "transactions": transactions,
-        }
-        reading = {"session": number, "group": f"g-{topic}", "topics": [topic], "commit_every_s": 0.3}
+        writing = ProducerPart(
+            instance=number,
+            lane_groups=[LanePart(topic=to, mode="partition", first=0, count=count, partitions=count)],
+            rate_per_s=0.0,
+            payload_bytes=150,
+            payload_max_bytes=150,
+            warm_up_s=0.0,
+            load_s=LOAD_S,
+            call_deadline_s=60,
+            transactions=transactions,
+        )
+        reading = ConsumerPart(session=number, group=f"g-{topic}", topics=[topic], commit_every_s=0.3)
         words = self.worker.contract
-        part = {"consumer_options": words.words("consumer")}
-        halves = {"producer": writing, "consumer": reading}
+        part = PipelinePart(consumer_options=words.words("consumer"))
+        halves: dict[str, SpecPart] = {"producer": writing, "consumer": reading}
         options = {**words.durable, **words.words("linger", ms=5)}
         made = self.start("pipeline", topic, part, options=options, beside=halves, to=to)
         made.wait_ready(READY_S)
@@ -248,12 +257,12 @@ class Rig:
     ) -> DrivenWorker:  # fmt: skip
         """A reader of the whole topic that was not started yet."""
         usual = "remaining" if self.system.is_queue else "read_uncommitted"
-        part = {
-            "reader": 1,
-            "streams": [f"{topic}-{p}" for p in range(self.partitions[topic])],
-            "isolation": isolation or usual,
-            "stall_s": stall_s,
-        }
+        part = AuditPart(
+            reader=1,
+            streams=[f"{topic}-{p}" for p in range(self.partitions[topic])],
+            isolation=isolation or usual,
+            stall_s=stall_s,
+        )
         reader = worker or self.reference
         version = self.version if worker is self.worker else self.system.audit[1]
         return self.start("audit", topic, part, worker=reader, version=version, options=options)

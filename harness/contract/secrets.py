@@ -24,6 +24,6 @@ def a_refused_secret_ends_it_before_ready_and_is_left_nowhere(rig: Rig) -> None:
     wrong = replace(security, auth=replace(security.auth, secret=Secret(WRONG)))
     producer = rig.producer(rig.topic(), security=wrong)
     error = producer.refused(REFUSED_S)
-    expect(error.get("text"), "its error line says nothing")
+    expect(error.text, "its error line says nothing")
     left = [path.name for path in producer.folder.rglob("*") if path.is_file() and MARK in path.read_bytes()]
     expect(not left, f"the secret stands in {', '.join(left)}")

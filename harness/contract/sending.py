@@ -40,7 +40,7 @@ def _whole(rig: Rig, mode: str) -> None:
     sends, count = producer.sends, int((WARM_UP_S + LOAD_S) * rig.rate)
     for name, found in (
         ("rows", len(sends)),
-        *((key, producer.done_message.get(key)) for key in ("attempted", "ok")),
+        *((key, getattr(producer.done_line, key)) for key in ("attempted", "ok")),
     ):
         equal(f"{name} of {count} messages", found, count)
     expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
@@ -108,7 +108,7 @@ def threads_share_the_lanes(rig: Rig) -> None:
     expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
     more = len(sends) - count
     expect(0 <= more <= threads, f"{len(sends)} rows of {count} messages with {threads} threads")
-    equal("ok", producer.done_message["ok"], len(sends))
+    equal("ok", producer.done_line.ok, len(sends))
     equal("lanes", set(sends["lane"].tolist()), set(range(rig.partitions[topic])))
     equal("messages stored", sorted(messages(rig.stored(topic)["header"])), sorted(messages(sends)))
 
@@ -119,8 +119,8 @@ def sizes_differ_by_message(rig: Rig) -> None:
     producer = rig.producer(topic, payload=least, asked={"payload_max_bytes": most}).send_all()
     log = rig.stored(topic)
     equal("checks of the payloads", set(log["check"].tolist()), {Payload.OK})
-    equal("messages stored", len(log), producer.done_message["ok"])
-    instance = producer.spec["producer"]["instance"]
+    equal("messages stored", len(log), producer.done_line.ok)
+    instance = producer.spec.numbers["instance"]
     told = zip(messages(log["header"]), log["header"]["length"].tolist(), strict=True)
     wrong = {m: size for m, size in told if size != size_of(*m, instance, least, most)}
     equal("messages of another size than theirs, by lane and seq", wrong, {})
@@ -141,8 +141,8 @@ def sizes_are_those_of_a_table(rig: Rig) -> None:
     producer = rig.producer(topic, payload=table[0], asked=asked).send_all()
     log = rig.stored(topic)
     equal("checks of the payloads", set(log["check"].tolist()), {Payload.OK})
-    equal("messages stored", len(log), producer.done_message["ok"])
-    instance = producer.spec["producer"]["instance"]
+    equal("messages stored", len(log), producer.done_line.ok)
+    instance = producer.spec.numbers["instance"]
     told = zip(messages(log["header"]), log["header"]["length"].tolist(), strict=True)
     wrong = {m: size for m, size in told if size != table[size_of(*m, instance, 0, len(table) - 1)]}
     equal("messages of another size than theirs, by lane and seq", wrong, {})
@@ -156,7 +156,7 @@ def payloads_are_whole_whatever_their_filling(rig: Rig) -> None:
     producer = rig.producer(topic, payload=52, asked=asked).send_all()
     log = rig.stored(topic)
     equal("checks of the payloads", set(log["check"].tolist()), {Payload.OK})
-    equal("messages stored", len(log), producer.done_message["ok"])
+    equal("messages stored", len(log), producer.done_line.ok)
 
 
 @check("producer", supports={"turns": "table"}, by_kit=True)
@@ -203,8 +203,8 @@ def a_payload_size_and_an_unlimited_rate_without_capture(rig: Rig) -> None:
     asked = {"capture": False}
     producer = rig.producer(topic, rate=0, warm_up_s=0, load_s=0.4, payload=1000, asked=asked).send_all()
     expect(not list(producer.folder.glob("*.seg")), "wrote rows although capture is off")
-    ok = producer.done_message["ok"]
-    equal("attempted", producer.done_message["attempted"], ok)
+    ok = producer.done_line.ok
+    equal("attempted", producer.done_line.attempted, ok)
     expect(ok > 0, "sent nothing in 0.4 s at an unlimited rate")
     log = rig.stored(topic)
     equal("messages stored", len(log), ok)
@@ -217,7 +217,7 @@ def kill_9_leaves_readable_rows(rig: Rig) -> None:
     topic = rig.topic()
     producer = rig.producer(topic, load_s=30)
     producer.begin()
-    producer.wait_stats(lambda stats: stats["ok"] > rig.rate / 2)
+    producer.wait_stats(lambda stats: stats.ok > rig.rate / 2)
     assert producer.pid is not None
     os.kill(producer.pid, signal.SIGKILL)
     equal("exit code", producer.wait_end(), -signal.SIGKILL)
@@ -226,9 +226,7 @@ def kill_9_leaves_readable_rows(rig: Rig) -> None:
     expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
     expect(outcomes(sends) <= {Outcome.NONE, Outcome.OK}, f"outcomes {outcomes(sends)}")
     known = np.count_nonzero(sends["outcome"])
-    expect(
-        known >= producer.stats["ok"], f"{known} rows have an outcome, and it told of {producer.stats['ok']}"
-    )
+    expect(known >= producer.stats.ok, f"{known} rows have an outcome, and it told of {producer.stats.ok}")
     stored = set(messages(rig.stored(topic)["header"]))
     equal("stored without a row", sorted(stored - set(messages(sends))), [])
     lost = set(messages(sends[sends["outcome"] == Outcome.OK])) - stored
@@ -239,10 +237,10 @@ def kill_9_leaves_readable_rows(rig: Rig) -> None:
 def an_older_version_writes_the_same_rows(rig: Rig) -> None:
     version = rig.worker.contract.older_version
     producer = rig.producer(rig.topic(), version=version).send_all()
-    said = producer.ready_message["client_version"]
+    said = producer.ready_line.client_version if producer.ready_line else ""
     expect(said.startswith(version), f"client_version {said}, asked for {version}")
     sends = producer.sends
-    equal("rows", len(sends), producer.done_message["ok"])
+    equal("rows", len(sends), producer.done_line.ok)
     equal("outcomes", outcomes(sends), {Outcome.OK})
     expect((sends["stream"] > 0).all(), "a row without its stream")
 
@@ -258,12 +256,12 @@ def _call_check(calls: str, batch: int) -> None:
         producer = rig.producer(rig.topic(), rate=200, load_s=1.05, asked=asked, options=options).send_all()
         sends = producer.rows(TableId.SENDS)
         equal("rows", len(sends), count)
-        equal("ok", producer.done_message["ok"], count)
+        equal("ok", producer.done_line.ok, count)
         expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
         for made in np.split(sends, range(batch, len(sends), batch)):
             early = made["t_start_ns"].min() < made["t_intended_ns"].max()
             expect(not early, "a call began before its last message was due")
-        expect(producer.done_message["blocked_ns"] > 0, "calls that wait for an answer took no time")
+        expect(producer.done_line.blocked_ns > 0, "calls that wait for an answer took no time")
 
 
 _call_check("sync", 1)
@@ -286,7 +284,7 @@ def headers_are_sent(rig: Rig) -> None:
     security = rig.cluster.security or ANYBODY.clients
     read = rig.system.headers().read(rig.cluster.bootstrap, address, rig.partitions[topic], security)
     found = [sent for value, sent in read if _is_ours(value)]
-    equal("messages read again", len(found), producer.done_message["ok"])
+    equal("messages read again", len(found), producer.done_line.ok)
     expect(found, "no message was read again")
     ours = ({name: sent.get(name) for name in headers} for sent in found)  # a client may add its own
     equal("headers of a message", next((sent for sent in ours if sent != headers), headers), headers)

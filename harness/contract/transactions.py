@@ -24,8 +24,8 @@ def sends_have_the_outcome_of_their_transaction(rig: Rig) -> None:
     for row in rows:
         _check(row, sends[sends["transaction"] == row["number"]])
     kept = sends[sends["outcome"] == Outcome.OK]
-    equal("ok", producer.done_message["ok"], len(kept))
-    equal("aborted", producer.done_message["aborted"], len(sends) - len(kept))
+    equal("ok", producer.done_line.ok, len(kept))
+    equal("aborted", producer.done_line.aborted, len(sends) - len(kept))
     rig.stored(topic)  # behind the last marker
     seen = rig.audit(topic, isolation="read_committed").rows(TableId.LOG)
     ours = seen["header"][seen["header"]["kind"] > 0]

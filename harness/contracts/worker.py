@@ -1,10 +1,10 @@
-"""spec.json: what a worker process is started with (docs/worker-protocol.md)."""
+"""The spec that a worker process is started with, and the lines that it says (docs/worker-protocol.md)."""
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 PROTOCOL_VERSION: Final = 1
 #: The first whose part a spec has is that of the process.
@@ -112,6 +112,65 @@ class ProcessSpec(SpecPart):
     pipeline: PipelinePart | None = None
     audit: AuditPart | None = None
 
+    @property
+    def role(self) -> str:
+        return next(role for role in ROLES if getattr(self, role) is not None)
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """``instance`` of a process that sends, ``session`` of one that reads, ``reader`` of the audit."""
+        found: dict[str, int] = {}
+        if self.producer:
+            found["instance"] = self.producer.instance
+        if self.consumer:
+            found["session"] = self.consumer.session
+        if self.audit:
+            found["reader"] = self.audit.reader
+        return found
+
     def document(self) -> dict[str, Any]:
-        role = next(role for role in ROLES if getattr(self, role) is not None)
-        return {**self.model_dump(mode="json", exclude_none=True), "role": role}
+        return {**self.model_dump(mode="json", exclude_none=True), "role": self.role}
+
+
+class Said(BaseModel):
+    """A line of a worker, its time on CLOCK_MONOTONIC. A worker may say more than is known here."""
+
+    model_config = ConfigDict(extra="allow", coerce_numbers_to_str=True)
+
+    t_ns: int = 0
+
+
+class ReadyLine(Said):
+    client_version: str = ""
+
+
+class StatsLine(Said):
+    """The newest numbers of a process, ``stats`` and ``done``: each role has its own, the others stay 0.
+
+    ``epoch``: 0 = it has no assignment yet. ``positions``: stream -> next position. ``exposure``: how much of
+    the trigger of a bug it met.
+    """
+
+    cpu_s: float = 0.0
+    frozen_ns: int = 0
+    attempted: int = 0
+    ok: int = 0
+    fail: int = 0
+    info: int = 0
+    open: int = 0
+    aborted: int = 0
+    resent: int = 0
+    blocked_ns: int = 0
+    late_max_ns: int = 0
+    delivered: int = 0
+    epoch: int = 1
+    positions: dict[str, int] = Field(default_factory=dict)
+    read: int = 0
+    exposure: dict[str, int] = Field(default_factory=dict)
+
+
+class ErrorLine(Said):
+    name: str = ""
+    text: str = ""
+    fatal: bool = False
+    hint: str = ""

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.clock_line import Anchor, ClockLine, shortest
+from harness.contracts.worker import ProcessSpec
 from harness.errors import UsageError, WorkerError
 from harness.remote.wire import Channel, Message
 from harness.run.hosts import Process
@@ -100,7 +101,7 @@ class Executor:
 
     def start(
         self,
-        spec: Mapping[str, Any],
+        spec: ProcessSpec,
         folder: Path,
         argv: Sequence[str],
         env: Mapping[str, str],
@@ -112,14 +113,15 @@ class Executor:
                 "a cluster with TLS or users cannot be loaded from other machines yet",
                 hint="run it without --load-master",
             )
-        write_json(folder / "spec.json", spec)
-        words, changes = self._relocate(str(spec["client"]["library"]), argv, env)
-        name = str(spec["name"])
+        document = spec.document()
+        write_json(folder / "spec.json", document)
+        words, changes = self._relocate(spec.client.library, argv, env)
+        name = spec.name
         process = RemoteProcess(self, name)
         with self._lock:
             self._processes[name] = process
         told = {"do": "spawn", "run": self._run, "name": name, "argv": words, "env": changes}
-        if self._is_gone or not self._control.send({**told, "spec": dict(spec)}):
+        if self._is_gone or not self._control.send({**told, "spec": document}):
             process.lose(self._why())
         return process
 

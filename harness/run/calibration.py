@@ -195,8 +195,8 @@ class Calibration:
         self._wait_until(t0_ns + int((self._settle_s + MEASURED_S) * 1e9))
         after = [_Count.of(worker, t0_ns) for worker in pool.scheduled]
         acked = sum(new.per_second_since(old) for old, new in zip(before, after, strict=True))
-        late_s = max(int(worker.stats.get("late_max_ns", 0)) for worker in pool.scheduled) / 1e9
-        open_ = sum(int(worker.stats.get("open", 0)) for worker in pool.scheduled)
+        late_s = max(worker.stats.late_max_ns for worker in pool.scheduled) / 1e9
+        open_ = sum(worker.stats.open for worker in pool.scheduled)
         tried = int(plan.rate_per_s)
         return RateStep(
             variant=plan.variant,
@@ -233,8 +233,7 @@ class _Count:
 
     @classmethod
     def of(cls, worker: WorkerProcess, t0_ns: int) -> _Count:
-        acked = sum(int(worker.stats.get(key, 0)) for key in ("ok", "aborted"))
-        return cls(int(worker.stats.get("t_ns", t0_ns)), acked)
+        return cls(worker.stats.t_ns or t0_ns, worker.stats.ok + worker.stats.aborted)
 
     def per_second_since(self, before: _Count) -> float:
         """0 when it said nothing meanwhile."""

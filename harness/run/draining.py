@@ -12,9 +12,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 
 from harness.contracts.plan import ConsumerPlan, PipelinePlan, Plan
+from harness.contracts.worker import StatsLine
 from harness.errors import BrokerstormError
 from harness.protocols.cluster import Admin, HasBacklogs, HasShareGroups
 from harness.run.worker_specs import group_id
@@ -25,8 +25,6 @@ QUIET_S = 3.0
 ASK_EVERY_S = 1.0
 #: What a backlog is called that belongs to the stream and not to one subscription (a queue).
 ANY_SUBSCRIPTION = ""
-
-Stats = Mapping[str, Any]
 
 
 class DrainCheck:
@@ -41,7 +39,7 @@ class DrainCheck:
         self._next_question = 0.0
         self._delivered, self._delivered_since = -1, 0.0
 
-    def is_done(self, stats: Sequence[Stats]) -> bool:
+    def is_done(self, stats: Sequence[StatsLine]) -> bool:
         """``stats``: the latest of each consumer, in the order of the plan."""
         if self._ends is not None and not any(map(shares, self._plan.consumers)):
             return self._is_caught_up(stats)
@@ -59,7 +57,7 @@ class DrainCheck:
         ]
         return self._is_quiet(silent) and self._is_settled(self._admin)
 
-    def _is_caught_up(self, stats: Sequence[Stats]) -> bool:
+    def _is_caught_up(self, stats: Sequence[StatsLine]) -> bool:
         ends, lags = self._ends or {}, _share_lags(self._plan, self._admin)
         settled = {
             group: {stream: ends.get(stream, 0) - lag for stream, lag in own.items()}
@@ -71,11 +69,11 @@ class DrainCheck:
         ]
         return caught_up(self._plan, ends, reached)
 
-    def _is_quiet(self, silent: Sequence[Stats]) -> bool:
+    def _is_quiet(self, silent: Sequence[StatsLine]) -> bool:
         """For consumers that never acknowledge."""
         if not silent:
             return True
-        delivered = sum(int(each.get("delivered", 0)) for each in silent)
+        delivered = sum(each.delivered for each in silent)
         if delivered != self._delivered:
             self._delivered, self._delivered_since = delivered, time.monotonic()
             return False
@@ -93,10 +91,10 @@ def _names(plan: Plan) -> list[str]:
     return [topic.name for topic in plan.topics]
 
 
-def _positions(plan: Plan, stats: Stats) -> dict[str, int]:
+def _positions(plan: Plan, stats: StatsLine) -> dict[str, int]:
     """Stream -> the position after the last message that a consumer says it was handed."""
     names = plan.worker_streams
-    return {names.get(told, told): int(at) for told, at in stats.get("positions", {}).items()}
+    return {names.get(told, told): at for told, at in stats.positions.items()}
 
 
 def shares(consumer: ConsumerPlan) -> bool:
@@ -136,7 +134,7 @@ def _group_topics(plan: Plan, without: set[str]) -> dict[str, set[str]]:
     return groups
 
 
-def waiting_for(plan: Plan, admin: Admin, stats: Sequence[Stats], number: int) -> int:
+def waiting_for(plan: Plan, admin: Admin, stats: Sequence[StatsLine], number: int) -> int:
     """Messages that lie there for consumer ``number`` of the plan, by its own account and the brokers'.
 
     Where positions are dense: those above the last one handed over, in the partitions that it read last or

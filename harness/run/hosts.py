@@ -15,6 +15,7 @@ import psutil
 
 from harness.contracts.plan import Plan
 from harness.contracts.rows import ExecutorRow
+from harness.contracts.worker import ProcessSpec
 from harness.run.liveness import CallSource, SendSegments
 from harness.rundir import RunDir, write_json
 from harness.workers.security import SecureOptions, handed_over
@@ -56,7 +57,7 @@ class Host(Protocol):
 
     def start(
         self,
-        spec: Mapping[str, Any],
+        spec: ProcessSpec,
         folder: Path,
         argv: Sequence[str],
         env: Mapping[str, str],
@@ -80,7 +81,7 @@ class ThisMachine:
 
     def start(
         self,
-        spec: Mapping[str, Any],
+        spec: ProcessSpec,
         folder: Path,
         argv: Sequence[str],
         env: Mapping[str, str],
@@ -88,7 +89,7 @@ class ThisMachine:
     ) -> Process:
         """As `Host.start`. What the cluster asks of its client comes through a pipe."""
         path = folder / "spec.json"
-        write_json(path, spec)
+        write_json(path, spec.document())
         with (folder / "stderr.log").open("ab") as stderr, handed_over(handed) as (more_env, passed):
             return subprocess.Popen(
                 [*argv, str(path)],

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from harness.contracts.plan import ConsumerPlan, Plan
+from harness.contracts.worker import StatsLine
 from harness.errors import EnvironmentNotReady, Interrupted, WorkerError
 from harness.protocols.cluster import Cluster, HasHighWatermark, Progress
 from harness.protocols.faulting import FaultInjector
@@ -118,9 +119,9 @@ class LiveRun:
         self._not_healed: Sequence[str] = ()
         self._is_restored, self._epoch_ns = False, 0
 
-    def _nodes(self) -> dict[str, tuple[int | None, dict[str, int]]]:
+    def _nodes(self) -> dict[str, tuple[int | None, StatsLine]]:
         runtime = self._cluster.runtime
-        return {node.name: (runtime.pid(node.name), {}) for node in runtime.nodes}
+        return {node.name: (runtime.pid(node.name), StatsLine()) for node in runtime.nodes}
 
     def execute(self) -> RunOutcome:
         """Run to the end of the audit.

@@ -7,11 +7,12 @@ not count.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+from harness.contracts.worker import StatsLine
 from harness.records import TableId
 from harness.segments import SegmentRows
 
@@ -127,7 +128,7 @@ class StallDetector:
         self._since_ns = self._last_ns = 0
         self._quiet_ns = 0
 
-    def check(self, now_ns: int, stats: Mapping[str, Any], *, counts: bool) -> Stall | None:
+    def check(self, now_ns: int, stats: StatsLine, *, counts: bool) -> Stall | None:
         """
         Args:
             now_ns: CLOCK_MONOTONIC.
@@ -135,8 +136,8 @@ class StallDetector:
             counts: the time since the last check counts: it ran, and no fault was applied.
         """
         passed_ns, self._last_ns = now_ns - self._last_ns, now_ns
-        delivered = int(stats.get("delivered", 0))
-        if delivered != self._delivered or not stats.get("epoch", 1):
+        delivered = stats.delivered
+        if delivered != self._delivered or not stats.epoch:
             self._delivered, self._since_ns, self._quiet_ns = delivered, now_ns, 0
             return None
         if counts:

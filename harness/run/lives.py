@@ -9,11 +9,12 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from harness.contracts.plan import ClientPlan, Plan, ProducerPlan
+from harness.contracts.worker import ProcessSpec, ProducerPart
 from harness.errors import BrokerstormError
-from harness.run.worker_pool import WorkerPool, numbers
+from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import client_spec
 
@@ -83,15 +84,16 @@ class ClientLives:
                 number, self._next_number = self._next_number, self._next_number + 1
             life = self._count[name] = self._count.get(name, 1) + 1
             planned = self._pool.planned(name)
-            changes = {"name": f"{name}.{life}", **dict.fromkeys(numbers(before), number)}
+            changes = {"name": f"{name}.{life}", **dict.fromkeys(before.spec.numbers, number)}
             spec = self._spec(planned.model_copy(update=changes))
             self._pool.begin_life(before, spec)
 
-    def _spec(self, client: ClientPlan) -> dict[str, Any]:
+    def _spec(self, client: ClientPlan) -> ProcessSpec:
         spec = client_spec(self._plan, self._pool.run, client, self._pool.where)
-        if not isinstance(client, ProducerPlan):
+        if not isinstance(client, ProducerPlan) or spec.producer is None:
             return spec
-        return with_rest_of_load(spec, max(0, time.monotonic_ns() - self._epoch_ns))
+        part = rest_of_load(spec.producer, max(0, time.monotonic_ns() - self._epoch_ns))
+        return spec.model_copy(update={"producer": part})
 
     def life(self, name: str) -> str:
         """As `harness.protocols.faulting.ClientLives.life`."""
@@ -100,7 +102,7 @@ class ClientLives:
     def is_ready(self, name: str) -> bool:
         """As `harness.protocols.faulting.ClientLives.is_ready`."""
         worker = self._pool.current(name)
-        return worker.is_alive and bool(worker.ready_message)
+        return worker.is_alive and worker.ready_line is not None
 
 
 class ComingAndGoing:
@@ -146,17 +148,17 @@ class ComingAndGoing:
         return self._over.wait(max(0.0, at_s - (time.monotonic_ns() - epoch_ns) / _NS))
 
 
-def with_rest_of_load(spec: dict[str, Any], elapsed_ns: int) -> dict[str, Any]:
-    """The spec of a producer that begins so long into the load: no warm-up, and what is left of the rest."""
-    part = dict(spec["producer"])
-    part["warm_up_s"], part["load_s"] = 0.0, max(0.001, part["load_s"] - elapsed_ns / _NS)
-    if spans := part.get("rate_profile"):
-        left, passed_ns = [], elapsed_ns
-        for duration_ns, share in spans[1:]:
-            cut_ns = min(passed_ns, duration_ns)
-            passed_ns -= cut_ns
-            if duration_ns > cut_ns:
-                left.append([duration_ns - cut_ns, share])
-        left = left or [[1_000_000, spans[-1][1]]]
-        part["rate_profile"] = [[0, left[0][1]], *left]
-    return {**spec, "producer": part}
+def rest_of_load(part: ProducerPart, elapsed_ns: int) -> ProducerPart:
+    """Of a producer that begins so long into the load: no warm-up, and what is left of the rest."""
+    left: list[tuple[int, float]] = []
+    passed_ns, spans = elapsed_ns, part.rate_profile
+    for duration_ns, share in (spans or [])[1:]:
+        cut_ns = min(passed_ns, duration_ns)
+        passed_ns -= cut_ns
+        if duration_ns > cut_ns:
+            left.append((duration_ns - cut_ns, share))
+    if spans:
+        left = left or [(1_000_000, spans[-1][1])]
+    load_s = max(0.001, part.load_s - elapsed_ns / _NS)
+    profile = [(0, left[0][1]), *left] if left else None
+    return part.model_copy(update={"warm_up_s": 0.0, "load_s": load_s, "rate_profile": profile})

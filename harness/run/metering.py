@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import psutil
 
+from harness.contracts.worker import StatsLine
 from harness.run.periodic import PeriodicThread
 from harness.rundir import RunDir, append_jsonl
 
 PERIOD_S = 1.0
 #: Fields of a worker's ``stats`` line that are metrics.
-COUNTERS = (
+COUNTERS = {
     "attempted",
     "ok",
     "fail",
@@ -23,9 +23,9 @@ COUNTERS = (
     "blocked_ns",
     "frozen_ns",
     "delivered",
-)
+}
 
-Sources = Callable[[], Mapping[str, tuple[int | None, Mapping[str, Any]]]]
+Sources = Callable[[], Mapping[str, tuple[int | None, StatsLine]]]
 
 
 class Meter:
@@ -33,7 +33,7 @@ class Meter:
 
     Args:
         workers: name -> (pid, latest stats) of the workers, asked at each sample.
-        nodes: node name -> (pid, {}), likewise.
+        nodes: node name -> (pid, no numbers), likewise.
     """
 
     def __init__(self, run: RunDir, *, workers: Sources, nodes: Sources) -> None:
@@ -56,7 +56,7 @@ class Meter:
                 usage = _usage(pid)
                 if usage is None:
                     continue
-                counters = {key: stats[key] for key in COUNTERS if key in stats}
+                counters = stats.model_dump(include=COUNTERS, exclude_unset=True)
                 row = {"t_ns": time.monotonic_ns(), "wall_ns": time.time_ns(), label: name}
                 append_jsonl(self._run.metrics, {**row, **usage, **counters})
         now = {"t_ns": time.monotonic_ns(), "wall_ns": time.time_ns()}

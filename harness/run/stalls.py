@@ -8,8 +8,8 @@ is a process to ask.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Protocol
 
 from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError
@@ -82,7 +82,7 @@ class StallMonitor:
         is_common = isinstance(admin, HasBacklogs) or shares(self._plan.consumers[number])
         if is_common and not self._is_group_stalled(number, stalls):
             return 0  # what the subscription holds may be for the members that go on
-        stats: Sequence[Mapping[str, Any]] = [each.stats for each in self._pool.consumers]
+        stats = [each.stats for each in self._pool.consumers]
         try:
             return waiting_for(self._plan, admin, stats, number)
         except BrokerstormError:

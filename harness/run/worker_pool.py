@@ -9,12 +9,13 @@ from typing import Any
 
 from harness.contracts.plan import ClientPlan, Plan
 from harness.contracts.rows import WorkerRow
+from harness.contracts.worker import ProcessSpec, StatsLine
 from harness.protocols.cluster import Progress
 from harness.run.hangs import hang_sentence, stall_sentence, take_stacks
 from harness.run.hosts import THIS_MACHINE, Hosts, OneMachine
 from harness.run.liveness import Hang, HangDetector, Stall
 from harness.run.manifest import ManifestFile
-from harness.run.worker_process import STOP_GRACE_S, WorkerProcess
+from harness.run.worker_process import STOP_GRACE_S, Message, WorkerProcess
 from harness.run.worker_specs import Endpoints, audit_specs, client_spec
 from harness.rundir import RunDir, append_jsonl
 from harness.toolchains.own_builds import own_build
@@ -27,13 +28,6 @@ from harness.workers.spec import WorkerSpec
 READY_TIMEOUT_S = 90.0
 #: Between the `start` line of a later life and its first due message.
 _BEGIN_NS = 50_000_000
-#: What a worker is numbered by, by part of its spec; a pipeline has two.
-_NUMBER_KEYS = {"producer": "instance", "consumer": "session", "audit": "reader"}
-
-
-def numbers(worker: WorkerProcess) -> dict[str, int]:
-    """``instance`` of a process that sends, ``session`` of one that reads, ``reader`` of the audit."""
-    return {key: worker.spec[part][key] for part, key in _NUMBER_KEYS.items() if part in worker.spec}
 
 
 class WorkerPool:
@@ -179,7 +173,7 @@ class WorkerPool:
                 worker.tell(f"start {time.monotonic_ns()}")
                 self._progress.note(f"{worker.name} joins group {plan.group}")
 
-    def begin_life(self, before: WorkerProcess, spec: dict[str, Any]) -> None:
+    def begin_life(self, before: WorkerProcess, spec: ProcessSpec) -> None:
         """Start a worker in the place of one that ended; it goes on with the load as soon as it is ready.
 
         Raises:
@@ -191,10 +185,9 @@ class WorkerPool:
             deadline_s = self._detectors[before.name].deadline_s
             self._detectors[worker.name] = HangDetector(worker.calls(), deadline_s)
         if before.is_reader:
-            worker.carried = dict(before.stats.get("positions", {}))
-            worker.carried |= before.done_message.get("positions", {})
-            worker.stats = {"positions": dict(worker.carried), "epoch": 0}
-        self._start(worker, spec["client"]["version"])
+            worker.carried = before.stats.positions | before.done_line.positions
+            worker.stats = StatsLine(positions=worker.carried, epoch=0)
+        self._start(worker, spec.client.version)
         with self._lock:
             role = self._now[before.role]
             self._earlier.append(before)
@@ -226,16 +219,15 @@ class WorkerPool:
         specs = audit_specs(self._plan, self.run, self.where)
         self._now["audit"] = [self._worker(spec) for spec in specs]
         for worker in self.auditors:
-            self._start(worker, worker.spec["client"]["version"])
+            self._start(worker, worker.spec.client.version)
         for worker in self.auditors:
             worker.wait_ready(READY_TIMEOUT_S)
             worker.tell(f"start {time.monotonic_ns()}")
 
-    def _worker(self, spec: dict[str, Any], client: str = "") -> WorkerProcess:
+    def _worker(self, spec: ProcessSpec, client: str = "") -> WorkerProcess:
         """``client``: the name in the plan of a later life."""
-        name, role, folder = spec["name"], spec["role"], self.run.worker(spec["name"])
-        host = THIS_MACHINE if role == "audit" else self._hosts.of(client or name)
-        return WorkerProcess(name, role, spec, folder, on_message=self._on_message, host=host)
+        host = THIS_MACHINE if spec.audit else self._hosts.of(client or spec.name)
+        return WorkerProcess(spec, self.run.worker(spec.name), on_message=self._on_message, host=host)
 
     def _start(self, worker: WorkerProcess, version: str) -> WorkerProcess:
         argv, env = self._launch(worker, version)
@@ -248,9 +240,9 @@ class WorkerPool:
         return launch(self._kind(worker), version, offline=self._offline)
 
     def _kind(self, worker: WorkerProcess) -> WorkerSpec:
-        return load_worker(worker.spec["client"]["library"], self._plan.workers)
+        return load_worker(worker.spec.client.library, self._plan.workers)
 
-    def _on_message(self, worker: WorkerProcess, message: dict[str, Any]) -> None:
+    def _on_message(self, worker: WorkerProcess, message: Message) -> None:
         kind = message.get("type")
         if kind == "ready" and worker.life_of:
             self._go_on(worker)
@@ -271,7 +263,7 @@ class WorkerPool:
         for worker in workers:
             worker.tell(line)
 
-    def metric_sources(self) -> Mapping[str, tuple[int | None, Mapping[str, Any]]]:
+    def metric_sources(self) -> Mapping[str, tuple[int | None, StatsLine]]:
         """What `Meter` samples."""
         return {w.name: (w.pid, w.stats) for w in self.all_workers if w.is_alive}
 
@@ -289,10 +281,10 @@ class WorkerPool:
             [w for w in workers if w.role == role] for role in ("producer", "consumer", "pipeline")
         )
         keys = ("attempted", "ok", "fail", "info", "open", "blocked_ns", "late_max_ns")
-        totals = {key: sum(int(w.stats.get(key, 0)) for w in producers) for key in keys}
-        totals["delivered"] = sum(int(w.stats.get("delivered", 0)) for w in consumers)
-        totals["piped"] = sum(int(w.stats.get("ok", 0)) for w in pipelines)
-        totals["audited"] = sum(int(w.stats.get("read", 0)) for w in self.auditors)
+        totals = {key: sum(getattr(w.stats, key) for w in producers) for key in keys}
+        totals["delivered"] = sum(w.stats.delivered for w in consumers)
+        totals["piped"] = sum(w.stats.ok for w in pipelines)
+        totals["audited"] = sum(w.stats.read for w in self.auditors)
         return totals
 
     def report_deaths(self) -> None:
@@ -364,20 +356,20 @@ class WorkerPool:
         self._progress.waiting(worker.name, f"{verb}: {text}")
         self._progress.note(f"{self._who(worker)} {verb}: {text}")
         row = {"t_ns": time.monotonic_ns(), "worker": worker.name, "kind": kind, "text": text, **more}
-        return {**row, **numbers(worker)}
+        return {**row, **worker.spec.numbers}
 
     @staticmethod
     def _who(worker: WorkerProcess) -> str:
         """``producer-1 (kafka-clients 3.9.1)``."""
-        version = worker.ready_message.get("client_version", "")
-        client = " ".join(filter(None, (worker.spec["client"]["library"], version)))
+        version = worker.ready_line.client_version if worker.ready_line else ""
+        client = " ".join(filter(None, (worker.spec.client.library, version)))
         return f"{worker.name} ({client})"
 
     @staticmethod
     def _version(worker: WorkerProcess) -> str:
         """What the client says it is; a build of the user's may say the same as another one."""
-        said = str(worker.ready_message.get("client_version", ""))
-        own = own_build(worker.spec["client"]["version"])
+        said = worker.ready_line.client_version if worker.ready_line else ""
+        own = own_build(worker.spec.client.version)
         return f"{said} ({own.state})" if own and said else said
 
     def _keep_stacks(self, worker: WorkerProcess, row: dict[str, Any]) -> None:
@@ -409,7 +401,7 @@ class WorkerPool:
         self._manifest.update(workers=rows, versions={**self._manifest.content.versions, **versions})
 
     def _row(self, worker: WorkerProcess) -> WorkerRow:
-        own, library = numbers(worker), worker.spec["client"]["library"]
+        own, library = worker.spec.numbers, worker.spec.client.library
         row = WorkerRow(
             name=worker.name,
             role=worker.role,
@@ -419,7 +411,7 @@ class WorkerPool:
             log_stamp=self._kind(worker).log_stamp,
             pid=worker.pid,
             exit_code=worker.exit_code,
-            exposure=worker.done_message.get("exposure") or worker.stats.get("exposure") or {},
+            exposure=worker.done_line.exposure or worker.stats.exposure,
             done=worker.done.is_set(),
             hung=worker.name in self._hung,
             t_start_ns=worker.t_start_ns,

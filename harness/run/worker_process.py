@@ -18,8 +18,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from harness.connections.redaction import SecretRemover
 from harness.contracts.rows import WorkerRow
+from harness.contracts.worker import ErrorLine, ProcessSpec, ReadyLine, StatsLine
 from harness.errors import WorkerError
 from harness.run.hosts import THIS_MACHINE, Host, Process
 from harness.run.liveness import CallSource
@@ -34,7 +37,9 @@ DUMP_STILL_S = 0.4
 #: Last lines of a dead worker's log that an error shows.
 LOG_TAIL_LINES = 5
 
-OnMessage = Callable[["WorkerProcess", dict[str, Any]], None]
+#: A line as the worker printed it.
+Message = dict[str, Any]
+OnMessage = Callable[["WorkerProcess", Message], None]
 
 
 class WorkerProcess:
@@ -42,9 +47,7 @@ class WorkerProcess:
 
     def __init__(
         self,
-        name: str,
-        role: str,
-        spec: dict[str, Any],
+        spec: ProcessSpec,
         folder: Path,
         *,
         on_message: OnMessage | None = None,
@@ -52,16 +55,16 @@ class WorkerProcess:
     ) -> None:
         """``host``: the machine that it runs on; ``folder`` is on this one in any case."""
         self._host = host
-        self.name = name
-        self.role = role
+        self.name = spec.name
+        self.role = spec.role
         self.spec = spec
         self.folder = folder
         self.ready = threading.Event()
         self.done = threading.Event()
-        self.ready_message: dict[str, Any] = {}
-        self.done_message: dict[str, Any] = {}
-        self.stats: dict[str, Any] = {}
-        self.errors: list[dict[str, Any]] = []
+        self.ready_line: ReadyLine | None = None
+        self.done_line = StatsLine()
+        self.stats = StatsLine()
+        self.errors: list[ErrorLine] = []
         #: Its client said that it is of no further use; the process lives on.
         self.client_died = False
         #: The client of the plan whose later life it is; empty = the first.
@@ -131,7 +134,7 @@ class WorkerProcess:
                 if pipe is not None:
                     pipe.close()
 
-    def _understood(self, line: str) -> tuple[dict[str, Any], str]:
+    def _understood(self, line: str) -> tuple[Message, str]:
         """The message of a line (none where a client prints: not ours to judge), and the line to keep."""
         try:
             message = json.loads(line)
@@ -144,25 +147,31 @@ class WorkerProcess:
             return clean, line if clean == message else json.dumps(clean) + "\n"
         return message, line
 
-    def _take(self, message: dict[str, Any]) -> None:
-        kind = message.get("type")
-        if kind == "ready":
-            self.ready_message = message
-            self.ready.set()
-        elif kind == "stats":
-            self.stats = self._with_carried(message)
-        elif kind == "error":
-            self.errors.append(message)
-        elif kind == "done":
-            self.done_message = message
-            self.done.set()
+    def _take(self, message: Message) -> None:
+        try:
+            self._keep(message)
+        except ValidationError:
+            self.errors.append(ErrorLine(text=f"no line of the worker protocol: {message}"))
         if self._on_message is not None:
             self._on_message(self, message)
 
-    def _with_carried(self, stats: dict[str, Any]) -> dict[str, Any]:
+    def _keep(self, message: Message) -> None:
+        kind = message.get("type")
+        if kind == "ready":
+            self.ready_line = ReadyLine.model_validate(message)
+            self.ready.set()
+        elif kind == "stats":
+            self.stats = self._with_carried(StatsLine.model_validate(message))
+        elif kind == "error":
+            self.errors.append(ErrorLine.model_validate(message))
+        elif kind == "done":
+            self.done_line = StatsLine.model_validate(message)
+            self.done.set()
+
+    def _with_carried(self, stats: StatsLine) -> StatsLine:
         if not self.carried:
             return stats
-        return {**stats, "positions": {**self.carried, **stats.get("positions", {})}}
+        return stats.model_copy(update={"positions": {**self.carried, **stats.positions}})
 
     @property
     def plan_name(self) -> str:
@@ -172,12 +181,12 @@ class WorkerProcess:
     @property
     def is_sender(self) -> bool:
         """It has a producer; a member of a pipeline has a consumer too."""
-        return "producer" in self.spec
+        return self.spec.producer is not None
 
     @property
     def is_reader(self) -> bool:
         """It has a consumer."""
-        return "consumer" in self.spec
+        return self.spec.consumer is not None
 
     @property
     def pid(self) -> int | None:
@@ -230,11 +239,11 @@ class WorkerProcess:
             WorkerError: it ended or stayed silent; with its own error line or the end of its log.
         """
         self.ready.wait(timeout_s)
-        if self.ready_message:
+        if self.ready_line:
             return
         what = "ended" if not self.is_alive else f"was not ready after {timeout_s:.0f} s"
         raise WorkerError(
-            f"worker {self.name} ({self.spec['client']['library']}) {what}: {self.why()}",
+            f"worker {self.name} ({self.spec.client.library}) {what}: {self.why()}",
             hint=self._next_step(),
         )
 
@@ -247,7 +256,7 @@ class WorkerProcess:
     def why(self) -> str:
         """The worker's own word on what went wrong, else the end of its log."""
         if self.errors:
-            return str(self.errors[-1].get("text", self.errors[-1]))
+            return self.errors[-1].text or str(self.errors[-1])
         try:
             lines = (self.folder / "stderr.log").read_text(errors="replace").splitlines()
         except OSError:

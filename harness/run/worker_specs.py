@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from harness.connections.security import Security
 from harness.contracts.plan import ClientPlan, ConsumerPlan, Plan, ProducerPlan
@@ -53,7 +52,7 @@ def _spec(
     where: Endpoints,
     client: ClientPart,
     **part: ProducerPart | ConsumerPart | PipelinePart | AuditPart,
-) -> dict[str, Any]:
+) -> ProcessSpec:
     told = plan.worker_topics
     return ProcessSpec(
         run_id=run.run_id,
@@ -69,14 +68,14 @@ def _spec(
         streams={stream: number for number, stream in enumerate(plan.worker_streams, start=1)},
         client=client,
         **part,
-    ).document()
+    )
 
 
 def _client(planned: ProducerPlan | ConsumerPlan) -> ClientPart:
     return ClientPart(library=planned.client, version=planned.client_version, options=planned.options)
 
 
-def client_spec(plan: Plan, run: RunDir, client: ClientPlan, where: Endpoints) -> dict[str, Any]:
+def client_spec(plan: Plan, run: RunDir, client: ClientPlan, where: Endpoints) -> ProcessSpec:
     """Of the process of a client, or of a later life of it, which has another name and other numbers."""
     if isinstance(client, ProducerPlan):
         part = _producer_part(plan, client)
@@ -182,7 +181,7 @@ def _consumer_part(plan: Plan, consumer: ConsumerPlan) -> ConsumerPart:
     )
 
 
-def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[dict[str, Any]]:
+def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[ProcessSpec]:
     """One spec a reader; together they cover every stream once."""
     streams = list(plan.worker_streams)
     system = SYSTEMS[plan.system]

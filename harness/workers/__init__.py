@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
+from harness.contracts.worker import ProcessSpec
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
 from harness.log_stamp import LOG_ZONE
 from harness.toolchains.own_builds import AskedBuild, OwnBuild, asked_build, is_own, own_build
@@ -213,7 +213,7 @@ def released(worker: WorkerSpec, client_version: str = "") -> list[str]:
     return TOOLCHAINS[worker.language].released(worker, client_version)
 
 
-def refused_options(worker: WorkerSpec, client_version: str, spec: Mapping[str, Any]) -> str:
+def refused_options(worker: WorkerSpec, spec: ProcessSpec) -> str:
     """The client's own words against the options of a worker's spec.
 
     Empty when it takes them, and when it cannot be asked: the worker has no ``checks_options``, the version
@@ -222,12 +222,12 @@ def refused_options(worker: WorkerSpec, client_version: str, spec: Mapping[str, 
     if not worker.checks_options:
         return ""
     try:
-        argv, environment = launch(worker, client_version, offline=True)
+        argv, environment = launch(worker, spec.client.version, offline=True)
     except BrokerstormError:
         return ""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spec.json"
-        path.write_text(json.dumps({**spec, "capture_dir": folder}))
+        path.write_text(json.dumps({**spec.document(), "capture_dir": folder}))
         try:
             done = subprocess.run(
                 [*argv, "--check-options", str(path)],

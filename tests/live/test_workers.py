@@ -65,7 +65,7 @@ def test_a_full_queue_may_be_a_fail(rig: Rig) -> None:
     assert outcomes(sends) == {Outcome.OK, Outcome.FAIL}
     refused = sends[sends["outcome"] == Outcome.FAIL]
     assert [text.partition(":")[0] for text in fails.errors_of(refused)] == ["_QUEUE_FULL"]
-    assert len(rig.stored(topic)) == fails.done_message["ok"]
+    assert len(rig.stored(topic)) == fails.done_line.ok
 
 
 @about("confluent-kafka")
@@ -132,7 +132,7 @@ def test_audit_gives_one_stalled_partition_up_and_reads_the_others(rig: Rig) -> 
     audit.wait_ready(READY_S)
     audit.tell("start 1")
     try:
-        audit.wait_stats(lambda stats: stats["read"] > 0)
+        audit.wait_stats(lambda stats: stats.read > 0)
         rig.cluster.runtime.pause(node)
         assert audit.wait_done(90)
     finally:
@@ -174,7 +174,7 @@ def test_a_hang_is_judged_from_the_journal_and_shows_where_it_waits(rig: Rig) ->
     for worker in runs.values():
         worker.begin()
     for worker in runs.values():
-        worker.wait_stats(lambda stats: stats["ok"] > 100, 40)
+        worker.wait_stats(lambda stats: stats.ok > 100, 40)
     node = rig.cluster.runtime.nodes[0].name
     rig.cluster.runtime.stop(node)
     try:
@@ -194,8 +194,8 @@ def test_a_hang_is_judged_from_the_journal_and_shows_where_it_waits(rig: Rig) ->
         )
         assert "goroutine" in found["thread"]
         assert runs[AFFECTED].is_alive, "SIGQUIT ended it"
-        assert runs[FIXED].wait_stats(lambda stats: stats["fail"] + stats["info"] > 0)
-        assert runs[FIXED].stats["exposure"]["retriable_errors"] > 3
+        assert runs[FIXED].wait_stats(lambda stats: stats.fail + stats.info > 0)
+        assert runs[FIXED].stats.exposure["retriable_errors"] > 3
     finally:
         rig.cluster.runtime.start(node)
         rig.wait_ready(topic)
@@ -206,7 +206,7 @@ def test_a_hang_is_judged_from_the_journal_and_shows_where_it_waits(rig: Rig) ->
     assert runs[FIXED].wait_end() == 0
     runs[AFFECTED].tell("stop")
     assert runs[AFFECTED].wait_end() == 0, "a blocked call must not keep the worker from ending"
-    assert runs[AFFECTED].done_message["open"] == hang.count
+    assert runs[AFFECTED].done_line.open == hang.count
     sends = runs[AFFECTED].sends
     assert np.count_nonzero(sends["outcome"] == Outcome.NONE) == hang.count
 
@@ -291,15 +291,15 @@ def test_failover_gives_the_streams_to_who_is_left(rig: Rig) -> None:
     how, options = {"settle": "cumulative"}, {"subscriptionType": "Failover"}
     first = rig.consumer(topic, **how, options={**options, "consumerName": "a"})
     second = rig.consumer(topic, **how, options={**options, "consumerName": "b"})
-    before = rig.feed(topic, mode="key").done_message["ok"]
+    before = rig.feed(topic, mode="key").done_line.ok
     deadline = time.monotonic() + 60
-    while sum(consumer.stats.get("delivered", 0) for consumer in (first, second)) < before:
+    while sum(consumer.stats.delivered for consumer in (first, second)) < before:
         assert time.monotonic() < deadline
         time.sleep(0.1)
     first.tell("stop")
     assert first.wait_end() == 0
     after = rig.feed(topic, mode="key")
-    second.wait_stats(lambda stats: stats["delivered"] >= after.done_message["ok"], 60)
+    second.wait_stats(lambda stats: stats.delivered >= after.done_line.ok, 60)
     second.tell("stop")
     assert second.wait_end() == 0
     turns = second.events(Event.ASSIGN)

@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from harness.contracts.worker import SpecPart, StatsLine
 from harness.records import RAW, VALID_FIELD, Event, Outcome, TableId
 from harness.run.stacks import waiting
 from harness.run.worker_process import WorkerProcess
 from harness.workers import KIT
+from tests.specs import reading, sending, worker_spec
 
 CLIENT = '''
 """An asyncio client library without a broker: partition 0 stores after a moment, 1 refuses, 2 loses, and
@@ -102,7 +104,7 @@ class Role(AsyncConsumer):
 roles = {"consumer": lambda session: Role(session).run()}
 sys.exit(worker_kit.process.main(roles, {"client_version": "1"}, ()))
 """
-Start = Callable[[str, str, dict[str, Any]], WorkerProcess]
+Start = Callable[[str, SpecPart], WorkerProcess]
 
 
 @pytest.fixture
@@ -113,17 +115,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
     client.write_text(CLIENT)
     made: list[WorkerProcess] = []
 
-    def begin(program: str, role: str, part: dict[str, Any]) -> WorkerProcess:
-        script = tmp_path / "mine" / f"{role}.py"
+    def begin(program: str, part: SpecPart) -> WorkerProcess:
+        spec = worker_spec("w", part=part, streams={"orders-0": 1}, capture_dir=str(tmp_path / "raw"))
+        script = tmp_path / "mine" / f"{spec.role}.py"
         script.parent.mkdir()
         script.write_text(program)
         script.with_name("worker.toml").write_text("")
-        spec = {
-            "protocol": 1, "run_id": "r", "run_tag": 7, "system": "kafka", "role": role, "name": role,
-            "capture_dir": str(tmp_path / "raw"), "bootstrap": "b", "streams": {"orders-0": 1},
-            "client": {"library": "x", "version": "", "options": {}}, role: part,
-        }  # fmt: skip
-        made.append(WorkerProcess(role, role, spec, tmp_path / "raw"))
+        made.append(WorkerProcess(spec, tmp_path / "raw"))
         env = {"PYTHONPATH": f"{KIT}:{client.parent}"}
         made[-1].start([sys.executable, str(script)], env)
         made[-1].wait_ready(20)
@@ -135,13 +133,11 @@ def start(tmp_path: Path) -> Iterator[Start]:
         worker.kill()
 
 
-def producer_part(lanes: list[int], **more: Any) -> dict[str, Any]:
+def producer_part(lanes: list[int], **more: Any) -> SpecPart:
     """One lane on each of these partitions."""
-    groups = [{"topic": "orders", "mode": "partition", "first": 0, "count": max(lanes) + 1}]
-    return {
-        "instance": 1, "rate_per_s": 400.0, "payload_bytes": 100, "when_full": "wait", "results": "checked",
-        "calls": "async", "warm_up_s": 0.0, "load_s": 0.5, "lane_groups": groups, **more,
-    }  # fmt: skip
+    count = max(lanes) + 1
+    group = {"topic": "orders", "mode": "partition", "first": 0, "count": count, "partitions": count}
+    return sending(**{"rate_per_s": 400.0, "load_s": 0.5, "lane_groups": [group], **more})
 
 
 def rows(worker: WorkerProcess, table: TableId) -> Any:
@@ -151,9 +147,9 @@ def rows(worker: WorkerProcess, table: TableId) -> Any:
     return found[found[VALID_FIELD[table]] != 0]
 
 
-def seen(worker: WorkerProcess, wanted: Callable[[dict[str, Any]], bool]) -> None:
+def seen(worker: WorkerProcess, wanted: Callable[[StatsLine], bool]) -> None:
     deadline = time.monotonic() + 20
-    while not (worker.stats and wanted(worker.stats)):
+    while not (worker.stats.t_ns and wanted(worker.stats)):
         assert time.monotonic() < deadline, worker.stats
         time.sleep(0.02)
 
@@ -161,8 +157,8 @@ def seen(worker: WorkerProcess, wanted: Callable[[dict[str, Any]], bool]) -> Non
 @pytest.mark.long
 @pytest.mark.parametrize("calls", ["async", "sync"])
 def test_each_send_has_a_row_and_the_outcome_that_the_client_gave(start: Start, calls: str) -> None:
-    worker = start(PRODUCER, "producer", producer_part([0, 1, 2], calls=calls))
-    seen(worker, lambda stats: stats["attempted"] == 200)
+    worker = start(PRODUCER, producer_part([0, 1, 2], calls=calls))
+    seen(worker, lambda stats: stats.attempted == 200)
     worker.tell(f"drain {time.monotonic_ns() + 20 * 10**9}")
     assert worker.wait_done(20)
     sends = rows(worker, TableId.SENDS)
@@ -171,14 +167,14 @@ def test_each_send_has_a_row_and_the_outcome_that_the_client_gave(start: Start, 
     stored = sends[sends["lane"] == 0]
     assert sorted(stored["position"].tolist()) == list(range(len(stored)))
     assert (stored["seq"] == np.arange(len(stored))).all()
-    assert len(sends) == 200 == worker.done_message["attempted"]
-    assert worker.done_message["open"] == 0
+    assert len(sends) == 200 == worker.done_line.attempted
+    assert worker.done_line.open == 0
 
 
 @pytest.mark.long
 def test_an_application_may_repeat_what_failed(start: Start) -> None:
-    worker = start(PRODUCER, "producer", producer_part([0, 1], results="resent", load_s=0.01))
-    seen(worker, lambda stats: stats["attempted"] > 6)
+    worker = start(PRODUCER, producer_part([0, 1], results="resent", load_s=0.01))
+    seen(worker, lambda stats: stats.attempted > 6)
     worker.tell("stop")
     assert worker.wait_done(20)
     refused = rows(worker, TableId.SENDS)
@@ -190,8 +186,8 @@ def test_an_application_may_repeat_what_failed(start: Start) -> None:
 
 def test_a_call_that_waits_is_shown_and_keeps_nobody(start: Start, tmp_path: Path) -> None:
     """The stacks name the task and the call of the client in which it waits; stop is obeyed."""
-    worker = start(PRODUCER, "producer", producer_part([3]))
-    seen(worker, lambda stats: stats["attempted"] == 4 and stats["ok"] == 1 and stats["blocked_ns"] > 0)
+    worker = start(PRODUCER, producer_part([3]))
+    seen(worker, lambda stats: stats.attempted == 4 and stats.ok == 1 and stats.blocked_ns > 0)
     worker.dump_stack(tmp_path / "stacks.txt")
     found = waiting((tmp_path / "stacks.txt").read_text())
     assert found is not None
@@ -200,14 +196,14 @@ def test_a_call_that_waits_is_shown_and_keeps_nobody(start: Start, tmp_path: Pat
     worker.tell("stop")
     assert worker.wait_done(20)
     assert worker.wait_done(1)
-    assert worker.done_message["open"] == 1
+    assert worker.done_line.open == 1
     assert rows(worker, TableId.SENDS)["outcome"].tolist().count(Outcome.NONE) == 1
 
 
 def test_a_task_that_waits_keeps_only_its_own_lanes(start: Start) -> None:
     """Of four tasks with a lane each one waits for ever; the others follow their part of the schedule."""
-    worker = start(PRODUCER, "producer", producer_part([0, 1, 2, 3], threads=4))
-    seen(worker, lambda stats: stats["attempted"] == 3 * 50 + 1)
+    worker = start(PRODUCER, producer_part([0, 1, 2, 3], threads=4))
+    seen(worker, lambda stats: stats.attempted == 3 * 50 + 1)
     worker.tell("stop")
     assert worker.wait_done(20)
     sends = rows(worker, TableId.SENDS)
@@ -221,16 +217,15 @@ def test_a_task_that_waits_keeps_only_its_own_lanes(start: Start) -> None:
 @pytest.mark.long
 def test_work_on_a_message_blocks_nobody_else(start: Start) -> None:
     """Half a second of work a message, and the client's heart beats on."""
-    part = {"session": 1, "group": "g", "topics": ["orders"], "commit_every_s": 0.2, "work_s": 0.5}
-    worker = start(CONSUMER, "consumer", part)
-    seen(worker, lambda stats: stats["delivered"] >= 3)
-    assert worker.stats["beats"] > 50
+    worker = start(CONSUMER, reading(topics=["orders"], commit_every_s=0.2, work_s=0.5))
+    seen(worker, lambda stats: stats.delivered >= 3)
+    assert (worker.stats.model_extra or {})["beats"] > 50
     worker.tell("stop")
     assert worker.wait_done(20)
     journal = rows(worker, TableId.DELIVERIES)
     kinds = journal["kind"].tolist()
     assert kinds[0] == Event.ASSIGN
-    assert kinds.count(Event.DELIVER) == worker.done_message["delivered"]
+    assert kinds.count(Event.DELIVER) == worker.done_line.delivered
     committed = journal[journal["kind"] == Event.COMMIT]
     called = journal[journal["kind"] == Event.COMMIT_CALLED]
     assert committed["position"].tolist() == called["position"].tolist() != []

@@ -17,6 +17,7 @@ from harness.records import RAW_SENDS, Outcome
 from harness.run.worker_process import WorkerProcess
 from harness.workers import launch, load_worker, readiness
 from harness.workers.spec import WorkerSpec
+from tests.specs import sending, worker_spec
 
 PROGRAM = Path(__file__).parents[1] / "data" / "perl" / "worker.pl"
 needs_perl = pytest.mark.skipif(shutil.which("perl") is None, reason="needs Perl")
@@ -71,7 +72,7 @@ def test_a_worker_that_does_not_check_its_options_in_time_is_not_waited_for(
     monkeypatch.setattr(workers, "CHECK_TIMEOUT_S", 0.1)
     chosen = worker(folder, 'command = ["sh", "-c", "exec sleep 60"]\n')
     chosen = chosen.model_copy(update={"checks_options": True})
-    assert workers.refused_options(chosen, "", {}) == ""
+    assert workers.refused_options(chosen, worker_spec()) == ""
 
 
 @needs_perl
@@ -80,18 +81,16 @@ def test_a_worker_in_perl_sends_its_schedule(folder: Path, tmp_path: Path) -> No
     argv, env = launch(chosen, "1.3.0")
     group = {"topic": "orders", "mode": "partition", "first": 0, "count": 2, "partitions": 2}
     broker, captured = tmp_path / "broker", tmp_path / "capture"
-    part = {
-        "instance": 1, "lane_groups": [group], "rate_per_s": 100, "payload_bytes": 60, "warm_up_s": 0.1,
-        "load_s": 0.1,
-    }  # fmt: skip
-    spec = {
-        "run_tag": 7, "capture_dir": str(captured), "bootstrap": str(broker), "producer": part,
-        "streams": {"orders-0": 1, "orders-1": 2}, "client": {"library": "appender"},
-    }  # fmt: skip
-    process = WorkerProcess("p-1", "producer", spec, captured)
+    part = sending(60, lane_groups=[group], rate_per_s=100, warm_up_s=0.1, load_s=0.1)
+    streams = {"orders-0": 1, "orders-1": 2}
+    spec = worker_spec(
+        "p-1", "appender", part, streams=streams, capture_dir=str(captured), bootstrap=str(broker)
+    )
+    process = WorkerProcess(spec, captured)
     process.start(argv, env)
     process.wait_ready(10)
-    assert process.ready_message["client_version"] == "1.3.0"
+    assert process.ready_line is not None
+    assert process.ready_line.client_version == "1.3.0"
     process.tell(f"start {time.monotonic_ns()}")
     process.tell(f"drain {time.monotonic_ns() + 10**10}")
     assert process.wait_done(10), process.why()

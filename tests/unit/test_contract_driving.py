@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 from harness.contract.driving import ContractBroken, DrivenWorker, after_refusals, outcomes
+from harness.contracts.worker import StatsLine
 from harness.records import RAW, Outcome, TableId
 
 
 def test_stats_of_a_worker_that_still_connects_have_no_counts(tmp_path: Path) -> None:
     worker = DrivenWorker.__new__(DrivenWorker)
     worker._process, worker.errors, worker.folder = None, [], tmp_path
-    worker.stats = {"type": "stats", "cpu_s": 0.3}
+    worker.stats = StatsLine(t_ns=1, cpu_s=0.3)
     with pytest.raises(ContractBroken, match="not in 1 s of stats lines"):
-        worker.wait_stats(lambda stats: stats["attempted"] > 0, 1)
+        worker.wait_stats(lambda stats: stats.attempted > 0, 1)
 
 
 def test_what_is_sent_on_a_lane_after_its_first_refusal() -> None:

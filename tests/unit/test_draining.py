@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from harness.contracts.plan import Plan
+from harness.contracts.worker import StatsLine
 from harness.errors import EnvironmentNotReady
 from harness.plan.build import build_plan
 from harness.run import draining
@@ -61,8 +62,8 @@ def test_some_member_stands_at_the_end_of_each_partition() -> None:
     assert not caught_up(plan, {"a-0": 10, "a-1": 5}, [{"a-0": 10}, {"a-1": 5}, {}])
     assert caught_up(plan, {"a-0": 10, "a-1": 5}, [{"a-0": 10}, {"a-1": 5}, {"a-0": 10, "a-1": 5}])
     asked = DrainCheck(plan, Positions(), stored=10)  # type: ignore[arg-type]
-    assert not asked.is_done([{"positions": {"a-0": 9}}, {}, {"positions": {"a-0": 10}}])
-    assert asked.is_done([{"positions": {"a-0": 10}}, {}, {"positions": {"a-0": 10}}])
+    assert not asked.is_done([StatsLine(positions={"a-0": 9}), StatsLine(), StatsLine(positions={"a-0": 10})])
+    assert asked.is_done([StatsLine(positions={"a-0": 10}), StatsLine(), StatsLine(positions={"a-0": 10})])
 
 
 def test_a_share_group_is_done_when_the_brokers_say_so() -> None:
@@ -70,13 +71,13 @@ def test_a_share_group_is_done_when_the_brokers_say_so() -> None:
     of_share = {"client": "kafka-clients", "settle": "ack", "options": {"group.type": "share"}}
     plan, admin = plan_of("kafka", c=of_share, d={"group": "other"}), ShareLags()
     asked = DrainCheck(plan, admin, stored=10)  # type: ignore[arg-type]
-    read: list[dict[str, Any]] = [{"delivered": 10}, {"positions": {"a-0": 10}}]
+    read = [StatsLine(delivered=10), StatsLine(positions={"a-0": 10})]
     assert not asked.is_done(read)  # nothing is known of it
     admin.now = {"a-0": 1, "a-1": 0}
     assert not asked.is_done(read)
     assert waiting_for(plan, admin, read, 0) == 1  # type: ignore[arg-type]
     admin.now = {"a-0": 0, "a-1": 0}
-    assert not asked.is_done([{"delivered": 10}, {"positions": {"a-0": 9}}])
+    assert not asked.is_done([StatsLine(delivered=10), StatsLine(positions={"a-0": 9})])
     assert asked.is_done(read)
 
 
@@ -92,8 +93,8 @@ def test_brokers_that_are_all_gone_are_asked_again(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(admin, "end_offsets", ask)
     asked = DrainCheck(plan, admin, stored=10)  # type: ignore[arg-type]
-    assert not asked.is_done([{"positions": {"a-0": 10}}])
-    assert asked.is_done([{"positions": {"a-0": 10}}])
+    assert not asked.is_done([StatsLine(positions={"a-0": 10})])
+    assert asked.is_done([StatsLine(positions={"a-0": 10})])
 
 
 def test_a_subscription_is_done_when_it_settled_everything() -> None:
@@ -122,9 +123,9 @@ def test_who_never_acknowledges_is_done_when_it_was_handed_everything() -> None:
     plan, admin = plan_of("pulsar", c={"settle": "none"}), Backlogs()
     admin.now = {}
     asked = DrainCheck(plan, admin, stored=10)  # type: ignore[arg-type]
-    assert not asked.is_done([{"delivered": 9}])
-    assert not asked.is_done([{"delivered": 10}])  # it only just came
-    assert asked.is_done([{"delivered": 10}])
+    assert not asked.is_done([StatsLine(delivered=9)])
+    assert not asked.is_done([StatsLine(delivered=10)])  # it only just came
+    assert asked.is_done([StatsLine(delivered=10)])
 
 
 class Watermarks:

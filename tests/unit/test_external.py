@@ -88,9 +88,10 @@ def test_workers_are_told_the_names_at_the_brokers_and_the_capture_has_those_of_
         *audit_specs(plan, run, where),
     ]
     for spec in specs:
-        assert list(spec["topics"]) == ["storm-00000007-orders"]
-        assert spec["streams"]["storm-00000007-orders-0"] == 1
-    assert specs[0]["producer"]["lane_groups"][0]["topic"] == "storm-00000007-orders"
+        assert list(spec.topics) == ["storm-00000007-orders"]
+        assert spec.streams["storm-00000007-orders-0"] == 1
+    assert specs[0].producer is not None
+    assert specs[0].producer.lane_groups[0].topic == "storm-00000007-orders"
     names = NameTable(plan)
     assert names.add("stream", "storm-00000007-orders-0") == names.add("stream", "orders-0") == 1
 

@@ -25,6 +25,7 @@ from harness.run.worker_specs import Endpoints
 from harness.rundir import RunDir, read_jsonl
 from harness.scenario.model import Scenario
 from harness.waiting import wait_until
+from tests.specs import sending, worker_spec
 
 S = 1_000_000_000
 CAPACITY = 8
@@ -134,8 +135,8 @@ def test_whoever_hangs_is_told_of_before_the_first_stack_is_waited_for(
     plan = build_plan(Scenario.model_validate({"name": "x", "load": {"producers": {"p": {}}}}), seed=1)
     pool = WorkerPool(plan, run, Endpoints("", ""), manifest, PlainProgress(said), owner="x", offline=True)
     for number in (1, 2):
-        spec = {"client": {"library": "sarama"}, "producer": {"instance": number}}
-        pool._now["producer"].append(Hung(f"producer-{number}", "producer", spec, tmp_path))
+        spec = worker_spec(f"producer-{number}", "sarama", sending(instance=number))
+        pool._now["producer"].append(Hung(spec, tmp_path))
         plant(tmp_path / str(number), 0, [(time.monotonic() - 100, 0)])
         pool._detectors[f"producer-{number}"] = judge(tmp_path / str(number))
 
@@ -274,7 +275,7 @@ def test_stacks_of_a_live_process_are_kept_and_it_goes_on(tmp_path: Path) -> Non
     script = tmp_path / "workers" / "some_client" / "producer.py"
     script.parent.mkdir(parents=True)
     script.write_text(program)
-    worker = WorkerProcess("producer-1", "producer", {"client": {"library": "x"}}, tmp_path / "raw")
+    worker = WorkerProcess(worker_spec("producer-1"), tmp_path / "raw")
     worker.start([sys.executable, str(script)], {})
     try:
         worker.wait_ready(20)

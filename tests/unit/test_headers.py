@@ -51,7 +51,9 @@ def test_a_worker_is_told_the_headers_and_what_is_compressible() -> None:
         "producers": {"p": {"headers": {"tenant": "acme"}, "options": {"compression.type": "lz4"}}},
     }
     plan = build_plan(Scenario.model_validate({"name": "s", "load": load}), seed=1)
-    spec = client_spec(plan, RunDir(Path()), plan.producers[0], Endpoints("localhost:1"))["producer"]
+    spec = client_spec(plan, RunDir(Path()), plan.producers[0], Endpoints("localhost:1")).document()[
+        "producer"
+    ]
     assert spec["headers"] == [["tenant", "acme"]]
     assert (spec["payload_bytes"], spec["payload_compressible"]) == (1000, 600)
     assert plan.producers[0].codec == "lz4 (compression.type=lz4)"

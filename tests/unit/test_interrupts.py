@@ -19,6 +19,7 @@ from harness.run import interrupts as module
 from harness.run.interrupts import Interrupts
 from harness.run.lifecycle import LiveRun
 from harness.run.worker_process import WorkerProcess
+from tests.specs import worker_spec
 
 
 @pytest.fixture
@@ -157,7 +158,7 @@ def test_a_stop_cuts_waiting_short_that_had_begun(
     live._interrupts, live._epoch_ns = interrupts, 0
     live._progress = SimpleNamespace(update=lambda **_: None)
     live._pool = SimpleNamespace(totals=dict, report_deaths=lambda: None)
-    worker = WorkerProcess("p-1", "producer", {"client": {"library": "echo"}}, tmp_path)
+    worker = WorkerProcess(worker_spec(), tmp_path)
     worker.start([sys.executable, "-c", "input()"], {})
     threading.Timer(0.2, send, [signal.SIGTERM]).start()
     began = time.monotonic()

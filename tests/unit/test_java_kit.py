@@ -21,6 +21,7 @@ from harness.run.worker_process import WorkerProcess
 from harness.waiting import wait_until
 from harness.workers import OPTIONS, java_build
 from harness.workers.security import SecureOptions
+from tests.specs import sending, worker_spec
 
 ECHO = Path(__file__).parents[1] / "data" / "java" / "Echo.java"
 pytestmark = pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK")
@@ -46,18 +47,16 @@ def start(command: list[str], tmp_path: Path) -> Iterator[Start]:
     def begin(
         answers: str = "ok", env: dict[str, str] | None = None, secret: str = "", **producer: Any
     ) -> WorkerProcess:
-        part = {
-            "instance": 1,
-            "lane_groups": [{"topic": "t", "mode": "partition", "first": 0, "count": 4, "partitions": 4}],
-            "rate_per_s": 1000, "payload_bytes": 100, "when_full": "wait", "warm_up_s": 0.25, "load_s": 0.5,
-            "call_deadline_s": 60, **producer,
-        }  # fmt: skip
-        spec = {
-            "protocol": 1, "run_id": "x", "run_tag": 7, "role": "producer", "name": "p", "bootstrap": "",
-            "capture_dir": str(tmp_path / "p"), "streams": {f"t-{p}": p + 1 for p in range(4)},
-            "client": {"library": "echo", "version": "", "options": {"answers": answers}}, "producer": part,
-        }  # fmt: skip
-        worker = WorkerProcess("p", "producer", spec, tmp_path / "p")
+        group = {"topic": "t", "mode": "partition", "first": 0, "count": 4, "partitions": 4}
+        usual = {"lane_groups": [group], "rate_per_s": 1000, "warm_up_s": 0.25, "load_s": 0.5}
+        spec = worker_spec(
+            "p",
+            part=sending(**usual).model_copy(update=producer),
+            options={"answers": answers},
+            streams={f"t-{p}": p + 1 for p in range(4)},
+            capture_dir=str(tmp_path / "p"),
+        )
+        worker = WorkerProcess(spec, tmp_path / "p")
         started.append(worker)
         worker.start(command, env or {}, SecureOptions({"answers": answers}, (secret,)))
         return worker
@@ -89,7 +88,7 @@ def sends(worker: WorkerProcess) -> Rows:
 def test_a_schedule_becomes_rows_and_numbers(start: Start) -> None:
     worker = start()
     rows = run(worker, rows=750)
-    assert len(rows) == 750 == worker.done_message["attempted"] == worker.done_message["ok"]
+    assert len(rows) == 750 == worker.done_line.attempted == worker.done_line.ok
     assert np.bincount(rows["kind"]).tolist() == [0, 250, 500]
     assert [rows["seq"][rows["lane"] == lane].tolist() for lane in range(4)] == [
         list(range(len(rows) // 4 + (lane < len(rows) % 4))) for lane in range(4)
@@ -120,7 +119,7 @@ def test_threads_share_the_lanes_and_the_rate(start: Start) -> None:
 def test_an_application_that_sends_again(start: Start) -> None:
     worker = start(answers="second time", results="resent", rate_per_s=100)
     rows = run(worker, rows=150)
-    assert worker.done_message["resent"] == 75
+    assert worker.done_line.resent == 75
     first, second = (rows[rows["attempt"] == attempt] for attempt in (0, 1))
     assert set(first["outcome"].tolist()) == {Outcome.INFO}
     assert set(second["outcome"].tolist()) == {Outcome.OK}
@@ -135,7 +134,7 @@ def test_calls_that_never_return_stay_open(start: Start) -> None:
     worker = start(answers="never", rate_per_s=100)
     rows = run(worker, rows=75, drain_s=0.3)
     assert set(rows["outcome"].tolist()) == {Outcome.NONE}
-    assert worker.done_message["open"] == 75
+    assert worker.done_line.open == 75
 
 
 def test_a_call_that_raises_is_a_fail_with_one_text(start: Start) -> None:
@@ -145,7 +144,7 @@ def test_a_call_that_raises_is_a_fail_with_one_text(start: Start) -> None:
     assert len(set(rows["error"].tolist())) == 1
     names = [json.loads(line) for line in (worker.folder / "names.jsonl").read_text().splitlines()]
     assert names[-1]["text"] == "IllegalArgumentException: message * of bs-* is too large"
-    assert [error["name"] for error in worker.errors] == ["IllegalArgumentException"]
+    assert [error.name for error in worker.errors] == ["IllegalArgumentException"]
 
 
 def test_no_secret_stands_in_the_name_of_an_error(start: Start) -> None:
@@ -159,23 +158,24 @@ def test_the_clients_refusal_ends_it(start: Start) -> None:
     worker = start(answers="refuses options")
     assert worker._wait_exit(20)
     assert worker.exit_code == 4
-    assert worker.errors[-1]["text"].endswith("no; did you mean answers?")
+    assert worker.errors[-1].text.endswith("no; did you mean answers?")
 
 
+@pytest.mark.filterwarnings("ignore:Pydantic serializer")  # a harness would not write such a spec
 @pytest.mark.parametrize("broken", [{"rate_per_s": "fast"}, {"lane_groups": []}, {"calls": "batch"}])
 def test_a_spec_that_cannot_be_used(start: Start, broken: dict[str, Any]) -> None:
     worker = start(**broken)
     assert worker._wait_exit(20)
     assert worker.exit_code == 4
-    assert worker.errors[-1]["fatal"]
+    assert worker.errors[-1].fatal
 
 
 def test_a_jar_that_the_client_lacks_is_no_bug_of_the_worker(start: Start) -> None:
     worker = start(answers="lacks a jar")
     assert worker._wait_exit(20)
     assert worker.exit_code == 4
-    assert "org/apache/mina/common/IoHandlerAdapter" in worker.errors[-1]["text"]
-    assert worker.errors[-1]["hint"].startswith("a jar is missing that the client needs")
+    assert "org/apache/mina/common/IoHandlerAdapter" in worker.errors[-1].text
+    assert worker.errors[-1].hint.startswith("a jar is missing that the client needs")
 
 
 def test_defaults_of_the_worker_give_way_to_the_scenario(start: Start) -> None:
@@ -198,7 +198,7 @@ def test_commands_it_does_not_know_and_stacks(start: Start) -> None:
     assert worker._wait_exit(10)
     assert worker.exit_code == 0
     assert worker.done.is_set()
-    assert any("dance" in error["text"] for error in worker.errors)
+    assert any("dance" in error.text for error in worker.errors)
 
 
 def test_the_self_test_writes_the_golden_bytes(command: list[str], tmp_path: Path) -> None:

@@ -21,9 +21,10 @@ from harness.contracts.rows import Manifest, WorkerRow
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan
 from harness.plan.endings import endings
-from harness.run.lives import ComingAndGoing, with_rest_of_load
+from harness.run.lives import ComingAndGoing, rest_of_load
 from harness.scenario.model import Scenario
 from harness.waiting import wait_until
+from tests.specs import sending
 from tests.unit.test_hang_report import PRODUCER
 from tests.unit.test_verdict import MANIFEST, facts, traffic
 
@@ -58,21 +59,20 @@ def rows(workers: list[dict[str, Any]]) -> list[WorkerRow]:
 
 
 def test_a_later_life_sends_what_is_left_of_the_load_from_its_own_beginning() -> None:
-    spec = {"producer": {"warm_up_s": 2.0, "load_s": 20.0}}
-    assert with_rest_of_load(spec, 15 * S)["producer"] == {"warm_up_s": 0.0, "load_s": 5.0}
-    assert spec["producer"]["load_s"] == 20.0
+    part = sending(warm_up_s=2.0, load_s=20.0)
+    assert rest_of_load(part, 15 * S) == sending(warm_up_s=0.0, load_s=5.0)
 
 
 def test_a_later_life_follows_what_is_left_of_the_profile() -> None:
     spans = [[2 * S, 0.5], [10 * S, 0.1], [5 * S, 1.0], [5 * S, 0.2]]
-    part = {"producer": {"warm_up_s": 2.0, "load_s": 20.0, "rate_profile": spans}}
+    part = sending(warm_up_s=2.0, load_s=20.0, rate_profile=spans)
 
     def left(elapsed_s: int) -> Any:
-        return with_rest_of_load(part, elapsed_s * S)["producer"]["rate_profile"]
+        return rest_of_load(part, elapsed_s * S).rate_profile
 
-    assert left(4) == [[0, 0.1], [6 * S, 0.1], [5 * S, 1.0], [5 * S, 0.2]]
-    assert left(10) == [[0, 1.0], [5 * S, 1.0], [5 * S, 0.2]]
-    assert left(17) == [[0, 0.2], [3 * S, 0.2]]
+    assert left(4) == [(0, 0.1), (6 * S, 0.1), (5 * S, 1.0), (5 * S, 0.2)]
+    assert left(10) == [(0, 1.0), (5 * S, 1.0), (5 * S, 0.2)]
+    assert left(17) == [(0, 0.2), (3 * S, 0.2)]
 
 
 def test_a_later_life_is_judged_by_the_plan_of_its_client() -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from harness.contracts.worker import StatsLine
 from harness.run import metering
 from harness.run.metering import Meter
 from harness.rundir import RunDir, append_jsonl, read_jsonl
@@ -29,7 +30,11 @@ def test_a_sample_that_finds_no_room_is_not_the_last(
 
     monkeypatch.setattr(metering, "append_jsonl", append)
     monkeypatch.setattr(metering, "PERIOD_S", 0.01)
-    workers = {"me": (os.getpid(), {"ok": 3, "client": "x"}), "gone": (2**22 + 1, {}), "not yet": (None, {})}
+    workers = {
+        "me": (os.getpid(), StatsLine(ok=3)),
+        "gone": (2**22 + 1, StatsLine()),
+        "not yet": (None, StatsLine()),
+    }
     meter = Meter(run, workers=lambda: workers, nodes=dict)
     meter.start()
     assert wait_until(lambda: len(read_jsonl(run.metrics)) > 1, 20, every_s=0.01)

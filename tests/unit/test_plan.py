@@ -183,12 +183,16 @@ def test_a_member_is_one_process_with_the_spec_of_both_halves() -> None:
     plan = piped(transactions={"every": "100ms"}, consumer_options={"fetch.wait.max.ms": 10})
     later = plan.pipelines[1].model_copy(update={"name": "pipeline-billing-2.2", "instance": 9, "session": 9})
     spec = client_spec(plan, RunDir(Path("r")), later, Endpoints("localhost:1"))
-    assert (spec["role"], spec["name"]) == ("pipeline", "pipeline-billing-2.2")
-    assert spec["producer"]["instance"] == spec["consumer"]["session"] == 9
-    assert spec["producer"]["transactions"]["id"] == f"pipeline-billing-2-{plan.run_tag:08x}"
-    assert [group["topic"] for group in spec["producer"]["lane_groups"]] == ["invoices"]
-    assert spec["consumer"]["topics"] == ["orders"]
-    assert spec["pipeline"] == {"consumer_options": {"fetch.wait.max.ms": "10"}}
+    assert (spec.role, spec.name) == ("pipeline", "pipeline-billing-2.2")
+    assert spec.producer is not None
+    assert spec.producer.transactions is not None
+    assert spec.consumer is not None
+    assert spec.pipeline is not None
+    assert spec.producer.instance == spec.consumer.session == 9
+    assert spec.producer.transactions.id == f"pipeline-billing-2-{plan.run_tag:08x}"
+    assert [group.topic for group in spec.producer.lane_groups] == ["invoices"]
+    assert spec.consumer.topics == ["orders"]
+    assert spec.pipeline.consumer_options == {"fetch.wait.max.ms": "10"}
     assert coordinated(plan)["transactions:billing"] == [
         f"pipeline-billing-{member}-{plan.run_tag:08x}-0" for member in (1, 2)
     ]

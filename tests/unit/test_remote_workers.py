@@ -24,11 +24,11 @@ from harness.run.worker_process import WorkerProcess
 from harness.waiting import wait_until
 from harness.workers.security import SecureOptions
 from tests.planted.raw import raw_rows, segment_bytes
+from tests.specs import worker_spec
 from tests.unit.seal_rows import plan_of, sends
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = "127.0.0.1"
-SPEC: dict[str, Any] = {"name": "p-1", "client": {"library": "echo"}, "producer": {}}
 WAIT_S = 20.0
 #: Says what it was told, and when by its own clock.
 ECHO = """
@@ -74,10 +74,16 @@ def rig(tmp_path: Path) -> Iterator[tuple[Executor, subprocess.Popen[str]]]:
 
 
 def started(executor: Executor, folder: Path, program: str = ECHO) -> WorkerProcess:
-    worker = WorkerProcess("p-1", "producer", SPEC, folder / "p-1", host=executor)
+    worker = WorkerProcess(worker_spec(), folder / "p-1", host=executor)
     worker.start(["-u", "-c", program], {})
     worker.wait_ready(WAIT_S)
     return worker
+
+
+def folder_of(worker: WorkerProcess) -> str:
+    """Where it captures, by its own words."""
+    assert worker.ready_line is not None
+    return str((worker.ready_line.model_extra or {})["folder"])
 
 
 def pid_of(task_process: subprocess.Popen[str]) -> int:
@@ -99,7 +105,7 @@ def test_a_worker_there_is_heard_told_and_ended_as_one_here(rig: Any, tmp_path: 
     assert worker.wait_done(WAIT_S)
     assert wait_until(lambda: worker.exit_code == 0, WAIT_S)
     assert wait_until(lambda: "own words" in (tmp_path / "p-1" / "stderr.log").read_text(), WAIT_S)
-    assert worker.ready_message["folder"].endswith("/run-1/raw/p-1")
+    assert folder_of(worker).endswith("/run-1/raw/p-1")
 
 
 def test_times_go_there_and_come_back_on_the_clock_of_the_reader(rig: Any, tmp_path: Path) -> None:
@@ -109,9 +115,9 @@ def test_times_go_there_and_come_back_on_the_clock_of_the_reader(rig: Any, tmp_p
     executor._anchors[:] = [type(real)(real.t_ns, real.ahead_ns + 10**12, real.bound_ns)]
     worker = started(executor, tmp_path)
     worker.tell(f"drain {5 * 10**12}")
-    assert wait_until(lambda: worker.stats, WAIT_S)
-    assert int(worker.stats["told"][1]) == pytest.approx(4 * 10**12, abs=10**8)
-    assert worker.stats["t_ns"] == pytest.approx(time.monotonic_ns() + 10**12, abs=10**10)
+    assert wait_until(lambda: worker.stats.t_ns, WAIT_S)
+    assert int((worker.stats.model_extra or {})["told"][1]) == pytest.approx(4 * 10**12, abs=10**8)
+    assert worker.stats.t_ns == pytest.approx(time.monotonic_ns() + 10**12, abs=10**10)
 
 
 def test_a_stopped_worker_is_seen_and_open_calls_are_told(rig: Any, tmp_path: Path) -> None:
@@ -119,7 +125,7 @@ def test_a_stopped_worker_is_seen_and_open_calls_are_told(rig: Any, tmp_path: Pa
     rows = raw_rows(TableId.SENDS, sends(8))
     rows["outcome"][3:], rows["t_done_ns"][3:] = 0, 0
     content = segment_bytes(TableId.SENDS, rows, owner=1, index=0)
-    (Path(worker.ready_message["folder"]) / "sends-1-0.seg").write_bytes(content)
+    (Path(folder_of(worker)) / "sends-1-0.seg").write_bytes(content)
     assert wait_until(lambda: worker.calls().open_calls().count == 5, WAIT_S)
     process = worker._process
     assert process is not None
@@ -170,7 +176,7 @@ def test_a_task_that_spark_ended_still_seals_what_it_has(rig: Any, tmp_path: Pat
     executor, process = rig
     worker = started(executor, tmp_path)
     content = segment_bytes(TableId.SENDS, raw_rows(TableId.SENDS, sends(30)), owner=1, index=0)
-    (Path(worker.ready_message["folder"]) / "sends-1-0.seg").write_bytes(content)
+    (Path(folder_of(worker)) / "sends-1-0.seg").write_bytes(content)
     process.send_signal(signal.SIGTERM)
     assert wait_until(lambda: not worker.is_alive, WAIT_S)
     assert wait_until(lambda: "ended by Spark" in executor.lost, WAIT_S)
@@ -183,7 +189,7 @@ def test_a_task_that_spark_ended_still_seals_what_it_has(rig: Any, tmp_path: Pat
 def test_a_share_that_cannot_be_written_stays_and_is_named(rig: Any, tmp_path: Path) -> None:
     worker = started(rig[0], tmp_path)
     content = segment_bytes(TableId.SENDS, raw_rows(TableId.SENDS, sends(30)), owner=1, index=0)
-    (Path(worker.ready_message["folder"]) / "sends-1-0.seg").write_bytes(content)
+    (Path(folder_of(worker)) / "sends-1-0.seg").write_bytes(content)
     (tmp_path / "run").write_text("no folder")
     told = {"part": 1, "names": [], "clock": rig[0].line.document(), "target": str(tmp_path / "run")}
     report = rig[0].ask("seal", WAIT_S, plan=plan_of().model_dump(mode="json"), **told)
@@ -195,7 +201,7 @@ def test_a_share_that_cannot_be_written_stays_and_is_named(rig: Any, tmp_path: P
 def test_what_is_not_there_and_what_may_not_go_there(rig: Any, tmp_path: Path) -> None:
     executor, _ = rig
     executor.begin("run-1", lambda library, argv, env: (["/no/such/program"], dict(env)))
-    worker = WorkerProcess("p-1", "producer", SPEC, tmp_path / "p-1", host=executor)
+    worker = WorkerProcess(worker_spec(), tmp_path / "p-1", host=executor)
     worker.start([], {})
     with pytest.raises(WorkerError, match="there is no /no/such/program on that machine"):
         worker.wait_ready(WAIT_S)

@@ -15,6 +15,7 @@ from harness.errors import WorkerError
 from harness.run.worker_process import WorkerProcess
 from harness.workers import known_workers, load_worker
 from harness.workers.security import VARIABLE, SecureOptions, handed_over
+from tests.specs import worker_spec
 from workers.python_kit.worker_kit import error_texts
 from workers.python_kit.worker_kit.names import Names
 from workers.python_kit.worker_kit.spec import secured
@@ -109,9 +110,10 @@ def test_nothing_that_a_run_shows_or_leaves_has_a_secret(asked: Asked, tmp_path:
     handed = load_worker(library).secure_options(security)
     assert NASTY in handed.secrets
     run = tmp_path / "run"
-    spec = {"name": "w", "role": "producer", "client": {"library": library}}
     heard: list[object] = []
-    worker = WorkerProcess("w", "producer", spec, run, on_message=lambda _, message: heard.append(message))
+    worker = WorkerProcess(
+        worker_spec("w", library), run, on_message=lambda _, message: heard.append(message)
+    )
     worker.start([sys.executable, "-c", TALKER], {}, handed)
     try:
         assert worker.ready.wait(0) is False

@@ -18,6 +18,7 @@ from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints
 from harness.rundir import RunDir, append_jsonl, read_jsonl
+from tests.specs import worker_spec
 from tests.unit.seal_rows import plan_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,8 +77,7 @@ def test_a_row_after_one_that_was_cut_is_whole(tmp_path: Path) -> None:
 
 
 def test_commands_of_several_threads_arrive_whole(tmp_path: Path) -> None:
-    spec: dict[str, Any] = {"client": {"library": "echo"}, "producer": {}}
-    worker = WorkerProcess("p-1", "producer", spec, tmp_path / "p-1")
+    worker = WorkerProcess(worker_spec(), tmp_path / "p-1")
     program = (
         "import json, sys\nlines = [line.rstrip('\\n') for line in iter(sys.stdin.readline, 'end\\n')]\n"
         "print(json.dumps({'type': 'done', 'lines': lines}), flush=True)"
@@ -87,7 +87,9 @@ def test_commands_of_several_threads_arrive_whole(tmp_path: Path) -> None:
     together(*((lambda mine=mine: [worker.tell(line) for line in mine] and None) for mine in commands))
     worker.tell("end")
     assert worker.wait_done(30)
-    assert sorted(worker.done_message["lines"]) == sorted(line for mine in commands for line in mine)
+    assert sorted((worker.done_line.model_extra or {})["lines"]) == sorted(
+        line for mine in commands for line in mine
+    )
 
 
 class Process(WorkerProcess):
@@ -114,8 +116,7 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerPool:
     progress = PlainProgress(io.StringIO())
     made = WorkerPool(plan_of(), run, Endpoints("", ""), manifest, progress, owner="x", offline=True)
     for number in range(4):
-        spec = {"name": f"p-{number}", "role": "producer", "client": {"library": "confluent-kafka"}}
-        worker = made._worker(spec)
+        worker = made._worker(worker_spec(f"p-{number}", "confluent-kafka"))
         worker.start([], {})
         made._now["producer"].append(worker)
         monkeypatch.setitem(made._detectors, worker.name, type("_", (), {"deadline_s": 1.0}))
@@ -130,14 +131,7 @@ def test_lives_that_begin_while_others_look_and_the_load_ends(pool: WorkerPool) 
         for life in range(2, 40):
             before = pool.current(f"p-{number}")
             pool.will_return(before.plan_name)
-            pool.begin_life(
-                before,
-                {
-                    **before.spec,
-                    "name": f"p-{number}.{life}",
-                    "client": {"library": "confluent-kafka", "version": ""},
-                },
-            )
+            pool.begin_life(before, before.spec.model_copy(update={"name": f"p-{number}.{life}"}))
 
     def look() -> None:
         while not over.is_set():

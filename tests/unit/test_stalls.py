@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from harness.contracts.plan import Plan
+from harness.contracts.worker import StatsLine
 from harness.errors import EnvironmentNotReady
 from harness.plan.build import build_plan
 from harness.progress.plain import PlainProgress
@@ -22,6 +23,7 @@ from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints, group_id
 from harness.rundir import RunDir, append_jsonl, read_jsonl
 from harness.scenario.model import Scenario
+from tests.specs import reading, worker_spec
 
 S = 1_000_000_000
 
@@ -41,7 +43,7 @@ class Worker:
 
     def __init__(self, name: str) -> None:
         self.name = self.plan_name = name
-        self.stats: dict[str, Any] = {"delivered": 0, "epoch": 1, "positions": {}}
+        self.stats = StatsLine()
 
 
 class Watching:
@@ -102,7 +104,7 @@ def test_silence_is_time_without_a_message() -> None:
     judge = StallDetector(5)
 
     def look(at_s: float, delivered: int, *, epoch: int = 1, counts: bool = True) -> Stall | None:
-        return judge.check(int(at_s * S), {"delivered": delivered, "epoch": epoch}, counts=counts)
+        return judge.check(int(at_s * S), StatsLine(delivered=delivered, epoch=epoch), counts=counts)
 
     assert not any(look(at, 7) for at in range(10, 16))
     assert look(16, 7) == Stall(10 * S, 6.0, 5, 7)
@@ -115,25 +117,25 @@ def test_silence_is_time_without_a_message() -> None:
 
 def test_looks_that_come_late_are_no_silence_of_the_client() -> None:
     judge = StallDetector(5)
-    assert judge.check(0, {"delivered": 1}, counts=True) is None
-    assert judge.check(60 * S, {"delivered": 1}, counts=True) is None, "nobody looked for a minute"
+    assert judge.check(0, StatsLine(delivered=1), counts=True) is None
+    assert judge.check(60 * S, StatsLine(delivered=1), counts=True) is None, "nobody looked for a minute"
 
 
 def test_a_stall_is_told_once_and_its_end_too(tmp_path: Path) -> None:
     rig = Rig(tmp_path, plan_of(), Ends(a_0=50, a_1=0))
-    rig.pool.consumers[0].stats = {"delivered": 40, "epoch": 1, "positions": {"a-0": 40}}
+    rig.pool.consumers[0].stats = StatsLine(delivered=40, positions={"a-0": 40})
     assert rig.look(7) == [], "seen once"
     assert rig.look() == [("consumer-c", 10)], "limit and three looks"
     assert rig.look(20) == [("consumer-c", 10)]
     assert rig.pool.went_on == []
-    rig.pool.consumers[0].stats["delivered"] = 41
+    rig.pool.consumers[0].stats.delivered = 41
     rig.look(3)
     assert rig.pool.went_on == ["consumer-c"]
 
 
 def test_nothing_waits_nothing_stalls(tmp_path: Path) -> None:
     rig = Rig(tmp_path, plan_of(), Ends(a_0=40, a_1=0))
-    rig.pool.consumers[0].stats = {"delivered": 40, "epoch": 1, "positions": {"a-0": 40}}
+    rig.pool.consumers[0].stats = StatsLine(delivered=40, positions={"a-0": 40})
     assert rig.look(30) == []
     nobody_answers = Rig(tmp_path / "other", plan_of(), Ends())
     assert nobody_answers.look(30) == []
@@ -177,7 +179,7 @@ def test_work_of_the_application_is_no_silence(tmp_path: Path) -> None:
 
 def test_a_member_without_partitions_does_not_stall_for_those_of_others() -> None:
     plan = plan_of(c={"count": 3}, d={"group": "other"})
-    stats = [{"positions": {"a-0": 10, "a-1": 4}}, {"positions": {"a-1": 8}}, {}, {}]
+    stats = [StatsLine(positions=at) for at in ({"a-0": 10, "a-1": 4}, {"a-1": 8}, {}, {})]
     admin = Ends(a_0=12, a_1=9)
 
     def waiting(number: int) -> int:
@@ -212,7 +214,7 @@ def test_the_one_that_waits_in_reserve_does_not_stall(tmp_path: Path) -> None:
     name = group_id(plan, plan.consumers[0].group)
     rig = Rig(tmp_path, plan, Backlogs({"a-0": {name: 7}}))
     for _ in range(30):
-        rig.pool.consumers[0].stats["delivered"] += 1
+        rig.pool.consumers[0].stats.delivered += 1
         assert rig.look() == []
     assert sorted(rig.look(9)) == [("consumer-c-1", 7), ("consumer-c-2", 7)]
 
@@ -230,8 +232,7 @@ def test_a_stall_is_written_down_with_who_and_what(tmp_path: Path) -> None:
     manifest.set_epoch(64 * S)
     progress = PlainProgress(said)
     pool = WorkerPool(plan_of(), run, Endpoints("", ""), manifest, progress, owner="x", offline=True)
-    spec = {"client": {"library": "kafka-python"}, "consumer": {"session": 3}}
-    worker = WorkerProcess("consumer-3", "consumer", spec, tmp_path)
+    worker = WorkerProcess(worker_spec("consumer-3", "kafka-python", reading(3)), tmp_path)
     told = pool._report_waiting(worker, "stall", "handed nothing since 00:07.2", since_ns=71 * S, waiting=857)
     pool._keep_stacks(worker, told)
     (row,) = read_jsonl(run.events)
@@ -253,8 +254,7 @@ def test_a_client_that_gave_itself_up_is_written_down_and_told_of(tmp_path: Path
     pool = WorkerPool(
         plan_of(), run, Endpoints("", ""), manifest, PlainProgress(said), owner="x", offline=True
     )
-    spec = {"client": {"library": "kafka-clients"}, "consumer": {"session": 1}}
-    worker = WorkerProcess("consumer-1", "consumer", spec, tmp_path)
+    worker = WorkerProcess(worker_spec("consumer-1", "kafka-clients", reading()), tmp_path)
     event = {
         "type": "event",
         "t_ns": 5,

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.contracts.worker import TopicPart
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan
 from harness.run.worker_specs import Endpoints, audit_specs, client_spec
@@ -236,19 +237,15 @@ def test_specs_say_where_things_are(tmp_path: Path) -> None:
     plan, run = build_plan(made, seed=1, run_tag=0xAB), RunDir(tmp_path / "run")
     where = Endpoints("pulsar://h:1", "http://h:2")
     sent = client_spec(plan, run, plan.producers[0], where)
-    assert (sent["system"], sent["bootstrap"], sent["admin_url"]) == ("pulsar", "pulsar://h:1", "http://h:2")
-    assert sent["topics"] == {
-        "orders": {"address": "persistent://public/bs-000000ab/orders", "partitions": 2}
-    }
+    assert (sent.system, sent.bootstrap, sent.admin_url) == ("pulsar", "pulsar://h:1", "http://h:2")
+    address = "persistent://public/bs-000000ab/orders"
+    assert sent.topics == {"orders": TopicPart(address=address, partitions=2)}
     keys = ("results", "calls", "batch", "threads", "payload_bytes", "payload_max_bytes")
-    assert [sent["producer"][key] for key in keys] == ["resent", "sync", 1, 2, 100, 2000]
-    read = client_spec(plan, run, plan.consumers[0], where)["consumer"]
-    assert (read["receive"], read["work_s"], read["settle"], read["nack_every"]) == (
-        "listener",
-        0.05,
-        "ack",
-        7,
-    )
+    assert [getattr(sent.producer, key) for key in keys] == ["resent", "sync", 1, 2, 100, 2000]
+    read = client_spec(plan, run, plan.consumers[0], where).consumer
+    keys = ("receive", "work_s", "settle", "nack_every")
+    assert [getattr(read, key) for key in keys] == ["listener", 0.05, "ack", 7]
     audit = audit_specs(plan, run, where)
-    assert sorted(stream for spec in audit for stream in spec["audit"]["streams"]) == plan.streams()
-    assert {spec["client"]["library"] for spec in audit} == {"pulsar-client-java"}
+    parts = [spec.audit for spec in audit if spec.audit]
+    assert sorted(stream for part in parts for stream in part.streams) == plan.streams()
+    assert {spec.client.library for spec in audit} == {"pulsar-client-java"}

@@ -5,15 +5,14 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.errors import WorkerError
 from harness.run.worker_process import WorkerProcess
+from tests.specs import worker_spec
 
 Start = Callable[[str], WorkerProcess]
-SPEC: dict[str, Any] = {"client": {"library": "echo"}, "producer": {}}
 
 
 @pytest.fixture
@@ -22,7 +21,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
     made: list[WorkerProcess] = []
 
     def begin(program: str) -> WorkerProcess:
-        worker = WorkerProcess("p-1", "producer", SPEC, tmp_path / "p-1")
+        worker = WorkerProcess(worker_spec(), tmp_path / "p-1")
         made.append(worker)
         worker.start([sys.executable, "-u", "-c", program], {})
         return worker
@@ -44,7 +43,7 @@ def test_what_is_no_json_is_kept_and_not_heard(start: Start, tmp_path: Path) -> 
     worker.wait_ready(20)
     worker.tell("go on")
     assert worker.wait_done(20)
-    assert worker.done_message["ok"] == 3
+    assert worker.done_line.ok == 3
     lines = (tmp_path / "p-1" / "stdout.jsonl").read_text().splitlines()
     assert lines[0].startswith("caf")
     assert lines[1] == "[1, 2]"
