@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -101,11 +101,13 @@ def _start_and_keep(settings: Settings, cluster: BrokerCluster[Any]) -> None:
     cluster.keep()
 
 
-def _known_needs(needs: Iterable[str]) -> frozenset[str]:
+def _known_needs(needs: Sequence[str]) -> frozenset[str]:
     from harness.clusters.process_runtime import GIVES
+    from harness.protocols.versions import need_of, versions_of
 
-    if unknown := sorted(set(needs) - GIVES):
-        raise UsageError(f"--needs {unknown[0]}: unknown", hint=f"allowed: {', '.join(sorted(GIVES))}")
+    if unknown := sorted(set(needs) - GIVES - versions_of(needs).keys()):
+        allowed = ", ".join((*sorted(GIVES), need_of("VERSION")))
+        raise UsageError(f"--needs {unknown[0]}: unknown", hint=f"allowed: {allowed}")
     return frozenset(needs)
 
 

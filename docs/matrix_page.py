@@ -98,7 +98,11 @@ def _can(system: str, topology: str, runtime: str, kind: FaultKind[Any], *, secu
 def _required(system: str, kind: FaultKind[Any]) -> dict[str, Any]:
     """Keys without a default that `plan` would ask for."""
     requests = list(SYSTEMS[system].request_kinds)[:1]
-    known: dict[str, Any] = {"requests": requests, "config": {"max.message.bytes": "1000000"}}
+    known: dict[str, Any] = {
+        "requests": requests,
+        "config": {"max.message.bytes": "1000000"},
+        "to": SYSTEMS[system].version,
+    }
     fields = kind.params.model_fields
     return {key: value for key, value in known.items() if key in fields and fields[key].is_required()}
 

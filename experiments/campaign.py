@@ -18,6 +18,7 @@ from harness.errors import BrokerstormError, HealError
 from harness.plan.rates import is_open, rate_words
 from harness.protocols.cluster import Cluster, Progress
 from harness.protocols.faulting import FaultInjector
+from harness.protocols.versions import HasVersions
 from harness.run.calibration import Calibration, step_words, with_rates
 from harness.run.hosts import Hosts
 from harness.run.interrupts import Interrupts
@@ -181,10 +182,16 @@ class Campaign:
 
     def _end_on_cluster(self, plan: Plan, outcome: RunOutcome, *, is_last: bool) -> None:
         """The cores are the judge's now; and the next round must not begin where this one broke something."""
-        if self._interrupts.stop.is_set() or not (self._keep_up if is_last else outcome.is_restored):
+        keeps = self._keep_up if is_last else outcome.is_restored and not self._is_changed()
+        if self._interrupts.stop.is_set() or not keeps:
             self.close()
         elif not is_last:
             self._delete_topics(plan)
+
+    def _is_changed(self) -> bool:
+        """Whether its nodes are no longer of the version with which a round begins."""
+        runtime = self._cluster.runtime if self._cluster else None
+        return isinstance(runtime, HasVersions) and runtime.is_changed()
 
     def _cluster_for(self, plan: Plan) -> Cluster:
         key = (plan.system, plan.version, plan.topology, tuple(sorted(plan.broker_config.items())))

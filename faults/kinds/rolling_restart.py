@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from pydantic import Field
@@ -31,8 +32,10 @@ class Rolled(Stopped):
 
     params: RollingRestartParams  # type: ignore[assignment]  # has stop_within, too
 
-    def __init__(self, view: ClusterView, params: RollingRestartParams) -> None:
-        super().__init__(view, view.brokers, params)
+    def __init__(
+        self, view: ClusterView, params: RollingRestartParams, nodes: Iterable[str] | None = None
+    ) -> None:
+        super().__init__(view, view.brokers if nodes is None else tuple(nodes), params)
         self._done: dict[str, dict[str, Any]] = {}
 
     def objection(self) -> str:
@@ -51,25 +54,41 @@ class Rolled(Stopped):
         now = self.view.snapshot()
         changed = cluster_changes(before, now, [node]) if before and now else {}
         self.view.stopping.wait(self.params.down)
+        self.before_start(node)
         self.view.start(node)
         limit_s = self.params.ready_within
         missing = wait_while(self.missing, limit_s, every_s=POLL_S, stop=self.view.stopping)
         if missing and not self.view.stopping.is_set():
-            raise EnvironmentNotReady(f"{node} was not ready {limit_s:g} s after its restart: {missing}")
+            raise self.not_ready(node, missing)
         away_s = time.monotonic() - start
         self._done[node] = {"stopped_s": round(stopped_s, 2), "ready_s": round(away_s, 2), **changed}
+        self.after_start(node)
+
+    def before_start(self, node: str) -> None:
+        """Called of a node that is down. Default: nothing."""
+
+    def after_start(self, node: str) -> None:
+        """Called of a node that is in sync again. Default: nothing."""
+
+    def not_ready(self, node: str, missing: str) -> EnvironmentNotReady:
+        """What a node that is not in sync in time ends the fault with."""
+        limit_s = self.params.ready_within
+        return EnvironmentNotReady(f"{node} was not ready {limit_s:g} s after its restart: {missing}")
 
     def proof(self) -> Proof:
         """Effective when every node was replaced and each of them gave something up."""
         done = dict(self._done)
-        rolled = "; ".join(
-            f"{node} back in sync after {row['ready_s']:.1f} s, {changes_text(row) or 'nothing moved'}"
-            for node, row in done.items()
-        )
+        rolled = "; ".join(_roll_text(node, row) for node, row in done.items())
         complete = len(done) == len(self.targets)
         noticed = all(changes_text(row) for row in done.values())
         text = f"{len(done)} of {len(self.targets)} nodes restarted" + (f": {rolled}" if rolled else "")
         return Proof(complete and noticed, text, done)
+
+
+def _roll_text(node: str, row: Mapping[str, Any]) -> str:
+    versions = f" {row['was']} -> {row['version']}" if "version" in row else ""
+    moved = changes_text(dict(row)) or "nothing moved"
+    return f"{node}{versions} back in sync after {row['ready_s']:.1f} s, {moved}"
 
 
 class RollingRestart(FaultKind[RollingRestartParams]):

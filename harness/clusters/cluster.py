@@ -24,12 +24,14 @@ from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout, compose_file, read_compose
 from harness.clusters.layout.distribution import pinned
 from harness.clusters.layout.runtime import NodeRuntime
+from harness.clusters.process_runtime import ProcessRuntime
 from harness.clusters.security.certificates import Authority
 from harness.clusters.security.made import CONNECTION_FILE, ClusterSecurity, forget
-from harness.clusters.sources import SOURCES, ClusterPlace, NodeSoftware
+from harness.clusters.sources import SOURCES, ClusterPlace, NodeSoftware, ProcessSource
 from harness.connections.security import ANYBODY, Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
+from harness.protocols.versions import versions_of
 from harness.rundir import write_json
 from harness.systems import SYSTEMS
 from harness.systems.base import Request
@@ -176,6 +178,7 @@ def open_cluster(
         described.layout.check_conf()
         _make_quick(source, where, (system, version, topology), on_progress)
         cluster = _assemble(source.runtime(spec, where), where.security)
+        _offer_versions(cluster, where, offline=offline, on_progress=on_progress)
         write_json(folder / STATE_FILE, _state(runtime, spec, where, source))
     except BaseException:
         addresses.release(run_id)
@@ -203,7 +206,26 @@ def describe_cluster(
     where = ClusterPlace("described", Path("/nonexistent"), addresses.CHECK_BLOCK, settings, needs, made)
     described = SOURCES[runtime].absent().runtime(spec, where)
     described.layout.check_conf()
+    for version in versions_of(needs).values():
+        spec_of(system, version, topology)
     return _assemble(described, made)
+
+
+def _offer_versions(
+    cluster: BrokerCluster[Any], where: ClusterPlace, *, offline: bool, on_progress: jars.Progress | None
+) -> None:
+    """Have at hand what else the nodes may be started from: what `where.needs` names."""
+    runtime, spec = cluster.runtime, cluster.runtime.spec
+    for version in versions_of(where.needs).values():
+        what = (spec.system, pinned(spec.system, version), spec.topology)
+        other = spec_of(*what, run_id=where.run_id, secure=spec.is_secure)
+        if other.asked == spec.asked:
+            continue
+        assert isinstance(runtime, ProcessRuntime)  # no other gives such a need
+        software = ProcessSource.get(other, offline=offline, on_progress=on_progress)
+        if not offline:
+            _make_quick(software, where, what, on_progress)
+        runtime.offer(version, software.launch(other, where))
 
 
 def _made(system: str, run_id: str, secure: bool, runtime: str) -> ClusterSecurity | None:
@@ -289,6 +311,7 @@ def attach_cluster(folder: Path) -> BrokerCluster[Any]:
             hint="start one with `brokerstorm up` or `run --keep-up`",
         ) from error
     cluster = _assemble(source.runtime(spec, where), where.security)
+    _offer_versions(cluster, where, offline=True, on_progress=None)
     cluster.runtime.adopt()
     addresses.take_over(where.block, where.run_id)
     return cluster

@@ -10,6 +10,7 @@ import os
 import shutil
 import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -29,6 +30,7 @@ from harness.errors import EnvironmentNotReady
 from harness.log_stamp import LOG_ZONE
 from harness.protocols.cluster import Endpoint, Node
 from harness.protocols.power import Unsynced
+from harness.protocols.versions import versions_of
 from harness.toolchains.jars import resolved
 from harness.toolchains.java import ClassArchive, Java
 from harness.waiting import wait_until
@@ -87,7 +89,9 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         wiring = LoopbackWiring(self.detours.plan if self.detours else None)
         told = {"security": launch.security.values} if launch.security else {}
         self.layout = Layout(launch.spec, folder, block, wiring, settings=launch.settings, **told)
-        self._launch = launch
+        self._wiring, self._told = wiring, told
+        self._offered = {launch.spec.asked: (launch, self.layout)}
+        self._version_of = dict.fromkeys(self.layout.all_nodes, launch.spec.asked)
         self._prepare = prepare
         self._services = self.layout.services
         self._processes = {
@@ -104,17 +108,51 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
             return disks.why_not(need)
         return node_limits.why_not(need) if need in node_limits.GIVES else ""
 
+    @classmethod
+    def lacking(cls, needs: frozenset[str]) -> list[str]:
+        """Any version can be had, where there is one (`offer`)."""
+        return super().lacking(needs - versions_of(needs).keys())
+
+    def offer(self, version: str, launch: Launch) -> None:
+        """Let nodes be started from another version of the brokers, too."""
+        base = self.layout
+        there = Layout(
+            launch.spec, base.folder, base.block, self._wiring, settings=base.settings, **self._told
+        )
+        there.check_conf()
+        self._offered[version] = (launch, there)
+
+    def version(self, node: str) -> str:
+        command = self._process(node).command
+        for version, (launch, _) in self._offered.items():
+            if f"{launch.jars}/*" in command:
+                return version
+        return self._version_of[node]
+
+    def set_version(self, node: str, version: str) -> None:
+        if version not in self._offered:
+            raise EnvironmentNotReady(f"{node} cannot become {version}: the cluster was started without it")
+        there = self.layout.node(node)
+        self._offered[version][1].write_conf(there)
+        NodeFolder(there.folder).version_file.write_text(version)
+        self._version_of[node] = version
+
+    def is_changed(self) -> bool:
+        return set(self._version_of.values()) != {self.spec.asked}
+
     def adopt(self) -> None:
         """Take over the nodes that an earlier harness process started and that still run."""
-        for process in self._processes.values():
+        for name, process in self._processes.items():
             process.adopt()
+            with suppress(FileNotFoundError):
+                self._version_of[name] = process.folder.version_file.read_text()
         self.power.adopt()
         if self.detours:
             self.detours.adopt()
 
     @property
     def facts(self) -> dict[str, str]:
-        found = resolved(self._launch.jars)
+        found = resolved(self._offered[self.spec.asked][0].jars)
         return {**super().facts, **({"broker jars": found} if found else {})}
 
     def up(self) -> None:
@@ -193,7 +231,8 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
 
     def start(self, node: str) -> None:
         process = self._process(node)
-        process.launch(self._command(self._services[node]), self._environment())
+        launch, layout = self._offered[self._version_of[node]]
+        process.launch(self._command(launch, layout.services[node]), self._environment())
         self.limits.enter(node, process.pid)
 
     def kill(self, node: str) -> None:
@@ -244,23 +283,23 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
                 hint="free some disk space or choose another --run-dir",
             ) from error
 
-    def _command(self, service: Service) -> list[str]:
+    def _command(self, launch: Launch, service: Service) -> list[str]:
         folder = NodeFolder(self.folder / service.name)
         places = {
             f"{{{one.name}.{name}}}": at
             for one in self.nodes
             for name, at in self.layout.advertised(one).items()
         }
-        if self._launch.security:
-            places["{security}"] = self._launch.security.values(service.name)["folder"]
-        archive = self._launch.archive(service.main)
+        if launch.security:
+            places["{security}"] = launch.security.values(service.name)["folder"]
+        archive = launch.archive(service.main)
         return [
-            self._launch.java.path,
-            *(archive.record() if self._launch.is_recording else archive.use()),
+            launch.java.path,
+            *(archive.record() if launch.is_recording else archive.use()),
             *(_filled(folder.fill(flag), places) for flag in service.jvm),
             *(self.detours.jvm_flags(str(folder.conf)) if self.detours else ()),
             "-cp",
-            f"{self._launch.jars}/*",
+            f"{launch.jars}/*",
             service.main,
             *(_filled(folder.fill(argument), places) for argument in service.args),
         ]

@@ -48,7 +48,7 @@ def choose(wanted: str, spec: ClusterLayout, *, needs: frozenset[str], offline: 
 def _docker_if_it_can(spec: ClusterLayout, needs: frozenset[str], *, offline: bool) -> RuntimeChoice:
     from harness.clusters.docker.runtime import DockerRuntime
 
-    if lacking := sorted(needs - DockerRuntime.gives):
+    if lacking := DockerRuntime.lacking(needs):
         return RuntimeChoice(PROCESS, f"a fault of this scenario needs {', '.join(lacking)}")
     for need in sorted(needs):
         if reason := DockerRuntime.why_not(need):

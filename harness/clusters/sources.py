@@ -125,14 +125,15 @@ class ProcessSource(NodeSoftware):
         return ProcessRuntime
 
     def runtime(self, spec: ClusterLayout, place: ClusterPlace) -> ProcessRuntime:
-        launch = self._launch(spec, place)
+        launch = self.launch(spec, place)
         prepare = assembly_of(spec.system).prepare(place.run_id, launch)
         return ProcessRuntime(place.run_id, place.folder, place.block, launch, prepare, needs=place.needs)
 
     def make_quick(self, spec: ClusterLayout, place: ClusterPlace, report: artifacts.Progress) -> None:
-        build_archives(self._launch(spec, place), place.run_id, place.block, report)
+        build_archives(self.launch(spec, place), place.run_id, place.block, report)
 
-    def _launch(self, spec: ClusterLayout, place: ClusterPlace) -> Launch:
+    def launch(self, spec: ClusterLayout, place: ClusterPlace) -> Launch:
+        """What its nodes are started from."""
         return Launch(spec, self.java, self.jars, place.settings, place.security)
 
 

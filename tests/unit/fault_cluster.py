@@ -34,8 +34,10 @@ class StateRuntime:
         self.stop_takes_s = 0.0
         self.stops_by_itself = True
         self.pids: dict[str, int] = {}
-        self.needs = frozenset({"synced-disk"})
+        self.needs = frozenset({"synced-disk", "brokers-4.1.2", "brokers-3.5.2"})
         self.unsynced: dict[str, Unsynced] = {}
+        self.versions = dict.fromkeys(NAMES, "3.9.1")
+        self.dies_as = ""
 
     def up(self) -> None: ...
     def down(self) -> None: ...
@@ -56,11 +58,25 @@ class StateRuntime:
         self._note("stop", node)
         return self.stops_by_itself
 
+    def version(self, node: str) -> str:
+        return self.versions[node]
+
+    def set_version(self, node: str, version: str) -> None:
+        assert node not in self.running
+        self.versions[node] = version
+
+    def is_changed(self) -> bool:
+        return set(self.versions.values()) != {"3.9.1"}
+
+    def log_tail(self, node: str) -> str:
+        return f"{node} refuses its metadata"
+
     def start(self, node: str) -> None:
         if self.start_fails:
             self.start_fails -= 1
             raise EnvironmentNotReady(f"{node} died at start")
-        self.running.add(node)
+        if self.versions[node] != self.dies_as:
+            self.running.add(node)
         self._note("start", node)
 
     def is_running(self, node: str) -> bool:
@@ -99,6 +115,9 @@ class StateAdmin:
         self.spans = dict.fromkeys(range(partitions), (0, 0))
         self.silent = threading.Event()
         self.blocked_s = 0.0
+
+    def finalize_features(self) -> dict[str, tuple[int, int]]:
+        return {"metadata.version": (21, 27)}
 
     def _fenced(self) -> set[str]:
         now, gone = time.monotonic(), set()

@@ -86,6 +86,16 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
     ),
     ({"fault": "rolling-restart"}, [f"kafka-1: {ROLLED}", f"kafka-2: {ROLLED}"]),
     (
+        {"fault": "rolling-upgrade", "to": "4.1.2", "pause": 2, "finalize": True},
+        [
+            *(
+                f"{n}: {ROLLED.replace('start it again', 'start it from 4.1.2')}; then 2 s"
+                for n in ("kafka-1", "kafka-2")
+            ),
+            "UpdateFeatures: metadata.version to what the brokers support",
+        ],
+    ),
+    (
         {"fault": "leader-move", "topic": "orders", "moves": {0: "kafka-2"}},
         [
             "AlterPartitionReassignments orders-0 -> [kafka-2, its other replicas]",

@@ -22,6 +22,8 @@ GOOD: list[dict[str, Any]] = [
     {"fault": "leader-move", "topic": "orders", "at": 20, "moves": {"0": "kafka-1"}},
     {"fault": "controller-kill", "at": 1},
     {"fault": "rolling-restart", "at": 1, "down": "2s"},
+    {"fault": "rolling-upgrade", "at": 1, "to": "4.1.2", "pause": "2s", "finalize": True},
+    {"fault": "rolling-downgrade", "at": 1, "to": "3.9.1", "roles": ["broker"]},
     {"fault": "restart", "at": 1, "target": "controller"},
     {"fault": "pause", "at": 1, "together": True},
     {"fault": "preferred-election", "at": 1},

@@ -38,6 +38,11 @@ class NodeRuntime(ABC):
         """Why this machine cannot give a need of ``gives``; empty when it can."""
 
     @classmethod
+    def lacking(cls, needs: frozenset[str]) -> list[str]:
+        """Those needs that this runtime never gives."""
+        return sorted(needs - cls.gives)
+
+    @classmethod
     def require(cls, needs: frozenset[str]) -> None:
         """Refuse, before anything starts, what cannot be given.
 
@@ -45,7 +50,7 @@ class NodeRuntime(ABC):
             UsageError: a need that this runtime never gives.
             EnvironmentNotReady: one that this machine cannot give, and why.
         """
-        if lacking := sorted(needs - cls.gives):
+        if lacking := cls.lacking(needs):
             raise UsageError(f"the {cls.name} runtime cannot give: {', '.join(lacking)}", hint=cls.hint)
         for need in sorted(needs):
             if reason := cls.why_not(need):

@@ -58,6 +58,11 @@ class NodeFolder:
     def pid_file(self) -> Path:
         return self.root / "pid.json"
 
+    @property
+    def version_file(self) -> Path:
+        """The version that the node was changed to, where it was."""
+        return self.root / "version"
+
     def fill(self, text: str) -> str:
         """``{conf}``, ``{data}`` and ``{logs}`` as paths; other braces stay."""
         for name in ("conf", "data", "logs"):
@@ -124,6 +129,14 @@ class NodeProcess:
     def pid(self) -> int | None:
         identity = self._identity
         return identity.pid if identity and self.is_running() else None
+
+    @property
+    def command(self) -> list[str]:
+        """The arguments that the process has; empty when it does not run."""
+        pid = self.pid
+        with contextlib.suppress(psutil.Error):
+            return psutil.Process(pid).cmdline() if pid else []
+        return []
 
     @property
     def exit_code(self) -> int | None:

@@ -43,6 +43,7 @@ _ANSWER_S = 0.5  # a broker that lives answers in a few milliseconds, also on a 
 _PREFERRED = 0
 _OF_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 _NONE_IN_PROGRESS = 85  # NO_REASSIGNMENT_IN_PROGRESS
+_METADATA = "metadata.version"
 _NO_RIGHT = 29  # TOPIC_AUTHORIZATION_FAILED
 _ALREADY_EXISTS, _UNKNOWN_TOPIC, _ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE = 36, 3, 84, 80
 
@@ -389,6 +390,17 @@ class KafkaAdmin:
         """As `users.admit`; returns when every broker lets that user in."""
         users.admit(self._ask, passwords, may)
         users.wait_admitted(self._nodes, self._access.clients)
+
+    def finalize_features(self) -> dict[str, tuple[int, int]]:
+        """As `FinalizesFeatures.finalize_features`: the metadata version, on which the others wait."""
+        found = self._ask(methodcaller("describe_features"))[_METADATA]
+        before, highest = found["finalized"][1], found["supported"][1]
+        if highest == before:
+            return {}
+        said = self._ask(methodcaller("update_features", {_METADATA: highest}, timeout_ms=2000))
+        if (word := said[_METADATA]) != "OK":
+            raise EnvironmentNotReady(f"{_METADATA} stays at {before}: {word}")
+        return {_METADATA: (before, highest)}
 
     # -- readiness ------------------------------------------------------------------------------------
 

@@ -165,6 +165,52 @@ def test_rolling_restart_takes_one_after_the_other(cluster: StateCluster, run: R
     assert rig.rows("healed")[0]["ok"] is True
 
 
+def test_rolling_upgrade_says_which_version_each_node_had(cluster: StateCluster, run: RunDir) -> None:
+    cluster.admin.fence_s = 0.0
+    rig = Rig(cluster, run, {"fault": "rolling-upgrade", "to": "4.1.2", "finalize": True, "at": 0})
+    rig.injector.join(10)
+    (effect,) = rig.rows("effect")
+    assert effect["effective"] is True, effect
+    assert "kafka-3 3.9.1 -> 4.1.2 back in sync after" in effect["evidence"]
+    assert effect["evidence"].endswith("metadata.version 21 -> 27")
+    assert effect["details"]["kafka-1"]["was"] == "3.9.1"
+
+
+def test_a_node_that_does_not_start_as_the_other_version_goes_on_as_what_it_was(
+    cluster: StateCluster, run: RunDir
+) -> None:
+    cluster.runtime.dies_as = "3.5.2"
+    step = {"fault": "rolling-downgrade", "to": "3.5.2", "at": 0, "ready_within": 0.3}
+    rig = Rig(cluster, run, step)
+    rig.injector.join(10)
+    (effect,) = rig.rows("effect")
+    assert effect["effective"] is False
+    assert "kafka-1 does not start as 3.5.2: kafka-1 refuses its metadata" in effect["evidence"]
+    assert cluster.runtime.versions == dict.fromkeys(NAMES, "3.9.1")
+    assert cluster.runtime.running == set(NAMES)
+
+
+def test_an_upgrade_to_what_everybody_runs_is_skipped(cluster: StateCluster, run: RunDir) -> None:
+    rig = Rig(cluster, run, {"fault": "rolling-upgrade", "to": "3.9.1", "at": 0})
+    rig.injector.join(10)
+    assert rig.rows("skipped")[0]["reason"] == "every broker has version 3.9.1"
+
+
+@pytest.mark.parametrize(
+    ("kind", "to", "said"),
+    [("rolling-upgrade", "3.5.2", "older than"), ("rolling-downgrade", "4.1.2", "newer than")],
+)
+def test_a_roll_in_the_wrong_direction_is_refused(
+    cluster: StateCluster, kind: str, to: str, said: str
+) -> None:
+    cluster.version = "3.9.1"
+    timeline = faults.compile(
+        [{"fault": kind, "to": to, "at": 1}], seed=7, load_s=60, topics=TOPICS, nodes=NAMES
+    )
+    with pytest.raises(ScenarioError, match=f"{to} is {said} 3.9.1: use rolling-"):
+        faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
+
+
 def test_rolling_restart_stops_rolling_when_everything_heals(run: RunDir) -> None:
     cluster = StateCluster(join_s=0.3)
     rig = Rig(cluster, run, {"fault": "rolling-restart", "at": 0})
