@@ -4,7 +4,7 @@ runs/<id>/                      a run, or a campaign whose rounds are sub-folder
   scenario.yaml plan.json       what was asked; what was resolved from it
   manifest.json                 versions, machine, command, promise, phases, status
   raw/<worker>/                 spec.json names.jsonl *.seg stdout.jsonl stderr.log
-  sealed/<table>/bucket=NN/part-0.parquet   names.jsonl  log_bounds.jsonl
+  sealed/<table>/bucket=NN/part-N.parquet   names.jsonl  log_bounds.jsonl
                                 leaderships.jsonl  transactions.jsonl  committed_offsets.jsonl
   faults.jsonl events.jsonl metrics.jsonl leaderships.jsonl log_transactions.jsonl
   committed_offsets.jsonl
@@ -81,7 +81,7 @@ class RunDir:
         return self.root / "sealed"
 
     def bucket_file(self, table: str, bucket: int, part: int = 0) -> Path:
-        """``part``: of a load from several machines, 1 and up for the others."""
+        """``part``: 0, 1, 2 ... of a run that is sealed while it goes on; 1 and up: of other machines."""
         return self.sealed / table / f"bucket={bucket:02d}" / f"part-{part}.parquet"
 
     @property
@@ -111,6 +111,11 @@ class RunDir:
     def seal_report(self) -> Path:
         """Rows, files and damage per worker; present when sealing has finished."""
         return self.sealed / "seal.json"
+
+    @property
+    def sealed_parts(self) -> Path:
+        """What was sealed while the run went on; gone when sealing has finished."""
+        return self.sealed / "parts.jsonl"
 
     @property
     def left_out(self) -> Path:

@@ -7,6 +7,7 @@ killed. docs/capture-format.md says when a row counts.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -29,16 +30,18 @@ class SegmentRows:
         self._followed: dict[str, _Segment | None] = {}  # None = every row of it was handed out
 
     def new_rows(self) -> Iterator[Rows]:
-        """Copies of the rows that became final since the last call."""
-        for path in sorted(self._folder.glob(f"{TABLE_NAMES[self._table]}-*.seg")):
-            if path.name not in self._followed:
-                self._followed[path.name] = _Segment(mapped(path, self._table), self._table)
-            segment = self._followed[path.name]
-            if segment is None:
-                continue
-            yield segment.new_rows()
-            if segment.is_exhausted:
-                self._followed[path.name] = None
+        """Copies of the rows that became final since the last call. A file may go once all of its are."""
+        there = {path.name: path for path in sorted(self._folder.glob(f"{TABLE_NAMES[self._table]}-*.seg"))}
+        for name in there.keys() - self._followed.keys():
+            with suppress(FileNotFoundError):
+                self._followed[name] = _Segment(mapped(there[name], self._table), self._table)
+        for name, segment in sorted(self._followed.items()):
+            if segment is not None:
+                yield segment.new_rows()
+                if segment.is_exhausted:
+                    self._followed[name] = segment = None
+            if segment is None and name not in there:
+                del self._followed[name]
 
     def unanswered(self) -> Rows:
         """Copies of the rows that were written and are not final."""

@@ -153,6 +153,7 @@ class Bucket:
             columns = getattr(self, table)
             if not isinstance(columns, Columns):
                 object.__setattr__(self, table, Columns.of(table, columns))
+        self.log.drop_rows(_truncated(self.log, self.context))
         self.log.sort(_LOG_KEYS)
         self.log.drop_rows(_read_again(self.log))
         self.deliveries.sort(_DELIVERY_KEYS)
@@ -166,6 +167,18 @@ def contradicted(bucket: Bucket) -> dict[int, int]:
     is_queue = bucket.context.is_queue
     first = {int(stream): int(row) for stream, row in zip(streams[::-1], rows[::-1], strict=True)}
     return {stream: row for stream, row in first.items() if not (stream < len(is_queue) and is_queue[stream])}
+
+
+def _truncated(log: Columns, context: Context) -> npt.NDArray[np.intp]:
+    """Rows of what the log did not hold any more when its reader went back: in the order of recording, those
+    at or behind a place that comes again later, or behind the end."""
+    found = [np.empty(0, np.intp)]
+    for stream, bounds in context.bounds.items():
+        if bounds.again >= 0:
+            rows = np.flatnonzero(log["stream"] == stream)
+            later = np.minimum.accumulate(np.append(log["position"][rows], bounds.end)[::-1])[::-1][1:]
+            found.append(rows[log["position"][rows] >= later])
+    return np.sort(np.concatenate(found))
 
 
 def _read_again(log: Columns) -> npt.NDArray[np.intp]:
@@ -208,7 +221,8 @@ def open_tables(root_uri: str, number: int) -> dict[str, Columns]:
 
 def _open(filesystem: Any, folder: str, table: str) -> Columns:
     infos = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-    paths = sorted(i.path for i in infos if i.is_file and i.path.endswith(".parquet"))
+    found = (info.path for info in infos if info.is_file and info.path.endswith(".parquet"))
+    paths = sorted(found, key=lambda path: (len(path), path))  # part-10 is behind part-9
     files = [pq.ParquetFile(filesystem.open_input_file(path)) for path in paths]
     rows = sum(file.metadata.num_rows for file in files)
     columns = {column.name: column for column in SEALED[table]}

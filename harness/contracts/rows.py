@@ -69,7 +69,8 @@ class Bounds:
 
     Kafka counts in offsets, Pulsar in messages (``stable``, ``marked`` and ``log_end``: in entries).
     ``isolation`` remaining: of a queue, whose rows in the log are what was left in it after the drain, and
-    not all that it held. ``reader``: the worker that wrote it.
+    not all that it held. ``reader``: the worker that wrote it. ``again``: what it had read from there
+    on was not in the log any more, and was read again; -1 nothing was.
     """
 
     begin: int = 0
@@ -85,6 +86,7 @@ class Bounds:
     disagree: int = 0
     stale: tuple[StaleWrite, ...] = ()
     log_end: int = -1
+    again: int = -1
 
     @property
     def is_marked(self) -> bool:

@@ -14,6 +14,7 @@ class Damage(StrEnum):
     SHORT_FILES = "short_files"  # smaller than header and capacity say
     BAD_MAGIC = "bad_magic"  # not a segment of this format: left out
     FOREIGN_RUN = "foreign_run"  # a segment of another run: left out
+    UNREADABLE = "unreadable"  # segment files that the disk does not give back: left out
     MISSING_SEGMENTS = "missing_segments"  # numbers left out in 0, 1, 2 ...
     UNKNOWN_NAMES = "unknown_names"  # ids used but never named
     BAD_HEADERS = "bad_headers"  # rows marked ok whose header is not ours: sealed as foreign
@@ -24,6 +25,7 @@ _HOLES: Final = (
     Damage.TORN_ROWS,
     Damage.SHORT_FILES,
     Damage.BAD_MAGIC,
+    Damage.UNREADABLE,
     Damage.MISSING_SEGMENTS,
     Damage.UNKNOWN_NAMES,
 )
@@ -31,6 +33,7 @@ _SAY: Final[dict[str, str]] = {
     Damage.TORN_ROWS: "rows begun but not finished",
     Damage.SHORT_FILES: "segment files cut short",
     Damage.BAD_MAGIC: "segment files of another format, left out",
+    Damage.UNREADABLE: "segment files that cannot be read, left out",
     Damage.FOREIGN_RUN: "segment files of another run, left out",
     Damage.MISSING_SEGMENTS: "segment files missing",
     Damage.UNKNOWN_NAMES: "ids that names.jsonl does not explain",

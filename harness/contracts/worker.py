@@ -90,6 +90,7 @@ class AuditPart(SpecPart):
     streams: list[str]
     isolation: str
     stall_s: float
+    follow: bool | None = None
 
 
 class ProcessSpec(SpecPart):

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Final
 
 from harness.contracts.plan import Plan
+from harness.contracts.rows import Leadership
 from harness.errors import BrokerstormError
 from harness.protocols.cluster import Admin, HasLeaderships, HasPlacement
 from harness.run.periodic import PeriodicThread
@@ -41,6 +42,7 @@ class LeaderWatch:
         self._seen: dict[str, list[tuple[int, int, str | None]]] = {}
         self._last_look_ns = 0
         self._thread = PeriodicThread("leaders", self.look, period_s=PERIOD_S)
+        self._told: Sequence[Leadership] | None = None
 
     def start(self) -> None:
         if self._is_watched:
@@ -67,13 +69,16 @@ class LeaderWatch:
         self._last_look_ns = now_ns
 
     def record(self) -> None:
-        """Write what is known; nothing where the brokers cannot say."""
+        """Write what is known, once; nothing where the brokers cannot say."""
+        if self._told is not None:
+            return
         self.stop()
+        self._told = ()
         admin = self._admin()
         if not isinstance(admin, HasLeaderships):
             return
         try:
-            told = admin.leaderships(self._topics, self._seen)
+            self._told = told = admin.leaderships(self._topics, self._seen)
         except BrokerstormError as error:
             _LOG.warning("who led which stream is not recorded: %s", error)
             return
@@ -82,3 +87,11 @@ class LeaderWatch:
             for row in rows:
                 del row["stream_id"]  # sealing gives it
             write_jsonl(self._run.raw_leaderships, rows)
+
+    def epochs(self) -> dict[str, list[tuple[int, int]]]:
+        """As recorded: by stream the terms that the log has something of, each with where it begins in it."""
+        found: dict[str, list[tuple[int, int]]] = {}
+        for one in self._told or ():
+            if one.first is not None:
+                found.setdefault(one.stream, []).append((one.term, one.first))
+        return found

@@ -27,13 +27,14 @@ from harness.run.lives import CLOSE_S, ClientLives, ComingAndGoing
 from harness.run.manifest import ManifestFile, library_versions, own_builds
 from harness.run.metering import Meter
 from harness.run.periodic import PeriodicThread
+from harness.run.sealing import Sealing
 from harness.run.stalls import StallMonitor
 from harness.run.topics import make_topics
 from harness.run.transactions import record_transactions
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
-from harness.run.worker_specs import Endpoints
-from harness.rundir import RunDir, write_json
+from harness.run.worker_specs import Endpoints, audit_follows
+from harness.rundir import RunDir, append_jsonl, write_json
 from harness.systems import SYSTEMS
 from harness.waiting import wait_until
 
@@ -115,9 +116,14 @@ class LiveRun:
         stalls = StallMonitor(plan, run, lambda: cluster.admin, self._pool)
         self._stalls = PeriodicThread("stalls", stalls.check_now, period_s=CHECK_EVERY_S)
         self._leaders = LeaderWatch(plan, run, lambda: cluster.admin)
+        self._sealing = Sealing(plan, run, self._not_sealed)
         self._meter = Meter(run, workers=self._pool.metric_sources, nodes=self._nodes)
         self._not_healed: Sequence[str] = ()
         self._is_restored, self._epoch_ns = False, 0
+
+    def _not_sealed(self, text: str) -> None:
+        self._progress.note(text)
+        append_jsonl(self._run.events, {"t_ns": time.monotonic_ns(), "kind": "not-sealed", "text": text})
 
     def _nodes(self) -> dict[str, tuple[int | None, StatsLine]]:
         runtime = self._cluster.runtime
@@ -164,7 +170,7 @@ class LiveRun:
         make_topics(self._cluster.admin, self._plan)
         self._hosts.open(self._plan, self._run)
         self._manifest.update(executors=self._hosts.rows())  # who is killed now leaves their rows there
-        self._pool.start_clients()
+        self._pool.start_clients(follow=True)
 
     def _load(self) -> bool:
         """Offer the load; whether all of it, before a signal came."""
@@ -179,6 +185,8 @@ class LiveRun:
         pool.command([*pool.readers, *pool.producers], f"start {t0_ns}")
         self._hangs.start()
         self._stalls.start()
+        if isinstance(self._hosts, OneMachine):  # others seal what they have
+            self._sealing.start()
         self._watch_until(self._epoch_ns)
         self._phase("load")
         self._lives.start(self._epoch_ns)
@@ -321,8 +329,10 @@ class LiveRun:
             return
         self._phase("audit", "reading every partition to its end")
         pool = self._pool
+        if audit_follows(self._plan):
+            self._leaders.record()
         try:
-            pool.start_audit()
+            pool.start_audit(self._leaders.epochs())
         except WorkerError as error:
             self._manifest.problem("audit", str(error))
             return
@@ -342,6 +352,7 @@ class LiveRun:
         self._hangs.stop()
         self._stalls.stop()
         self._leaders.stop()
+        self._sealing.stop()
         if self._interrupts.hurry.is_set():
             self._pool.kill()
         self._pool.stop()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from harness.contracts.plan import ClientPlan, Plan
@@ -16,8 +16,15 @@ from harness.run.hosts import THIS_MACHINE, Hosts, OneMachine
 from harness.run.liveness import Hang, HangDetector, Stall
 from harness.run.manifest import ManifestFile
 from harness.run.worker_process import STOP_GRACE_S, Message, WorkerProcess
-from harness.run.worker_specs import Endpoints, audit_specs, client_spec
-from harness.rundir import RunDir, append_jsonl
+from harness.run.worker_specs import (
+    EPOCHS_FILE,
+    Endpoints,
+    audit_again,
+    audit_follows,
+    audit_specs,
+    client_spec,
+)
+from harness.rundir import RunDir, append_jsonl, write_json
 from harness.toolchains.own_builds import own_build
 from harness.workers import launch, load_worker
 from harness.workers.artifacts import artifact_of
@@ -140,8 +147,11 @@ class WorkerPool:
         """A client as the plan has it."""
         return next(client for client in self._plan.clients if client.name == name)
 
-    def start_clients(self) -> None:
+    def start_clients(self, *, follow: bool = False) -> None:
         """Start producers and all but the late consumers; wait until each is ready.
+
+        Args:
+            follow: start the readers of the log, too, where they can read it while it grows.
 
         Raises:
             WorkerError: one did not get ready; its own words are in the message.
@@ -161,6 +171,8 @@ class WorkerPool:
             w.name: HangDetector(w.calls(), p.call_deadline_s)
             for w, p in zip(self.producers, plan.producers, strict=True)
         }
+        if follow and audit_follows(plan):
+            self._start_readers_of_the_log(audit_specs(plan, run, where))
         for worker in self.all_workers:
             if worker.was_started:
                 worker.wait_ready(READY_TIMEOUT_S)
@@ -214,15 +226,32 @@ class WorkerPool:
             self._is_load_over = True
             self.command(self.scheduled, "stop-load")
 
-    def start_audit(self) -> None:
-        """Start the readers of the log; call when no producer can write any more."""
-        specs = audit_specs(self._plan, self.run, self.where)
-        self._now["audit"] = [self._worker(spec) for spec in specs]
+    def start_audit(self, epochs: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+        """Let the readers of the log read to its end; call when no producer can write any more.
+
+        Args:
+            epochs: by stream, leader epochs of the log with where they begin, for those who have read some.
+        """
+        followers = self.auditors
+        if followers:
+            again = [audit_again(worker.spec, self.run) for worker in followers if not worker.is_alive]
+        else:
+            again = audit_specs(self._plan, self.run, self.where)
+        for worker in followers:
+            told = {name: epochs.get(stream, ()) for name, stream in self._plan.worker_streams.items()}
+            write_json(self.run.worker(worker.name) / EPOCHS_FILE, told)
+        self._start_readers_of_the_log(again)
         for worker in self.auditors:
+            if worker.is_alive:
+                worker.wait_ready(READY_TIMEOUT_S)
+                worker.tell(f"start {time.monotonic_ns()}")
+
+    def _start_readers_of_the_log(self, specs: Sequence[ProcessSpec]) -> None:
+        started = [self._worker(spec) for spec in specs]
+        with self._lock:
+            self._now["audit"] += started
+        for worker in started:
             self._start(worker, worker.spec.client.version)
-        for worker in self.auditors:
-            worker.wait_ready(READY_TIMEOUT_S)
-            worker.tell(f"start {time.monotonic_ns()}")
 
     def _worker(self, spec: ProcessSpec, client: str = "") -> WorkerProcess:
         """``client``: the name in the plan of a later life."""

@@ -26,6 +26,10 @@ from harness.systems import SYSTEMS
 #: Workers that read the log after the drain. Two keep both cores of a small machine busy; more streams
 #: than readers are spread round-robin.
 AUDIT_READERS = 2
+#: A load that long is audited while it goes on.
+FOLLOW_FROM_S = 45.0
+#: In the folder of a reader that follows the log, before its `start`.
+EPOCHS_FILE = "leader_epochs.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,6 +185,13 @@ def _consumer_part(plan: Plan, consumer: ConsumerPlan) -> ConsumerPart:
     )
 
 
+def audit_follows(plan: Plan) -> bool:
+    """Whether the log is read while it grows. Not of a short load, which would pay for it; with transactions
+    the whole log is read once more at the end anyway."""
+    uses = any(producer.transactions for producer in plan.producers)
+    return SYSTEMS[plan.system].audit_follows and not uses and plan.load_s >= FOLLOW_FROM_S
+
+
 def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[ProcessSpec]:
     """One spec a reader; together they cover every stream once."""
     streams = list(plan.worker_streams)
@@ -196,7 +207,16 @@ def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[ProcessSpec]:
             streams=streams[reader - 1 :: readers],
             isolation=isolation,
             stall_s=plan.limits["audit_stall"],
+            follow=audit_follows(plan) or None,
         )
         for reader in range(1, readers + 1)
     ]
     return [_spec(plan, run, f"audit-{part.reader}", where, client, audit=part) for part in parts]
+
+
+def audit_again(spec: ProcessSpec, run: RunDir) -> ProcessSpec:
+    """The spec of a reader that reads whole what another one has followed until it died."""
+    assert spec.audit is not None
+    name = f"again-{spec.name}"
+    part = spec.audit.model_copy(update={"reader": spec.audit.reader + AUDIT_READERS, "follow": None})
+    return spec.model_copy(update={"name": name, "capture_dir": str(run.worker(name)), "audit": part})

@@ -51,8 +51,17 @@ from harness.rundir import (
 from harness.seal.columns import ONE_CLOCK, Clocks, Pipelines, RowSource
 from harness.seal.names import NameTable, WorkerNames, read_worker_names
 from harness.seal.parquet import PART_SUFFIX, sha256_of, sync_folder
+from harness.seal.parts import SECOND_ANSWER_S, SealedPart, SealedSoFar, all_taken, key_of
 from harness.seal.route import Router
-from harness.seal.segments import Counts, Segment, find_segments, whole_rows, worker_folders
+from harness.seal.segments import (
+    Counts,
+    Segment,
+    find_segments,
+    is_finished,
+    remove_segment,
+    whole_rows,
+    worker_folders,
+)
 from harness.seal.share import Share, ShareReport, together
 from harness.seal.table import BufferPool, TableSealer
 from harness.seal.transactions import LogTransactions, sealed_transactions
@@ -105,10 +114,36 @@ def seal(
         with FileLock(run.sealed / ".lock"):
             if run.seal_report.exists():
                 return load_report(run)
-            sealing = _Sealing(run, plan, on_progress or (lambda done, total: None), clocks=clocks)
-            _refuse_less(run, sealing.raw_rows())
-            _remove_unfinished(run)
-            return sealing.do(threads, shares)
+            before = SealedSoFar.read(run)
+            sealing = _Sealing(
+                run, plan, on_progress or (lambda done, total: None), clocks=clocks, before=before
+            )
+            _refuse_less(run, sealing.raw_rows(), before.next_part)
+            _remove_unfinished(run, before.next_part)
+            report = sealing.do(threads, shares)
+            run.sealed_parts.unlink(missing_ok=True)
+            return report
+
+
+def seal_finished(run: RunDir, plan: Plan, *, least_bytes: int = 0, threads: int = 1) -> int:
+    """Seal the raw segments of a run that goes on which nobody will write to any more, as its next part, and
+    remove them. Not for a load from other machines.
+
+    Args:
+        least_bytes: of raw rows; with fewer there is no part yet.
+
+    Returns:
+        Bytes of the segments that were removed.
+
+    Raises:
+        EnvironmentNotReady, UsageError: as `seal`; every segment is still there.
+    """
+    with _disk_errors(run):
+        run.sealed.mkdir(parents=True, exist_ok=True)
+        with FileLock(run.sealed / ".lock"):
+            before = SealedSoFar.read(run)
+            _remove_unfinished(run, before.next_part)
+            return _Sealing(run, plan, lambda done, total: None, before=before).do_part(least_bytes, threads)
 
 
 def seal_share(run: RunDir, plan: Plan, share: Share, *, threads: int = 2) -> ShareReport:
@@ -164,7 +199,10 @@ class _Sealing:
         share: Share = Share(),  # noqa: B008 - frozen
         *,
         clocks: Clocks = ONE_CLOCK,
+        before: SealedSoFar | None = None,
     ) -> None:
+        self._before = before or SealedSoFar()
+        self._ordinals = self._before.ordinals
         self._share = share
         self._clocks = clocks
         self._run = run
@@ -172,7 +210,7 @@ class _Sealing:
         self._on_progress = on_progress
         self._damage: Counts = {}
         self._rows: dict[str, Counter[str]] = {}
-        self._names = NameTable(plan, share.names, share.part)
+        self._names = NameTable(plan, [*share.names, *self._before.names], share.part)
         self._worker_names: dict[str, WorkerNames] = {}
         self._files: dict[str, SealedFile] = {}
         self._done_bytes = 0
@@ -181,7 +219,7 @@ class _Sealing:
     def raw_rows(self) -> dict[TableId, int]:
         """Rows of each table that the raw segments have room for: never fewer than they hold."""
         rows = dict.fromkeys(TableId, 0)
-        for segment in find_segments(self._run, self._plan.run_tag, {}):
+        for segment in self._segments({}):
             rows[segment.table] += segment.room
         return rows
 
@@ -189,10 +227,11 @@ class _Sealing:
         wall, cpu = time.monotonic(), time.process_time()
         segments = self._read_names()
         others = shares(self._names.pairs()) if shares else _lost_shares(self._run)
-        tables = together(self._seal_tables(segments, threads), others)
+        parts = [ShareReport(tables=part.tables, files=part.files) for part in self._before.parts]
+        tables = together(self._seal_tables(segments, threads), [*parts, *others])
         for path, rows in self._documents(segments, others):
             self._files[path.name] = write_sealed_rows(path, rows)
-        for share in others:
+        for share in (*parts, *others):
             self._files |= share.files
         report = SealReport(
             rows={name: table.rows for name, table in tables.items()},
@@ -208,6 +247,58 @@ class _Sealing:
         sync_folder(self._run.sealed)
         return report
 
+    def do_part(self, least_bytes: int, threads: int) -> int:
+        """Bytes of the segments that are sealed now and gone."""
+        known = len(self._names.pairs())
+        found = self._read_names()
+        # What was seen of files that are not taken yet is seen again by who takes them.
+        self._damage = {name: Counter() for name in self._damage}
+        chosen = self._finished(found)
+        size = sum(segment.bytes for segment in chosen)
+        if not chosen or size < least_bytes:
+            return 0
+        tables = self._seal_tables(chosen, threads)
+        reports = self._worker_reports(chosen, own=True)
+        part = SealedPart(
+            part=self._before.next_part,
+            taken=all_taken(self._before, chosen),
+            ordinals=dict(self._ordinals),
+            names=self._names.pairs()[known:],
+            pipelines=np.flatnonzero(self._pipelines(found)).tolist(),
+            files=self._files,
+            tables=tables,
+            workers={name: report for name, report in reports.items() if report.segments},
+        )
+        self._before.append(self._run, part)
+        for segment in chosen:
+            remove_segment(segment)
+        return size
+
+    def _finished(self, segments: list[Segment]) -> list[Segment]:
+        """Those behind which no earlier one of their worker, table and owner is left: order is kept."""
+        before_ns = time.monotonic_ns() - int(SECOND_ANSWER_S * 1e9)
+        chosen: list[Segment] = []
+        # How transactions ended is told of the whole log, at the end.
+        is_told_later = any(producer.transactions for producer in self._plan.producers)
+        tables = [table for table in BUCKETED if not (table is TableId.LOG and is_told_later)]
+        following = Counter({key_of(segment): self._before.taken(segment) for segment in segments})
+        for segment in segments:
+            is_next = segment.table in tables and segment.index == following[key_of(segment)]
+            if is_next and is_finished(segment, before_ns):
+                chosen.append(segment)
+                following[key_of(segment)] += 1
+        return chosen
+
+    def _segments(self, damage: Counts) -> list[Segment]:
+        """Those of which no part has the rows; what a kill left of the others is removed."""
+        found = []
+        for segment in find_segments(self._run, self._plan.run_tag, damage, self._before.taken):
+            if segment.table in BUCKETED and segment.index < self._before.taken(segment):
+                remove_segment(segment)
+            else:
+                found.append(segment)
+        return found
+
     def do_share(self, threads: int) -> ShareReport:
         segments = self._read_names()
         tables = self._seal_tables(segments, threads)
@@ -222,7 +313,7 @@ class _Sealing:
     def _read_names(self) -> list[Segment]:
         folders = worker_folders(self._run)
         self._worker_names = {f.name: read_worker_names(f, self._names) for f in folders}
-        return find_segments(self._run, self._plan.run_tag, self._damage)
+        return self._segments(self._damage)
 
     def _seal_tables(self, segments: list[Segment], threads: int) -> dict[str, TableReport]:
         total_bytes = sum(segment.bytes for segment in segments)
@@ -247,7 +338,8 @@ class _Sealing:
                     held,
                     pipelines,
                     self._clocks,
-                    self._share.part,
+                    self._share.part or self._before.next_part,
+                    self._ordinals,
                 )
                 tables[TABLE_NAMES[table]] = self._seal_table(sealer, mine, total_bytes)
         return tables
@@ -285,6 +377,7 @@ class _Sealing:
         members = {member.name for member in self._plan.pipelines}
         sends = (segment for segment in segments if segment.table is TableId.SENDS)
         own = [s.owner for s in sends if s.worker.partition(".")[0] in members]
+        own += self._before.pipelines
         flags = np.zeros(max(own, default=-1) + 2, np.bool_)
         flags[own] = True
         return flags
@@ -351,16 +444,22 @@ class _Sealing:
             for row in read_jsonl(folder / self._run.log_bounds.name)
         ]
 
-    def _worker_reports(self, segments: list[Segment]) -> dict[str, WorkerReport]:
-        return {f.name: self._worker_report(f.name, segments) for f in worker_folders(self._run)}
+    def _worker_reports(self, segments: list[Segment], *, own: bool = False) -> dict[str, WorkerReport]:
+        """``own``: of this part alone."""
+        before = SealedSoFar() if own else self._before
+        return {
+            f.name: self._worker_report(f.name, segments, before.worker(f.name))
+            for f in worker_folders(self._run)
+        }
 
-    def _worker_report(self, worker: str, segments: list[Segment]) -> WorkerReport:
+    def _worker_report(self, worker: str, segments: list[Segment], before: WorkerReport) -> WorkerReport:
         damage = +self._damage[worker]
+        damage.update(before.damage)
         if unknown := self._worker_names[worker].unknown:
             damage[Damage.UNKNOWN_NAMES] = len(unknown)
         return WorkerReport(
-            segments=sum(s.worker == worker for s in segments),
-            rows=dict(self._rows.get(worker, {})),
+            segments=sum(s.worker == worker for s in segments) + before.segments,
+            rows=dict(Counter(self._rows.get(worker, {})) + Counter(before.rows)),
             damage={str(kind): count for kind, count in sorted(damage.items())},
         )
 
@@ -381,7 +480,7 @@ def _lost_shares(run: RunDir) -> list[ShareReport]:
     return [ShareReport.missing(lost)] if lost else []
 
 
-def _refuse_less(run: RunDir, raw_rows: Mapping[TableId, int]) -> None:
+def _refuse_less(run: RunDir, raw_rows: Mapping[TableId, int], part: int) -> None:
     """What a cut-off sealing left is a part of what the raw segments hold. If it is more, they are gone.
 
     Events without a stream are in every bucket and left out of the count.
@@ -390,7 +489,7 @@ def _refuse_less(run: RunDir, raw_rows: Mapping[TableId, int]) -> None:
         UsageError: sealing again would leave less than there is.
     """
     for table, name in TABLE_NAMES.items():
-        files = run.sealed.glob(f"{name}/bucket=*/part-0.parquet")
+        files = run.sealed.glob(f"{name}/bucket=*/part-{part}.parquet")
         sealed = sum(_rows_with_a_stream(path) for path in files)
         if sealed > raw_rows[table]:
             raise UsageError(
@@ -420,9 +519,9 @@ def _rows_with_a_stream(path: Path) -> int:
     return int(np.count_nonzero(stream.to_numpy()))
 
 
-def _remove_unfinished(run: RunDir) -> None:
+def _remove_unfinished(run: RunDir, part: int) -> None:
     """What an earlier, cut-off sealing left; the raw segments are still there."""
-    for path in run.sealed.glob("*/bucket=*/part-0.parquet*"):
+    for path in run.sealed.glob(f"*/bucket=*/part-{part}.parquet*"):
         if path.name.endswith((PART_SUFFIX, ".parquet")):
             path.unlink()
 

@@ -7,8 +7,11 @@ after it. Anything else (a file cut short, a hole, a header that is not ours) is
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import os
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +27,8 @@ from harness.segments import Rows, mapped
 SEGMENT_SUFFIX: Final = ".seg"
 #: Rows handled at a time: about 800 KiB, read from memory once and then found in the cache.
 CHUNK_ROWS: Final = 1 << 13
+#: FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE
+_PUNCH_HOLE: Final = 0x03
 #: Rows after the last whole one that are searched for a row that was begun.
 _TORN_REACH: Final = 64
 
@@ -48,8 +53,14 @@ class Segment:
         return self.room * RAW[self.table].itemsize
 
 
-def find_segments(run: RunDir, run_tag: int, damage: Counts) -> list[Segment]:
-    """Every readable segment of the run, in sealing order: table, owner, index."""
+def find_segments(
+    run: RunDir, run_tag: int, damage: Counts, taken: Callable[[Segment], int] = lambda segment: 0
+) -> list[Segment]:
+    """Every readable segment of the run, in sealing order: table, owner, index.
+
+    Args:
+        taken: how many segments of its worker, table and owner, from 0 on, need not be there any more.
+    """
     found: list[Segment] = []
     for folder in worker_folders(run):
         counts = damage.setdefault(folder.name, Counter())
@@ -58,7 +69,7 @@ def find_segments(run: RunDir, run_tag: int, damage: Counts) -> list[Segment]:
             if segment is not None:
                 found.append(segment)
     found.sort(key=lambda s: (s.table, s.owner, s.index, s.worker))
-    _count_missing(found, damage)
+    _count_missing(found, damage, taken)
     return found
 
 
@@ -70,9 +81,13 @@ def worker_folders(run: RunDir) -> list[Path]:
 
 
 def _open(path: Path, worker: str, run_tag: int, counts: Counter[str]) -> Segment | None:
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        start = file.read(SEGMENT_HEADER_BYTES)
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            start = file.read(SEGMENT_HEADER_BYTES)
+    except OSError:
+        counts[Damage.UNREADABLE] += 1
+        return None
     if not start.strip(b"\0"):
         if size:  # created, and the worker was killed before it wrote the header: nothing is in it
             counts[Damage.SHORT_FILES] += size < SEGMENT_HEADER_BYTES
@@ -104,10 +119,11 @@ def _open(path: Path, worker: str, run_tag: int, counts: Counter[str]) -> Segmen
     )
 
 
-def _count_missing(segments: Iterable[Segment], damage: Counts) -> None:
+def _count_missing(segments: Iterable[Segment], damage: Counts, taken: Callable[[Segment], int]) -> None:
     indexes: dict[tuple[str, TableId, int], list[int]] = {}
     for s in segments:
-        indexes.setdefault((s.worker, s.table, s.owner), []).append(s.index)
+        have = indexes.setdefault((s.worker, s.table, s.owner), [*range(taken(s))])
+        have.append(s.index)
     for (worker, _, _), have in indexes.items():
         missing = max(have) + 1 - len(set(have))
         if missing > 0:
@@ -138,6 +154,30 @@ def whole_rows(segment: Segment, counts: Counter[str]) -> Iterator[Rows]:
             end = start + int(np.flatnonzero(written)[-1]) + 1
             yield rows[written]
     counts[Damage.TORN_ROWS] += (end - whole) + _begun(every[end : end + _TORN_REACH])
+
+
+def is_finished(segment: Segment, before_ns: int) -> bool:
+    """Whether every row is written and none will change any more: sends were answered before this time."""
+    every = mapped(segment.path, segment.table)
+    if not len(every) or not every[VALID_FIELD[segment.table]].all():
+        return False
+    if segment.table is not TableId.SENDS:
+        return True
+    return bool(every["outcome"].all()) and int(every["t_done_ns"].max()) < before_ns
+
+
+def remove_segment(segment: Segment) -> None:
+    """Remove a segment whose rows are elsewhere. Of a worker that still has it mapped, blocks and memory are
+    given back at once where the file system can do that; else when the worker unmaps it."""
+    handle = os.open(segment.path, os.O_RDWR)
+    try:
+        size = os.fstat(handle).st_size
+        with contextlib.suppress(AttributeError):  # no Linux
+            libc = ctypes.CDLL(None, use_errno=True)
+            libc.fallocate(handle, _PUNCH_HOLE, ctypes.c_int64(0), ctypes.c_int64(size))
+    finally:
+        os.close(handle)
+    segment.path.unlink()
 
 
 def _begun(rows: npt.NDArray[Any]) -> int:

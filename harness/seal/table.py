@@ -115,11 +115,13 @@ class TableSealer:
         pipelines: Pipelines = NO_PIPELINES,
         clocks: Clocks = ONE_CLOCK,
         part: int = 0,
+        ordinals: Counter[int] | None = None,
     ) -> None:
         """``transactions``: of the log, where its readers could not see them; None for every other table.
 
         ``pipelines``: whose rows of the log have a source. ``clocks``: of the producers of those of the log
-        that sent from other machines. ``part``: number of its files.
+        that sent from other machines. ``part``: number of its files. ``ordinals``: by session,
+        rows of its journal in the parts before; counted on.
         """
         self._clocks = clocks
         self._part = part
@@ -136,7 +138,7 @@ class TableSealer:
         self._files: dict[int, BucketFile] = {}
         self._last: dict[int, Future[None]] = {}
         self._pending: deque[Future[None]] = deque()
-        self._ordinals: Counter[int] = Counter()
+        self._ordinals: Counter[int] = Counter() if ordinals is None else ordinals
 
     def add(self, rows: Rows, source: RowSource, counts: Counter[str]) -> None:
         """Some thousand rows of one source, in its order; ``counts`` collects damage."""

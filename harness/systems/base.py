@@ -44,6 +44,7 @@ class System:
         has_offsets: positions in a log are dense numbers.
         reads_uncommitted: the audit's reader is given what no transaction committed; else the admin tells it
             (`HasTransactions`).
+        audit_follows: the audit's reader can read the log while it grows (docs/worker-protocol.md, Audit).
         transactional_config: broker settings without which there are no transactions.
         log_stamps: how lines of a broker's log begin (`harness.log_stamp`), any of these; none = not stated.
         log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name stands; without
@@ -79,6 +80,7 @@ class System:
     has_offsets: ClassVar[bool] = False
     reads_uncommitted: ClassVar[bool] = True
     transactional_config: ClassVar[Texts] = _NOTHING
+    audit_follows: ClassVar[bool] = False
     log_stamps: ClassVar[tuple[str, ...]] = ()
     log_leader: ClassVar[str] = ""
     request_kinds: ClassVar[Mapping[str, int]] = {}

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, field
 from zlib import crc32
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -25,6 +26,9 @@ from worker_kit.segments import SegmentWriter
 #: Messages a `consume` call returns at most.
 BATCH = 10_000
 WATERMARK_TIMEOUT_S = 10.0
+#: While the log grows: before an error is asked for again.
+RETRY_S = 1.0
+NO_END = 1 << 62
 
 
 @dataclass(slots=True)
@@ -33,7 +37,7 @@ class Progress:
 
     stream: str
     stream_id: int
-    begin: int = 0
+    begin: int = -1
     end: int = -1
     read_to: int = 0
     why: str = ""
@@ -41,6 +45,33 @@ class Progress:
     idle_since_ns: int = 0  # the reader had nothing to do and this stream did not move
     aside: bool = False  # made no progress beside the others
     second_chance: bool = False
+    #: While the log grows: leader epochs of what was read, each with the first position of it.
+    epochs: list[tuple[int, int]] = field(default_factory=list)
+    epoch: int = -2  # of the last message
+    again: int = -1  # what was read from there on is read again
+
+
+def truncated_from(read: list[tuple[int, int]], read_to: int, now: list[tuple[int, int]]) -> int:
+    """The first position of what was read that the log does not hold any more; ``read_to``: it holds all.
+
+    Args:
+        read: leader epochs of what was read, each with its first position, ascending.
+        now: those that the log has now (KIP-101); the first of them may have lost its beginning to retention.
+            Empty: nobody could say, and everything is read again.
+    """
+    if not now:
+        return read[0][1] if read else read_to
+    numbers = [epoch for epoch, _ in now]
+    for index, (epoch, first) in enumerate(read):
+        behind = read[index + 1][1] if index + 1 < len(read) else read_to
+        at = bisect_left(numbers, epoch)
+        is_there = at < len(now) and numbers[at] == epoch
+        if epoch > numbers[0] and (not is_there or now[at][1] > first):
+            return first
+        later = at + is_there
+        if later < len(now) and behind > now[later][1]:
+            return max(first, now[later][1])
+    return read_to
 
 
 class AuditRole:
@@ -60,6 +91,7 @@ class AuditRole:
         self.rows, self.at, self.end = self.segments.rotate()
         self.prefixes = payload.accepted_prefixes(session.spec.run_tag)
         self.read = 0
+        self.follows: bool = part.get("follow", False)
 
     def counts(self) -> dict[str, int]:
         return {"read": self.read, "streams_open": len(self._open())}
@@ -75,10 +107,16 @@ class AuditRole:
 
     def run(self) -> None:
         self.session.report.counts = self.counts
+        if self.follows:
+            self._fix_bounds()  # what brokers drop later was there
         self.session.ready()
+        if self.follows:
+            self._follow()
         self.control.started.wait()
         try:
             self._fix_bounds()
+            if self.follows:
+                self._go_back()
             self._assign()
             while (
                 self._open() and not self.control.stopped and time.monotonic_ns() < self.control.deadline_ns
@@ -91,6 +129,34 @@ class AuditRole:
         finally:
             self._write_bounds()
         self.consumer.close()
+
+    def _follow(self) -> None:
+        """Read what comes until `start`. Whatever goes wrong meanwhile is tried again, and judged then."""
+        for _, _, state in self._all():
+            state.end, state.why = NO_END, ""
+        self._assign()
+        while not self.control.started.is_set() and not self.control.stopped:
+            messages = self.consumer.consume(num_messages=BATCH, timeout=0.1)
+            self._take(messages)
+            if any(message.error() and message.error().code() in _HOPELESS for message in messages):
+                time.sleep(RETRY_S)
+                self._assign()
+        for _, _, state in self._all():
+            state.end = state.read_to + 1  # if nobody says where it ends
+
+    def _go_back(self) -> None:
+        """Where leader epochs show that what was read was truncated since, stand before that again."""
+        path = self.session.spec.folder / "leader_epochs.json"
+        told = json.loads(path.read_text()) if path.exists() else {}
+        for _, _, state in self._all():
+            now = [(epoch, first) for epoch, first in told.get(state.stream, ())]
+            position = truncated_from(state.epochs, state.read_to, now) if state.epochs else state.begin
+            position = min(position, state.end)
+            if position < state.read_to:
+                text = f"{state.stream}: read to {state.read_to}, and the log was truncated to {position}"
+                self.session.report.event("truncated", text)
+                state.again, state.read_to = position, position
+                state.why = "end" if position >= state.end else ""
 
     def _fix_bounds(self) -> None:
         """Ask every partition for begin and end; from now on they are fixed."""
@@ -111,9 +177,10 @@ class AuditRole:
                     "watermarks", f"{state.stream}: no answer within {WATERMARK_TIMEOUT_S:.0f} s"
                 )
                 continue
-            state.begin, state.end = bounds
-            state.read_to = state.begin
-            if state.begin >= state.end:
+            begin, state.end = bounds
+            if not self.follows or state.begin < 0:
+                state.begin = state.read_to = begin
+            if state.read_to >= state.end:
                 state.why = "end"
 
     def _assign(self) -> None:
@@ -123,6 +190,7 @@ class AuditRole:
     def _take(self, messages: list[Message]) -> None:
         """Write a row a message. The hot loop: about 1 microsecond each."""
         progress, prefixes, tag = self.progress, self.prefixes, self.session.spec.run_tag
+        follows = self.follows and not self.control.started.is_set()
         write, crc, rows, at, end = lay.LOG_ROW.pack_into, crc32, self.rows, self.at, self.end
         row_bytes = lay.ROW_BYTES[lay.LOG]
         for message in messages:
@@ -130,6 +198,9 @@ class AuditRole:
                 self._trouble(message)
                 continue
             state, offset = progress[message.topic()][message.partition()], message.offset()
+            if follows and (epoch := message.leader_epoch()) is not None and epoch != state.epoch:
+                state.epoch = epoch
+                state.epochs.append((epoch, offset))
             if offset >= state.end or offset < state.read_to:
                 continue  # behind the fixed end; or a second look at what was already read
             value = message.value() or b""
@@ -165,7 +236,8 @@ class AuditRole:
                 state.read_to = state.end
             return
         self.session.report.error(error.name(), error_text(error))
-        if state is not None and not error.retriable() and error.code() in _HOPELESS:
+        is_final = not self.follows or self.control.started.is_set()
+        if is_final and state is not None and not error.retriable() and error.code() in _HOPELESS:
             state.why = "error"
 
     def _look(self, *, was_busy: bool) -> None:
@@ -206,11 +278,12 @@ class AuditRole:
                 {
                     "stream": s.stream,
                     "stream_id": s.stream_id,
-                    "begin": s.begin,
+                    "begin": max(s.begin, 0),
                     "end": s.end,
                     "read_to": s.read_to,
                     "why": s.why or "error",
                     "isolation": self.isolation,
+                    **({"again": s.again} if s.again >= 0 else {}),
                 }
             )
             for _, _, s in self._all()

@@ -63,6 +63,7 @@ class Kafka(System):
     keeps_leaders = True
     term = "epoch"
     has_offsets = True
+    audit_follows = True
     log_stamps = ("[{time}] {level} ",)
     request_kinds = _REQUESTS
     bootstrap_form = "HOST:9092,HOST:9092"

@@ -1,0 +1,104 @@
+"""A log that is read while it grows: its leader epochs tell what was truncated since, and is read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from analysis.capture.bucket import Bucket, Columns
+from analysis.capture.context import Context
+from harness.contracts.rows import Bounds
+from tests.unit.seal_rows import log_columns
+
+Entry = tuple[int, int]  # leader epoch, and a number that no other message has
+
+
+class Partition:
+    """A partition with a reader behind it."""
+
+    def __init__(self) -> None:
+        self.log: list[Entry] = []
+        self.epoch = self.number = self.begin = 0
+        self.got: dict[int, Entry] = {}
+        self.read: list[tuple[int, int]] = []
+        self.read_to = 0
+
+    def append(self, count: int) -> None:
+        for _ in range(count):
+            self.number += 1
+            self.log.append((self.epoch, self.number))
+
+    def elect(self, count: int) -> None:
+        """A leader that lacks the last messages."""
+        self.epoch += 1
+        del self.log[max(len(self.log) - count, self.begin) :]
+
+    def retain(self, count: int) -> None:
+        """Brokers drop the oldest; never what nobody has read."""
+        self.begin = min(self.begin + count, self.read_to, len(self.log))
+
+    def follow(self, count: int) -> None:
+        for position in range(self.read_to, min(self.read_to + count, len(self.log))):
+            epoch = self.log[position][0]
+            if not self.read or self.read[-1][0] != epoch:
+                self.read.append((epoch, position))
+            self.got[position] = self.log[position]
+            self.read_to = position + 1
+
+    @property
+    def now(self) -> list[tuple[int, int]]:
+        """As the leader of now tells it: epochs with messages, and its own."""
+        starts: dict[int, int] = {}
+        for position in range(self.begin, len(self.log)):
+            starts.setdefault(self.log[position][0], position)
+        starts.setdefault(self.epoch, len(self.log))
+        return sorted(starts.items())
+
+    @property
+    def first_wrong(self) -> int:
+        """By comparing messages, which nobody can who has not both."""
+        there = dict(enumerate(self.log))
+        wrong = [p for p in range(self.begin, self.read_to) if self.got[p] != there.get(p)]
+        return min(wrong, default=self.read_to)
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["append", "elect", "retain", "follow"]), st.integers(0, 6)), max_size=40
+)
+
+
+@pytest.fixture
+def audit(worker_module: Callable[[str, str], ModuleType]) -> ModuleType:
+    return worker_module("confluent_kafka", "audit")
+
+
+@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(STEPS)
+def test_epochs_tell_what_was_truncated(audit: ModuleType, steps: list[tuple[str, int]]) -> None:
+    partition = Partition()
+    for step, count in steps:
+        getattr(partition, step)(count)
+    found = audit.truncated_from(partition.read, partition.read_to, partition.now)
+    assert found == partition.first_wrong
+
+
+def test_where_nobody_can_say_all_is_read_again(audit: ModuleType) -> None:
+    assert audit.truncated_from([(0, 3), (2, 7)], 9, []) == 3
+
+
+def test_of_what_was_read_again_the_later_rows_count() -> None:
+    """Stream 1 was read to 6, then from 2 to 5; stream 2 only once."""
+    columns = log_columns(12)
+    columns["position"][:] = [0, 1, 2, 3, 4, 5, 2, 3, 4, 0, 1, 2]
+    columns["seq"][:] = [0, 1, 2, 3, 4, 5, 12, 13, 14, 20, 21, 22]
+    columns["stream"][9:] = 2
+    bounds = {1: Bounds(end=5, read_to=5, again=2), 2: Bounds(end=3, read_to=3)}
+    tables = {name: Columns.of(name, {}) for name in ("sends", "deliveries")}
+    bucket = Bucket(0, Context(bounds=bounds), log=Columns.of("log", columns), **tables)
+    assert bucket.log["seq"].tolist() == [0, 1, 12, 13, 14, 20, 21, 22]
+    assert np.array_equal(bucket.log["position"], [0, 1, 2, 3, 4, 0, 1, 2])

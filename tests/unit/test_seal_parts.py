@@ -1,0 +1,134 @@
+"""Sealing while a run goes on: cut anywhere, it makes what one sealing of the whole would have made."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from analysis.capture.bucket import open_tables
+from analysis.capture.capture import Capture
+from harness.contracts.plan import Plan
+from harness.contracts.rows import LaneMode
+from harness.errors import UsageError
+from harness.records import SEALED, TableId
+from harness.rundir import RunDir, read_jsonl, write_jsonl
+from harness.seal.seal import load_report, seal, seal_finished
+from tests.planted.raw import SegmentWriter, raw_rows
+from tests.unit.seal_rows import Columns, new_run, plan_of, put, sends
+from tests.unit.test_seal import captures
+
+Captured = tuple[LaneMode, dict[TableId, dict[int, Columns]]]
+_OWNER = {"sends": "instance", "log": "check", "deliveries": "session"}
+
+
+def captured(run: RunDir, tables: dict[TableId, dict[int, Columns]], capacity: int) -> None:
+    for table, owners in tables.items():
+        for owner, columns in owners.items():
+            writer = SegmentWriter(run, f"w-{owner}", table, owner, capacity=capacity)
+            writer.append(raw_rows(table, columns))
+            writer.close()
+            names = [{"id": 9, "kind": "error", "text": f"of {owner}"}]
+            write_jsonl(run.worker(f"w-{owner}") / "names.jsonl", names)
+
+
+def rows_of(run: RunDir, plan: Plan) -> dict[str, list[Any]]:
+    """What judging reads, bucket by bucket: rows of an owner in their order, names in words."""
+    names = {row["id"]: row["text"] for row in read_jsonl(run.names)} | {0: ""}
+    found: dict[str, list[Any]] = {}
+    for bucket in range(plan.buckets):
+        for table, columns in open_tables(str(run.root), bucket).items():
+            arrays = {name: columns[name].tolist() for name in SEALED_NAMES[table]}
+            rows = [dict(zip(arrays, values, strict=True)) for values in zip(*arrays.values(), strict=True)]
+            for row in rows:
+                row["error"] = names[row.get("error", 0)]
+            owner = _OWNER[table]
+            found[f"{table} {bucket}"] = (
+                sorted(rows, key=str) if table == "log" else sorted(rows, key=lambda row: row[owner])
+            )
+    return found
+
+
+SEALED_NAMES = {table: [column.name for column in columns] for table, columns in SEALED.items()}
+
+
+@settings(max_examples=25, deadline=None)
+@given(captures(), st.integers(3, 20), st.integers(0, 2**32 - 1))
+def test_cut_anywhere_it_is_the_same(
+    tmp_path_factory: pytest.TempPathFactory, capture: Captured, capacity: int, seed: int
+) -> None:
+    """Segments come one by one, passes at any time, and of some a kill left everything but the end."""
+    mode, tables = capture
+    plan, folder, rng = plan_of(mode), tmp_path_factory.mktemp("run"), np.random.default_rng(seed)
+    whole, run = new_run(folder / "whole"), new_run(folder / "cut")
+    captured(whole, tables, capacity)
+    for path in sorted(whole.raw.glob("*/*"), key=lambda path: (path.name.rpartition("-")[2], path)):
+        target = run.raw / path.relative_to(whole.raw)
+        target.parent.mkdir(exist_ok=True)
+        shutil.copyfile(path, target)
+        if rng.random() < 0.4:
+            before = [*run.raw.glob("*/*.seg")]
+            kept = {each: each.read_bytes() for each in before} if rng.random() < 0.5 else {}
+            freed = seal_finished(run, plan)
+            assert freed == 0 or not all(each.exists() for each in before)
+            for each, content in kept.items():  # killed after the line of the part, before they were removed
+                each.write_bytes(content)
+    seal(whole, plan)
+    report = seal(run, plan)
+    assert rows_of(run, plan) == rows_of(whole, plan)
+    assert report.rows == load_report(whole).rows
+    assert report.workers == load_report(whole).workers
+    assert Capture.find(run).missing(report.rows) == []
+    assert not run.sealed_parts.exists()
+
+
+def test_what_may_change_waits(tmp_path: Path) -> None:
+    """A segment with a call that is open, or was answered a moment ago, and all behind it of its owner."""
+    run, plan = new_run(tmp_path / "run"), plan_of()
+    rows = [raw_rows(TableId.SENDS, sends(6)) for _ in range(3)]
+    rows[1]["t_done_ns"][2] = time.monotonic_ns()
+    for index, each in enumerate(rows):
+        put(run, "p-1", TableId.SENDS, 1, each, index=index)
+    put(run, "p-2", TableId.SENDS, 2, raw_rows(TableId.SENDS, sends(6, instance=2)), capacity=7)
+    assert seal_finished(run, plan, least_bytes=10_000) == 0
+    assert seal_finished(run, plan) == rows[0].nbytes
+    assert sorted(path.name for path in run.raw.glob("*/*.seg")) == [
+        "sends-1-1.seg",
+        "sends-1-2.seg",
+        "sends-2-0.seg",
+    ]
+    assert seal(run, plan).rows["sends"] == 24
+
+
+def test_a_part_that_was_cut_off_is_made_again(tmp_path: Path) -> None:
+    run, plan = new_run(tmp_path / "run"), plan_of()
+    put(run, "p-1", TableId.SENDS, 1, raw_rows(TableId.SENDS, sends(6)))
+    seal_finished(run, plan)
+    put(run, "p-1", TableId.SENDS, 1, raw_rows(TableId.SENDS, sends(6)), index=1)
+    run.bucket_file("sends", 0, part=1).write_bytes(b"half")
+    assert seal(run, plan).rows["sends"] == 12
+    run.seal_report.unlink()  # and when the raw segments are gone, nothing is made of less
+    for path in run.raw.glob("*/*.seg"):
+        path.unlink()
+    with pytest.raises(UsageError, match="would destroy the capture"):
+        seal(run, plan)
+
+
+def test_a_segment_that_cannot_be_read_is_missing_and_the_rest_is_sealed(tmp_path: Path) -> None:
+    run, plan = new_run(tmp_path / "run"), plan_of()
+    for index in range(3):
+        put(run, "p-1", TableId.SENDS, 1, raw_rows(TableId.SENDS, sends(6)), index=index)
+    broken = run.worker("p-1") / "sends-1-1.seg"
+    broken.unlink()
+    broken.mkdir()  # for root every mode is readable
+    assert seal_finished(run, plan) == 6 * 96
+    report = seal(run, plan)
+    assert report.rows["sends"] == 12
+    assert report.workers["p-1"].damage == {"missing_segments": 1, "unreadable": 1}
+    assert report.damaged_workers == {"p-1"}
