@@ -8,6 +8,7 @@ from analysis.verdict.thresholds import limit_words
 from commands.console import write
 from commands.tables import paragraph, table
 from faults.kit.params import in_units
+from harness.plan.hours import retained_s
 from harness.plan.profile import mean_rate_per_s, shares_over
 from harness.plan.rates import is_open, rate_words
 from harness.progress.live import LEVELS
@@ -64,6 +65,10 @@ def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
     size = _payload(plan)
     load = f"{most}{rate_words(plan)} of {size} for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
     loads = [["load", load], *_profile(plan)]
+    if kept_s := retained_s(plan):
+        loads.append(
+            ["", f"  the log is audited while it grows; brokers keep {kept_s / 60:g} minutes of it"]
+        )
     if is_open(plan) and plan.rate_choice is not None:
         least = f"at least {plan.rate_choice.at_least_per_s:,} msg/s"
         measured = f"the rate that this machine keeps is measured before the first round; {least}"

@@ -7,6 +7,7 @@ then or not. One that could not be undone, or whose end nobody wrote down, is no
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -168,6 +169,27 @@ class FaultLog:
     def records(self) -> list[FaultRecord]:
         """In order of id."""
         return [record for _, record in sorted(self._records.items())]
+
+
+class FaultTail:
+    """Follows ``faults.jsonl`` while it grows: each line is read once."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log = FaultLog()
+        self._read_to = 0
+
+    @property
+    def is_any_applied(self) -> bool:
+        """By the lines that are there now."""
+        if self._path.exists():
+            with self._path.open("rb") as file:
+                file.seek(self._read_to)
+                whole, newline, _ = file.read().rpartition(b"\n")
+            self._read_to += len(whole) + len(newline)
+            for line in whole.splitlines():
+                self._log.add(json.loads(line))
+        return any(fault.is_applied for fault in self._log.records)
 
 
 def closed(records: Iterable[FaultRecord], last_ns: int) -> tuple[FaultRecord, ...]:

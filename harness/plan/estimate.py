@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from harness.contracts.plan import Plan
 from harness.plan.build import UNLIMITED_GUESS_PER_S
+from harness.plan.hours import SEALED_WITHIN_S, audit_follows, retained_s
 from harness.plan.profile import mean_rate_per_s
 from harness.plan.rates import is_open
 from harness.records import RAW, TableId
@@ -15,6 +17,8 @@ from harness.systems import SYSTEMS
 
 #: Sealed rows are packed: their share of the raw ones (5 to 7 % in the smoke scenarios).
 _SEALED_SHARE: Final = 0.1
+#: Brokers drop whole files only.
+_ROLLED: Final = 1.25
 #: What brokers write before the first message (journals made in advance), logs, the report.
 _BASE_DISK_BYTES: Final = 1_000_000_000
 #: Readers of the log, beside the workers of the plan, and the memory of one.
@@ -51,9 +55,10 @@ def estimate(plans: Sequence[Plan], language_of: Callable[[str, Sequence[str]], 
         language_of: client library, folders of workers -> the language of its worker.
     """
     raw = [_raw_bytes(plan) for plan in plans]
+    at_once = [int(own * _share_at_once(plan)) for own, plan in zip(raw, plans, strict=True)]
     brokers = [_broker_bytes(plan) for plan in plans]
     # Brokers take their time to delete the topics of a round: the next one begins beside them.
-    disk = _BASE_DISK_BYTES + sum(raw) * _SEALED_SHARE + max(raw) + sum(sorted(brokers)[-2:])
+    disk = _BASE_DISK_BYTES + sum(raw) * _SEALED_SHARE + max(at_once) + sum(sorted(brokers)[-2:])
     return Estimate(
         is_limited=all(plan.rate_per_s for plan in plans),
         is_measured=any(is_open(plan) for plan in plans),
@@ -85,7 +90,8 @@ def _payload(plan: Plan) -> int:
 def _broker_bytes(plan: Plan) -> int:
     system = SYSTEMS[plan.system]
     copies = system.stored_copies(max(topic.replication for topic in plan.topics), plan.topology)
-    return _stored(plan) * (_payload(plan) + system.stored_overhead_bytes) * copies
+    kept = min(1.0, (retained_s(plan) or math.inf) * _ROLLED / (plan.warm_up_s + plan.load_s))
+    return int(_stored(plan) * kept) * (_payload(plan) + system.stored_overhead_bytes) * copies
 
 
 def _raw_bytes(plan: Plan) -> int:
@@ -94,6 +100,11 @@ def _raw_bytes(plan: Plan) -> int:
     deliveries = sum(2 if settles else 1 for settles in settled.values())
     row = RAW[TableId.SENDS].itemsize + RAW[TableId.LOG].itemsize
     return _stored(plan) * (row + deliveries * RAW[TableId.DELIVERIES].itemsize)
+
+
+def _share_at_once(plan: Plan) -> float:
+    """Of the raw rows of a round, those that are not sealed yet, at most."""
+    return min(1.0, SEALED_WITHIN_S / plan.load_s) if audit_follows(plan) else 1.0
 
 
 def _clients_mb(plan: Plan, language_of: Callable[[str, Sequence[str]], str]) -> int:

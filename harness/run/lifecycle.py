@@ -15,6 +15,7 @@ from functools import partial
 from harness.contracts.plan import ConsumerPlan, Plan
 from harness.contracts.worker import StatsLine
 from harness.errors import EnvironmentNotReady, Interrupted, WorkerError
+from harness.plan.hours import audit_follows
 from harness.protocols.cluster import Cluster, HasHighWatermark, Progress
 from harness.protocols.faulting import FaultInjector
 from harness.run.committed import record_committed
@@ -33,7 +34,7 @@ from harness.run.topics import make_topics
 from harness.run.transactions import record_transactions
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
-from harness.run.worker_specs import Endpoints, audit_follows
+from harness.run.worker_specs import Endpoints
 from harness.rundir import RunDir, append_jsonl, write_json
 from harness.systems import SYSTEMS
 from harness.waiting import wait_until

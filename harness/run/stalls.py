@@ -13,7 +13,7 @@ from typing import Protocol
 
 from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError
-from harness.faultlog import read_faults
+from harness.faultlog import FaultTail
 from harness.protocols.cluster import Admin, HasBacklogs
 from harness.run.draining import shares, waiting_for
 from harness.run.liveness import Stall, StallDetector
@@ -38,7 +38,7 @@ class StallMonitor:
 
     def __init__(self, plan: Plan, run: RunDir, admin: Callable[[], Admin], pool: ConsumerPool) -> None:
         self._plan = plan
-        self._run = run
+        self._faults = FaultTail(run.faults)
         self._admin = admin
         self._pool = pool
         limit_s = plan.limits["stall"]
@@ -52,7 +52,7 @@ class StallMonitor:
 
     def check(self, now_ns: int) -> None:
         """``now_ns``: CLOCK_MONOTONIC."""
-        faulted = any(fault.is_applied for fault in read_faults(self._run.faults))
+        faulted = self._faults.is_any_applied
         stalls = {w.plan_name: self._detect(w, now_ns, faulted) for w in self._pool.consumers}
         for number, worker in enumerate(self._pool.consumers):
             stall = stalls[worker.plan_name]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from harness.contracts.plan import Plan
+from harness.plan.hours import retained_s
 from harness.protocols.cluster import Admin, HasNamespaces, NamesTopics, TopicSettings
 from harness.run.worker_specs import group_id
+from harness.systems import SYSTEMS
 
 
 def make_topics(admin: Admin, plan: Plan) -> None:
@@ -19,7 +21,10 @@ def make_topics(admin: Admin, plan: Plan) -> None:
         admin.name_topics({topic.name: topic.address for topic in plan.topics}, sorted(groups))
     if isinstance(admin, HasNamespaces):
         admin.enter_namespace(plan.namespace)
-    admin.create_topics([TopicSettings(t.name, t.partitions, t.replication, t.config) for t in plan.topics])
+    kept = SYSTEMS[plan.system].retention(retained) if (retained := retained_s(plan)) else {}
+    admin.create_topics(
+        [TopicSettings(t.name, t.partitions, t.replication, {**t.config, **kept}) for t in plan.topics]
+    )
     names = [topic.name for topic in plan.topics]
     admin.wait_ready(names, timeout_s=plan.limits["ready"], run_tag=plan.run_tag)
 

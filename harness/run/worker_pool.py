@@ -10,6 +10,7 @@ from typing import Any
 from harness.contracts.plan import ClientPlan, Plan
 from harness.contracts.rows import WorkerRow
 from harness.contracts.worker import ProcessSpec, StatsLine
+from harness.plan.hours import audit_follows
 from harness.protocols.cluster import Progress
 from harness.run.hangs import hang_sentence, stall_sentence, take_stacks
 from harness.run.hosts import THIS_MACHINE, Hosts, OneMachine
@@ -20,7 +21,6 @@ from harness.run.worker_specs import (
     EPOCHS_FILE,
     Endpoints,
     audit_again,
-    audit_follows,
     audit_specs,
     client_spec,
 )

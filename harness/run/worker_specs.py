@@ -17,6 +17,7 @@ from harness.contracts.worker import (
     TopicPart,
     TransactionsPart,
 )
+from harness.plan.hours import audit_follows
 from harness.plan.profile import spans_ns
 from harness.plan.turns import turns_of
 from harness.protocols.cluster import Cluster
@@ -26,8 +27,6 @@ from harness.systems import SYSTEMS
 #: Workers that read the log after the drain. Two keep both cores of a small machine busy; more streams
 #: than readers are spread round-robin.
 AUDIT_READERS = 2
-#: A load that long is audited while it goes on.
-FOLLOW_FROM_S = 45.0
 #: In the folder of a reader that follows the log, before its `start`.
 EPOCHS_FILE = "leader_epochs.json"
 
@@ -183,13 +182,6 @@ def _consumer_part(plan: Plan, consumer: ConsumerPlan) -> ConsumerPart:
         per_transaction=consumer.per_transaction,
         rollback_every=consumer.rollback_every,
     )
-
-
-def audit_follows(plan: Plan) -> bool:
-    """Whether the log is read while it grows. Not of a short load, which would pay for it; with transactions
-    the whole log is read once more at the end anyway."""
-    uses = any(producer.transactions for producer in plan.producers)
-    return SYSTEMS[plan.system].audit_follows and not uses and plan.load_s >= FOLLOW_FROM_S
 
 
 def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[ProcessSpec]:

@@ -133,6 +133,10 @@ class System:
         """The settings that a topic is created with. Default: as written."""
         return dict(config)
 
+    def retention(self, seconds: float) -> dict[str, str]:
+        """Settings of a topic that keeps its messages so long, where the audit follows; none = to the end."""
+        return {}
+
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
         """Copies of each message.
 

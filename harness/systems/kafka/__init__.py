@@ -15,6 +15,9 @@ _IN_SYNC: Final = "min.insync.replicas"
 #: The audit needs the whole log.
 KEEPS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
+#: Of a log that is audited while it grows: a reader is behind by seconds.
+LEAST_RETENTION_MS: Final = 3_600_000
+
 #: https://kafka.apache.org/protocol#protocol_api_keys
 _REQUESTS: Final = {
     "Produce": 0,
@@ -89,6 +92,9 @@ class Kafka(System):
         """Every topic keeps its whole log and says itself how many replicas a write needs."""
         in_sync = broker_config.get(_IN_SYNC, str(min(2, replication)))
         return {**KEEPS, _IN_SYNC: in_sync, **config}
+
+    def retention(self, seconds: float) -> dict[str, str]:
+        return {"retention.ms": str(max(int(seconds * 1000), LEAST_RETENTION_MS))}
 
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
         return asked

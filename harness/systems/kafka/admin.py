@@ -24,7 +24,15 @@ from harness.connections.security import ANYBODY, Access
 from harness.contracts.rows import Leadership, StreamTransactions
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node, PartitionState, SeenLeaders, TopicSettings
-from harness.systems.kafka import CORRELATION, api_versions, epochs, transactions, users
+from harness.systems.kafka import (
+    CORRELATION,
+    KEEPS,
+    LEAST_RETENTION_MS,
+    api_versions,
+    epochs,
+    transactions,
+    users,
+)
 from harness.systems.kafka.epochs import NodeData
 from harness.systems.kafka.failover import KafkaFailover
 from harness.systems.kafka.readiness import Probes, missing_parts
@@ -494,7 +502,7 @@ class KafkaAdmin:
 
 
 def topic_config(topic: TopicSettings) -> dict[str, str]:
-    """The settings a topic is created with: the user's, and retention without end.
+    """The settings a topic is created with: the user's, and retention as the audit needs it.
 
     Raises:
         UsageError: settings under which Kafka may drop records, so that the audit could not tell loss.
@@ -507,12 +515,13 @@ def topic_config(topic: TopicSettings) -> dict[str, str]:
             hint="leave cleanup.policy out",
         )
     for key in ("retention.ms", "retention.bytes"):
-        if config.get(key, "-1") != "-1":
+        value = config.get(key, "-1")
+        if value != "-1" and not (key == "retention.ms" and int(value) >= LEAST_RETENTION_MS):
             raise UsageError(
                 f"topic {topic.name}: {key}={config[key]} drops records, so loss could not be told",
                 hint=f"leave {key} out or set it to -1",
             )
-    return {**config, "cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    return {**KEEPS, **config}
 
 
 def _refused(what: str, row: Mapping[str, Any]) -> UsageError:
