@@ -26,7 +26,7 @@ from commands import (
     tracing,
     upkeep,
 )
-from commands.console import Group, report_problem, show_help
+from commands.console import CommandGroup, report_problem, show_help
 from harness import __version__
 from harness.errors import BrokerstormError, Exit
 from harness.invocation import NAME, called, how_to_install
@@ -41,7 +41,7 @@ _OURS = ("analysis", "cli", "commands", "experiments", "faults", "harness")
 
 
 @click.group(
-    cls=Group,
+    cls=CommandGroup,
     name="brokerstorm",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     example="brokerstorm run kafka-quick\nbrokerstorm show --html",

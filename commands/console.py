@@ -21,7 +21,7 @@ from typing import IO, Any, TypeVar
 import click
 
 from commands.repeating import repeat_command
-from experiments.context import Context
+from experiments.context import CommandContext
 from harness.invocation import for_terminal
 from harness.run.interrupts import Interrupts
 
@@ -32,7 +32,7 @@ FIRST = "Start with `brokerstorm run kafka-quick`: two minutes, a verdict and a 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings(Context):
+class Settings(CommandContext):
     """What the global options say."""
 
     json: bool
@@ -150,7 +150,7 @@ class Command(click.Command):
         write_example(formatter, self.example)
 
 
-class Group(click.Group):
+class CommandGroup(click.Group):
     """The whole, or a part of it: global options, commands in the order given."""
 
     command_class = Command

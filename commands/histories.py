@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import completion
-from commands.console import SCHEMA_VERSION, Group, Settings, command, write
+from commands.console import SCHEMA_VERSION, CommandGroup, Settings, command, write
 from commands.options import FileToWrite
 from commands.tables import paragraph
 from harness.errors import Exit, FailOn, UsageError
@@ -123,7 +123,7 @@ def report_night(history: History, folder: NightDir, night: Night) -> SuiteRepor
 
 @click.group(
     "history",
-    cls=Group,
+    cls=CommandGroup,
     is_part=True,
     example="brokerstorm history import runs/*\nbrokerstorm history merge shard-*/history.sqlite",
 )

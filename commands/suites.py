@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import completion
-from commands.console import SCHEMA_VERSION, Group, Settings, command, write
+from commands.console import SCHEMA_VERSION, CommandGroup, Settings, command, write
 from commands.histories import report, report_night
 from commands.options import offline_option, refuse_beside_resume, runtime_option, seconds
 from commands.tables import paragraph, table
@@ -30,7 +30,7 @@ _SHOWN_LEFT_OUT = 20
 
 @click.group(
     "suite",
-    cls=Group,
+    cls=CommandGroup,
     is_part=True,
     example="brokerstorm suite plan quick\nbrokerstorm suite run quick --budget 15m",
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from docs.markdown import MADE, item, paragraph
 from faults.kinds import KINDS
-from faults.kit.params import Schedule, in_units
+from faults.kit.params import FaultSchedule, in_units
 from faults.schedule.mix import MixParams
 from faults.schedule.reference import MIX_ABOUT, keys
 
@@ -71,7 +71,7 @@ def faults_page() -> str:
     counts = Counter((row["key"], row["about"]) for row in rows)
     most = {key: about for (key, about), count in reversed(counts.most_common()) if count >= _SEVERAL}
     shared = set(most.items())  # one meaning of a key: what "as above" stands for
-    lines = [*_HEAD.splitlines(), "", *_list(keys(Schedule)), *_WHEN.splitlines(), ""]
+    lines = [*_HEAD.splitlines(), "", *_list(keys(FaultSchedule)), *_WHEN.splitlines(), ""]
     first = {(row["key"], row["about"]): {**row, "default": None} for row in reversed(rows)}
     lines += _list([first[key] for key in counts if key in shared])
     lines += [

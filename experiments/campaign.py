@@ -58,7 +58,7 @@ class RoundLoad(Hosts, Protocol):
         """Seal what was captured there and here."""
 
 
-class Campaign:
+class CampaignRunner:
     """Runs the rounds. ``close`` (or leaving the ``with`` block of `opened`) ends the cluster."""
 
     def __init__(
@@ -228,7 +228,7 @@ class Campaign:
         return cluster
 
     @contextmanager
-    def opened(self) -> Iterator[Campaign]:
+    def opened(self) -> Iterator[CampaignRunner]:
         try:
             yield self
         finally:

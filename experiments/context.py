@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Context:
+class CommandContext:
     """Where runs are kept, the signals of the user, and how the view on stderr looks.
 
     Attributes:

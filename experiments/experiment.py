@@ -35,7 +35,7 @@ from harness.rundir import RunDir, append_jsonl, read_json, write_json, write_js
 
 if TYPE_CHECKING:
     from analysis.verdict.reproduction import RoundQuestion
-    from experiments.campaign import Campaign
+    from experiments.campaign import CampaignRunner
 
 #: In the folder of an experiment: who holds it, what came out of its rounds, the rate that was measured.
 LOCK, ROUNDS, RATE = "experiment.lock", "rounds.jsonl", "rate.json"
@@ -66,7 +66,7 @@ class Request:
     told: Callable[[Any], str] = field(default=lambda outcome: "")
 
 
-class Outcome(Protocol):
+class KeptOutcome(Protocol):
     """What a strategy is sent: a dataclass, with the name and the key of the request."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
@@ -78,7 +78,7 @@ class Outcome(Protocol):
 
 
 RequestT = TypeVar("RequestT", bound=Request)
-OutcomeT = TypeVar("OutcomeT", bound=Outcome)
+OutcomeT = TypeVar("OutcomeT", bound=KeptOutcome)
 
 
 class OutOfBudget(Exception):
@@ -231,7 +231,7 @@ class Rounds(Experiment[RoundRequest, RoundOutcome]):
     def __init__(
         self,
         root: RunDir,
-        campaign: Campaign,
+        campaign: CampaignRunner,
         *,
         budget: Budget | None = None,
         tell: Callable[[str], None] = lambda text: None,

@@ -12,7 +12,7 @@ from analysis.report.junit import write_campaign_xml, write_run_xml
 from analysis.verdict.campaign import Campaign, RunSummary, VariantResult
 from analysis.verdict.reproduction import answer
 from analysis.verdict.sightings import look_for
-from experiments.context import Context
+from experiments.context import CommandContext
 from harness.rundir import RunDir
 from harness.toolchains.own_builds import own_build
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
     from analysis.verdict.campaign import Question
-    from analysis.verdict.reproduction import Answer, RoundQuestion
+    from analysis.verdict.reproduction import ReproductionAnswer, RoundQuestion
     from harness.contracts.plan import Plan
 
 #: Folder and summary of rounds that were stopped before their end.
@@ -65,7 +65,7 @@ def outcome_of(
 
 
 def judge_run(
-    context: Context,
+    context: CommandContext,
     run: RunDir,
     session: WarmSession,
     *,
@@ -122,7 +122,7 @@ def summarize(
     return campaign
 
 
-def _arms_of(found: Answer, question: Question) -> list[VariantResult]:
+def _arms_of(found: ReproductionAnswer, question: Question) -> list[VariantResult]:
     """The arms that were asked for: a hunt has no fixed one."""
     return list(found.arms)[: 1 if question.until_hit else None]
 
@@ -163,7 +163,9 @@ def sighting_of(run: RunDir, result: Result, question: RoundQuestion | None) -> 
     return found.where, found.unread
 
 
-def answer_of(question: Question, plans: Sequence[Plan], judged: Sequence[RoundOutcome]) -> Answer:
+def answer_of(
+    question: Question, plans: Sequence[Plan], judged: Sequence[RoundOutcome]
+) -> ReproductionAnswer:
     """What the rounds so far say of a known bug."""
     first = {plan.variant: plan for plan in reversed(plans)}
     bad = first[question.affected]

@@ -7,8 +7,8 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from experiments.campaign import Campaign, CampaignHooks
-from experiments.context import Context
+from experiments.campaign import CampaignHooks, CampaignRunner
+from experiments.context import CommandContext
 from experiments.judging import judge_run
 from experiments.plans import cluster_of, needs_of, refuse_impossible, timeline_of
 from harness.clusters import BrokerCluster, open_cluster, spec_of
@@ -45,7 +45,7 @@ class RunOptions(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class RoundOptions:
     """`RunOptions` of what leaves no cluster."""
 
     runtime: str
@@ -56,7 +56,7 @@ class Options:
 
 @contextmanager
 def opened_campaign(
-    context: Context,
+    context: CommandContext,
     options: RunOptions,
     root: RunDir,
     plans: Sequence[Plan],
@@ -70,7 +70,7 @@ def opened_campaign(
     judges_cut: bool = False,
     is_latest: bool = False,
     load: LoadRequest | None = None,
-) -> Iterator[tuple[Campaign, BaseProgress]]:
+) -> Iterator[tuple[CampaignRunner, BaseProgress]]:
     """A campaign to play ``plans`` in, and its live view; everything is ended after it, whatever happened.
 
     With ``--keep-up`` the cluster stays when all went well.
@@ -96,7 +96,7 @@ def opened_campaign(
         given_up = context.interrupts.hurry if judges_cut else context.interrupts.stop
         parts = (context, opener, progress, spark, root, replay, telemetry, given_up)
         hooks = _hooks(*parts, is_latest=is_latest)
-        campaign: Campaign = Campaign(
+        campaign: CampaignRunner = CampaignRunner(
             root,
             _from_elsewhere(hooks, load, spark, root, progress, options) if load else hooks,
             progress=progress,
@@ -142,7 +142,7 @@ def _opener(
     return ClusterOpener(runtime, plans, offline=options.offline, secure=secure, progress=progress)
 
 
-def _keep(campaign: Campaign) -> None:
+def _keep(campaign: CampaignRunner) -> None:
     """Leave the cluster running."""
     cluster = campaign.release()
     if isinstance(cluster, BrokerCluster):
@@ -150,7 +150,7 @@ def _keep(campaign: Campaign) -> None:
 
 
 def _hooks(
-    context: Context,
+    context: CommandContext,
     opener: ClusterOpener | ExternalOpener,
     progress: BaseProgress,
     session: WarmSession,

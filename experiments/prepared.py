@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from analysis.report.documents import read_result
-from experiments.context import Context
+from experiments.context import CommandContext
 from experiments.experiment import Budget, Rounds, Strategy, close_run_folder, kept
 from experiments.judging import RoundOutcome, TellStopped, summarize
 from experiments.player import RunOptions, opened_campaign
@@ -17,9 +17,8 @@ from harness.rundir import RunDir
 
 if TYPE_CHECKING:
     from analysis.findings import Result
-    from analysis.verdict.campaign import Campaign as Summary
-    from analysis.verdict.campaign import Question
-    from experiments.campaign import Campaign
+    from analysis.verdict.campaign import Campaign, Question
+    from experiments.campaign import CampaignRunner
     from harness.clusters.external import External
     from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
@@ -48,7 +47,7 @@ class Prepared:
     external: External | None = None
     max_time_s: float | None = None
 
-    def summary(self, outcomes: Sequence[RoundOutcome], duration_s: float) -> Summary:
+    def summary(self, outcomes: Sequence[RoundOutcome], duration_s: float) -> Campaign:
         """What the rounds say together, written into the folder."""
         return summarize(
             self.root,
@@ -61,7 +60,9 @@ class Prepared:
             question=self.question,
         )
 
-    def play(self, campaign: Campaign, progress: BaseProgress, *, goes_on: bool = False) -> Result | Summary:
+    def play(
+        self, campaign: CampaignRunner, progress: BaseProgress, *, goes_on: bool = False
+    ) -> Result | Campaign:
         """Play all rounds: the result of the only one, or the summary of several.
 
         Args:
@@ -84,8 +85,8 @@ class Prepared:
 
 
 def play(
-    context: Context, options: RunOptions, prepared: Prepared, tell_stopped: TellStopped, **more: Any
-) -> Result | Summary:
+    context: CommandContext, options: RunOptions, prepared: Prepared, tell_stopped: TellStopped, **more: Any
+) -> Result | Campaign:
     """As `Prepared.play`, on clusters of its own.
 
     Args:

@@ -10,7 +10,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.context import Context
+from experiments.context import CommandContext
 from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
 from experiments.judging import RoundOutcome, number_of
 from experiments.load_request import LoadRequest, load_request, refuse_from_elsewhere
@@ -60,7 +60,7 @@ class RunRequest:
         return load_request(self.load_master, self.load_tasks, self.load_store, self.master)
 
 
-def prepare(context: Context, request: RunRequest, root: RunDir | None = None) -> Prepared:
+def prepare(context: CommandContext, request: RunRequest, root: RunDir | None = None) -> Prepared:
     """Everything that is decided before anything is started; ``root``: its folder, None = a new one.
 
     Raises:
@@ -137,14 +137,14 @@ def _refuse_mixed(request: RunRequest) -> None:
         )
 
 
-def _of_round(context: Context, request: RunRequest, plan: Plan) -> str:
+def _of_round(context: CommandContext, request: RunRequest, plan: Plan) -> str:
     """The command that repeats one round of --until-hit."""
     once = replace(request, until_hit=False, max_time_s=None, variant=plan.variant)
     return _repeated(context, once, plan.seed)
 
 
 def _requests(
-    context: Context, request: RunRequest, plans: Sequence[Plan], names: Sequence[str]
+    context: CommandContext, request: RunRequest, plans: Sequence[Plan], names: Sequence[str]
 ) -> list[RoundRequest]:
     """The rounds in their order; each says how to repeat that round."""
 
@@ -242,7 +242,7 @@ def _replayed_plan(request: RunRequest) -> Plan:
     return read_plan(request.replay)
 
 
-def _repeated(context: Context, request: RunRequest, seed: int) -> str:
+def _repeated(context: CommandContext, request: RunRequest, seed: int) -> str:
     """The command that does the same again; a replay has the seed of its run."""
     replay = request.replay.root if request.replay else None
     pinned = seed if request.scenario else None

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.capture.deaths import Death
-from analysis.capture.transactions import Transactions
+from analysis.capture.transactions import TransactionColumns
 from harness.contracts.rows import Bounds, LaneGroup, Terms
 from harness.faultlog import FaultRecord
 
@@ -144,7 +144,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Session:
+class SessionFacts:
     """A consumer session, as `Instance`. ``committed_only``: it must not see aborted transactions.
 
     ``start_ns``: when its process began, 0 unknown. ``end_ns``: at the latest when its client gave itself up.
@@ -168,7 +168,7 @@ class Session:
 
 
 @dataclass(frozen=True, slots=True)
-class Pipeline:
+class PipelineGroup:
     """A group whose members make messages of topic ``to`` of those of topic ``source``.
 
     Attributes:
@@ -216,7 +216,7 @@ class Context:
     streams: tuple[str, ...] = ()
     lane_groups: tuple[LaneGroup, ...] = ()
     instances: Mapping[int, Instance] = field(default_factory=dict)
-    sessions: Mapping[int, Session] = field(default_factory=dict)
+    sessions: Mapping[int, SessionFacts] = field(default_factory=dict)
     bounds: Mapping[int, Bounds] = field(default_factory=dict)
     names: Mapping[int, str] = field(default_factory=dict)
     faults: tuple[FaultRecord, ...] = ()
@@ -229,8 +229,8 @@ class Context:
     readiness_restored: bool = True
     drained: bool = True
     unstated: Mapping[str, str] = field(default_factory=dict)
-    transactions: Transactions = field(default_factory=Transactions)
-    pipelines: tuple[Pipeline, ...] = ()
+    transactions: TransactionColumns = field(default_factory=TransactionColumns)
+    pipelines: tuple[PipelineGroup, ...] = ()
     clock_bound_ns: int = 0
 
     @cached_property
@@ -300,7 +300,7 @@ class Context:
         return np.array([-1, *(self.topics.index(s.rpartition("-")[0]) for s in self.streams)], np.int32)
 
     @property
-    def clients(self) -> tuple[Instance | Session, ...]:
+    def clients(self) -> tuple[Instance | SessionFacts, ...]:
         """Producers, then consumers."""
         return (*self.instances.values(), *self.sessions.values())
 
@@ -360,9 +360,9 @@ class Context:
         """Sessions that asked for committed data only."""
         return [number for number, session in self.sessions.items() if session.committed_only]
 
-    def group_sessions(self) -> dict[str, list[Session]]:
+    def group_sessions(self) -> dict[str, list[SessionFacts]]:
         """Sessions by consumer group."""
-        groups: dict[str, list[Session]] = {}
+        groups: dict[str, list[SessionFacts]] = {}
         for session in self.sessions.values():
             groups.setdefault(session.group, []).append(session)
         return groups

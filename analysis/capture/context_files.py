@@ -9,15 +9,15 @@ from dataclasses import replace
 from analysis.capture.context import (
     Context,
     Instance,
-    Pipeline,
+    PipelineGroup,
     Promise,
     Reading,
-    Session,
+    SessionFacts,
 )
 from analysis.capture.deaths import Death, deaths
 from analysis.capture.hangs import waits_in
 from analysis.capture.lives import all_lives
-from analysis.capture.transactions import Transactions
+from analysis.capture.transactions import TransactionColumns
 from harness.contracts import read_document, read_rows
 from harness.contracts.plan import ConsumerPlan, Plan, PromisePlan
 from harness.contracts.rows import (
@@ -103,7 +103,7 @@ def context_of(
         readiness_restored=bool(manifest.readiness_restored),
         drained=bool(manifest.drained),
         unstated=manifest.unstated,
-        transactions=Transactions.of(transactions),
+        transactions=TransactionColumns.of(transactions),
         pipelines=tuple(_pipelines(plan, committed)),
         clock_bound_ns=manifest.clock_bound_ns,
     )
@@ -152,14 +152,14 @@ def _instances(
     return found
 
 
-def _pipelines(plan: Plan, committed: Iterable[CommittedOffset]) -> Iterator[Pipeline]:
+def _pipelines(plan: Plan, committed: Iterable[CommittedOffset]) -> Iterator[PipelineGroup]:
     told: dict[str, dict[int, int]] = defaultdict(dict)
     for row in committed:
         told[row.group][row.stream_id] = row.position
     readers = {consumer.session: consumer for consumer in plan.consumers}
     for member in {member.to: member for member in plan.pipelines}.values():
         reader = readers[member.session]
-        yield Pipeline(
+        yield PipelineGroup(
             group=reader.group,
             source=member.source,
             to=member.to,
@@ -197,13 +197,13 @@ def _sessions(
     damaged: Collection[str],
     frozen: Spans,
     died: Mapping[str, Death],
-) -> dict[int, Session]:
+) -> dict[int, SessionFacts]:
     found = {}
     for c in all_lives(plan.consumers, manifest.workers):
         worker = manifest.worker("consumer", c.session)
         death = died.get(c.name)
         ends = [worker.t_end_ns, death.t_ns if death else 0]
-        found[c.session] = Session(
+        found[c.session] = SessionFacts(
             number=c.session,
             name=c.name,
             group=c.group,

@@ -21,7 +21,7 @@ def _none() -> Array:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Transactions:
+class TransactionColumns:
     """One element each, by (instance, number). Times as in `TransactionRow`."""
 
     instance: Array = field(default_factory=_none)
@@ -34,7 +34,7 @@ class Transactions:
     id: Array = field(default_factory=_none)
 
     @classmethod
-    def of(cls, rows: Iterable[TransactionRow]) -> Transactions:
+    def of(cls, rows: Iterable[TransactionRow]) -> TransactionColumns:
         ordered = sorted(rows, key=lambda row: (row.instance, row.number))
         return cls(
             *(
@@ -53,7 +53,7 @@ class Transactions:
         )
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Transactions) and all(
+        return isinstance(other, TransactionColumns) and all(
             np.array_equal(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)
         )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.capture.bucket import Array, is_constant
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.lookup import Ints, ragged
 from analysis.kernels.matching import Given
 from harness.records import Event
@@ -34,7 +34,7 @@ class Entries:
     sizes: Ints
 
     @classmethod
-    def around(cls, history: History, asked: Array) -> Entries:
+    def around(cls, history: BucketHistory, asked: Array) -> Entries:
         """Entries of log rows, asked in any order and any number of times."""
         log = history.bucket.log
         batch = log["batch"]

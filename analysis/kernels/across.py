@@ -163,8 +163,10 @@ def judge_split(root_uri: str, split: SplitStreams, context: Context, *, every_h
             (n, opened[n][table], streams)
             for n, streams in [(split.home, split.streams), *split.unread.items()]
         ]
-        parts = [_Part(n, columns, _rows_of(columns, table, streams)) for n, columns, streams in read]
-        parts += [_Part(n, rows[table], np.arange(len(rows[table]["stream"]))) for n, rows in split.carried]
+        parts = [_TablePart(n, columns, _rows_of(columns, table, streams)) for n, columns, streams in read]
+        parts += [
+            _TablePart(n, rows[table], np.arange(len(rows[table]["stream"]))) for n, rows in split.carried
+        ]
         whole[table] = _Whole(table, parts)
     log, deliveries = (whole[table].by_stream() for table in _JUDGED)
     out = Across()
@@ -196,7 +198,7 @@ def _rows_of(columns: Columns, table: str, streams: Sequence[int]) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _TablePart:
     """Some rows of a bucket's table."""
 
     bucket: int
@@ -208,7 +210,7 @@ class _Whole:
     """Rows of several buckets as one table. Columns to judge by are there at once; of the others only
     what is asked for is looked up."""
 
-    def __init__(self, table: str, parts: Sequence[_Part]) -> None:
+    def __init__(self, table: str, parts: Sequence[_TablePart]) -> None:
         self._parts = parts
         self._starts = np.cumsum([0, *(len(part.rows) for part in parts)])
         self.judged: Table = {

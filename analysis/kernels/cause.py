@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.capture.bucket import Array
 from analysis.kernels.changes import Because, Changes, LostAcks, lost, reached, repeated
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits
 from analysis.kernels.partial import RawCause
 from harness.contracts.rows import Terms
@@ -39,7 +39,7 @@ class Causes:
     index: Array = field(default_factory=lambda: np.empty(0, np.int64))  # hit of each row, ascending
 
     @classmethod
-    def of(cls, history: History, hits: Hits, index: Array) -> Causes:
+    def of(cls, history: BucketHistory, hits: Hits, index: Array) -> Causes:
         """``index``: the hits that count under the class, ascending."""
         asked_of = {LOST: _acked, REPEATED: _copies}.get(hits.cls)
         if asked_of is None or not history.context.terms:
@@ -91,7 +91,7 @@ class Causes:
         )
 
 
-def _acked(history: History, hits: Hits, index: Array) -> _Asked:
+def _acked(history: BucketHistory, hits: Hits, index: Array) -> _Asked:
     context, slots = history.context, hits.slot[index]
     stream = hits.stream[index].astype(np.int64)
     named = history.of_send("stream", slots) > 0
@@ -111,7 +111,7 @@ def _acked(history: History, hits: Hits, index: Array) -> _Asked:
     return _Asked(stream, position, ledger, (none, none), changes)
 
 
-def _copies(history: History, hits: Hits, index: Array) -> _Asked:
+def _copies(history: BucketHistory, hits: Hits, index: Array) -> _Asked:
     """Of copies in different streams, or in a queue, nothing is known: stream 0."""
     context, log = history.context, history.bucket.log
     rows = history.first[hits.slot[index]].astype(np.int64), hits.row[index].astype(np.int64)

@@ -36,7 +36,7 @@ from analysis.kernels import (
 )
 from analysis.kernels.episodes import ChosenHits, episodes_of
 from analysis.kernels.every_hit import every_hit
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, unmet_names
 from analysis.kernels.matching import Matching, judged_groups
 from analysis.kernels.partial import Episode, Partial, RawWitness
@@ -70,7 +70,7 @@ def classify(bucket: Bucket, *, with_hits: bool = False) -> Partial:
     Args:
         with_hits: list every hit, not only witnesses.
     """
-    history = History(bucket)
+    history = BucketHistory(bucket)
     unread = presence.unread(history)
     counts = _counts(history) | unread | exposure.of_bucket(bucket)
     counts["info_not_stored"] -= unread["info_unread"]
@@ -102,7 +102,7 @@ def classify(bucket: Bucket, *, with_hits: bool = False) -> Partial:
     )
 
 
-def _by_root_cause(history: History, found: Sequence[Hits]) -> list[ChosenHits]:
+def _by_root_cause(history: BucketHistory, found: Sequence[Hits]) -> list[ChosenHits]:
     """Of the hits of each message keep the most urgent; hits without a message all stay."""
     found = [hits for hits in found if len(hits)]
     if not found:
@@ -127,7 +127,7 @@ class _Ranked:
     order: Array  # by (slot, urgency)
 
     @classmethod
-    def of(cls, history: History, found: Sequence[Hits]) -> _Ranked:
+    def of(cls, history: BucketHistory, found: Sequence[Hits]) -> _Ranked:
         slot = np.concatenate([h.slot for h in found])
         urgency = np.concatenate([_urgency(history, h) for h in found])
         source = np.repeat(np.arange(len(found)), [len(h) for h in found])
@@ -165,7 +165,7 @@ class _Symptoms:
         return tuple(f"{name}: {CLASSES[name].sentence}" for name in names if name != own)
 
 
-def _urgency(history: History, hits: Hits) -> Array:
+def _urgency(history: BucketHistory, hits: Hits) -> Array:
     """Violations first, whatever their evidence, then by rank; less is more urgent."""
     entry = CLASSES[hits.cls]
     instance = np.zeros(len(hits), np.int64)
@@ -191,7 +191,7 @@ def _evidence(chosen: Sequence[ChosenHits]) -> dict[str, dict[str, int]]:
     return {cls: dict(names) for cls, names in missing.items()}
 
 
-def _counts(history: History) -> dict[str, int]:
+def _counts(history: BucketHistory) -> dict[str, int]:
     """Exact sums over messages, warm-up included, probes not."""
     sends, outcome = history.bucket.sends, history.outcome
     by_outcome = {o: int(np.count_nonzero(outcome == o)) for o in Outcome if o}

@@ -7,26 +7,26 @@ from collections.abc import Callable
 import numpy as np
 
 from analysis.capture.bucket import Array
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, Note, hits
 from analysis.kernels.labels import count_of, place_of, some_of
 
 _SHOWN = 4
 
 
-def judge(history: History) -> list[Hits]:
+def judge(history: BucketHistory) -> list[Hits]:
     """write-duplicate: copies of one send, and an application's re-sends that were stored too."""
     return [*_same_send(history), *_resent(history)]
 
 
-def _same_send(history: History) -> list[Hits]:
+def _same_send(history: BucketHistory) -> list[Hits]:
     slots, at = np.unique(history.extra_slots, return_index=True)
     kept = history.sent[slots] >= 0
     slots, row = slots[kept], history.extra_rows[at[kept]]
     return [_hits(history, "same send", slots, row, _positions(history, slots))] if len(slots) else []
 
 
-def _positions(history: History, slots: Array) -> Callable[[int], Note]:
+def _positions(history: BucketHistory, slots: Array) -> Callable[[int], Note]:
     def note(i: int) -> Note:
         _, rows = history.copies(slots[i : i + 1])
         shown = [place_of(history, row) for row in rows[:_SHOWN].tolist()]
@@ -35,7 +35,7 @@ def _positions(history: History, slots: Array) -> Callable[[int], Note]:
     return note
 
 
-def _resent(history: History) -> list[Hits]:
+def _resent(history: BucketHistory) -> list[Hits]:
     """The highest stored attempt of each sequence of which several attempts are stored."""
     resent = np.flatnonzero(history.sparse[:, 3] > 0) + history.n_dense
     resent = resent[(history.first[resent] >= 0) & (history.sent[resent] >= 0)]
@@ -53,7 +53,7 @@ def _resent(history: History) -> list[Hits]:
     return [_hits(history, "application re-send", slots, row, None)]
 
 
-def _original_stored(history: History, identity: Array) -> Array:
+def _original_stored(history: BucketHistory, identity: Array) -> Array:
     """For (instance, lane, seq, _): is attempt 0 stored?"""
     originals = history.find(np.column_stack([identity[:, :3], np.zeros(len(identity), np.int64)]))
     known = originals >= 0
@@ -62,7 +62,9 @@ def _original_stored(history: History, identity: Array) -> Array:
     return stored
 
 
-def _hits(history: History, split: str, slots: Array, row: Array, note: Callable[[int], Note] | None) -> Hits:
+def _hits(
+    history: BucketHistory, split: str, slots: Array, row: Array, note: Callable[[int], Note] | None
+) -> Hits:
     stream = history.bucket.log["stream"][row].astype(np.int64)
     times = history.times(slots)
     return hits("write-duplicate", slot=slots, t_ns=times, split=split, stream=stream, row=row, note=note)

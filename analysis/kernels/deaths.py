@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.capture.context import Context, Instance, Session
+from analysis.capture.context import Context, Instance, SessionFacts
 from analysis.capture.deaths import ASKED, FENCED, Death
 from analysis.kernels.class_hits import NO_MESSAGE, ClassHits
 from analysis.kernels.hits import BITS
@@ -31,7 +31,7 @@ def _hit(episode: Episode) -> ClassHits:
     return ClassHits.of(episode.cls, (episode.split,), columns)
 
 
-def _episode(client: Instance | Session, death: Death, context: Context) -> Episode:
+def _episode(client: Instance | SessionFacts, death: Death, context: Context) -> Episode:
     split = _SPLITS.get(death.why, "gave up")
     unmet = () if context.readiness_restored else ("readiness-restored",)
     witness = RawWitness(
@@ -65,7 +65,7 @@ def _exposed(context: Context) -> int:
     return sum(low <= t and (not end or t < end) for t in starts for low, end in spans)
 
 
-def _end(client: Instance | Session, end_ns: int) -> int:
+def _end(client: Instance | SessionFacts, end_ns: int) -> int:
     """When it was of no further use; 0 = not known to have ended."""
     if client.died is None:
         return end_ns

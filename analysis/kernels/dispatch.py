@@ -15,7 +15,7 @@ import numpy as np
 
 from analysis.capture.bucket import Array, chunks
 from analysis.kernels import keyed, settling, unlogged
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import place_of
 from analysis.kernels.lookup import distinct
@@ -23,7 +23,7 @@ from analysis.kernels.matching import Assignments, Given, Matching
 from harness.records import Event
 
 
-def judge(history: History, matching: Matching, groups: Sequence[Given]) -> list[Hits]:
+def judge(history: BucketHistory, matching: Matching, groups: Sequence[Given]) -> list[Hits]:
     """Every class about deliveries except stall."""
     found = unlogged.judge(history, matching)
     for given in groups:

@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.capture.bucket import Array
 from analysis.kernels.cause import Causes
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, unmet_names
 from analysis.kernels.lookup import ragged
 from analysis.kernels.matching import Matching
@@ -52,7 +52,7 @@ class _Runs:
         return np.asarray(self.order[self.begin[number] : self.end[number]])
 
 
-def episodes_of(history: History, matching: Matching, chosen: ChosenHits) -> list[Episode]:
+def episodes_of(history: BucketHistory, matching: Matching, chosen: ChosenHits) -> list[Episode]:
     """Episodes of one class, the largest first; those beyond `MAX_EPISODES` folded together."""
     runs = _runs(history, chosen)
     witnesses = Witnesses(history, matching, chosen.hits, chosen.symptoms)
@@ -71,7 +71,7 @@ def _caused(witness: RawWitness, causes: Causes, hits: Hits, i: int) -> RawWitne
     return replace(witness, cause=next(iter(causes.among(own, hits.t_ns[own])), None))
 
 
-def _runs(history: History, chosen: ChosenHits) -> _Runs:
+def _runs(history: BucketHistory, chosen: ChosenHits) -> _Runs:
     """Stretches of one (split, evidence, session, instance, lane) with gaps below `GAP_NS`."""
     hits, index = chosen.hits, chosen.index
     t_ns, key = hits.t_ns[index], _keys(history, chosen)
@@ -84,7 +84,7 @@ def _runs(history: History, chosen: ChosenHits) -> _Runs:
     return _Runs(order, begin[largest], end[largest])
 
 
-def _keys(history: History, chosen: ChosenHits) -> Array:
+def _keys(history: BucketHistory, chosen: ChosenHits) -> Array:
     """One number for everything that hits of an episode share."""
     hits, index = chosen.hits, chosen.index
     shared = np.unique(_shared(hits, index), return_inverse=True)[1].astype(np.int64)
@@ -100,7 +100,7 @@ def _shared(hits: Hits, index: Array) -> Array:
     return np.asarray((session << 24) + (hits.unmet[index].astype(np.int64) << 8) + hits.split[index])
 
 
-def _folded(history: History, chosen: ChosenHits, runs: _Runs, causes: Causes) -> Iterator[Episode]:
+def _folded(history: BucketHistory, chosen: ChosenHits, runs: _Runs, causes: Causes) -> Iterator[Episode]:
     """One row for all further episodes of the same split, evidence, producer instance and session: what their
     status follows from."""
     rest = np.arange(MAX_EPISODES, len(runs))
@@ -121,7 +121,7 @@ def _folded(history: History, chosen: ChosenHits, runs: _Runs, causes: Causes) -
         yield replace(whole, lane=-1, episodes=len(members))
 
 
-def _lane_of(history: History, hits: Hits, i: int) -> tuple[int, int]:
+def _lane_of(history: BucketHistory, hits: Hits, i: int) -> tuple[int, int]:
     """Producer instance and lane of a hit; (0, -1) without a message."""
     if hits.slot[i] < 0:
         return 0, -1
@@ -130,7 +130,7 @@ def _lane_of(history: History, hits: Hits, i: int) -> tuple[int, int]:
 
 
 def _episode(
-    history: History, hits: Hits, own: Array, causes: Causes, witnesses: tuple[RawWitness, ...]
+    history: BucketHistory, hits: Hits, own: Array, causes: Causes, witnesses: tuple[RawWitness, ...]
 ) -> Episode:
     first = int(own[0])
     instance, lane = _lane_of(history, hits, first)

@@ -10,12 +10,12 @@ import numpy as np
 from analysis.capture.bucket import Array
 from analysis.kernels.class_hits import ClassHits
 from analysis.kernels.episodes import ChosenHits
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 
 _PLACE: Final = ("position", "ledger", "batch")
 
 
-def every_hit(history: History, chosen: Sequence[ChosenHits]) -> Iterator[ClassHits]:
+def every_hit(history: BucketHistory, chosen: Sequence[ChosenHits]) -> Iterator[ClassHits]:
     """All hits that count, one `ClassHits` a kernel result."""
     for one in chosen:
         hits, own = one.hits, one.index
@@ -29,7 +29,7 @@ def every_hit(history: History, chosen: Sequence[ChosenHits]) -> Iterator[ClassH
         yield ClassHits.of(hits.cls, hits.splits, columns)
 
 
-def _identity(history: History, slot: Array) -> dict[str, Array]:
+def _identity(history: BucketHistory, slot: Array) -> dict[str, Array]:
     out = np.full((len(slot), 4), -1, np.int64)
     out[:, 0] = 0
     known = slot >= 0
@@ -37,7 +37,7 @@ def _identity(history: History, slot: Array) -> dict[str, Array]:
     return {name: out[:, number] for number, name in enumerate(("instance", "lane", "seq", "attempt"))}
 
 
-def _source(history: History, slot: Array, row: Array) -> dict[str, Array]:
+def _source(history: BucketHistory, slot: Array, row: Array) -> dict[str, Array]:
     """Stream and position of the input that an output was made of."""
     log, first = history.bucket.log, history.context.first_source
     row = np.where((row < 0) & (slot >= 0), history.first[slot], row) if history.n_slots else row
@@ -50,7 +50,7 @@ def _source(history: History, slot: Array, row: Array) -> dict[str, Array]:
     return {"source_stream": stream, "source_position": position}
 
 
-def _place(history: History, slot: Array, row: Array, delivery: Array) -> dict[str, Array]:
+def _place(history: BucketHistory, slot: Array, row: Array, delivery: Array) -> dict[str, Array]:
     """Where the log holds it, or where it was delivered, or where its acknowledgement says it is."""
     out = {name: np.full(len(slot), -1 if name == "position" else 0, np.int64) for name in _PLACE}
     acked = (row < 0) & (delivery < 0) & (slot >= 0)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from analysis.capture.bucket import Array
 from analysis.capture.context import Context
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS
 
 Bits = npt.NDArray[np.uint16]
@@ -18,7 +18,7 @@ Bits = npt.NDArray[np.uint16]
 class LogEvidence:
     """Answers for many messages at once. "Absent from the log" is only as good as the reading of it."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: BucketHistory) -> None:
         self._history = history
         self._context: Context = history.context
 

@@ -15,8 +15,8 @@ import numpy as np
 
 from analysis.capture.bucket import Array, narrow
 from analysis.capture.context import Context
-from analysis.capture.transactions import Transactions
-from analysis.kernels.history import History
+from analysis.capture.transactions import TransactionColumns
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, Note, hits
 from analysis.kernels.labels import place_of
 from analysis.kernels.lookup import Ints
@@ -24,7 +24,7 @@ from analysis.kernels.transactions import Membership
 from harness.contracts.rows import StaleWrite
 
 
-def judge(history: History, member: Membership) -> list[Hits]:
+def judge(history: BucketHistory, member: Membership) -> list[Hits]:
     """fence-breach, one hit a batch, marker, or stretch of messages of one transaction.
 
     Where positions are no offsets (Pulsar), lives share no transactional id, and none fences another.
@@ -51,7 +51,7 @@ class _Late:
         return cls(*(np.empty(0, np.int64) for _ in range(3)))
 
 
-def _lives(context: Context, table: Transactions) -> tuple[Array, Array]:
+def _lives(context: Context, table: TransactionColumns) -> tuple[Array, Array]:
     """By transaction: a number for its transactional id, -1 where that has one life; and which life it is."""
     instances = [context.instance(int(number)) for number in np.unique(table.instance)]
     lives: dict[str, list[tuple[int, int]]] = {}
@@ -67,7 +67,7 @@ def _lives(context: Context, table: Transactions) -> tuple[Array, Array]:
     return who, life
 
 
-def _late_rows(history: History, member: Membership) -> _Late:
+def _late_rows(history: BucketHistory, member: Membership) -> _Late:
     who, life = _lives(history.context, member.table)
     if (who < 0).all():
         return _Late.none()
@@ -91,7 +91,7 @@ def _late_rows(history: History, member: Membership) -> _Late:
     return _Late(row[late][order], behind[order], transaction[late][order])
 
 
-def _of_older_lives(history: History, member: Membership, late: _Late) -> list[Hits]:
+def _of_older_lives(history: BucketHistory, member: Membership, late: _Late) -> list[Hits]:
     if not len(late.row):
         return []
     stream = history.bucket.log["stream"][late.row].astype(np.int64)
@@ -106,7 +106,7 @@ def _of_older_lives(history: History, member: Membership, late: _Late) -> list[H
     return [_hits(history, "older life", row, stream[at], note)]
 
 
-def _of_older_epochs(history: History, known: Ints) -> list[Hits]:
+def _of_older_epochs(history: BucketHistory, known: Ints) -> list[Hits]:
     """Batches and markers whose epoch is below one before them; of batches those not found by their life."""
     found: list[tuple[int, StaleWrite, int]] = []
     for stream, bounds in sorted(history.context.bounds.items()):
@@ -137,7 +137,7 @@ def _home(context: Context, stream: int) -> int:
     return group.buckets[int(partition) % len(group.buckets)] if group else 0
 
 
-def _row_of(history: History, stream: int, write: StaleWrite) -> int:
+def _row_of(history: BucketHistory, stream: int, write: StaleWrite) -> int:
     """First row of a batch; of a marker, or a batch without a message of ours, the last one before it."""
     log = history.bucket.log
     rows = np.flatnonzero((log["stream"] == stream) & (log["position"] <= write.last))
@@ -145,7 +145,7 @@ def _row_of(history: History, stream: int, write: StaleWrite) -> int:
     return int(inside[0]) if len(inside) else int(rows[-1]) if len(rows) else -1
 
 
-def _hits(history: History, split: str, row: Ints, stream: Ints, note: Callable[[int], Note]) -> Hits:
+def _hits(history: BucketHistory, split: str, row: Ints, stream: Ints, note: Callable[[int], Note]) -> Hits:
     return hits(
         "fence-breach",
         slot=np.full(len(row), -1),

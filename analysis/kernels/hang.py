@@ -8,12 +8,12 @@ import numpy as np
 
 from analysis.capture.bucket import Array, chunks
 from analysis.capture.context import Instance
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from harness.records import Outcome
 
 
-def judge(history: History) -> list[Hits]:
+def judge(history: BucketHistory) -> list[Hits]:
     """hang: open past the deadline when the producer ended, or completed past it."""
     sending = np.unique(history.groups.instance[history.groups.max_seq >= 0]).tolist()
     bounded = [i for i in map(history.context.instance, sending) if i.deadline_ns > 0]
@@ -24,7 +24,7 @@ def judge(history: History) -> list[Hits]:
     return [h for i in bounded for h in _of_instance(history, i, slots[owner == i.number])]
 
 
-def _suspects(history: History, instances: list[Instance]) -> Array:
+def _suspects(history: BucketHistory, instances: list[Instance]) -> Array:
     """Slots whose call was open for longer than the shortest deadline, frozen time included."""
     sends = history.bucket.sends
     deadline = min(i.deadline_ns for i in instances)
@@ -47,7 +47,7 @@ def _any_longer(start: Array, done: Array, limit_ns: int) -> bool:
     return any(bool(((done[p] - start[p] > limit_ns) | (done[p] == 0)).any()) for p in parts)
 
 
-def _of_instance(history: History, instance: Instance, slots: Array) -> list[Hits]:
+def _of_instance(history: BucketHistory, instance: Instance, slots: Array) -> list[Hits]:
     if not len(slots):
         return []
     start = history.of_send("t_start_ns", slots)

@@ -31,7 +31,7 @@ Hidden = tuple[npt.NDArray[np.intp], Slots]
 _NEAR_ROWS = 64
 
 
-class History:
+class BucketHistory:
     """A bucket with its slots. Build once, hand to every kernel."""
 
     def __init__(self, bucket: Bucket) -> None:

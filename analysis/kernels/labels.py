@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from harness.contracts.message import MessageId
 
 
-def name_of(history: History, slot: int, row: int = -1) -> str:
+def name_of(history: BucketHistory, slot: int, row: int = -1) -> str:
     """``instance/lane/seq``, with ``.attempt`` when it is not the first; a row without a message of ours
     is ``stream@position``."""
     if slot < 0:
@@ -14,7 +14,7 @@ def name_of(history: History, slot: int, row: int = -1) -> str:
     return MessageId.witness(*history.identity_of(slot))
 
 
-def place_of(history: History, row: int) -> str:
+def place_of(history: BucketHistory, row: int) -> str:
     """Position of a log row: an offset, or ledger:entry:batch where there are ledgers."""
     log = history.bucket.log
     return place_text(int(log["position"][row]), int(log["ledger"][row]), int(log["batch"][row]))
@@ -27,7 +27,7 @@ def place_text(position: int, ledger: int = 0, batch: int = -1) -> str:
     return f"{ledger}:{position}" + (f":{batch}" if batch >= 0 else "")
 
 
-def stream_of(history: History, row: int) -> str:
+def stream_of(history: BucketHistory, row: int) -> str:
     """Name of a log row's stream."""
     return history.context.stream_name(int(history.bucket.log["stream"][row]))
 

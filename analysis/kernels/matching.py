@@ -16,7 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from analysis.capture.bucket import Array, chunks, is_constant, narrow
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.lookup import Ints, Lookup
 from harness.records import Event
 
@@ -53,7 +53,7 @@ class Assignments:
 class Matching:
     """All deliveries of a bucket. ``row[i]`` is the log row of delivery row i, -1 = none."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: BucketHistory) -> None:
         self.history = history
         table = history.bucket.deliveries
         self.row = np.full(table.rows, -1, np.int32)
@@ -189,7 +189,7 @@ def _passed(rows: Array, breaks: list[int]) -> Ints:
 class Given:
     """What one consumer group was given. ``first[row]``: first delivery of each log row, -1 = none."""
 
-    def __init__(self, history: History, matching: Matching, group: str) -> None:
+    def __init__(self, history: BucketHistory, matching: Matching, group: str) -> None:
         self.history = history
         self.matching = matching
         self.group = group
@@ -219,7 +219,7 @@ class Given:
         return np.concatenate(found) if found else np.empty(0, np.int32)
 
 
-def judged_groups(history: History, matching: Matching) -> list[Given]:
+def judged_groups(history: BucketHistory, matching: Matching) -> list[Given]:
     """Every consumer group that the plan or the capture knows."""
     names = dict.fromkeys([*history.context.group_sessions(), *matching.group_of_session.values()])
     return [Given(history, matching, name) for name in names]

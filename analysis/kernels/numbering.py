@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.capture.bucket import Array, is_constant, narrow
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, Note, hits
 from analysis.kernels.labels import name_of, place_of
 from analysis.kernels.lookup import Lookup, distinct
@@ -17,7 +17,7 @@ _TOLD = ("producer-reorder", "premature-then-repeat")
 _ROOM = 2.0**62
 
 
-def judge(history: History, found: Sequence[Hits]) -> list[Hits]:
+def judge(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]:
     """client-sequence-regression, among the messages whose disorder ``found`` does not tell already."""
     name = history.bucket.log["client_name"]
     if not len(name) or (is_constant(name) and name[0] == 0):
@@ -50,7 +50,7 @@ def judge(history: History, found: Sequence[Hits]) -> list[Hits]:
     ]
 
 
-def _first_copies(history: History) -> Array:
+def _first_copies(history: BucketHistory) -> Array:
     """Log rows that are the first copy of a recorded send and carry a client's number."""
     named = history.bucket.log["client_name"] > 0
     rows = np.flatnonzero((history.log_slot >= 0) & named)
@@ -58,7 +58,7 @@ def _first_copies(history: History) -> Array:
     return np.asarray(rows[(history.first[slots] == rows) & (history.sent[slots] >= 0)])
 
 
-def _regressions(history: History, rows: Array) -> tuple[Array, Array]:
+def _regressions(history: BucketHistory, rows: Array) -> tuple[Array, Array]:
     """Rows with a lower number than one before them, of the same stream, name and instance; and that one."""
     log = history.bucket.log
     if not len(rows):
@@ -79,7 +79,7 @@ def _regressions(history: History, rows: Array) -> tuple[Array, Array]:
     return rows[back][order], rows[holder[back]][order]
 
 
-def _owners(history: History, rows: Array) -> Array:
+def _owners(history: BucketHistory, rows: Array) -> Array:
     """One number for the stream, the name and the producer instance of each row; ascending with streams."""
     log = history.bucket.log
     instance = history.groups.instance

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.capture.bucket import Array, is_constant, narrow
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, Note, hits
 from analysis.kernels.labels import count_of, place_of, some_of
 from analysis.kernels.lookup import ragged
@@ -28,7 +28,7 @@ from analysis.kernels.lookup import ragged
 _SHOWN = 4
 
 
-def judge(history: History) -> list[Hits]:
+def judge(history: BucketHistory) -> list[Hits]:
     """producer-reorder and premature-then-repeat. What remains in a queue tells no order."""
     found: list[Hits] = []
     if history.context.has_queues:
@@ -48,7 +48,7 @@ class _Sequence:
     last: Array
 
 
-def _disordered(history: History) -> Iterator[_Sequence]:
+def _disordered(history: BucketHistory) -> Iterator[_Sequence]:
     """The groups, or their parts in one stream, in which some message is late."""
     low, high = history.spread
     capped = np.unique(history.sparse_group[(history.sparse[:, 3] == 0) & _sent_sparse(history)])
@@ -63,11 +63,11 @@ def _disordered(history: History) -> Iterator[_Sequence]:
         yield from _by_stream(history, many)
 
 
-def _sent_sparse(history: History) -> Array:
+def _sent_sparse(history: BucketHistory) -> Array:
     return history.sent[history.n_dense :] >= 0
 
 
-def _late_groups(history: History, wanted: Array) -> Array:
+def _late_groups(history: BucketHistory, wanted: Array) -> Array:
     """Of the wanted groups, those with a late message."""
     found = []
     for own, slots, starts in history.batches():
@@ -82,7 +82,7 @@ def _late_groups(history: History, wanted: Array) -> Array:
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def _with_late(history: History, groups: Array) -> Array:
+def _with_late(history: BucketHistory, groups: Array) -> Array:
     """Of some groups, those with a late message."""
     index, offset = ragged(history.groups.sizes[groups])
     slots = history.groups.start[groups[index]] + offset
@@ -94,7 +94,7 @@ def _with_late(history: History, groups: Array) -> Array:
     return np.asarray(groups[np.unique(index[:-1][first[:-1] > least[1:]])])
 
 
-def _whole_groups(history: History, groups: Array) -> _Sequence:
+def _whole_groups(history: BucketHistory, groups: Array) -> _Sequence:
     slots = history.slots_of_groups(groups)
     slots = slots[(slots < history.n_dense) & (history.sent[slots] >= 0) & (history.first[slots] >= 0)]
     first = history.first[slots].astype(np.int64)
@@ -106,7 +106,7 @@ def _whole_groups(history: History, groups: Array) -> _Sequence:
     return _Sequence(history.group(slots), slots, first, last)
 
 
-def _by_stream(history: History, wanted: Array) -> Iterator[_Sequence]:
+def _by_stream(history: BucketHistory, wanted: Array) -> Iterator[_Sequence]:
     """Groups with messages in several streams, stream by stream, if something in there is not in order."""
     stream = history.bucket.log["stream"]
     inner = [] if is_constant(stream) else (np.flatnonzero(stream[1:] != stream[:-1]) + 1).tolist()
@@ -125,7 +125,7 @@ def _by_stream(history: History, wanted: Array) -> Iterator[_Sequence]:
         begin = end
 
 
-def _groups_of_slots(history: History, wanted: Array) -> Array:
+def _groups_of_slots(history: BucketHistory, wanted: Array) -> Array:
     """The group of each slot that was sent once, of the wanted groups; -1 for others, as for slot -1."""
     number = np.where(wanted, np.arange(len(wanted)), -1)
     once = np.where(history.sparse[:, 3] == 0, number[history.sparse_group], -1)
@@ -169,7 +169,7 @@ def _examine(s: _Sequence, n: int) -> _Order:
     return _Order(premature, (settled > lowest_after) & ~premature)
 
 
-def _hits(history: History, s: _Sequence) -> list[Hits]:
+def _hits(history: BucketHistory, s: _Sequence) -> list[Hits]:
     order = _examine(s, history.bucket.log.rows + 1)
     found = []
     for cls, flags, words in (
@@ -192,7 +192,7 @@ def _hits(history: History, s: _Sequence) -> list[Hits]:
     return found
 
 
-def _repeat_words(history: History, s: _Sequence, at: Array) -> Callable[[int], Note]:
+def _repeat_words(history: BucketHistory, s: _Sequence, at: Array) -> Callable[[int], Note]:
     def note(i: int) -> Note:
         me = int(at[i])
         own = np.arange(np.searchsorted(s.key, s.key[me]), me)
@@ -208,7 +208,7 @@ def _repeat_words(history: History, s: _Sequence, at: Array) -> Callable[[int], 
     return note
 
 
-def _late_words(history: History, s: _Sequence, at: Array) -> Callable[[int], Note]:
+def _late_words(history: BucketHistory, s: _Sequence, at: Array) -> Callable[[int], Note]:
     def note(i: int) -> Note:
         me = int(at[i])
         after = np.arange(me + 1, np.searchsorted(s.key, s.key[me], side="right"))
@@ -222,7 +222,7 @@ def _late_words(history: History, s: _Sequence, at: Array) -> Callable[[int], No
     return note
 
 
-def _client_ids(history: History, rows: Array, witness: int) -> str:
+def _client_ids(history: BucketHistory, rows: Array, witness: int) -> str:
     """What the client itself numbered these log rows, in their order; nothing where it shows no numbers."""
     log = history.bucket.log
     if not log["client_name"][witness]:

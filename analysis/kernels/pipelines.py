@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from analysis.capture.bucket import Array, is_constant, narrow
-from analysis.capture.context import Context, Pipeline
-from analysis.kernels.history import History
+from analysis.capture.context import Context, PipelineGroup
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import count_of, name_of, place_of
 from analysis.kernels.lookup import Ints
@@ -29,7 +29,7 @@ Flags = npt.NDArray[np.bool_]
 _ABSENT = ("audit-complete", "log-kept", "readiness-restored")
 
 
-def judge(history: History) -> list[Hits]:
+def judge(history: BucketHistory) -> list[Hits]:
     """input-twice, input-reordered, input-skipped."""
     found: list[Hits] = []
     for pipeline in history.context.pipelines if history.bucket.log.rows else ():
@@ -47,8 +47,8 @@ class _Work:
     input of each. ``hidden``: rows of outputs that nobody sees.
     """
 
-    history: History
-    pipeline: Pipeline
+    history: BucketHistory
+    pipeline: PipelineGroup
     stream: int
     rows: Ints
     source: Ints
@@ -63,7 +63,7 @@ class _Work:
         return f"{name_of(self.history, int(self.history.log_slot[row]))} at {place_of(self.history, row)}"
 
 
-def _works(history: History, pipeline: Pipeline) -> Iterator[_Work]:
+def _works(history: BucketHistory, pipeline: PipelineGroup) -> Iterator[_Work]:
     """One a stream of the source."""
     log, streams = history.bucket.log, history.context.topic_streams(pipeline.source)
     outputs = _rows_of(log["stream"], history.context.topic_streams(pipeline.to))
@@ -229,7 +229,7 @@ def _absent(context: Context, work: _Work) -> int:
     return sum(BITS[name] for name, held in zip(_ABSENT, holds, strict=True) if not held)
 
 
-def _skipped_splits(context: Context, pipeline: Pipeline, aborted: Flags) -> Array:
+def _skipped_splits(context: Context, pipeline: PipelineGroup, aborted: Flags) -> Array:
     if context.instance(pipeline.instance).promise.holds("delivery") is False:
         return np.full(len(aborted), split_index("input-skipped", "not durable"))
     names = [split_index("input-skipped", name) for name in ("aborted", "no output")]

@@ -7,11 +7,11 @@ from collections.abc import Callable
 import numpy as np
 
 from analysis.capture.bucket import Array
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, Note, hits
 
 
-def judge(history: History) -> list[Hits]:
+def judge(history: BucketHistory) -> list[Hits]:
     """wrong-partition: an explicit partition not kept; a key in two partitions."""
     context, groups = history.context, history.groups
     low, high = history.spread
@@ -30,7 +30,7 @@ def judge(history: History) -> list[Hits]:
     return found
 
 
-def _outside(history: History, split: str, affected: Array, expected: Array) -> list[Hits]:
+def _outside(history: BucketHistory, split: str, affected: Array, expected: Array) -> list[Hits]:
     """Messages of the groups with a copy outside the group's home."""
     slots = history.slots_of_groups(affected)
     slots = slots[history.sent[slots] >= 0]
@@ -68,5 +68,5 @@ def _homes(n_groups: int, group: Array, stream: Array) -> Array:
     return home
 
 
-def _note(history: History, home: Array) -> Callable[[int], Note]:
+def _note(history: BucketHistory, home: Array) -> Callable[[int], Note]:
     return lambda i: Note(detail=f"it belongs in {history.context.stream_name(int(home[i]))}")

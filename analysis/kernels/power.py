@@ -12,12 +12,12 @@ import numpy as np
 from analysis.capture.bucket import Array
 from analysis.capture.context import SETTLE_NS
 from analysis.kernels.changes import Because, LostAcks, lost, reached
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from harness.contracts.rows import Terms
 from harness.faultlog import FaultRecord
 
 
-def lost_with_power(history: History, stream: Array, seen: LostAcks) -> Array:
+def lost_with_power(history: BucketHistory, stream: Array, seen: LostAcks) -> Array:
     """Flags of messages that are not in the log, and that somebody knows to have been there.
 
     Args:
@@ -36,7 +36,7 @@ def lost_with_power(history: History, stream: Array, seen: LostAcks) -> Array:
     return found
 
 
-def acknowledged(history: History, slots: Array) -> LostAcks:
+def acknowledged(history: BucketHistory, slots: Array) -> LostAcks:
     """What their producers know of messages: acknowledged when, and where if that was named."""
     named = history.of_send("stream", slots) > 0
     return LostAcks(
@@ -47,7 +47,9 @@ def acknowledged(history: History, slots: Array) -> LostAcks:
     )
 
 
-def _cut_by(history: History, stream: int, terms: Terms, faults: list[FaultRecord], seen: LostAcks) -> Array:
+def _cut_by(
+    history: BucketHistory, stream: int, terms: Terms, faults: list[FaultRecord], seen: LostAcks
+) -> Array:
     log = history.bucket.log
     rows = slice(*np.searchsorted(log["stream"], [stream, stream + 1]))
     due_ns = reached(terms, log["position"][rows], log["t_intended_ns"][rows])

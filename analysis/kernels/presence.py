@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.capture.bucket import Array, is_constant
 from analysis.kernels.evidence import Bits, LogEvidence
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import name_of, place_of
 from analysis.kernels.power import acknowledged, lost_with_power
@@ -18,12 +18,12 @@ from harness.records import Outcome
 DROPPED = -1
 
 
-def judge(history: History) -> list[Hits]:
+def judge(history: BucketHistory) -> list[Hits]:
     """acked-lost, dedup-silent-loss, false-nack, wrong-ack-position, info-stored, info-not-stored."""
     return [*_lost(history), *_false_nack(history), *_misplaced(history), *_unknown(history)]
 
 
-def _lost(history: History) -> list[Hits]:
+def _lost(history: BucketHistory) -> list[Hits]:
     """acked-lost, and those of them that the broker acknowledged as repeats."""
     claimed, _ = history.corrupt_claims
     slots = history.acked_absent[~np.isin(history.acked_absent, claimed)]
@@ -50,19 +50,19 @@ def _lost(history: History) -> list[Hits]:
     return found
 
 
-def is_read(history: History, slots: Array) -> Array:
+def is_read(history: BucketHistory, slots: Array) -> Array:
     """Of absent messages, those whose place was read: of the others nobody knows, and nothing is said."""
     return LogEvidence(history).is_read(slots, *_place(history, slots))
 
 
-def unread(history: History) -> dict[str, int]:
+def unread(history: BucketHistory) -> dict[str, int]:
     """Messages of which nobody knows whether they are stored, as their place was not read, by outcome."""
     unknown = np.flatnonzero((history.outcome == Outcome.INFO) & ~history.present)
     slots = {"acked_unread": history.acked_absent, "info_unread": unknown}
     return {name: int(np.count_nonzero(~is_read(history, own))) for name, own in slots.items()}
 
 
-def is_dropped(history: History, slots: Array) -> Array:
+def is_dropped(history: BucketHistory, slots: Array) -> Array:
     """Acknowledged at -1:-1: the broker took the message for a repeat and dropped it."""
     ledger = history.bucket.sends["ledger"]
     if not len(ledger) or (is_constant(ledger) and ledger[0] != DROPPED):
@@ -70,7 +70,7 @@ def is_dropped(history: History, slots: Array) -> Array:
     return np.asarray((history.of_send("ledger", slots) == DROPPED) & (history.outcome[slots] == Outcome.OK))
 
 
-def _namesake(history: History, slots: Array) -> Callable[[int], Note]:
+def _namesake(history: BucketHistory, slots: Array) -> Callable[[int], Note]:
     """The message in the log that has the lost one's sequence id, or the first with a higher one."""
 
     def note(i: int) -> Note:
@@ -95,27 +95,27 @@ def _namesake(history: History, slots: Array) -> Callable[[int], Note]:
     return note
 
 
-def absence(history: History, slots: Array) -> tuple[Array, Bits]:
+def absence(history: BucketHistory, slots: Array) -> tuple[Array, Bits]:
     """Stream where each absent message should be, and whether absence there is proved."""
     stream, position = _place(history, slots)
     return stream, LogEvidence(history).absent(slots, stream, position)
 
 
-def _place(history: History, slots: Array) -> tuple[Array, Array]:
+def _place(history: BucketHistory, slots: Array) -> tuple[Array, Array]:
     """Stream and position where messages should be; 0 and -1 where nobody knows."""
     stream = history.of_send("stream", slots).astype(np.int64)
     position = np.where(stream > 0, history.of_send("position", slots), -1)
     return np.where(stream > 0, stream, expected_stream(history, slots)), position
 
 
-def stream_of_rows(history: History, slots: Array, row: Array) -> Array:
+def stream_of_rows(history: BucketHistory, slots: Array, row: Array) -> Array:
     """Stream of log rows; of messages without one (taken from a queue), their lane's."""
     column = history.bucket.log["stream"]
     found = column[row].astype(np.int64) if len(column) else np.zeros(len(row), np.int64)
     return np.where(row >= 0, found, expected_stream(history, slots))
 
 
-def expected_stream(history: History, slots: Array) -> Array:
+def expected_stream(history: BucketHistory, slots: Array) -> Array:
     """Stream that the lane fixes; 0 where the client chooses."""
     lane = history.groups.lane[history.group(slots)]
     known = (lane >= 0) & (lane < history.context.n_lanes)
@@ -124,7 +124,7 @@ def expected_stream(history: History, slots: Array) -> Array:
     return out
 
 
-def _shape(history: History, slots: Array, stream: Array) -> Array:
+def _shape(history: BucketHistory, slots: Array, stream: Array) -> Array:
     """Index of power, or of prefix, middle, tail or all: where the hole is among what its lane has stored."""
     stored = np.flatnonzero(history.present & (history.sent >= 0))
     groups = history.groups
@@ -151,7 +151,7 @@ def _shape(history: History, slots: Array, stream: Array) -> Array:
     )
 
 
-def _what_lies_there(history: History, slots: Array) -> Callable[[int], Note]:
+def _what_lies_there(history: BucketHistory, slots: Array) -> Callable[[int], Note]:
     def note(i: int) -> Note:
         if history.context.has_queues:
             return Note(detail="given to nobody, and it does not remain in the queue")
@@ -164,12 +164,12 @@ def _what_lies_there(history: History, slots: Array) -> Callable[[int], Note]:
     return note
 
 
-def _false_nack(history: History) -> list[Hits]:
+def _false_nack(history: BucketHistory) -> list[Hits]:
     slots = np.flatnonzero((history.outcome == Outcome.FAIL) & history.present)
     return [_stored(history, "false-nack", slots)] if len(slots) else []
 
 
-def _misplaced(history: History) -> list[Hits]:
+def _misplaced(history: BucketHistory) -> list[Hits]:
     claimed, _ = history.corrupt_claims
     slots = history.ack_elsewhere[~np.isin(history.ack_elsewhere, claimed)]
     if not len(slots):
@@ -188,7 +188,7 @@ def _misplaced(history: History) -> list[Hits]:
 EVIDENCE_OF_PLACE = np.uint16(BITS["audit-complete"])
 
 
-def _unknown(history: History) -> list[Hits]:
+def _unknown(history: BucketHistory) -> list[Hits]:
     unknown = history.outcome == Outcome.INFO
     found = []
     stored = np.flatnonzero(unknown & history.present)
@@ -205,7 +205,7 @@ def _unknown(history: History) -> list[Hits]:
 
 
 def _stored(
-    history: History,
+    history: BucketHistory,
     cls: str,
     slots: Array,
     unmet: Array | int = 0,

@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis.capture.bucket import Array
 from analysis.capture.context import Context
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.lookup import ragged
 from analysis.kernels.sessions import NEVER, DeliveryJournal, Fate
@@ -21,7 +21,7 @@ from harness.records import Event
 _SHOWN = 5
 
 
-def judge(history: History) -> list[Hits]:
+def judge(history: BucketHistory) -> list[Hits]:
     """Every class about deliveries from queues except those about time (`kernels.silence`)."""
     if not history.context.has_queues or not len(history.queue_deliveries):
         return []
@@ -37,7 +37,7 @@ def judge(history: History) -> list[Hits]:
 # -- twice
 
 
-def _twice_in_transaction(history: History, journal: DeliveryJournal) -> list[Hits]:
+def _twice_in_transaction(history: BucketHistory, journal: DeliveryJournal) -> list[Hits]:
     own = np.flatnonzero(journal.transacted & _several(journal))
     order = own[np.lexsort((journal.row[own], journal.slot[own], journal.stretch[own]))]
     same = (journal.slot[order][1:] == journal.slot[order][:-1]) & (
@@ -59,7 +59,7 @@ def _several(journal: DeliveryJournal) -> Array:
     return np.bincount(journal.slot)[journal.slot] > 1
 
 
-def _repeats(history: History, journal: DeliveryJournal) -> list[Hits]:
+def _repeats(history: BucketHistory, journal: DeliveryJournal) -> list[Hits]:
     """committed-and-redelivered, redelivered-after-ack, delivery-duplicate."""
     own = np.flatnonzero(_several(journal))
     order = own[np.lexsort((journal.row[own], journal.t_ns[own], journal.slot[own]))]
@@ -89,7 +89,7 @@ def _repeats(history: History, journal: DeliveryJournal) -> list[Hits]:
 
 
 def _repeat_words(
-    history: History, journal: DeliveryJournal, now: Array, before: Array
+    history: BucketHistory, journal: DeliveryJournal, now: Array, before: Array
 ) -> Callable[[int], Note]:
     context, flag = history.context, history.bucket.deliveries["redelivery"]
 
@@ -108,7 +108,7 @@ def _repeat_words(
 # -- lost
 
 
-def _lost(history: History, journal: DeliveryJournal) -> list[Hits]:
+def _lost(history: BucketHistory, journal: DeliveryJournal) -> list[Hits]:
     """Messages whose last delivery was given back, or left open, and that do not remain."""
     order = np.lexsort((journal.row, journal.t_ns, journal.slot))
     last = order[np.append(journal.slot[order][1:] != journal.slot[order][:-1], True)]
@@ -130,7 +130,7 @@ def _lost(history: History, journal: DeliveryJournal) -> list[Hits]:
     return [_hits(history, journal, "lost-after-rollback", split, gone, note, unmet)]
 
 
-def _is_read(history: History, journal: DeliveryJournal, gone: Array) -> Array:
+def _is_read(history: BucketHistory, journal: DeliveryJournal, gone: Array) -> Array:
     """Whether it was read what remains in the queues of deliveries."""
     context = history.context
     stream = history.bucket.deliveries["stream"][journal.row[gone]]
@@ -147,7 +147,7 @@ def _gone_evidence(context: Context) -> int:
 # -- order after a rollback
 
 
-def _rollback_order(history: History, journal: DeliveryJournal) -> list[Hits]:
+def _rollback_order(history: BucketHistory, journal: DeliveryJournal) -> list[Hits]:
     """The first delivery of each lane after something was given back, against the lowest that waited."""
     if not journal.back_rows:
         return []
@@ -249,7 +249,7 @@ def _first_later(times: Array, low: Array, high: Array, limit: Array) -> Array:
 
 
 def _hits(
-    history: History,
+    history: BucketHistory,
     journal: DeliveryJournal,
     cls: str,
     split: str | Array,

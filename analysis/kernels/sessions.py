@@ -14,7 +14,7 @@ from enum import IntEnum
 import numpy as np
 
 from analysis.capture.bucket import Array
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.lookup import Ints
 from harness.records import Event
 
@@ -73,7 +73,7 @@ class DeliveryJournal:
     back_rows: list[int] = field(default_factory=list)  # delivery-table row of each give-back boundary
 
     @classmethod
-    def of(cls, history: History) -> DeliveryJournal:
+    def of(cls, history: BucketHistory) -> DeliveryJournal:
         table = history.bucket.deliveries
         row = history.queue_deliveries
         session = table["session"][row].astype(np.int64)
@@ -114,7 +114,7 @@ class _Boundaries:
     transacted: bool
 
     @classmethod
-    def of(cls, history: History, session: int, given: Array) -> _Boundaries:
+    def of(cls, history: BucketHistory, session: int, given: Array) -> _Boundaries:
         table = history.bucket.deliveries
         known = history.context.sessions.get(session)
         settle = known.reading.settle if known else "ack"
@@ -136,7 +136,9 @@ class _Boundaries:
         return cls(keys[order], fate[order], times[order], settle, transacted)
 
 
-def _refuse(history: History, session: int, given: Array, own: Array, fate: Array, fate_ns: Array) -> None:
+def _refuse(
+    history: BucketHistory, session: int, given: Array, own: Array, fate: Array, fate_ns: Array
+) -> None:
     """A nack gives back the delivery before it, whatever is acknowledged later."""
     table = history.bucket.deliveries
     low, high = (int(np.searchsorted(table["session"], session, side=s)) for s in ("left", "right"))

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.capture.context import Session
-from analysis.kernels.history import History
+from analysis.capture.context import SessionFacts
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits
 from analysis.kernels.labels import count_of
 from analysis.kernels.stall import union, without
@@ -32,7 +32,7 @@ class Silence:
     after_back: bool
 
 
-def judge(history: History) -> list[Hits]:
+def judge(history: BucketHistory) -> list[Hits]:
     """hang (no delivery after a rollback) of sessions, and backlog-stuck of queues."""
     context = history.context
     if not context.has_queues or context.stall_ns <= 0:
@@ -50,7 +50,7 @@ def judge(history: History) -> list[Hits]:
     return out
 
 
-def _remaining(history: History) -> dict[int, int]:
+def _remaining(history: BucketHistory) -> dict[int, int]:
     """Messages left in each queue."""
     stream = history.bucket.log["stream"][history.log_slot >= 0]
     numbers, counts = np.unique(stream, return_counts=True)
@@ -60,7 +60,7 @@ def _remaining(history: History) -> dict[int, int]:
     }
 
 
-def _of_queue(history: History, stream: int, waiting: int) -> list[Silence]:
+def _of_queue(history: BucketHistory, stream: int, waiting: int) -> list[Silence]:
     """Sessions that hang; if none does, the queue as a whole if it was silent."""
     context = history.context
     topic = context.stream_name(stream).rpartition("-")[0]
@@ -76,7 +76,7 @@ def _of_queue(history: History, stream: int, waiting: int) -> list[Silence]:
     return [latest] if _is_long(history, latest) else []
 
 
-def _silence(history: History, session: Session, stream: int, waiting: int) -> Silence:
+def _silence(history: BucketHistory, session: SessionFacts, stream: int, waiting: int) -> Silence:
     """From the last thing that the session was given or gave back, to its end."""
     table, context = history.bucket.deliveries, history.context
     low, high = (int(np.searchsorted(table["session"], session.number, side=s)) for s in ("left", "right"))
@@ -89,7 +89,7 @@ def _silence(history: History, session: Session, stream: int, waiting: int) -> S
     return Silence(stream, session.number, start_ns, end_ns, waiting, after_back)
 
 
-def _is_long(history: History, silence: Silence) -> bool:
+def _is_long(history: BucketHistory, silence: Silence) -> bool:
     """Longer than the limit, without the time in which a fault was applied or the process did not run."""
     context = history.context
     excused = [(f.start_ns, f.over_ns) for f in context.faults if f.effective]
@@ -98,7 +98,7 @@ def _is_long(history: History, silence: Silence) -> bool:
     return sum(b - a for a, b in idle) > context.stall_ns
 
 
-def _hits(history: History, cls: str, split: str, silences: list[Silence], unmet: int) -> Hits:
+def _hits(history: BucketHistory, cls: str, split: str, silences: list[Silence], unmet: int) -> Hits:
     context = history.context
 
     def note(i: int) -> Note:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.capture.bucket import Array, chunks
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import count_of
 from analysis.kernels.lookup import Lookup, distinct
@@ -51,7 +51,7 @@ class QuietStretch:
     resumed: bool
 
 
-def judge(history: History, groups: Sequence[Given]) -> list[Hits]:
+def judge(history: BucketHistory, groups: Sequence[Given]) -> list[Hits]:
     """stall and backlog-stuck: one hit a window. Queues have a judge of their own."""
     if history.context.stall_ns <= 0 or not history.bucket.log.rows:
         return []
@@ -162,7 +162,7 @@ def _of_stream(given: Given, stream: int, holdings: list[Holding], end_ns: int) 
     return found
 
 
-def _waiting_since(history: History, stream: int) -> tuple[Array, Array]:
+def _waiting_since(history: BucketHistory, stream: int) -> tuple[Array, Array]:
     """Log rows of the stream, and when each was acknowledged (never: a very late time)."""
     rows = np.flatnonzero(history.bucket.log["stream"] == stream)
     slots = history.log_slot[rows]
@@ -212,7 +212,7 @@ def without(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
     return union(out)
 
 
-def _hits(history: History, given: Given, cls: str, stalls: list[QuietStretch]) -> list[Hits]:
+def _hits(history: BucketHistory, given: Given, cls: str, stalls: list[QuietStretch]) -> list[Hits]:
     if not stalls:
         return []
     context = history.context

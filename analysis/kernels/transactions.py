@@ -17,7 +17,7 @@ import numpy.typing as npt
 from analysis.capture.bucket import Array, chunks, is_constant
 from analysis.kernels.atoms import Atoms
 from analysis.kernels.evidence import LogEvidence
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.presence import absence, stream_of_rows
 from harness.records import Asked, Event, Outcome, Txn
@@ -28,7 +28,7 @@ _NONE = -1
 class Membership:
     """Which transaction each message of a bucket was sent in, and what became of it in the log."""
 
-    def __init__(self, history: History) -> None:
+    def __init__(self, history: BucketHistory) -> None:
         self._history = history
         self.table = history.context.transactions
         #: By slot, index into the table; -1 = none.
@@ -65,7 +65,7 @@ class Membership:
         return out
 
 
-def judge(history: History, member: Membership) -> list[Hits]:
+def judge(history: BucketHistory, member: Membership) -> list[Hits]:
     """aborted-read in the log, hanging-transaction, mixed-transaction, intermediate-read."""
     if not member:
         return []
@@ -77,7 +77,7 @@ def judge(history: History, member: Membership) -> list[Hits]:
     ]
 
 
-def _aborted(history: History, member: Membership) -> list[Hits]:
+def _aborted(history: BucketHistory, member: Membership) -> list[Hits]:
     """Visible messages of transactions that were aborted, or that nobody asked to commit."""
     never = ~member.table.may_be_committed
     slots = np.flatnonzero((member.of_slot >= 0) & history.present)
@@ -98,7 +98,7 @@ def _aborted(history: History, member: Membership) -> list[Hits]:
     ]
 
 
-def _hanging(history: History, member: Membership) -> list[Hits]:
+def _hanging(history: BucketHistory, member: Membership) -> list[Hits]:
     """Messages whose transaction has no end in the log."""
     slots = np.flatnonzero((member.of_slot >= 0) & (member.state == Txn.OPEN) & ~history.present)
     if not len(slots):
@@ -123,7 +123,7 @@ def _hanging(history: History, member: Membership) -> list[Hits]:
     ]
 
 
-def _is_marked(history: History) -> npt.NDArray[np.bool_]:
+def _is_marked(history: BucketHistory) -> npt.NDArray[np.bool_]:
     """By stream id: the markers were read to the end."""
     context = history.context
     bounds = [context.stream_bounds(stream) for stream in range(len(context.streams) + 1)]
@@ -145,7 +145,7 @@ class _Stretches:
         return np.flatnonzero(what != what[first[group.ravel()]])
 
 
-def _mixed(history: History, member: Membership) -> list[Hits]:
+def _mixed(history: BucketHistory, member: Membership) -> list[Hits]:
     """Transactions of which a stream has several ends, and ends that several transactions share."""
     own = _stretches(history, member)
     streams = own.transaction * (len(history.context.streams) + 1) + own.stream
@@ -162,7 +162,7 @@ def _mixed(history: History, member: Membership) -> list[Hits]:
     return found
 
 
-def _of_stretches(history: History, member: Membership, own: _Stretches, at: Array, split: str) -> Hits:
+def _of_stretches(history: BucketHistory, member: Membership, own: _Stretches, at: Array, split: str) -> Hits:
     def note(i: int) -> Note:
         end = int(history.bucket.log["txn_end"][own.row[at[i]]])
         return Note(
@@ -180,7 +180,7 @@ def _of_stretches(history: History, member: Membership, own: _Stretches, at: Arr
     )
 
 
-def _stretches(history: History, member: Membership) -> _Stretches:
+def _stretches(history: BucketHistory, member: Membership) -> _Stretches:
     slot = history.log_slot.astype(np.int64)
     for rows, hidden in (history.invisible, history.unsettled):
         slot[rows] = hidden
@@ -193,7 +193,7 @@ def _stretches(history: History, member: Membership) -> _Stretches:
     return _Stretches(rows[new], marker[new], transaction[new], stream[rows[new]].astype(np.int64))
 
 
-def _early(history: History, member: Membership) -> list[Hits]:
+def _early(history: BucketHistory, member: Membership) -> list[Hits]:
     """Deliveries to readers of committed data before anybody asked for the commit."""
     table, strict = history.bucket.deliveries, history.context.committed_sessions
     if not table.rows or not strict:
@@ -221,7 +221,7 @@ def _early(history: History, member: Membership) -> list[Hits]:
     ]
 
 
-def atoms(history: History, member: Membership) -> Atoms | None:
+def atoms(history: BucketHistory, member: Membership) -> Atoms | None:
     """What the second pass needs of this bucket; None where nothing was sent in a transaction."""
     if not member:
         return None
@@ -238,7 +238,7 @@ def atoms(history: History, member: Membership) -> Atoms | None:
     return Atoms(own, *(count[own] for count in counts), *examples)
 
 
-def _first(history: History, of: Array, slots: Array, flags: npt.NDArray[np.bool_], size: int) -> Array:
+def _first(history: BucketHistory, of: Array, slots: Array, flags: npt.NDArray[np.bool_], size: int) -> Array:
     """By transaction, lane, seq and stream of its first message that has the flag; lane -1 = none."""
     own = np.flatnonzero(flags)[::-1]
     first = np.full(size, -1, np.int64)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.capture.bucket import Array
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, Note, hits
 from analysis.kernels.presence import expected_stream, stream_of_rows
 from harness.records import Outcome
@@ -17,12 +17,12 @@ from harness.records import Outcome
 _UNNAMED = "error without a name"
 
 
-def judge(history: History) -> list[Hits]:
+def judge(history: BucketHistory) -> list[Hits]:
     """unchecked-failure, of producers that ignore results; given-up, of those that send again."""
     return [*_unchecked(history), *_given_up(history)]
 
 
-def _unchecked(history: History) -> list[Hits]:
+def _unchecked(history: BucketHistory) -> list[Hits]:
     """Split by error and by what the log says."""
     slots = _failures(history, "ignored")
     slots = slots[history.of_send("t_done_ns", slots) > 0]
@@ -48,7 +48,7 @@ def _unchecked(history: History) -> list[Hits]:
     ]
 
 
-def _given_up(history: History) -> list[Hits]:
+def _given_up(history: BucketHistory) -> list[Hits]:
     """First attempts of messages of which no attempt was acknowledged or is stored."""
     slots = _failures(history, "resent")
     slots = slots[(slots < history.n_dense) & ~history.present[slots]]
@@ -63,7 +63,7 @@ def _given_up(history: History) -> list[Hits]:
     return [hits("given-up", slot=slots, t_ns=history.times(slots), stream=stream, note=note)]
 
 
-def _failures(history: History, results: str) -> Array:
+def _failures(history: BucketHistory, results: str) -> Array:
     """Slots for which the client reported anything but success, of producers that treat results so."""
     deaf = [n for n, instance in history.context.instances.items() if instance.results == results]
     if not deaf:
@@ -72,7 +72,7 @@ def _failures(history: History, results: str) -> Array:
     return np.asarray(slots[np.isin(history.groups.instance[history.group(slots)], deaf)])
 
 
-def _splits(history: History, slots: Array) -> tuple[tuple[str, ...], Array]:
+def _splits(history: BucketHistory, slots: Array) -> tuple[tuple[str, ...], Array]:
     """Names of the splits, and the index of each slot's."""
     error, outcome = history.of_send("error", slots), history.outcome[slots]
     stored, kind = history.present[slots], np.where(outcome == Outcome.INFO, 1, 0)
@@ -84,7 +84,7 @@ def _splits(history: History, slots: Array) -> tuple[tuple[str, ...], Array]:
     return names, np.array([names.index(text) for text in texts])[split.ravel()]
 
 
-def _gap(history: History, slot: int) -> str:
+def _gap(history: BucketHistory, slot: int) -> str:
     """The hole in the lane's sequence that a consumer sees."""
     if slot >= history.n_dense or history.present[slot]:
         return ""

@@ -9,7 +9,7 @@ import numpy as np
 from analysis.capture.bucket import Array, is_constant
 from analysis.kernels.changes import LostAcks
 from analysis.kernels.evidence import LogEvidence
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, Note, hits, split_index
 from analysis.kernels.matching import Matching
 from analysis.kernels.power import lost_with_power
@@ -17,12 +17,12 @@ from analysis.kernels.unrecorded import is_phantom, unknown_writers
 from harness.records import Check, Event, Outcome
 
 
-def judge(history: History, matching: Matching) -> list[Hits]:
+def judge(history: BucketHistory, matching: Matching) -> list[Hits]:
     """aborted-read, delivered-then-lost, phantom and corrupt in delivery."""
     return [*_strangers(history, matching), *_corrupt(history)]
 
 
-def _strangers(history: History, matching: Matching) -> list[Hits]:
+def _strangers(history: BucketHistory, matching: Matching) -> list[Hits]:
     """aborted-read, delivered-then-lost, phantom in delivery."""
     delivery = matching.unmatched
     _, unknown = history.unsettled
@@ -55,7 +55,7 @@ def _strangers(history: History, matching: Matching) -> list[Hits]:
     return found
 
 
-def _with_power(history: History, delivery: Array, slot: Array) -> Array:
+def _with_power(history: BucketHistory, delivery: Array, slot: Array) -> Array:
     """Index of "power", or of "seen": whether they went with the power of every replica in sync."""
     table = history.bucket.deliveries
     stream, position, ledger = (
@@ -69,7 +69,7 @@ def _with_power(history: History, delivery: Array, slot: Array) -> Array:
     )
 
 
-def _is_read(history: History, delivery: Array, slot: Array) -> Array:
+def _is_read(history: BucketHistory, delivery: Array, slot: Array) -> Array:
     """Whether the places were read that deliveries came from: elsewhere, and where a fault removed
     everything on purpose, nothing is known to be lost since."""
     table = history.bucket.deliveries
@@ -79,7 +79,7 @@ def _is_read(history: History, delivery: Array, slot: Array) -> Array:
 
 
 def _absent_classes(
-    history: History, slot: Array, absent: Array, unsent: Array
+    history: BucketHistory, slot: Array, absent: Array, unsent: Array
 ) -> Sequence[tuple[str, str, Array]]:
     phantom = np.zeros(len(slot), np.bool_)
     stray = np.flatnonzero(absent & unsent)
@@ -93,7 +93,7 @@ def _absent_classes(
     )
 
 
-def _aborted(history: History, delivery: Array, slot: Array) -> Array:
+def _aborted(history: BucketHistory, delivery: Array, slot: Array) -> Array:
     """Deliveries of a row that belongs to an aborted or open transaction."""
     rows, hidden = history.invisible
     if not len(rows):
@@ -104,7 +104,7 @@ def _aborted(history: History, delivery: Array, slot: Array) -> Array:
     return np.asarray((rows[at] == place) & (hidden[at] == slot))
 
 
-def _given_out(history: History, cls: str, delivery: Array, slot: Array, *, split: str | Array) -> Hits:
+def _given_out(history: BucketHistory, cls: str, delivery: Array, slot: Array, *, split: str | Array) -> Hits:
     table = history.bucket.deliveries
     stream = table["stream"][delivery].astype(np.int64)
     position = table["position"][delivery]
@@ -131,7 +131,7 @@ def _given_out(history: History, cls: str, delivery: Array, slot: Array, *, spli
     )
 
 
-def _corrupt(history: History) -> list[Hits]:
+def _corrupt(history: BucketHistory) -> list[Hits]:
     """Corrupt payloads given out where the log has a whole one."""
     table = history.bucket.deliveries
     check, event = table["check"], table["event"]

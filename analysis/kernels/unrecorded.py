@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from analysis.capture.bucket import Array
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits
 from analysis.kernels.presence import stream_of_rows
 from harness.records import Check
@@ -13,12 +13,12 @@ from harness.records import Check
 _FOREIGN = ((Check.FOREIGN, "foreign"), (Check.OTHER_RUN, "other run"))
 
 
-def judge(history: History) -> list[Hits]:
+def judge(history: BucketHistory) -> list[Hits]:
     """phantom, send-record-missing, corrupt (as far as the log shows them)."""
     return [*_unrecorded(history), *_holes(history), *_foreign(history), *_corrupt(history)]
 
 
-def is_phantom(history: History, slots: Array) -> Array:
+def is_phantom(history: BucketHistory, slots: Array) -> Array:
     """Of slots without a send record, those that nobody sent.
 
     A producer's sequences are dense, so below its highest one a missing record is a hole in the capture;
@@ -34,7 +34,7 @@ def is_phantom(history: History, slots: Array) -> Array:
     return np.asarray(~known | (np.isin(identity[:, 0], whole) & beyond))
 
 
-def _unrecorded(history: History) -> list[Hits]:
+def _unrecorded(history: BucketHistory) -> list[Hits]:
     slots = np.flatnonzero((history.sent < 0) & history.present)
     if not len(slots):
         return []
@@ -53,12 +53,12 @@ def _unrecorded(history: History) -> list[Hits]:
     return found
 
 
-def unknown_writers(history: History) -> int:
+def unknown_writers(history: BucketHistory) -> int:
     """Preconditions of a phantom that an import leaves open: who else may have sent it."""
     return sum(BITS[name] for name in ("send-capture", "topic-ours") if name in history.context.unstated)
 
 
-def _holes(history: History) -> list[Hits]:
+def _holes(history: BucketHistory) -> list[Hits]:
     """Sequences below their group's highest that neither the journal nor the log has."""
     found = _emptied(history)
     slots = np.flatnonzero((history.sent[: history.n_dense] < 0) & ~history.present[: history.n_dense])
@@ -69,7 +69,7 @@ def _holes(history: History) -> list[Hits]:
     return found
 
 
-def _emptied(history: History) -> list[Hits]:
+def _emptied(history: BucketHistory) -> list[Hits]:
     """Groups with so few of their records left that the missing ones are told together: one hit each."""
     groups = np.flatnonzero((history.groups.sizes == 0) & (history.groups.max_seq >= 0))
     if not len(groups):
@@ -94,7 +94,7 @@ def _emptied(history: History) -> list[Hits]:
     return [hits("send-record-missing", slot=slots, t_ns=times, split="not stored", note=note)]
 
 
-def _foreign(history: History) -> list[Hits]:
+def _foreign(history: BucketHistory) -> list[Hits]:
     found = []
     for check, split in _FOREIGN:
         rows = history.odd_rows[history.odd_checks == check]
@@ -104,7 +104,7 @@ def _foreign(history: History) -> list[Hits]:
     return found
 
 
-def _corrupt(history: History) -> list[Hits]:
+def _corrupt(history: BucketHistory) -> list[Hits]:
     """Corrupt rows, each under the message whose acknowledgement named its place, if there is one."""
     rows = history.odd_rows[history.odd_checks == Check.CORRUPT]
     if not len(rows):
@@ -118,7 +118,7 @@ def _corrupt(history: History) -> list[Hits]:
     return [_rows(history, "corrupt", "in the log", rows, owner)]
 
 
-def _rows(history: History, cls: str, split: str, rows: Array, slots: Array, unmet: int = 0) -> Hits:
+def _rows(history: BucketHistory, cls: str, split: str, rows: Array, slots: Array, unmet: int = 0) -> Hits:
     return hits(
         cls,
         slot=slots,

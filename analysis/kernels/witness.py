@@ -15,7 +15,7 @@ import numpy as np
 
 from analysis.capture.bucket import Array
 from analysis.findings import SequenceStep
-from analysis.kernels.history import History
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, Note
 from analysis.kernels.labels import name_of, place_of, place_text
 from analysis.kernels.matching import Matching
@@ -37,7 +37,7 @@ class Witnesses:
 
     def __init__(
         self,
-        history: History,
+        history: BucketHistory,
         matching: Matching,
         hits: Hits,
         symptoms: Callable[[int], tuple[str, ...]],

@@ -31,7 +31,7 @@ LEAST_FAULTS = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class RunSpan:
     """The part of the run that the schedule is turned round in."""
 
     start_ns: int
@@ -45,7 +45,7 @@ class Span:
 Intervals = list[tuple[int, int]]
 
 
-def windows(faults: Iterable[FaultRecord], span: Span) -> Intervals:
+def windows(faults: Iterable[FaultRecord], span: RunSpan) -> Intervals:
     """Union of ``[inject - lead, healed + settle)`` over the faults, within the span, ascending."""
     raw = sorted((f.start_ns - LEAD_NS, f.over_ns + SETTLE_NS) for f in faults)
     merged: list[list[int]] = []
@@ -61,7 +61,7 @@ def windows(faults: Iterable[FaultRecord], span: Span) -> Intervals:
 
 
 def inside(
-    times_ns: npt.NDArray[np.int64], intervals: Intervals, span: Span, shifts_ns: npt.NDArray[np.int64]
+    times_ns: npt.NDArray[np.int64], intervals: Intervals, span: RunSpan, shifts_ns: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.int64]:
     """How many of the times lie in the intervals, for each turn of the intervals round the span.
 
@@ -84,7 +84,7 @@ def inside(
 
 
 def attribute(
-    times_ns: Sequence[int], faults: Sequence[FaultRecord], span: Span, seed: int
+    times_ns: Sequence[int], faults: Sequence[FaultRecord], span: RunSpan, seed: int
 ) -> tuple[Attribution, ...]:
     """One row for all faults together, then one a kind, for episodes (by their first time) of one class.
 
@@ -96,7 +96,7 @@ def attribute(
     if not times_ns or not faults:
         return ()
     times = np.asarray(times_ns, np.int64)
-    span = Span(min(span.start_ns, int(times.min())), max(span.end_ns, int(times.max()) + 1))
+    span = RunSpan(min(span.start_ns, int(times.min())), max(span.end_ns, int(times.max()) + 1))
     shifts = np.random.default_rng(seed).integers(0, span.length_ns, SHIFTS - 1)
     kinds = sorted({f.kind for f in faults})
     rows = [_share(kind, [f for f in faults if f.kind == kind], times, span, shifts) for kind in kinds]
@@ -111,7 +111,7 @@ def _share(
     kind: str,
     faults: Sequence[FaultRecord],
     times: npt.NDArray[np.int64],
-    span: Span,
+    span: RunSpan,
     shifts: npt.NDArray[np.int64],
 ) -> Attribution:
     intervals = windows(faults, span)

@@ -14,7 +14,7 @@ from enum import StrEnum
 from math import ceil, log, log2
 from typing import Any, TypeVar
 
-from analysis.verdict.sequential import Decision, SequentialTest
+from analysis.verdict.sequential import SequentialDecision, SequentialTest
 
 #: Rounds that do not count after which a version is skipped.
 MOST_LEFT_OUT = 3
@@ -56,7 +56,7 @@ class Evidence:
     """
 
     version: str
-    decision: Decision
+    decision: SequentialDecision
     text: str
     error: float | None = None
     p_value: float | None = None
@@ -148,7 +148,7 @@ class Examiner:
         self._play = play
         self._tell = tell
 
-    def ask(self, version: str) -> Asking[Decision]:
+    def ask(self, version: str) -> Asking[SequentialDecision]:
         """Ask for rounds of a version until its test is over; `UNDECIDED` = it is to be skipped."""
         known = next((step for step in self.steps if step.version == version), None)
         if known is None:
@@ -175,7 +175,10 @@ class Examiner:
                 look = yield from self._play(version, len(looks) + 1)
             except UnusableVersionError as error:
                 return Evidence(
-                    version=version, decision=Decision.UNDECIDED, text=f"skipped: {error}", looks=tuple(looks)
+                    version=version,
+                    decision=SequentialDecision.UNDECIDED,
+                    text=f"skipped: {error}",
+                    looks=tuple(looks),
                 )
             looks.append(look)
             if look.not_counted:
@@ -185,7 +188,7 @@ class Examiner:
         return Evidence(
             version=version,
             decision=test.decision,
-            text=f"skipped: {test}" if test.decision is Decision.UNDECIDED else str(test),
+            text=f"skipped: {test}" if test.decision is SequentialDecision.UNDECIDED else str(test),
             error=test.error,
             p_value=test.p_value,
             looks=tuple(looks),
@@ -225,7 +228,7 @@ def search(count: int, is_new: Callable[[int], Asking[bool | None]]) -> Asking[t
     return low, high
 
 
-class Outcome(StrEnum):
+class BisectionOutcome(StrEnum):
     """How a bisection ended; `NARROWED`: skipped versions stand between the two sides."""
 
     FOUND = "found"
@@ -235,7 +238,12 @@ class Outcome(StrEnum):
 
 
 #: As of `repro`: 1 = the bug is not where it was said to be.
-EXIT = {Outcome.FOUND: 0, Outcome.NOT_CONFIRMED: 1, Outcome.NARROWED: 3, Outcome.UNKNOWN: 3}
+EXIT = {
+    BisectionOutcome.FOUND: 0,
+    BisectionOutcome.NOT_CONFIRMED: 1,
+    BisectionOutcome.NARROWED: 3,
+    BisectionOutcome.UNKNOWN: 3,
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,7 +255,7 @@ class Answer:
         between: skipped, so that any of them may be the first.
     """
 
-    outcome: Outcome
+    outcome: BisectionOutcome
     why: str
     before: str = ""
     first: str = ""
@@ -256,12 +264,12 @@ class Answer:
 
 def confirm_ends(examiner: Examiner, bad: str, good: str) -> Asking[Answer | None]:
     """Ask both ends, the bad one first (a hit is soon seen); an answer if there is nothing to search."""
-    for version, wanted in ((bad, Decision.SHOWN), (good, Decision.NOT_SHOWN)):
+    for version, wanted in ((bad, SequentialDecision.SHOWN), (good, SequentialDecision.NOT_SHOWN)):
         found = yield from examiner.ask(version)
         text = f"{version}: {examiner.steps[-1].text}"
-        if found is Decision.UNDECIDED:
-            return Answer(outcome=Outcome.UNKNOWN, why=f"an end could not be decided: {text}")
+        if found is SequentialDecision.UNDECIDED:
+            return Answer(outcome=BisectionOutcome.UNKNOWN, why=f"an end could not be decided: {text}")
         if found is not wanted:
             side = "bad" if version == bad else "good"
-            return Answer(outcome=Outcome.NOT_CONFIRMED, why=f"the {side} end is not {side}: {text}")
+            return Answer(outcome=BisectionOutcome.NOT_CONFIRMED, why=f"the {side} end is not {side}: {text}")
     return None

@@ -10,7 +10,7 @@ from analysis.capture.context import Context, Promise
 from analysis.classes import CLASSES, status_of, why_evidence, why_promise
 from analysis.findings import MAX_WITNESSES, Finding, Status, Witness
 from analysis.kernels.partial import Episode, RawWitness
-from analysis.verdict.attribution import Span, attribute, nearest
+from analysis.verdict.attribution import RunSpan, attribute, nearest
 from analysis.verdict.causes import CauseWords, is_explained
 from analysis.verdict.spread import by_fault, by_stream
 from harness.faultlog import FaultRecord
@@ -26,7 +26,7 @@ _ORDER = (
 _TEXTS_SHOWN = 3
 
 
-def findings_of(episodes: Iterable[Episode], context: Context, span: Span, seed: int) -> list[Finding]:
+def findings_of(episodes: Iterable[Episode], context: Context, span: RunSpan, seed: int) -> list[Finding]:
     """Findings in the order of weight: violations first, then by rank of the class.
 
     Args:
@@ -69,7 +69,7 @@ def _because(episode: Episode, context: Context) -> Mapping[str, str] | None:
 
 
 def _finding(
-    cls: str, status: Status, episodes: list[Episode], context: Context, span: Span, seed: int
+    cls: str, status: Status, episodes: list[Episode], context: Context, span: RunSpan, seed: int
 ) -> Finding:
     episodes.sort(key=lambda e: (-e.count, e.first_ns, e.instance, e.lane))
     split: Counter[str] = Counter()

@@ -29,7 +29,7 @@ AFFECTED, FIXED = "affected", "fixed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class ReproductionAnswer:
     """What the rounds say: one result an arm, the affected one first."""
 
     arms: tuple[VariantResult, VariantResult]
@@ -72,7 +72,7 @@ def answer(
     *,
     versions: tuple[str, str] = ("", ""),
     about: tuple[str, str] = ("", ""),
-) -> Answer:
+) -> ReproductionAnswer:
     """Judge the rounds of both arms, in the order in which they were run."""
     bad = _arm(question, AFFECTED, affected, versions[0], about[0])
     good = _arm(question, FIXED, fixed, versions[1], about[1])
@@ -82,7 +82,7 @@ def answer(
         p_value = fisher_exact(bad.hits, bad.counted, good.hits, good.counted)
         bad, good = (replace(arm, rate=_rate(arm)) for arm in (bad, good))
     reproduction = Reproduction(question=question, outcome=proved, why=why, p_value=p_value)
-    return Answer(arms=(bad, good), reproduction=reproduction)
+    return ReproductionAnswer(arms=(bad, good), reproduction=reproduction)
 
 
 def _arm(

@@ -17,7 +17,7 @@ from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.exposure import exposure_of
 from analysis.kernels.partial import Episode
 from analysis.series import Grid, Series
-from analysis.verdict.attribution import Span
+from analysis.verdict.attribution import RunSpan
 from analysis.verdict.cores import cpu_use, usage_of
 from analysis.verdict.coverage import RunFacts, coverage
 from analysis.verdict.fault_rows import fault_row
@@ -193,7 +193,7 @@ def _findings(
     files: RunFiles, context: Context, load_end_ns: int, reports: Sequence[BucketReport]
 ) -> list[Finding]:
     end_ns = max([load_end_ns, *(f.over_ns for f in context.faults)])
-    return findings_of(_episodes(reports), context, Span(context.epoch_ns, end_ns), files.plan.seed)
+    return findings_of(_episodes(reports), context, RunSpan(context.epoch_ns, end_ns), files.plan.seed)
 
 
 def _episodes(reports: Sequence[BucketReport]) -> list[Episode]:

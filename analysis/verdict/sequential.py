@@ -21,7 +21,7 @@ from typing import Final
 _NUMBER: Final = re.compile(r"[\d,.]*\d")
 
 
-class Decision(StrEnum):
+class SequentialDecision(StrEnum):
     """What the rounds so far say; ``UNDECIDED`` is no answer, however many they are."""
 
     SHOWN = "shown"
@@ -70,7 +70,7 @@ class SequentialTest:
         if self.most_rounds < 1 or self.most_left_out < 0:
             raise ValueError(f"{self.most_rounds} rounds, {self.most_left_out} left out")
 
-    def add(self, shown: bool) -> Decision:
+    def add(self, shown: bool) -> SequentialDecision:
         """A round that could have shown the class, and whether it did; the decision after it.
 
         Raises:
@@ -95,23 +95,26 @@ class SequentialTest:
         self.left_out.append(why)
 
     @property
-    def decision(self) -> Decision:
+    def decision(self) -> SequentialDecision:
         if self._log_ratio >= -log(self.error_absent):
-            return Decision.SHOWN
+            return SequentialDecision.SHOWN
         if self._log_ratio <= log(self.error_present):
-            return Decision.NOT_SHOWN
-        return Decision.UNDECIDED
+            return SequentialDecision.NOT_SHOWN
+        return SequentialDecision.UNDECIDED
 
     @property
     def is_over(self) -> bool:
         """Decided, or given up."""
         given_up = self.counted >= self.most_rounds or len(self.left_out) > self.most_left_out
-        return given_up or self.decision is not Decision.UNDECIDED
+        return given_up or self.decision is not SequentialDecision.UNDECIDED
 
     @property
     def error(self) -> float | None:
         """Chance at most that the decision is wrong; None while there is none."""
-        errors = {Decision.SHOWN: self.error_absent, Decision.NOT_SHOWN: self.error_present}
+        errors = {
+            SequentialDecision.SHOWN: self.error_absent,
+            SequentialDecision.NOT_SHOWN: self.error_present,
+        }
         return errors.get(self.decision)
 
     @property
@@ -125,7 +128,7 @@ class SequentialTest:
     def __str__(self) -> str:
         """``shown in 2 of 3 rounds (error at most 1 %), 1 did not count: no fault took effect``."""
         text = f"{self.decision} in {self.shown} of {self.counted} rounds"
-        if self.decision is Decision.NOT_SHOWN and not self.shown:
+        if self.decision is SequentialDecision.NOT_SHOWN and not self.shown:
             text = f"not shown in {self.counted} rounds"
         if self.error is not None:
             text += f" (error at most {100 * self.error:.2g} %)"

@@ -22,7 +22,7 @@ import numpy.typing as npt
 from analysis.capture.context import SETTLE_NS
 from analysis.findings import Threshold, title_of
 from analysis.series import OUTAGE_NS, Outage
-from analysis.verdict.attribution import Intervals, Span, windows
+from analysis.verdict.attribution import Intervals, RunSpan, windows
 from analysis.verdict.coverage import RunFacts, generator_problems
 from analysis.verdict.fault_rows import met_by, out_at
 from harness.contracts.plan import ThresholdPlan
@@ -204,7 +204,7 @@ _FIGURES: Final[Mapping[str, Callable[[RunFacts, str, Intervals], _Figure]]] = {
 
 def _time_of_faults(facts: RunFacts) -> Intervals:
     grid = facts.grid
-    own = windows(closed(facts.faults, grid.end_ns), Span(grid.start_ns, grid.end_ns))
+    own = windows(closed(facts.faults, grid.end_ns), RunSpan(grid.start_ns, grid.end_ns))
     outages = [(o.start_ns, o.end_ns + SETTLE_NS) for o in facts.series.outages if _begins_in(o, own)]
     return [*own, *outages]
 

@@ -17,8 +17,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from analysis.verdict.bisection import Answer, Outcome
-from analysis.verdict.sequential import Decision
+from analysis.verdict.bisection import Answer, BisectionOutcome
+from analysis.verdict.sequential import SequentialDecision
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.toolchains.own_builds import PREFIX
 
@@ -137,9 +137,9 @@ class Commits:
 
     def _code(self, examiner: Examiner, commit: str) -> Asking[int]:
         decision = yield from examiner.ask(commit)
-        if decision is Decision.UNDECIDED:
+        if decision is SequentialDecision.UNDECIDED:
             return _SKIP
-        is_bad = decision is Decision.SHOWN
+        is_bad = decision is SequentialDecision.SHOWN
         return _NEW if is_bad != self._is_fix else _OLD
 
     def _run(self, examiner: Examiner, log: Path) -> Asking[None]:
@@ -170,13 +170,13 @@ class Commits:
         new = git(self._folder, "rev-parse", f"refs/bisect/{_TERMS[1]}")
         olds = git(self._folder, "for-each-ref", "--format=%(objectname)", f"refs/bisect/{_TERMS[0]}-*")
         left = git(self._folder, "rev-list", "--topo-order", new, "--not", *olds.split()).split()
-        wanted = Decision.SHOWN if self._is_fix else Decision.NOT_SHOWN
+        wanted = SequentialDecision.SHOWN if self._is_fix else SequentialDecision.NOT_SHOWN
         tried = [step.version for step in examiner.steps if step.decision is wanted]
         before = min(tried, key=lambda each: int(git(self._folder, "rev-list", "--count", f"{each}..{new}")))
         if left == [new]:
-            return Answer(outcome=Outcome.FOUND, why="", before=before, first=new)
+            return Answer(outcome=BisectionOutcome.FOUND, why="", before=before, first=new)
         between = tuple(each for each in reversed(left) if each != new)
-        return Answer(outcome=Outcome.NARROWED, why="", before=before, first=new, between=between)
+        return Answer(outcome=BisectionOutcome.NARROWED, why="", before=before, first=new, between=between)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from analysis.classes import CLASSES
 from experiments.bisect.commits import ordered_ends
-from experiments.context import Context
+from experiments.context import CommandContext
 from experiments.nights.versions import Releases, between, choose, is_open
 from experiments.plans import drawn, read_scenario
 from harness.errors import UsageError, did_you_mean
@@ -92,7 +92,7 @@ class BisectQuestion:
 
 
 def question_of(
-    context: Context, request: BisectRequest, scenario: Scenario, tell: Callable[[str], None]
+    context: CommandContext, request: BisectRequest, scenario: Scenario, tell: Callable[[str], None]
 ) -> BisectQuestion:
     """Everything that is decided before anything is started.
 

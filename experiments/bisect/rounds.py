@@ -15,11 +15,11 @@ from analysis.verdict.bisection import (
     EXIT,
     MOST_LEFT_OUT,
     Answer,
+    BisectionOutcome,
     ErrorBudget,
     Evidence,
     Examiner,
     Look,
-    Outcome,
     Rates,
     UnusableVersionError,
     confirm_ends,
@@ -27,10 +27,10 @@ from analysis.verdict.bisection import (
     search,
 )
 from analysis.verdict.reproduction import why_not_counted
-from analysis.verdict.sequential import Decision
+from analysis.verdict.sequential import SequentialDecision
 from experiments.bisect.commits import Commits
 from experiments.bisect.question import BisectQuestion, BisectRequest, VersionPlans, label_of, question_of
-from experiments.context import Context
+from experiments.context import CommandContext
 from experiments.experiment import (
     ASIDE,
     Budget,
@@ -46,7 +46,7 @@ from experiments.experiment import (
 )
 from experiments.judging import RoundOutcome
 from experiments.plans import read_scenario
-from experiments.player import Options, opened_campaign
+from experiments.player import RoundOptions, opened_campaign
 from experiments.preflight import preflight
 from harness.errors import BrokerstormError, UsageError
 from harness.rundir import RunDir, new_run, read_json, write_json
@@ -65,7 +65,7 @@ KIND: Final = "bisection"
 
 
 def begin(
-    context: Context, request: BisectRequest, tell: Callable[[str], None]
+    context: CommandContext, request: BisectRequest, tell: Callable[[str], None]
 ) -> tuple[RunDir, BisectQuestion]:
     """Check what is asked and make its folder.
 
@@ -107,7 +107,7 @@ def ask_again(root: RunDir, question: BisectQuestion) -> None:
     have the same seeds. An answer that was found stays.
     """
     answer = root.root / FILE
-    if answer.exists() and read_json(answer).get("outcome") == Outcome.FOUND:
+    if answer.exists() and read_json(answer).get("outcome") == BisectionOutcome.FOUND:
         return
     idle = Counter(_version_of(each) for each in kept(root, RoundOutcome) if not_counted(each, question))
 
@@ -188,7 +188,7 @@ class Bisection:
             elif answer is None:
                 answer = yield from _searched(self.examiner, question)
         except OutOfBudget:
-            answer = Answer(outcome=Outcome.UNKNOWN, why="the budget is used up; --resume goes on")
+            answer = Answer(outcome=BisectionOutcome.UNKNOWN, why="the budget is used up; --resume goes on")
         return answer
 
     def _look(self, version: str, number: int) -> Strategy[Look]:
@@ -221,7 +221,7 @@ class Bisection:
 
 
 def play(
-    context: Context, root: RunDir, question: BisectQuestion, *, offline: bool, budget_s: float | None
+    context: CommandContext, root: RunDir, question: BisectQuestion, *, offline: bool, budget_s: float | None
 ) -> dict[str, Any]:
     """Ask until there is an answer or no time is left; the document.
 
@@ -229,7 +229,7 @@ def play(
         BrokerstormError: interrupted, not healed, or the very first round could not start.
     """
     plans = VersionPlans(question)
-    options = Options(question.runtime, offline, master=question.master)
+    options = RoundOptions(question.runtime, offline, master=question.master)
     with playing(root, f"brokerstorm bisect --resume {root.run_id}"):
         commits = commits_of(root, question) if question.repo else None
         first = plans.plan("first", question.bad if commits is None else "", 1)
@@ -258,7 +258,7 @@ def conclude(experiment: Rounds, bisection: Bisection) -> dict[str, Any]:
         "spent_s": round(sum(each.duration_s for each in experiment.outcomes), 1),
     }
     write_json(root.root / FILE, document)
-    if commits is not None and answer.outcome in (Outcome.FOUND, Outcome.NARROWED):
+    if commits is not None and answer.outcome in (BisectionOutcome.FOUND, BisectionOutcome.NARROWED):
         shutil.rmtree(root.root / "checkout", ignore_errors=True)
     return document
 
@@ -295,11 +295,15 @@ def _searched(examiner: Examiner, question: BisectQuestion) -> Strategy[Answer]:
 
     def is_new(index: int) -> Strategy[bool | None]:
         decision = yield from examiner.ask(versions[index])
-        return None if decision is Decision.UNDECIDED else (decision is Decision.SHOWN) != question.is_fix
+        return (
+            None
+            if decision is SequentialDecision.UNDECIDED
+            else (decision is SequentialDecision.SHOWN) != question.is_fix
+        )
 
     low, high = yield from search(len(versions), is_new)
     between = versions[low + 1 : high]
-    outcome = Outcome.NARROWED if between else Outcome.FOUND
+    outcome = BisectionOutcome.NARROWED if between else BisectionOutcome.FOUND
     return Answer(outcome=outcome, why="", before=versions[low], first=versions[high], between=between)
 
 

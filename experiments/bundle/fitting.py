@@ -21,7 +21,7 @@ _DECIDING = (Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR)
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class BucketChoice:
     """Buckets to take of each round, by prefix; ``what``: in words, for who is told that it does not fit."""
 
     what: str
@@ -31,21 +31,21 @@ class Choice:
         return sum(each.bucket_bytes(self.kept[each.prefix]) for each in judged.rounds)
 
 
-def choices(judged: Judged) -> Iterator[Choice]:
+def choices(judged: Judged) -> Iterator[BucketChoice]:
     """From everything to the least that still shows what was found; the later ones judge again."""
     everything = {each.prefix: each.buckets for each in judged.rounds}
-    yield Choice("the whole capture", everything)
+    yield BucketChoice("the whole capture", everything)
     if not all(each.capture.checksums for each in judged.rounds):
         return  # sealed by an early version: nobody could tell what was left out from what is lost
     shown = _shown_rounds(judged)
     if len(shown) < len(judged.rounds):
-        yield Choice("the capture of one round of each variant", _only(everything, shown))
+        yield BucketChoice("the capture of one round of each variant", _only(everything, shown))
     found = {each.prefix: _concerned(each) for each in judged.rounds if each.prefix in shown}
     some = {prefix: some for prefix, (some, _) in found.items()}
-    yield Choice("the buckets of the capture in which something was found", _only(everything, some))
+    yield BucketChoice("the buckets of the capture in which something was found", _only(everything, some))
     grave = {prefix: grave for prefix, (_, grave) in found.items()}
     if grave != some:
-        yield Choice("the buckets of the capture with violations", _only(everything, grave))
+        yield BucketChoice("the buckets of the capture with violations", _only(everything, grave))
 
 
 def _only(everything: Mapping[str, Buckets], some: Mapping[str, Buckets]) -> dict[str, Buckets]:

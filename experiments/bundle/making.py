@@ -17,7 +17,7 @@ from experiments.bundle import logs
 from experiments.bundle.archive import most_bytes, write_archive
 from experiments.bundle.contents import Judged, Texts, is_log, is_talk, read_judged, read_texts, stamps_of
 from experiments.bundle.cover import SCHEMA_VERSION
-from experiments.bundle.fitting import Choice, choices
+from experiments.bundle.fitting import BucketChoice, choices
 from experiments.bundle.issue import issue_text
 from experiments.bundle.secrets import Redactor, written_forms
 from harness import __version__
@@ -46,7 +46,7 @@ class Made:
 
 
 @dataclass(slots=True)
-class _Draft:
+class _BundleDraft:
     """What is known before the size is: cleaned texts, and what was done to them."""
 
     judged: Judged
@@ -73,12 +73,12 @@ def make_bundle(root: RunDir, target: Path, most: int, environment: Mapping[str,
     """
     judged = read_judged(root)
     redactor = Redactor(environment, _ordinary(judged))
-    draft = _Draft(judged, read_texts(root), redactor, stamps_of(judged))
+    draft = _BundleDraft(judged, read_texts(root), redactor, stamps_of(judged))
     for name, text in draft.texts.files.items():
         draft.redactor.collect(name, text)
     draft.texts.files = {name: draft.clean(name, text) for name, text in draft.texts.files.items()}
     _mend_seals(judged, draft)
-    tightest: tuple[int, Choice] | None = None
+    tightest: tuple[int, BucketChoice] | None = None
     for choice, window_s in _attempts(judged):
         files, left_out = _files(draft, choice, window_s)
         needed = _estimate(files)
@@ -95,7 +95,7 @@ def make_bundle(root: RunDir, target: Path, most: int, environment: Mapping[str,
     raise _too_large(judged, most, *tightest)
 
 
-def _attempts(judged: Judged) -> Iterator[tuple[Choice, float | None]]:
+def _attempts(judged: Judged) -> Iterator[tuple[BucketChoice, float | None]]:
     """The capture is worth more than the logs."""
     for choice in choices(judged):
         for window_s in _LOG_WINDOWS_S:
@@ -116,7 +116,7 @@ def _ordinary(judged: Judged) -> Iterable[str]:
 # -- what goes in
 
 
-def _files(draft: _Draft, choice: Choice, window_s: float | None) -> tuple[Files, list[str]]:
+def _files(draft: _BundleDraft, choice: BucketChoice, window_s: float | None) -> tuple[Files, list[str]]:
     """Everything but the cover, and a sentence for each part that is left out."""
     files: Files = {}
     left_out = [f"{name}: {why}" for name, why in sorted(draft.texts.omitted.items())]
@@ -140,13 +140,13 @@ def _files(draft: _Draft, choice: Choice, window_s: float | None) -> tuple[Files
     return files, left_out
 
 
-def _cut(draft: _Draft, name: str, moments_s: Sequence[float], window_s: float) -> str:
+def _cut(draft: _BundleDraft, name: str, moments_s: Sequence[float], window_s: float) -> str:
     """A log around what was found."""
     stamps = draft.stamps.get(draft.texts.paths[name], ())
     return logs.around(draft.texts.files[name], stamps, moments_s, window_s)
 
 
-def _document(draft: _Draft, gone: LeftOut) -> bytes:
+def _document(draft: _BundleDraft, gone: LeftOut) -> bytes:
     """left-out.json; what was judged before says nothing that result.json may not."""
     return _encoded(draft.redactor.redacted("left-out.json", _json(gone.document()))[0])
 
@@ -162,7 +162,7 @@ def _moments(judged: Judged) -> Iterator[float]:
         yield from (zero + t_s for t_s in shown or [fault.t_s for fault in each.result.faults])
 
 
-def _mend_seals(judged: Judged, draft: _Draft) -> None:
+def _mend_seals(judged: Judged, draft: _BundleDraft) -> None:
     """A sealed document that was redacted has another checksum: seal.json says the new one."""
     for each in judged.rounds:
         name = each.prefix + each.run.seal_report.relative_to(each.run.root).as_posix()
@@ -182,7 +182,7 @@ def _mend_seals(judged: Judged, draft: _Draft) -> None:
             draft.texts.files[name] = _json(sealed)
 
 
-def _with_cover(draft: _Draft, archive: str, files: Files, left_out: list[str]) -> Files:
+def _with_cover(draft: _BundleDraft, archive: str, files: Files, left_out: list[str]) -> Files:
     """With bundle.json and issue.md; ``archive``: name of the file that is written."""
     judged = draft.judged
     issue = draft.clean("issue.md", issue_text(judged, archive, left_out))
@@ -247,7 +247,7 @@ def _require_openable(target: Path, files: Files, size: int) -> None:
         )
 
 
-def _too_large(judged: Judged, most: int, needed: int, choice: Choice) -> UsageError:
+def _too_large(judged: Judged, most: int, needed: int, choice: BucketChoice) -> UsageError:
     """What is too large, and what to do."""
     capture = choice.bucket_bytes(judged)
     sizes = [

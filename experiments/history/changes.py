@@ -45,7 +45,7 @@ class Standing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rate:
+class ClassRate:
     """Hits among the rounds that could show a class, with the exact 95 % interval of their rate."""
 
     hits: int
@@ -54,7 +54,7 @@ class Rate:
     high: float
 
     @classmethod
-    def of(cls, tally: Tally) -> Rate:
+    def of(cls, tally: Tally) -> ClassRate:
         low, high = clopper_pearson(tally.hits, tally.rounds)
         return cls(hits=tally.hits, rounds=tally.rounds, low=round(low, 4), high=round(high, 4))
 
@@ -75,8 +75,8 @@ class Change:
     told: str  # the night whose page told it
     is_up: bool
     is_worse: bool
-    before: Rate | float
-    after: Rate | float
+    before: ClassRate | float
+    after: ClassRate | float
     p: float
     machine: str = ""
     differences: list[str] = field(
@@ -96,8 +96,8 @@ class ClassState:
     cls: str
     standing: Standing
     since: str  # night of the first hit since the last change; of *fixed*, the first night without
-    rate: Rate
-    tonight: Rate | None
+    rate: ClassRate
+    tonight: ClassRate | None
     is_expected: bool
     is_first: bool
     is_control: bool
@@ -286,8 +286,8 @@ def _class_change(
         told=night,
         is_up=is_up,
         is_worse=is_up != _is_expected(series, rounds),
-        before=Rate.of(before),
-        after=Rate.of(after),
+        before=ClassRate.of(before),
+        after=ClassRate.of(after),
         p=split.p,
         machine=controls.blame_class(series.cell, series.subject, at, night) if is_up else "",
         differences=differences(rounds, series.cell, at),
@@ -350,8 +350,8 @@ def _state(
         cls=series.subject,
         standing=_standing(series, rate, is_changed=changed, is_first=hit_nights == [last]),
         since=since_start[0] if since_start else series.nights[series.start],
-        rate=Rate.of(rate),
-        tonight=Rate.of(tallied[last]) if last in tallied else None,
+        rate=ClassRate.of(rate),
+        tonight=ClassRate.of(tallied[last]) if last in tallied else None,
         is_expected=_is_expected(series, rounds),
         is_first=hit_nights == [last],
         is_control=any(row.is_control for row in rounds if row.cell == series.cell),

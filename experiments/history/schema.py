@@ -12,7 +12,7 @@ from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class RoundColumn:
     """A column of ``rounds``; ``is_json``: kept as JSON text."""
 
     name: str
@@ -22,24 +22,24 @@ class Column:
     since: int = 1  # schema version
 
 
-def _text(name: str, doc: str, *, needed: bool = False) -> Column:
-    return Column(name, "TEXT NOT NULL" if needed else "TEXT", doc)
+def _text(name: str, doc: str, *, needed: bool = False) -> RoundColumn:
+    return RoundColumn(name, "TEXT NOT NULL" if needed else "TEXT", doc)
 
 
-def _real(name: str, doc: str) -> Column:
-    return Column(name, "REAL", doc)
+def _real(name: str, doc: str) -> RoundColumn:
+    return RoundColumn(name, "REAL", doc)
 
 
-def _whole(name: str, doc: str, *, needed: bool = False) -> Column:
-    return Column(name, "INTEGER NOT NULL" if needed else "INTEGER", doc)
+def _whole(name: str, doc: str, *, needed: bool = False) -> RoundColumn:
+    return RoundColumn(name, "INTEGER NOT NULL" if needed else "INTEGER", doc)
 
 
-def _json(name: str, doc: str) -> Column:
-    return Column(name, "TEXT NOT NULL", doc, is_json=True)
+def _json(name: str, doc: str) -> RoundColumn:
+    return RoundColumn(name, "TEXT NOT NULL", doc, is_json=True)
 
 
 COLUMNS: Final = (
-    Column("key", "TEXT PRIMARY KEY", "start of the load by the wall clock, and run id"),
+    RoundColumn("key", "TEXT PRIMARY KEY", "start of the load by the wall clock, and run id"),
     _text("night", "sorts by time; one for all rounds of a night", needed=True),
     _text("suite", "name of the suite; `imported` for runs that no suite started", needed=True),
     _text("cell", "what is repeated each night", needed=True),

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.context import Context
+from experiments.context import CommandContext
 from experiments.history.store import DEFAULT_NAME
 from experiments.nights.choice import Choice, Shard, choose, narrowed
 from experiments.nights.file import SuiteFile, load_suite
@@ -63,7 +63,11 @@ class PlannedNight:
 
 
 def plan_night(
-    context: Context, request: SuiteRequest, history: History | None, path: Path, tell: Callable[[str], None]
+    context: CommandContext,
+    request: SuiteRequest,
+    history: History | None,
+    path: Path,
+    tell: Callable[[str], None],
 ) -> PlannedNight:
     """Everything that is decided before anything is started.
 
@@ -224,6 +228,6 @@ def _default_version(system: str) -> str:
 # ----- the history -------------------------------------------------------------------------------------
 
 
-def history_path(context: Context, given: Path | None) -> Path:
+def history_path(context: CommandContext, given: Path | None) -> Path:
     """The history of a folder of runs, unless another is named."""
     return given or context.run_dir / DEFAULT_NAME

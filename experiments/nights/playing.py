@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Any
 from analysis.findings import Result
 from analysis.report.documents import read_campaign, read_result
 from experiments import variants
-from experiments.context import Context
+from experiments.context import CommandContext
 from experiments.downloads import fetch_files, fetch_spark
 from experiments.experiment import Budget, Experiment, OutOfBudget, Request, set_aside
 from experiments.history.rounds import Labels, broken_round, rounds_of
 from experiments.leftovers import end_leftovers
 from experiments.nights.night import BREAKS, Ended, Night, NightDir, Turn, again, word_of
 from experiments.plans import choose_plans, needs_of, read_scenario
-from experiments.player import Options, opened_campaign
+from experiments.player import RoundOptions, opened_campaign
 from experiments.preflight import clients_of
 from experiments.repro import rounds as repro
 from experiments.repro.request import ReproRequest
@@ -37,7 +37,7 @@ from harness.rundir import RunDir
 
 if TYPE_CHECKING:
     from analysis.spark.session import WarmSession
-    from experiments.campaign import Campaign
+    from experiments.campaign import CampaignRunner
     from experiments.history.rounds import Round
     from experiments.history.store import History
     from harness.contracts.plan import Plan
@@ -106,7 +106,7 @@ class NightTurns(Experiment[TurnRequest, Ended]):
 
     def __init__(
         self,
-        context: Context,
+        context: CommandContext,
         night_dir: NightDir,
         night: Night,
         history: History,
@@ -124,7 +124,7 @@ class NightTurns(Experiment[TurnRequest, Ended]):
         self._planned: dict[str, list[Plan]] = {}
         self._cluster = ExitStack()
         self._session: WarmSession = WarmSession(None)
-        self._campaign: Campaign | None = None
+        self._campaign: CampaignRunner | None = None
         self._progress: BaseProgress | None = None
         self._bed: Hashable = None
 
@@ -270,7 +270,7 @@ class NightTurns(Experiment[TurnRequest, Ended]):
 
     # ----- clusters -----------------------------------------------------------------------------------
 
-    def _campaign_of(self, turn: Turn) -> tuple[Campaign, BaseProgress]:
+    def _campaign_of(self, turn: Turn) -> tuple[CampaignRunner, BaseProgress]:
         """The clusters for a turn, those of the turns before it where they can be shared."""
         bed = self._bed_of(turn)
         if self._campaign is None or self._progress is None or bed != self._bed:
@@ -283,7 +283,7 @@ class NightTurns(Experiment[TurnRequest, Ended]):
             ]
             opened = opened_campaign(
                 self._context,
-                Options(self._night.cell(turn).runtime, self._night.offline),
+                RoundOptions(self._night.cell(turn).runtime, self._night.offline),
                 self._dir.run,
                 plans,
                 self._night.command,

@@ -34,7 +34,7 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _Removable:
     """What can go of a turn or a night.
 
     Attributes:
@@ -100,7 +100,7 @@ def _names(gone: Sequence[Removal]) -> list[str]:
     return list(dict.fromkeys(one.what for one in gone))
 
 
-def _removal(part: _Part, why: str) -> Removal:
+def _removal(part: _Removable, why: str) -> Removal:
     if part.path.name == _CLUSTER:
         what = "broker logs"
     else:
@@ -108,7 +108,7 @@ def _removal(part: _Part, why: str) -> Removal:
     return Removal(part.night.id, part.path, part.size_bytes, what, why)
 
 
-def _by_age(part: _Part, rule: Keep) -> str:
+def _by_age(part: _Removable, rule: Keep) -> str:
     """Why age removes it; empty = it stays."""
     if not part.is_capture:
         return ""
@@ -118,7 +118,7 @@ def _by_age(part: _Part, rule: Keep) -> str:
     return "green: verdicts are kept" if part.is_green else f"red, older than {limit_s / 86400:g} d"
 
 
-def _parts(night: NightDir, protected: set[Path], now: datetime) -> Iterator[_Part]:
+def _parts(night: NightDir, protected: set[Path], now: datetime) -> Iterator[_Removable]:
     """Everything of a night that may go."""
     state = night.load()
     age_s = (now - datetime.fromisoformat(state.started)).total_seconds()
@@ -129,11 +129,11 @@ def _parts(night: NightDir, protected: set[Path], now: datetime) -> Iterator[_Pa
         for folder in (night.root / name, night.root / again(name), *cut):
             if folder.is_dir() and not _holds(folder, protected):
                 for capture in _captures(folder):
-                    yield _Part(night, age_s, capture, _size(capture), name in green, True)
-                yield _Part(night, age_s, folder, _size(folder), name in green, False)
+                    yield _Removable(night, age_s, capture, _size(capture), name in green, True)
+                yield _Removable(night, age_s, folder, _size(folder), name in green, False)
     logs = night.root / _CLUSTER
     if logs.is_dir() and not _holds(night.root, protected):
-        yield _Part(night, age_s, logs, _size(logs), len(green) == len(names), True)
+        yield _Removable(night, age_s, logs, _size(logs), len(green) == len(names), True)
 
 
 def _holds(folder: Path, protected: set[Path]) -> bool:

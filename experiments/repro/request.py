@@ -17,7 +17,7 @@ from harness.scenario.file import variants
 
 if TYPE_CHECKING:
     from analysis.verdict.campaign import Question
-    from experiments.context import Context
+    from experiments.context import CommandContext
     from harness.scenario.model import Scenario
     from harness.telemetry.request import MetricsRequest
 
@@ -106,7 +106,7 @@ def refuse_mixture(request: ReproRequest) -> None:
         )
 
 
-def as_in_run(context: Context, request: ReproRequest) -> ReproRequest:
+def as_in_run(context: CommandContext, request: ReproRequest) -> ReproRequest:
     """The request, or what was asked when the folder or bundle was made that stands in the place of a bug.
 
     Raises:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from analysis.verdict.campaign import Question
 from analysis.verdict.statistics import ALPHA, fewest_rounds
-from experiments.context import Context
+from experiments.context import CommandContext
 from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
 from experiments.judging import RoundOutcome, answer_of, arm_versions
 from experiments.plans import drawn, read_scenario, with_jars
@@ -44,7 +44,7 @@ MOST_IDLE = 10
 # ----- before anything is started ---------------------------------------------------------------------
 
 
-def prepare(context: Context, request: ReproRequest, root: RunDir | None = None) -> Prepared:
+def prepare(context: CommandContext, request: ReproRequest, root: RunDir | None = None) -> Prepared:
     """Everything that is decided before anything is started; ``root``: its folder, None = a new one.
 
     Raises:
@@ -64,7 +64,7 @@ def prepare(context: Context, request: ReproRequest, root: RunDir | None = None)
     root = root.create() if root else new_run(context.run_dir, scenario.name)
     root.scenario.write_text(scenario.text)
     command = _repeated(context, request, question, seed)
-    asked = Reproduction(question, pairs, command, partial(_save, root, command, scenario.about, question))
+    asked = PairRounds(question, pairs, command, partial(_save, root, command, scenario.about, question))
     if question.until_hit:
         asked.further = lambda number: _plans(scenario, question, seed + number - 1, request.client_jars)[0]
     asked.begin([])
@@ -148,7 +148,7 @@ def _plans(
     return list(zip(affected, fixed, strict=True))
 
 
-def _repeated(context: Context, request: ReproRequest, question: Question, seed: int) -> str:
+def _repeated(context: CommandContext, request: ReproRequest, question: Question, seed: int) -> str:
     return context.repeat_command(
         "repro",
         request,
@@ -163,7 +163,7 @@ def _repeated(context: Context, request: ReproRequest, question: Question, seed:
 
 
 @dataclass(slots=True)
-class Reproduction:
+class PairRounds:
     """Asks for the rounds of one reproduction.
 
     Attributes:

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from analysis.verdict.campaign import URGENT_EXITS, Campaign
-from experiments.context import Context
+from experiments.context import CommandContext
 from experiments.judging import TellStopped
 from experiments.prepared import play
 from experiments.repro.figures import figures
@@ -72,7 +72,7 @@ def _shown_here(run_dir: Path) -> Iterator[tuple[str, datetime]]:
 
 
 def look_at_all(
-    context: Context,
+    context: CommandContext,
     request: ReproRequest,
     budget_s: float | None,
     tell_stopped: TellStopped,
@@ -97,7 +97,7 @@ def look_at_all(
     return []
 
 
-def _look(context: Context, request: ReproRequest, tell_stopped: TellStopped) -> QuickLook:
+def _look(context: CommandContext, request: ReproRequest, tell_stopped: TellStopped) -> QuickLook:
     began, root = time.monotonic(), None
     try:
         asked = prepare(context, request)

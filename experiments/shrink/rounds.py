@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from experiments.context import Context
+from experiments.context import CommandContext
 from experiments.experiment import (
     Budget,
     Rounds,
@@ -76,7 +76,7 @@ class ShrinkQuestion:
     data: dict[str, Any]
 
 
-def shrink(context: Context, request: ShrinkRequest) -> tuple[RunDir, Search, Path]:
+def shrink(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, Search, Path]:
     """Search and write the smallest scenario; folder, what was found and its file.
 
     Raises:
@@ -99,7 +99,7 @@ def shrink(context: Context, request: ShrinkRequest) -> tuple[RunDir, Search, Pa
 # ----- before anything is started ---------------------------------------------------------------------
 
 
-def _prepared(context: Context, request: ShrinkRequest) -> tuple[RunDir, ShrinkQuestion]:
+def _prepared(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, ShrinkQuestion]:
     """Everything that is decided before anything is started.
 
     Raises:
@@ -132,7 +132,7 @@ def _prepared(context: Context, request: ShrinkRequest) -> tuple[RunDir, ShrinkQ
 
 
 def _search(
-    context: Context, request: ShrinkRequest, root: RunDir, asked: ShrinkQuestion, out: Path
+    context: CommandContext, request: ShrinkRequest, root: RunDir, asked: ShrinkQuestion, out: Path
 ) -> Search:
     plan = partial(_plan, context, request.runtime, root)
     first = plan(asked.data, asked.seed)
@@ -175,7 +175,7 @@ def _read(root: RunDir, data: Mapping[str, Any]) -> Scenario:
     return read_scenario(str(path))
 
 
-def _plan(context: Context, runtime: str, root: RunDir, data: Mapping[str, Any], seed: int) -> Plan:
+def _plan(context: CommandContext, runtime: str, root: RunDir, data: Mapping[str, Any], seed: int) -> Plan:
     """Raises: BrokerstormError: what `plan` refuses, or what this machine lacks."""
     try:
         (plan,) = choose_plans(_read(root, data), seed=seed, rounds=1)

@@ -13,7 +13,7 @@ from typing import Any
 
 from analysis.findings import Verdict
 from analysis.verdict.campaign import RunSummary
-from analysis.verdict.sequential import Decision, SequentialTest, one_of_each
+from analysis.verdict.sequential import SequentialDecision, SequentialTest, one_of_each
 from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
 from experiments.judging import RoundOutcome
 from experiments.shrink.ddmin import ddmin, single
@@ -41,7 +41,7 @@ def question() -> SequentialTest:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ShrinkStep:
     """One question: what was tried and what came out."""
 
     number: int
@@ -85,7 +85,7 @@ class Search:
     applied: frozenset[Reduction] = frozenset()
     is_whole: bool = False
     shows: bool = False
-    steps: dict[str, Step] = field(default_factory=dict)
+    steps: dict[str, ShrinkStep] = field(default_factory=dict)
     played: dict[str, list[RoundOutcome]] = field(default_factory=dict)
     _overhead_s: float = 0.0
 
@@ -110,7 +110,7 @@ class Search:
         """The data of the smallest scenario so far."""
         return self.shape.without(self.applied)
 
-    def answer(self, reduction: Reduction) -> Step | None:
+    def answer(self, reduction: Reduction) -> ShrinkStep | None:
         """What was said of the smallest scenario with one reduction more; None = it was not asked."""
         return self.steps.get(key_of(self.shape.without(self.applied | {reduction})))
 
@@ -178,8 +178,8 @@ class Search:
                 break
             self._overhead_s = max(0.0, outcome.duration_s - cost(candidate)[0])
             test.add(self._counts(outcome, candidate))
-        shown = test.decision is Decision.SHOWN
-        step = Step(len(self.steps) + 1, tried, self._said(test, rounds, candidate), shown)
+        shown = test.decision is SequentialDecision.SHOWN
+        step = ShrinkStep(len(self.steps) + 1, tried, self._said(test, rounds, candidate), shown)
         saved = self._saved_text(candidate) if shown and applied else ""
         words = [f"step {step.number}", tried, step.said, saved]
         self.steps[key] = step
@@ -217,7 +217,7 @@ class Search:
             return f"cannot be run: {rounds[-1].why_not}"
         said = (self._why_nothing(each, candidate) for each in rounds)
         told = str(test)
-        if test.shown and test.decision is Decision.NOT_SHOWN:
+        if test.shown and test.decision is SequentialDecision.NOT_SHOWN:
             told = told.replace("not shown in", "not shown: only in")
         return told + "".join(f"; {reason}" for reason in one_of_each(why for why in said if why))
 

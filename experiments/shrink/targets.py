@@ -28,7 +28,7 @@ CLEAN = "clean"
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ShrinkTarget:
     """What is to be made smaller.
 
     Attributes:
@@ -48,7 +48,9 @@ class Target:
     witness: str = ""
 
 
-def read_target(run_dir: Path, name: str, *, cls: str, variant: str, overrides: tuple[str, ...]) -> Target:
+def read_target(
+    run_dir: Path, name: str, *, cls: str, variant: str, overrides: tuple[str, ...]
+) -> ShrinkTarget:
     """What the user means: the name of a scenario or a known bug, a file, a run.
 
     Raises:
@@ -69,7 +71,7 @@ def read_target(run_dir: Path, name: str, *, cls: str, variant: str, overrides: 
         return _of_run(run, cls)
     scenario = read_scenario(name, overrides)
     chosen, expect = _variant(scenario, variant)
-    return Target(
+    return ShrinkTarget(
         _merged(scenario, chosen), cls or ("" if expect == CLEAN else expect), witness=_witness(scenario)
     )
 
@@ -96,7 +98,7 @@ def _merged(scenario: Scenario, variant: str) -> Scenario:
     return next(merged for name, merged, _ in variants(scenario) if name == variant)
 
 
-def _of_run(run: RunDir, cls: str) -> Target:
+def _of_run(run: RunDir, cls: str) -> ShrinkTarget:
     """A run, with the scenario that its folder keeps and the settings that its command gives."""
     run, result = _judged(run, cls)
     plan, manifest = read_plan(run), read_json(run.manifest)
@@ -110,7 +112,7 @@ def _of_run(run: RunDir, cls: str) -> Target:
     merged = _merged(scenario, plan.variant)
     used = {str(w.get("client")): str(w.get("client_version") or "") for w in manifest.get("workers") or ()}
     rate = int(plan.rate_per_s) if plan.rate_choice else 0
-    return Target(merged, cls or _class_of(plan, result), plan.seed, rate, used, _witness(scenario))
+    return ShrinkTarget(merged, cls or _class_of(plan, result), plan.seed, rate, used, _witness(scenario))
 
 
 def _witness(scenario: Scenario) -> str:
@@ -149,7 +151,7 @@ def _overrides(command: str) -> tuple[str, ...]:
     return tuple(value for option, value in pairwise(words) if option == "--set")
 
 
-def pinned_data(target: Target) -> dict[str, Any]:
+def pinned_data(target: ShrinkTarget) -> dict[str, Any]:
     """The scenario with the versions that are used written into it, and a name of its own."""
     scenario, data = target.scenario, pinned(target.scenario)
     data["name"] = f"{scenario.name}-small"

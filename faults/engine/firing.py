@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from faults.engine.claims import NodeClaims
-from faults.engine.journal import Journal
+from faults.engine.journal import FaultJournal
 from faults.engine.ledger import Ledger
 from faults.engine.prover import Prover
 from faults.kinds import KINDS
@@ -34,7 +34,7 @@ class ExecutionContext:
     """Shared by the executions of one timeline."""
 
     view: ClusterView
-    journal: Journal
+    journal: FaultJournal
     ledger: Ledger
     claims: NodeClaims
     verify_s: float

@@ -9,7 +9,7 @@ from typing import Any
 
 from faults.engine.claims import NodeClaims
 from faults.engine.firing import ExecutionContext, FaultExecution
-from faults.engine.journal import Journal, OnEvent
+from faults.engine.journal import FaultJournal, OnEvent
 from faults.engine.ledger import Ledger
 from faults.kit.cluster_view import ClusterView
 from faults.schedule.timeline import Firing, Timeline
@@ -54,7 +54,7 @@ class Injector:
         claims = NodeClaims()
         view = ClusterView(cluster, timeline.inventory, faulted=claims.nodes)
         self._context = ExecutionContext(
-            view, Journal(run, on_event), Ledger(run), claims, VERIFY_S if verify_s is None else verify_s
+            view, FaultJournal(run, on_event), Ledger(run), claims, VERIFY_S if verify_s is None else verify_s
         )
         self._executions: list[FaultExecution] = []
         self._stopped = threading.Event()

@@ -26,7 +26,7 @@ OnEvent = Callable[[Mapping[str, Any]], None]
 _LOG = logging.getLogger(__name__)
 
 
-class Journal:
+class FaultJournal:
     """Appends rows; tells ``on_event`` of each. Used by every thread that executes a fault."""
 
     def __init__(self, run: RunDir, on_event: OnEvent) -> None:

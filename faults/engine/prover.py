@@ -8,7 +8,7 @@ import time
 from dataclasses import replace
 from typing import Final
 
-from faults.engine.journal import Journal
+from faults.engine.journal import FaultJournal
 from faults.kit.cluster_view import POLL_S
 from faults.kit.injection import Injection
 from harness.errors import BrokerstormError
@@ -30,7 +30,7 @@ class Prover(threading.Thread):
     first, the leaders that moved seconds later.
     """
 
-    def __init__(self, fault_id: int, injection: Injection, journal: Journal, part: str = "") -> None:
+    def __init__(self, fault_id: int, injection: Injection, journal: FaultJournal, part: str = "") -> None:
         """``part``: what its target was to the cluster when it was chosen."""
         super().__init__(name=f"fault-{fault_id}-proof", daemon=True)
         self._fault_id = fault_id

@@ -135,7 +135,7 @@ class FiringSeries(Params):
         return self
 
 
-class Schedule(Params):
+class FaultSchedule(Params):
     """When a step fires."""
 
     at: Seconds | None = Field(None, description="once, this long after the start of load")

@@ -27,7 +27,7 @@ from pydantic import Field, model_validator
 
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind
-from faults.kit.params import Inventory, Params, Schedule, keys_of, names
+from faults.kit.params import FaultSchedule, Inventory, Params, keys_of, names
 from faults.schedule.steps import find_kind, validated
 from faults.schedule.times import most_firings
 from harness.durations import Seconds
@@ -149,7 +149,7 @@ def read_mix(step: Mapping[str, Any], inventory: Inventory) -> Mix:
 def _entry(raw: Mapping[str, Any], inventory: Inventory) -> MixEntry:
     kind = find_kind(raw.get("fault"))
     for key in raw:
-        if key in keys_of(Schedule):
+        if key in keys_of(FaultSchedule):
             raise StepProblem(str(key), "not allowed here: the mix decides the times")
         if key not in (known := ["fault", "weight", *keys_of(kind.params)]):
             raise StepProblem(str(key), f"unknown key. Keys of {kind.kind}: {names(known)}")

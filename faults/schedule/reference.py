@@ -10,7 +10,7 @@ from pydantic.fields import FieldInfo
 from faults.kinds import KINDS
 from faults.kit.cluster_view import ability_text
 from faults.kit.injection import FaultKind
-from faults.kit.params import Params, Schedule, parse_size
+from faults.kit.params import FaultSchedule, Params, parse_size
 from faults.schedule.mix import MixParams, Weight
 from harness.durations import parse_seconds
 
@@ -91,7 +91,7 @@ def _mix_schema() -> dict[str, Any]:
 
 def _step_schema(kind: FaultKind[Any]) -> dict[str, Any]:
     """A step has ``at`` or ``every``."""
-    made = _object(kind, {**_properties(Schedule), **_properties(kind.params)})
+    made = _object(kind, {**_properties(FaultSchedule), **_properties(kind.params)})
     at_alone = {
         "if": {"required": ["every"]},
         "then": {"properties": {"at": False}},

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from faults.kit.errors import StepProblem
-from faults.kit.params import NodeParams, Schedule, keys_of
+from faults.kit.params import FaultSchedule, NodeParams, keys_of
 from faults.schedule.mix import MixParams
 from faults.schedule.steps import find_kind, validated
 
@@ -101,9 +101,9 @@ def _kinds_in(step: Step) -> Iterator[tuple[Path, Step]]:
     yield from ((("mix", "of", index), inner) for index, inner in enumerate(step["mix"]["of"]))
 
 
-def _schedule(step: Step) -> Schedule:
-    keys = keys_of(Schedule)
-    return validated(Schedule, {key: value for key, value in step.items() if key in keys})
+def _schedule(step: Step) -> FaultSchedule:
+    keys = keys_of(FaultSchedule)
+    return validated(FaultSchedule, {key: value for key, value in step.items() if key in keys})
 
 
 def _first_s(at_s: float | None, from_s: float | None, every_s: float | None) -> float:

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from faults.kinds import KINDS
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind
-from faults.kit.params import Inventory, Params, Schedule, keys_of, names
+from faults.kit.params import FaultSchedule, Inventory, Params, keys_of, names
 from harness.errors import did_you_mean
 
 #: pydantic's words for programmers -> ours for people.
@@ -30,7 +30,7 @@ _SENTENCES: Final = {
 M = TypeVar("M", bound=Params)
 
 
-def read_step(step: Any, inventory: Inventory) -> tuple[FaultKind[Any], Schedule, Any]:
+def read_step(step: Any, inventory: Inventory) -> tuple[FaultKind[Any], FaultSchedule, Any]:
     """Kind, schedule and complete parameters of one raw step.
 
     Raises:
@@ -39,13 +39,13 @@ def read_step(step: Any, inventory: Inventory) -> tuple[FaultKind[Any], Schedule
     if not isinstance(step, Mapping):
         raise StepProblem("", f"must be a mapping such as {{fault: kill, at: 10s}}, not {step!r}")
     kind = find_kind(step.get("fault"))
-    schedule_keys = keys_of(Schedule)
+    schedule_keys = keys_of(FaultSchedule)
     known = ["fault", *schedule_keys, *keys_of(kind.params)]
     for key in step:
         if key not in known:
             near = did_you_mean(str(key), known, label=f"keys of {kind.kind}")
             raise StepProblem(str(key), f"unknown key; {near}")
-    schedule = validated(Schedule, {key: value for key, value in step.items() if key in schedule_keys})
+    schedule = validated(FaultSchedule, {key: value for key, value in step.items() if key in schedule_keys})
     rest = {key: value for key, value in step.items() if key not in ("fault", *schedule_keys)}
     return kind, schedule, kind.complete(validated(kind.params, rest), inventory)
 

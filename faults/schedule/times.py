@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from faults.kit.errors import StepProblem
-from faults.kit.params import Schedule
+from faults.kit.params import FaultSchedule
 
 #: More is a typo in `every`; the densest schedule that showed a bug fired 890 times. In a load of hours one
 #: a second is no typo.
@@ -22,7 +22,7 @@ def most_firings(load_s: float) -> int:
 _DIGITS: Final = 6  # microseconds: finer than any timer, and readable
 
 
-def firing_times(schedule: Schedule, seed: str, load_s: float, for_s: float) -> list[float]:
+def firing_times(schedule: FaultSchedule, seed: str, load_s: float, for_s: float) -> list[float]:
     """Every firing of a step, ascending.
 
     Args:
@@ -48,13 +48,13 @@ def firing_times(schedule: Schedule, seed: str, load_s: float, for_s: float) -> 
     return sorted(times)
 
 
-def _key_at_fault(schedule: Schedule, load_s: float) -> str:
+def _key_at_fault(schedule: FaultSchedule, load_s: float) -> str:
     if schedule.at is not None and schedule.at >= load_s:
         return "at"
     return "storm" if schedule.storm else "until"
 
 
-def _bases(schedule: Schedule, seed: str, load_s: float, for_s: float) -> Iterator[float]:
+def _bases(schedule: FaultSchedule, seed: str, load_s: float, for_s: float) -> Iterator[float]:
     """The firings without their bursts. Each counts from the first one, so nothing drifts."""
     if schedule.every is None:
         assert schedule.at is not None
@@ -70,7 +70,7 @@ def _bases(schedule: Schedule, seed: str, load_s: float, for_s: float) -> Iterat
         yield t_s
 
 
-def _last_s(schedule: Schedule, load_s: float, for_s: float) -> float:
+def _last_s(schedule: FaultSchedule, load_s: float, for_s: float) -> float:
     """By default the last burst has time to fire and heal under load, or its effect would be half seen."""
     if schedule.until is None:
         burst_s = (schedule.storm.times - 1) * schedule.storm.gap[1] if schedule.storm else 0.0
@@ -80,7 +80,7 @@ def _last_s(schedule: Schedule, load_s: float, for_s: float) -> float:
     return schedule.until
 
 
-def _burst(schedule: Schedule, base_s: float, seed: str) -> Iterator[float]:
+def _burst(schedule: FaultSchedule, base_s: float, seed: str) -> Iterator[float]:
     yield base_s
     if schedule.storm is None:
         return

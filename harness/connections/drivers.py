@@ -23,11 +23,13 @@ def _with_node(text: str) -> str:
     return text
 
 
-class _Part(BaseModel):
+class ConnectionPart(BaseModel):
+    """Of a connection file: a key that it does not know is refused."""
+
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class CommandPart(_Part):
+class CommandPart(ConnectionPart):
     """A program and its arguments. No shell reads them."""
 
     run: list[str] = Field(
@@ -42,7 +44,7 @@ class CommandPart(_Part):
         return run
 
 
-class CommandDriverPart(_Part):
+class CommandDriverPart(ConnectionPart):
     """Programs of the user's."""
 
     kill: CommandPart | None = Field(None, description="Ends a node at once, as a crash does.")
@@ -62,7 +64,7 @@ class CommandDriverPart(_Part):
         return self
 
 
-class DockerDriverPart(_Part):
+class DockerDriverPart(ConnectionPart):
     """Containers of a Docker engine."""
 
     label: str = Field(
@@ -81,7 +83,7 @@ class DockerDriverPart(_Part):
         return _with_node(label)
 
 
-class KubernetesDriverPart(_Part):
+class KubernetesDriverPart(ConnectionPart):
     """Pods that something starts again, such as a StatefulSet's: killed and stopped, never paused."""
 
     label: str = Field(
@@ -101,7 +103,7 @@ class KubernetesDriverPart(_Part):
         return _with_node(label)
 
 
-class DriversPart(_Part):
+class DriversPart(ConnectionPart):
     """How faults reach its nodes. With several drivers, the first here that can do a thing does it."""
 
     command: CommandDriverPart | None = Field(None, description="By programs of yours.")

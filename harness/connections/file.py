@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
-from harness.connections.drivers import DriversPart
+from harness.connections.drivers import ConnectionPart, DriversPart
 from harness.connections.secret import Secret, SecretSource
 from harness.connections.security import Auth, Mechanism, Security, Tls
 from harness.errors import UsageError
@@ -24,11 +24,7 @@ else:
     SystemName = Literal[tuple(SYSTEMS)]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class TlsPart(_Part):
+class TlsPart(ConnectionPart):
     """TLS; an empty mapping: TLS, checked against the system's own authorities."""
 
     ca: str = Field("", description="PEM file of the authorities to trust. Default: those of the system.")
@@ -44,7 +40,7 @@ class TlsPart(_Part):
         return self
 
 
-class AuthPart(_Part):
+class AuthPart(ConnectionPart):
     """Who the clients are."""
 
     mechanism: Mechanism = Field(description="How they prove it.")
@@ -74,7 +70,7 @@ class AuthPart(_Part):
         return self
 
 
-class TopicsPart(_Part):
+class TopicsPart(ConnectionPart):
     """What a run may make there."""
 
     prefix: str = Field(
@@ -85,13 +81,13 @@ class TopicsPart(_Part):
     )
 
 
-class NodePart(_Part):
+class NodePart(ConnectionPart):
     """One broker, as faults and the report name it."""
 
     address: str = Field(description="host:port at which clients reach it, as the broker advertises it.")
 
 
-class ConnectionFile(_Part):
+class ConnectionFile(ConnectionPart):
     """A cluster that brokerstorm did not start."""
 
     system: SystemName = Field(description="Whose brokers they are.")

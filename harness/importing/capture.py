@@ -30,7 +30,7 @@ from harness.importing.facts import ImportFacts, Routing, routing_of
 from harness.importing.plan import fault_rows, make_manifest, make_plan
 from harness.importing.rows import Range, Read, Rows, TableReader, ranges_of
 from harness.importing.source import HINT, ImportSource
-from harness.importing.values import Names
+from harness.importing.values import ImportedNames
 from harness.records import SEALED, Check, Column, Event
 from harness.rundir import RunDir, new_run, point_latest, write_json, write_jsonl
 from harness.seal.parquet import arrow_schema
@@ -49,7 +49,7 @@ class CheckedImport:
     def __init__(self, source: ImportSource, spool: Path) -> None:
         self._source = source
         self._spool = spool
-        self._names = Names(source.description.streams())
+        self._names = ImportedNames(source.description.streams())
         self._ranges = ranges_of(source, self._names)
         self._facts = ImportFacts(source, self._ranges)
         for table in SEALED:

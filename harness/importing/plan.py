@@ -17,7 +17,7 @@ from harness.contracts.rows import LaneGroup
 from harness.importing.columns import SETTLEMENTS
 from harness.importing.facts import ImportFacts, Routing
 from harness.importing.model import AllProducers, GroupSettings, ImportFile, Statement
-from harness.importing.values import Names
+from harness.importing.values import ImportedNames
 from harness.records import Event
 from harness.systems import System, system_of
 
@@ -27,7 +27,7 @@ _DELIVERY: Final = {"all": "durable", "leader": "leader", "none": "none"}
 _ORDER: Final = {"exclusive": "stream", "failover": "stream", "key_shared": "key", "group": "stream"}
 
 
-def make_plan(said: ImportFile, facts: ImportFacts, routing: Routing, names: Names) -> Plan:
+def make_plan(said: ImportFile, facts: ImportFacts, routing: Routing, names: ImportedNames) -> Plan:
     """A plan without a target rate."""
     system = system_of(said.system)
     producers = [_producer(said.producers, number) for number in sorted(facts.instances)]

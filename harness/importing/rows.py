@@ -16,7 +16,7 @@ from harness.errors import UsageError, did_you_mean
 from harness.importing.columns import NONE, TABLES, Field
 from harness.importing.readers import Batch, batches
 from harness.importing.source import ImportSource, TableFile
-from harness.importing.values import BatchColumn, Ints, Names
+from harness.importing.values import BatchColumn, ImportedNames, Ints
 from harness.records import Check, Event, Outcome
 from harness.systems import System, system_of
 
@@ -60,7 +60,7 @@ def fields_of(table: str, system: System) -> tuple[Field, ...]:
 class TableReader:
     """Reads one table. ``present``: columns that its files have, known after the first file."""
 
-    def __init__(self, source: ImportSource, table: str, names: Names) -> None:
+    def __init__(self, source: ImportSource, table: str, names: ImportedNames) -> None:
         said = source.description
         self.table = table
         self.present: frozenset[str] | None = None
@@ -223,7 +223,7 @@ def refuse_row(batch: Batch, index: int, problem: str) -> NoReturn:
     raise UsageError(f"{batch.place(index)}: {problem}")
 
 
-def ranges_of(source: ImportSource, names: Names) -> dict[int, Range]:
+def ranges_of(source: ImportSource, names: ImportedNames) -> dict[int, Range]:
     """The table log_bounds, by stream; empty where there is none.
 
     Raises:

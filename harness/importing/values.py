@@ -25,7 +25,7 @@ MAX_NAMES: Final = 100_000
 _NS_OF: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 
 
-class Names:
+class ImportedNames:
     """Numbers for texts, shared by all tables of an import: streams first, 1, 2, 3 ..."""
 
     def __init__(self, streams: Iterable[str]) -> None:
@@ -57,7 +57,9 @@ class Names:
 class BatchColumn:
     """A column of a batch that is being read."""
 
-    def __init__(self, field: Field, batch: Batch, theirs: str, names: Names, unit_ns: int | None) -> None:
+    def __init__(
+        self, field: Field, batch: Batch, theirs: str, names: ImportedNames, unit_ns: int | None
+    ) -> None:
         self._field = field
         self._batch = batch
         self._theirs = theirs

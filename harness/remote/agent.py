@@ -34,7 +34,7 @@ from harness.run.liveness import SendSegments
 from harness.rundir import RunDir, read_jsonl, write_json
 from harness.seal.names import NAMES_FILE
 from harness.seal.seal import seal_share
-from harness.seal.share import Share, ShareReport
+from harness.seal.share import MachineShare, ShareReport
 
 #: Between two looks at open calls and at whether a process is stopped.
 LOOK_EVERY_S: Final = 0.5
@@ -167,7 +167,7 @@ class Agent:
         run = self._run(message).create()
         plan = typed(message["plan"], Plan, "the plan of the run")
         clock = ClockLine.of_document(message["clock"])
-        share = Share(int(message["part"]), [(kind, text) for kind, text in message["names"]], clock)
+        share = MachineShare(int(message["part"]), [(kind, text) for kind, text in message["names"]], clock)
         report = seal_share(run, plan, share)
         try:
             for path in report.files:

@@ -24,7 +24,7 @@ from harness.run.hosts import Hosts, OneMachine
 from harness.run.interrupts import Interrupts
 from harness.run.leaderships import LeaderWatch
 from harness.run.liveness import CHECK_EVERY_S
-from harness.run.lives import CLOSE_S, ClientLives, ComingAndGoing
+from harness.run.lives import CLOSE_S, ComingAndGoing, WorkerLives
 from harness.run.manifest import ManifestFile, library_versions, own_builds
 from harness.run.metering import Meter
 from harness.run.periodic import PeriodicThread
@@ -110,7 +110,7 @@ class LiveRun:
             offline=offline,
             hosts=self._hosts,
         )
-        self._lives = ClientLives(plan, self._pool)
+        self._lives = WorkerLives(plan, self._pool)
         died = partial(self._manifest.problem, "worker-died")
         self._coming = ComingAndGoing(plan, self._lives, died)
         self._hangs = PeriodicThread("hangs", self._pool.end_hanging_producers, period_s=CHECK_EVERY_S)

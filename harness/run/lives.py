@@ -25,7 +25,7 @@ CLOSE_S: Final = 5.0
 _NS: Final = 1_000_000_000
 
 
-class ClientLives:
+class WorkerLives:
     """Ends client processes and begins their next lives (`harness.protocols.faulting.ClientLives`)."""
 
     def __init__(self, plan: Plan, pool: WorkerPool) -> None:
@@ -108,7 +108,7 @@ class ClientLives:
 class ComingAndGoing:
     """Ends and begins the lives that a plan has, each producer in a thread of its own."""
 
-    def __init__(self, plan: Plan, lives: ClientLives, problem: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, lives: WorkerLives, problem: Callable[[str], None]) -> None:
         """``problem`` takes a sentence when a life could not begin."""
         self._producers = [producer for producer in plan.producers if producer.lives]
         self._lives = lives

@@ -62,7 +62,7 @@ from harness.seal.segments import (
     whole_rows,
     worker_folders,
 )
-from harness.seal.share import Share, ShareReport, together
+from harness.seal.share import MachineShare, ShareReport, together
 from harness.seal.table import BufferPool, TableSealer
 from harness.seal.transactions import LogTransactions, sealed_transactions
 from harness.systems import SYSTEMS
@@ -146,7 +146,7 @@ def seal_finished(run: RunDir, plan: Plan, *, least_bytes: int = 0, threads: int
             return _Sealing(run, plan, lambda done, total: None, before=before).do_part(least_bytes, threads)
 
 
-def seal_share(run: RunDir, plan: Plan, share: Share, *, threads: int = 2) -> ShareReport:
+def seal_share(run: RunDir, plan: Plan, share: MachineShare, *, threads: int = 2) -> ShareReport:
     """Seal what workers on this machine captured, as a part of a run that is elsewhere.
 
     Raises:
@@ -196,7 +196,7 @@ class _Sealing:
         run: RunDir,
         plan: Plan,
         on_progress: OnProgress,
-        share: Share = Share(),  # noqa: B008 - frozen
+        share: MachineShare = MachineShare(),  # noqa: B008 - frozen
         *,
         clocks: Clocks = ONE_CLOCK,
         before: SealedSoFar | None = None,

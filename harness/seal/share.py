@@ -14,7 +14,7 @@ OWN_NAMES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class MachineShare:
     """What a machine is told for its sealing.
 
     Attributes:

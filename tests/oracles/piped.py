@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from analysis.capture.context import Pipeline
+from analysis.capture.context import PipelineGroup
 from harness.records import Txn
 from tests.oracles.facts import Facts, Hit, Row, identity, place
 from tests.oracles.logged import time_of
 from tests.oracles.transacted import members
 
 
-def outputs(facts: Facts, pipeline: Pipeline, stream: int) -> list[Row]:
+def outputs(facts: Facts, pipeline: PipelineGroup, stream: int) -> list[Row]:
     """Rows that name an input of the stream, in the order of the log; what nobody sees as well."""
     first = facts.context.topic_streams(pipeline.source).start
     own = facts.context.topic_streams(pipeline.to)
@@ -24,7 +24,7 @@ def seen(facts: Facts, rows: list[Row]) -> list[Row]:
     return [r for r in rows if facts.visible(r) and facts.copies[identity(r)][0] is r]
 
 
-def works(facts: Facts) -> Iterator[tuple[Pipeline, int]]:
+def works(facts: Facts) -> Iterator[tuple[PipelineGroup, int]]:
     for pipeline in facts.context.pipelines:
         for stream in facts.context.topic_streams(pipeline.source):
             yield pipeline, stream
@@ -59,7 +59,7 @@ def input_skipped(facts: Facts) -> list[Hit]:
     return [hit for pipeline, stream in works(facts) for hit in skipped_of(facts, pipeline, stream)]
 
 
-def skipped_of(facts: Facts, pipeline: Pipeline, stream: int) -> Iterator[Hit]:
+def skipped_of(facts: Facts, pipeline: PipelineGroup, stream: int) -> Iterator[Hit]:
     context = facts.context
     made = outputs(facts, pipeline, stream)
     is_seen = {row["source_position"] for row in seen(facts, made)}

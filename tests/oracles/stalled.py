@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.capture.context import Session
+from analysis.capture.context import SessionFacts
 from harness.records import Event, Outcome
 from tests.oracles.dispatched import group_of, groups
 from tests.oracles.facts import Facts, Hit, Place, identity, place
@@ -55,7 +55,7 @@ def of_stream(facts: Facts, group: str, stream: int) -> list[Hit]:
     return hits
 
 
-def readers(facts: Facts, group: str, stream: int) -> list[Session]:
+def readers(facts: Facts, group: str, stream: int) -> list[SessionFacts]:
     """Sessions of the group that subscribed to the stream's topic."""
     topic = facts.context.stream_name(stream).rpartition("-")[0]
     return [s for s in facts.context.sessions.values() if s.group == group and topic in s.topics]

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from experiments import campaign as module
-from experiments.campaign import Campaign, CampaignHooks
+from experiments.campaign import CampaignHooks, CampaignRunner
 from experiments.experiment import RoundRequest, Rounds
 from experiments.variants import one_after_the_other
 from harness.errors import Interrupted
@@ -34,6 +34,7 @@ class Opened:
     """A cluster that only says what happens to it."""
 
     admin: Any = None
+    runtime: Any = None
 
     def __init__(self, log: list[str]) -> None:
         self.log = log
@@ -72,7 +73,7 @@ def rounds(
     hooks: Any = CampaignHooks(
         lambda *_: Opened(log), lambda *_: None, lambda run: judged.append("judged"), told.append
     )
-    campaign: Campaign = Campaign(
+    campaign: CampaignRunner = CampaignRunner(
         RunDir(tmp_path), hooks, progress=Notes(), interrupts=interrupts, command="", **options
     )
     for number, _ in enumerate(outcomes, start=1):
@@ -110,7 +111,7 @@ def test_a_round_that_was_cut_is_judged_and_the_next_one_is_not_played(
     interrupts.stop.set()
     assert rounds([WHOLE], tmp_path, monkeypatch, interrupts, judges_cut=True) == ["up", "down", "judged"]
     assert interrupts.gives_up.is_set(), "whatever comes next is ended at once"
-    campaign: Campaign = Campaign(
+    campaign: CampaignRunner = CampaignRunner(
         RunDir(tmp_path), cast("Any", None), progress=Notes(), interrupts=interrupts, command=""
     )
     played = Rounds(RunDir(tmp_path), campaign)

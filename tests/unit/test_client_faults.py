@@ -17,7 +17,7 @@ from faults.kit.params import Inventory
 
 
 class Lives:
-    """As `harness.run.lives.ClientLives`, of processes that sleep."""
+    """As `harness.run.lives.WorkerLives`, of processes that sleep."""
 
     def __init__(self, *names: str) -> None:
         self.processes = {name: self._process() for name in names}

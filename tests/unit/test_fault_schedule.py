@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import faults
 from faults.kinds import KINDS
-from faults.kit.params import Schedule
+from faults.kit.params import FaultSchedule
 from faults.schedule import timeline
 from faults.schedule.times import firing_times
 from harness.clusters import describe_cluster
@@ -270,7 +270,7 @@ def test_firings_lie_in_the_load_and_jitter_in_its_bounds(
 @given(step=schedules(), seed=st.text(max_size=5))
 def test_every_counts_from_the_first_and_never_drifts(step: dict[str, Any], seed: str) -> None:
     step.pop("storm", None)
-    schedule = Schedule.model_validate({**step, "until": 100.0})
+    schedule = FaultSchedule.model_validate({**step, "until": 100.0})
     if step["from"] + 100 / step["every"] > 9000:
         return
     for number, t_s in enumerate(firing_times(schedule, seed, 101.0, 0.0)):

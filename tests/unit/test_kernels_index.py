@@ -8,7 +8,7 @@ import numpy as np
 
 from analysis.capture.bucket import Bucket, Columns
 from analysis.kernels import slots
-from analysis.kernels.history import History as Indexed
+from analysis.kernels.history import BucketHistory
 from analysis.kernels.places import Places
 from analysis.kernels.slots import index_messages
 from tests.oracles.judging import context_from, judged, labels
@@ -17,10 +17,10 @@ from tests.planted.tiny import History
 FAR = 1 << 40
 
 
-def indexed(history: History) -> Indexed:
+def indexed(history: History) -> BucketHistory:
     tables = history.tables()
     bucket = Bucket(0, context_from(history), tables["sends"], tables["log"], tables["deliveries"])
-    return Indexed(bucket)
+    return BucketHistory(bucket)
 
 
 def test_slots_are_dense_by_instance_lane_and_sequence() -> None:

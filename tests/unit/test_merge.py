@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from analysis.capture.context import Context, Instance, Promise, Reading, Session
+from analysis.capture.context import Context, Instance, Promise, Reading, SessionFacts
 from analysis.findings import MAX_WITNESSES, Finding, Status
 from analysis.kernels.partial import Episode, RawWitness
-from analysis.verdict.attribution import Span
+from analysis.verdict.attribution import RunSpan
 from analysis.verdict.merge import findings_of
 from harness.faultlog import FaultLog, FaultRecord
 
@@ -22,7 +22,7 @@ CONTEXT = Context(
         FaultRecord(2, "pause", inject_ns=ZERO + 30 * S, end_ns=ZERO + 31 * S),
     ),
 )
-SPAN = Span(ZERO, ZERO + 60 * S)
+SPAN = RunSpan(ZERO, ZERO + 60 * S)
 
 
 def episode(
@@ -73,7 +73,7 @@ def test_what_may_break_a_promise_that_nobody_stated_is_suspect() -> None:
         CONTEXT,
         instances={1: Instance(1, promise=silent), 2: Instance(2, promise=LOOSE)},
         sessions={
-            5: Session(5, reading=Reading(unknown=frozenset({"order"}), because={"order": "not stated"}))
+            5: SessionFacts(5, reading=Reading(unknown=frozenset({"order"}), because={"order": "not stated"}))
         },
     )
 

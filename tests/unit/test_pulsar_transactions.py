@@ -23,7 +23,7 @@ from harness.rundir import RunDir, read_jsonl, write_jsonl
 from harness.scenario.model import Scenario
 from harness.seal.seal import seal
 from harness.systems.pulsar.admin import PulsarAdmin
-from harness.systems.pulsar.transactions import LogEntry, entries_of, entry_of, scan
+from harness.systems.pulsar.transactions import TopicEntry, entries_of, entry_of, scan
 from tests.planted.plans import RUN_TAG, build_plan
 
 Headers = dict[str, str]
@@ -74,8 +74,8 @@ def hidden(told: StreamTransactions) -> dict[int, Txn]:
 def test_the_messages_of_a_batch_and_of_no_batch() -> None:
     long = b"x" * 200
     found = entry_of(5, 1, of(7, aborted=True) | {"X-Pulsar-num-batch-message": "2"}, batch(b"first", long))
-    assert found == LogEntry(5, 1, (3, 7), is_aborted=True, messages=((0, b"first"), (1, long)))
-    assert entry_of(5, 2, PLAIN, b"alone") == LogEntry(5, 2, None, messages=((-1, b"alone"),))
+    assert found == TopicEntry(5, 1, (3, 7), is_aborted=True, messages=((0, b"first"), (1, long)))
+    assert entry_of(5, 2, PLAIN, b"alone") == TopicEntry(5, 2, None, messages=((-1, b"alone"),))
     with pytest.raises(ValueError, match="ends after 1"):
         entry_of(5, 1, {"X-Pulsar-num-batch-message": "2"}, batch(b"first"))
 

@@ -15,7 +15,7 @@ import pytest
 from analysis.findings import Result
 from analysis.report.documents import write_result
 from analysis.verdict.campaign import Campaign
-from experiments.campaign import Campaign as Clusters
+from experiments.campaign import CampaignRunner
 from experiments.judging import arm_versions, client_version
 from experiments.plans import read_scenario
 from experiments.prepared import Prepared
@@ -107,7 +107,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prep
 def go(asked: Prepared, script: Script) -> tuple[Played, list[str], Campaign]:
     """What was played, told, and what it says together."""
     played, notes = Played(script), Notes()
-    summary = asked.play(cast("Clusters", played), notes)
+    summary = asked.play(cast("CampaignRunner", played), notes)
     assert isinstance(summary, Campaign)
     return played, notes.lines, summary
 

@@ -13,7 +13,7 @@ import pytest
 from analysis.findings import Result
 from commands.rounds import repro_request
 from experiments import prepared
-from experiments.campaign import Campaign
+from experiments.campaign import CampaignRunner
 from experiments.experiment import Budget
 from experiments.prepared import Prepared
 from experiments.repro import rounds as repro
@@ -30,7 +30,7 @@ def hunt(asked: Callable[..., Prepared]) -> Callable[..., tuple[Any, Played]]:
     def run(script: Callable[[int], Result], **changes: Any) -> tuple[Any, Played]:
         hunted = asked(until_hit=True, **changes)
         played = Played(lambda plan, name: script(int(name.rpartition("-")[2])))
-        return hunted.play(cast("Campaign", played), Notes()), played
+        return hunted.play(cast("CampaignRunner", played), Notes()), played
 
     return run
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from experiments.context import Context
+from experiments.context import CommandContext
 from experiments.repro import zoo
 from experiments.repro.request import ReproRequest
 from harness.errors import Exit
@@ -40,12 +40,12 @@ def test_no_look_begins_when_the_budget_is_used_up(monkeypatch: pytest.MonkeyPat
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr(zoo.time, "monotonic", lambda: next(clock))
 
-    def looked(context: Context, request: ReproRequest, *_: Any) -> zoo.QuickLook:
+    def looked(context: CommandContext, request: ReproRequest, *_: Any) -> zoo.QuickLook:
         asked.append(request)
         return look(request.bug, 0)
 
     monkeypatch.setattr(zoo, "_look", looked)
-    context = Context(run_dir=tmp_path, interrupts=Interrupts(), repeat=lambda *_: "")
+    context = CommandContext(run_dir=tmp_path, interrupts=Interrupts(), repeat=lambda *_: "")
     told: list[zoo.QuickLook] = []
     looks: list[zoo.QuickLook] = []
     left = zoo.look_at_all(context, request(), 25, lambda *_: None, looks, told.append)

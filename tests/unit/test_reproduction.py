@@ -17,7 +17,7 @@ from analysis.report.junit import campaign_xml
 from analysis.report.terminal import console
 from analysis.report.terminal_repro import print_reproduction
 from analysis.verdict.campaign import Campaign, Proved, Question, RunSummary
-from analysis.verdict.reproduction import Answer, answer
+from analysis.verdict.reproduction import ReproductionAnswer, answer
 from harness.rundir import RunDir
 from tests.report_samples import failing, passing, unknown
 
@@ -82,7 +82,7 @@ def test_a_bug_that_needs_no_fault_needs_no_exposure() -> None:
     assert asked(question, "hhhh", "nnnn").reproduction.reproduced
 
 
-def asked(question: Question, affected: str, fixed: str) -> Answer:
+def asked(question: Question, affected: str, fixed: str) -> ReproductionAnswer:
     return answer(question, runs(affected), runs(fixed), versions=("1.0.0", "1.0.1"))
 
 

@@ -17,7 +17,7 @@ from harness.contracts import typed
 from harness.records import Check, Event, TableId
 from harness.rundir import RunDir, read_jsonl, write_json, write_jsonl
 from harness.seal.seal import load_report, seal, seal_share
-from harness.seal.share import Share, ShareReport
+from harness.seal.share import MachineShare, ShareReport
 from tests.planted.raw import raw_rows
 from tests.unit.seal_rows import Columns, blank, log_columns, new_run, plan_of, put, sends
 
@@ -83,7 +83,7 @@ def test_two_machines_seal_what_one_would_have(tmp_path: Path) -> None:
     shutil.copytree(there.worker("p-2"), here.worker("p-2"), ignore=shutil.ignore_patterns("*.seg"))
 
     def shares(names: list[tuple[str, str]]) -> list[ShareReport]:
-        report = seal_share(there, plan, Share(1, names, CLOCK))
+        report = seal_share(there, plan, MachineShare(1, names, CLOCK))
         for path in report.files:
             (here.sealed / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(there.sealed / path, here.sealed / path)
@@ -129,7 +129,7 @@ def test_names_that_a_share_alone_has_are_nobody_elses(tmp_path: Path) -> None:
     captured(run, other, AHEAD_NS)
     (other.worker("p-2") / "names.jsonl").unlink()
     known = [("stream", f"orders-{n}") for n in range(3)] + [("error", "of another")]
-    reports = [seal_share(other, plan_of(), Share(part, known, CLOCK)) for part in (1, 2)]
+    reports = [seal_share(other, plan_of(), MachineShare(part, known, CLOCK)) for part in (1, 2)]
     ids = [row["id"] for report in reports for row in report.names]
     assert len(set(ids)) == len(ids) == 2
     assert min(ids) > len(known)

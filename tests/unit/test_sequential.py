@@ -8,12 +8,12 @@ from collections import Counter
 
 import pytest
 
-from analysis.verdict.sequential import Decision, SequentialTest
+from analysis.verdict.sequential import SequentialDecision, SequentialTest
 
 
-def _exact_ends(rate: float, asked: SequentialTest) -> dict[Decision, float]:
+def _exact_ends(rate: float, asked: SequentialTest) -> dict[SequentialDecision, float]:
     """The chance of each end at a rate, by following every sequence of rounds."""
-    ends = dict.fromkeys(Decision, 0.0)
+    ends = dict.fromkeys(SequentialDecision, 0.0)
     going = {(0, 0): (asked, 1.0)}
     while going:
         reached: dict[tuple[int, int], tuple[SequentialTest, float]] = {}
@@ -34,15 +34,15 @@ def _exact_ends(rate: float, asked: SequentialTest) -> dict[Decision, float]:
 def test_no_error_is_larger_than_stated(error: float) -> None:
     test = SequentialTest(error_present=error, error_absent=error, most_rounds=60)
     for rate in (0.5, 0.6, 0.9, 1.0):
-        assert _exact_ends(rate, test)[Decision.NOT_SHOWN] <= error
+        assert _exact_ends(rate, test)[SequentialDecision.NOT_SHOWN] <= error
     for rate in (0.02, 0.01, 0.0):
-        assert _exact_ends(rate, test)[Decision.SHOWN] <= error
+        assert _exact_ends(rate, test)[SequentialDecision.SHOWN] <= error
 
 
 @pytest.mark.parametrize("rate", [0.6, 0.02])
 def test_simulated_rounds_end_right_as_often_as_stated_and_undecided_hardly_ever(rate: float) -> None:
     dice = random.Random(1945)
-    ends: Counter[Decision] = Counter()
+    ends: Counter[SequentialDecision] = Counter()
     rounds = 0
     for _ in range(4000):
         test = SequentialTest()
@@ -50,7 +50,7 @@ def test_simulated_rounds_end_right_as_often_as_stated_and_undecided_hardly_ever
             test.add(dice.random() < rate)
         ends[test.decision] += 1
         rounds += test.counted
-    right, wrong = Decision.SHOWN, Decision.NOT_SHOWN
+    right, wrong = SequentialDecision.SHOWN, SequentialDecision.NOT_SHOWN
     if rate == 0.02:
         right, wrong = wrong, right
     assert ends[wrong] <= 0.01 * 4000
@@ -60,17 +60,20 @@ def test_simulated_rounds_end_right_as_often_as_stated_and_undecided_hardly_ever
 
 def test_two_hits_or_seven_clean_rounds_settle_it() -> None:
     test = SequentialTest()
-    assert test.add(True) is Decision.UNDECIDED
-    assert test.add(True) is Decision.SHOWN
+    assert test.add(True) is SequentialDecision.UNDECIDED
+    assert test.add(True) is SequentialDecision.SHOWN
     assert str(test) == "shown in 2 of 2 rounds (error at most 1 %)"
     clean = SequentialTest()
-    assert [clean.add(False) for _ in range(7)][-2:] == [Decision.UNDECIDED, Decision.NOT_SHOWN]
+    assert [clean.add(False) for _ in range(7)][-2:] == [
+        SequentialDecision.UNDECIDED,
+        SequentialDecision.NOT_SHOWN,
+    ]
     assert str(clean) == "not shown in 7 rounds (error at most 1 %)"
 
 
 def test_where_a_class_never_shows_by_chance_one_round_settles_it() -> None:
-    assert SequentialTest(absent_at_most=0).add(True) is Decision.SHOWN
-    assert SequentialTest(shows_at_least=1).add(False) is Decision.NOT_SHOWN
+    assert SequentialTest(absent_at_most=0).add(True) is SequentialDecision.SHOWN
+    assert SequentialTest(shows_at_least=1).add(False) is SequentialDecision.NOT_SHOWN
 
 
 def test_rounds_without_exposure_do_not_count_and_are_told() -> None:
@@ -79,7 +82,7 @@ def test_rounds_without_exposure_do_not_count_and_are_told() -> None:
     assert (test.counted, test.error, test.is_over) == (0, None, False)
     test.leave_out("no fault took effect")
     assert test.is_over
-    assert test.decision is Decision.UNDECIDED
+    assert test.decision is SequentialDecision.UNDECIDED
     assert str(test) == "undecided in 0 of 0 rounds, 2 did not count: no fault took effect"
 
 
@@ -94,7 +97,7 @@ def test_it_is_given_up_undecided_and_takes_no_more_rounds() -> None:
     test = SequentialTest(most_rounds=3)
     for shown in (True, False, False):
         test.add(shown)
-    assert (test.is_over, test.decision) == (True, Decision.UNDECIDED)
+    assert (test.is_over, test.decision) == (True, SequentialDecision.UNDECIDED)
     with pytest.raises(ValueError, match="the test is over"):
         test.add(True)
     with pytest.raises(ValueError, match="the test is over"):

@@ -10,14 +10,14 @@ import pytest
 
 from analysis.report.documents import write_result
 from experiments.plans import choose_plans, read_scenario
-from experiments.shrink.targets import Target, pinned_data, read_target
+from experiments.shrink.targets import ShrinkTarget, pinned_data, read_target
 from harness.errors import UsageError
 from harness.rundir import RunDir, write_json
 from harness.systems import SYSTEMS
 from tests.report_samples import failing, passing
 
 
-def target(tmp_path: Path, name: str, **changes: Any) -> Target:
+def target(tmp_path: Path, name: str, **changes: Any) -> ShrinkTarget:
     values: dict[str, Any] = {"cls": "", "variant": "", "overrides": (), **changes}
     return read_target(tmp_path, name, **values)
 

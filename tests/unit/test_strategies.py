@@ -59,7 +59,7 @@ def reproduction(**changes: Any) -> Case:
         question = repro._question(scenario, request(file, **changes))
         pairs = repro._plans(scenario, question, 7, None)
         begun: list[str] = []
-        asked = repro.Reproduction(question, pairs, "", lambda names: begun.__setitem__(slice(None), names))
+        asked = repro.PairRounds(question, pairs, "", lambda names: begun.__setitem__(slice(None), names))
         if question.until_hit:
             asked.further = lambda number: repro._plans(scenario, question, 6 + number, None)[0]
 

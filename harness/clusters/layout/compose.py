@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from harness.clusters.layout.compose_model import (
     ComposeFile,
     Endpoint,
-    Process,
+    JavaProcess,
     Release,
     Secure,
     ServicePart,
@@ -35,7 +35,7 @@ _VARIABLE = re.compile(r"\$\$|\$\{(?P<name>\w+)(?::(?P<how>[-?])(?P<rest>[^}]*))
 _VERSION = re.compile(r"^(\d+)\.(\d+)(\.\d+)*([-.][A-Za-z0-9]+)*$")
 
 
-class Service(Process):
+class Service(JavaProcess):
     """A service of one version: a node, as a process and as a container.
 
     Attributes:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, create_model, field_validator
 
 
-class _Part(BaseModel):
+class _ComposePart(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
@@ -30,7 +30,7 @@ Endpoint = Literal["client", "peer", "admin"]
 Flags = Annotated[list[str], BeforeValidator(_flat)]
 
 
-class Dependency(_Part):
+class Dependency(_ComposePart):
     """What to wait for: its process, its client endpoint, or its end."""
 
     condition: Literal["service_started", "service_healthy", "service_completed_successfully"] = (
@@ -39,7 +39,7 @@ class Dependency(_Part):
     required: bool = True
 
 
-class Secure(_Part):
+class Secure(_ComposePart):
     """What is different where a cluster is secure: ``templates`` in place of the plain ones, which they
     extend (``{% extends plain %}``), ``private`` files with secrets, rendered into ``{security}``, more flags
     of the JVM, and other arguments (empty = the same)."""
@@ -50,7 +50,7 @@ class Secure(_Part):
     args: list[str] = Field(default_factory=list)
 
 
-class Process(_Part):
+class JavaProcess(_ComposePart):
     """``x-brokerstorm`` of a service, a node as a process: ``java <jvm> -cp <jars> <main> <args>``.
 
     ``jvm`` and ``args`` may hold ``{conf}``, ``{data}`` and ``{logs}``, folders of the node, and ``args``
@@ -91,13 +91,13 @@ _OF_THE_PLUGIN: Final = (
     *("mem_limit", "networks", "ports", "stop_grace_period"),
 )
 _ANYTHING: dict[str, Any] = dict.fromkeys(_OF_THE_PLUGIN, (Any, None))
-_Plugin = create_model("_Plugin", __base__=_Part, **_ANYTHING)
+_Plugin = create_model("_Plugin", __base__=_ComposePart, **_ANYTHING)
 
 
 class ServicePart(_Plugin):
     """One of ``services``; ``profiles``: the topologies that it is part of, none = all."""
 
-    process: Process = Field(alias="x-brokerstorm")
+    process: JavaProcess = Field(alias="x-brokerstorm")
     image: str = ""
     profiles: list[str] = Field(default_factory=list)
     volumes: list[str] = Field(default_factory=list)
@@ -112,7 +112,7 @@ class ServicePart(_Plugin):
         return volumes
 
 
-class Release(_Part):
+class Release(_ComposePart):
     """What a system runs from, from a version on; ``args``: of services whose arguments changed."""
 
     from_: str = Field(alias="from")
@@ -126,7 +126,7 @@ class Release(_Part):
     args: dict[str, list[str]] = Field(default_factory=dict)
 
 
-class DetourPorts(_Part):
+class DetourPorts(_ComposePart):
     """Role of a node -> names of the ports that clients, and that other nodes, connect to; ``since``: the
     first release that can tell clients an address of their own."""
 
@@ -135,7 +135,7 @@ class DetourPorts(_Part):
     since: str = "0.0"
 
 
-class UnpackedFiles(_Part):
+class UnpackedFiles(_ComposePart):
     """What an unpacked distribution is known by: a file that starts it, the folder of its jars, and a pattern
     of the jar with the version in its name."""
 
@@ -144,7 +144,7 @@ class UnpackedFiles(_Part):
     version_in: str
 
 
-class Shared(_Part):
+class Shared(_ComposePart):
     """``x-brokerstorm`` of the file; newest of ``releases`` first."""
 
     system: str
@@ -155,7 +155,7 @@ class Shared(_Part):
     releases: list[Release] = Field(min_length=1)
 
 
-class ComposeFile(_Part):
+class ComposeFile(_ComposePart):
     """The whole file, without extensions of its own."""
 
     shared: Shared = Field(alias="x-brokerstorm")

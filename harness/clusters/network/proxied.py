@@ -48,7 +48,7 @@ class ProxiedDetours:
         plan: its ways; asked for routes only when the proxy runs.
     """
 
-    def __init__(self, folder: Path, plan: DetourMap, host: toxiproxy.Host) -> None:
+    def __init__(self, folder: Path, plan: DetourMap, host: toxiproxy.ProxyHost) -> None:
         self.folder = folder
         self.plan = plan
         self._host = host

@@ -33,7 +33,7 @@ SERVER: Final = GoTool(f"toxiproxy {VERSION}", "network proxy", "network faults"
 fetch, readiness = SERVER.fetch, SERVER.readiness
 
 
-class Host(Protocol):
+class ProxyHost(Protocol):
     """What a proxy runs as.
 
     Attributes:
@@ -55,7 +55,7 @@ class Host(Protocol):
 
 
 class LocalHost(NodeProcess):
-    """`Host` as a process of this machine.
+    """`ProxyHost` as a process of this machine.
 
     Args:
         folder: of the cluster.
@@ -93,7 +93,7 @@ class Proxy:
         api: where it listens for us.
     """
 
-    def __init__(self, host: Host, api: Endpoint) -> None:
+    def __init__(self, host: ProxyHost, api: Endpoint) -> None:
         self.host = host
         self._api = api
         self._pool = urllib3.PoolManager(maxsize=4, retries=False)

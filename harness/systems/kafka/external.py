@@ -26,7 +26,7 @@ _PROBED: Final = "doctor"
 _REPLICAS: Final = 3
 
 
-class _Kafka(ExternalSystem):
+class _ExternalKafka(ExternalSystem):
     def find(self, connection: Connection) -> FoundCluster:
         found = _questions(connection).identity()
         brokers = {f"kafka-{number}": (number, at) for number, at in found.brokers.items()}
@@ -83,4 +83,4 @@ def _questions(connection: Connection) -> KafkaQuestions:
     return KafkaQuestions(connection.file.bootstrap, probe_options(connection.admin))
 
 
-EXTERNAL = _Kafka()
+EXTERNAL = _ExternalKafka()

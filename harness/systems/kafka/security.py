@@ -11,7 +11,7 @@ from harness.connections.secret import Secret
 from harness.connections.security import Auth, Security, Tls
 
 
-class _Token(AbstractTokenProvider):  # type: ignore[misc]
+class _FixedToken(AbstractTokenProvider):  # type: ignore[misc]
     """The token of the connection, which is never renewed."""
 
     def __init__(self, secret: Secret) -> None:
@@ -30,7 +30,7 @@ def admin_options(security: Security) -> dict[str, Any]:
         return options
     options["sasl_mechanism"] = auth.mechanism.upper()
     if auth.mechanism == "oauthbearer":
-        return {**options, "sasl_oauth_token_provider": _Token(auth.secret)}
+        return {**options, "sasl_oauth_token_provider": _FixedToken(auth.secret)}
     return {**options, "sasl_plain_username": auth.user, "sasl_plain_password": auth.secret.reveal()}
 
 

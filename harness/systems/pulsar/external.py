@@ -47,7 +47,7 @@ _LIMITS: Final = {
 _MOVERS: Final = ("loadBalancerSheddingEnabled", "loadBalancerAutoBundleSplitEnabled")
 
 
-class _Pulsar(ExternalSystem):
+class _ExternalPulsar(ExternalSystem):
     def find(self, connection: Connection) -> FoundCluster:
         _refuse_mixed(connection)
         found = _questions(connection).identity()
@@ -155,4 +155,4 @@ def _questions(connection: Connection) -> PulsarQuestions:
     return PulsarQuestions(_endpoints(connection), connection.admin)
 
 
-EXTERNAL = _Pulsar()
+EXTERNAL = _ExternalPulsar()

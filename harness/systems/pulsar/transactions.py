@@ -40,7 +40,7 @@ GetEntry = Callable[[str, int, int], tuple[Mapping[str, str], bytes]]
 
 
 @dataclass(frozen=True, slots=True)
-class LogEntry:
+class TopicEntry:
     """An entry of a topic's log.
 
     Attributes:
@@ -63,7 +63,7 @@ class LogEntry:
         return self.ledger, self.number
 
 
-def entry_of(ledger: int, number: int, headers: Mapping[str, str], body: bytes) -> LogEntry:
+def entry_of(ledger: int, number: int, headers: Mapping[str, str], body: bytes) -> TopicEntry:
     """What a broker answered about an entry.
 
     Raises:
@@ -74,7 +74,7 @@ def entry_of(ledger: int, number: int, headers: Mapping[str, str], body: bytes) 
     is_aborted = headers.get("X-Pulsar-txn-aborted") == "true"
     is_behind = headers.get("X-Pulsar-txn-uncommitted") == "true"
     batch = headers.get("X-Pulsar-num-batch-message")
-    return LogEntry(
+    return TopicEntry(
         ledger,
         number,
         None if most is None or least is None else (int(most), int(least)),
@@ -156,10 +156,10 @@ class Listing:
     def __init__(self, stream: str, last: Place) -> None:
         self._stream = stream
         self._last = last
-        self._entries: list[LogEntry] = []
+        self._entries: list[TopicEntry] = []
         self._ends: dict[TxnId, tuple[int, int]] = {}
 
-    def add(self, entry: LogEntry) -> bool:
+    def add(self, entry: TopicEntry) -> bool:
         """Whether it can be told: the owner of a topic that is still being loaded does not know yet what it
         gave out before."""
         if entry.txn and entry.marker in (_COMMIT, _ABORT):
@@ -188,7 +188,7 @@ class Listing:
             self._stream, log_end - unread, log_end - behind, spans, log_end=log_end, hidden=hidden
         )
 
-    def _state(self, entry: LogEntry, marker: int) -> Txn | None:
+    def _state(self, entry: TopicEntry, marker: int) -> Txn | None:
         """How its transaction stands; None = nothing is to be told.
 
         What the reader went past is aborted, or readers miss it: then it stays missing. Behind that the
@@ -245,7 +245,7 @@ def scan(
     listing = Listing(stream, max(given, default=(-1, -1)))
     read = 0
 
-    def one(place: Place) -> LogEntry | None:
+    def one(place: Place) -> TopicEntry | None:
         try:
             return entry_of(*place, *get(stream, *place))
         except (BrokerstormError, ValueError):

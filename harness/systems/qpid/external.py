@@ -83,7 +83,7 @@ class _Site:
         }
 
 
-class _Qpid(ExternalSystem):
+class _ExternalQpid(ExternalSystem):
     def find(self, connection: Connection) -> FoundCluster:
         site = _site(connection)
         rest = site.rest(connection)
@@ -277,4 +277,4 @@ def _log_in(connection: Connection, site: _Site, at: str) -> None:
         )
 
 
-EXTERNAL = _Qpid()
+EXTERNAL = _ExternalQpid()
