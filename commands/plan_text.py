@@ -66,9 +66,7 @@ def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
     load = f"{most}{rate_words(plan)} of {size} for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
     loads = [["load", load], *_profile(plan)]
     if kept_s := retained_s(plan):
-        loads.append(
-            ["", f"  the log is audited while it grows; brokers keep {kept_s / 60:g} minutes of it"]
-        )
+        loads.append(["", f"  the log is audited while it grows; brokers keep {kept_s / 60:g} minutes of it"])
     if is_open(plan) and plan.rate_choice is not None:
         least = f"at least {plan.rate_choice.at_least_per_s:,} msg/s"
         measured = f"the rate that this machine keeps is measured before the first round; {least}"

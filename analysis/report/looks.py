@@ -48,7 +48,7 @@ _FAMILIES = {
         "name-change",
     ),
     _ROSE: ("truncate", "reassign", "change-config"),
-    _OLIVE: ("cpu-limit", "memory-limit", "disk-full", "slow-disk"),
+    _OLIVE: ("cpu-limit", "memory-limit", "disk-full", "slow-disk", "clock-jump", "clock-drift"),
 }
 
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from harness.clusters.clocks import clocks
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout, Service
 from harness.clusters.layout.node_layout import Layout, LoopbackWiring
@@ -41,7 +42,7 @@ _STEP_TIMEOUT_S = 120.0  # a step of the start on a machine that does other thin
 #: Variables of our environment that would change a broker behind the scenario's back.
 _NOT_INHERITED = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH")
 #: What a fault may need of the cluster from its start on, and this runtime has.
-GIVES: frozenset[str] = NEEDS | node_limits.GIVES | disks.GIVES
+GIVES: frozenset[str] = NEEDS | node_limits.GIVES | disks.GIVES | clocks.GIVES
 #: Called with a node and its folder before its first start: put formatted storage in place.
 Prepare = Callable[[Node, NodeFolder], None]
 
@@ -100,12 +101,15 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         }
         data = {node.name: NodeFolder(node.folder).data for node in self.layout.nodes}
         self.limits = node_limits.Limits(run_id, data, needs)
+        self._clocks = clocks.NodeClocks({node.name: node.folder for node in self.layout.nodes}, needs)
         self.power = disks.PowerDisks(run_id, folder, data, needs)
 
     @classmethod
     def why_not(cls, need: str) -> str:
         if need in disks.GIVES:
             return disks.why_not(need)
+        if need in clocks.GIVES:
+            return clocks.why_not()
         return node_limits.why_not(need) if need in node_limits.GIVES else ""
 
     @classmethod
@@ -232,7 +236,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
     def start(self, node: str) -> None:
         process = self._process(node)
         launch, layout = self._offered[self._version_of[node]]
-        process.launch(self._command(launch, layout.services[node]), self._environment())
+        process.launch(self._command(launch, layout.services[node]), self._environment(node))
         self.limits.enter(node, process.pid)
 
     def kill(self, node: str) -> None:
@@ -261,6 +265,20 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
 
     def drop_unsynced(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
         return self.power.drop(node, torn=torn, folders=folders, seed=seed)
+
+    def set_clock(self, node: str, ahead_s: float, speed: float = 1.0) -> None:
+        self._clocks.set(node, ahead_s, speed)
+
+    def clock_told(self, node: str, *, within_s: float) -> float | None:
+        return self._clocks.told(node, within_s=within_s)
+
+    def were_clocks_set(self) -> bool:
+        return self._clocks.were_set()
+
+    def lift_limits(self, node: str) -> None:
+        super().lift_limits(node)
+        if clocks.GIVES & self.needs:
+            self._clocks.set(node, 0.0)
 
     def log_tail(self, node: str) -> str:
         """Why a node that is down went down, as text for a report."""
@@ -304,10 +322,9 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
             *(_filled(folder.fill(argument), places) for argument in service.args),
         ]
 
-    @staticmethod
-    def _environment() -> dict[str, str]:
+    def _environment(self, node: str) -> dict[str, str]:
         kept = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
-        return {**kept, "TZ": LOG_ZONE}
+        return {**kept, "TZ": LOG_ZONE, **self._clocks.environment(node)}
 
 
 def _filled(text: str, places: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ from harness.contracts.plan import ConsumerPlan, Plan
 from harness.contracts.worker import StatsLine
 from harness.errors import EnvironmentNotReady, Interrupted, WorkerError
 from harness.plan.hours import audit_follows
+from harness.protocols.clocks import HasClocks
 from harness.protocols.cluster import Cluster, HasHighWatermark, Progress
 from harness.protocols.faulting import FaultInjector
 from harness.run.committed import record_committed
@@ -116,7 +117,9 @@ class LiveRun:
         self._hangs = PeriodicThread("hangs", self._pool.end_hanging_producers, period_s=CHECK_EVERY_S)
         stalls = StallMonitor(plan, run, lambda: cluster.admin, self._pool)
         self._stalls = PeriodicThread("stalls", stalls.check_now, period_s=CHECK_EVERY_S)
-        self._leaders = LeaderWatch(plan, run, lambda: cluster.admin)
+        self._leaders = LeaderWatch(
+            plan, run, lambda: cluster.admin, clocks_were_set=lambda: _clocks_were_set(cluster)
+        )
         self._sealing = Sealing(plan, run, self._not_sealed)
         self._meter = Meter(run, workers=self._pool.metric_sources, nodes=self._nodes)
         self._not_healed: Sequence[str] = ()
@@ -361,3 +364,7 @@ class LiveRun:
         self._pool.record()
         self._manifest.update(executors=self._hosts.rows())
         self._manifest.finish(status)
+
+
+def _clocks_were_set(cluster: Cluster) -> bool:
+    return isinstance(cluster.runtime, HasClocks) and cluster.runtime.were_clocks_set()

@@ -22,6 +22,7 @@ from harness.clusters.limits.volumes import volumes_below
 from harness.clusters.nodes.processes import run_processes
 from harness.contract.rig import RUN_TAG
 from harness.contract.running import cluster_of
+from harness.protocols.clocks import OWN_CLOCKS
 from harness.protocols.cluster import TopicSettings
 from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
 from harness.rundir import RunDir, read_jsonl
@@ -31,7 +32,12 @@ UP_S = 180.0  # a start takes 3 to 8 s; these tests also run on machines that do
 ORDERS = TopicSettings("orders", 12, 3, {"min.insync.replicas": "2"})
 #: All that a fault may need of a cluster, as far as this machine gives it.
 EVERYTHING = frozenset(
-    {CLIENT_DETOURS, PEER_DETOURS, *(need for need in node_limits.GIVES if not node_limits.why_not(need))}
+    {
+        CLIENT_DETOURS,
+        PEER_DETOURS,
+        OWN_CLOCKS,
+        *(need for need in node_limits.GIVES if not node_limits.why_not(need)),
+    }
 )
 #: Brokers wait for a controller that stands still; 30 s unless told otherwise.
 IMPATIENT = {"controller.socket.timeout.ms": 3000}

@@ -15,8 +15,10 @@ from faults.engine.ledger import Ledger
 from faults.kit.cluster_view import ClusterView
 from faults.kit.params import Inventory
 from faults.kit.targets import parse, resolve
+from harness.protocols.cluster import TopicSettings
 from harness.rundir import RunDir, read_jsonl
 from harness.systems.kafka.assembly import KafkaCluster
+from harness.systems.kafka.questions import KafkaQuestions
 from tests.live.cluster_rig import ORDERS, FaultRig, assert_whole, make_whole, sending, wait_until
 
 pytestmark = pytest.mark.live
@@ -130,6 +132,24 @@ def test_truncated_logs_begin_later(kafka: KafkaCluster, begin: Begin) -> None:
     assert sorted(cuts) == list(range(ORDERS.partitions))
     assert {p: span[0] for p, span in kafka.admin.log_spans("orders").items()} == cuts
     assert rig.rows("effect")[0]["details"]["cut"] == {f"orders-{p}": cuts[p] for p in cuts}
+
+
+def test_a_broker_whose_clock_jumped_stamps_messages_with_its_time(kafka: KafkaCluster, begin: Begin) -> None:
+    if "stamped" not in kafka.admin.topics():
+        kafka.admin.create_topics(
+            [TopicSettings("stamped", 3, 3, {"message.timestamp.type": "LogAppendTime"})]
+        )
+    rig = begin({"fault": "clock-jump", "target": "kafka-2", "by": "1h", "way": "back", "at": 0, "for": 5})
+    rig.wait_for("effect")
+    leaders = kafka.admin.leaders("stamped")
+    ahead_s = KafkaQuestions(kafka.bootstrap, {}).clocks("stamped", 3)
+    rig.finish()
+    assert "it is told a time 3,600.00 s behind" in rig.rows("effect")[-1]["evidence"]
+    assert {leaders[p]: round(by / 3600) for p, (by, _) in ahead_s.items()} == {
+        "kafka-1": 0,
+        "kafka-2": -1,
+        "kafka-3": 0,
+    }
 
 
 def test_rolling_restart(kafka: KafkaCluster, begin: Begin) -> None:

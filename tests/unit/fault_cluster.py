@@ -34,10 +34,11 @@ class StateRuntime:
         self.stop_takes_s = 0.0
         self.stops_by_itself = True
         self.pids: dict[str, int] = {}
-        self.needs = frozenset({"synced-disk", "brokers-4.1.2", "brokers-3.5.2"})
+        self.needs = frozenset({"synced-disk", "own-clocks", "brokers-4.1.2", "brokers-3.5.2"})
         self.unsynced: dict[str, Unsynced] = {}
         self.versions = dict.fromkeys(NAMES, "3.9.1")
         self.dies_as = ""
+        self.clocks: dict[str, float] = {}
 
     def up(self) -> None: ...
     def down(self) -> None: ...
@@ -67,6 +68,15 @@ class StateRuntime:
 
     def is_changed(self) -> bool:
         return set(self.versions.values()) != {"3.9.1"}
+
+    def set_clock(self, node: str, ahead_s: float, speed: float = 1.0) -> None:
+        self.clocks[node] = ahead_s + (speed - 1)  # as if a second had passed
+
+    def clock_told(self, node: str, *, within_s: float) -> float | None:
+        return self.clocks.get(node, 0.0) if node in self.running else None
+
+    def were_clocks_set(self) -> bool:
+        return bool(self.clocks)
 
     def log_tail(self, node: str) -> str:
         return f"{node} refuses its metadata"

@@ -86,6 +86,14 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
     ),
     ({"fault": "rolling-restart"}, [f"kafka-1: {ROLLED}", f"kafka-2: {ROLLED}"]),
     (
+        {"fault": "clock-jump", "target": "kafka-1", "by": "1m", "way": "back"},
+        ["wall clock of kafka-1: 60 s back", "after 10 s: the machine's again"],
+    ),
+    (
+        {"fault": "clock-drift", "target": "kafka-1", "speed": 0.5},
+        ["wall clock of kafka-1: 0.5 times as fast", "after 10 s: the machine's again"],
+    ),
+    (
         {"fault": "rolling-upgrade", "to": "4.1.2", "pause": 2, "finalize": True},
         [
             *(

@@ -24,6 +24,8 @@ GOOD: list[dict[str, Any]] = [
     {"fault": "rolling-restart", "at": 1, "down": "2s"},
     {"fault": "rolling-upgrade", "at": 1, "to": "4.1.2", "pause": "2s", "finalize": True},
     {"fault": "rolling-downgrade", "at": 1, "to": "3.9.1", "roles": ["broker"]},
+    {"fault": "clock-jump", "at": 1, "by": "1h", "way": "back"},
+    {"fault": "clock-drift", "at": 1, "speed": 0.5, "for": "3s"},
     {"fault": "restart", "at": 1, "target": "controller"},
     {"fault": "pause", "at": 1, "together": True},
     {"fault": "preferred-election", "at": 1},
@@ -41,6 +43,7 @@ GOOD: list[dict[str, Any]] = [
     {"mix": {"of": [{"fault": "pause"}], "every": 9, "quiet": {"every": "30s", "for": "10s"}, "wait": 1}},
 ]
 BAD: list[dict[str, Any]] = [
+    {"fault": "clock-drift", "at": 1, "speed": 0},
     {"fault": "kil", "at": 1},
     {"fault": "kill"},
     {"fault": "kill", "at": 1, "every": 2},

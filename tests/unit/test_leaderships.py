@@ -46,10 +46,16 @@ class Brokers:
         return QpidAdmin.leaderships(self, topics, seen)  # type: ignore[arg-type]
 
 
-def watched(root: Path, brokers: Any, owners: Sequence[str | None], system: str = "qpid") -> RunDir:
+def watched(
+    root: Path, brokers: Any, owners: Sequence[str | None], system: str = "qpid", *, clocks_set: bool = False
+) -> RunDir:
     run, clock = RunDir(root).create(), iter(range(S, 99 * S, S))
     watch = LeaderWatch(
-        build_plan(topics={"orders": 1}, system=system), run, lambda: brokers, lambda: next(clock)
+        build_plan(topics={"orders": 1}, system=system),
+        run,
+        lambda: brokers,
+        lambda: next(clock),
+        clocks_were_set=lambda: clocks_set,
     )
     for brokers.owner in owners:
         watch.look()
@@ -66,6 +72,11 @@ def test_every_change_that_was_seen_is_a_term_and_says_how_late_it_may_be(tmp_pa
         (3, "qpid-2", 4, 1),
     ]
     assert {row["stream"] for row in rows} == {"orders-0"}
+
+
+def test_clocks_that_were_set_tell_no_times(tmp_path: Path) -> None:
+    rows = read_jsonl(watched(tmp_path, Brokers(), ["qpid-1", "qpid-2"], clocks_set=True).raw_leaderships)
+    assert [(row["term"], row["t_ns"], row["leader"]) for row in rows] == [(1, 0, ""), (2, 0, "")]
 
 
 def test_a_run_whose_brokers_cannot_say_has_no_record(tmp_path: Path) -> None:

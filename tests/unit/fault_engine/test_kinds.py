@@ -211,6 +211,26 @@ def test_a_roll_in_the_wrong_direction_is_refused(
         faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("step", "told"),
+    [
+        ({"fault": "clock-jump", "by": "1h"}, "it is told a time 3,600.00 s ahead"),
+        ({"fault": "clock-jump", "by": "30s", "way": "back"}, "it is told a time 30.00 s behind"),
+        ({"fault": "clock-drift", "speed": 1.5}, "it is told a time 0.50 s ahead"),
+    ],
+)
+def test_a_clock_is_proved_by_what_the_process_was_told(
+    cluster: StateCluster, run: RunDir, step: dict[str, Any], told: str
+) -> None:
+    rig = Rig(cluster, run, {**step, "target": "kafka-2", "at": 0, "for": 0.3})
+    rig.injector.join(10)
+    effect = rig.rows("effect")[-1]
+    assert effect["effective"] is True, effect
+    assert told in effect["evidence"]
+    assert rig.rows("healed")[0]["ok"] is True
+    assert cluster.runtime.clocks == {"kafka-2": 0.0}
+
+
 def test_rolling_restart_stops_rolling_when_everything_heals(run: RunDir) -> None:
     cluster = StateCluster(join_s=0.3)
     rig = Rig(cluster, run, {"fault": "rolling-restart", "at": 0})

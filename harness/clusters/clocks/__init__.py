@@ -1,0 +1,1 @@
+"""Wall clocks of nodes that are not the machine's."""
