@@ -33,13 +33,10 @@ class LeaderWatch:
         run: RunDir,
         admin: Callable[[], Admin],
         clock_ns: Callable[[], int] = time.monotonic_ns,
-        *,
-        clocks_were_set: Callable[[], bool] = lambda: False,
     ) -> None:
         self._topics = [topic.name for topic in plan.topics]
         self._run = run
         self._admin = admin
-        self._clocks_were_set = clocks_were_set
         self._clock_ns = clock_ns
         self._is_watched = not system_of(plan.system).keeps_leaders
         self._seen: dict[str, list[tuple[int, int, str | None]]] = {}
@@ -71,8 +68,8 @@ class LeaderWatch:
                 seen.append((now_ns, late_ns, state.leader))
         self._last_look_ns = now_ns
 
-    def record(self) -> None:
-        """Write what is known, once; nothing where the brokers cannot say."""
+    def record(self, *, has_times: bool = True) -> None:
+        """Write what is known, once; nothing where brokers cannot say. ``has_times``: their clocks were right."""
         if self._told is not None:
             return
         self.stop()
@@ -85,7 +82,7 @@ class LeaderWatch:
         except BrokerstormError as error:
             _LOG.warning("who led which stream is not recorded: %s", error)
             return
-        if self._clocks_were_set():
+        if not has_times:
             told = [self._timeless(one) for one in told]
         if told:
             rows = [asdict(one) for one in told]

@@ -117,9 +117,7 @@ class LiveRun:
         self._hangs = PeriodicThread("hangs", self._pool.end_hanging_producers, period_s=CHECK_EVERY_S)
         stalls = StallMonitor(plan, run, lambda: cluster.admin, self._pool)
         self._stalls = PeriodicThread("stalls", stalls.check_now, period_s=CHECK_EVERY_S)
-        self._leaders = LeaderWatch(
-            plan, run, lambda: cluster.admin, clocks_were_set=lambda: _clocks_were_set(cluster)
-        )
+        self._leaders = LeaderWatch(plan, run, lambda: cluster.admin)
         self._sealing = Sealing(plan, run, self._not_sealed)
         self._meter = Meter(run, workers=self._pool.metric_sources, nodes=self._nodes)
         self._not_healed: Sequence[str] = ()
@@ -157,7 +155,7 @@ class LiveRun:
                 record_transactions(
                     self._plan, self._run, self._cluster.admin, timeout_s=self._budget_s("audit")
                 )
-                self._leaders.record()
+                self._leaders.record(has_times=not _clocks_set(self._cluster))
             status = "complete" if is_whole and not self._interrupts.gives_up.is_set() else "interrupted"
         finally:
             with self._interrupts.deferred():
@@ -334,7 +332,7 @@ class LiveRun:
         self._phase("audit", "reading every partition to its end")
         pool = self._pool
         if audit_follows(self._plan):
-            self._leaders.record()
+            self._leaders.record(has_times=not _clocks_set(self._cluster))
         try:
             pool.start_audit(self._leaders.epochs())
         except WorkerError as error:
@@ -366,5 +364,5 @@ class LiveRun:
         self._manifest.finish(status)
 
 
-def _clocks_were_set(cluster: Cluster) -> bool:
+def _clocks_set(cluster: Cluster) -> bool:
     return isinstance(cluster.runtime, HasClocks) and cluster.runtime.were_clocks_set()

@@ -165,8 +165,12 @@ ERRORS = [
     (["compare", "a"], "Missing argument", ""),
     (["explain", "acked-lots"], "acked-lots", "acked-lost"),
     (["run", "--replay", "nosuch"], "no run 'nosuch'", ""),
-    (["new", "/tmp/x.yaml", "--from", "kafka-strom"], "no such scenario: 'kafka-strom'", "kafka-storm"),
-    (["new", "/tmp/x.yaml", "--from", "kafka-storm", "--system", "qpid"], "--from kafka-storm is of a", ""),
+    (["new", "/no/such/x.yaml", "--from", "kafka-strom"], "no such scenario: 'kafka-strom'", "kafka-storm"),
+    (
+        ["new", "/no/such/x.yaml", "--from", "kafka-storm", "--system", "qpid"],
+        "--from kafka-storm is of a",
+        "",
+    ),
     (
         ["analyze", "--import", "nosuch"],
         "nosuch: there is no such folder",
