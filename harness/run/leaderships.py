@@ -69,7 +69,7 @@ class LeaderWatch:
         self._last_look_ns = now_ns
 
     def record(self, *, has_times: bool = True) -> None:
-        """Write what is known, once; nothing where brokers cannot say. ``has_times``: their clocks were right."""
+        """Write what is known, once; nothing where brokers cannot say. ``has_times``: clocks were right."""
         if self._told is not None:
             return
         self.stop()
