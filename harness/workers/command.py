@@ -3,12 +3,14 @@
 ``[other]`` of a ``worker.toml``: ``default`` (version), ``command`` and ``build``. In both, ``{folder}`` is
 the worker's folder, ``{version}`` the asked version of the client, and ``{build}`` a folder in the cache for
 this version and these sources: ``build`` is run in it, once, and what it leaves there is kept. A build of the
-user's is made by ``build_own``, where ``{source}`` is a copy of it.
+user's is made by ``build_own``, where ``{source}`` is a copy of it. ``released`` lists the versions that
+there are.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -30,7 +32,7 @@ from harness.toolchains.own_builds import (
 )
 from harness.workers.spec import FILE, CommandBuild, Readiness, WorkerSpec
 
-BUILD_TIMEOUT_S = 600.0
+BUILD_TIMEOUT_S, LIST_TIMEOUT_S = 600.0, 60.0
 _VERSION = re.compile(r"^[0-9A-Za-z][0-9A-Za-z.+_-]{0,60}$")
 _MARKER = ".complete"
 Progress = Callable[[str, float | None], None]
@@ -182,11 +184,19 @@ def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
 
 
 def released(worker: WorkerSpec, version: str = "") -> list[str]:
-    """Nobody knows where a command's client is published.
+    """Versions that the worker's own command names, in no order.
 
     Raises:
-        WorkerError: always.
+        WorkerError: it has no such command, or that does not tell.
     """
-    raise WorkerError(
-        f"no package index is known for {worker.library}", hint="name its versions, such as 1.2.0"
-    )
+    command = _build_of(worker).released
+    if not command:
+        raise WorkerError(
+            f"no package index is known for {worker.library}", hint="name its versions, such as 1.2.0"
+        )
+    try:
+        told = subprocess.run(command, capture_output=True, text=True, timeout=LIST_TIMEOUT_S, check=True)
+        found = json.loads(told.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise WorkerError(f"{command[0]} does not tell the versions of {worker.library}: {error}") from error
+    return [str(each) for each in found]

@@ -107,12 +107,14 @@ class CommandBuild(Part):
             where ``build`` left what it made.
         build: run once for a version, in the empty folder ``{build}``; none = nothing to make.
         build_own: the same for a build of the user's (``dir:PATH``), of which ``{source}`` is a copy.
+        released: prints the versions that there are as a list in JSON; none = nobody knows them.
     """
 
     default: str
     command: list[str] = Field(min_length=1)
     build: list[str] = Field(default_factory=list)
     build_own: list[str] = Field(default_factory=list)
+    released: list[str] = Field(default_factory=list)
 
 
 class Contract(Part):

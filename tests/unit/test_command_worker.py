@@ -168,3 +168,14 @@ def test_a_client_of_the_user_is_made_by_the_command_for_it(folder: Path, tmp_pa
     with pytest.raises(WorkerError, match=r"2\.0\.1 from .* does not build: cp ended with 1") as caught:
         launch(broken, f"dir:{source}")
     assert "nothing" in Path(caught.value.hint.rpartition(" ")[2]).read_text()
+
+
+def test_versions_are_those_that_its_command_prints(folder: Path) -> None:
+    told = worker(folder, 'command = ["true"]\nreleased = ["echo", "[\\"1.2.0\\", \\"1.3.0\\"]"]\n')
+    assert workers.released(told) == ["1.2.0", "1.3.0"]
+
+
+def test_a_command_that_does_not_tell_the_versions_is_named(folder: Path) -> None:
+    silent = worker(folder, 'command = ["true"]\nreleased = ["echo", "nothing"]\n')
+    with pytest.raises(WorkerError, match="echo does not tell the versions of appender"):
+        workers.released(silent)

@@ -40,6 +40,10 @@ CLIENTS = {
         "2026-11-22T16:08:43.724 [WARN] unable to open connection to broker; addr: 127.0.0.1:9092, broker: 2",
         "2026-11-22T16:08:43.724 [INFO] producing to a new topic for the first time; topic: orders",
     ),
+    "kafkajs": (
+        '2026-11-22T16:08:43.724 ERROR [Connection] Connection error {"broker":"127.0.0.1:9092"}',
+        '2026-11-22T16:08:43.724 INFO [ConsumerGroup] Consumer has joined the group {"groupId":"billing"}',
+    ),
     "kafka-go": (
         "",
         "[kafka-go] 2026/11/22 16:08:43.724000 error writing messages to orders (partition 3): EOF",
