@@ -1,5 +1,6 @@
 // Capture files: segments of rows, and names.jsonl. Node maps no files, so rows are written with pwrite: from then on
-// they belong to the kernel, and killing the process loses nothing.
+// they belong to the kernel, and killing the process loses nothing. The kernel copies upwards, so the last field of a
+// part of a row, which says that it is whole, comes last.
 "use strict";
 const fs = require("fs");
 const path = require("path");
@@ -77,9 +78,8 @@ function openSend(row, header, startNs) {
   b.writeBigUInt64LE(BigInt(header.seq), 8);
   b.writeBigInt64LE(BigInt(header.dueNs), 16);
   b.writeBigInt64LE(BigInt(startNs), 24);
-  fs.writeSync(row.file, b, 0, 36, row.at); // behind `state` is the transaction, which there is none of
   b[32] = 1;
-  fs.writeSync(row.file, b, 32, 1, row.at + 32);
+  fs.writeSync(row.file, b, 0, b.length, row.at);
 }
 
 /** What the client told, outcome last. */
@@ -90,8 +90,7 @@ function completeSend(row, { doneNs, position = -1, stream = 0, error = 0, outco
   b.writeInt32LE(stream, 32);
   b.writeInt32LE(error, 44);
   b[48] = outcome;
-  fs.writeSync(row.file, b, 0, 48, row.at + 40);
-  fs.writeSync(row.file, b, 48, 1, row.at + 88);
+  fs.writeSync(row.file, b, 0, b.length, row.at + 40);
 }
 
 /** A second answer for a row that has an outcome. */
@@ -109,8 +108,7 @@ function writeDelivery(row, { tNs, position, stream, epoch, value, check = 0, ev
   if (value) value.copy(b, 48, 0, 48);
   b[96] = check;
   b[97] = event;
-  fs.writeSync(row.file, b, 0, 97, row.at);
-  fs.writeSync(row.file, b, 97, 1, row.at + 97);
+  fs.writeSync(row.file, b, 0, 98, row.at);
 }
 
 /** The row of a reader's log; the self-test writes some. */
