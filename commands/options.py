@@ -63,6 +63,18 @@ for_option = click.option(
 )
 
 
+window_option = click.option(
+    "--window",
+    "window_s",
+    callback=seconds,
+    metavar="TIME",
+    help="So often what there is of a long load is judged while it goes on; default 10m, 0s: never.",
+)
+fail_fast_option = click.option(
+    "--fail-fast", is_flag=True, help="End the load with the first finding that a window shows."
+)
+
+
 max_time_option = click.option(
     "--max-time",
     "max_time_s",

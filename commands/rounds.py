@@ -40,6 +40,7 @@ def run_request(settings: Settings, request: variants.RunRequest) -> int:
         secure=request.secure,
         judges_cut=True,
         load=request.load,
+        windows=request.windows,
     )
     place = request.load.place_of(asked.root.run_id) if request.load else ""
     if place and len(asked.plans) > 1:  # its rounds are there already

@@ -13,6 +13,7 @@ from commands.console import SCHEMA_VERSION, Settings, command
 from commands.options import (
     FileToWrite,
     connection_option,
+    fail_fast_option,
     for_option,
     keep_up_option,
     load_master_option,
@@ -29,6 +30,7 @@ from commands.options import (
     seed_option,
     set_option,
     variant_option,
+    window_option,
 )
 from commands.tables import paragraph
 from experiments.plans import (
@@ -219,6 +221,8 @@ def plan(
 @click.option("--rounds", type=click.IntRange(1, 1000), help="Times each variant is run.")
 @click.option("--until-hit", is_flag=True, help="Play rounds with fresh seeds until one shows a violation.")
 @max_time_option
+@window_option
+@fail_fast_option
 @variant_option
 @click.option(
     "--replay",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,6 +11,7 @@ from experiments.campaign import CampaignHooks, CampaignRunner
 from experiments.context import CommandContext
 from experiments.judging import judge_run
 from experiments.plans import cluster_of, needs_of, refuse_impossible, timeline_of
+from experiments.windows import WindowRequest, Windows
 from harness.clusters import BrokerCluster, open_cluster, spec_of
 from harness.clusters.runtime_choice import AUTO, DOCKER, PROCESS, RuntimeChoice, choose
 from harness.errors import BrokerstormError
@@ -18,8 +19,6 @@ from harness.rundir import RunDir, point_latest
 from harness.telemetry.request import MetricsRequest, metrics_request, opened_telemetry
 
 if TYPE_CHECKING:
-    from threading import Event
-
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
     from experiments.load_request import LoadRequest
@@ -70,32 +69,32 @@ def opened_campaign(
     judges_cut: bool = False,
     is_latest: bool = False,
     load: LoadRequest | None = None,
+    windows: WindowRequest | None = None,
 ) -> Iterator[tuple[CampaignRunner, BaseProgress]]:
     """A campaign to play ``plans`` in, and its live view; everything is ended after it, whatever happened.
-
     With ``--keep-up`` the cluster stays when all went well.
 
     Args:
-        replay: the run whose fault times and targets are used.
-        external: the cluster that is used; None = one that we start.
+        replay: whose fault times and targets are used.
+        external: the cluster; None = one that we start.
         secure: clusters have TLS and users.
         session: of a night of several campaigns, which leaves it open.
         is_latest: ``latest`` names the folder, once there is something to show.
         metrics: where metrics of the runs go; None = as the environment says.
         judges_cut: a round whose load a signal shortens is judged, too.
+        windows: how a round is judged while it goes on; None = only in the end.
         load: the load comes from the executors of a Spark cluster; None = from here.
     """
     from analysis.spark.session import WarmSession
 
     with ExitStack() as stack:
         progress = stack.enter_context(closing(context.progress()))
-        asked = metrics or metrics_request(None, None)
-        telemetry = stack.enter_context(opened_telemetry(asked, progress.note))
+        telemetry = stack.enter_context(_telemetry(metrics, progress))
         spark = session or stack.enter_context(WarmSession(load.master if load else options.master))
         opener = _opener(options, plans, external, progress, secure=secure)
-        given_up = context.interrupts.hurry if judges_cut else context.interrupts.stop
-        parts = (context, opener, progress, spark, root, replay, telemetry, given_up)
-        hooks = _hooks(*parts, is_latest=is_latest)
+        judging = stack.enter_context(_Judging(context, None if load else windows, spark, progress.note))
+        parts = (context, opener, progress, spark, root, replay, telemetry, judging)
+        hooks = _hooks(*parts, is_latest=is_latest, judges_cut=judges_cut)
         campaign: CampaignRunner = CampaignRunner(
             root,
             _from_elsewhere(hooks, load, spark, root, progress, options) if load else hooks,
@@ -110,6 +109,10 @@ def opened_campaign(
             yield campaign, progress
             if options.keep_up:
                 _keep(campaign)
+
+
+def _telemetry(asked: MetricsRequest | None, progress: BaseProgress) -> AbstractContextManager[Telemetry]:
+    return opened_telemetry(asked or metrics_request(None, None), progress.note)
 
 
 def _from_elsewhere(
@@ -157,12 +160,16 @@ def _hooks(
     root: RunDir,
     replay: RunDir | None,
     telemetry: Telemetry,
-    given_up: Event,
+    judging: _Judging,
     *,
     is_latest: bool,
+    judges_cut: bool,
 ) -> CampaignHooks:
-    """Cluster, faults and judging of a campaign; ``given_up``: once set, heals no longer get their time."""
+    """Cluster, faults and judging of a campaign."""
     import faults
+
+    # Once set, heals no longer get their time.
+    given_up = context.interrupts.hurry if judges_cut else context.interrupts.stop
 
     def injector(plan: Plan, cluster: Cluster, run: RunDir) -> FaultInjector:
         words = [plan.scenario, plan.variant, f"seed {plan.seed}"]
@@ -173,10 +180,11 @@ def _hooks(
             load_s=plan.load_s,
             at_most_per_s=plan.rate_choice.at_most_per_s if plan.rate_choice else 0.0,
             profile=plan.profile,
-            judges_cut=given_up is context.interrupts.hurry,
+            judges_cut=judges_cut,
         )
         timeline = timeline_of(plan) if replay is None else faults.load_replay(replay)
         telemetry.begin(plan, run, run.root.relative_to(root.root.parent).as_posix())
+        judging.begin(plan, run)
         progress.plan_faults([(t_s, text) for t_s, firing, text in faults.described(timeline) if firing])
         hurry = context.interrupts.hurry
         return faults.Injector(
@@ -185,6 +193,7 @@ def _hooks(
 
     def on_phase(name: str) -> None:
         telemetry.phase(name)
+        judging.phase(name)
         if name == "ready" and is_latest:
             point_latest(root)  # from here on there is something to show
         if name == "drain":
@@ -195,6 +204,47 @@ def _hooks(
         return judge_run(context, run, session, in_campaign=run.root != root.root)
 
     return CampaignHooks(opener.open, injector, judge, on_phase)
+
+
+class _Judging:
+    """The windows of each round of a campaign, one round after the other."""
+
+    def __init__(
+        self,
+        context: CommandContext,
+        asked: WindowRequest | None,
+        session: WarmSession,
+        tell: Callable[[str], None],
+    ) -> None:
+        self._enough = context.interrupts.enough
+        self._asked, self._session, self._tell = asked, session, tell
+        self._windows: Windows | None = None
+
+    def __enter__(self) -> _Judging:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def begin(self, plan: Plan, run: RunDir) -> None:
+        self._enough.clear()
+        self._windows = None
+        if self._asked and 0 < self._asked.window_s < plan.load_s:
+            self._windows = Windows(
+                plan, run, self._session, self._asked, tell=self._tell, enough=self._enough
+            )
+
+    def phase(self, name: str) -> None:
+        if self._windows and name == "load":
+            self._windows.start()
+        if self._windows and name == "recovery":
+            self._windows.end()
+        if name == "seal":
+            self.stop()
+
+    def stop(self) -> None:
+        if self._windows:
+            self._windows.stop()
 
 
 def choose_runtime(

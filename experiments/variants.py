@@ -17,6 +17,7 @@ from experiments.load_request import LoadRequest, load_request, refuse_from_else
 from experiments.plans import choose_plans, drawn, external_of, on_external, read_plan, read_scenario
 from experiments.preflight import preflight
 from experiments.prepared import Prepared
+from experiments.windows import WINDOW_S, WindowRequest
 from harness.errors import UsageError
 from harness.plan.rates import as_recorded
 from harness.rundir import RunDir, new_run, write_json
@@ -39,6 +40,8 @@ class RunRequest:
     for_s: float | None = None
     until_hit: bool = False
     max_time_s: float | None = None
+    window_s: float | None = None
+    fail_fast: bool = False
     keep_up: bool
     offline: bool
     runtime: str
@@ -49,6 +52,11 @@ class RunRequest:
     load_master: str | None = None
     load_tasks: int | None = None
     load_store: str = ""
+
+    @property
+    def windows(self) -> WindowRequest:
+        """How it is judged while it goes on."""
+        return WindowRequest(WINDOW_S if self.window_s is None else self.window_s, self.fail_fast)
 
     @property
     def load(self) -> LoadRequest | None:
@@ -130,6 +138,8 @@ def _refuse_mixed(request: RunRequest) -> None:
         )
     if request.max_time_s is not None and not request.until_hit:
         raise UsageError("--max-time bounds --until-hit", hint="add --until-hit; --for is the time of a load")
+    if request.fail_fast and (request.load or not request.windows.window_s):
+        raise UsageError("--fail-fast needs windows, of a load from this machine", hint="--window 10m")
     if request.until_hit and (request.rounds or request.replay or request.load):
         raise UsageError(
             "--until-hit plays as many rounds as it takes, each with faults of its own, from this machine",

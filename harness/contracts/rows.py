@@ -231,7 +231,8 @@ class EventRow:
     """Something that a worker told, or that the harness noticed of one.
 
     Attributes:
-        kind: ``frozen``, ``client-died``, ``hang``, ``stall``, ``stuck``, or a worker's own word.
+        kind: ``frozen``, ``client-died``, ``hang``, ``stall``, ``stuck``, ``found-so-far``, ``not-sealed``,
+            or a worker's own word.
         where: the call that it waits in, with its ``thread``, its ``stack`` and the file of all ``stacks``;
             None: nobody looked.
         since_ns: it has waited since then; None: a worker's own event.

@@ -34,6 +34,8 @@ class Interrupts:
     def __init__(self) -> None:
         self.stop = threading.Event()
         self.hurry = threading.Event()
+        #: No signal: the load of this round has shown what it was played for, and ends.
+        self.enough = threading.Event()
         self._signal = 0
         self._stopped_s = 0.0
         self._deferred = 0

@@ -204,7 +204,7 @@ class LiveRun:
 
     def _watch_until(self, end_ns: int) -> None:
         def is_over() -> bool:
-            if not self._pool.is_producing:
+            if self._interrupts.enough.is_set() or not self._pool.is_producing:
                 return True
             self._tick()
             self._pool.start_late_consumers((time.monotonic_ns() - self._epoch_ns) / 1e9)

@@ -46,7 +46,7 @@ class Sealing:
 
     def seal_now(self) -> None:
         """Seal what is finished, in the thread that calls."""
-        _give_way()
+        give_way()
         try:
             while seal_finished(self._run, self._plan, least_bytes=LEAST_BYTES) > 4 * LEAST_BYTES:
                 pass  # it took so long that there is more
@@ -56,7 +56,7 @@ class Sealing:
             self._has_told = True
 
 
-def _give_way() -> None:
+def give_way() -> None:
     """Lower the priority of this thread, and of those that it starts."""
     if sys.platform == "linux":  # elsewhere the nice value is that of the whole process
         with suppress(OSError):

@@ -32,6 +32,7 @@ class SealedPart:
         names: kind and text of the names that are new in it, in the order of their ids.
         pipelines: producer instances that sent for pipelines.
         files, tables, workers: as of `SealReport`, of this part.
+        log_ends: by stream id, the position behind the last row of the log in it.
     """
 
     part: int
@@ -42,6 +43,7 @@ class SealedPart:
     files: dict[str, SealedFile]
     tables: dict[str, TableReport]
     workers: dict[str, WorkerReport]
+    log_ends: dict[int, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

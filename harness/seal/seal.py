@@ -268,11 +268,25 @@ class _Sealing:
             files=self._files,
             tables=tables,
             workers={name: report for name, report in reports.items() if report.segments},
+            log_ends=self._log_ends(),
         )
         self._before.append(self._run, part)
         for segment in chosen:
             remove_segment(segment)
         return size
+
+    def _log_ends(self) -> dict[int, int]:
+        """By stream id, the position behind the last row of the log in the files of this sealing."""
+        ends: Counter[int] = Counter()
+        for path in self._files:
+            if path.startswith(f"{TABLE_NAMES[TableId.LOG]}/"):
+                found = pq.read_table(
+                    self._run.sealed / path, columns=["stream", "position"], partitioning=None
+                )
+                last = found.group_by("stream").aggregate([("position", "max")])
+                for stream, position in zip(*last.to_pydict().values(), strict=True):
+                    ends |= Counter({stream: position + 1})
+        return dict(ends)
 
     def _finished(self, segments: list[Segment]) -> list[Segment]:
         """Those behind which no earlier one of their worker, table and owner is left: order is kept."""

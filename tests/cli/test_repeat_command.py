@@ -121,7 +121,7 @@ def test_the_cells_and_the_command_of_a_night_mean_the_same_from_any_folder(fold
 ASKED: dict[str, tuple[str, type]] = {
     "run": (
         "kafka-quick --seed 0 --set load.rate=9 --set a=b=c --for 8h --rounds 2 --until-hit --max-time 90s"
-        " --variant unsafe --replay r --runtime process --secure --master local[2]",
+        " --window 5m --fail-fast --variant unsafe --replay r --runtime process --secure --master local[2]",
         RunRequest,
     ),
     "repro": (

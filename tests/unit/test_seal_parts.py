@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import time
 from pathlib import Path
@@ -18,7 +19,9 @@ from harness.contracts.plan import Plan
 from harness.contracts.rows import LaneMode
 from harness.errors import UsageError
 from harness.records import SEALED, TableId
+from harness.run.sealing import Sealing
 from harness.rundir import RunDir, read_jsonl, write_jsonl
+from harness.seal import parquet
 from harness.seal.seal import load_report, seal, seal_finished
 from tests.planted.raw import SegmentWriter, raw_rows
 from tests.unit.seal_rows import Columns, new_run, plan_of, put, sends
@@ -132,3 +135,24 @@ def test_a_segment_that_cannot_be_read_is_missing_and_the_rest_is_sealed(tmp_pat
     assert report.rows["sends"] == 12
     assert report.workers["p-1"].damage == {"missing_segments": 1, "unreadable": 1}
     assert report.damaged_workers == {"p-1"}
+
+
+def test_a_full_disk_is_told_once_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, plan, told = new_run(tmp_path / "run"), plan_of(), list[str]()
+    rows = raw_rows(TableId.SENDS, sends(200_000))
+    put(run, "p-1", TableId.SENDS, 1, rows)
+    sealing = Sealing(plan, run, told.append)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parquet.BucketFile, "write", full)
+        sealing.seal_now()
+        sealing.seal_now()
+    assert len(told) == 1
+    assert "not sealed while the run goes on: no space left on the disk" in told[0]
+    assert [path.name for path in run.raw.glob("*/*.seg")] == ["sends-1-0.seg"]
+    sealing.seal_now()
+    assert not [*run.raw.glob("*/*.seg")]
+    assert seal(run, plan).rows["sends"] == len(rows)
