@@ -210,6 +210,11 @@ class FaultExecution(threading.Thread):
             return self._describe(self._missing(self._injection) or "still applied")
         return self._failure
 
+    @property
+    def is_over(self) -> bool:
+        """It ended, and nothing of it can be left."""
+        return self.ident is not None and not (self.is_alive() or self._slow or self._failure)
+
     def stop_waiting(self) -> None:
         """Wait no longer until the cluster is whole again; undoing goes on."""
         self._stop_waiting.set()

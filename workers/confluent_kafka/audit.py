@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from bisect import bisect_left
+from contextlib import suppress
 from dataclasses import dataclass, field
 from zlib import crc32
 
@@ -140,9 +141,20 @@ class AuditRole:
             self._take(messages)
             if any(message.error() and message.error().code() in _HOPELESS for message in messages):
                 time.sleep(RETRY_S)
+                self._pass_removed()
                 self._assign()
         for _, _, state in self._all():
             state.end = state.read_to + 1  # if nobody says where it ends
+
+    def _pass_removed(self) -> None:
+        """Go on behind what was removed before it was read."""
+        for topic, partition, state in self._all():
+            with suppress(KafkaException):  # it is asked again
+                bounds = self.consumer.get_watermark_offsets(
+                    TopicPartition(topic, partition), timeout=RETRY_S
+                )
+                if bounds is not None and state.read_to < bounds[0]:
+                    state.begin = state.read_to = bounds[0]
 
     def _go_back(self) -> None:
         """Where leader epochs show that what was read was truncated since, stand before that again."""
@@ -178,7 +190,7 @@ class AuditRole:
                 )
                 continue
             begin, state.end = bounds
-            if not self.follows or state.begin < 0:
+            if not self.follows or state.read_to < begin or state.begin < 0:
                 state.begin = state.read_to = begin
             if state.read_to >= state.end:
                 state.why = "end"
