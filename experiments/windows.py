@@ -47,7 +47,7 @@ class Windows:
     """The windows of one round, from `start` to `stop`, in a thread of low priority.
 
     Args:
-        session: of Spark; it is started with the first window.
+        session: of Spark; it is started as the first window begins.
         tell: gets a line for people of each finding that is new, or has grown.
         enough: set with the first finding, if the round is to end with it.
     """
@@ -85,9 +85,12 @@ class Windows:
 
     def _close_window(self) -> None:
         began_s = time.monotonic()
-        if self._is_over or began_s < self._free_from_s or began_s - self._began_s < self._asked.window_s / 2:
-            return  # the last one took too long; or the first is only beginning
-        give_way()
+        if began_s - self._began_s < self._asked.window_s / 2:
+            give_way()
+            self._session.start()  # of this priority, and there when the first window ends
+            return
+        if self._is_over or began_s < self._free_from_s:
+            return  # the last one took too long
         try:
             seal_finished(self._run, self._plan)
             found = self._judge()

@@ -38,7 +38,7 @@ def captured(root: Path) -> RunDir:
 
 def test_findings_are_told_once_and_end_the_load(spark: SparkSession, tmp_path: Path) -> None:
     run, told, enough = captured(tmp_path / "run"), list[str](), threading.Event()
-    session: Any = SimpleNamespace(get=lambda: spark)
+    session: Any = SimpleNamespace(get=lambda: spark, start=lambda: None)
     asked = WindowRequest(window_s=1.0, fail_fast=True)
     windows = Windows(plan_of(), run, session, asked, tell=told.append, enough=enough)
     windows.start()
