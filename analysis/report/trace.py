@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import pyarrow.compute as pc
 
@@ -29,7 +28,7 @@ from analysis.report.trace_model import (
     Stored,
     Trace,
 )
-from analysis.report.trace_tables import EXAMPLES, SealedTables
+from analysis.report.trace_tables import EXAMPLES, SealedRow, SealedTables
 from analysis.verdict.fault_rows import fault_row
 from harness.contracts.message import MessageId
 from harness.contracts.rows import Bounds
@@ -103,9 +102,9 @@ class _Tracer:
                 hint="positions of control records hold no message; on Pulsar name ledger and entry",
             )
         row = rows[0]
-        if row["check"] != Check.OK:
+        if row.check != Check.OK:
             return self._unreadable(row, asked)
-        return self.by_identity(MessageId(row["instance"], row["lane"], row["seq"]), asked)
+        return self.by_identity(MessageId(row.instance, row.lane, row.seq), asked)
 
     def by_identity(self, name: MessageId, asked: str) -> Trace:
         instance, lane, seq, attempt = name
@@ -120,7 +119,7 @@ class _Tracer:
         events = self._tables.read("deliveries", bucket, own & (pc.field("event") == int(Event.DELIVER)))
         if not sends and not log and not events:
             raise self._not_found(name, bucket, asked)
-        made_sends = tuple(self._send(row) for row in sorted(sends, key=lambda r: r["attempt"]))
+        made_sends = tuple(self._send(row) for row in sorted(sends, key=lambda r: r.attempt))
         return Trace(
             run_id=self._context.run_id,
             message=str(name),
@@ -131,7 +130,7 @@ class _Tracer:
             log=tuple(self._stored(row, bucket) for row in sorted(log, key=_in_log_order)),
             log_text=self._log_text(lane, sends),
             acked_places=() if log else tuple(self._acked_place(row) for row in sends if self._place(row)),
-            deliveries=tuple(self._delivered(row, bucket) for row in sorted(events, key=lambda r: r["t_ns"])),
+            deliveries=tuple(self._delivered(row, bucket) for row in sorted(events, key=lambda r: r.t_ns)),
             faults=self._faults(made_sends),
             classes=tuple(self._tables.classes.get(name.whole, ())),
             client_names=self._client_names([*sends, *log]),
@@ -146,43 +145,43 @@ class _Tracer:
 
     # -- rows to words
 
-    def _place(self, row: Mapping[str, Any]) -> str:
-        if not row["stream"] or row["position"] < 0:
+    def _place(self, row: SealedRow) -> str:
+        if not row.stream or row.position < 0:
             return ""
-        return f"{self._context.stream_name(row['stream'])}@{_position(row)}"
+        return f"{self._context.stream_name(row.stream)}@{_position(row)}"
 
     def _producer(self, instance: int) -> str:
         known = self._context.instance(instance)
         return " ".join(filter(None, (known.name, f"({known.client})" if known.client else "")))
 
-    def _client_names(self, rows: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-        named = (self._context.names.get(row["client_name"], "") for row in rows)
+    def _client_names(self, rows: Sequence[SealedRow]) -> tuple[str, ...]:
+        named = (self._context.names.get(row.client_name, "") for row in rows)
         return tuple(dict.fromkeys(words.plain(name) for name in named if name))
 
-    def _send(self, row: Mapping[str, Any]) -> SendAttempt:
+    def _send(self, row: SealedRow) -> SendAttempt:
         seconds = self._context.seconds
-        late = Outcome(row["late_outcome"])
-        is_unknown = "intended-times" in self._context.unstated and row["t_intended_ns"] == row["t_start_ns"]
+        late = Outcome(row.late_outcome)
+        is_unknown = "intended-times" in self._context.unstated and row.t_intended_ns == row.t_start_ns
         return SendAttempt(
-            attempt=row["attempt"],
-            kind=Kind(row["kind"]).name.lower().replace("_", "-"),
-            t_intended_s=None if is_unknown else seconds(row["t_intended_ns"]),
-            t_start_s=seconds(row["t_start_ns"]),
-            t_done_s=seconds(row["t_done_ns"]) if row["t_done_ns"] else None,
-            outcome=Outcome(row["outcome"]).name.lower(),
+            attempt=row.attempt,
+            kind=Kind(row.kind).name.lower().replace("_", "-"),
+            t_intended_s=None if is_unknown else seconds(row.t_intended_ns),
+            t_start_s=seconds(row.t_start_ns),
+            t_done_s=seconds(row.t_done_ns) if row.t_done_ns else None,
+            outcome=Outcome(row.outcome).name.lower(),
             late_outcome="" if late is Outcome.NONE else late.name.lower(),
-            error=words.plain(self._context.names.get(row["error"], "")),
+            error=words.plain(self._context.names.get(row.error, "")),
             acked_at=self._place(row),
         )
 
-    def _stored(self, row: Mapping[str, Any], bucket: int) -> Stored:
+    def _stored(self, row: SealedRow, bucket: int) -> Stored:
         t_broker_s = None
-        if row["broker_time_ms"] >= 0 and self._tables.wall_ms is not None:
-            t_broker_s = (row["broker_time_ms"] - self._tables.wall_ms) / 1000
+        if row.broker_time_ms >= 0 and self._tables.wall_ms is not None:
+            t_broker_s = (row.broker_time_ms - self._tables.wall_ms) / 1000
         return Stored(
             place=self._place(row),
-            attempt=row["attempt"],
-            check=Check(row["check"]).name.lower().replace("_", " "),
+            attempt=row.attempt,
+            check=Check(row.check).name.lower().replace("_", " "),
             txn=_txn(row),
             t_broker_s=t_broker_s,
             around=self._around(row, bucket),
@@ -190,43 +189,41 @@ class _Tracer:
             made_into=tuple(self._made_into(row, bucket)),
         )
 
-    def _made_of(self, row: Mapping[str, Any], bucket: int) -> str:
+    def _made_of(self, row: SealedRow, bucket: int) -> str:
         """Place and name of the input of an output; empty for any other row."""
         first = self._context.first_source
-        is_output = (
-            row.get("source_position", -1) >= 0 and row["stream"] < len(first) and first[row["stream"]]
-        )
+        is_output = row.source_position >= 0 and row.stream < len(first) and first[row.stream]
         if not is_output:
             return ""
-        stream = int(first[row["stream"]]) + row["source_partition"]
-        where = (pc.field("stream") == stream) & (pc.field("position") == row["source_position"])
+        stream = int(first[row.stream]) + row.source_partition
+        where = (pc.field("stream") == stream) & (pc.field("position") == row.source_position)
         held = self._tables.read("log", bucket, where)
-        place = f"{self._context.stream_name(stream)}@{row['source_position']}"
+        place = f"{self._context.stream_name(stream)}@{row.source_position}"
         return f"{place} ({_name(held[0])})" if held else place
 
-    def _made_into(self, row: Mapping[str, Any], bucket: int) -> Iterator[Output]:
+    def _made_into(self, row: SealedRow, bucket: int) -> Iterator[Output]:
         for pipeline in self._context.pipelines:
             sources = self._context.topic_streams(pipeline.source)
-            if row["stream"] not in sources:
+            if row.stream not in sources:
                 continue
             where = pc.field("stream").isin(list(self._context.topic_streams(pipeline.to)))
-            where = where & (pc.field("source_partition") == row["stream"] - sources.start)
-            where = where & (pc.field("source_position") == row["position"])
+            where = where & (pc.field("source_partition") == row.stream - sources.start)
+            where = where & (pc.field("source_position") == row.position)
             for made in sorted(self._tables.read("log", bucket, where), key=_in_log_order):
                 yield Output(
                     group=pipeline.group, message=_name(made), place=self._place(made), txn=_txn(made)
                 )
 
-    def _acked_place(self, send: Mapping[str, Any]) -> AckedPlace:
-        around = self._around(send, self._tables.buckets_of_stream(send["stream"])[0])
+    def _acked_place(self, send: SealedRow) -> AckedPlace:
+        around = self._around(send, self._tables.buckets_of_stream(send.stream)[0])
         holder = next((beside.message for beside in around if beside.mark), "")
         return AckedPlace(place=self._place(send), holder=holder, around=around)
 
-    def _around(self, row: Mapping[str, Any], bucket: int) -> tuple[Neighbour, ...]:
+    def _around(self, row: SealedRow, bucket: int) -> tuple[Neighbour, ...]:
         """The log about the place that ``row`` names; the row at that place, if there is one, is marked."""
         position = pc.field("position")
-        near = (position >= row["position"] - NEIGHBOURS) & (position <= row["position"] + NEIGHBOURS)
-        near = near & (pc.field("stream") == row["stream"]) & (pc.field("ledger") == row["ledger"])
+        near = (position >= row.position - NEIGHBOURS) & (position <= row.position + NEIGHBOURS)
+        near = near & (pc.field("stream") == row.stream) & (pc.field("ledger") == row.ledger)
         rows = sorted(self._tables.read("log", bucket, near), key=_in_log_order)
         here = bisect_left(rows, _in_log_order(row), key=_in_log_order)
         made = []
@@ -236,40 +233,40 @@ class _Tracer:
             made.append(Neighbour(position=_position(other), message=_name(other), mark=mark))
         return tuple(made[max(here - NEIGHBOURS, 0) : here + NEIGHBOURS + 1])
 
-    def _delivered(self, row: Mapping[str, Any], bucket: int) -> Delivered:
+    def _delivered(self, row: SealedRow, bucket: int) -> Delivered:
         commits = self._settled_ns(row, bucket)
-        session = self._context.sessions.get(row["session"])
+        session = self._context.sessions.get(row.session)
         return Delivered(
-            session=row["session"],
+            session=row.session,
             consumer=session.name if session else "",
-            subscription=words.plain(self._context.names.get(row["subscription"], "")),
-            t_s=self._context.seconds(row["t_ns"]),
-            epoch=row["epoch"],
+            subscription=words.plain(self._context.names.get(row.subscription, "")),
+            t_s=self._context.seconds(row.t_ns),
+            epoch=row.epoch,
             place=self._place(row),
-            redelivery=row["redelivery"],
-            check=Check(row["check"]).name.lower().replace("_", " "),
+            redelivery=row.redelivery,
+            check=Check(row.check).name.lower().replace("_", " "),
             t_committed_s=self._context.seconds(min(commits)) if commits else None,
         )
 
-    def _settled_ns(self, row: Mapping[str, Any], bucket: int) -> list[int]:
+    def _settled_ns(self, row: SealedRow, bucket: int) -> list[int]:
         """When what the session did later settled this delivery."""
-        event, after = pc.field("event"), pc.field("ordinal") > row["ordinal"]
-        own = after & (pc.field("session") == row["session"])
-        if self._context.is_queue[row["stream"]]:
+        event, after = pc.field("event"), pc.field("ordinal") > row.ordinal
+        own = after & (pc.field("session") == row.session)
+        if self._context.is_queue[row.stream]:
             ends = self._tables.read("deliveries", bucket, own & event.isin([int(e) for e in _ENDS]))
-            first = min(ends, key=lambda r: int(r["ordinal"]), default=None)
-            return [first["t_ns"]] if first and first["event"] in _ENDS[:2] else []
-        own = own & (pc.field("stream") == row["stream"])
+            first = min(ends, key=lambda r: r.ordinal, default=None)
+            return [first.t_ns] if first and first.event in _ENDS[:2] else []
+        own = own & (pc.field("stream") == row.stream)
         if self._context.has_offsets:
-            own = own & (event == int(Event.COMMIT)) & (pc.field("position") > row["position"])
+            own = own & (event == int(Event.COMMIT)) & (pc.field("position") > row.position)
         else:
-            own = own & (event == int(Event.ACK_CONFIRMED)) & (pc.field("position") == row["position"])
-            own = own & (pc.field("ledger") == row["ledger"]) & (pc.field("batch") == row["batch"])
-        return [found["t_ns"] for found in self._tables.read("deliveries", bucket, own)]
+            own = own & (event == int(Event.ACK_CONFIRMED)) & (pc.field("position") == row.position)
+            own = own & (pc.field("ledger") == row.ledger) & (pc.field("batch") == row.batch)
+        return [found.t_ns for found in self._tables.read("deliveries", bucket, own)]
 
-    def _log_text(self, lane: int, sends: Sequence[Mapping[str, Any]]) -> str:
+    def _log_text(self, lane: int, sends: Sequence[SealedRow]) -> str:
         """How far the log was read where the message should be; of a queue, what was left in it."""
-        acked = next((row["stream"] for row in sends if row["stream"]), 0)
+        acked = next((row.stream for row in sends if row.stream), 0)
         expected = int(self._context.lane_stream[lane]) if lane < self._context.n_lanes else 0
         stream = acked or expected
         if not stream:
@@ -300,9 +297,9 @@ class _Tracer:
         made = [fault_row(f, None, zero_ns) for f in self._tables.faults if f.inject_ns is not None]
         return tuple(f for f in made if f.t_s <= end and (f.until_s is None or f.until_s >= begin))
 
-    def _unreadable(self, row: Mapping[str, Any], asked: str) -> Trace:
+    def _unreadable(self, row: SealedRow, asked: str) -> Trace:
         """A row whose header is not one of this run's: there is a place and nothing else."""
-        bucket = self._tables.buckets_of_stream(row["stream"])[0]
+        bucket = self._tables.buckets_of_stream(row.stream)[0]
         return Trace(
             run_id=self._context.run_id,
             message="",
@@ -319,7 +316,7 @@ class _Tracer:
     def _not_found(self, name: MessageId, bucket: int, asked: str) -> UsageError:
         instance, lane, seq, _ = name
         own = (pc.field("instance") == instance) & (pc.field("lane") == lane)
-        sent = [(row["seq"], row["attempt"]) for row in self._tables.read("sends", bucket, own)]
+        sent = [(row.seq, row.attempt) for row in self._tables.read("sends", bucket, own)]
         text = words.plain(asked)
         if attempts := [attempt for number, attempt in sent if number == seq]:
             return UsageError(
@@ -345,26 +342,26 @@ def _range(bounds: Bounds) -> str:
     return f"{text}, its end" if bounds.is_complete else f"{text} of {bounds.end} ({bounds.why})"
 
 
-def _txn(row: Mapping[str, Any]) -> str:
-    return "" if row["txn"] == Txn.NONE else Txn(row["txn"]).name.lower()
+def _txn(row: SealedRow) -> str:
+    return "" if row.txn == Txn.NONE else Txn(row.txn).name.lower()
 
 
-def _in_log_order(row: Mapping[str, Any]) -> tuple[int, ...]:
-    return tuple(int(row[key]) for key in ("stream", "ledger", "position", "batch"))
+def _in_log_order(row: SealedRow) -> tuple[int, ...]:
+    return row.stream, row.ledger, row.position, row.batch
 
 
-def _position(row: Mapping[str, Any]) -> str:
-    return place_text(row["position"], row["ledger"], row["batch"])
+def _position(row: SealedRow) -> str:
+    return place_text(row.position, row.ledger, row.batch)
 
 
-def _same(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
-    return a["check"] == Check.OK and all(a[key] == b[key] for key in ("instance", "lane", "seq"))
+def _same(a: SealedRow, b: SealedRow) -> bool:
+    return a.check == Check.OK and (a.instance, a.lane, a.seq) == (b.instance, b.lane, b.seq)
 
 
-def _name(row: Mapping[str, Any]) -> str:
-    if row["check"] != Check.OK:
-        return Check(row["check"]).name.lower().replace("_", " ")
-    if row["kind"] == Kind.PROBE:
+def _name(row: SealedRow) -> str:
+    if row.check != Check.OK:
+        return Check(row.check).name.lower().replace("_", " ")
+    if row.kind == Kind.PROBE:
         return "probe"
-    resent = f".{row['attempt']}" if row["attempt"] else ""
-    return f"{row['instance']}/{row['lane']}/{row['seq']}{resent}"
+    resent = f".{row.attempt}" if row.attempt else ""
+    return f"{row.instance}/{row.lane}/{row.seq}{resent}"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -11,16 +10,21 @@ from analysis.capture.context import Context
 from analysis.kernels.cause import LOST, REPEATED
 from analysis.kernels.changes import Because, Changes, Ints, LostAcks, lost, reached, repeated
 from analysis.kernels.partial import RawCause
+from analysis.report.trace_tables import SealedRow
 from analysis.verdict.causes import CauseWords
 from harness.records import Outcome
 
-Row = Mapping[str, Any]
 #: Of a stream: positions of its rows in the log, ascending, and when their messages were due.
 Written = Callable[[int], tuple[Ints, Ints]]
 
 
 def cause_of(
-    context: Context, sends: Sequence[Row], log: Sequence[Row], written: Written, *, was_taken: bool
+    context: Context,
+    sends: Sequence[SealedRow],
+    log: Sequence[SealedRow],
+    written: Written,
+    *,
+    was_taken: bool,
 ) -> str:
     """Of a message that was acknowledged and is lost, or is in the log twice; empty for any other, and where
     nobody recorded who led.
@@ -30,34 +34,34 @@ def cause_of(
         log: its rows in the log, in log order.
         was_taken: a consumer was given it.
     """
-    acked = next((row for row in sends if row["outcome"] == Outcome.OK), None)
+    acked = next((row for row in sends if row.outcome == Outcome.OK), None)
     if acked is not None and not log:
         return _of_lost(context, acked, written, was_taken=was_taken)
-    same = [row for row in log if row["attempt"] == log[0]["attempt"]]
-    if len(same) > 1 and same[0]["stream"] == same[1]["stream"]:
+    same = [row for row in log if row.attempt == log[0].attempt]
+    if len(same) > 1 and same[0].stream == same[1].stream:
         return _of_copies(context, same[0], same[1])
     return ""
 
 
-def _of_lost(context: Context, send: Row, written: Written, *, was_taken: bool) -> str:
-    stream = int(send["stream"]) or int(context.lane_stream[send["lane"]])
-    place = (int(send["position"]) if send["stream"] else -1, int(send["ledger"]))
+def _of_lost(context: Context, send: SealedRow, written: Written, *, was_taken: bool) -> str:
+    stream = send.stream or int(context.lane_stream[send.lane])
+    place = (send.position if send.stream else -1, send.ledger)
     in_queue = stream < len(context.is_queue) and bool(context.is_queue[stream])
     terms, bounds = context.terms.get(stream, ()), context.stream_bounds(stream)
     is_read = bounds.is_complete or (context.has_offsets and 0 <= place[0] < bounds.read_to)
     if not terms or not is_read or (in_queue and was_taken):
         return ""
-    acks = LostAcks(*(_one(value) for value in (send["t_start_ns"], send["t_done_ns"], *place)))
+    acks = LostAcks(*(_one(value) for value in (send.t_start_ns, send.t_done_ns, *place)))
     due_ns = reached(terms, *written(stream)) if context.has_offsets else _one(0)
     found = lost(terms, acks, due_ns, has_offsets=context.has_offsets, has_positions=not in_queue)
-    return _said(context, LOST, stream, found, place, (-1, -1), int(send["t_done_ns"]))
+    return _said(context, LOST, stream, found, place, (-1, -1), send.t_done_ns)
 
 
-def _of_copies(context: Context, first: Row, second: Row) -> str:
-    stream = int(first["stream"])
+def _of_copies(context: Context, first: SealedRow, second: SealedRow) -> str:
+    stream = first.stream
     if stream >= len(context.is_queue) or context.is_queue[stream]:
         return ""
-    low, again = ((int(row["position"]), int(row["ledger"])) for row in (first, second))
+    low, again = ((row.position, row.ledger) for row in (first, second))
     places = [(_one(place[0]), _one(place[1])) for place in (low, again)]
     found = repeated(context.terms.get(stream, ()), *places, has_offsets=context.has_offsets)
     return _said(context, REPEATED, stream, found, low, again, 0)

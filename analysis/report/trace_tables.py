@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -28,11 +28,52 @@ from harness.faultlog import FaultRecord, read_faults
 from harness.filesystems import filesystem_of
 from harness.rundir import RunDir, reading
 
-Row = Mapping[str, Any]
 EXAMPLES = (
     "a message is INSTANCE/LANE/SEQ as in 1/3/88121, or a place TOPIC-PARTITION@OFFSET as in orders-3@41203, "
     "on Pulsar @LEDGER:ENTRY[:INDEX]"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SealedRow:
+    """A row of any sealed table (docs/capture-format.md); nobody asks for what its table lacks."""
+
+    instance: int = 0
+    lane: int = 0
+    seq: int = 0
+    attempt: int = 0
+    kind: int = 0
+    stream: int = 0
+    position: int = -1
+    ledger: int = -1
+    batch: int = -1
+    check: int = 0
+    client_name: int = 0
+    # of a send
+    t_intended_ns: int = 0
+    t_start_ns: int = 0
+    t_done_ns: int = 0
+    outcome: int = 0
+    late_outcome: int = 0
+    error: int = 0
+    # of the log
+    broker_time_ms: int = -1
+    txn: int = 0
+    source_partition: int = -1
+    source_position: int = -1
+    # of a session
+    session: int = 0
+    subscription: int = 0
+    ordinal: int = 0
+    event: int = 0
+    t_ns: int = 0
+    epoch: int = 0
+    redelivery: int = 0
+
+    @classmethod
+    def of(cls, row: dict[str, int]) -> SealedRow:
+        """Of a row as PyArrow reads it."""
+        return cls(**{name: row[name] for name in cls.__slots__ if name in row})
 
 
 class SealedTables:
@@ -64,14 +105,14 @@ class SealedTables:
         self._run = run
         self._whole: set[int] = set()
 
-    def read(self, table: str, bucket: int, where: pc.Expression) -> list[dict[str, Any]]:
+    def read(self, table: str, bucket: int, where: pc.Expression) -> list[SealedRow]:
         """Rows of one bucket; a bucket without such a table has none.
 
         Raises:
             UsageError: a file of the bucket is damaged.
         """
         found = self._table(table, bucket, where)
-        return [] if found is None else found.to_pylist()
+        return [] if found is None else [SealedRow.of(row) for row in found.to_pylist()]
 
     def _table(
         self, table: str, bucket: int, where: pc.Expression, columns: list[str] | None = None
@@ -118,7 +159,7 @@ class SealedTables:
             raise UsageError(f"the capture is damaged: {damage[0]}", hint="bring the file back from a copy")
         self._whole.add(bucket)
 
-    def read_first(self, table: str, buckets: Sequence[int], where: pc.Expression) -> list[dict[str, Any]]:
+    def read_first(self, table: str, buckets: Sequence[int], where: pc.Expression) -> list[SealedRow]:
         """Rows of the first bucket that has any."""
         return next((rows for bucket in buckets if (rows := self.read(table, bucket, where))), [])
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from analysis.capture.capture import Capture
 from analysis.capture.left_out import LeftOut
 from analysis.findings import Result
 from analysis.report.documents import read_campaign, read_result
 from analysis.verdict.campaign import Campaign
+from harness.contracts import read_document
+from harness.contracts.plan import Plan
 from harness.errors import UsageError
 from harness.log_stamp import Stamp
 from harness.logs import log_files
@@ -32,7 +34,7 @@ class JudgedRound:
     prefix: str
     run: RunDir
     result: Result
-    plan: Mapping[str, Any]
+    plan: Plan
     capture: Capture
 
     @property
@@ -103,7 +105,7 @@ def read_judged(root: RunDir) -> Judged:
 
 
 def _round(run: RunDir, prefix: str) -> JudgedRound:
-    return JudgedRound(prefix, run, read_result(run), read_json(run.plan), Capture.find(run))
+    return JudgedRound(prefix, run, read_result(run), read_document(run.plan, Plan), Capture.find(run))
 
 
 def read_texts(root: RunDir) -> Texts:
@@ -165,19 +167,15 @@ def stamps_of(judged: Judged) -> dict[Path, tuple[Stamp, ...]]:
     return {log.path: log.stamps for each in judged.rounds for log in log_files(each.run)}
 
 
-def _streams_of(plan: Mapping[str, Any], buckets: frozenset[int]) -> str:
+def _streams_of(plan: Plan, buckets: frozenset[int]) -> str:
     """The streams whose lanes are in some buckets, the first of them by name."""
     names: list[str] = []
-    for group in plan["lane_groups"]:
-        cycle = [int(bucket) for bucket in group["buckets"]]
-        if group["mode"] == "partition":
-            names += [
-                f"{group['topic']}-{lane}"
-                for lane in range(int(group["count"]))
-                if cycle[lane % len(cycle)] in buckets
-            ]
-        elif buckets & set(cycle):
-            names.append(str(group["topic"]))
+    for group in plan.lane_groups:
+        if group.mode == "partition":
+            lanes = range(group.count)
+            names += [f"{group.topic}-{at}" for at in lanes if group.bucket(group.first + at) in buckets]
+        elif buckets & set(group.buckets):
+            names.append(group.topic)
     shown = list(dict.fromkeys(names))
     more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
     return ", ".join(shown[:3]) + more

@@ -90,13 +90,10 @@ def _clients(told: JudgedRound) -> str:
         for name, text in told.result.environment.items()
         if name.startswith("producer")
     ]
-    consumers = [
-        " ".join(filter(None, (str(c.get("client") or ""), str(c.get("client_version") or ""))))
-        for c in told.plan.get("consumers") or ()
-    ]
+    consumers = [" ".join(filter(None, (c.client, c.client_version))) for c in told.plan.consumers]
     return (
         ", ".join(dict.fromkeys(words.plain(text) for text in (*producers, *consumers) if text))
-        or told.plan["system"]
+        or told.plan.system
     )
 
 

@@ -106,10 +106,10 @@ def _ordinary(judged: Judged) -> Iterable[str]:
     """Names of topics, nodes and clients: words of every log."""
     for each in judged.rounds:
         plan = each.plan
-        yield from (str(plan.get(key) or "") for key in ("scenario", "variant", "system", "version"))
-        yield from (str(topic["name"]) for topic in plan.get("topics") or ())
-        for client in (*(plan.get("producers") or ()), *(plan.get("consumers") or ())):
-            yield from (str(client.get(key) or "") for key in ("name", "client", "group"))
+        yield from (plan.scenario, plan.variant, plan.system, plan.version)
+        yield from (topic.name for topic in plan.topics)
+        yield from (name for producer in plan.producers for name in (producer.name, producer.client))
+        yield from (name for each in plan.consumers for name in (each.name, each.client, each.group))
         yield from (usage.name for usage in each.result.usage)
 
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from analysis.findings import Finding, Result
 from analysis.report.documents import read_result
+from harness.contracts import read_document
+from harness.contracts.plan import Plan
+from harness.contracts.rows import Manifest
 from harness.errors import UsageError
 from harness.rundir import RunDir, read_json, read_jsonl, reading
 
@@ -123,7 +126,7 @@ def broken_round(labels: Labels, *, scenario: str, exit_code: int, reason: str, 
     """A round that ended without a result (exit codes 4, 5, 70 ...); ``known``: fields of `Round`."""
     key = f"{labels.night} {labels.suite} {labels.cell} {labels.round}"
     facts = {"key": key, "scenario": scenario, "exit_code": exit_code, "reasons": [reason], **known}
-    return Round(**_labelled(labels), **facts)
+    return Round(**asdict(labels), **facts)
 
 
 def rounds_of(run: RunDir, labels: Labels) -> list[Round]:
@@ -141,7 +144,7 @@ def rounds_of(run: RunDir, labels: Labels) -> list[Round]:
         raise UsageError(
             f"{run.root} has not been judged", hint=f"`brokerstorm analyze {run.root}` judges it"
         )
-    variants = [str(read_json(each.plan).get("variant", "")) for each in runs]
+    variants = [read_document(each.plan, Plan).variant for each in runs]
     several = len(set(variants)) > 1
     numbers: dict[str, int] = defaultdict(lambda: labels.round - 1)
     counted = _as_counted(run)
@@ -179,17 +182,12 @@ def round_of(run: RunDir, labels: Labels, *, cell: str = "", number: int = 0) ->
     Raises:
         UsageError: the run is not judged yet, or its files are damaged.
     """
-    result = read_result(run)
-    manifest, plan = read_json(run.manifest), read_json(run.plan)
+    result, manifest = read_result(run), read_document(run.manifest, Manifest)
+    plan = read_document(run.plan, Plan)
+    labels = replace(labels, cell=cell or labels.cell, round=number or labels.round)
     with reading(run):
-        named = _labelled(labels) | ({"cell": cell} if cell else {}) | ({"round": number} if number else {})
-        return Round(
-            **named,
-            **_identity(run, result, manifest, plan),
-            **_judged(result),
-            **_measured(result),
-            **_cpu(read_jsonl(run.metrics)),
-        )
+        row = _judged(_identified(labels, run, result, manifest, plan), result)
+        return _with_cpu(row, read_jsonl(run.metrics))
 
 
 def derived_labels(run: RunDir) -> Labels:
@@ -200,87 +198,65 @@ def derived_labels(run: RunDir) -> Labels:
         UsageError: the run's files are damaged.
     """
     first = next(iter(run.rounds()), run)
-    manifest, plan = read_json(first.manifest), read_json(first.plan)
+    manifest, plan = read_document(first.manifest, Manifest), read_document(first.plan, Plan)
     with reading(first):
         clients, _ = _clients(manifest, plan)
-        parts = [str(plan["scenario"]), clients, str(plan["system"]), _runtime(manifest)]
-        return Labels(
-            night=str(manifest["epoch_wall"])[:10], suite="imported", cell=" ".join(filter(None, parts))
-        )
+        parts = [plan.scenario, clients, plan.system, _runtime(manifest)]
+        return Labels(night=manifest.epoch_wall[:10], suite="imported", cell=" ".join(filter(None, parts)))
 
 
-def _labelled(labels: Labels) -> dict[str, Any]:
-    return {
-        "night": labels.night,
-        "suite": labels.suite,
-        "cell": labels.cell,
-        "round": labels.round,
-        "settings": dict(labels.settings),
-        "is_sticky": labels.is_sticky,
-        "is_control": labels.is_control,
-    }
-
-
-def _identity(
-    run: RunDir, result: Result, manifest: Mapping[str, Any], plan: Mapping[str, Any]
-) -> dict[str, Any]:
+def _identified(labels: Labels, run: RunDir, result: Result, manifest: Manifest, plan: Plan) -> Round:
     clients, versions = _clients(manifest, plan)
-    found = manifest.get("versions") or {}
-    system = str(plan.get("system", ""))
-    phases = [phase for phase in manifest.get("phases") or () if phase.get("end_ns")]
-    epoch = datetime.fromisoformat(str(manifest["epoch_wall"])).astimezone(UTC)
-    start = min((int(phase["start_ns"]) for phase in phases), default=None)
-    end = max((int(phase["end_ns"]) for phase in phases), default=None)
-    return {
-        "key": f"{epoch.isoformat()} {result.run_id}",
-        "scenario": result.scenario,
-        "variant": result.variant,
-        "expect": str(plan.get("expect") or ""),
-        "client": clients,
-        "client_version": versions or None,
-        "system": system,
-        "broker_version": found.get(system) or plan.get("version") or None,
-        "runtime": _runtime(manifest),
-        "seed": result.seed,
-        "folder": str(run.root),
-        "started": _wall(epoch, int(manifest["epoch_ns"]), start),
-        "ended": _wall(epoch, int(manifest["epoch_ns"]), end),
-        "duration_s": round(sum(result.duration_s.values()), 3) if result.duration_s else None,
-        "machine": fingerprint(manifest.get("machine") or {}),
-        "versions": {str(name): str(value) for name, value in found.items()},
-        "command": result.command,
-    }
+    epoch = datetime.fromisoformat(manifest.epoch_wall).astimezone(UTC)
+    ended = [phase for phase in manifest.phases if phase.end_ns]
+    start = min((phase.start_ns for phase in ended), default=None)
+    return Round(
+        **asdict(labels),
+        key=f"{epoch.isoformat()} {result.run_id}",
+        scenario=result.scenario,
+        variant=result.variant,
+        expect=plan.expect,
+        client=clients,
+        client_version=versions or None,
+        system=plan.system,
+        broker_version=manifest.versions.get(plan.system) or plan.version or None,
+        runtime=_runtime(manifest),
+        seed=result.seed,
+        folder=str(run.root),
+        started=_wall(epoch, manifest.epoch_ns, start),
+        ended=_wall(epoch, manifest.epoch_ns, manifest.last_ns or None),
+        duration_s=round(sum(result.duration_s.values()), 3) if result.duration_s else None,
+        machine=fingerprint(manifest.machine),
+        versions=dict(manifest.versions),
+        command=result.command,
+    )
 
 
-def _judged(result: Result) -> dict[str, Any]:
+def _judged(row: Round, result: Result) -> Round:
     fired = [fault for fault in result.faults if not fault.skipped]
-    return {
-        "verdict": result.verdict.value,
-        "exit_code": result.exit_code,
-        "reasons": list(result.reasons),
-        "found": [Found.of(finding) for finding in result.findings if finding.count],
-        "untested": dict(result.untested),
-        "sends": dict(result.sends),
-        "exposure": dict(result.exposure),
-        "faults_fired": len(fired),
-        "faults_effective": sum(fault.effective for fault in fired),
-        "outages_s": [fault.outage_s for fault in fired if fault.outage_s is not None],
-        "recoveries_s": [fault.recovery_s for fault in fired if fault.recovery_s is not None],
-    }
+    return replace(
+        row,
+        verdict=result.verdict.value,
+        exit_code=result.exit_code,
+        reasons=list(result.reasons),
+        found=[Found.of(finding) for finding in result.findings if finding.count],
+        untested=dict(result.untested),
+        sends=dict(result.sends),
+        exposure=dict(result.exposure),
+        faults_fired=len(fired),
+        faults_effective=sum(fault.effective for fault in fired),
+        outages_s=[fault.outage_s for fault in fired if fault.outage_s is not None],
+        recoveries_s=[fault.recovery_s for fault in fired if fault.recovery_s is not None],
+        rate_asked_per_s=result.rate.get("target_per_s") or None,
+        rate_held_per_s=result.rate.get("achieved_per_s"),
+        latency_ms=dict(result.latency_ms),
+        longest_outage_s=result.rate.get("longest_outage_s") if result.latency_ms else None,
+    )
 
 
-def _measured(result: Result) -> dict[str, Any]:
-    has_sends = bool(result.latency_ms)
-    return {
-        "rate_asked_per_s": result.rate.get("target_per_s") or None,
-        "rate_held_per_s": result.rate.get("achieved_per_s"),
-        "latency_ms": dict(result.latency_ms),
-        "longest_outage_s": result.rate.get("longest_outage_s") if has_sends else None,
-    }
-
-
-def _cpu(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """CPU seconds of all workers and of all nodes; a process that starts again counts from nothing again."""
+def _with_cpu(round_: Round, metrics: Sequence[Mapping[str, Any]]) -> Round:
+    """With the CPU seconds of all workers and of all nodes; a process that starts again counts from nothing
+    again."""
     sums: dict[str, float] = {}
     last: dict[tuple[str, str], float] = {}
     for row in metrics:
@@ -291,25 +267,23 @@ def _cpu(metrics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         before = last.get(who, 0.0)
         sums[kind] = sums.get(kind, 0.0) + (seconds - before if seconds >= before else seconds)
         last[who] = seconds
-    return {"cpu_clients_s": _rounded(sums.get("worker")), "cpu_brokers_s": _rounded(sums.get("node"))}
+    cpu_s = {kind: round(sums[kind], 3) if kind in sums else None for kind in ("worker", "node")}
+    return replace(round_, cpu_clients_s=cpu_s["worker"], cpu_brokers_s=cpu_s["node"])
 
 
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 3)
-
-
-def _clients(manifest: Mapping[str, Any], plan: Mapping[str, Any]) -> tuple[str, str]:
+def _clients(manifest: Manifest, plan: Plan) -> tuple[str, str]:
     """Clients and versions under load; the audit's reader is none of them."""
-    loaded = [w for w in manifest.get("workers") or () if w.get("role") != "audit"]
-    loaded = loaded or [*(plan.get("producers") or ()), *(plan.get("consumers") or ())]
-    pairs = dict.fromkeys((str(w.get("client", "")), str(w.get("client_version") or "")) for w in loaded)
+    loaded = [(w.client, w.client_version) for w in manifest.workers if w.role != "audit"]
+    loaded = loaded or [(each.client, each.client_version) for each in plan.producers]
+    loaded = loaded or [(each.client, each.client_version) for each in plan.consumers]
+    pairs = dict.fromkeys(loaded)
     names = ", ".join(dict.fromkeys(client for client, _ in pairs if client))
     return names, ", ".join(version for _, version in pairs if version)
 
 
-def _runtime(manifest: Mapping[str, Any]) -> str:
+def _runtime(manifest: Manifest) -> str:
     """``process`` or ``docker``, without how it was chosen."""
-    return str((manifest.get("machine") or {}).get("runtime") or "").partition(" ")[0]
+    return str(manifest.machine.get("runtime") or "").partition(" ")[0]
 
 
 def fingerprint(machine: Mapping[str, Any]) -> str | None:

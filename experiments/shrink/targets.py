@@ -13,8 +13,10 @@ from analysis.classes import CLASSES
 from analysis.report.documents import read_result
 from experiments.plans import read_plan, read_scenario
 from experiments.shrink.reductions import pinned
+from harness.contracts import read_document
+from harness.contracts.rows import Manifest
 from harness.errors import ScenarioError, UsageError, did_you_mean
-from harness.rundir import RunDir, find_run, read_json
+from harness.rundir import RunDir, find_run
 from harness.scenario.file import find_scenario, variants
 from harness.systems import SYSTEMS
 from harness.workers import load_worker
@@ -101,16 +103,16 @@ def _merged(scenario: Scenario, variant: str) -> Scenario:
 def _of_run(run: RunDir, cls: str) -> ShrinkTarget:
     """A run, with the scenario that its folder keeps and the settings that its command gives."""
     run, result = _judged(run, cls)
-    plan, manifest = read_plan(run), read_json(run.manifest)
+    plan, manifest = read_plan(run), read_document(run.manifest, Manifest)
     saved = next((each for each in (run, RunDir(run.root.parent)) if each.scenario.exists()), None)
     if saved is None:
         raise UsageError(
             f"{run.run_id} keeps no scenario: it repeats another run or was imported",
             hint="shrink the scenario, or the run that it repeats",
         )
-    scenario = read_scenario(str(saved.scenario), _overrides(str(manifest["command"])))
+    scenario = read_scenario(str(saved.scenario), _overrides(manifest.command))
     merged = _merged(scenario, plan.variant)
-    used = {str(w.get("client")): str(w.get("client_version") or "") for w in manifest.get("workers") or ()}
+    used = {worker.client: worker.client_version for worker in manifest.workers}
     rate = int(plan.rate_per_s) if plan.rate_choice else 0
     return ShrinkTarget(merged, cls or _class_of(plan, result), plan.seed, rate, used, _witness(scenario))
 

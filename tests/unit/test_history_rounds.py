@@ -11,6 +11,7 @@ from analysis.report.documents import write_result
 from experiments.history.rounds import Labels, broken_round, derived_labels, fingerprint, round_of, rounds_of
 from harness.errors import UsageError
 from harness.rundir import RunDir, append_jsonl, write_json
+from tests.planted.plans import build_plan
 from tests.report_samples.results import failing, passing
 
 LABELS = Labels(night="2026-11-20", suite="nightly", cell="kafka-acks1 confluent-kafka", settings={"acks": 1})
@@ -22,9 +23,8 @@ def finished_run(folder: Path, *, result: Any = None, **plan: Any) -> RunDir:
     run = RunDir(folder).create()
     judged = failing(run_id=folder.name) if result is None else result
     write_result(run, judged)
-    write_json(
-        run.plan, {"scenario": judged.scenario, "variant": "", "system": "kafka", "version": "4.1.2", **plan}
-    )
+    usual = {"scenario": judged.scenario, "system": "kafka", "version": "4.1.2"}
+    write_json(run.plan, build_plan(topics={"orders": 1}).model_copy(update={**usual, **plan}).model_dump())
     write_json(
         run.manifest,
         {
@@ -37,8 +37,13 @@ def finished_run(folder: Path, *, result: Any = None, **plan: Any) -> RunDir:
                 {"name": "audit", "start_ns": 60_000_000_000, "end_ns": 70_000_000_000},
             ],
             "workers": [
-                {"role": "producer", "client": "confluent-kafka", "client_version": "2.16.1"},
-                {"role": "audit", "client": "kafka-python", "client_version": "3.0.12"},
+                {
+                    "name": "producer-1",
+                    "role": "producer",
+                    "client": "confluent-kafka",
+                    "client_version": "2.16.1",
+                },
+                {"name": "audit-1", "role": "audit", "client": "kafka-python", "client_version": "3.0.12"},
             ],
         },
     )

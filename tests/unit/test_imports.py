@@ -26,7 +26,7 @@ ALLOWED = {
     "experiments": ("experiments", "analysis", "faults", "harness"),
     "experiments/bundle": ("experiments.bundle", "analysis", "harness"),
     "experiments/history": (
-        *("experiments.history", "analysis"),
+        *("experiments.history", "analysis", "harness.contracts"),
         *("harness.rundir", "harness.errors", "harness.invocation"),
     ),
     "faults": (
