@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from harness.rundir import RunDir, new_run
 from harness.systems import DEFAULT, SYSTEMS
 
 if TYPE_CHECKING:
+    from faults.engine.once import InjectedFault
     from harness.clusters import BrokerCluster
     from harness.clusters.layout.addresses import Claim
 
@@ -248,19 +250,19 @@ def inject(
     cluster = attach_cluster(Path(claim.folder))
     run = RunDir(Path(claim.folder).parent).create()
     with closing(settings.progress()) as progress:
-        row = inject_once(fault, parameters, cluster, run, for_s, on_event=progress.fault, seed=seed)
-    document = {"schema_version": SCHEMA_VERSION, "run_id": claim.run_id, **row}
-    settings.show(document, lambda: _show_injection(row))
-    return Exit.PASS if row["effective"] else Exit.UNKNOWN
+        injected = inject_once(fault, parameters, cluster, run, for_s, on_event=progress.fault, seed=seed)
+    document = {"schema_version": SCHEMA_VERSION, "run_id": claim.run_id, **asdict(injected)}
+    settings.show(document, lambda: _show_injection(injected))
+    return Exit.PASS if injected.effective else Exit.UNKNOWN
 
 
-def _show_injection(row: dict[str, Any]) -> None:
-    if row["skipped"]:
-        write(f"{row['kind']} {row['target']}: skipped, {row['skipped']}")
+def _show_injection(row: InjectedFault) -> None:
+    if row.skipped:
+        write(f"{row.kind} {row.target}: skipped, {row.skipped}")
         return
-    doubt = "" if row["effective"] else " (it had no effect)"
-    write(f"{row['kind']} {', '.join(row['targets'])}{doubt}: {row['evidence']}")
-    if row["applied"]:
+    doubt = "" if row.effective else " (it had no effect)"
+    write(f"{row.kind} {', '.join(row.targets)}{doubt}: {row.evidence}")
+    if row.applied:
         write("still applied; `brokerstorm clean` heals it")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from faults.engine.claims import NodeClaims
@@ -112,11 +112,16 @@ class FaultExecution(threading.Thread):
     def _record(self, injection: Injection) -> None:
         """Ledger first, then journal: from here on the fault may be applied."""
         firing = self.firing
-        what = {"kind": firing.kind, "targets": list(injection.targets), "t_ns": time.monotonic_ns()}
-        if is_outside(self._context.view.cluster):
-            what["outside"] = True
         if injection.lasts:
-            self._context.ledger.write(firing.id, {**what, **injection.ledger_entry()})
+            entry = replace(
+                injection.ledger_entry(),
+                id=firing.id,
+                kind=firing.kind,
+                targets=tuple(injection.targets),
+                t_ns=time.monotonic_ns(),
+                outside=is_outside(self._context.view.cluster),
+            )
+            self._context.ledger.write(entry)
         self._context.journal.inject(firing, injection)
 
     def _apply(self, injection: Injection, prover: Prover) -> None:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
-from typing import Any
 
 from faults.engine.claims import NodeClaims
 from faults.engine.firing import ExecutionContext, FaultExecution
@@ -13,6 +11,7 @@ from faults.engine.journal import FaultJournal, OnEvent
 from faults.engine.ledger import Ledger
 from faults.kit.cluster_view import ClusterView
 from faults.schedule.timeline import Firing, Timeline
+from harness.contracts.rows import FaultEvent
 from harness.protocols.cluster import Cluster
 from harness.protocols.faulting import ClientLives, Clients
 from harness.rundir import RunDir
@@ -26,7 +25,7 @@ STOPPING_S = 10.0
 _SLICE_S = 0.1
 
 
-def ignore(row: Mapping[str, Any]) -> None:
+def ignore(event: FaultEvent) -> None:
     """A listener that does nothing."""
 
 

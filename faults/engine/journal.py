@@ -19,10 +19,12 @@ from typing import Any
 
 from faults.kit.injection import Injection
 from faults.schedule.timeline import Firing
+from harness.contracts import typed
+from harness.contracts.rows import FaultEvent
 from harness.protocols.cluster import Proof
 from harness.rundir import RunDir, append_jsonl
 
-OnEvent = Callable[[Mapping[str, Any]], None]
+OnEvent = Callable[[FaultEvent], None]
 _LOG = logging.getLogger(__name__)
 
 
@@ -59,6 +61,6 @@ class FaultJournal:
         with self._lock:
             append_jsonl(self._path, row)
         try:
-            self._on_event(row)
+            self._on_event(typed(row, FaultEvent, "an event of a fault"))
         except Exception:  # noqa: BLE001 - a listener's bug must not keep a fault from being healed
             _LOG.exception("a listener failed on fault event %s", row)

@@ -20,19 +20,21 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 import psutil
 
 from faults.kit.cluster_view import ability_text, find_ability
+from harness.contracts import read_document
+from harness.contracts.ledger import LedgerEntry, StoppedProcess
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.protocols.cluster import ChangesTopics, Cluster
 from harness.protocols.limits import LiftsLimits
 from harness.protocols.network import HasDetours, LosesPackets
 from harness.protocols.nodes import Pausable, Startable
-from harness.rundir import RunDir, append_jsonl, read_json, write_json
+from harness.rundir import RunDir, append_jsonl, write_json
 from harness.start_times import SAME_START_S, started_s
 from harness.waiting import wait_while
 
@@ -47,9 +49,9 @@ class Ledger:
     def __init__(self, run: RunDir) -> None:
         self._folder = run.ledger
 
-    def write(self, fault_id: int, row: Mapping[str, Any]) -> None:
+    def write(self, entry: LedgerEntry) -> None:
         """Write the entry of a fault; file and folder are synced to disk on return."""
-        write_json(self._path(fault_id), {"id": fault_id, **row})
+        write_json(self._path(entry.id), {key: value for key, value in asdict(entry).items() if value})
         self._sync_folder()
 
     def remove(self, fault_id: int) -> None:
@@ -57,14 +59,14 @@ class Ledger:
         self._path(fault_id).unlink(missing_ok=True)
         self._sync_folder()
 
-    def entries(self) -> list[dict[str, Any]]:
+    def entries(self) -> list[LedgerEntry]:
         """What is applied, oldest first. A file that cannot be read counts as an entry without content."""
         found = []
         for path in sorted(self._folder.glob("fault-*.json")):
             try:
-                found.append(read_json(path))
+                found.append(read_document(path, LedgerEntry))
             except UsageError as error:
-                found.append({"id": int(path.stem.removeprefix("fault-")), "damaged": str(error)})
+                found.append(LedgerEntry(id=int(path.stem.removeprefix("fault-")), damaged=str(error)))
         return found
 
     def _path(self, fault_id: int) -> Path:
@@ -103,8 +105,8 @@ def _heal_run(cluster: Cluster | None, run: RunDir) -> list[str]:
             failures += problems
             continue
         if cluster is not None:
-            _note_healed(run, int(entry["id"]))
-        ledger.remove(int(entry["id"]))
+            _note_healed(run, entry.id)
+        ledger.remove(entry.id)
     return failures
 
 
@@ -116,55 +118,54 @@ def _note_healed(run: RunDir, fault_id: int) -> None:
         append_jsonl(run.faults, {"id": fault_id, **event, "t_ns": time.monotonic_ns()})
 
 
-def _heal_entry(entry: Mapping[str, Any], cluster: Cluster | None) -> list[str]:
-    name = f"fault {entry['id']} ({entry.get('kind', 'unreadable')})"
-    if entry.get("outside") and cluster is None:
+def _heal_entry(entry: LedgerEntry, cluster: Cluster | None) -> list[str]:
+    name = f"fault {entry.id} ({entry.kind})"
+    if entry.outside and cluster is None:
         return [f"{name}: its nodes are not ours to start; `brokerstorm clean --cluster FILE` heals it"]
-    problems = [f"{name}: {problem}" for problem in map(_continue, entry.get("paused", ())) if problem]
+    problems = [f"{name}: {problem}" for problem in map(_continue, entry.paused) if problem]
     if cluster is not None:
         problems += [f"{name}: {text}" for text in _restore(cluster, entry)]
-    if "damaged" in entry and cluster is not None:
-        problems.append(f"{name}: {entry['damaged']}")
+    if entry.damaged and cluster is not None:
+        problems.append(f"{name}: {entry.damaged}")
     return problems
 
 
-def _continue(process: Mapping[str, Any]) -> str:
+def _continue(process: StoppedProcess) -> str:
     """SIGCONT a process if it is still the one that was stopped. Empty text = nothing is stopped any more."""
-    if "pid" not in process:
+    if (pid := process.pid) is None:
         return ""
-    pid = int(process["pid"])
     try:
         found = psutil.Process(pid)
-        if abs(started_s(pid) - float(process["started_s"])) > SAME_START_S:
+        if abs(started_s(pid) - process.started_s) > SAME_START_S:
             return ""  # the pid belongs to another process by now
         # A node leads its own process group, and all of it was stopped.
         send = os.killpg if os.getpgid(pid) == pid else os.kill
         send(pid, signal.SIGCONT)
         if wait_while(lambda: found.status() == psutil.STATUS_STOPPED, _CONTINUE_S, every_s=0.01):
-            return f"{process['node']} (pid {pid}) is still stopped after SIGCONT"
+            return f"{process.node} (pid {pid}) is still stopped after SIGCONT"
     except (psutil.NoSuchProcess, ProcessLookupError):
         return ""
     except (psutil.AccessDenied, PermissionError):
-        return f"{process['node']} (pid {pid}) is stopped and belongs to another user"
+        return f"{process.node} (pid {pid}) is stopped and belongs to another user"
     return ""
 
 
-def _restore(cluster: Cluster, entry: Mapping[str, Any]) -> list[str]:
+def _restore(cluster: Cluster, entry: LedgerEntry) -> list[str]:
     """Resume and start nodes through a cluster that is kept."""
-    paused: Sequence[str] = [process["node"] for process in entry.get("paused", ())]
+    paused = {process.node for process in entry.paused}
     limited = find_ability(cluster, LiftsLimits)
     problems = []
     nodes = {node.name for node in cluster.runtime.nodes}  # a paused process may also be a client's
     try:
-        for node in nodes & set(paused):
+        for node in nodes & paused:
             _part(cluster, Pausable).resume(node)
-        for node in entry.get("limited", ()):  # before the start: a full disk ends it again
+        for node in entry.limited:  # before the start: a full disk ends it again
             if limited is not None:
                 limited.lift_limits(node)
-        for node in entry.get("down", ()):
+        for node in entry.down:
             _part(cluster, Startable).start(node)
         _repair_network(cluster, entry)
-        for topic, own in entry.get("settings", {}).items():
+        for topic, own in entry.settings.items():
             _part(cluster, ChangesTopics).change_settings(topic, own)
     except BrokerstormError as error:
         problems.append(str(error))
@@ -186,8 +187,8 @@ def _part(cluster: Cluster, ability: type) -> Any:
     return found
 
 
-def _repair_network(cluster: Cluster, entry: Mapping[str, Any]) -> None:
-    for ability, key in ((HasDetours, "impaired"), (LosesPackets, "losing")):
-        if entry.get(key) and (part := find_ability(cluster, ability)) is not None:
-            for name in entry[key]:
+def _repair_network(cluster: Cluster, entry: LedgerEntry) -> None:
+    for ability, names in ((HasDetours, entry.impaired), (LosesPackets, entry.losing)):
+        if names and (part := find_ability(cluster, ability)) is not None:
+            for name in names:
                 part.repair(name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from faults.engine.injector import Injector, ignore
@@ -20,6 +21,21 @@ from harness.protocols.cluster import Cluster, HasPlacement, HasTopics, TopicSet
 from harness.rundir import RunDir
 
 
+@dataclass(frozen=True, slots=True)
+class InjectedFault:
+    """``applied``: it still is; ``skipped``: why it was not, when there was nobody to hit."""
+
+    id: int
+    kind: str
+    target: str
+    targets: tuple[str, ...]
+    effective: bool
+    evidence: str
+    healed: bool
+    skipped: str
+    applied: bool
+
+
 def inject_once(
     kind: str,
     params: Mapping[str, Any],
@@ -29,7 +45,7 @@ def inject_once(
     *,
     on_event: OnEvent = ignore,
     seed: int | None = None,
-) -> dict[str, Any]:
+) -> InjectedFault:
     """Inject one fault now; return when it is healed, or, with ``for_s`` None, when it is proved.
 
     A fault that lasts and has no ``for_s`` stays applied: it is in the run's ledger, and
@@ -38,10 +54,6 @@ def inject_once(
     Args:
         params: keys of the kind as in a scenario step, without the times.
         seed: of random targets; None = another one each time.
-
-    Returns:
-        ``id, kind, target, targets, effective, evidence, applied`` (still), ``healed``, and ``skipped``
-        with the reason when there was nobody to hit.
 
     Raises:
         ScenarioError: unknown kind, key or target, or the cluster lacks an ability.
@@ -99,18 +111,18 @@ def _inventory(cluster: Cluster) -> Inventory:
     return Inventory(topics, tuple(sorted(roles)), roles)
 
 
-def _outcome(run: RunDir, firing: Firing) -> dict[str, Any]:
+def _outcome(run: RunDir, firing: Firing) -> InjectedFault:
     fault = next(
         (fault for fault in read_faults(run.faults) if fault.id == firing.id), FaultRecord(firing.id)
     )
-    return {
-        "id": firing.id,
-        "kind": firing.kind,
-        "target": firing.target,
-        "targets": list(fault.targets),
-        "effective": fault.effective,
-        "evidence": fault.evidence,
-        "healed": fault.recovered,
-        "skipped": fault.skipped,
-        "applied": any(entry["id"] == firing.id for entry in Ledger(run).entries()),
-    }
+    return InjectedFault(
+        id=firing.id,
+        kind=firing.kind,
+        target=firing.target,
+        targets=fault.targets,
+        effective=fault.effective,
+        evidence=fault.evidence,
+        healed=fault.recovered,
+        skipped=fault.skipped,
+        applied=any(entry.id == firing.id for entry in Ledger(run).entries()),
+    )

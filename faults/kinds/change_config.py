@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from pydantic import ConfigDict, Field
 
@@ -11,6 +11,7 @@ from faults.kit.errors import StepProblem
 from faults.kit.injection import Injection
 from faults.kit.leadership import TopicFault
 from faults.kit.params import Inventory, OneTopicParams, names
+from harness.contracts.ledger import LedgerEntry
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import ChangesTopics, HasPlacement, Proof
@@ -71,8 +72,8 @@ class ConfigChanged(Injection):
     def confirmed_acks(self) -> ConfirmedAcks:
         return "kept"
 
-    def ledger_entry(self) -> dict[str, Any]:
-        return {"settings": {self._topic: self._own}}
+    def ledger_entry(self) -> LedgerEntry:
+        return LedgerEntry(settings={self._topic: dict(self._own)})
 
 
 class ChangeConfig(TopicFault[ChangeConfigParams]):

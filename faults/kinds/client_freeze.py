@@ -11,7 +11,7 @@ import random
 import signal
 import threading
 import time
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import psutil
 from pydantic import Field, model_validator
@@ -19,9 +19,10 @@ from pydantic import Field, model_validator
 from faults.kit.clients import ClientFault, ClientParams, matching_workers, worker_names
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
-from faults.kit.identity import process_identity
+from faults.kit.identity import process_of
 from faults.kit.injection import Injection
 from faults.kit.params import Inventory
+from harness.contracts.ledger import LedgerEntry
 from harness.durations import Seconds
 from harness.errors import HealError
 from harness.faultlog import ConfirmedAcks
@@ -53,7 +54,7 @@ class Frozen(Injection):
         self, view: ClusterView, processes: dict[str, int], draw: int, params: ClientFreezeParams
     ) -> None:
         super().__init__(view, sorted(processes), params)
-        self._identities = {name: process_identity(pid) for name, pid in processes.items()}
+        self._processes = tuple(process_of(name, pid) for name, pid in processes.items())
         self._random = random.Random(draw)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._pulse, name="client-freeze", daemon=True)
@@ -81,10 +82,10 @@ class Frozen(Injection):
     def _living(self) -> list[psutil.Process]:
         """The processes that are still the ones that were chosen."""
         found = []
-        for identity in self._identities.values():
+        for chosen in self._processes:
             with contextlib.suppress(psutil.NoSuchProcess):
-                process = psutil.Process(int(identity.get("pid", 0)))
-                if process_identity(process.pid) == identity:
+                process = psutil.Process(chosen.pid or 0)
+                if process_of(chosen.node, process.pid) == chosen:
                     found.append(process)
         return found
 
@@ -125,8 +126,8 @@ class Frozen(Injection):
         """Nothing happens to a broker."""
         return "kept"
 
-    def ledger_entry(self) -> dict[str, Any]:
-        return {"paused": [{"node": name, **identity} for name, identity in self._identities.items()]}
+    def ledger_entry(self) -> LedgerEntry:
+        return LedgerEntry(paused=self._processes)
 
 
 class ClientFreeze(ClientFault[ClientFreezeParams]):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.node_loss import NodeFault, NodeLoss
 from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
+from harness.contracts.ledger import LedgerEntry
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import HasPlacement
@@ -43,8 +42,8 @@ class Killed(NodeLoss):
     def confirmed_acks(self) -> ConfirmedAcks:
         return "at-risk" if self.hits_broker() else "unknown"
 
-    def ledger_entry(self) -> dict[str, Any]:
-        return {"down": list(self.targets)}
+    def ledger_entry(self) -> LedgerEntry:
+        return LedgerEntry(down=tuple(self.targets))
 
 
 class Kill(NodeFault[KillParams]):

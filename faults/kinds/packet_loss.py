@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import cast
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from faults.kit.network import Link, Way
 from faults.kit.node_loss import NodeFault, NodeLoss
 from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
+from harness.contracts.ledger import LedgerEntry
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Cluster, HasPlacement, Proof
@@ -75,8 +76,8 @@ class PacketsLost(NodeLoss):
         """As of any fault on connections: between brokers, or with what they write to, it may cost some."""
         return "kept" if self.params.link == "clients" else super().confirmed_acks()
 
-    def ledger_entry(self) -> dict[str, Any]:
-        return {"losing": [self.name]}
+    def ledger_entry(self) -> LedgerEntry:
+        return LedgerEntry(losing=(self.name,))
 
 
 def packets(cluster: Cluster) -> LosesPackets:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView
-from faults.kit.identity import process_identity
+from faults.kit.identity import process_of
 from faults.kit.node_loss import NodeFault, NodeLoss
 from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
+from harness.contracts.ledger import LedgerEntry
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Proof
 from harness.protocols.nodes import Pausable, TellsRunning
@@ -73,10 +73,10 @@ class Paused(NodeLoss):
         paused = [node for node in self.targets if self.view.pausable.is_paused(node)]
         return f"{', '.join(paused)} still stopped" if paused else super().missing()
 
-    def ledger_entry(self) -> dict[str, Any]:
+    def ledger_entry(self) -> LedgerEntry:
         """Nodes that somebody else started have no process here."""
-        pids = {node: self.view.cluster.runtime.pid(node) for node in self.targets}
-        return {"paused": [{"node": n, **(process_identity(pid) if pid else {})} for n, pid in pids.items()]}
+        runtime = self.view.cluster.runtime
+        return LedgerEntry(paused=tuple(process_of(node, runtime.pid(node)) for node in self.targets))
 
 
 class Pause(NodeFault[PauseParams]):

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import psutil
 
+from harness.contracts.ledger import StoppedProcess
 from harness.start_times import started_s
 
 
-def process_identity(pid: int) -> dict[str, Any]:
-    """What tells this process from a later one with the same pid; empty when it is gone."""
+def process_of(name: str, pid: int | None) -> StoppedProcess:
+    """The process of a node or client, which is to be stopped; without pid when it is gone, or none of this
+    machine."""
+    if not pid:
+        return StoppedProcess(node=name)
     try:
-        return {"pid": pid, "started_s": started_s(pid)}
+        return StoppedProcess(node=name, pid=pid, started_s=started_s(pid))
     except psutil.NoSuchProcess:
-        return {}
+        return StoppedProcess(node=name)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.params import Inventory, Params
+from harness.contracts.ledger import LedgerEntry
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Cluster, Proof
 
@@ -90,9 +91,9 @@ class Injection(ABC):
         Called before `apply` and again when it was healed; the later answer counts.
         """
 
-    def ledger_entry(self) -> dict[str, Any]:
-        """What a later process needs to heal it; `faults.engine.ledger` knows the keys."""
-        return {}
+    def ledger_entry(self) -> LedgerEntry:
+        """What a later process needs to heal it."""
+        return LedgerEntry()
 
 
 class Instant(Injection):

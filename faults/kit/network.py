@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Final, Generic, Literal, TypeVar, cast
+from typing import ClassVar, Final, Generic, Literal, TypeVar, cast
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from faults.kit.node_loss import NodeFault, NodeLoss, changes_text
 from faults.kit.params import Inventory, NodeParams
 from faults.kit.round_trips import ANSWER_S, measure
 from faults.kit.targets import parse, target_text
+from harness.contracts.ledger import LedgerEntry
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Cluster, HasPlacement, Proof
@@ -185,8 +186,8 @@ class Impaired(NodeLoss):
         only_clients = all(flow.wire.source == CLIENTS for flow in self.flows)
         return "kept" if only_clients else super().confirmed_acks()
 
-    def ledger_entry(self) -> dict[str, Any]:
-        return {"impaired": [self.name]}
+    def ledger_entry(self) -> LedgerEntry:
+        return LedgerEntry(impaired=(self.name,))
 
 
 class NetworkFault(NodeFault[N], Generic[N]):

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar
 from faults.kit.cluster_view import ClusterView, find_ability
 from faults.kit.node_loss import NodeFault, NodeLoss, changes_text
 from faults.kit.params import NodeParams
+from harness.contracts.ledger import LedgerEntry
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Cluster, Proof
 
@@ -96,5 +97,5 @@ class ResourceLimited(NodeLoss):
         is_dead = not set(self._died).isdisjoint(self.view.brokers)
         return "at-risk" if is_dead else super().confirmed_acks()
 
-    def ledger_entry(self) -> dict[str, Any]:
-        return {"limited": list(self.targets), "down": list(self.targets)}
+    def ledger_entry(self) -> LedgerEntry:
+        return LedgerEntry(limited=tuple(self.targets), down=tuple(self.targets))

@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from harness.contracts.rows import FaultEvent
 from harness.faultlog import FaultLog, FaultRecord
 from harness.invocation import for_terminal
 from harness.plan.profile import Rows, share_at
@@ -107,9 +108,9 @@ class RunView:
         (t0, old), (t1, new) = self.samples[0], self.samples[-1]
         return max(0.0, (new.get(key, 0) - old.get(key, 0)) / (t1 - t0)) if t1 > t0 else 0.0
 
-    def record_fault(self, event: Mapping[str, Any]) -> str:
+    def record_fault(self, event: FaultEvent) -> str:
         """Keep a fault event (a row of faults.jsonl) and say it in a line; empty: not worth one."""
-        record, what = self.faults.add(event), event["event"]
+        record, what = self.faults.add(event), event.event
         text = f"fault #{record.id}: {fault_text(record)}"
         if what == "inject":
             return text
@@ -176,7 +177,7 @@ class BaseProgress:
             self.view.update(numbers)
         self._print_numbers()
 
-    def fault(self, event: Mapping[str, Any]) -> None:
+    def fault(self, event: FaultEvent) -> None:
         """A row of faults.jsonl."""
         with self._lock:
             line = self.view.record_fault(event)

@@ -21,6 +21,7 @@ CHILD = r"""
 import sys, time
 now = [1000.0]
 time.monotonic, time.monotonic_ns = lambda: now[0], lambda: int(now[0] * 1e9)
+from harness.contracts.rows import FaultEvent
 from harness.progress import choose, live
 live.REFRESH_PER_S = 0.001  # only when it is told
 progress = choose.open_progress(color=True)
@@ -39,15 +40,15 @@ def at(second):
 for second in range(1, 8):
     at(second)
     if second == 4:
-        progress.fault({"id": 1, "event": "inject", "t_ns": time.monotonic_ns(), "kind": "pause",
-                        "target": "leader-of:orders", "targets": ["kafka-1"]})
+        progress.fault(FaultEvent(id=1, event="inject", t_ns=time.monotonic_ns(), kind="pause",
+                                  target="leader-of:orders", targets=("kafka-1",)))
 number = 0
 for line in sys.stdin:
     if line == "close\n":
         progress.close()
     elif line == "healed\n":
         for event in ("heal", "healed"):
-            progress.fault({"id": 1, "event": event, "t_ns": time.monotonic_ns(), "ok": True})
+            progress.fault(FaultEvent(id=1, event=event, t_ns=time.monotonic_ns(), ok=True))
         for second in range(8, 13):
             at(second)
         progress._live.refresh()

@@ -188,8 +188,8 @@ def test_a_node_cut_off_from_its_peers_is_fenced_and_clients_still_reach_it(
     wires = [wire for wire in detours.wires() if "kafka-2" in (wire.source, wire.target)]
     row = faults.inject_once("partition", {"target": "kafka-2", "link": "peers"}, whole, run, None)
     try:
-        assert row["effective"], row
-        assert "no answer on 4 of 4 wires" in row["evidence"]
+        assert row.effective, row
+        assert "no answer on 4 of 4 wires" in row.evidence
         wait_until("kafka-2 fenced", lambda: "kafka-2" not in whole.admin.registered())
         assert whole.admin.answers("kafka-2")
         whole.runtime.kill("kafka-2")

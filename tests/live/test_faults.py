@@ -185,7 +185,7 @@ nodes = [node.name for node in cluster.runtime.nodes]
 topics = [TopicSettings("orders", 12, 3)]
 step = {"fault": sys.argv[3], "target": "kafka-2", "at": 0, "for": "100s"}
 timeline = faults.compile([step], seed=1, load_s=200, topics=topics, nodes=nodes)
-injector = faults.Injector(timeline, cluster, run, on_event=lambda row: print(row["event"], flush=True))
+injector = faults.Injector(timeline, cluster, run, on_event=lambda row: print(row.event, flush=True))
 injector.start(time.monotonic_ns())
 time.sleep(200)
 """

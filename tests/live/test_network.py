@@ -64,7 +64,7 @@ def test_a_fault_that_a_killed_process_left(kafka: BrokerCluster[Any], tmp_path:
         "import os, sys, faults; from harness.clusters import attach_cluster; from pathlib import Path;"
         "from harness.rundir import RunDir;"
         "row = faults.inject_once('blackhole', {'target': 'kafka-2'}, attach_cluster(Path(sys.argv[1])),"
-        " RunDir(Path(sys.argv[2])), None); assert row['effective'], row; os.kill(os.getpid(), 9)"
+        " RunDir(Path(sys.argv[2])), None); assert row.effective, row; os.kill(os.getpid(), 9)"
     )
     command = [sys.executable, "-c", code, str(kafka.runtime.folder), str(run.root)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -13,11 +14,18 @@ import pytest
 
 import faults
 from faults.engine.ledger import Ledger
-from faults.kit.identity import process_identity
+from faults.kit.identity import process_of
+from harness.contracts.ledger import LedgerEntry, StoppedProcess
 from harness.rundir import RunDir, read_jsonl, write_json
 from harness.start_times import started_s
 from harness.waiting import wait_until
 from tests.unit.fault_cluster import StateCluster
+
+KILLED = LedgerEntry(id=2, kind="kill", targets=("kafka-2",), down=("kafka-2",))
+
+
+def paused(fault_id: int, process: StoppedProcess) -> LedgerEntry:
+    return LedgerEntry(id=fault_id, kind="pause", targets=(process.node,), paused=(process,))
 
 
 @pytest.fixture
@@ -45,12 +53,7 @@ def stop(process: psutil.Process) -> None:
 
 def test_a_stopped_process_goes_on_without_any_cluster(run: RunDir, sleeper: psutil.Process) -> None:
     stop(sleeper)
-    entry = {
-        "kind": "pause",
-        "targets": ["kafka-1"],
-        "paused": [{"node": "kafka-1", **process_identity(sleeper.pid)}],
-    }
-    Ledger(run).write(3, entry)
+    Ledger(run).write(paused(3, process_of("kafka-1", sleeper.pid)))
     assert faults.heal_from_ledger(None, run) == []
     wait_status(sleeper, stopped=False)
     assert Ledger(run).entries() == []
@@ -59,34 +62,30 @@ def test_a_stopped_process_goes_on_without_any_cluster(run: RunDir, sleeper: psu
 
 def test_a_reused_pid_is_left_alone(run: RunDir, sleeper: psutil.Process) -> None:
     stop(sleeper)
-    identity = {**process_identity(sleeper.pid), "started_s": started_s(sleeper.pid) - 100}
-    Ledger(run).write(
-        1, {"kind": "pause", "targets": ["kafka-1"], "paused": [{"node": "kafka-1", **identity}]}
-    )
+    earlier = replace(process_of("kafka-1", sleeper.pid), started_s=started_s(sleeper.pid) - 100)
+    Ledger(run).write(paused(1, earlier))
     assert faults.heal_from_ledger(None, run) == []
     assert sleeper.status() == psutil.STATUS_STOPPED
 
 
 def test_a_process_that_is_gone_needs_nothing(run: RunDir) -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
-    identity = process_identity(child.pid)
+    process = process_of("kafka-1", child.pid)
     child.wait()
-    Ledger(run).write(
-        1, {"kind": "pause", "targets": ["kafka-1"], "paused": [{"node": "kafka-1", **identity}]}
-    )
+    Ledger(run).write(paused(1, process))
     assert faults.heal_from_ledger(None, run) == []
     assert Ledger(run).entries() == []
-    assert process_identity(child.pid) == {}
+    assert process_of("kafka-1", child.pid).pid is None
 
 
 def test_killed_nodes_are_started_only_on_a_cluster_that_is_kept(run: RunDir) -> None:
     cluster = StateCluster()
     cluster.runtime.kill("kafka-2")
-    Ledger(run).write(2, {"kind": "kill", "targets": ["kafka-2"], "down": ["kafka-2"]})
+    Ledger(run).write(KILLED)
     assert faults.heal_from_ledger(None, run) == []
     assert not cluster.runtime.is_running("kafka-2")
 
-    Ledger(run).write(2, {"kind": "kill", "targets": ["kafka-2"], "down": ["kafka-2"]})
+    Ledger(run).write(KILLED)
     assert faults.heal_from_ledger(cluster, run) == []  # type: ignore[arg-type]
     assert cluster.runtime.is_running("kafka-2")
     assert [(row["id"], row["event"]) for row in read_jsonl(run.faults)] == [(2, "heal"), (2, "healed")]
@@ -96,8 +95,7 @@ def test_rounds_of_a_campaign(run: RunDir, sleeper: psutil.Process) -> None:
     write_json(run.campaign, {"schema_version": 1, "runs": ["1-unsafe", "2-safe"]})
     stop(sleeper)
     second = RunDir(run.root / "2-safe").create()
-    process = {"node": "kafka-1", **process_identity(sleeper.pid)}
-    Ledger(second).write(3, {"kind": "pause", "targets": ["kafka-1"], "paused": [process]})
+    Ledger(second).write(paused(3, process_of("kafka-1", sleeper.pid)))
     assert faults.heal_from_ledger(None, run) == []
     wait_status(sleeper, stopped=False)
     assert Ledger(second).entries() == []
@@ -107,7 +105,7 @@ def test_what_cannot_be_healed_stays(run: RunDir) -> None:
     cluster = StateCluster()
     cluster.runtime.kill("kafka-2")
     cluster.runtime.start_fails = 1
-    Ledger(run).write(2, {"kind": "kill", "targets": ["kafka-2"], "down": ["kafka-2"]})
+    Ledger(run).write(KILLED)
     assert faults.heal_from_ledger(cluster, run) == ["fault 2 (kill): kafka-2 died at start"]  # type: ignore[arg-type]
     assert len(Ledger(run).entries()) == 1
     assert read_jsonl(run.faults) == []

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from analysis.verdict.fault_rows import fault_row
+from harness.contracts import typed
+from harness.contracts.rows import FaultEvent
 from harness.errors import UsageError
 from harness.faultlog import FaultLog, closed, read_faults
 from harness.progress.view import RunView
@@ -30,7 +32,7 @@ def end_s(*rows: dict[str, Any]) -> float | None:
     shown = fault_row(record, [], 0)
     view = RunView()
     for row in rows:
-        view.record_fault({"id": 1, **row})
+        view.record_fault(typed({"id": 1, **row}, FaultEvent, ""))
     said = None if record.is_applied else (record.end_ns or 0) / S
     assert shown.until_s == said
     assert window.end_ns == (RUN_END_NS if said is None else said * S)

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from harness.contracts import typed
+from harness.contracts.rows import FaultEvent
 from harness.progress.choose import open_progress
 from harness.progress.live import LiveProgress, render, strip
 from harness.progress.plain import PlainProgress, QuietProgress
@@ -28,6 +30,10 @@ INJECT = {
 }
 EFFECT = {"id": 1, "event": "effect", "effective": True, "evidence": "process 4711 gone"}
 HEALED = {"id": 1, "event": "healed", "t_ns": 2, "ok": True}
+
+
+def event_of(row: dict[str, Any]) -> FaultEvent:
+    return typed(row, FaultEvent, "")
 
 
 def begun(progress: BaseProgress) -> BaseProgress:
@@ -128,8 +134,8 @@ def test_fault_strip_is_high_while_a_fault_is_applied() -> None:
     view.begin("x", 0, 0, 40)
     view.update({"elapsed_s": 20.0})
     at = view.epoch_ns
-    view.record_fault({**INJECT, "t_ns": at + 5_000_000_000})
-    view.record_fault({**HEALED, "t_ns": at + 9_000_000_000})
+    view.record_fault(event_of({**INJECT, "t_ns": at + 5_000_000_000}))
+    view.record_fault(event_of({**HEALED, "t_ns": at + 9_000_000_000}))
     assert strip(view) == "▁" * 5 + "█" * 5 + "▁" * 11
 
 
@@ -138,10 +144,9 @@ def test_plain_lines_for_phases_and_fault_events() -> None:
     progress = begun(PlainProgress(out))
     progress.phase("load")
     for event in (INJECT, EFFECT, {"id": 1, "event": "heal", "t_ns": 2}, HEALED):
-        progress.fault(event)
-    progress.fault(
-        {"id": 2, "event": "skipped", "kind": "pause", "target": "random", "reason": "overlaps #1"}
-    )
+        progress.fault(event_of(event))
+    skipped = {"id": 2, "event": "skipped", "kind": "pause", "target": "random", "reason": "overlaps #1"}
+    progress.fault(event_of(skipped))
     said = [line.split(" ", 1)[1] for line in out.getvalue().splitlines()]
     assert said == [
         "kafka-quick · unsafe · seed 7: load",
@@ -176,8 +181,8 @@ def test_quiet_says_only_what_went_wrong() -> None:
     progress = begun(QuietProgress(out))
     progress.phase("load")
     progress.update(elapsed_s=1.0, ok=10)
-    progress.fault(INJECT)
-    progress.fault({**HEALED, "ok": False})
+    progress.fault(event_of(INJECT))
+    progress.fault(event_of({**HEALED, "ok": False}))
     progress.note("worker p-1 died")
     assert out.getvalue() == "fault #1: kill kafka-1 NOT HEALED\nworker p-1 died\n"
 
@@ -224,7 +229,7 @@ def test_live_on_a_terminal_takes_events_from_threads_and_leaves_it_clean(
 def _feed(progress: BaseProgress, number: int) -> None:
     for i in range(50):
         progress.update(elapsed_s=i / 10, ok=i * 1000)
-        progress.fault({**INJECT, "id": number * 100 + i})
+        progress.fault(event_of({**INJECT, "id": number * 100 + i}))
         progress.note(f"note {number}-{i}")
 
 

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -344,7 +345,7 @@ def test_a_freeze_left_by_a_killed_harness_is_healed_from_the_ledger(
     run = RunDir(tmp_path / "run").create()
     view.clients = lambda: {"producer-1": process.pid}
     one = injection(view, {"fault": "client-freeze"})
-    Ledger(run).write(1, {"kind": "client-freeze", "targets": ["producer-1"], **one.ledger_entry()})
+    Ledger(run).write(replace(one.ledger_entry(), id=1, kind="client-freeze"))
     psutil.Process(process.pid).suspend()
     assert heal_from_ledger(cluster, run) == []  # type: ignore[arg-type]
     assert psutil.Process(process.pid).status() != psutil.STATUS_STOPPED

@@ -54,7 +54,7 @@ def run(tmp_path: Path) -> RunDir:
     run = RunDir(tmp_path / "20261122-run").create()
     run.scenario.write_text(scenario.text)
     write_json(run.plan, plan.model_dump(mode="json"))
-    worker = {"role": "producer", "client": "confluent-kafka", "client_version": "2.4.0"}
+    worker = {"name": "p-1", "role": "producer", "client": "confluent-kafka", "client_version": "2.4.0"}
     command = "brokerstorm run kafka-acks1 --seed 41 --set load.rate=2000 --variant unsafe"
     write_json(run.manifest, {"command": command, "workers": [worker]})
     write_result(run, failing())

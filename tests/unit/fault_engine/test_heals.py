@@ -128,7 +128,7 @@ def test_a_node_that_never_comes_back(cluster: StateCluster, run: RunDir) -> Non
     rig.injector.join(20)
     (failure,) = rig.injector.heal_all(1)
     assert failure == "fault 1 (kill kafka-2): kafka-2 not running (kafka-2 died at start)"
-    assert [entry["down"] for entry in Ledger(run).entries()] == [["kafka-2"]]
+    assert [entry.down for entry in Ledger(run).entries()] == [("kafka-2",)]
     assert rig.rows("skipped")[0]["reason"].startswith("kafka-2 is still away (fault 1)")
 
 

@@ -23,7 +23,7 @@ from tests.unit.fault_engine.rig import TOPICS, Rig, kill
 def test_kill_from_inject_to_healed(cluster: StateCluster, run: RunDir) -> None:
     seen: list[str] = []
     rig = Rig(
-        cluster, run, kill(0.05, target="leader-of:orders-1"), on_event=lambda row: seen.append(row["event"])
+        cluster, run, kill(0.05, target="leader-of:orders-1"), on_event=lambda row: seen.append(row.event)
     )
     rig.injector.join(20)
     inject, effect, heal, healed = rig.rows()
@@ -54,9 +54,7 @@ def test_the_ledger_is_written_before_and_struck_out_after(cluster: StateCluster
     cluster.runtime.kill = kill_and_look  # type: ignore[method-assign]
     rig = Rig(cluster, run, kill(0.0, target="kafka-3"))
     rig.injector.join(20)
-    assert [(e["id"], e["kind"], e["targets"], e["down"]) for e in entries] == [
-        (1, "kill", ["kafka-3"], ["kafka-3"])
-    ]
+    assert [(e.id, e.kind, e.targets, e.down) for e in entries] == [(1, "kill", ("kafka-3",), ("kafka-3",))]
     assert Ledger(run).entries() == []
 
 
