@@ -19,6 +19,7 @@ from harness.plan.hours import audit_follows
 from harness.protocols.clocks import HasClocks
 from harness.protocols.cluster import Cluster, HasHighWatermark, Progress
 from harness.protocols.faulting import FaultInjector
+from harness.protocols.versions import HasVersions
 from harness.run.committed import record_committed
 from harness.run.draining import DrainCheck, stages
 from harness.run.hosts import Hosts, OneMachine
@@ -361,8 +362,18 @@ class LiveRun:
         self._meter.stop()
         self._pool.record()
         self._manifest.update(executors=self._hosts.rows())
+        if changed := _changed_versions(self._cluster):
+            self._manifest.update(machine={**self._manifest.content.machine, "brokers at the end": changed})
         self._manifest.finish(status)
 
 
 def _clocks_set(cluster: Cluster) -> bool:
     return isinstance(cluster.runtime, HasClocks) and cluster.runtime.were_clocks_set()
+
+
+def _changed_versions(cluster: Cluster) -> str:
+    """What each node was at the end, where one is not what it began as."""
+    runtime = cluster.runtime
+    if not isinstance(runtime, HasVersions) or not runtime.is_changed():
+        return ""
+    return ", ".join(f"{node.name} {runtime.version(node.name)}" for node in runtime.nodes)
