@@ -15,12 +15,12 @@ from commands import completion
 from commands.console import Settings, command, write
 from experiments.plans import read_plan
 from harness.errors import Exit, UsageError
-from harness.rundir import NIGHT_FILE, RunDir, read_json
+from harness.rundir import NIGHT_FILE, RunDir
 
 if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.spark.session import WarmSession
-    from analysis.verdict.campaign import Campaign, Question
+    from analysis.verdict.campaign import Campaign
     from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
 
@@ -93,21 +93,22 @@ def _judge_rounds(
     settings: Settings, root: RunDir, rounds: Sequence[RunDir], session: WarmSession, progress: BaseProgress
 ) -> Campaign:
     """Judge the rounds that were captured, and say what all of them together show."""
+    from analysis.report.documents import read_begun
     from experiments.judging import number_of, outcome_of, summarize
 
-    plans, question, judged = [read_plan(each) for each in rounds], _question(root), []
+    asked = read_begun(root)
+    plans, question, judged = [read_plan(each) for each in rounds], asked.question, []
     for each in rounds:
         if each.manifest.exists():
             plan, result = _judge(settings, each, session, progress)
             number = number_of(plan, plans)
             judged.append(outcome_of(plan, each, result, number=number, question=question))
-    asked = read_json(root.campaign)
     return summarize(
         root,
         plans,
         judged,
-        command=str(asked.get("command", "")),
-        about=str(asked.get("about", "")),
+        command=asked.command,
+        about=asked.about,
         duration_s=0.0,
         names=[each.run_id for each in rounds],
         question=question,
@@ -129,21 +130,6 @@ def _analyze_import(settings: Settings, source: str, master: str | None, hits: P
             session.start()
             _, result = _judge(settings, run, session, progress, hits)
     return summaries.show_result(settings, run, result)
-
-
-def _question(root: RunDir) -> Question | None:
-    """What `repro` was asked, if this is its folder.
-
-    Raises:
-        UsageError: written by a version that this one cannot read.
-    """
-    from analysis.verdict.campaign import Question
-
-    asked = (read_json(root.campaign).get("reproduction") or {}).get("question")
-    try:
-        return Question(**asked) if asked else None
-    except TypeError as error:
-        raise UsageError(f"{root.campaign} is not of this version: {error}") from error
 
 
 def planned_rounds(root: RunDir) -> list[RunDir]:

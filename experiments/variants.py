@@ -10,6 +10,8 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.report.documents import begin_campaign
+from analysis.verdict.campaign import BegunCampaign
 from experiments.context import CommandContext
 from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
 from experiments.judging import RoundOutcome, number_of
@@ -108,7 +110,7 @@ def prepare(context: CommandContext, request: RunRequest, root: RunDir | None = 
         strategy = until_hit(root, plans, names, further, command, partial(_of_round, context, request))
     elif len(plans) > 1:
         # Written before the first starts: a campaign that is cut short still says what it was to be.
-        write_json(root.campaign, {"schema_version": 1, "runs": names, "command": command})
+        begin_campaign(root, BegunCampaign(runs=names, command=command))
         for plan, folder in zip(plans, names, strict=True):
             write_json(RunDir(root.root / folder).plan, plan.model_dump(mode="json"))
 
@@ -206,7 +208,7 @@ def until_hit(
                 plans += further(number)
                 names[:] = round_names(plans)
             # Written before it starts: what is cut short still says what it was to be.
-            write_json(root.campaign, {"schema_version": 1, "runs": names, "command": command})
+            begin_campaign(root, BegunCampaign(runs=names, command=command))
             for plan, name in zip(plans[-per_round:], names[-per_round:], strict=True):
                 outcome = yield RoundRequest(
                     name=name,

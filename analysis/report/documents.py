@@ -20,7 +20,8 @@ from analysis.findings import SCHEMA_VERSION, Result
 from analysis.report.compare import Comparison
 from analysis.report.explain import Explanation
 from analysis.report.trace_model import Trace
-from analysis.verdict.campaign import Campaign
+from analysis.verdict.campaign import BegunCampaign, Campaign
+from harness.contracts import read_document
 from harness.errors import UsageError
 from harness.rundir import RunDir, read_json, write_json
 
@@ -107,6 +108,20 @@ def result_of_document(document: Any, path: Path) -> Result:
         if isinstance(finding, dict):
             finding["cls"] = finding.pop("class", "")
     return _parsed(Result, document, path)
+
+
+def begin_campaign(run: RunDir, begun: BegunCampaign) -> None:
+    """Said before it is done: rounds that are cut short can be judged."""
+    write_json(run.campaign, {key: value for key, value in asdict(begun).items() if value not in (None, "")})
+
+
+def read_begun(run: RunDir) -> BegunCampaign:
+    """A campaign, judged or not yet.
+
+    Raises:
+        UsageError: unreadable, or of another version.
+    """
+    return read_document(run.campaign, BegunCampaign)
 
 
 def write_campaign(run: RunDir, campaign: Campaign) -> None:

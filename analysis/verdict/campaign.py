@@ -221,6 +221,35 @@ class Reproduction:
         return decided.get(self.outcome)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedReproduction:
+    """A `Reproduction` without its answer."""
+
+    question: Question
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BegunCampaign:
+    """campaign.json from before the first round on; a judged one, which can be read as this, says more.
+
+    ``runs``: folders, in order of start. ``bug``, ``seed``, ``exit_code``: of a judged one.
+    """
+
+    schema_version: int = SCHEMA_VERSION
+    runs: list[str] = field(default_factory=list)
+    command: str = ""
+    about: str = ""
+    bug: str = ""
+    seed: int | None = None
+    exit_code: int | None = None
+    reproduction: AskedReproduction | None = None
+
+    @property
+    def question(self) -> Question | None:
+        """What `repro` was asked, if this is of one."""
+        return self.reproduction.question if self.reproduction else None
+
+
 _PROVED_EXIT = {Proved.REPRODUCED: 0, Proved.SEEN: 0, Proved.NOT_REPRODUCED: 1, Proved.UNKNOWN: 3}
 
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from analysis.report.documents import read_begun
 from experiments.bundle.opening import is_bundle, run_of
 from experiments.plans import pinned_version
 from harness.errors import UsageError
-from harness.rundir import read_json, reading
 from harness.scenario.file import variants
 
 if TYPE_CHECKING:
@@ -115,20 +115,22 @@ def as_in_run(context: CommandContext, request: ReproRequest) -> ReproRequest:
     if not (Path(request.bug).is_dir() or is_bundle(request.bug)):
         return request
     run = run_of(context.run_dir, f"{request.bug}/" if Path(request.bug).is_dir() else request.bug)
-    asked = read_json(run.campaign) if run.campaign.exists() else {}
-    with reading(run):
-        question = (asked.get("reproduction") or {}).get("question")
-        if not question:
-            raise UsageError(f"{run.root} was not left by `repro`", hint="`run --replay` repeats its faults")
-        again = replace(
-            request,
-            bug=str(run.scenario),
-            pair=request.pair or str(question["pair"]),
-            seed=int(asked["seed"]) if request.seed is None else request.seed,
-            overrides=(*question.get("overrides", ()), *request.overrides),
+    asked = read_begun(run) if run.campaign.exists() else None
+    if asked is None or (question := asked.question) is None:
+        raise UsageError(f"{run.root} was not left by `repro`", hint="`run --replay` repeats its faults")
+    if asked.seed is None and request.seed is None:
+        raise UsageError(
+            f"{run.root} has not been judged", hint=f"`brokerstorm analyze {run.root}` judges it"
         )
-        if request.rounds or request.quick or request.until_hit:
-            return again
-        if question.get("until_hit"):
-            return replace(again, until_hit=True)
-        return replace(again, quick=bool(question["quick"]), rounds=int(question["rounds"]))
+    again = replace(
+        request,
+        bug=str(run.scenario),
+        pair=request.pair or question.pair,
+        seed=asked.seed if request.seed is None else request.seed,
+        overrides=(*question.overrides, *request.overrides),
+    )
+    if request.rounds or request.quick or request.until_hit:
+        return again
+    if question.until_hit:
+        return replace(again, until_hit=True)
+    return replace(again, quick=question.quick, rounds=question.rounds)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from analysis.verdict.campaign import Question
+from analysis.report.documents import begin_campaign
+from analysis.verdict.campaign import AskedReproduction, BegunCampaign, Question
 from analysis.verdict.statistics import ALPHA, fewest_rounds
 from experiments.context import CommandContext
 from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
@@ -25,7 +26,7 @@ from experiments.prepared import Prepared
 from experiments.repro.request import ReproRequest, refuse_mixture, replaced_versions
 from harness.errors import EnvironmentNotReady, UsageError, did_you_mean
 from harness.plan.build import build_plans
-from harness.rundir import RunDir, new_run, write_json
+from harness.rundir import RunDir, new_run
 from harness.scenario.bundled import bundled_bugs, bundled_scenarios
 
 if TYPE_CHECKING:
@@ -81,9 +82,8 @@ def prepare(context: CommandContext, request: ReproRequest, root: RunDir | None 
 
 
 def _save(root: RunDir, command: str, about: str, question: Question, names: list[str]) -> None:
-    """Said before it is done: a reproduction that is cut short can be analysed."""
-    begun = {"schema_version": 1, "runs": names, "command": command, "about": about}
-    write_json(root.campaign, {**begun, "reproduction": {"question": asdict(question)}})
+    asked = AskedReproduction(question=question)
+    begin_campaign(root, BegunCampaign(runs=names, command=command, about=about, reproduction=asked))
 
 
 def _find(name: str) -> None:

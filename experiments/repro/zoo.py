@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from analysis.verdict.campaign import URGENT_EXITS, Campaign
+from analysis.report.documents import read_begun
+from analysis.verdict.campaign import URGENT_EXITS, BegunCampaign, Campaign
 from experiments.context import CommandContext
 from experiments.judging import TellStopped
 from experiments.prepared import play
@@ -16,7 +17,7 @@ from experiments.repro.figures import figures
 from experiments.repro.request import ReproRequest
 from experiments.repro.rounds import prepare
 from harness.errors import BrokerstormError, Exit, Interrupted, UsageError
-from harness.rundir import all_runs, begun_at, read_json
+from harness.rundir import all_runs, begun_at
 from harness.scenario.bundled import bundled_bugs
 
 
@@ -63,12 +64,12 @@ def by_age(run_dir: Path) -> list[str]:
 def _shown_here(run_dir: Path) -> Iterator[tuple[str, datetime]]:
     for run in all_runs(run_dir):
         try:
-            found = read_json(run.campaign) if run.campaign.exists() else {}
+            found = read_begun(run) if run.campaign.exists() else BegunCampaign()
             when = begun_at(run.run_id)
         except (BrokerstormError, ValueError):  # damaged, or named by somebody
             continue
-        if found.get("bug") and found.get("exit_code") == Exit.PASS:
-            yield str(found["bug"]), when
+        if found.bug and found.exit_code == Exit.PASS:
+            yield found.bug, when
 
 
 def look_at_all(

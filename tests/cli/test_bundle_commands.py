@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from harness.rundir import RunDir, find_run, read_json, write_json
 from tests.cli.answers import refuse_to_start
 from tests.lent import settings
 from tests.planted.campaign import LOST, leave_campaign
+from tests.unit.test_reproduction import QUESTION
 
 CAMPAIGN = "20260101-000000-kafka-quick"
 
@@ -108,7 +110,7 @@ def test_run_replay_takes_a_round_of_an_opened_bundle_and_the_file_of_one(
 
 def test_repro_repeats_what_was_asked(runs: Path, tmp_path: Path) -> None:
     run = RunDir(runs / "there" / "runs" / CAMPAIGN)
-    question = {"pair": "a-b", "rounds": 10, "quick": True}
+    question = asdict(replace(QUESTION, pair="a-b", rounds=10, quick=True))
     given = {"overrides": (), "client_jars": None, "keep_up": False, "offline": False, "runtime": "auto"}
     request = ReproRequest(
         bug=str(run.root),
