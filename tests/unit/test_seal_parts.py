@@ -156,3 +156,24 @@ def test_a_full_disk_is_told_once_and_loses_nothing(tmp_path: Path, monkeypatch:
     sealing.seal_now()
     assert not [*run.raw.glob("*/*.seg")]
     assert seal(run, plan).rows["sends"] == len(rows)
+
+
+def test_a_name_keeps_its_number_when_others_come_before_it(tmp_path: Path) -> None:
+    """Numbers go by worker: one that captures its first error later would take those of all behind it."""
+    run, plan = new_run(tmp_path / "run"), plan_of()
+    for instance in (2, 1):
+        columns = sends(6, instance=instance)
+        columns["error"][:] = 9
+        put(run, f"p-{instance}", TableId.SENDS, instance, raw_rows(TableId.SENDS, columns))
+        named = [{"id": 9, "kind": "error", "text": f"of {instance}"}]
+        write_jsonl(run.worker(f"p-{instance}") / "names.jsonl", named)
+        seal_finished(run, plan)
+    seal(run, plan)
+    names = {row["id"]: row["text"] for row in read_jsonl(run.names)}
+    rows = [row for bucket in (0, 1) for row in zip_rows(run, bucket)]
+    assert {(instance, names[error]) for instance, error in rows} == {(1, "of 1"), (2, "of 2")}
+
+
+def zip_rows(run: RunDir, bucket: int) -> list[tuple[int, int]]:
+    columns = open_tables(str(run.root), bucket)["sends"]
+    return list(zip(columns["instance"].tolist(), columns["error"].tolist(), strict=True))
