@@ -283,15 +283,19 @@ def _not_dispatched(given: Given) -> list[Hits]:
 
 
 def _undelivered(given: Given, wanted: Array) -> Array:
-    """Log rows of messages, in the wanted streams, that were not delivered."""
+    """Log rows of messages, in the wanted streams, that were not delivered. Of a log that was read while it
+    grew not those that a fault removed on purpose."""
     history = given.history
-    stream = history.bucket.log["stream"]
+    stream, position = history.bucket.log["stream"], history.bucket.log["position"]
+    cut = np.append(history.context.cut, 0)
     found = []
     for part in chunks(len(given.first)):
         slot = history.log_slot[part]
         missing = np.flatnonzero(given.first[part] < 0)
         missing = missing[slot[missing] >= 0]
         missing = missing[history.sent[slot[missing]] >= 0] + part.start
+        if cut.any():
+            missing = missing[position[missing] >= cut[np.minimum(stream[missing], len(cut) - 1)]]
         found.append(missing[wanted[np.minimum(stream[missing], len(wanted) - 1)]])
     return np.concatenate(found) if found else np.empty(0, np.int64)
 

@@ -137,6 +137,17 @@ def test_what_a_fault_removed_on_purpose_is_not_lost(tmp_path: Path) -> None:
     }
 
 
+def test_what_a_fault_removed_before_it_was_given_to_anybody_is_not_missed(tmp_path: Path) -> None:
+    """Of a log that was read while it grew the audit has it, and the consumer could not get it."""
+    history = History().fault("truncate", "orders-0", 5_000, 5_001, details={"cut": {"orders-0": 2}})
+    for seq in range(4):
+        history.send(seq, position=seq)
+    history.log(0, 1, 2, 3).deliver(0, 3)
+    result = judge_here(history.write(tmp_path / "run"))
+    missed = [(f.count, f.witnesses[0].message) for f in result.findings if f.cls == "not-dispatched"]
+    assert missed == [(1, "1/0/2")]
+
+
 def test_the_power_takes_nothing_that_an_earlier_change_cut_off(tmp_path: Path) -> None:
     history = History(promise=DURABLE.model_copy(update={"synced": False, "required": {}}))
     history.fault("power-loss", "kafka-3", 12_000, 14_000, details={"unkept": ["orders-0"]})
