@@ -182,14 +182,6 @@ class History:
         query = "SELECT suite FROM rounds GROUP BY suite ORDER BY max(night) DESC, suite"
         return [str(suite) for (suite,) in self._rows(query)]
 
-    def finished_cells(self, night: str, suite: str | None = None) -> dict[str, list[Round]]:
-        """By cell, the rounds of a night that came to an end, broken ones too, in their order."""
-        made: dict[str, list[Round]] = defaultdict(list)
-        query = "WHERE night = ? AND exit_code IS NOT NULL AND (? IS NULL OR suite = ?) ORDER BY cell, round"
-        for row in self._rounds(query, (night, suite, suite)):
-            made[row.cell].append(row)
-        return dict(made)
-
     def last_rounds(self, cell: str, nights: int, *, suite: str | None = None) -> list[Round]:
         """Every round of a cell in the last ``nights`` nights that it ran in, oldest first."""
         chosen = "cell = :cell AND (:suite IS NULL OR suite = :suite)"
