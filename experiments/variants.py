@@ -201,14 +201,17 @@ def until_hit(
         further: the plans of round n, from 1.
         command, repeated: what repeats all of it, and one round.
     """
-    first, per_round = plans[0].seed, len(plans)
+    first, per_round, played = plans[0].seed, len(plans), 0
+
+    def say() -> None:
+        begin_campaign(root, BegunCampaign(runs=names, command=command))
+
     with suppress(OutOfBudget):
         for number in count(1):
             if number > 1:
                 plans += further(number)
                 names[:] = round_names(plans)
-            # Written before it starts: what is cut short still says what it was to be.
-            begin_campaign(root, BegunCampaign(runs=names, command=command))
+            say()  # before it starts: what is cut short still says what it was to be
             for plan, name in zip(plans[-per_round:], names[-per_round:], strict=True):
                 outcome = yield RoundRequest(
                     name=name,
@@ -218,8 +221,12 @@ def until_hit(
                     command=repeated(plan),
                     told=_one_line,
                 )
+                played += 1
                 if outcome.run and outcome.run.verdict == "fail":
-                    return
+                    raise OutOfBudget
+    # The rest of a round that is no longer wanted is not missing.
+    del plans[max(played, 1) :], names[max(played, 1) :]
+    say()
 
 
 def round_names(plans: Sequence[Plan]) -> list[str]:

@@ -134,21 +134,24 @@ def test_killed_after_every_round_it_still_ends_with_the_same_answer(case: str, 
     assert rounds == len(whole) - 1
 
 
-def test_until_a_round_fails_each_has_a_fresh_seed(tmp_path: Path) -> None:
-    """And what was played is said before it is, with the command that repeats it."""
+@pytest.mark.parametrize(("fails_at", "budget_s", "played"), [(9, None, 3), (99, 2.5, 3), (7, None, 1)])
+def test_until_a_round_fails_each_has_a_fresh_seed(
+    tmp_path: Path, fails_at: int, budget_s: float | None, played: int
+) -> None:
+    """What is to be played is said before, with the command that repeats it; in the end, what was played."""
 
     def come_out(wanted: RoundRequest) -> RoundOutcome:
+        assert isinstance(wanted.plan, Plan)
         assert wanted.name in read_json(tmp_path / "campaign.json")["runs"]
-        return judged(HIT if wanted.plan.seed == 9 else CLEAN)
+        made.now_s += 1.0
+        return judged(HIT if wanted.plan.seed == fails_at else CLEAN)
 
     def further(number: int) -> list[Plan]:
         return choose_plans(read_scenario("kafka-quick"), seed=6 + number, variant="safe")
 
-    plans, made = further(1), MadeUp(tmp_path, come_out)
-    played_names = ["safe-1"]
-    made.run(
-        until_hit(RunDir(tmp_path), plans, played_names, further, "all", lambda plan: f"one {plan.seed}")
-    )
-    assert [request.command for request in made.requests] == ["one 7", "one 8", "one 9"]
-    assert played_names == names(made) == ["safe-1", "safe-2", "safe-3"]
-    assert [plan.seed for plan in plans] == [7, 8, 9]
+    plans, folders = further(1), ["safe-1"]
+    made = MadeUp(tmp_path, come_out, budget_s=budget_s)
+    made.run(until_hit(RunDir(tmp_path), plans, folders, further, "all", lambda plan: f"one {plan.seed}"))
+    assert [request.command for request in made.requests] == ["one 7", "one 8", "one 9"][:played]
+    assert folders == names(made) == read_json(tmp_path / "campaign.json")["runs"]
+    assert [plan.seed for plan in plans] == [7, 8, 9][:played]
