@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments.plans import needs_of
+from experiments.plans import clusters_of, needs_of
 from experiments.preflight import clients_of
 from harness.toolchains.own_builds import in_words
 
@@ -20,17 +20,16 @@ def fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
     from harness.workers import launch, load_worker
 
     folders: dict[str, str] = fetch_tools(plans, report)
+    for system, asked, _ in clusters_of(plans):
+        where = fetch_cluster(system, asked, on_progress=report)
+        folders[f"{system} {spec_of(system, asked).version}"] = str(where)
     for plan in plans:
-        spec = spec_of(plan.system, plan.version)
-        folders[f"{plan.system} {spec.version}"] = str(
-            fetch_cluster(plan.system, plan.version, on_progress=report)
-        )
         for name, version in clients_of(plan):
             worker = load_worker(name, plan.workers)
             argv, _ = launch(worker, version, on_progress=report)
             # Python, Go: the program itself; Java: compiled classes and the client's jars
-            where = argv[argv.index("-cp") + 1] if "-cp" in argv else argv[0]
-            folders[f"{name} {in_words(version or worker.default_version)}"] = where
+            found = argv[argv.index("-cp") + 1] if "-cp" in argv else argv[0]
+            folders[f"{name} {in_words(version or worker.default_version)}"] = found
     return folders
 
 

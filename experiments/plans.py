@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
+from harness.protocols.versions import versions_of
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import PREFIX
@@ -277,6 +278,15 @@ def for_a_new_run(plan: Plan) -> Plan:
 def cluster_of(plan: Plan) -> tuple[str, str, str]:
     """System, version and topology of the cluster that a plan needs."""
     return plan.system, plan.version, plan.topology
+
+
+def clusters_of(plans: Iterable[Plan]) -> list[tuple[str, str, str]]:
+    """As `cluster_of`, once each, and what the nodes become in upgrades."""
+    found = []
+    for plan in plans:
+        others = versions_of(needs_of([plan])).values()
+        found += [cluster_of(plan), *((plan.system, version, plan.topology) for version in others)]
+    return list(dict.fromkeys(found))
 
 
 def timeline_of(plan: Plan) -> Timeline:

@@ -9,7 +9,14 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from experiments.plans import cluster_of, needs_of, refuse_impossible, refuse_on_external, timeline_of
+from experiments.plans import (
+    cluster_of,
+    clusters_of,
+    needs_of,
+    refuse_impossible,
+    refuse_on_external,
+    timeline_of,
+)
 from harness.errors import EnvironmentNotReady, ScenarioError
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
@@ -120,7 +127,7 @@ def _machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str, total: E
     from harness.doctor import machine
 
     return machine.checks(
-        *dict.fromkeys(map(cluster_of, plans)),
+        *clusters_of(plans),
         clients_mb=total.clients_mb,
         disk_mb=total.disk_bytes // _MB,
         folder=run_dir,
