@@ -139,11 +139,16 @@ def test_a_load_that_was_cut_is_audited_unless_a_second_signal_comes(
         SimpleNamespace(plan=tmp_path / "p"),
     )
     live._plan = SimpleNamespace(
-        model_dump=lambda mode: {}, limits={"audit": 1.0}, producers=[], pipelines=[]
+        model_dump=lambda mode: {},
+        limits={"audit": 1.0},
+        producers=[],
+        pipelines=[],
+        system="kafka",
+        load_s=1.0,
     )
-    live._cluster = SimpleNamespace(admin=None)
-    live._pool = SimpleNamespace(start_audit=lambda: None, auditors=[])
-    live._leaders = SimpleNamespace(record=lambda: None)
+    live._cluster = SimpleNamespace(admin=None, runtime=None)
+    live._pool = SimpleNamespace(start_audit=lambda epochs: None, auditors=[])
+    live._leaders = SimpleNamespace(record=lambda **_: None, epochs=dict)
     live._not_healed, live._is_restored = (), True
     assert live.execute().status == status
     assert done == [*(["audit"] if audited else []), status]
