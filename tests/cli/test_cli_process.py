@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -175,7 +176,7 @@ def test_a_library_that_only_some_commands_load_is_missed_as_well(
     assert "Traceback" not in done.stderr
     if code == 4:
         assert f"{sys.executable} has no module pydantic" in done.stderr
-        assert f"run: make -C {ROOT} setup" in done.stderr
+        assert f"run: make -C {shlex.quote(str(ROOT))} setup" in done.stderr
 
 
 def test_make_lists_its_targets() -> None:

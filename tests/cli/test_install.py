@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import sys
 import tarfile
@@ -152,7 +153,7 @@ def test_messages_name_the_launcher_of_a_checkout(tmp_path: Path, typed: str) ->
     shutil.copy(ROOT / "brokerstorm", root)
     for name in ("brokerstorm", "python"):
         program = root / ".venv" / "bin" / name
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
         program.chmod(0o755)
     (tmp_path / "bs").symlink_to(root / "brokerstorm")
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
