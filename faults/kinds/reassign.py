@@ -13,10 +13,11 @@ from faults.kit.cluster_view import POLL_S, ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import Instant
 from faults.kit.leadership import TopicFault, refuse_unknown
-from faults.kit.params import Inventory, TopicParams, names
+from faults.kit.params import Inventory, Size, TopicParams, in_units, names
+from harness.contracts.ledger import LedgerEntry
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
-from harness.protocols.cluster import HasReassignments, PartitionState, Proof
+from harness.protocols.cluster import THROTTLED_REPLICAS, HasReassignments, PartitionState, Proof
 
 
 class ReassignParams(TopicParams):
@@ -25,6 +26,10 @@ class ReassignParams(TopicParams):
         description="exactly these: partition -> its nodes, preferred leader first; in place of `partitions`",
     )
     within: Seconds = Field(60.0, gt=0, description="the moves are waited for so long")
+    throttle: Size | None = Field(
+        None,
+        description="bytes per second of replicas on the move, for each broker; default no limit",
+    )
     cancel_after: Seconds | None = Field(
         None, gt=0, description="moves that are not done by then are cancelled: their replicas stay"
     )
@@ -48,6 +53,16 @@ class Reassigned(Instant):
         return self.view.reassignments
 
     def apply(self) -> None:
+        if self.params.throttle is None:
+            self._move()
+            return
+        self._admin.throttle_moves(self._topic, self.params.throttle)
+        try:
+            self._move()
+        finally:
+            self._admin.throttle_moves(self._topic, None)
+
+    def _move(self) -> None:
         self._admin.reassign(self._topic, self.params.moves)
         start = time.monotonic()
         while left := self._admin.reassigning(self._topic):
@@ -76,6 +91,11 @@ class Reassigned(Instant):
             parts.append(f"{len(self._cancelled)} moves cancelled")
         details = {"moved": len(moved), "cancelled": [f"{self._topic}-{p}" for p in self._cancelled]}
         return Proof(bool(moved or self._cancelled), "; ".join(parts), details)
+
+    def ledger_entry(self) -> LedgerEntry:
+        """Without the names of its replicas a topic is not throttled, whatever rate a broker keeps."""
+        throttled = dict.fromkeys(THROTTLED_REPLICAS)
+        return LedgerEntry(settings={self._topic: throttled} if self.params.throttle else {})
 
     def confirmed_acks(self) -> ConfirmedAcks:
         """A leader that leaves hands over what followers have."""
@@ -124,7 +144,8 @@ class Reassign(TopicFault[ReassignParams]):
             last = f"wait until they are there, {params.within:g} s at most"
         else:
             last = f"after {params.cancel_after:g} s: cancel what has not arrived"
-        return [*(f"AlterPartitionReassignments {each}" for each in order), last]
+        slow = [f"at most {in_units(params.throttle)}/s of each broker"] if params.throttle else []
+        return [*slow, *(f"AlterPartitionReassignments {each}" for each in order), last]
 
     def prepare(self, params: ReassignParams, view: ClusterView, draw: int) -> Reassigned:
         states = view.states_of(params.topic)

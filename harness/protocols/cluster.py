@@ -152,6 +152,10 @@ class HasLeaders(HasPlacement, Protocol):
     def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None: ...
 
 
+#: Settings of a topic that say which of its replicas are throttled (Kafka: KIP-73).
+THROTTLED_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+
+
 @runtime_checkable
 class HasReassignments(HasPlacement, Protocol):
     """Can move replicas of partitions to other nodes (Kafka)."""
@@ -169,6 +173,10 @@ class HasReassignments(HasPlacement, Protocol):
 
     def reassigning(self, topic: str) -> list[int]:
         """Partitions whose replicas are on the move now."""
+
+    def throttle_moves(self, topic: str, bytes_per_s: int | None) -> None:
+        """Let each broker send and take no more of a topic's replicas on the move (KIP-73); None lifts it.
+        Idempotent. Raises as `reassign`."""
 
 
 @runtime_checkable

@@ -74,7 +74,7 @@ def killed_amid_a_kill(file: Path, run: RunDir, node: str) -> None:
             harness.kill()
     assert read_jsonl(run.faults)[-1]["effective"], read_jsonl(run.faults)
     (entry,) = Ledger(run).entries()
-    assert (entry["down"], entry["outside"]) == ([node], True)
+    assert (entry.down, entry.outside) == ((node,), True)
 
 
 def clean_heals(file: Path, run: RunDir, ours: KafkaCluster, node: str) -> None:

@@ -154,9 +154,15 @@ def fire(
 class FaultRig:
     """Fault steps that began on a Kafka cluster; the fixture `begin` ends them whatever a test does."""
 
-    def __init__(self, cluster: BrokerCluster[Any], run: RunDir, *steps: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        cluster: BrokerCluster[Any],
+        run: RunDir,
+        *steps: dict[str, Any],
+        topics: Sequence[TopicSettings] = (ORDERS,),
+    ) -> None:
         self.cluster, self.run = cluster, run
-        self.injector = injector_of(cluster, run, [ORDERS], *steps)
+        self.injector = injector_of(cluster, run, topics, *steps)
         self.injector.start(time.monotonic_ns())
 
     def rows(self, event: str) -> list[dict[str, Any]]:

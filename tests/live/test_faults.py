@@ -15,7 +15,7 @@ from faults.engine.ledger import Ledger
 from faults.kit.cluster_view import ClusterView
 from faults.kit.params import Inventory
 from faults.kit.targets import parse, resolve
-from harness.protocols.cluster import TopicSettings
+from harness.protocols.cluster import THROTTLED_REPLICAS, TopicSettings
 from harness.rundir import RunDir, read_jsonl
 from harness.systems.kafka.assembly import KafkaCluster
 from harness.systems.kafka.questions import KafkaQuestions
@@ -99,11 +99,11 @@ def test_kill_and_the_preferred_election_after_it(kafka: KafkaCluster, begin: Be
     misled = [p for p, leader in kafka.admin.leaders("orders").items() if leader != preferred[p]]
     assert misled
     result = faults.inject_once("preferred-election", {}, kafka, rig.run, None)
-    assert result["targets"] == [f"orders-{p}" for p in misled]
-    assert result["effective"], result
+    assert result.targets == tuple(f"orders-{p}" for p in misled)
+    assert result.effective, result
     assert kafka.admin.leaders("orders") == preferred
     again = faults.inject_once("preferred-election", {}, kafka, rig.run, None)
-    assert "already" in again["skipped"]
+    assert "already" in again.skipped
 
 
 def test_leader_moves_and_a_burst_of_them(kafka: KafkaCluster, begin: Begin) -> None:
@@ -150,6 +150,21 @@ def test_a_broker_whose_clock_jumped_stamps_messages_with_its_time(kafka: KafkaC
         "kafka-2": -1,
         "kafka-3": 0,
     }
+
+
+def test_replicas_move_throttled_and_the_throttle_is_lifted(kafka: KafkaCluster, tmp_path: Path) -> None:
+    moved = TopicSettings("moved", 2, 2)
+    if moved.name not in kafka.admin.topics():
+        kafka.admin.create_topics([moved])
+    make_whole(kafka, moved.name)
+    before = kafka.admin.replicas(moved.name)
+    step = {"fault": "reassign", "partitions": 1, "throttle": "5MB", "at": 0}
+    with sending(kafka, moved):
+        rig = FaultRig(kafka, RunDir(tmp_path / "moves").create(), step, topics=[moved])
+        rig.finish()
+    after = kafka.admin.replicas(moved.name)
+    assert sum(set(before[p]) != set(after[p]) for p in before) == 1
+    assert set(kafka.admin.own_settings(moved.name, THROTTLED_REPLICAS).values()) == {None}
 
 
 def test_rolling_restart(kafka: KafkaCluster, begin: Begin) -> None:
@@ -207,7 +222,7 @@ def killed_harness(kafka: KafkaCluster, run: RunDir, kind: str) -> None:
                     break
         finally:
             harness.kill()
-    assert [entry["targets"] for entry in Ledger(run).entries()] == [["kafka-2"]]
+    assert [entry.targets for entry in Ledger(run).entries()] == [("kafka-2",)]
 
 
 def test_a_killed_harness_leaves_a_stopped_node_that_the_ledger_frees(

@@ -120,6 +120,7 @@ class StateAdmin:
         self.order = {p: [NAMES[(p + i) % 3] for i in range(3)] for p in range(partitions)}
         self.leader: dict[int, str | None] = {p: nodes[0] for p, nodes in self.order.items()}
         self.moves_ignored = False
+        self.throttles: list[int | None] = []
         self.own: dict[str, str] = {"segment.bytes": "1000000"}
         self.wanted: dict[int, list[str]] = {}
         self.spans = dict.fromkeys(range(partitions), (0, 0))
@@ -194,6 +195,9 @@ class StateAdmin:
     def cancel_reassignments(self, topic: str, partitions: Iterable[int]) -> None:
         for partition in partitions:
             del self.wanted[partition]
+
+    def throttle_moves(self, topic: str, bytes_per_s: int | None) -> None:
+        self.throttles.append(bytes_per_s)
 
     def reassigning(self, topic: str) -> list[int]:
         return sorted(self.wanted)

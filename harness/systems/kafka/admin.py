@@ -23,7 +23,7 @@ from harness.connections.secret import Secret
 from harness.connections.security import ANYBODY, Access
 from harness.contracts.rows import Leadership, StreamTransactions
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import Node, PartitionState, SeenLeaders, TopicSettings
+from harness.protocols.cluster import THROTTLED_REPLICAS, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.kafka import (
     CORRELATION,
     KEEPS,
@@ -52,6 +52,7 @@ _PREFERRED = 0
 _OF_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 _NONE_IN_PROGRESS = 85  # NO_REASSIGNMENT_IN_PROGRESS
 _METADATA = "metadata.version"
+_RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _NO_RIGHT = 29  # TOPIC_AUTHORIZATION_FAILED
 _ALREADY_EXISTS, _UNKNOWN_TOPIC, _ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE = 36, 3, 84, 80
 
@@ -184,10 +185,7 @@ class KafkaAdmin:
     def change_settings(self, topic: str, to: Mapping[str, str | None]) -> None:
         """As `ChangesTopics.change_settings`."""
         steps = {k: ("DELETE", None) if v is None else ("SET", v) for k, v in to.items()}
-        asked = [ConfigResource(ConfigResourceType.TOPIC, topic, steps)]
-        said = self._ask(lambda broker: broker.alter_configs(asked, raise_on_unknown=False, incremental=True))
-        if (word := said["topic"][topic]) != "OK":
-            raise UsageError(f"Kafka refuses to change {topic}: {word}")
+        self._alter(ConfigResource(ConfigResourceType.TOPIC, topic, steps))
 
     def log_spans(self, topic: str) -> dict[int, tuple[int, int]]:
         """As `TruncatesLogs.log_spans`."""
@@ -357,6 +355,23 @@ class KafkaAdmin:
         """As `HasReassignments.reassigning`."""
         asked = {topic: list(self._partitions(topic))}
         return [tp.partition for tp in self._ask(lambda broker: broker.list_partition_reassignments(asked))]
+
+    def throttle_moves(self, topic: str, bytes_per_s: int | None) -> None:
+        """As `HasReassignments.throttle_moves`. A broker takes settings of its own from itself alone."""
+        rate = ("DELETE", None) if bytes_per_s is None else ("SET", str(bytes_per_s))
+        for node in self._nodes:
+            of_node = ConfigResource(ConfigResourceType.BROKER, str(node.number), dict.fromkeys(_RATES, rate))
+            self._alter(of_node, only=node.name)
+        which = ("DELETE", None) if bytes_per_s is None else ("SET", "*")
+        self._alter(ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(THROTTLED_REPLICAS, which)))
+
+    def _alter(self, asked: ConfigResource, *, only: str | None = None) -> None:
+        """Raises UsageError: refused, in Kafka's words."""
+        ask = methodcaller("alter_configs", [asked], raise_on_unknown=False, incremental=True)
+        said = self._ask(ask, only=only) if only else self._ask(ask)
+        kind = asked.resource_type.name.lower()
+        if (word := said[kind][asked.name]) != "OK":
+            raise UsageError(f"Kafka refuses to change {kind} {asked.name}: {word}")
 
     def _reassign(
         self, moves: Mapping[TopicPartition, list[int] | None], besides: Sequence[int] = ()

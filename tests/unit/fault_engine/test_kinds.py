@@ -102,8 +102,10 @@ def test_reassign_is_cancelled_in_the_middle(cluster: StateCluster, run: RunDir)
     of_two(cluster).admin.moves_ignored = True
     before = dict(cluster.admin.order)
     topics = [TopicSettings("orders", 6, 2)]
-    rig = Rig(cluster, run, {"fault": "reassign", "at": 0, "cancel_after": 0.05}, topics=topics)
+    step = {"fault": "reassign", "at": 0, "cancel_after": 0.05, "throttle": "1MB"}
+    rig = Rig(cluster, run, step, topics=topics)
     rig.injector.join(20)
+    assert cluster.admin.throttles == [1_000_000, None]
     assert (cluster.admin.order, cluster.admin.wanted) == (before, {})
     assert "6 moves cancelled" in rig.rows("effect")[0]["evidence"]
     assert rig.rows("healed")[0]["ok"] is True
