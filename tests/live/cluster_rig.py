@@ -20,6 +20,7 @@ from harness.clusters.limits import node_limits
 from harness.clusters.limits.groups import groups_left
 from harness.clusters.limits.volumes import volumes_below
 from harness.clusters.nodes.processes import run_processes
+from harness.clusters.process_runtime import ProcessRuntime
 from harness.contract.rig import RUN_TAG
 from harness.contract.running import cluster_of
 from harness.protocols.clocks import OWN_CLOCKS
@@ -35,8 +36,7 @@ EVERYTHING = frozenset(
     {
         CLIENT_DETOURS,
         PEER_DETOURS,
-        OWN_CLOCKS,
-        *(need for need in node_limits.GIVES if not node_limits.why_not(need)),
+        *(need for need in (*node_limits.GIVES, OWN_CLOCKS) if not ProcessRuntime.why_not(need)),
     }
 )
 #: Brokers wait for a controller that stands still; 30 s unless told otherwise.

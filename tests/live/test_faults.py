@@ -15,6 +15,7 @@ from faults.engine.ledger import Ledger
 from faults.kit.cluster_view import ClusterView
 from faults.kit.params import Inventory
 from faults.kit.targets import parse, resolve
+from harness.clusters.clocks import clocks
 from harness.protocols.cluster import THROTTLED_REPLICAS, TopicSettings
 from harness.rundir import RunDir, read_jsonl
 from harness.systems.kafka.assembly import KafkaCluster
@@ -134,6 +135,7 @@ def test_truncated_logs_begin_later(kafka: KafkaCluster, begin: Begin) -> None:
     assert rig.rows("effect")[0]["details"]["cut"] == {f"orders-{p}": cuts[p] for p in cuts}
 
 
+@pytest.mark.skipif(bool(clocks.why_not()), reason=clocks.why_not())
 def test_a_broker_whose_clock_jumped_stamps_messages_with_its_time(kafka: KafkaCluster, begin: Begin) -> None:
     if "stamped" not in kafka.admin.topics():
         kafka.admin.create_topics(
