@@ -233,6 +233,30 @@ def test_a_clock_is_proved_by_what_the_process_was_told(
     assert cluster.runtime.clocks == {"kafka-2": 0.0}
 
 
+def test_a_node_that_stays_away_when_its_clock_is_right_is_restarted(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules["faults.kinds.clocks"], "_CATCH_UP_S", 0.1)
+    cluster = StateCluster()
+    set_clock, kill = cluster.runtime.set_clock, cluster.runtime.kill
+
+    def leaves_it_away(node: str, ahead_s: float, speed: float = 1.0) -> None:
+        set_clock(node, ahead_s, speed)
+        if not ahead_s and "kill kafka-2" not in cluster.runtime.calls:
+            cluster.runtime.paused.add(node)
+
+    def frees(node: str) -> None:
+        cluster.runtime.paused.discard(node)
+        kill(node)
+
+    monkeypatch.setattr(cluster.runtime, "set_clock", leaves_it_away)
+    monkeypatch.setattr(cluster.runtime, "kill", frees)
+    rig = Rig(cluster, run, {"fault": "clock-jump", "by": "1h", "target": "kafka-2", "at": 0, "for": 0.2})
+    rig.injector.join(20)
+    assert rig.rows("healed")[0]["ok"] is True
+    assert cluster.runtime.calls[:2] == ["kill kafka-2", "start kafka-2"]
+
+
 def test_rolling_restart_stops_rolling_when_everything_heals(run: RunDir) -> None:
     cluster = StateCluster(join_s=0.3)
     rig = Rig(cluster, run, {"fault": "rolling-restart", "at": 0})
