@@ -11,7 +11,7 @@ from experiments.campaign import CampaignHooks, CampaignRunner
 from experiments.context import CommandContext
 from experiments.judging import judge_run
 from experiments.plans import cluster_of, needs_of, refuse_impossible, timeline_of
-from experiments.windows import WindowRequest, Windows
+from experiments.windows import WindowJudge, WindowRequest
 from harness.clusters import BrokerCluster, open_cluster, spec_of
 from harness.clusters.runtime_choice import AUTO, DOCKER, PROCESS, RuntimeChoice, choose
 from harness.errors import BrokerstormError
@@ -218,7 +218,7 @@ class _Judging:
     ) -> None:
         self._enough = context.interrupts.enough
         self._asked, self._session, self._tell = asked, session, tell
-        self._windows: Windows | None = None
+        self._windows: WindowJudge | None = None
 
     def __enter__(self) -> _Judging:
         return self
@@ -230,7 +230,7 @@ class _Judging:
         self._enough.clear()
         self._windows = None
         if self._asked and 0 < self._asked.window_s < plan.load_s:
-            self._windows = Windows(
+            self._windows = WindowJudge(
                 plan, run, self._session, self._asked, tell=self._tell, enough=self._enough
             )
 

@@ -43,7 +43,7 @@ class WindowRequest:
     fail_fast: bool = False
 
 
-class Windows:
+class WindowJudge:
     """The windows of one round, from `start` to `stop`, in a thread of low priority.
 
     Args:

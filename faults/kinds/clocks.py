@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from typing import Any, Final, Literal, TypeVar
 
@@ -10,18 +9,15 @@ from pydantic import Field, field_validator
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.params import Inventory, NodeParams
-from faults.kit.resources import ResourceFault, ResourceLimited, ability
+from faults.kit.resources import LimitedUntilWhole, ResourceFault, ability
 from faults.kit.targets import target_text
 from harness.durations import Seconds
-from harness.faultlog import ConfirmedAcks
 from harness.protocols.clocks import OWN_CLOCKS, HasClocks
 from harness.protocols.cluster import HasPlacement
 from harness.protocols.nodes import Killable
 
 C = TypeVar("C", bound="ClockParams")
 _TOLD_S: Final = 1.0
-#: Nodes that are not whole again so long after their clock is right do not become so by themselves.
-_CATCH_UP_S: Final = 10.0
 #: A clock that is nearer to the machine's than this is the machine's.
 _SAME_S: Final = 0.001
 #: A clock that drifts must have come this far to be seen.
@@ -48,8 +44,12 @@ class ClockDriftParams(ClockParams):
         return speed
 
 
-class ClockSet(ResourceLimited):
-    """Nodes whose clock is not the machine's; those that die of it are started again."""
+class ClockSet(LimitedUntilWhole):
+    """Nodes whose clock is not the machine's.
+
+    Those that die of it are started again, and those that stay away after it: the timers of Kafka's quorum go
+    by the wall clock (KafkaRaftClient.poll), and a controller that had been an hour ahead did not come back.
+    """
 
     def __init__(
         self, view: ClusterView, targets: Sequence[str], params: ClockParams, ahead_s: float, speed: float
@@ -58,16 +58,13 @@ class ClockSet(ResourceLimited):
         self._clocks: HasClocks = ability(view, HasClocks)
         self._ahead_s, self._speed = ahead_s, speed
         self._told: dict[str, float] = {}
-        self._back_s: float | None = None
-        self._restarted = False
 
     def apply(self) -> None:
         for node in self.targets:
             self._clocks.set_clock(node, self._ahead_s, self._speed)
 
-    def note(self) -> None:
+    def look(self) -> None:
         """What the processes themselves were told when they asked for the time."""
-        super().note()
         for node in self.targets:
             told_s = self._clocks.clock_told(node, within_s=_TOLD_S)
             if told_s is not None and abs(told_s) > abs(self._told.get(node, 0.0)):
@@ -87,41 +84,8 @@ class ClockSet(ResourceLimited):
         return "no process asked for the time, or it was told the machine's"
 
     def details(self) -> dict[str, Any]:
-        restarted = {"restarted": True} if self._restarted else {}
-        return {
-            **super().details(),
-            **restarted,
-            "told_s": {node: round(by, 3) for node, by in self._told.items()},
-        }
-
-    def heal(self) -> None:
-        """Give the machine's clock back, start crashed nodes, restart survivors that do not recover: Kafka's
-        quorum goes by the wall clock, and a controller that was an hour ahead then waits for an hour."""
-        if self._is_stuck():
-            self._restarted = True
-            for node in self._not_whole():
-                self.view.killable.kill(node)
-        super().heal()
-        self._back_s = self._back_s or time.monotonic()
-
-    def is_undone(self) -> bool:
-        return super().is_undone() and not self._is_stuck()
-
-    def _is_stuck(self) -> bool:
-        if self._restarted or self._back_s is None or set(self.targets) <= set(self._died):
-            return False
-        return time.monotonic() - self._back_s > _CATCH_UP_S and bool(super().missing())
-
-    def _not_whole(self) -> list[str]:
-        """Targets that are not registered, or not in sync for a stream; all where nobody can say."""
-        now = self.view.snapshot()
-        if now is None:
-            return list(self.targets)
-        behind = {node for nodes in now.shrunk().values() for node in nodes}
-        return [node for node in self.targets if node in behind or node not in now.registered]
-
-    def confirmed_acks(self) -> ConfirmedAcks:
-        return "at-risk" if self._restarted and self.hits_broker() else super().confirmed_acks()
+        told = {node: round(by, 3) for node, by in self._told.items()}
+        return {**super().details(), "told_s": told}
 
     def restore(self, node: str) -> None:
         self._clocks.set_clock(node, 0.0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
 
-from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.cluster_view import ClusterView, Snapshot, find_ability
 from faults.kit.node_loss import NodeFault, NodeLoss, changes_text
 from faults.kit.params import NodeParams
 from harness.contracts.ledger import LedgerEntry
@@ -14,6 +15,8 @@ from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Cluster, Proof
 
 N = TypeVar("N", bound=NodeParams)
+#: A node is whole again within a second or two; one that is not by then never will be.
+_CATCH_UP_S: Final = 10.0
 
 
 def ability(view: ClusterView, kind: type) -> Any:
@@ -99,3 +102,61 @@ class ResourceLimited(NodeLoss):
 
     def ledger_entry(self) -> LedgerEntry:
         return LedgerEntry(limited=tuple(self.targets), down=tuple(self.targets))
+
+
+class LimitedUntilWhole(ResourceLimited):
+    """One whose survivors are restarted if they are not whole again some time after it was lifted."""
+
+    def __init__(self, view: ClusterView, targets: Sequence[str], params: NodeParams) -> None:
+        super().__init__(view, targets, params)
+        self._lifted_s: float | None = None
+        self._restarted = False
+
+    def look(self) -> None:
+        """Remember what is seen only while it lasts. Default: nothing more than who died of it."""
+
+    def note(self) -> None:
+        """A node that is down later did not die of it."""
+        if self._lifted_s is None:
+            super().note()
+            self.look()
+
+    def _note_change(self, now: Snapshot | None) -> None:
+        if not self._restarted:  # what changes from there on is our doing
+            super()._note_change(now)
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """A survivor that does not recover is killed by the heal."""
+        return "at-risk" if self._restarted and self.hits_broker() else super().confirmed_acks()
+
+    def heal(self) -> None:
+        """Lift it, start crashed nodes, restart survivors that do not recover."""
+        if self._is_stuck():
+            self._note_change(self.view.snapshot())
+            self._restarted = True
+            for node in self._not_whole():
+                self.view.killable.kill(node)
+        super().heal()
+        self._lifted_s = self._lifted_s or time.monotonic()
+
+    def is_undone(self) -> bool:
+        return super().is_undone() and not self._is_stuck()
+
+    def _since_lifted_s(self) -> float:
+        return time.monotonic() - self._lifted_s if self._lifted_s is not None else 0.0
+
+    def _is_stuck(self) -> bool:
+        """Whether a node that survived is still not whole."""
+        if self._restarted or not self._survivors():
+            return False
+        return self._since_lifted_s() > _CATCH_UP_S and bool(super().missing())
+
+    def _survivors(self) -> list[str]:
+        return [node for node in self.targets if node not in self._died]
+
+    def _not_whole(self) -> list[str]:
+        """Survivors that are not registered, or not in sync for a stream; all where nobody can say which."""
+        now = self.view.snapshot()
+        behind = {node for nodes in now.shrunk().values() for node in nodes} if now else set()
+        away = behind | (set(self.targets) - now.registered if now else set())
+        return [node for node in self._survivors() if node in away] or self._survivors()

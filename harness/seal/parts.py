@@ -14,7 +14,7 @@ from typing import Final
 from harness.contracts import read_rows
 from harness.contracts.seal import SealedFile, TableReport, WorkerReport
 from harness.records import TABLE_NAMES
-from harness.rundir import RunDir, write_jsonl
+from harness.rundir import RunDir, append_jsonl
 from harness.seal.parquet import sync_folder
 from harness.seal.segments import Segment
 
@@ -93,7 +93,7 @@ class SealedSoFar:
 
     def append(self, run: RunDir, part: SealedPart) -> None:
         """Write the line of a part that is on disk."""
-        write_jsonl(run.sealed_parts, [asdict(each) for each in (*self.parts, part)])
+        append_jsonl(run.sealed_parts, asdict(part), sync=True)
         sync_folder(run.sealed)
         self.parts.append(part)
 

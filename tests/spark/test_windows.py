@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from experiments.windows import FOLDER, WindowRequest, Windows
+from experiments.windows import FOLDER, WindowJudge, WindowRequest
 from harness.records import TableId
 from harness.rundir import RunDir, read_jsonl
 from tests.planted.raw import raw_rows
@@ -40,7 +40,7 @@ def test_findings_are_told_once_and_end_the_load(spark: SparkSession, tmp_path: 
     run, told, enough = captured(tmp_path / "run"), list[str](), threading.Event()
     session: Any = SimpleNamespace(get=lambda: spark, start=lambda: None)
     asked = WindowRequest(window_s=1.0, fail_fast=True)
-    windows = Windows(plan_of(), run, session, asked, tell=told.append, enough=enough)
+    windows = WindowJudge(plan_of(), run, session, asked, tell=told.append, enough=enough)
     windows.start()
     assert enough.wait(60)
     windows.stop()
