@@ -38,6 +38,7 @@ class FaultRecord:
         confirmed_acks: what it did to acknowledgements that a broker had confirmed.
         unkept: streams of which every replica in sync lost what it had not synced.
         cut: stream -> the position before which it removed everything, on purpose.
+        grown: topic -> how many partitions it had before it was given more.
         requests_held: by a fault that holds requests, as far as the last look saw.
         skipped: why it was not injected.
     """
@@ -57,6 +58,7 @@ class FaultRecord:
     confirmed_acks: ConfirmedAcks = "unknown"
     unkept: frozenset[str] = frozenset()
     cut: Mapping[str, int] = field(default_factory=dict)
+    grown: Mapping[str, int] = field(default_factory=dict)
     requests_held: int = 0
     skipped: str = ""
 
@@ -123,8 +125,9 @@ def _acks(record: FaultRecord, row: FaultEvent) -> ConfirmedAcks:
 def _effect(record: FaultRecord, row: FaultEvent) -> FaultRecord:
     held, unkept = int(row.details.get("held", 0)), frozenset(map(str, row.details.get("unkept", ())))
     cut = {str(stream): int(position) for stream, position in row.details.get("cut", {}).items()}
+    grown = {str(topic): int(count) for topic, count in row.details.get("grown", {}).items()}
     seen = replace(record, effective=row.effective, evidence=row.evidence)
-    return replace(seen, requests_held=held, unkept=unkept, cut=cut)
+    return replace(seen, requests_held=held, unkept=unkept, cut=cut, grown=grown)
 
 
 def _heal(record: FaultRecord, row: FaultEvent) -> FaultRecord:

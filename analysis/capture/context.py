@@ -291,6 +291,15 @@ class Context:
         return cut
 
     @cached_property
+    def growths(self) -> Mapping[str, list[int]]:
+        """By topic, when it was given more partitions (CLOCK_MONOTONIC ns, ascending)."""
+        found: dict[str, list[int]] = {}
+        for fault in self.faults:
+            for topic in fault.grown if fault.effective else ():
+                found.setdefault(topic, []).append(fault.start_ns)
+        return {topic: sorted(times) for topic, times in found.items()}
+
+    @cached_property
     def topics(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name.rpartition("-")[0] for name in self.streams))
 

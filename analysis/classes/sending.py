@@ -44,7 +44,9 @@ SENDING: Final = (
         example="sent to orders-3, stored in orders-5",
         explanation=(
             "An explicit partition is kept or the send fails. For keys, all messages of a key and "
-            "producer must be in one partition; those outside the one that holds most of them are counted."
+            "producer must be in one partition; those outside the one that holds most of them are counted. "
+            "Each time that a fault gave the topic more partitions a key may have one more from then on: "
+            "a partitioner promises no order across them, within each it is judged."
         ),
         splits={
             "partition": SubKind("the producer named another partition"),

@@ -12,7 +12,7 @@ from analysis.kernels.hits import Hits, Note, hits
 
 
 def judge(history: BucketHistory) -> list[Hits]:
-    """wrong-partition: an explicit partition not kept; a key in two partitions."""
+    """wrong-partition: an explicit partition not kept; a key in more than its topic's growth explains."""
     context, groups = history.context, history.groups
     low, high = history.spread
     lane = groups.lane
@@ -23,7 +23,10 @@ def judge(history: BucketHistory) -> list[Hits]:
     keyed[known] = context.lane_is_keyed[lane[known]]
     elsewhere = np.flatnonzero((expected > 0) & ((low != expected) | (high != expected)) & known)
     scattered = np.flatnonzero(keyed & (low != high))
-    found = []
+    topic_of = context.lane_topic[lane[scattered]]
+    grown = np.isin(topic_of, [context.topics.index(topic) for topic in context.growths])
+    found = _too_many(history, scattered[grown]) if grown.any() else []
+    scattered = scattered[~grown]
     for split, affected in (("partition", elsewhere), ("key", scattered)):
         if len(affected):
             found += _outside(history, split, affected, expected)
@@ -39,19 +42,51 @@ def _outside(history: BucketHistory, split: str, affected: Array, expected: Arra
     group = history.group(slots)[index]
     home = expected if split == "partition" else _homes(len(history.groups), group, stream)
     wrong = np.flatnonzero(stream != home[group])
-    message, at = np.unique(index[wrong], return_index=True)
-    if not len(message):
+    return _hits(history, split, slots[index[wrong]], rows[wrong], home[group[wrong]])
+
+
+def _too_many(history: BucketHistory, groups: Array) -> list[Hits]:
+    """Of keys whose topic grew: messages in one partition more than there were numbers of partitions until
+    then. A partitioner gives a key one partition for each number; which client goes by which number, and
+    since when, nobody promises."""
+    context = history.context
+    slots = history.slots_of_groups(groups)
+    slots = slots[history.sent[slots] >= 0]
+    index, rows = history.copies(slots)
+    t_ns, group = history.times(slots)[index], history.group(slots)[index]
+    order = np.lexsort((rows, t_ns, group))
+    index, rows, t_ns, group = index[order], rows[order], t_ns[order], group[order]
+    stream = history.bucket.log["stream"][rows].astype(np.int64)
+    pairs, begin, pair = np.unique(
+        np.column_stack([group, stream]), axis=0, return_index=True, return_inverse=True
+    )
+    by_age = np.lexsort((begin, pairs[:, 0]))
+    first_of_group = np.searchsorted(pairs[:, 0], pairs[:, 0])
+    age = np.empty(len(pairs), np.int64)
+    age[by_age] = np.arange(len(pairs)) - first_of_group
+    topic_of = context.lane_topic[history.groups.lane[group]]
+    allowed = np.zeros(len(rows), np.int64)
+    for topic, times in context.growths.items():
+        own = topic_of == context.topics.index(topic)
+        allowed[own] = np.searchsorted(times, t_ns[own], side="right")
+    wrong = np.flatnonzero(age[pair.ravel()] > allowed)
+    home = pairs[by_age, 1][first_of_group][pair.ravel()[wrong]]
+    return _hits(history, "key", slots[index[wrong]], rows[wrong], home)
+
+
+def _hits(history: BucketHistory, split: str, slots: Array, rows: Array, home: Array) -> list[Hits]:
+    """Of each message, its first copy outside of its home."""
+    if not len(slots):
         return []
-    first = wrong[at]
-    own = slots[message]
-    note = _note(history, home[group[first]])
+    own, first = np.unique(slots, return_index=True)
+    note = _note(history, home[first])
     return [
         hits(
             "wrong-partition",
             slot=own,
             t_ns=history.times(own),
             split=split,
-            stream=stream[first],
+            stream=history.bucket.log["stream"][rows[first]].astype(np.int64),
             row=rows[first],
             note=note,
         )

@@ -42,7 +42,9 @@ def load_replay(run: RunDir) -> Timeline:
     except (KeyError, ValidationError) as error:
         raise UsageError(f"{run.faults} cannot be read by this version: {error!r}") from error
     firings.sort(key=lambda firing: firing.t_s)
-    topics = tuple(TopicSettings(t.name, t.partitions, t.replication) for t in plan.topics)
+    topics = tuple(
+        TopicSettings(t.name, t.partitions, t.replication, grows_to=t.grows_to) for t in plan.topics
+    )
     return Timeline(tuple(firings), plan.seed, plan.load_s, Inventory(topics, ()))
 
 

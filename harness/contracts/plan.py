@@ -26,6 +26,7 @@ class TopicPlan(PlanPart):
         replication: copies of each message: replicas (Kafka), write quorum (Pulsar), nodes (Qpid).
         address: what a client is given to name it.
         declared: its name in the scenario; several topics share one when it has a ``count``.
+        grows_to: partitions that a fault may give it; 0 = it keeps those it has.
     """
 
     name: str
@@ -34,6 +35,12 @@ class TopicPlan(PlanPart):
     config: dict[str, str]
     address: str = ""
     declared: str = ""
+    grows_to: int = 0
+
+    @property
+    def most_partitions(self) -> int:
+        """With those that it has not from the start."""
+        return max(self.partitions, self.grows_to)
 
 
 class PromisePlan(PlanPart):
@@ -335,7 +342,7 @@ class Plan(PlanPart):
     def worker_streams(self) -> dict[str, str]:
         """Name of a stream in what a worker is told and writes -> the stream, in the order of their ids."""
         told = self.worker_topics
-        return {f"{told[t.name]}-{p}": f"{t.name}-{p}" for t in self.topics for p in range(t.partitions)}
+        return {f"{told[t.name]}-{p}": f"{t.name}-{p}" for t in self.topics for p in range(t.most_partitions)}
 
     @property
     def namespace(self) -> str:
@@ -343,8 +350,8 @@ class Plan(PlanPart):
         return SYSTEMS[self.system].namespace(self.run_tag, self.prefix)
 
     def streams(self) -> list[str]:
-        """Every topic-partition, in the order of their name ids (1, 2, 3 ...)."""
-        return [f"{t.name}-{p}" for t in self.topics for p in range(t.partitions)]
+        """Every topic-partition, also those to come, in the order of their name ids (1, 2, 3 ...)."""
+        return [f"{t.name}-{p}" for t in self.topics for p in range(t.most_partitions)]
 
     def stream_bucket(self, stream: str) -> int:
         """Bucket of a row whose lane cannot be read (foreign or corrupt payload)."""

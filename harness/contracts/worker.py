@@ -91,6 +91,7 @@ class AuditPart(SpecPart):
     isolation: str
     stall_s: float
     follow: bool | None = None
+    later: list[str] | None = None
 
 
 class ProcessSpec(SpecPart):

@@ -170,6 +170,7 @@ def _topic(
         config=system.topic_config(native(spec.config), spec.replication, broker_config),
         address=system.address(name, run_tag),
         declared=declared,
+        grows_to=spec.grows_to or 0,
     )
 
 

@@ -42,6 +42,7 @@ class TopicSettings:
     partitions: int
     replication: int
     config: Mapping[str, str] = field(default_factory=dict)
+    grows_to: int = 0
 
 
 @runtime_checkable
@@ -212,6 +213,20 @@ class TruncatesLogs(Protocol):
 
         Raises:
             EnvironmentNotReady: a leader refuses (its words), or none answers.
+        """
+
+
+@runtime_checkable
+class GrowsTopics(Protocol):
+    """Can add partitions to a topic that is in use (Kafka)."""
+
+    def grow(self, topic: str, to: int) -> None:
+        """Give a topic so many partitions; returns when every broker in reach knows them. One that has them
+        already is no error.
+
+        Raises:
+            UsageError: the brokers refuse it (their words).
+            EnvironmentNotReady: no broker answers.
         """
 
 

@@ -187,6 +187,7 @@ def _consumer_part(plan: Plan, consumer: ConsumerPlan) -> ConsumerPart:
 def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[ProcessSpec]:
     """One spec a reader; together they cover every stream once."""
     streams = list(plan.worker_streams)
+    first = {f"{plan.worker_topics[t.name]}-{p}" for t in plan.topics for p in range(t.partitions)}
     system = SYSTEMS[plan.system]
     library, version = system.audit
     readers = min(AUDIT_READERS, len(streams))
@@ -200,6 +201,7 @@ def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[ProcessSpec]:
             isolation=isolation,
             stall_s=plan.limits["audit_stall"],
             follow=audit_follows(plan) or None,
+            later=[stream for stream in streams[reader - 1 :: readers] if stream not in first] or None,
         )
         for reader in range(1, readers + 1)
     ]

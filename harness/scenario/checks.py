@@ -9,7 +9,7 @@ from harness.errors import did_you_mean
 from harness.exposure import CAPTURED
 from harness.scenario.bug import bug_problems
 from harness.scenario.headers import header_names
-from harness.scenario.model import ConsumerSpec, PipelineSpec, ProducerSpec, Scenario
+from harness.scenario.model import ConsumerSpec, PipelineSpec, ProducerSpec, Scenario, TopicSpec
 from harness.scenario.payload import payload_compressible, payload_sizes, payload_table
 from harness.scenario.pipeline import pipeline_problems
 from harness.scenario.rate import RateLimit
@@ -172,15 +172,27 @@ def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
             yield ("topics", name, "config", option), problem
         if system.is_queue and topic.partitions != 1:
             yield ("topics", name, "partitions"), "must be 1: a queue has no partitions; count makes several"
+        if topic.grows_to is not None:
+            yield from _growth_problems(name, topic, scenario, system)
         for each in topic.names(name):
             first, other = seen.setdefault(system.name_key(each), (each, name))
             if first != each:
                 yield ("topics", name), f"collides with {first}; {system.name} cannot tell these names apart"
             elif other != name:
                 yield ("topics", name, "count"), f"is the second {each}; the first is of topic {other}"
-        streams += topic.count * topic.partitions
+        streams += topic.count * max(topic.partitions, topic.grows_to or 0)
         if streams > MAX_STREAMS:
             yield ("topics", name, "count"), f"makes {streams} partitions in all; at most {MAX_STREAMS}"
+
+
+def _growth_problems(name: str, topic: TopicSpec, scenario: Scenario, system: System) -> Iterator[Problem]:
+    at, piped = ("topics", name, "grows_to"), scenario.load.pipelines.values()
+    if not system.grows_topics:
+        yield at, f"topics of {system.name} are not made to grow here; leave it out"
+    elif (topic.grows_to or 0) <= topic.partitions:
+        yield at, f"must be above its {topic.partitions} partitions"
+    elif any(name in (each.from_, each.to) for each in piped):
+        yield at, "a pipeline makes its outputs by the number of partitions: leave it out"
 
 
 def _foreign(at: tuple[str, ...], part: str, spec: Any, system: System) -> Iterator[Problem]:

@@ -71,6 +71,12 @@ class TopicSpec(Part):
         le=1000,
         description=f"more partitions spread the load over more leaders; {_elsewhere('partitions')}",
     )
+    grows_to: int | None = Field(
+        None,
+        ge=2,
+        le=1000,
+        description="kafka: partitions that it may have in the end, by the fault grow-partitions",
+    )
     replication: int = Field(
         3,
         ge=1,

@@ -56,7 +56,7 @@ def _require_whole_topics(plan: Plan) -> None:
     """Every lane whose messages may lie in a stream must be in that stream's bucket."""
     for topic in plan.topics:
         groups = [g for g in plan.lane_groups if g.topic == topic.name]
-        for partition in range(topic.partitions):
+        for partition in range(topic.most_partitions):
             found = set().union(*(_reach(g, partition) for g in groups)) if groups else set()
             if len(found) > 1:
                 raise BrokerstormError(

@@ -45,6 +45,7 @@ class System:
         reads_uncommitted: the audit's reader is given what no transaction committed; else the admin tells it
             (`HasTransactions`).
         audit_follows: the audit's reader can read the log while it grows (docs/worker-protocol.md, Audit).
+        grows_topics: partitions can be added to a topic, and the audit reads those too.
         transactional_config: broker settings without which there are no transactions.
         log_stamps: how lines of a broker's log begin (`harness.log_stamp`), any of these; none = not stated.
         log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name stands; without
@@ -81,6 +82,7 @@ class System:
     reads_uncommitted: ClassVar[bool] = True
     transactional_config: ClassVar[Texts] = _NOTHING
     audit_follows: ClassVar[bool] = False
+    grows_topics: ClassVar[bool] = False
     log_stamps: ClassVar[tuple[str, ...]] = ()
     log_leader: ClassVar[str] = ""
     request_kinds: ClassVar[Mapping[str, int]] = {}

@@ -148,7 +148,7 @@ class DeliveryTally:
         }
         named = destinations(plan)
         #: By name id of the stream; what is not of the plan (0, a retry topic) has no name here.
-        self._topics = [{}, *(named[t.name] for t in plan.topics for _ in range(t.partitions))]
+        self._topics = [{}, *(named[t.name] for t in plan.topics for _ in range(t.most_partitions))]
 
     def read(self) -> None:
         for rows in self._rows.new_rows():

@@ -135,6 +135,22 @@ def test_truncated_logs_begin_later(kafka: KafkaCluster, begin: Begin) -> None:
     assert rig.rows("effect")[0]["details"]["cut"] == {f"orders-{p}": cuts[p] for p in cuts}
 
 
+def test_a_topic_grows_and_its_new_partitions_work(kafka: KafkaCluster, tmp_path: Path) -> None:
+    grown = TopicSettings("grown", 2, 3, grows_to=5)
+    if grown.name in kafka.admin.topics():
+        kafka.admin.delete_topics([grown.name])
+    kafka.admin.create_topics([grown])
+    make_whole(kafka, grown.name)
+    with sending(kafka, grown):
+        rig = FaultRig(
+            kafka, RunDir(tmp_path / "grows").create(), {"fault": "grow-partitions", "at": 0}, topics=[grown]
+        )
+        rig.finish()
+    assert rig.rows("effect")[-1]["evidence"] == "grown: 2 -> 5 partitions with a leader"
+    kafka.admin.wait_ready([grown.name], timeout_s=60, run_tag=1)
+    assert sorted(kafka.admin.end_offsets([grown.name])) == [f"grown-{p}" for p in range(5)]
+
+
 @pytest.mark.skipif(bool(clocks.why_not()), reason=clocks.why_not())
 def test_a_broker_whose_clock_jumped_stamps_messages_with_its_time(kafka: KafkaCluster, begin: Begin) -> None:
     if "stamped" not in kafka.admin.topics():

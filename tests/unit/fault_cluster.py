@@ -220,6 +220,10 @@ class StateAdmin:
     def truncate(self, topic: str, to: Mapping[int, int]) -> None:
         self.spans |= {partition: (offset, self.spans[partition][1]) for partition, offset in to.items()}
 
+    def grow(self, topic: str, to: int) -> None:
+        for partition in range(len(self.order), to):
+            self.order[partition], self.leader[partition] = list(NAMES), NAMES[0]
+
     def topics(self) -> list[str]:
         return ["__consumer_offsets", "orders"]
 

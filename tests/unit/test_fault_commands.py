@@ -16,7 +16,7 @@ ROLES = {
     "kafka-2": ("broker", "controller"),
     "bookie-1": ("bookie",),
 }
-TOPICS = [TopicSettings("orders", 3, 3), TopicSettings("lone", 1, 1)]
+TOPICS = [TopicSettings("orders", 3, 3, grows_to=6), TopicSettings("lone", 1, 1)]
 RUN = "public/{namespace of the run}"
 
 
@@ -68,6 +68,7 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
         {"fault": "truncate", "topic": "orders", "share": 0.75},
         ["DeleteRecords orders before the offset that leaves 25% of each log"],
     ),
+    ({"fault": "grow-partitions", "topic": "orders"}, ["CreatePartitions orders: 6 in all"]),
     (
         {"fault": "reassign", "topic": "lone", "cancel_after": 2},
         [

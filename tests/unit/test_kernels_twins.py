@@ -51,6 +51,23 @@ def keyed(*partitions: int) -> History:
     return h
 
 
+def grown(*partitions: int) -> History:
+    """As `keyed`, one message a second from 1 s on; the topic grew from two partitions to three at 2.5 s."""
+    details = {"grown": {"orders": 2}}
+    h = History(partitions=3, mode="key").fault("grow-partitions", "orders", 2_500, 2_600, details=details)
+    for seq, partition in enumerate(partitions):
+        h.send(seq, lane=0, partition=partition, at_ms=1_000 * (seq + 1))
+        h.log(seq, lane=0, partition=partition)
+    return h
+
+
+def late_after_growth(partition: int) -> History:
+    """2 is stored behind 3, which is in partition 1; 2 in the given one."""
+    h = grown(1, 1).send(2, lane=0, partition=partition, at_ms=4_000)
+    h.send(3, lane=0, partition=1, at_ms=4_001).log(3, lane=0, partition=1)
+    return h.log(2, lane=0, partition=partition)
+
+
 def routed(*partitions: int) -> History:
     h = History(partitions=2, mode="routed")
     for seq, partition in enumerate(partitions):
@@ -164,6 +181,27 @@ PAIRS = [
         {("wrong-partition", "key"): ["1/0/2"]},
         lambda: routed(1, 1, 0, 1),
         NOT_MINE,
+    ),
+    Pair(
+        "key in a third partition though its topic grew once",
+        lambda: grown(1, 1, 2, 0, 2),
+        {("wrong-partition", "key"): ["1/0/3"]},
+        lambda: grown(1, 1, 2, 1, 2),
+        {},
+    ),
+    Pair(
+        "key moved before its topic grew",
+        lambda: grown(1, 2, 2),
+        {("wrong-partition", "key"): ["1/0/1"]},
+        lambda: grown(1, 1, 2),
+        {},
+    ),
+    Pair(
+        "order of a key whose topic grew, within a partition",
+        lambda: late_after_growth(1),
+        {("producer-reorder", ""): ["1/0/2"]},
+        lambda: late_after_growth(2),
+        {},
     ),
     Pair(
         "false nack",

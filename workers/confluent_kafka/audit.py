@@ -93,6 +93,7 @@ class AuditRole:
         self.prefixes = payload.accepted_prefixes(session.spec.run_tag)
         self.read = 0
         self.follows: bool = part.get("follow", False)
+        self.later = frozenset(part.get("later") or ())
 
     def counts(self) -> dict[str, int]:
         return {"read": self.read, "streams_open": len(self._open())}
@@ -134,7 +135,8 @@ class AuditRole:
     def _follow(self) -> None:
         """Read what comes until `start`. Whatever goes wrong meanwhile is tried again, and judged then."""
         for _, _, state in self._all():
-            state.end, state.why = NO_END, ""
+            if state.begin >= 0 or state.stream not in self.later:  # else there is nothing yet to follow
+                state.end, state.why = NO_END, ""
         self._assign()
         while not self.control.started.is_set() and not self.control.stopped:
             messages = self.consumer.consume(num_messages=BATCH, timeout=0.1)
@@ -173,6 +175,10 @@ class AuditRole:
     def _fix_bounds(self) -> None:
         """Ask every partition for begin and end; from now on they are fixed."""
         for topic, partition, state in self._all():
+            if state.stream in self.later and self._lacks(topic, partition):
+                state.end, state.why = 0, "end"
+                continue
+            state.why = ""
             try:
                 bounds = self.consumer.get_watermark_offsets(
                     TopicPartition(topic, partition), timeout=WATERMARK_TIMEOUT_S
@@ -194,6 +200,14 @@ class AuditRole:
                 state.begin = state.read_to = begin
             if state.read_to >= state.end:
                 state.why = "end"
+
+    def _lacks(self, topic: str, partition: int) -> bool:
+        """Whether brokers say that a topic has no such partition; if they say nothing it may be there."""
+        try:
+            told = self.consumer.list_topics(topic, timeout=WATERMARK_TIMEOUT_S).topics[topic]
+        except KafkaException:
+            return False
+        return told.error is None and partition not in told.partitions
 
     def _assign(self) -> None:
         """Read what is open and not put aside, each from where it stands."""

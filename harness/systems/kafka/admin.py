@@ -154,6 +154,22 @@ class KafkaAdmin:
             with suppress(EnvironmentNotReady):
                 yield set(self._ask(lambda broker: broker.list_topics(), only=name))
 
+    def grow(self, topic: str, to: int) -> None:
+        """As `GrowsTopics.grow`."""
+        try:
+            self._ask(methodcaller("create_partitions", {topic: to}, timeout_ms=2000))
+        except UsageError:
+            if len(self._partitions(topic)) < to:  # else a request of ours whose answer never came
+                raise
+        wait_while(lambda: any(count < to for count in self._counts(topic)), _SPREAD_S, every_s=POLL_S)
+
+    def _counts(self, topic: str) -> Iterator[int]:
+        """The partitions of a topic that each broker in reach knows."""
+        ask = methodcaller("describe_topics", [topic])
+        for name in self._ask.reachable():
+            with suppress(EnvironmentNotReady):
+                yield sum(len(row["partitions"]) for row in self._ask(ask, only=name))
+
     def topics(self) -> list[str]:
         """Names of all topics, internal ones included."""
         return sorted(self._ask(lambda broker: broker.list_topics()))

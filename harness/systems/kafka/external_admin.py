@@ -103,6 +103,9 @@ class ExternalKafkaAdmin:
         self._questions.delete_groups(groups)
         self._made.remove("group", groups)
 
+    def grow(self, topic: str, to: int) -> None:
+        self._admin.grow(self._address(topic), to)
+
     def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
         found = self._admin.end_offsets([self._address(topic) for topic in topics])
         return {self._stream(stream): end for stream, end in found.items()}

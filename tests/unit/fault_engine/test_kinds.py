@@ -82,6 +82,41 @@ def test_truncate_removes_a_share_and_says_where_logs_begin(cluster: StateCluste
     assert effect["evidence"] == "2 of 2 logs begin later (orders-0 at 35), 26 messages are gone"
 
 
+GROWING = [TopicSettings("orders", 6, 3, grows_to=9)]
+
+
+def test_grow_partitions_to_what_the_topic_grows_to_and_no_further(
+    cluster: StateCluster, run: RunDir
+) -> None:
+    steps = [{"fault": "grow-partitions", "at": 0, "to": 7}, {"fault": "grow-partitions", "at": 0.3}]
+    rig = Rig(cluster, run, *steps, {"fault": "grow-partitions", "at": 0.6}, topics=GROWING)
+    rig.injector.join(20)
+    first, second = rig.rows("effect")
+    assert (first["evidence"], first["details"]) == (
+        "orders: 6 -> 7 partitions with a leader",
+        {"grown": {"orders": 6}},
+    )
+    assert second["details"] == {"grown": {"orders": 7}}
+    assert rig.rows("skipped")[0]["reason"] == "orders has 9 partitions already"
+
+
+@pytest.mark.parametrize(
+    ("topics", "to", "said"),
+    [
+        (TOPICS, {}, "say what orders grows to: `grows_to` of the topic"),
+        (GROWING, {"to": 10}, r"10 for orders; allowed: 7 to 9 \(grows_to of the topic\)"),
+        (GROWING, {"to": 6}, "6 for orders; allowed: 7 to 9"),
+    ],
+)
+def test_grow_partitions_refuses_what_the_plan_does_not_know(
+    topics: list[TopicSettings], to: dict[str, int], said: str
+) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        faults.compile(
+            [{"fault": "grow-partitions", "at": 0, **to}], seed=7, load_s=60, topics=topics, nodes=NAMES
+        )
+
+
 def of_two(cluster: StateCluster) -> StateCluster:
     cluster.admin.order = {p: nodes[:2] for p, nodes in cluster.admin.order.items()}
     return cluster
