@@ -25,7 +25,7 @@ _HATCHES = (
 )
 #: Kinds of one colour do alike things; their hatches tell them apart.
 _FAMILIES = {
-    PURPLE: ("kill", "controller-kill", "client-kill", "power-loss"),
+    PURPLE: ("kill", "controller-kill", "client-kill", "power-loss", "file-damage"),
     _BROWN: ("restart", "rolling-restart", "rolling-upgrade", "rolling-downgrade", "client-restart"),
     ORANGE: ("pause", "client-freeze"),
     SKY: (

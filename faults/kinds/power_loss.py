@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
 from faults.kinds.kill import Killed
 from faults.kit.cluster_view import ClusterView
-from faults.kit.errors import StepProblem
-from faults.kit.injection import Injection
-from faults.kit.params import Inventory, NodeParams, in_units, names
+from faults.kit.params import Inventory, in_units
 from faults.kit.resources import ResourceFault, ability
-from faults.kit.targets import parse, resolve, target_text
+from faults.kit.several import SeveralNodesFault, SeveralNodesParams
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Proof
 from harness.protocols.nodes import Killable
@@ -25,14 +22,7 @@ from harness.protocols.power import LosesPower, Unsynced
 _NAMED: Final = 2
 
 
-class PowerLossParams(NodeParams):
-    target: str = Field(
-        NodeParams.model_fields["target"].default,
-        description="as of the other kinds, or several nodes: `kafka-1, kafka-2`",
-    )
-    nodes: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
-        1, description="how many lose power at that moment: the target and others, or `all` of its kind"
-    )
+class PowerLossParams(SeveralNodesParams):
     tail: Literal["whole", "torn"] = Field(
         "whole",
         description="a file that grew ends where it was synced, or up to 4,096 bytes behind (`torn`)",
@@ -98,24 +88,13 @@ class PowerLost(Killed):
         return sorted(stream for stream in streams if self.before.in_sync(stream) <= lost)
 
 
-class PowerLoss(ResourceFault[PowerLossParams]):
+class PowerLoss(SeveralNodesFault[PowerLossParams], ResourceFault[PowerLossParams]):
     """Cut the power of nodes: SIGKILL, and what they wrote and did not sync is gone; back after `for`."""
 
     kind = "power-loss"
     abilities = (LosesPower, Killable, HasPlacement)
     needs = frozenset({"synced-disk"})
     params = PowerLossParams
-
-    def complete(self, params: PowerLossParams, inventory: Inventory) -> PowerLossParams:
-        several = _several(params.target)
-        if not several:
-            return super().complete(params, inventory)
-        if unknown := [name for name in several if name not in inventory.nodes]:
-            raise StepProblem("target", f"no node {unknown[0]!r}. Nodes: {names(inventory.nodes)}")
-        return params
-
-    def part(self, params: PowerLossParams, inventory: Inventory) -> str:
-        return "" if _several(params.target) else super().part(params, inventory)
 
     def needs_for(self, params: PowerLossParams) -> frozenset[str]:
         return self.needs | ({"synced-folders"} if params.directories == "lost" else set())
@@ -124,40 +103,13 @@ class PowerLoss(ResourceFault[PowerLossParams]):
         return params.for_
 
     def commands(self, params: PowerLossParams, inventory: Inventory) -> list[str]:
-        several = _several(params.target)
-        who = names(several) if several else target_text(params.target, inventory)
-        if params.nodes != 1:
-            who = (
-                f"all nodes of the kind of {who}"
-                if params.nodes == "all"
-                else f"{who}, {params.nodes} in all"
-            )
         folders = ", names in folders included" if params.directories == "lost" else ""
         return [
-            f"SIGKILL {who}; put each disk back to what was synced{folders}",
+            f"SIGKILL {self.who(params, inventory)}; put each disk back to what was synced{folders}",
             f"after {params.for_:g} s: start again",
         ]
 
-    def prepare(self, params: PowerLossParams, view: ClusterView, draw: int) -> Injection:
-        targets = _several(params.target) or resolve(parse(params.target, view.inventory), view, draw)
-        targets = _with_others(targets, params.nodes, view, random.Random(draw))
-        chosen = {"target": ", ".join(targets), "nodes": len(targets)}
-        return PowerLost(view, targets, params.model_copy(update=chosen), draw)
-
-    def injection(self, view: ClusterView, targets: tuple[str, ...], params: PowerLossParams) -> PowerLost:
-        return PowerLost(view, targets, params, 0)
-
-
-def _several(target: str) -> tuple[str, ...]:
-    """The nodes of a list; empty for any other target."""
-    return tuple(name.strip() for name in target.split(",")) if "," in target else ()
-
-
-def _with_others(
-    targets: tuple[str, ...], count: int | str, view: ClusterView, rng: random.Random
-) -> tuple[str, ...]:
-    """The targets, and others of the kind of the first until there are so many."""
-    kind = view.brokers if targets[0] in view.brokers else view.with_role(view.node(targets[0]).roles[0])
-    others = [node for node in kind if node not in targets]
-    wanted = len(others) if count == "all" else min(len(others), int(count) - len(targets))
-    return (*targets, *sorted(rng.sample(others, max(0, wanted))))
+    def seeded(
+        self, view: ClusterView, targets: tuple[str, ...], params: PowerLossParams, seed: int
+    ) -> PowerLost:
+        return PowerLost(view, targets, params, seed)

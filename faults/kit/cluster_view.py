@@ -115,6 +115,10 @@ class ClusterView:
     def with_role(self, role: str) -> tuple[str, ...]:
         return tuple(sorted(n.name for n in self.cluster.runtime.nodes if role in n.roles))
 
+    def alike(self, node: str) -> tuple[str, ...]:
+        """The nodes that do what a node does, itself among them."""
+        return self.brokers if node in self.brokers else self.with_role(self.node(node).roles[0])
+
     def node(self, name: str) -> Node:
         return next(node for node in self.cluster.runtime.nodes if node.name == name)
 

@@ -7,6 +7,7 @@ lives (`addresses`). A cluster that is kept can be taken over by a later process
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 from collections.abc import Callable, Mapping
@@ -24,14 +25,17 @@ from harness.clusters.limits import node_limits
 from harness.clusters.network import packets
 from harness.clusters.network.packets import Packets
 from harness.clusters.network.proxied import NEEDS, LocalDetours, detours_of
+from harness.clusters.nodes.file_damage import damage_files
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.clusters.power import disks
 from harness.clusters.security.made import ClusterSecurity
 from harness.errors import EnvironmentNotReady
 from harness.log_stamp import LOG_ZONE
 from harness.protocols.cluster import Endpoint, Node
+from harness.protocols.files import Damage, DamagedPlace, FileKind
 from harness.protocols.power import Unsynced
 from harness.protocols.versions import versions_of
+from harness.systems import system_of
 from harness.toolchains.jars import resolved
 from harness.toolchains.java import ClassArchive, Java
 from harness.waiting import wait_until
@@ -265,6 +269,31 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
 
     def drop_unsynced(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
         return self.power.drop(node, torn=torn, folders=folders, seed=seed)
+
+    def damage_files(
+        self, node: str, files: FileKind, damage: Damage, *, places: int, size_bytes: int, seed: int
+    ) -> list[DamagedPlace]:
+        data, kinds = self._data_of_a_node_down(node), system_of(self.spec.system).file_kinds
+        try:
+            return damage_files(
+                data, kinds, files, damage, places=places, size_bytes=size_bytes, rng=random.Random(seed)
+            )
+        except OSError as error:
+            raise EnvironmentNotReady(f"cannot damage files in {data}: {error.strerror}") from error
+
+    def renew_data(self, node: str) -> None:
+        data = self._data_of_a_node_down(node)
+        try:
+            for path in data.iterdir():  # it may be a mount
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            self._prepare(self.layout.node(node), NodeFolder(data.parent))
+        except OSError as error:
+            raise EnvironmentNotReady(f"cannot empty {data}: {error.strerror or error}") from error
+
+    def _data_of_a_node_down(self, node: str) -> Path:
+        if self.is_running(node):
+            raise EnvironmentNotReady(f"{node} runs: its files are its own")
+        return NodeFolder(self.layout.node(node).folder).data
 
     def set_clock(self, node: str, ahead_s: float, speed: float = 1.0) -> None:
         self._clocks.set(node, ahead_s, speed)

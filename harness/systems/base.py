@@ -52,6 +52,8 @@ class System:
             it the line is about all streams. Empty = no line says so.
         request_kinds: name of a kind of request of clients or brokers -> its number on the wire, where the
             network proxy can tell where a request begins and of which kind it is.
+        file_kinds: by kind of data file (`harness.protocols.files`), patterns of paths below a node's data
+            folder; a file is of the first that has it.
         bootstrap_form, admin_form: what a connection file says of where it is; empty = nothing.
         made_form: what is made on a cluster of others, by names.
         copies_default: whose number of copies counts there when its file has none.
@@ -86,6 +88,7 @@ class System:
     log_stamps: ClassVar[tuple[str, ...]] = ()
     log_leader: ClassVar[str] = ""
     request_kinds: ClassVar[Mapping[str, int]] = {}
+    file_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     bootstrap_form: ClassVar[str] = ""
     admin_form: ClassVar[str] = ""
     made_form: ClassVar[str] = "<prefix>-<run tag>-<topic>"

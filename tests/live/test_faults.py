@@ -265,3 +265,14 @@ def test_a_killed_harness_leaves_a_dead_node_that_is_started_if_kept(
     make_whole(kafka, "orders")
     assert_whole(kafka)
     assert [row["event"] for row in read_jsonl(run.faults)][-2:] == ["heal", "healed"]
+
+
+def test_a_broker_that_refuses_its_damaged_files_joins_without_them(
+    kafka: KafkaCluster, begin: Begin
+) -> None:
+    step = {"fault": "file-damage", "target": "kafka-2", "files": "metadata", "damage": "cut", "places": 100}
+    rig = begin({**step, "size": "1MB", "at": 0, "for": 0.1})
+    rig.finish()
+    details = rig.rows("effect")[-1]["details"]
+    assert "meta.properties" in {place["file"] for place in details["damaged"]["kafka-2"]}
+    assert details["wiped"] == {"kafka-2": "ended"}

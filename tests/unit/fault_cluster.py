@@ -13,6 +13,7 @@ from pathlib import Path
 
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint, Node, PartitionState
+from harness.protocols.files import Damage, DamagedPlace, FileKind
 from harness.protocols.power import Unsynced
 
 NAMES = ("kafka-1", "kafka-2", "kafka-3")
@@ -38,6 +39,8 @@ class StateRuntime:
         self.unsynced: dict[str, Unsynced] = {}
         self.versions = dict.fromkeys(NAMES, "3.9.1")
         self.dies_as = ""
+        self.refuses_damage = False
+        self.damaged: set[str] = set()
         self.clocks: dict[str, float] = {}
 
     def up(self) -> None: ...
@@ -85,7 +88,7 @@ class StateRuntime:
         if self.start_fails:
             self.start_fails -= 1
             raise EnvironmentNotReady(f"{node} died at start")
-        if self.versions[node] != self.dies_as:
+        if self.versions[node] != self.dies_as and not (self.refuses_damage and node in self.damaged):
             self.running.add(node)
         self._note("start", node)
 
@@ -96,6 +99,19 @@ class StateRuntime:
         assert node not in self.running
         self._note("drop", node)
         return self.unsynced.get(node, Unsynced())
+
+    def damage_files(
+        self, node: str, files: FileKind, damage: Damage, *, places: int, size_bytes: int, seed: int
+    ) -> list[DamagedPlace]:
+        assert node not in self.running
+        self.damaged.add(node)
+        self._note(f"{damage} {files}", node)
+        return [DamagedPlace("orders-0/0.log", 4_096, 1, "4f", "4b")] * places
+
+    def renew_data(self, node: str) -> None:
+        assert node not in self.running
+        self.damaged.discard(node)
+        self._note("renew", node)
 
     def pause(self, node: str) -> None:
         self.paused.add(node)

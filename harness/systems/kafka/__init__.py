@@ -70,6 +70,18 @@ class Kafka(System):
     grows_topics = True
     log_stamps = ("[{time}] {level} ",)
     request_kinds = _REQUESTS
+    file_kinds = {
+        "metadata": (
+            "__cluster_metadata-0/*",
+            "*checkpoint*",
+            "*/leader-epoch-checkpoint",
+            "*/partition.metadata",
+            "*.properties",
+        ),
+        "log": ("*/*.log",),
+        "index": ("*/*.index", "*/*.timeindex", "*/*.txnindex"),
+        "snapshot": ("*/*.snapshot",),
+    }
     bootstrap_form = "HOST:9092,HOST:9092"
     ask_id = "`kafka-cluster.sh cluster-id --bootstrap-server HOST:PORT`"
     mechanisms = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer")

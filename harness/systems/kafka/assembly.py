@@ -109,7 +109,7 @@ _META = "meta.properties"
 
 def clone_storage(data: Path, *, template: Path, node_number: int, cluster: str) -> None:
     """Copy formatted storage to ``data`` and give it a node's identity."""
-    shutil.copytree(template, data)
+    shutil.copytree(template, data, dirs_exist_ok=True)
     meta = data / _META
     text = meta.read_text()
     new = {"cluster.id": cluster, "node.id": str(node_number), "directory.id": short_id(uuid.uuid4().bytes)}

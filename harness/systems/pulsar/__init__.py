@@ -79,6 +79,12 @@ class Pulsar(System):
     }
     log_stamps = ("[{time}] {level} ", "{time} [{*}] {level} ")  # ours, the official image's
     request_kinds = _REQUESTS
+    file_kinds = {  # of bookies and of ZooKeeper
+        "metadata": ("version-2/log.*", "*/VERSION"),
+        "snapshot": ("version-2/snapshot.*",),
+        "log": ("*.log", "*.txn"),
+        "index": ("*.sst", "*.idx"),
+    }
     bootstrap_form = "pulsar://HOST:6650,HOST:6650"
     admin_form = "http://HOST:8080,HOST:8080"
     made_form = "of namespaces, [TENANT/]<prefix>-<run tag>"

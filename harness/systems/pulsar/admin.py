@@ -383,6 +383,11 @@ class PulsarAdmin:
         reachable = [node for node in self._storage if self._is_reachable(node.name)]
         return brokers | {node.name for node in reachable if answers(node)}
 
+    def forget(self, node: str) -> None:
+        bookie = next((each for each in self._storage if each.name == node and "bookie" in each.roles), None)
+        if bookie and self._owners:
+            self._owners.forget_bookie(str(bookie.client))
+
     def answers(self, node: str) -> bool:
         """Whether a node answers a request of ours within a second."""
         if found := next((one for one in self._storage if one.name == node), None):

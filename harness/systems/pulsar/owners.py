@@ -64,6 +64,21 @@ class Owners:
         held = {path.rpartition("/")[2]: session for path, session in owners.items()}
         return {bundle: by_session[session] for bundle, session in held.items() if session in by_session}
 
+    def forget_bookie(self, id_: str) -> None:
+        """Remove a bookie's cookie: one that comes without its data is refused as long as there is one
+        (BookKeeper, "Decommission bookies").
+
+        Raises:
+            EnvironmentNotReady: ZooKeeper does not answer.
+        """
+        try:
+            self._connected().delete_async(f"/ledgers/cookies/{id_}").get(timeout=_ANSWER_S)
+        except NoNodeError:
+            return
+        except (KazooException, KazooTimeoutError) as error:
+            why = f"{self._node.name} does not forget {id_} ({type(error).__name__})"
+            raise EnvironmentNotReady(why) from error
+
     @staticmethod
     def _sessions(client: Any, paths: Iterable[str]) -> dict[str, int]:
         """Path -> the session that holds it; what is not there is left out."""

@@ -25,6 +25,7 @@ class Qpid(System):
     is_queue = True
     stored_overhead_bytes = 500
     log_stamps = ("{time} {level} ",)
+    file_kinds = {"log": ("*.jdb",), "metadata": ("*.json", "*je.properties")}
     bootstrap_form = "HOST:5672,HOST:5672/VIRTUALHOST"
     admin_form = "http://HOST:8080,http://HOST:8080"
     ask_id = "`curl -u USER ADMIN_URL/api/latest/virtualhost`, as id of the virtual host"

@@ -72,6 +72,35 @@ def test_power_loss_of_a_disk_of_which_all_was_synced(cluster: StateCluster, run
     assert (effect["effective"], effect["details"]["unkept"]) == (True, [])
 
 
+def test_damaged_files_are_shown_as_they_are_read_again(cluster: StateCluster, run: RunDir) -> None:
+    step = {"fault": "file-damage", "at": 0, "for": 0.2, "target": "kafka-1", "places": 3, "stop": "kill"}
+    rig = Rig(cluster, run, step)
+    rig.injector.join(20)
+    (effect,) = rig.rows("effect")
+    place = "orders-0/0.log at 4,096: 4f -> 4b"
+    assert f"process gone, damaged: {place}, {place} and 1 more place; leaders" in effect["evidence"]
+    assert effect["details"]["damaged"]["kafka-1"][0]["offset"] == 4_096
+    assert effect["details"]["wiped"] == {}
+    assert cluster.runtime.calls == ["kill kafka-1", "flip log kafka-1", "start kafka-1"]
+
+
+@pytest.mark.parametrize("wipe", [True, False])
+def test_a_node_that_refuses_its_files_is_wiped_where_the_step_says_so(
+    cluster: StateCluster, run: RunDir, wipe: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("faults.engine.firing._RETRY_S", 0.05)
+    monkeypatch.setattr("faults.engine.prover._FOLLOW_S", 0.01)
+    cluster.runtime.refuses_damage = True
+    step = {"fault": "file-damage", "at": 0, "for": 0.1, "target": "kafka-2", "damage": "cut", "wipe": wipe}
+    rig = Rig(cluster, run, step, verify_s=5 if wipe else 0.5)
+    rig.injector.join(20)
+    assert ("renew kafka-2" in cluster.runtime.calls) is wipe
+    assert rig.rows("healed")[0]["ok"] is wipe
+    told = rig.rows("effect")[-1]
+    assert told["details"]["wiped"] == ({"kafka-2": "ended"} if wipe else {})
+    assert ("kafka-2 refused them and was wiped" in told["evidence"]) is wipe
+
+
 def test_truncate_removes_a_share_and_says_where_logs_begin(cluster: StateCluster, run: RunDir) -> None:
     cluster.admin.spans |= {0: (10, 110), 1: (0, 4)}
     rig = Rig(cluster, run, {"fault": "truncate", "at": 0, "share": 0.25})
