@@ -39,6 +39,7 @@ class FaultRecord:
         unkept: streams of which every replica in sync lost what it had not synced.
         cut: stream -> the position before which it removed everything, on purpose.
         grown: topic -> how many partitions it had before it was given more.
+        remade: topics that it deleted and made again, the latter from ``heal_ns`` on.
         requests_held: by a fault that holds requests, as far as the last look saw.
         skipped: why it was not injected.
     """
@@ -59,6 +60,7 @@ class FaultRecord:
     unkept: frozenset[str] = frozenset()
     cut: Mapping[str, int] = field(default_factory=dict)
     grown: Mapping[str, int] = field(default_factory=dict)
+    remade: frozenset[str] = frozenset()
     requests_held: int = 0
     skipped: str = ""
 
@@ -123,11 +125,12 @@ def _acks(record: FaultRecord, row: FaultEvent) -> ConfirmedAcks:
 
 
 def _effect(record: FaultRecord, row: FaultEvent) -> FaultRecord:
-    held, unkept = int(row.details.get("held", 0)), frozenset(map(str, row.details.get("unkept", ())))
+    held = int(row.details.get("held", 0))
+    unkept, remade = (frozenset(map(str, row.details.get(key, ()))) for key in ("unkept", "remade"))
     cut = {str(stream): int(position) for stream, position in row.details.get("cut", {}).items()}
     grown = {str(topic): int(count) for topic, count in row.details.get("grown", {}).items()}
-    seen = replace(record, effective=row.effective, evidence=row.evidence)
-    return replace(seen, requests_held=held, unkept=unkept, cut=cut, grown=grown)
+    seen = replace(record, effective=row.effective, evidence=row.evidence, requests_held=held)
+    return replace(seen, unkept=unkept, cut=cut, grown=grown, remade=remade)
 
 
 def _heal(record: FaultRecord, row: FaultEvent) -> FaultRecord:
@@ -202,6 +205,15 @@ def closed(records: Iterable[FaultRecord], last_ns: int) -> tuple[FaultRecord, .
         for each in records
         if each.inject_ns is not None
     )
+
+
+def remade_topics(records: Iterable[FaultRecord]) -> dict[str, int]:
+    """Topic -> since when it is another one of its name (CLOCK_MONOTONIC ns)."""
+    found: dict[str, int] = {}
+    for fault in records:
+        for topic in fault.remade if fault.effective else ():
+            found[topic] = max(found.get(topic, 0), fault.heal_ns or fault.over_ns)
+    return found
 
 
 def missing_rows(records: Iterable[FaultRecord], planned: int, *, is_complete: bool) -> list[str]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from analysis.capture.deaths import Death
 from analysis.capture.transactions import TransactionColumns
 from harness.contracts.rows import Bounds, LaneGroup, Terms
-from harness.faultlog import FaultRecord
+from harness.faultlog import FaultRecord, remade_topics
 
 _NS = 1_000_000_000
 #: Windows that hits are counted by over the load, at most: what a chart can show.
@@ -298,6 +298,13 @@ class Context:
             for topic in fault.grown if fault.effective else ():
                 found.setdefault(topic, []).append(fault.start_ns)
         return {topic: sorted(times) for topic, times in found.items()}
+
+    @cached_property
+    def remade(self) -> npt.NDArray[np.int64]:
+        """By index into `topics`, since when it is another topic of that name; 0 = it always was the one. The
+        last is of no topic."""
+        since = remade_topics(self.faults)
+        return np.array([*(since.get(topic, 0) for topic in self.topics), 0], np.int64)
 
     @cached_property
     def topics(self) -> tuple[str, ...]:

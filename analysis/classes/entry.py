@@ -22,6 +22,7 @@ APPLICATION: Final = "application"
 PRECONDITIONS: Final[Mapping[str, str]] = {
     "audit-complete": "the audit read the stream to its end bound, or past the acknowledged position",
     "log-kept": "the log still begins where it began: nothing fell to retention",
+    "topic-kept": "its topic was not made again between its send and its acknowledgement",
     "producer-ended": "the producer was closed or dead before the end bound was fixed",
     "readiness-restored": "after the faults every partition was led, in sync and took a probe",
     "send-capture": "the producer's record of sends is complete",

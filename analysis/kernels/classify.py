@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,8 +36,9 @@ from analysis.kernels import (
 )
 from analysis.kernels.episodes import ChosenHits, episodes_of
 from analysis.kernels.every_hit import every_hit
+from analysis.kernels.evidence import LogEvidence
 from analysis.kernels.history import BucketHistory
-from analysis.kernels.hits import Hits, unmet_names
+from analysis.kernels.hits import BITS, Hits, unmet_names
 from analysis.kernels.matching import Matching, judged_groups
 from analysis.kernels.partial import Episode, Partial, RawWitness
 from harness.records import Event, Kind, Outcome
@@ -89,7 +90,7 @@ def classify(bucket: Bucket, *, with_hits: bool = False) -> Partial:
     hits += stall.judge(history, groups)
     hits += queues.judge(history)
     hits += silence.judge(history)
-    chosen = _by_root_cause(history, hits)
+    chosen = _by_root_cause(history, _between_topics(history, hits))
     episodes = [e for one in chosen for e in episodes_of(history, matching, one)]
     hits_listed = tuple(every_hit(history, chosen)) if with_hits else ()
     return Partial(
@@ -100,6 +101,23 @@ def classify(bucket: Bucket, *, with_hits: bool = False) -> Partial:
         hits=hits_listed,
         atoms=atoms,
     )
+
+
+def _between_topics(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]:
+    """The hits with the bit of those messages that were sent to one topic and may have come to the next one
+    of its name, where the class asks for it."""
+    if not history.context.remade.any():
+        return list(found)
+    evidence = LogEvidence(history)
+    told = []
+    for one in found:
+        if "topic-kept" in CLASSES[one.cls].needs:
+            own = np.flatnonzero(one.slot >= 0)
+            unmet = one.unmet.copy()
+            unmet[own[evidence.before_remade(one.slot[own])]] |= BITS["topic-kept"]
+            one = replace(one, unmet=unmet)
+        told.append(one)
+    return told
 
 
 def _by_root_cause(history: BucketHistory, found: Sequence[Hits]) -> list[ChosenHits]:

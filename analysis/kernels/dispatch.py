@@ -139,7 +139,7 @@ def _duplicates(given: Given, assignments: Assignments, rows: Array) -> list[Hit
 
 def _committed_before(given: Given, again: _Again, assignments: Assignments) -> Array:
     """For each repeat, the group's last confirmed commit when its assignment began; -1 = none."""
-    commits = given.matching.committed(given.group)
+    commits = _commits(given)
     stream = given.history.bucket.log["stream"][again.row]
     begun_ns = assignments.start_ns - given.history.context.clock_bound_ns
     out = np.full(len(again.row), -1, np.int64)
@@ -148,6 +148,19 @@ def _committed_before(given: Given, again: _Again, assignments: Assignments) -> 
         at = np.searchsorted(times, begun_ns[again.assignment[own]], side="right") - 1
         out[own] = np.where(at >= 0, positions[np.maximum(at, 0)], -1)
     return out
+
+
+def _commits(given: Given) -> dict[int, tuple[Array, Array]]:
+    """By stream, the group's commits by time. In a topic that was made again those count that came after the
+    first message of it: others may be of positions in the one before."""
+    context, table = given.history.context, given.history.bucket.deliveries
+    found = given.matching.committed(given.group)
+    for stream, (times, positions) in found.items() if context.remade.any() else ():
+        if context.remade[context.stream_topic[stream]]:
+            own = given.of_streams(np.array([stream]))
+            late = times >= (table["t_ns"][own].min() if len(own) else times[-1] + 1)
+            found[stream] = times[late], positions[late]
+    return found
 
 
 def _reordered(given: Given, assignments: Assignments) -> list[Hits]:
@@ -308,9 +321,24 @@ def _dispatch_evidence(given: Given, rows: Array, complete: bool) -> Array:
     for stream, position in starts.items():
         early = (streams == stream) & (log["position"][rows] < position)
         unmet[early] |= BITS["start-known"]
+    for stream, first in _firsts_of_remade(given).items():
+        unmet[(streams == stream) & (rows < first)] |= BITS["start-known"]
     if not context.reading(given.group).is_start_known:
         unmet[~np.isin(streams, list(starts))] |= BITS["start-known"]
     return unmet
+
+
+def _firsts_of_remade(given: Given) -> dict[int, int]:
+    """By stream of a topic that was made again, the first log row that was given: where a consumer goes on
+    that was reading the one before, nobody promises."""
+    context, log = given.history.context, given.history.bucket.log
+    remade = np.flatnonzero(context.remade[context.stream_topic] > 0)
+    found = {}
+    for stream in remade.tolist():
+        own = np.flatnonzero((log["stream"] == stream) & (given.first >= 0))
+        if len(own):
+            found[stream] = int(own[0])
+    return found
 
 
 def _starts(given: Given) -> dict[int, int]:

@@ -40,10 +40,22 @@ class LogEvidence:
         return np.array([*whole, False]), np.array([*kept, False])  # the last: no such topic
 
     def removed(self, slots: Array, stream: Array, position: Array) -> Array:
-        """Whether messages lay where a fault removed everything on purpose. ``position``: -1 unknown."""
+        """Whether messages lay where a fault removed everything on purpose, or were acknowledged before their
+        topic was made again. ``position``: -1 unknown."""
         cut = self._context.cut
         known = (stream > 0) & (stream < len(cut)) & (position >= 0)
-        return np.asarray(known & (position < cut[np.where(known, stream, 0)]))
+        done_ns = self._history.of_send("t_done_ns", slots)
+        is_gone = (done_ns > 0) & (done_ns < self._context.remade[self._topic_of(slots)])
+        return np.asarray((known & (position < cut[np.where(known, stream, 0)])) | is_gone)
+
+    def before_remade(self, slots: Array) -> Array:
+        """Whether messages were sent before their topic was made again: to which of the two, nobody knows
+        unless they were acknowledged before that, too."""
+        if not self._context.remade.any():
+            return np.zeros(len(slots), np.bool_)
+        sent = self._history.sent[slots] >= 0
+        start_ns = self._history.of_send("t_start_ns", slots)
+        return np.asarray(sent & (start_ns < self._context.remade[self._topic_of(slots)]))
 
     def absent(self, slots: Array, stream: Array, position: Array) -> Bits:
         """For messages not found in the log: was the place read where they would be?

@@ -172,6 +172,7 @@ def _false_nack(history: BucketHistory) -> list[Hits]:
 def _misplaced(history: BucketHistory) -> list[Hits]:
     claimed, _ = history.corrupt_claims
     slots = history.ack_elsewhere[~np.isin(history.ack_elsewhere, claimed)]
+    slots = slots[~LogEvidence(history).removed(slots, *_place(history, slots))]
     if not len(slots):
         return []
     stream, position = history.of_send("stream", slots).astype(np.int64), history.of_send("position", slots)

@@ -74,8 +74,10 @@ def _is_read(history: BucketHistory, delivery: Array, slot: Array) -> Array:
     everything on purpose, nothing is known to be lost since."""
     table = history.bucket.deliveries
     place = table["stream"][delivery].astype(np.int64), table["position"][delivery]
-    evidence = LogEvidence(history)
-    return np.asarray(evidence.is_read(slot, *place) & ~evidence.removed(slot, *place))
+    evidence, context = LogEvidence(history), history.context
+    topic = context.stream_topic[np.where(place[0] < len(context.stream_topic), place[0], 0)]
+    is_old = table["t_ns"][delivery] < context.remade[topic]
+    return np.asarray(evidence.is_read(slot, *place) & ~evidence.removed(slot, *place) & ~is_old)
 
 
 def _absent_classes(

@@ -47,7 +47,7 @@ _FAMILIES = {
         "bandwidth",
         "name-change",
     ),
-    _ROSE: ("truncate", "reassign", "change-config", "grow-partitions"),
+    _ROSE: ("truncate", "reassign", "change-config", "grow-partitions", "recreate-topic"),
     _OLIVE: ("cpu-limit", "memory-limit", "disk-full", "slow-disk", "clock-jump", "clock-drift"),
 }
 

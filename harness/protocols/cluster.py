@@ -231,6 +231,20 @@ class GrowsTopics(Protocol):
 
 
 @runtime_checkable
+class RemakesTopics(Protocol):
+    """Can tell a topic from another one of its name, and what it was made with (Kafka: KIP-516).
+
+    Each raises EnvironmentNotReady: no broker answers.
+    """
+
+    def topic_ids(self, topic: str) -> frozenset[str]:
+        """The ids that brokers in reach know it by; none = no broker knows it."""
+
+    def made_of(self, topic: str) -> TopicSettings:
+        """What makes the same topic again."""
+
+
+@runtime_checkable
 class HasBacklogs(Protocol):
     """Knows what consumers have yet to settle, where positions are not dense (Pulsar, Qpid)."""
 

@@ -10,7 +10,7 @@ were stored and nothing more comes.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from harness.contracts.plan import ConsumerPlan, PipelinePlan, Plan
@@ -30,8 +30,15 @@ ANY_SUBSCRIPTION = ""
 class DrainCheck:
     """Ask `is_done` until it says so. Make it when no producer can write any more."""
 
-    def __init__(self, plan: Plan, admin: Admin, *, stored: int) -> None:
-        """``stored``: messages that producers were told are stored."""
+    def __init__(
+        self, plan: Plan, admin: Admin, *, stored: int, remade: Collection[str] = frozenset()
+    ) -> None:
+        """
+        Args:
+            stored: messages that producers were told are stored.
+            remade: topics that were made again: a position above the end of one is of the one before.
+        """
+        self._remade = remade
         self._plan = plan
         self._admin = admin
         self._stored = stored
@@ -67,7 +74,14 @@ class DrainCheck:
             settled.get(consumer.group) or _positions(self._plan, each)
             for each, consumer in zip(stats, self._plan.consumers, strict=True)
         ]
-        return caught_up(self._plan, ends, reached)
+        return caught_up(self._plan, ends, [self._of_now(ends, each) for each in reached])
+
+    def _of_now(self, ends: Mapping[str, int], reached: Mapping[str, int]) -> Mapping[str, int]:
+        """Without positions in topics that are no more."""
+        gone = {
+            s for s, at in reached.items() if s.rpartition("-")[0] in self._remade and at > ends.get(s, at)
+        }
+        return {stream: at for stream, at in reached.items() if stream not in gone}
 
     def _is_quiet(self, silent: Sequence[StatsLine]) -> bool:
         """For consumers that never acknowledge."""

@@ -15,6 +15,7 @@ from functools import partial
 from harness.contracts.plan import ConsumerPlan, Plan
 from harness.contracts.worker import StatsLine
 from harness.errors import EnvironmentNotReady, Interrupted, WorkerError
+from harness.faultlog import read_faults, remade_topics
 from harness.plan.hours import audit_follows
 from harness.protocols.clocks import HasClocks
 from harness.protocols.cluster import Cluster, HasHighWatermark, Progress
@@ -313,7 +314,8 @@ class LiveRun:
             return True
         end = time.monotonic() + self._budget_s("drain")
         of_these = self._plan.model_copy(update={"consumers": planned})
-        drain = DrainCheck(of_these, self._cluster.admin, stored=self._pool.totals()["ok"])
+        stored, remade = self._pool.totals()["ok"], remade_topics(read_faults(self._run.faults))
+        drain = DrainCheck(of_these, self._cluster.admin, stored=stored, remade=remade)
 
         def ended() -> str:
             if drain.is_done([worker.stats for worker in consumers]):
@@ -335,7 +337,9 @@ class LiveRun:
         if audit_follows(self._plan):
             self._leaders.record(has_times=not _clocks_set(self._cluster))
         try:
-            pool.start_audit(self._leaders.epochs())
+            remade = remade_topics(read_faults(self._run.faults))
+            epochs = self._leaders.epochs().items()  # of a topic that was made again they tell of another log
+            pool.start_audit({s: own for s, own in epochs if s.rpartition("-")[0] not in remade})
         except WorkerError as error:
             self._manifest.problem("audit", str(error))
             return

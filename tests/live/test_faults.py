@@ -151,6 +151,24 @@ def test_a_topic_grows_and_its_new_partitions_work(kafka: KafkaCluster, tmp_path
     assert sorted(kafka.admin.end_offsets([grown.name])) == [f"grown-{p}" for p in range(5)]
 
 
+def test_a_topic_is_deleted_and_made_again_as_it_was(kafka: KafkaCluster, tmp_path: Path) -> None:
+    remade = TopicSettings("remade", 3, 2, {"min.insync.replicas": "2"})
+    if remade.name not in kafka.admin.topics():
+        kafka.admin.create_topics([remade])
+    make_whole(kafka, remade.name)
+    before, ids = kafka.admin.made_of(remade.name), kafka.admin.topic_ids(remade.name)
+    step = {"fault": "recreate-topic", "at": 0, "for": 1}
+    with sending(kafka, remade):
+        rig = FaultRig(kafka, RunDir(tmp_path / "again").create(), step, topics=[remade])
+        rig.wait_for("effect")
+        assert remade.name not in kafka.admin.topics()
+        rig.finish()
+    after = kafka.admin.topic_ids(remade.name)
+    assert (len(after), after & ids) == (1, frozenset())
+    assert kafka.admin.made_of(remade.name) == before
+    assert before.config["min.insync.replicas"] == "2"
+
+
 @pytest.mark.skipif(bool(clocks.why_not()), reason=clocks.why_not())
 def test_a_broker_whose_clock_jumped_stamps_messages_with_its_time(kafka: KafkaCluster, begin: Begin) -> None:
     if "stamped" not in kafka.admin.topics():

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from harness.errors import EnvironmentNotReady
-from harness.protocols.cluster import Endpoint, Node, PartitionState
+from harness.protocols.cluster import Endpoint, Node, PartitionState, TopicSettings
 from harness.protocols.files import Damage, DamagedPlace, FileKind
 from harness.protocols.power import Unsynced
 
@@ -136,6 +136,7 @@ class StateAdmin:
         self.order = {p: [NAMES[(p + i) % 3] for i in range(3)] for p in range(partitions)}
         self.leader: dict[int, str | None] = {p: nodes[0] for p, nodes in self.order.items()}
         self.moves_ignored = False
+        self.ids, self.made = {"first"}, list[TopicSettings]()
         self.throttles: list[int | None] = []
         self.own: dict[str, str] = {"segment.bytes": "1000000"}
         self.wanted: dict[int, list[str]] = {}
@@ -243,8 +244,19 @@ class StateAdmin:
     def topics(self) -> list[str]:
         return ["__consumer_offsets", "orders"]
 
-    def create_topics(self, topics: object) -> None: ...
-    def delete_topics(self, names: object) -> None: ...
+    def topic_ids(self, topic: str) -> frozenset[str]:
+        return frozenset(self.ids)
+
+    def made_of(self, topic: str) -> TopicSettings:
+        return TopicSettings(topic, len(self.order), 3, dict(self.own))
+
+    def create_topics(self, topics: Sequence[TopicSettings]) -> None:
+        self.made += topics
+        self.ids = {"second"}
+
+    def delete_topics(self, names: object) -> None:
+        self.ids = set()
+
     def wait_ready(self, topics: object, *, timeout_s: float, run_tag: int) -> None: ...
     def end_offsets(self, topics: object) -> dict[str, int]:
         return {}

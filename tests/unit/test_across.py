@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,17 @@ def test_two_messages_at_one_position_contradict_each_other(tmp_path: Path) -> N
     history = History(partitions=2, buckets=2)
     history.log(0, 1, lane=0).log(5, lane=1, position=1)
     assert judged(history, tmp_path / "run")[1] == ["orders-0 holds both 1/0/1 and 1/1/5 at position 1"]
+
+
+def test_rows_of_several_buckets_contradict_nothing_where_the_log_was_read_again(tmp_path: Path) -> None:
+    """Which of the two was recorded before the reader went back, nobody knows."""
+    history = History(partitions=2, buckets=2).sent(3).send(0, partition=1).log(0, 1, 2)
+    run = history.log(0, lane=1, partition=0, position=1).write(tmp_path / "run")
+    context = load_context(run)
+    (split,) = splits(run)
+    assert len(judge_split(str(run.root), split, context).contradictions) == 1
+    again = {STRAY: replace(context.bounds[STRAY], again=1)}
+    assert judge_split(str(run.root), split, replace(context, bounds=again)).contradictions == []
 
 
 def test_a_record_that_contradicts_itself_proves_nothing_from_there_on(tmp_path: Path) -> None:

@@ -148,6 +148,47 @@ def test_what_a_fault_removed_before_it_was_given_to_anybody_is_not_missed(tmp_p
     assert missed == [(1, "1/0/2")]
 
 
+def remade() -> History:
+    """Its topic is deleted at 5 s and made again at 6 s."""
+    return History().fault("recreate-topic", "orders", 5_000, 6_000, details={"remade": ["orders"]})
+
+
+def test_what_was_acknowledged_before_a_topic_was_made_again_is_not_expected_in_it(tmp_path: Path) -> None:
+    """0 was in the first one; of 1 nobody knows in which it was acknowledged; 2 and 3 are of the second."""
+    history = remade().send(0, position=7, at_ms=4_000).send(1, position=8, at_ms=5_500, took_ms=700)
+    history.send(2, position=0, at_ms=7_000).send(3, position=1, at_ms=7_001).log(3, position=1)
+    result = judge_here(history.write(tmp_path / "run"))
+    lost = [finding for finding in result.findings if finding.cls == "acked-lost"]
+    assert {(f.status, f.witnesses[0].message, tuple(f.split)) for f in lost} == {
+        (Status.PERMITTED, "1/0/0", ("removed",)),
+        (Status.SUSPECT, "1/0/1", ("prefix",)),
+        (Status.VIOLATION, "1/0/2", ("prefix",)),
+    }
+
+
+def test_positions_that_begin_again_with_their_topic_are_no_return(tmp_path: Path) -> None:
+    """The second topic has other messages at the places of the first: nothing is wrong with either."""
+    history = remade()
+    for seq in range(4):
+        history.send(seq, position=seq % 2, at_ms=4_000 if seq < 2 else 7_000)
+    history.log(2, 3).deliver(0, position=0, at_ms=4_100).deliver(1, position=1, at_ms=4_101)
+    history.commit(2, at_ms=4_200).deliver(2, position=0, at_ms=7_100).deliver(3, position=1, at_ms=7_101)
+    result = judge_here(history.write(tmp_path / "run"))
+    assert [(f.cls, f.status, f.count) for f in result.findings] == [("acked-lost", Status.PERMITTED, 2)]
+
+
+@pytest.mark.parametrize(("given_out", "status"), [(1, Status.SUSPECT), (0, Status.VIOLATION)])
+def test_where_a_group_goes_on_in_a_topic_that_was_made_again_nobody_promises(
+    given_out: int, status: Status, tmp_path: Path
+) -> None:
+    history = remade()
+    for seq in range(3):
+        history.send(seq, position=seq, at_ms=7_000 + seq)
+    history.log(0, 1, 2).deliver(given_out, at_ms=7_100).deliver(2, at_ms=7_101)
+    _, finding = judged(history, tmp_path, "not-dispatched")
+    assert (finding.status, finding.count) == (status, 1)
+
+
 def test_the_power_takes_nothing_that_an_earlier_change_cut_off(tmp_path: Path) -> None:
     history = History(promise=DURABLE.model_copy(update={"synced": False, "required": {}}))
     history.fault("power-loss", "kafka-3", 12_000, 14_000, details={"unkept": ["orders-0"]})

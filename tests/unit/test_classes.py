@@ -102,7 +102,7 @@ def test_the_evidence_says_what_was_checked_or_what_is_missing() -> None:
     assert "end bound" in why_evidence("acked-lost")
     missing = why_evidence("acked-lost", ["audit-complete"])
     assert missing == f"not shown: {PRECONDITIONS['audit-complete']}"
-    assert why_evidence("producer-reorder") == "seen directly in the capture"
+    assert why_evidence("info-stored") == "seen directly in the capture"
 
 
 def test_an_unknown_class_is_a_usage_error_with_the_nearest() -> None:

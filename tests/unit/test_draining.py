@@ -66,6 +66,15 @@ def test_some_member_stands_at_the_end_of_each_partition() -> None:
     assert asked.is_done([StatsLine(positions={"a-0": 10}), StatsLine(), StatsLine(positions={"a-0": 10})])
 
 
+def test_a_position_above_the_end_is_of_the_topic_that_was_there_before() -> None:
+    plan = plan_of("kafka", c={})
+    asked = DrainCheck(plan, Positions(), stored=10, remade={"a"})  # type: ignore[arg-type]
+    assert not asked.is_done([StatsLine(positions={"a-0": 4000})])
+    assert asked.is_done([StatsLine(positions={"a-0": 10})])
+    asked = DrainCheck(plan, Positions(), stored=10)  # type: ignore[arg-type]
+    assert asked.is_done([StatsLine(positions={"a-0": 4000})])  # of a log that lost its end
+
+
 def test_a_share_group_is_done_when_the_brokers_say_so() -> None:
     """Its members stand nowhere: what one was given may still be given to another."""
     of_share = {"client": "kafka-clients", "settle": "ack", "options": {"group.type": "share"}}

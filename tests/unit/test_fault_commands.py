@@ -68,6 +68,13 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
         {"fault": "truncate", "topic": "orders", "share": 0.75},
         ["DeleteRecords orders before the offset that leaves 25% of each log"],
     ),
+    (
+        {"fault": "recreate-topic", "topic": "orders"},
+        [
+            "DeleteTopics orders; wait until no broker in reach knows it",
+            "after 2 s: CreateTopics orders, with the settings that it had",
+        ],
+    ),
     ({"fault": "grow-partitions", "topic": "orders"}, ["CreatePartitions orders: 6 in all"]),
     (
         {"fault": "reassign", "topic": "lone", "cancel_after": 2},

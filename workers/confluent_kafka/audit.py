@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import time
 from bisect import bisect_left
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from zlib import crc32
@@ -76,11 +77,11 @@ def truncated_from(read: list[tuple[int, int]], read_to: int, now: list[tuple[in
 
 
 class AuditRole:
-    def __init__(self, session: Session, consumer: Consumer) -> None:
+    def __init__(self, session: Session, connect: Callable[[], Consumer]) -> None:
         part = session.spec.part
         self.session = session
         self.control = session.control
-        self.consumer = consumer
+        self.connect, self.consumer = connect, connect()
         self.isolation: str = part["isolation"]
         self.stall_ns = int(part["stall_s"] * 1e9)
         self.progress: dict[str, dict[int, Progress]] = {}
@@ -171,6 +172,10 @@ class AuditRole:
                 self.session.report.event("truncated", text)
                 state.again, state.read_to = position, position
                 state.why = "end" if position >= state.end else ""
+        if any(state.again >= 0 for _, _, state in self._all()):
+            # librdkafka does not come back to the partitions of a topic that was gone for a while.
+            self.consumer.close()
+            self.consumer = self.connect()
 
     def _fix_bounds(self) -> None:
         """Ask every partition for begin and end; from now on they are fixed."""

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import time
+from functools import partial
 
 import confluent_kafka
 from audit import AuditRole
@@ -114,7 +115,7 @@ def audit(session: Session) -> None:
         "auto.offset.reset": "error",
         "isolation.level": session.spec.part["isolation"],
     }
-    AuditRole(session, make(Consumer, config(session, **fixed))).run()
+    AuditRole(session, partial(make, Consumer, config(session, **fixed))).run()
 
 
 if __name__ == "__main__":

@@ -165,10 +165,26 @@ class KafkaAdmin:
 
     def _counts(self, topic: str) -> Iterator[int]:
         """The partitions of a topic that each broker in reach knows."""
+        return (len(row["partitions"]) for row in self._rows(topic))
+
+    def _rows(self, topic: str) -> Iterator[dict[str, Any]]:
+        """What each broker in reach says of a topic."""
         ask = methodcaller("describe_topics", [topic])
         for name in self._ask.reachable():
             with suppress(EnvironmentNotReady):
-                yield sum(len(row["partitions"]) for row in self._ask(ask, only=name))
+                yield from self._ask(ask, only=name)
+
+    def topic_ids(self, topic: str) -> frozenset[str]:
+        """As `RemakesTopics.topic_ids`."""
+        return frozenset(str(row["topic_id"]) for row in self._rows(topic) if not row["error_code"])
+
+    def made_of(self, topic: str) -> TopicSettings:
+        """As `RemakesTopics.made_of`."""
+        asked = [ConfigResource(ConfigResourceType.TOPIC, topic, None)]
+        rows = self._ask(lambda broker: broker.describe_configs(asked, config_filter="all"))["topic"][topic]
+        own = {key: str(row["value"]) for key, row in rows.items() if row["config_source"] == _OF_TOPIC}
+        copies = self.replicas(topic)
+        return TopicSettings(topic, len(copies), len(copies[0]), own)
 
     def topics(self) -> list[str]:
         """Names of all topics, internal ones included."""

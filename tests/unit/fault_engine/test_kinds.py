@@ -111,6 +111,23 @@ def test_truncate_removes_a_share_and_says_where_logs_begin(cluster: StateCluste
     assert effect["evidence"] == "2 of 2 logs begin later (orders-0 at 35), 26 messages are gone"
 
 
+def test_recreate_topic_deletes_it_and_makes_it_again_as_it_was(cluster: StateCluster, run: RunDir) -> None:
+    rig = Rig(cluster, run, {"fault": "recreate-topic", "at": 0, "for": 0.2})
+    rig.injector.join(20)
+    assert cluster.admin.made == [TopicSettings("orders", 6, 3, {"segment.bytes": "1000000"})]
+    assert rig.rows("effect")[-1]["details"] == {"remade": ["orders"]}
+    assert rig.rows("effect")[0]["evidence"].startswith("orders: first -> ")
+    assert rig.rows("healed")[0]["ok"]
+
+
+def test_a_topic_that_is_not_gone_was_not_recreated(cluster: StateCluster, run: RunDir) -> None:
+    cluster.admin.delete_topics = lambda names: None  # type: ignore[method-assign]
+    cluster.admin.create_topics = lambda topics: None  # type: ignore[method-assign]
+    rig = Rig(cluster, run, {"fault": "recreate-topic", "at": 0, "for": 0.2})
+    rig.injector.join(20)
+    assert not rig.rows("effect")[-1]["effective"]
+
+
 GROWING = [TopicSettings("orders", 6, 3, grows_to=9)]
 
 
