@@ -53,7 +53,13 @@ class Judging:
 
 def warm(run: Path, threads: int) -> Judging:
     """From the end of sealing to the result, with the session open."""
-    argv = [sys.executable, "-m", "bench.warm_judge", str(run), str(threads)]
+    usage, answer = judged_warm(run, f"local[{threads}]")
+    return Judging(usage, counts_of(answer["result"]), f"judge() alone {answer['wall_s']:.1f} s")
+
+
+def judged_warm(run: Path, master: str, of: int = 0) -> tuple[TreeUsage, dict[str, Any]]:
+    """What `bench.warm_judge` took and answered. ``of``: whose processes count; 0 = its own."""
+    argv = [sys.executable, "-m", "bench.warm_judge", str(run), master]
     with subprocess.Popen(
         argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -61,15 +67,14 @@ def warm(run: Path, threads: int) -> Judging:
         assert process.stdout is not None
         if process.stdout.readline() != "ready\n":
             raise SystemExit("the judging process did not start; its error is above")
-        meter = TreeMeter(process.pid)
+        meter = TreeMeter(of or process.pid)
         meter.start()
         process.stdin.write("go\n")
         process.stdin.flush()
-        answer = json.loads(process.stdout.readline())
+        answer: dict[str, Any] = json.loads(process.stdout.readline())
         usage = meter.stop()
         process.stdin.close()
-    detail = f"judge() alone {answer['wall_s']:.1f} s"
-    return Judging(usage, _counts_of(answer["result"]), detail)
+    return usage, answer
 
 
 def cold(run: Path, threads: int) -> Judging:
@@ -78,7 +83,7 @@ def cold(run: Path, threads: int) -> Judging:
     usage, done = measure(argv, ROOT)
     if done.returncode not in (0, 1, 3):
         raise SystemExit(f"analyze ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return Judging(usage, _counts_of(json.loads(done.stdout)))
+    return Judging(usage, counts_of(json.loads(done.stdout)))
 
 
 def duckdb(run: Path, threads: int, *form: str) -> Judging:
@@ -95,7 +100,7 @@ def duckdb(run: Path, threads: int, *form: str) -> Judging:
     return Judging(TreeUsage(answer["wall_s"], usage.cpu_s, usage.peak_bytes), counts, seconds)
 
 
-def _counts_of(document: Mapping[str, Any]) -> Counts:
+def counts_of(document: Mapping[str, Any]) -> Counts:
     counts: Counts = Counter()
     for finding in document["findings"]:
         counts[finding["class"]] += finding["count"]
@@ -110,14 +115,10 @@ CONTENDERS: Final[Mapping[str, Callable[[Path, int], Judging]]] = {
 }
 
 
-def wrong_counts(answer: Judging, planted: Mapping[str, int]) -> dict[str, tuple[int, int]]:
+def wrong_counts(found: Counts, planted: Mapping[str, int]) -> dict[str, tuple[int, int]]:
     """Classes whose count differs: (found, planted)."""
-    classes = set(planted) | set(answer.counts)
-    return {
-        c: (answer.counts[c], planted.get(c, 0))
-        for c in sorted(classes)
-        if answer.counts[c] != planted.get(c, 0)
-    }
+    classes = sorted(set(planted) | set(found))
+    return {c: (found[c], planted.get(c, 0)) for c in classes if found[c] != planted.get(c, 0)}
 
 
 def planted(options: argparse.Namespace, messages: int, folder: Path) -> dict[str, int]:
@@ -187,7 +188,7 @@ def summary(answers: Mapping[str, list[Judging]], truth: Mapping[str, int]) -> b
             if name in TARGETS:
                 line += f" ({TARGETS[name]}: {_word(ratio <= TARGETS[name])})"
                 all_met &= ratio <= TARGETS[name]
-        wrong = wrong_counts(given[-1], truth)
+        wrong = wrong_counts(given[-1].counts, truth)
         all_met &= not wrong
         print(line, " counts equal the truth" if not wrong else f" WRONG (found, planted): {wrong}")
     print()

@@ -1,5 +1,7 @@
 """A process with an open Spark session that judges a run when told to: what `run` is after its drain.
 
+    python -m bench.warm_judge RUN MASTER
+
 Prints ``ready``, waits for a line, judges, prints the counts by class as JSON.
 """
 
@@ -17,7 +19,7 @@ from harness.rundir import RunDir
 
 def main() -> None:
     run = RunDir(Path(sys.argv[1]).resolve())
-    with WarmSession(f"local[{sys.argv[2]}]") as warm:
+    with WarmSession(sys.argv[2]) as warm:
         session = warm.get()
         print("ready", flush=True)
         sys.stdin.readline()

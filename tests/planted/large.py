@@ -81,7 +81,7 @@ def plant(
     plan = plan.model_copy(update={"load_s": round(world.load_ns / 1e9, 3)})
     run = RunDir(root).create()
     truth.dead = _dead(plan, deaths)
-    _write_around(run, plan, world, truth.dead)
+    write_documents(run, plan, world.load_ns, truth.dead)
     bounds = [_bounds(plan, stream) for stream in streams]
     if raw:
         _write_raw(run, plan, world, bounds, deliveries)
@@ -156,12 +156,13 @@ def _dead(plan: Plan, deaths: int) -> list[str]:
     return names[:deaths]
 
 
-def _write_around(run: RunDir, plan: Plan, world: World, dead: Sequence[str]) -> None:
+def write_documents(run: RunDir, plan: Plan, load_ns: int, dead: Sequence[str]) -> None:
+    """What lies beside the tables: two faults, and clients that die as the load ends."""
     faults = []
     for number, (kind, target, begin, end) in enumerate(_FAULTS, start=1):
-        start_ns, end_ns = (EPOCH_NS + round(world.load_ns * part) for part in (begin, end))
+        start_ns, end_ns = (EPOCH_NS + round(load_ns * part) for part in (begin, end))
         what = {"kind": kind, "target": target, "targets": [target], "params": {}}
-        planned_s = round(world.load_ns * begin / 1e9, 3)
+        planned_s = round(load_ns * begin / 1e9, 3)
         proof = {"effective": True, "evidence": "planted", "details": {}}
         faults += [
             {"id": number, "event": "inject", **what, "planned_s": planned_s, "t_ns": start_ns},
@@ -170,14 +171,14 @@ def _write_around(run: RunDir, plan: Plan, world: World, dead: Sequence[str]) ->
             {"id": number, "event": "healed", "ok": True, "t_ns": end_ns},
         ]
     words = {"name": "_FATAL", "text": "_FATAL: Local: Fatal error", "why": "error"}
-    death = {"kind": "client-died", "t_ns": EPOCH_NS + world.load_ns, **words}
+    death = {"kind": "client-died", "t_ns": EPOCH_NS + load_ns, **words}
     write_around(
         run,
         plan=plan,
         faults=faults,
         events=[{"worker": name, **death} for name in dead],
         epoch_ns=EPOCH_NS,
-        end_ns=EPOCH_NS + world.load_ns + 2 * emitting.DELIVERY_LAG_NS,
+        end_ns=EPOCH_NS + load_ns + 2 * emitting.DELIVERY_LAG_NS,
         workers={},
         manifest={},
     )

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.contracts.plan import Plan
+from harness.contracts.seal import SealedFile
 from harness.records import SEALED, Check, Event
 from harness.rundir import RunDir, write_json, write_jsonl
 from harness.seal.parquet import BucketFile
@@ -48,11 +49,10 @@ class GroupedFile:
         if self._held >= _GROUP_ROWS:
             self._flush()
 
-    def commit(self) -> None:
+    def commit(self) -> SealedFile | None:
         if self._held:
             self._flush()
-        if self._file is not None:
-            self._file.commit()
+        return self._file.commit() if self._file is not None else None
 
     def _flush(self) -> None:
         names = [c.name for c in SEALED[self._table]]

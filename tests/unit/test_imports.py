@@ -56,7 +56,7 @@ ALLOWED = {
     ),
     "launcher": ("cli",),
     "harness": ("harness",),
-    "bench": ("harness", "faults", "analysis", "experiments", "bench", "tests.planted"),
+    "bench": ("harness", "faults", "analysis", "experiments", "bench", "tests.planted", "tests.standalone"),
     "docs": ("harness", "faults", "analysis", "experiments", "cli", "commands", "docs"),
     "tests": (
         *("harness", "faults", "analysis", "experiments", "cli", "commands"),
