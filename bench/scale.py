@@ -1,14 +1,15 @@
-"""Does judging grow with the messages and no faster? Runs of 10^7 sends and more, with what must be found in them.
+"""Does judging grow with the messages and no faster? Runs of 10^7 sends and more, of known contents.
 
     python -m bench.scale                                     # 10^7 and 10^8
     python -m bench.scale --messages 10000000 100000000 1000000000
-    python -m bench.scale --messages 100000000 --workers 1 2 3      # on a standalone cluster, too
+    python -m bench.scale --messages 100000000 --workers 1 2 3      # on a standalone cluster
 
-Each run is planted as a stream in the sealed form (`tests.planted.repeated`): sends, their log, deliveries, and in
-every 5M sends two anomalies of each of 24 kinds, and ten messages that the log repeats at the very end. It is judged
-by Spark in a process whose session is open, here (`local[2]`) or, with ``--workers``, by a cluster of so many workers
-of two cores, all on this machine. Every class must be found as often as it was planted, and the CPU time of a message
-may not grow by more than 15 % from the smallest run to the largest. Runs are removed when judged.
+Each run is planted as a stream in the sealed form (`tests.planted.repeated`): sends, their log, deliveries,
+and in every 5M sends two anomalies of each of 24 kinds, and ten messages that the log repeats at the very end.
+Spark judges it in a process whose session is open, here (`local[2]`) or, with ``--workers``, on a cluster of
+so many workers of two cores, all on this machine. Every class must be found as often as it was planted, and
+the CPU time of a message may not grow by more than 15 % from the smallest run to the largest. Runs are removed
+when judged.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from harness.waiting import wait_until
 from harness.workers import launch, load_worker
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
     from analysis.findings import Result
 
@@ -128,9 +128,8 @@ class SparkRound:
         box = self._packed(plan)
         archive = self._scratch / f"{run.run_id}.tar"
         box.write(archive)
-        context = session.sparkContext
-        context.addFile(str(archive))
-        self._server = LoadServer(str(context.getConf().get("spark.driver.host")), tasks)
+        session.addFile(str(archive))
+        self._server = LoadServer(str(session.getConf().get("spark.driver.host")), tasks)
         host, port = self._server.address
         program = Program(
             archive=archive.name,
@@ -283,7 +282,7 @@ class SparkRound:
         return share
 
 
-def _settled_executors(session: SparkSession) -> int:
+def _settled_executors(session: SparkContext) -> int:
     """The executors, once no more of them come.
 
     Raises:
@@ -299,7 +298,7 @@ def _settled_executors(session: SparkSession) -> int:
 
     if not wait_until(is_settled, START_S, every_s=0.2):
         raise EnvironmentNotReady(
-            f"no executor came to {session.sparkContext.master} in {START_S:.0f} s",
+            f"no executor came to {session.master} in {START_S:.0f} s",
             hint="start Spark workers there; its web page shows what they have free",
         )
     return seen

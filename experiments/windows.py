@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from analysis.verdict.so_far import SoFar, so_far
+from harness.contracts.rows import FOUND_SO_FAR
 from harness.errors import BrokerstormError
 from harness.run.periodic import PeriodicThread
 from harness.run.sealing import give_way
@@ -116,7 +117,7 @@ class WindowJudge:
     def _say(self, found: SoFar, until_s: float) -> None:
         self._told[found.cls] = found.count
         self._tell(f"so far, to {until_s / 60:.1f} min: {found.text}")
-        row = {"t_ns": time.monotonic_ns(), "kind": "found-so-far", "text": found.text}
+        row = {"t_ns": time.monotonic_ns(), "kind": FOUND_SO_FAR, "text": found.text}
         append_jsonl(self._run.events, row)
         if self._asked.fail_fast:
             self._tell("--fail-fast: the load ends; heal, drain, audit and the verdict of the whole follow")

@@ -15,7 +15,7 @@ import pytest
 from tests import machine
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 os.environ["BROKERSTORM_RUNTIME"] = "process"
 os.environ.pop("COLUMNS", None)  # workers of pytest-xdist have one, and our output would be as narrow
@@ -46,7 +46,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark() -> Iterator[SparkContext]:
     """One Spark session for all tests of a process; commands that a test runs in this process use it too."""
     from analysis.spark.session import close_session, open_session
 

@@ -22,10 +22,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.bucket import Bucket, Columns, chunks, open_tables
+from analysis.capture.bucket import Bucket, Columns, chunks, narrow, open_tables
 from analysis.capture.context import Context
 from analysis.kernels.class_hits import ClassHits
 from analysis.kernels.labels import place_text
+from analysis.kernels.lookup import distinct
 from analysis.kernels.partial import GAP_NS, WITNESSES_AN_EPISODE, Episode, RawWitness
 from analysis.kernels.windows import counts_by_window
 from harness.contracts.message import MessageId
@@ -249,7 +250,7 @@ class _Whole:
     def by_stream(self) -> dict[int, Array]:
         """Row numbers of each stream, in the order of the rows."""
         stream = self["stream"]
-        order = np.argsort(stream, kind="stable")
+        order = np.argsort(narrow(stream), kind="stable")
         numbers, starts = np.unique(stream[order], return_index=True)
         return dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
 
@@ -257,7 +258,7 @@ class _Whole:
 def _promised_in_order(session: Array, context: Context) -> Flags:
     """Rows of sessions that are promised the order of a stream."""
     ordered = []
-    for number in np.unique(session).tolist():
+    for number in distinct(session).tolist():
         known = context.sessions.get(number)
         reading = known.reading if known else context.reading("")
         if reading.order == "stream":

@@ -29,6 +29,8 @@ from analysis.report.terminal_logs import left_out, notes
 from analysis.report.terminal_repro import p_text, reproduction_rows, sentences
 from analysis.report.trace_logs import logs_of, witness_logs
 from analysis.verdict.campaign import Campaign
+from harness.contracts import read_document, read_rows
+from harness.contracts.rows import FOUND_SO_FAR, EventRow, Manifest
 from harness.logs import LogLines
 from harness.rundir import RunDir
 
@@ -55,11 +57,13 @@ def run_page(
     files: Sequence[tuple[str, str]] = (),
     up: str = "",
     logs: Mapping[tuple[str, float], LogLines] | None = None,
+    meanwhile: Sequence[tuple[float, str]] = (),
 ) -> str:
     """The page of one run.
 
     Args:
         logs: lines of the logs around a witness, by its message and time.
+        meanwhile: (s since the start of load, text) of what was told while the run went on.
         files: (path relative to the page, what it is) of the files to link.
         up: link to the campaign's page, if the run has one.
     """
@@ -89,6 +93,7 @@ def run_page(
         phases=[(name, words.seconds(value)) for name, value in result.duration_s.items()],
         files=list(files),
         logs=logs or {},
+        meanwhile=meanwhile,
         up=up,
         chart_script=script,
     )
@@ -137,8 +142,16 @@ def write_run_page(run: RunDir, result: Result, *, up: str = "") -> Path:
     """Write report.html of a run and return its path."""
     files = [(name, what) for name, what in FILES if (run.root / name).exists()]
     logs = witness_logs(run, result, SHOWN_WITNESSES)
-    run.report.write_text(run_page(result, files=files, up=up, logs=logs), encoding="utf-8")
+    page = run_page(result, files=files, up=up, logs=logs, meanwhile=_meanwhile(run))
+    run.report.write_text(page, encoding="utf-8")
     return run.report
+
+
+def _meanwhile(run: RunDir) -> list[tuple[float, str]]:
+    """When, on the clock of the load, and what the windows of a run told."""
+    told = [row for row in read_rows(run.events, EventRow) if row.kind == FOUND_SO_FAR]
+    epoch_ns = read_document(run.manifest, Manifest).epoch_ns if told else 0
+    return [((row.t_ns - epoch_ns) / 1e9, row.text) for row in told]
 
 
 def write_campaign_page(run: RunDir, campaign: Campaign, results: Mapping[str, Result] | None = None) -> Path:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Final
 from harness.errors import EnvironmentNotReady
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 #: Last lines of a program that failed.
 _LINES: Final = 3
@@ -80,16 +80,16 @@ class Program:
             raise RuntimeError(f"task {number} ended with {process.returncode}: {lines}")
 
 
-def executors_of(session: SparkSession) -> int:
+def executors_of(session: SparkContext) -> int:
     """How many executors there are now, without the driver."""
-    return int(session.sparkContext._jsc.sc().getExecutorMemoryStatus().size()) - 1
+    return int(session._jsc.sc().getExecutorMemoryStatus().size()) - 1
 
 
 class BarrierJob:
     """The job, from a thread of its own. `start` once, `end` always."""
 
-    def __init__(self, session: SparkSession, program: Program, tasks: int) -> None:
-        self._context = session.sparkContext
+    def __init__(self, session: SparkContext, program: Program, tasks: int) -> None:
+        self._context = session
         self._program = program
         self._tasks = tasks
         self._group = f"load-{id(self):x}"

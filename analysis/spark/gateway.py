@@ -10,15 +10,22 @@ from __future__ import annotations
 import contextlib
 import logging
 import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pyspark import SparkConf
-    from pyspark.sql import SparkSession
+    from pyspark import SparkConf, SparkContext
 
 _LOG = logging.getLogger(__name__)
 _JVM_EXIT_S = 120.0  # a fraction of a second, but for the one that records classes
+
+
+def active() -> SparkContext | None:
+    """The context that this process has open already; nothing is imported to find that there is none."""
+    core = sys.modules.get("pyspark.core.context")
+    context: SparkContext | None = core.SparkContext._active_spark_context if core else None
+    return context
 
 
 def open_gateway(conf: SparkConf, log: Path) -> None:
@@ -36,14 +43,14 @@ def open_gateway(conf: SparkConf, log: Path) -> None:
             SparkContext._ensure_initialized(gateway=launch_gateway(conf, output))
 
 
-def hush(session: SparkSession) -> None:
+def hush(session: SparkContext) -> None:
     """pyspark prints a traceback when the JVM goes first, as after a signal to the whole process group."""
-    server = getattr(session.sparkContext, "_accumulatorServer", None)
+    server = getattr(session, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: _LOG.debug("the JVM closed the accumulators' connection")
 
 
-def close(session: SparkSession) -> None:
+def close(session: SparkContext) -> None:
     """Stop the session and its JVM, which a signal to the whole process group may have ended before us."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.core.context import SparkContext

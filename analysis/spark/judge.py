@@ -1,8 +1,10 @@
 """Judges a sealed run: one Spark task per bucket, merged on the driver.
 
-Nothing is shuffled: sealing has put everything one task needs into one bucket. Streams with rows in several
-buckets (messages in the wrong partition) get a second, small pass (`analysis.kernels.across`). An exception
-in a task becomes a line in ``reasons`` and the verdict *unknown*; it can never turn into a pass.
+Nothing is shuffled: sealing has put everything one task needs into one bucket. So the job is one of plain
+Python partitions: planning and compiling a query would take longer than all else Spark does here. Streams
+with rows in several buckets (messages in the wrong partition) get a second, small pass
+(`analysis.kernels.across`). An exception in a task becomes a line in ``reasons`` and the verdict *unknown*;
+it can never turn into a pass.
 """
 
 from __future__ import annotations
@@ -24,8 +26,9 @@ from analysis.kernels.across import SplitStreams, splits_of
 from analysis.kernels.bucket_report import BucketReport
 from analysis.report.documents import result_of_document, write_result
 from analysis.series import Grid
+from analysis.spark.lost import ends_without_executors
 from analysis.spark.session import WarmSession, spark_reason
-from analysis.spark.task import SCHEMA, SECOND_PASS, Task, judge_batches
+from analysis.spark.task import SECOND_PASS, Task, judge_numbers
 from analysis.verdict.hits_file import write_hits
 from analysis.verdict.left_out import beside_what_was_judged
 from analysis.verdict.result import RunFiles, grid_of, result_of, trusted
@@ -36,12 +39,12 @@ from harness.faultlog import read_faults
 from harness.rundir import RunDir, reading
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 
 def judge(
     run: RunDir,
-    session: SparkSession,
+    session: SparkContext,
     *,
     root_uri: str | None = None,
     hits: Path | None = None,
@@ -155,18 +158,19 @@ def read_files(run: RunDir) -> RunFiles:
     )
 
 
-def run_tasks(session: SparkSession, stopped: Callable[[], None], task: Task) -> list[BucketReport]:
+def run_tasks(session: SparkContext, stopped: Callable[[], None], task: Task) -> list[BucketReport]:
     """One report a unit of the task's order. A job that Spark gives up is one report with its error."""
     count = len(task.order)
     if not count:
         return []
     try:
-        frame = session.range(0, count, 1, count).mapInArrow(partial(judge_batches, task), SCHEMA)
-        rows = frame.collect()
+        numbers = session.parallelize(range(count), count)
+        with ends_without_executors(session):
+            answers = numbers.mapPartitions(partial(judge_numbers, task)).collect()
     except Exception as error:  # noqa: BLE001 - a worker that died takes the job with it: unknown
         stopped()  # the gateway makes an error of its own of what a signal raises in it
         return [BucketReport(SECOND_PASS, error=f"the Spark job failed: {spark_reason(error)}")]
-    return [pickle.loads(row["report"]) for row in rows]
+    return [pickle.loads(answer) for answer in answers]
 
 
 def analyze(run: RunDir, master: str | None = None) -> Result:

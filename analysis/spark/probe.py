@@ -21,8 +21,8 @@ def missing_modules(_rows: Iterator[Any]) -> Iterator[tuple[str, str, str]]:
     yield sys.executable, ".".join(map(str, sys.version_info[:2])), "; ".join(missing[:1])
 
 
-def warm_up(batches: Iterator[Any]) -> Iterator[Any]:
+def warm_up(rows: Iterator[Any]) -> Iterator[Any]:
     """Import what a judging task will, before it is needed."""
     importlib.import_module("pyarrow.parquet")
     importlib.import_module("analysis.spark.task")
-    yield from batches
+    yield from rows

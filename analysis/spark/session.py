@@ -1,6 +1,7 @@
 """Opens the Spark session: quick, silent, and the same on a laptop and a cluster.
 
-A session costs several seconds (JVM, context, first Python worker), none of which needs the capture. So
+A session is a Spark context: what plans queries takes two seconds of a processor more, and nothing asks it.
+It costs several seconds (JVM, context, first Python worker), none of which needs the capture. So
 `WarmSession` opens it on a thread while the run drains, ends with a tiny Python job that leaves warm
 workers behind, and `get` hands it over when judging starts.
 
@@ -24,8 +25,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from analysis.spark.gateway import active, hush, open_gateway
 from analysis.spark.gateway import close as close_session
-from analysis.spark.gateway import hush, open_gateway
 from analysis.spark.launcher import launcher_of
 from analysis.spark.probe import missing_modules, warm_up
 from harness.errors import EnvironmentNotReady, Interrupted
@@ -33,7 +34,7 @@ from harness.memory import SPARK_MB, free_memory_mb
 from harness.toolchains.java import ClassArchive, Java, find_java
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 MIN_JAVA = 17  # class files of Spark 4 are Java 17
 #: Heap of the driver JVM: rows stay in the Python workers, it only schedules them. The second where memory is
@@ -194,7 +195,7 @@ def open_session(
     app_name: str = "brokerstorm",
     driver_memory: str = "",
     record: bool = False,
-) -> SparkSession:
+) -> SparkContext:
     """A session with our modules shipped. One a process: an open one is returned as it is.
 
     Nothing is printed and nothing is written to the working directory.
@@ -212,11 +213,8 @@ def open_session(
     archive = _archive(_java())
     master = master or default_master()
     _require_master(master)
-    from pyspark.sql import SparkSession
-
-    active = SparkSession.getActiveSession()
-    if active is not None:
-        return active
+    if (there := active()) is not None:
+        return there
     folder = Path(tempfile.mkdtemp(prefix="brokerstorm-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "log4j2.properties").write_text(_LOG4J)
@@ -228,22 +226,21 @@ def open_session(
     return session
 
 
-def _start(master: str, settings: Mapping[str, str], log: Path) -> SparkSession:
+def _start(master: str, settings: Mapping[str, str], log: Path) -> SparkContext:
     """The JVM, whose output goes into ``log``, and a session in it.
 
     Raises:
         EnvironmentNotReady: with the last words of the log.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark import SparkConf
+    from pyspark import SparkConf, SparkContext
     from pyspark.errors import PySparkException
-    from pyspark.sql import SparkSession
 
     conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
     try:
         with _environment(_launch_environment(master, log.parent)):
             open_gateway(conf, log)
-            session = SparkSession.builder.config(conf=conf).getOrCreate()
+            session = SparkContext.getOrCreate(conf)
     except (PySparkException, Py4JError, OSError) as error:
         raise EnvironmentNotReady(
             f"Spark did not start on {master}: {_first_line(error)}\n  {_last_lines(log)}".rstrip(),
@@ -303,7 +300,7 @@ def module_files(root: Path = _ROOT) -> list[tuple[Path, str]]:
     return [(file, file.relative_to(root).as_posix()) for file in files]
 
 
-def ship_modules(session: SparkSession) -> None:
+def ship_modules(session: SparkContext) -> None:
     """Send our modules to every executor, so that it needs only NumPy and PyArrow."""
     folder = Path(tempfile.mkdtemp(prefix="brokerstorm-modules-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -311,32 +308,31 @@ def ship_modules(session: SparkSession) -> None:
     with zipfile.ZipFile(archive, "w") as out:
         for file, name in module_files():
             out.write(file, name)
-    session.sparkContext.addPyFile(str(archive))
+    session.addPyFile(str(archive))
 
 
-def probe_executors(session: SparkSession) -> None:
+def probe_executors(session: SparkContext) -> None:
     """Ask every core for NumPy, PyArrow and our modules, and leave warm Python workers behind.
 
     Raises:
         EnvironmentNotReady: what is missing, and which Python misses it.
     """
-    context = session.sparkContext
-    cores = max(2, min(64, context.defaultParallelism))
+    cores = max(2, min(64, session.defaultParallelism))
     try:
-        if not is_local(context.master):
-            rows = context.parallelize(range(cores), cores).mapPartitions(missing_modules).collect()
+        if not is_local(session.master):
+            rows = session.parallelize(range(cores), cores).mapPartitions(missing_modules).collect()
             lacking = next((row for row in rows if row[2]), None)
             if lacking:
                 raise EnvironmentNotReady(
                     f"executors cannot judge: {lacking[2]} (Python {lacking[1]}, {lacking[0]})",
                     hint="install numpy and pyarrow there, or set PYSPARK_PYTHON to a Python that has them",
                 )
-        session.range(0, cores, 1, cores).mapInArrow(warm_up, "id long").collect()
+        session.parallelize(range(cores), cores).mapPartitions(warm_up).collect()
     except EnvironmentNotReady:
         raise
     except Exception as error:  # whatever an executor raised, as Spark wraps it
         raise EnvironmentNotReady(
-            f"a first job failed on {context.master}: {spark_reason(error)}",
+            f"a first job failed on {session.master}: {spark_reason(error)}",
             hint="executors need this Python's version with numpy and pyarrow: set PYSPARK_PYTHON",
         ) from error
 
@@ -352,15 +348,6 @@ def spark_reason(error: BaseException) -> str:
     return (telling or lines or [type(error).__name__])[-1 if telling else 0][:400]
 
 
-def _active_session() -> SparkSession | None:
-    """The session of the caller's thread; nothing is imported to find that there is none."""
-    if "pyspark" not in sys.modules:
-        return None
-    from pyspark.sql import SparkSession
-
-    return SparkSession.getActiveSession()
-
-
 class WarmSession:
     """A session opened in the background. `start` on phase ``drain``, `get` when judging starts.
 
@@ -371,13 +358,13 @@ class WarmSession:
         self._master = master
         self._driver_memory = driver_memory
         self._thread: threading.Thread | None = None
-        self._session: SparkSession | None = None
+        self._session: SparkContext | None = None
         self._error: BaseException | None = None
 
     def start(self) -> None:
         """Begin to open the session; a second call does nothing."""
         if self._thread is None and self._session is None:
-            self._session = _active_session()
+            self._session = active()
         if self._thread is None and self._session is None:
             self._thread = threading.Thread(target=self._open, name="spark-session", daemon=True)
             self._thread.start()
@@ -388,7 +375,7 @@ class WarmSession:
         except BaseException as error:  # noqa: BLE001 - raised again in `get`, on the caller's thread
             self._error = error
 
-    def get(self) -> SparkSession:
+    def get(self) -> SparkContext:
         """The session, waiting for it if need be.
 
         Raises:

@@ -1,4 +1,4 @@
-"""The code that runs on an executor: a bucket in, one row out.
+"""The code that runs on an executor: a bucket in, one report out.
 
 A task reads its bucket's Parquet files as Arrow, hands NumPy arrays to the kernels and returns a pickled
 `BucketReport`. This module and all it imports need nothing but the standard library, NumPy and PyArrow.
@@ -13,9 +13,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-
 from analysis.capture.bucket import load_bucket
 from analysis.capture.capture import damaged_files
 from analysis.capture.context import Context
@@ -27,7 +24,6 @@ from analysis.kernels.partial import Partial
 from analysis.series import Grid, series_of
 from harness.records import SEALED
 
-SCHEMA = "bucket int, report binary"
 SECOND_PASS = -1  # in the place of a bucket's number
 
 
@@ -43,12 +39,10 @@ class Task:
     with_hits: bool = False  # list every hit, not only witnesses
 
 
-def judge_batches(task: Task, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Row i of the input stands for the i-th unit of the order."""
-    for batch in batches:
-        for index in batch.column(0).to_pylist():
-            report = _judge_unit(task, task.order[index])
-            yield _row(report.bucket, pickle.dumps(report))
+def judge_numbers(task: Task, numbers: Iterator[int]) -> Iterator[bytes]:
+    """Number i stands for the i-th unit of the order; a report each, pickled."""
+    for number in numbers:
+        yield pickle.dumps(_judge_unit(task, task.order[number]))
 
 
 def judge_units(task: Task) -> list[BucketReport]:
@@ -58,16 +52,6 @@ def judge_units(task: Task) -> list[BucketReport]:
 
 def _judge_unit(task: Task, unit: int | SplitStreams) -> BucketReport:
     return _judge_split(task, unit) if isinstance(unit, SplitStreams) else judge_bucket(task, unit)
-
-
-def _row(bucket: int, report: bytes) -> pa.RecordBatch:
-    """One row of `SCHEMA`, from buffers: `pa.array` would import pandas, half a second a worker."""
-    number, offsets = np.array([bucket], np.int32), np.array([0, len(report)], np.int32)
-    columns = [
-        pa.Array.from_buffers(pa.int32(), 1, [None, pa.py_buffer(number)]),
-        pa.Array.from_buffers(pa.binary(), 1, [None, pa.py_buffer(offsets), pa.py_buffer(report)]),
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=["bucket", "report"])
 
 
 def judge_bucket(task: Task, number: int) -> BucketReport:

@@ -6,7 +6,7 @@ Dataclasses, because some of them travel to executors, which have no pydantic. T
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Final, Literal
 
 LaneMode = Literal["partition", "key", "routed"]
 #: No audit row for a stream: nothing of it was read.
@@ -224,6 +224,10 @@ class TransactionRow:
 
 #: Of one stream, in order.
 Terms = tuple[Leadership, ...]
+
+
+#: Kind of an event: a window of a run that goes on found something.
+FOUND_SO_FAR: Final = "found-so-far"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 
-import pyarrow as pa
-
 from analysis.capture.capture import Capture
 from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
@@ -16,7 +14,7 @@ from analysis.kernels.across import splits_of
 from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.class_hits import ClassHits
 from analysis.spark.judge import judged_buckets, read_files
-from analysis.spark.task import Task, judge_batches, judge_units
+from analysis.spark.task import Task, judge_numbers, judge_units
 from analysis.verdict.result import grid_of
 from harness.rundir import RunDir
 
@@ -36,11 +34,7 @@ def reports_of(task: Task) -> list[BucketReport]:
 
 
 def _answers(task: Task) -> list[BucketReport]:
-    numbers = pa.RecordBatch.from_pydict({"id": list(range(len(task.order)))})
-    answers = [
-        a for batch in judge_batches(task, iter([numbers])) for a in batch.column("report").to_pylist()
-    ]
-    return [pickle.loads(answer) for answer in answers]
+    return [pickle.loads(answer) for answer in judge_numbers(task, iter(range(len(task.order))))]
 
 
 def hits_here(run: RunDir) -> tuple[list[ClassHits], Context]:

@@ -3,10 +3,10 @@
     truth = plant_repeated(tmp / "run", messages=1_000_000_000, tile=5_000_000, each=2)
     truth["acked-lost"]                 # 1_200: three kinds, two of each in each of 200 tiles
 
-A *tile* is what `tests.planted.large` makes. Every further one is the same rows moved on in sequence, place and
-time, so that clients, lanes and journals go on through all of the run. What lies in a tile is found in each.
-Messages of the first tile that the log holds again behind the last (``far``) need all of the run to be found.
-Rows of a bucket are made some at a time: memory is that of a tile.
+A *tile* is what `tests.planted.large` makes. Every further one is the same rows moved on in sequence, place
+and time, so that clients, lanes and journals go on through all of the run. What lies in a tile is found in
+each. Messages of the first tile that the log holds again behind the last (``far``) need all of the run to be
+found. Rows of a bucket are made some at a time: memory is that of a tile.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from pyspark.core.context import SparkContext
 from analysis.spark.session import close_session, open_session
 
 session = open_session("local[1]")
-session.sparkContext.parallelize([1], 1).map(abs).collect()  # opens the connection for accumulators
+session.parallelize([1], 1).map(abs).collect()  # opens the connection for accumulators
 jvm = SparkContext._gateway.proc
 jvm.send_signal(signal.SIGKILL)
 jvm.wait(30)

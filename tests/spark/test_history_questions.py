@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark import SparkContext
 
 from experiments.history.exchange import export_parquet
 from experiments.history.store import History
@@ -43,7 +43,7 @@ def rows(code: str) -> list[list[str]]:
 
 @pytest.mark.parametrize(("question", "text"), QUESTIONS, ids=["classes", "slower"])
 def test_both_engines_give_the_same_answer(
-    folder: Path, question: str, text: str, spark: SparkSession
+    folder: Path, question: str, text: str, spark: SparkContext
 ) -> None:
     duck, sql = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     with contextlib.chdir(folder):

@@ -14,13 +14,13 @@ from tests.planted.foreign import description, rows_of, write_import
 from tests.planted.streams import STREAMS
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 pytestmark = pytest.mark.spark
 
 
 def test_the_command_makes_a_run_that_every_other_one_understands(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkContext, tmp_path: Path
 ) -> None:
     """Tables of another tool are judged, traced, and judged again as the run that they have become; a glob
     character in their path is one of its letters."""
@@ -48,7 +48,7 @@ def test_the_command_makes_a_run_that_every_other_one_understands(
     assert json.loads(sealed.read_text())["imported"] == source
 
 
-def test_the_example_shows_what_its_page_says(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_example_shows_what_its_page_says(spark: SparkContext, tmp_path: Path) -> None:
     hits, source = str(tmp_path / "hits.parquet"), str(ROOT / "examples" / "import")
     done = brokerstorm("--json", "--run-dir", str(tmp_path), "analyze", "--import", source, "--hits", hits)
     shown = {f["class"]: [w["message"] for w in f["witnesses"]] for f in done.document["findings"]}

@@ -18,7 +18,7 @@ from tests.planted.streams import STREAMS, PlantedStream
 from tests.planted.tiny import History
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 pytestmark = pytest.mark.spark
 
@@ -43,7 +43,7 @@ def found(result: Result) -> dict[str, int]:
     return {f.cls: f.count for f in result.findings if f.status is Status.VIOLATION}
 
 
-def test_a_clean_capture_passes(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_clean_capture_passes(spark: SparkContext, tmp_path: Path) -> None:
     run = write(clean(), tmp_path / "run")
     result = judge(run, spark)
     assert (result.verdict, result.reasons, result.exit_code) == (Verdict.PASS, [], 0)
@@ -55,7 +55,7 @@ def test_a_clean_capture_passes(spark: SparkSession, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda s: s.name)
 def test_the_eleven_planted_streams_are_labelled_right(
-    spark: SparkSession, tmp_path: Path, stream: PlantedStream
+    spark: SparkContext, tmp_path: Path, stream: PlantedStream
 ) -> None:
     result = judge(write(stream.history(), tmp_path / "run"), spark)
     if not stream.cls:
@@ -72,7 +72,7 @@ def test_the_eleven_planted_streams_are_labelled_right(
         assert finding.split == {stream.shape: len(stream.seqs)}
 
 
-def test_result_json_is_what_was_returned(spark: SparkSession, tmp_path: Path) -> None:
+def test_result_json_is_what_was_returned(spark: SparkContext, tmp_path: Path) -> None:
     run = write(STREAMS[5].history(), tmp_path / "run")
     result = judge(run, spark)
     document = read_json(run.result)
@@ -82,7 +82,7 @@ def test_result_json_is_what_was_returned(spark: SparkSession, tmp_path: Path) -
     assert document["findings"][0]["witnesses"][0]["message"] == result.findings[0].witnesses[0].message
 
 
-def test_buckets_merge_into_one_finding_with_its_fault(spark: SparkSession, tmp_path: Path) -> None:
+def test_buckets_merge_into_one_finding_with_its_fault(spark: SparkContext, tmp_path: Path) -> None:
     """Six partitions in three buckets lose messages 100 ms after a kill at 2 s."""
     history = History(partitions=6, buckets=3)
     history.fault("kill", "kafka-1", 2000, 3000)
@@ -132,7 +132,7 @@ def garble(run: RunDir, table: str) -> None:
     ids=["missing", "garbled", "swapped"],
 )
 def test_a_damaged_capture_is_unknown_and_accuses_nobody(
-    spark: SparkSession, tmp_path: Path, table: str, damage: Callable[[RunDir, str], None], told: str
+    spark: SparkContext, tmp_path: Path, table: str, damage: Callable[[RunDir, str], None], told: str
 ) -> None:
     run = write(clean(), tmp_path / "run")
     damage(run, table)
@@ -141,7 +141,7 @@ def test_a_damaged_capture_is_unknown_and_accuses_nobody(
     assert f"sealed/{table}/bucket=01/part-0.parquet {told}" in "\n".join(result.reasons)
 
 
-def test_changed_bounds_are_unknown(spark: SparkSession, tmp_path: Path) -> None:
+def test_changed_bounds_are_unknown(spark: SparkContext, tmp_path: Path) -> None:
     run = write(clean(), tmp_path / "run")
     run.log_bounds.write_text(run.log_bounds.read_text().replace("0", "1", 1))
     result = judge(run, spark)
@@ -151,7 +151,7 @@ def test_changed_bounds_are_unknown(spark: SparkSession, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("tables", [("log",), ("sends", "log", "deliveries")], ids=["one file", "a bucket"])
 def test_without_checksums_missing_rows_accuse_nobody(
-    spark: SparkSession, tmp_path: Path, tables: tuple[str, ...]
+    spark: SparkContext, tmp_path: Path, tables: tuple[str, ...]
 ) -> None:
     """As captures were sealed before there were checksums."""
     run = write(clean(), tmp_path / "run")
@@ -163,7 +163,7 @@ def test_without_checksums_missing_rows_accuse_nobody(
     assert "20 of 60 log rows" in "\n".join(result.reasons)
 
 
-def test_a_kernel_that_raises_is_unknown_and_named(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_kernel_that_raises_is_unknown_and_named(spark: SparkContext, tmp_path: Path) -> None:
     run = write(clean(), tmp_path / "run")
     write_json(run.seal_report, read_json(run.seal_report) | {"files": {}})
     run.bucket_file("log", 1).write_bytes(b"not parquet")
@@ -173,7 +173,7 @@ def test_a_kernel_that_raises_is_unknown_and_named(spark: SparkSession, tmp_path
     assert result.exit_code == 3
 
 
-def test_a_violation_elsewhere_survives_a_damaged_bucket(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_violation_elsewhere_survives_a_damaged_bucket(spark: SparkContext, tmp_path: Path) -> None:
     history = clean()
     history.send(20, partition=2)
     history.send(21, partition=2).log(21, partition=2).deliver(21, partition=2)  # 20 is lost
@@ -186,13 +186,13 @@ def test_a_violation_elsewhere_survives_a_damaged_bucket(spark: SparkSession, tm
 
 
 def test_a_python_worker_that_dies_is_unknown(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def die(_task: object, _batches: Iterator[object]) -> Iterator[object]:
+    def die(_task: object, _numbers: Iterator[int]) -> Iterator[object]:
         os._exit(9)
 
     run = write(clean(), tmp_path / "run")
-    monkeypatch.setattr(analysis.spark.judge, "judge_batches", die)
+    monkeypatch.setattr(analysis.spark.judge, "judge_numbers", die)
     result = judge(run, spark)
     assert result.verdict is Verdict.UNKNOWN
     assert any("the Spark job failed" in reason for reason in result.reasons), result.reasons
@@ -202,7 +202,7 @@ def test_a_signal_is_not_taken_for_a_result(tmp_path: Path) -> None:
     """Py4J makes an error of its own of what a signal raises in it."""
 
     class Gateway:
-        def range(self, *_: int) -> None:
+        def parallelize(self, *_: object) -> None:
             raise RuntimeError("An error occurred while calling o113.collectToPython")
 
     def stopped() -> None:
@@ -210,24 +210,24 @@ def test_a_signal_is_not_taken_for_a_result(tmp_path: Path) -> None:
 
     run = write(clean(), tmp_path / "run")
     with pytest.raises(Interrupted):
-        judge(run, cast("SparkSession", Gateway()), stopped=stopped)
+        judge(run, cast("SparkContext", Gateway()), stopped=stopped)
     assert not run.result.exists()
 
 
-def test_an_unsealed_run_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_unsealed_run_is_refused(spark: SparkContext, tmp_path: Path) -> None:
     run = write(clean(), tmp_path / "run")
     run.seal_report.unlink()
     with pytest.raises(UsageError, match=r"not sealed: seal\.json is missing"):
         judge(run, spark)
 
 
-def test_an_empty_run_is_unknown(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_empty_run_is_unknown(spark: SparkContext, tmp_path: Path) -> None:
     result = judge(write(History(), tmp_path / "run"), spark)
     assert result.verdict is Verdict.UNKNOWN
     assert any("no message was sent" in reason for reason in result.reasons)
 
 
-def test_the_capture_may_be_a_uri(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_capture_may_be_a_uri(spark: SparkContext, tmp_path: Path) -> None:
     run = write(clean(), tmp_path / "run")
     assert judge(run, spark, root_uri=run.root.as_uri()).verdict is Verdict.PASS
     with pytest.raises(UsageError, match="cannot read the sealed tables in nosuch://x"):
@@ -235,7 +235,7 @@ def test_the_capture_may_be_a_uri(spark: SparkSession, tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_in_the_working_directory(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = write(clean(), tmp_path / "run")
     empty = tmp_path / "empty"
@@ -245,7 +245,7 @@ def test_nothing_is_left_in_the_working_directory(
     assert list(empty.iterdir()) == []
 
 
-def test_a_stream_over_two_buckets_is_judged_as_a_whole(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_stream_over_two_buckets_is_judged_as_a_whole(spark: SparkContext, tmp_path: Path) -> None:
     """Message 1/1/0 was stored in the wrong partition, and delivered after its successors there."""
     history = History(partitions=2, buckets=2)
     history.sent(3, partition=0).sent(2, partition=1)

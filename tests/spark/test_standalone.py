@@ -100,3 +100,41 @@ def test_a_master_that_is_not_there_is_an_environment_error(tmp_path: Path) -> N
         done.stdout + done.stderr
     )
     assert "Traceback" not in done.stderr
+
+
+#: A session that loses its cluster before it judges; it goes on with a line on its stdin.
+LOSES = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {root!r})
+from analysis.spark import lost
+from analysis.spark.judge import judge
+from analysis.spark.session import WarmSession
+from harness.rundir import RunDir
+lost.LOST_S = 3.0
+warm = WarmSession(sys.argv[2])
+session = warm.get()
+print("ready", flush=True)
+sys.stdin.readline()
+result = judge(RunDir(Path(sys.argv[1])), session)
+print(result.verdict, *result.reasons)
+warm.close()
+"""
+
+
+def test_a_cluster_that_goes_away_is_unknown_and_no_hang(tmp_path: Path) -> None:
+    run, folder = planted(tmp_path / "run"), tmp_path / "cluster"
+    folder.mkdir()
+    with standalone(folder) as url:
+        judging = subprocess.Popen(
+            [sys.executable, "-c", LOSES.format(root=str(ROOT)), str(run), url],
+            env=bare_environment() | {"PYSPARK_PYTHON": sys.executable},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert judging.stdout is not None
+        assert judging.stdout.readline() == "ready\n"
+    said, _ = judging.communicate("go\n", timeout=ANALYZE_S)
+    assert said.startswith("unknown"), said
+    assert f"no executor of {url} has been there for 3 s: start its master and workers" in said

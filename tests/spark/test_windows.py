@@ -16,7 +16,7 @@ from tests.planted.raw import raw_rows
 from tests.unit.seal_rows import log_columns, plan_of, put, sends
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark import SparkContext
 
 pytestmark = pytest.mark.spark
 
@@ -36,7 +36,7 @@ def captured(root: Path) -> RunDir:
     return run
 
 
-def test_findings_are_told_once_and_end_the_load(spark: SparkSession, tmp_path: Path) -> None:
+def test_findings_are_told_once_and_end_the_load(spark: SparkContext, tmp_path: Path) -> None:
     run, told, enough = captured(tmp_path / "run"), list[str](), threading.Event()
     session: Any = SimpleNamespace(get=lambda: spark, start=lambda: None)
     asked = WindowRequest(window_s=1.0, fail_fast=True)

@@ -43,6 +43,7 @@ def test_what_the_gateway_of_spark_leans_on() -> None:
     """analysis/spark/gateway.py"""
     assert SparkContext._gateway is None or hasattr(SparkContext._gateway, "proc")
     assert hasattr(SparkContext, "_jvm")
+    assert hasattr(SparkContext, "_active_spark_context")
     assert "gateway" in parameters(SparkContext._ensure_initialized)
     assert {"conf", "popen_kwargs"} <= parameters(launch_gateway)
     assert "self._accumulatorServer" in inspect.getsource(SparkContext)

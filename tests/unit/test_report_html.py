@@ -15,7 +15,7 @@ from analysis.findings import Result, TimeSeries, ValidityCheck
 from analysis.report.charts import charts
 from analysis.report.html import campaign_page, run_page, write_run_page
 from analysis.report.windows import condensed
-from harness.rundir import RunDir
+from harness.rundir import RunDir, write_json, write_jsonl
 from tests.report_samples import HOSTILE, campaign, failing, fault_rows, lost_finding, passing, unknown
 
 MAX_BYTES = 2_000_000
@@ -203,6 +203,17 @@ def test_every_chart_says_in_words_what_it_shows() -> None:
 )
 def test_a_run_with_holes_still_has_a_page(changes: dict[str, object]) -> None:
     assert "kafka-acks1" in run_page(failing(**changes))
+
+
+def test_what_was_told_while_it_ran_stands_on_the_page(tmp_path: Path) -> None:
+    run = RunDir(tmp_path)
+    write_jsonl(
+        run.events, [{"t_ns": 66_500_000_000, "kind": "found-so-far", "text": "write-duplicate 3: <b>"}]
+    )
+    write_json(run.manifest, {"epoch_ns": 5_000_000_000})
+    text = Page(write_run_page(run, failing()).read_text()).text
+    assert "Told while it ran 01:01.500 write-duplicate 3: <b>" in " ".join(text.split())
+    assert "Told while it ran" not in Page(run_page(failing())).text
 
 
 def test_files_that_are_there_are_linked(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from analysis.capture.context_files import load_context
 from analysis.findings import Result, Verdict
 from analysis.kernels.bucket_report import BucketReport
 from analysis.spark.judge import read_files
-from analysis.spark.task import Task, judge_batches
+from analysis.spark.task import Task, judge_numbers
 from analysis.verdict.result import grid_of, result_of
 from harness.contracts.rows import MetricRow, Problem
 from harness.records import Kind
@@ -28,12 +28,9 @@ def reports_of(run: RunDir) -> list[BucketReport]:
     """As executors make them, through the bytes that they send."""
     import pickle
 
-    import pyarrow as pa
-
     context, files, capture = load_context(run), read_files(run), Capture.find(run)
     task = Task(capture.root_uri, capture.buckets(), context, grid_of(files, context))
-    batch = pa.RecordBatch.from_pydict({"id": pa.array(range(len(task.order)), pa.int64())})
-    return [pickle.loads(out.column("report")[0].as_py()) for out in judge_batches(task, iter([batch]))]
+    return [pickle.loads(answer) for answer in judge_numbers(task, iter(range(len(task.order))))]
 
 
 def result(run: RunDir, **changes: Any) -> Result:
