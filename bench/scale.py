@@ -5,11 +5,11 @@
     python -m bench.scale --messages 100000000 --workers 1 2 3      # on a standalone cluster
 
 Each run is planted as a stream in the sealed form (`tests.planted.repeated`): sends, their log, deliveries,
-and in every 5M sends two anomalies of each of 24 kinds, and ten messages that the log repeats at the very end.
-Spark judges it in a process whose session is open, here (`local[2]`) or, with ``--workers``, on a cluster of
-so many workers of two cores, all on this machine. Every class must be found as often as it was planted, and
-the CPU time of a message may not grow by more than 15 % from the smallest run to the largest. Runs are removed
-when judged.
+and in every 5M sends two anomalies of each of 24 kinds, and ten messages that the log repeats at the very
+end. Spark judges it in a process whose session is open, here (`local[2]`) or, with ``--workers``, on a
+cluster of so many workers of two cores, all on this machine. Every class must be found as often as it was
+planted, and the CPU time of a message may not grow by more than 15 % from the smallest run to the largest.
+Runs are removed when judged.
 """
 
 from __future__ import annotations

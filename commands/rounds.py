@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from experiments.judging import TellStopped
     from experiments.repro.request import ReproRequest
     from harness.rundir import RunDir
+
+_LOG = logging.getLogger(__name__)
 
 
 def run_request(settings: Settings, request: variants.RunRequest) -> int:
@@ -44,9 +47,11 @@ def run_request(settings: Settings, request: variants.RunRequest) -> int:
     )
     place = request.load.place_of(asked.root.run_id) if request.load else ""
     if place and len(asked.plans) > 1:  # its rounds are there already
+        from experiments.spark_load import stays_here
         from harness.stored import keep_at
 
-        keep_at(asked.root, place)
+        with stays_here(asked.root, _LOG.warning):
+            keep_at(asked.root, place)
     return _show(settings, asked.root, found)
 
 

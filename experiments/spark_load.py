@@ -25,7 +25,7 @@ from experiments.load_request import LoadRequest
 from harness.contracts import read_document, typed
 from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
 from harness.contracts.rows import ExecutorRow, Manifest
-from harness.errors import EnvironmentNotReady, WorkerError
+from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.remote.box import Box
 from harness.remote.executor import Executor
 from harness.remote.server import LoadServer
@@ -52,6 +52,15 @@ SEAL_S: Final = 900.0
 END_S: Final = 20.0
 #: Between two measurements of the clocks while the load goes on.
 MEASURE_EVERY_S: Final = 10.0
+
+
+@contextmanager
+def stays_here(run: RunDir, say: Callable[[str], None]) -> Iterator[None]:
+    """A place that refuses to be written costs a line: the run is judged by what this machine has of it."""
+    try:
+        yield
+    except UsageError as error:
+        say(f"the run stays in {run.root}: {error}")
 
 
 class SparkLoad:
@@ -88,7 +97,8 @@ class SparkLoad:
 
         def judge_and_store(run: RunDir) -> Result:
             result = judge(run)
-            give_back(run, [run.result, run.report, run.junit])
+            with stays_here(run, self._say):
+                give_back(run, [run.result, run.report, run.junit])
             return result
 
         return judge_and_store
@@ -251,7 +261,8 @@ class SparkRound:
         }
         seal(run, plan, shares=lambda names: self._shares(run, plan, names), clocks=clocks)
         if self._target:
-            keep_at(run, self._target)
+            with stays_here(run, self._say):
+                keep_at(run, self._target)
 
     def _shares(self, run: RunDir, plan: Plan, names: Sequence[tuple[str, str]]) -> list[ShareReport]:
         told = {

@@ -104,8 +104,12 @@ class BucketHistory:
 
     def identity_of(self, slot: int) -> tuple[int, int, int, int]:
         """Instance, lane, seq and attempt of one slot."""
-        instance, lane, seq, attempt = self.identity(np.array([slot]))[0].tolist()
-        return instance, lane, seq, attempt
+        if slot >= self.n_dense:
+            instance, lane, seq, attempt = self._index.sparse[slot - self.n_dense].tolist()
+            return instance, lane, seq, attempt
+        group = int(np.searchsorted(self.groups.start, slot, side="right")) - 1
+        seq = slot - int(self.groups.start[group])
+        return int(self.groups.instance[group]), int(self.groups.lane[group]), seq, 0
 
     def find(self, identities: Ints) -> Ints:
         """Slot of each (instance, lane, seq, attempt), -1 = none. For few: it sorts."""

@@ -153,3 +153,24 @@ def test_a_signal_ends_every_worker_everywhere(master: str, scenario: Path, tmp_
     assert process.returncode == Exit.INTERRUPTED, err
     assert "Traceback" not in err
     assert wait_until(lambda: agents() == [], 30.0)
+
+
+def test_a_store_that_goes_away_leaves_the_run_here(scenario: Path, master: str, tmp_path: Path) -> None:
+    with s3_bucket(tmp_path / "log") as bucket:
+        words = ("--load-master", master, "--load-store", bucket)
+        process = begun(tmp_path / "runs", "--json", "run", str(scenario), *words)
+        try:
+            assert wait_until(lambda: list(tmp_path.glob("runs/*/faults.jsonl")), RUN_S)
+            (server,) = (each for each in psutil.Process().children() if "moto" in " ".join(each.cmdline()))
+            server.kill()
+            out, err = process.communicate(timeout=RUN_S)
+        finally:
+            process.kill()
+    document = json.loads(out)
+    assert (process.returncode, document["verdict"]) == (Exit.UNKNOWN, "unknown"), err
+    assert violations(document) == set()
+    (run,) = [path for path in (tmp_path / "runs").iterdir() if not path.is_symlink()]
+    assert f"the run stays in {run}: cannot write s3://" in err
+    assert (run / "sealed" / "seal.json").exists()
+    left = [each["left"] for each in read_json(run / "manifest.json")["executors"]]
+    assert all("NETWORK_CONNECTION" in text for text in left), left
