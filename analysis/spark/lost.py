@@ -48,8 +48,8 @@ def ends_without_executors(session: SparkContext) -> Iterator[None]:
         if not is_lost.is_set():
             raise
         raise EnvironmentNotReady(
-            f"no executor of {session.master} has been there for {LOST_S:.0f} s: start its master and workers,"
-            " then `brokerstorm analyze` judges what was captured"
+            f"no executor of {session.master} has been there for {LOST_S:.0f} s: start its master and"
+            " workers, then `brokerstorm analyze` judges what was captured"
         ) from error
     finally:
         over.set()
