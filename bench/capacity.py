@@ -1,4 +1,4 @@
-"""What a load needs of machines: a model of few constants, each measured, held against three sizes.
+"""Plans machines for a load: a model of few constants, each measured, held against three sizes.
 
 python -m bench.capacity            # the tables of docs/explanation/scaling.md
 """
@@ -43,7 +43,7 @@ class Machine:
 COSTS: Final = Costs()
 MACHINE: Final = Machine()
 #: Sends, CPU-s and bytes of `python -m bench.scale --messages 10000000 100000000 1000000000`.
-MEASURED: Final = ((10**7, 4.3, 71_284_847), (10**8, 30.3, 712_011_293), (10**9, 243.5, 7_086_862_165))
+MEASURED: Final = ((10**7, 3.8, 71_284_847), (10**8, 30.2, 712_011_293), (10**9, 243.5, 7_086_862_165))
 
 
 @dataclass(frozen=True, slots=True)

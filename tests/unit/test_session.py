@@ -83,7 +83,7 @@ def test_a_failed_opening_is_raised_where_the_session_is_wanted(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr("analysis.spark.session._active_session", lambda: None)  # that of tests before
+    monkeypatch.setattr("analysis.spark.session.active", lambda: None)  # that of tests before
     warm = WarmSession()
     warm.start()  # on its thread, nothing is raised here
     with pytest.raises(EnvironmentNotReady, match="Java not found"):
