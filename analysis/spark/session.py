@@ -139,8 +139,6 @@ def _settings(master: str, folder: Path, java_options: Sequence[str]) -> dict[st
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.jars.ivy": str(folder / "ivy"),
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
         # Without it a folder named `analysis` where the user stands would be imported instead of ours.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_MEMORY.items()},
