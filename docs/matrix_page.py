@@ -12,7 +12,7 @@ from faults.kinds import KINDS
 from faults.kit.injection import FaultKind
 from harness.clusters import describe_cluster, spec_of
 from harness.clusters.drivers.driven import KillableNodes, PausableNodes, StoppableNodes
-from harness.errors import EnvironmentNotReady, ScenarioError
+from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.protocols.cluster import TopicSettings
 from harness.scenario.checks import SUPPORTED
 from harness.systems import SYSTEMS
@@ -83,14 +83,14 @@ def _can(system: str, topology: str, runtime: str, kind: FaultKind[Any], *, secu
     nodes = {node.name: tuple(node.roles) for node in spec_of(system, "", topology).nodes}
     topics = [TopicSettings("orders", SYSTEMS[system].partitions, 2)]  # a replica can move elsewhere
     needs = frozenset(kind.needs)
-    cluster = describe_cluster(system, topology=topology, runtime=runtime, needs=needs, secure=secure)
     try:
+        cluster = describe_cluster(system, topology=topology, runtime=runtime, needs=needs, secure=secure)
         step = {"fault": kind.kind, "at": 1, **_required(system, kind)}
         timeline = faults.compile([step], seed=1, load_s=60, topics=topics, nodes=nodes)
         faults.refuse_unsupported(timeline, cluster)
     except EnvironmentNotReady:
         return True  # this machine lacks something, not the cluster
-    except ScenarioError:
+    except (ScenarioError, UsageError):
         return False
     return True
 
@@ -100,6 +100,7 @@ def _required(system: str, kind: FaultKind[Any]) -> dict[str, Any]:
     requests = list(SYSTEMS[system].request_kinds)[:1]
     known: dict[str, Any] = {
         "requests": requests,
+        "group": "billing",
         "config": {"max.message.bytes": "1000000"},
         "to": SYSTEMS[system].version,
     }
@@ -133,7 +134,10 @@ def _own(kind: FaultKind[Any]) -> str:
 
 def _external_admins(system: str) -> list[type]:
     """The class of the admin there, and what it becomes with newer brokers."""
-    admin = get_type_hints(type(SYSTEMS[system].external()).admin)["return"]
+    external = SYSTEMS[system].external()
+    if external is None:
+        return []
+    admin = get_type_hints(type(external).admin)["return"]
     return [admin, *admin.__subclasses__()]
 
 

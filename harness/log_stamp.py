@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 #: Time zone of brokers and workers, in which their logs are written.
 LOG_ZONE = "UTC"
-#: Levels of a warning or worse; librdkafka writes those of syslog.
-SEVERE = frozenset(b"WARN WARNING ERROR CRITICAL FATAL SEVERE 0 1 2 3 4".split())
+#: Levels of a warning or worse; librdkafka writes those of syslog, NATS three letters.
+SEVERE = frozenset(b"WARN WARNING ERROR CRITICAL FATAL SEVERE 0 1 2 3 4 WRN ERR FTL".split())
 _FIELDS = {
     "time": rb"(?P<time>\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)",
     "unix": rb"(?P<unix>\d{1,11}(?:\.\d{1,9})?)",

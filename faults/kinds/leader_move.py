@@ -12,7 +12,7 @@ from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.leadership import LeaderChange, TopicFault, refuse_unknown
 from faults.kit.params import Inventory, TopicParams
-from harness.protocols.cluster import HasLeaders, PartitionState
+from harness.protocols.cluster import MovesLeaders, PartitionState
 
 
 class LeaderMoveParams(TopicParams):
@@ -28,17 +28,18 @@ class LeaderMoveParams(TopicParams):
 
 
 class LeaderMoved(LeaderChange):
-    """Partitions reassigned with the wanted leader first (no data moves), then elected."""
+    """Kafka: partitions reassigned with the wanted leader first (no data moves), then elected. NATS: the
+    leaders step down in favour of another server."""
 
     def apply(self) -> None:
-        self.view.leaders.move_leaders(self.topic, self.wanted)
+        self.view.leader_moves.move_leaders(self.topic, self.wanted)
 
 
 class LeaderMove(TopicFault[LeaderMoveParams]):
     """Move the leaders of `partitions` partitions of a topic to another in-sync replica."""
 
     kind = "leader-move"
-    abilities = (HasLeaders,)
+    abilities = (MovesLeaders,)
     params = LeaderMoveParams
 
     def complete(self, params: LeaderMoveParams, inventory: Inventory) -> LeaderMoveParams:
@@ -64,7 +65,7 @@ class LeaderMove(TopicFault[LeaderMoveParams]):
             order = [f"{name}, {count} partitions -> [another replica first], chosen then"]
         return [
             *(f"AlterPartitionReassignments {each}" for each in order),
-            f"ElectLeaders preferred {name}, the same",
+            f"ElectLeaders preferred {name}, the same (NATS: STREAM.LEADER.STEPDOWN of each)",
         ]
 
     def prepare(self, params: LeaderMoveParams, view: ClusterView, draw: int) -> LeaderMoved:

@@ -18,6 +18,7 @@ from harness.protocols.cluster import (
     HasPlacement,
     HasReassignments,
     HasTransfers,
+    MovesLeaders,
     Node,
     PartitionState,
 )
@@ -170,6 +171,10 @@ class ClusterView:
     @property
     def transfers(self) -> HasTransfers:
         return cast("HasTransfers", find_ability(self.cluster, HasTransfers))
+
+    @property
+    def leader_moves(self) -> MovesLeaders:
+        return cast("MovesLeaders", find_ability(self.cluster, MovesLeaders))
 
     @property
     def leaders(self) -> HasLeaders:

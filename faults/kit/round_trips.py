@@ -18,9 +18,9 @@ from harness.protocols.network import Wire
 
 #: A request that a live node has not answered by then, on a busy machine too, is one that did not arrive.
 ANSWER_S: Final = 1.0
-#: Name of a port and bytes of ballast -> what is sent, and how many answers show that all of it came through;
-#: None where nothing can be measured (`Cluster.request`).
-Request = Callable[[str, int], tuple[bytes, int] | None]
+#: Name of a port and bytes of ballast -> what is sent, and what shows that all of it came through; None where
+#: nothing can be measured (`Cluster.request`).
+Request = Callable[[str, int], tuple[bytes, int | bytes] | None]
 
 #: Connects to a port of a wire, as its source does: (wire, port, timeout in seconds).
 Connect = Callable[[Wire, str, float], socket.socket]
@@ -33,12 +33,13 @@ def directly(wire: Wire, port: str, timeout_s: float) -> socket.socket:
 
 
 def answer_s(
-    request: tuple[bytes, int], connect: Callable[[], socket.socket], timeout_s: float
+    request: tuple[bytes, int | bytes], connect: Callable[[], socket.socket], timeout_s: float
 ) -> float | None:
     """Seconds until the answers to a request came; None when they did not.
 
     Only of the first bytes of an answer; with several answers, of all: one that is whole is expected before
-    the next, as Kafka answers.
+    the next, as Kafka answers. Where what an answer ends with is said, up to that: who listens there speaks
+    first, as NATS does.
     """
     data, answers = request
     start = time.monotonic()
@@ -46,6 +47,8 @@ def answer_s(
         with connect() as link:
             link.settimeout(timeout_s)
             link.sendall(data)
+            if isinstance(answers, bytes):
+                return time.monotonic() - start if _is_told(link, answers) else None
             if answers == 1:
                 return time.monotonic() - start if link.recv(4) else None
             for _ in range(answers):
@@ -55,6 +58,14 @@ def answer_s(
     except OSError:
         return None
     return time.monotonic() - start
+
+
+def _is_told(link: socket.socket, end: bytes) -> bool:
+    """Whether what comes holds these bytes, before nothing comes any more."""
+    found = b""
+    while end not in found and (more := link.recv(4096)):
+        found += more
+    return end in found
 
 
 def measure(

@@ -267,7 +267,7 @@ def _state(runtime: str, spec: ClusterLayout, where: ClusterPlace, source: NodeS
 
 
 def fetch_cluster(system: str, version: str = "", *, on_progress: jars.Progress | None = None) -> Path:
-    """Download and prepare all that a later start of this version needs; returns the folder of jars.
+    """Download and prepare all that a later start of this version needs; returns where it is.
 
     Raises:
         UsageError, EnvironmentNotReady: as `open_cluster`.
@@ -278,7 +278,8 @@ def fetch_cluster(system: str, version: str = "", *, on_progress: jars.Progress 
             system, run_id=run_id, folder=Path(folder), version=version, on_progress=on_progress
         )
         cluster.down()
-    return jars.jars_folder(spec_of(system, version).artifacts)
+    spec = spec_of(system, version)
+    return spec.program.place if spec.program else jars.jars_folder(spec.artifacts)
 
 
 def attach_cluster(folder: Path) -> BrokerCluster[Any]:

@@ -29,7 +29,7 @@ from harness.clusters.nodes.file_damage import damage_files
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.clusters.power import disks
 from harness.clusters.security.made import ClusterSecurity
-from harness.errors import EnvironmentNotReady
+from harness.errors import EnvironmentNotReady, UsageError
 from harness.log_stamp import LOG_ZONE
 from harness.protocols.cluster import Endpoint, Node
 from harness.protocols.files import Damage, DamagedPlace, FileKind
@@ -44,7 +44,10 @@ _POLL_S = 0.05
 _CONNECT_TIMEOUT_S = 1.0
 _STEP_TIMEOUT_S = 120.0  # a step of the start on a machine that does other things
 #: Variables of our environment that would change a broker behind the scenario's back.
-_NOT_INHERITED = ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH")
+_NOT_INHERITED = (
+    *("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"),
+    *("GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT"),
+)
 #: What a fault may need of the cluster from its start on, and this runtime has.
 GIVES: frozenset[str] = NEEDS | node_limits.GIVES | disks.GIVES | clocks.GIVES
 #: Called with a node and its folder before its first start: put formatted storage in place.
@@ -53,19 +56,25 @@ Prepare = Callable[[Node, NodeFolder], None]
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What every node of a cluster is started from."""
+    """What every node of a cluster is started from: ``program``, or a Java and a folder of jars."""
 
     spec: ClusterLayout
     java: Java
     jars: Path
     settings: Mapping[str, Any]
     security: ClusterSecurity | None = None
+    program: Path | None = None
     #: Whether the nodes write their class archives at their end, instead of using them.
     is_recording: bool = False
 
     def archive(self, main: str) -> ClassArchive:
         """The class archive of a main class."""
         return ClassArchive(self.java, f"{self.jars.name}-{main.rpartition('.')[2]}")
+
+    @property
+    def mark(self) -> str:
+        """The argument of a process by which it is known that it was started from this."""
+        return str(self.program or f"{self.jars}/*")
 
 
 class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
@@ -85,6 +94,12 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         *,
         needs: frozenset[str] = frozenset(),
     ) -> None:
+        if launch.spec.program and needs & clocks.GIVES:
+            raise UsageError(
+                f"the nodes of {launch.spec.system} cannot have clocks of their own: programs in Go ask the "
+                "kernel, not a library",
+                hint="leave faults on clocks out",
+            )
         self.needs = needs
         self.run_id = run_id
         self.folder = folder
@@ -133,7 +148,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
     def version(self, node: str) -> str:
         command = self._process(node).command
         for version, (launch, _) in self._offered.items():
-            if f"{launch.jars}/*" in command:
+            if launch.mark in command:
                 return version
         return self._version_of[node]
 
@@ -339,6 +354,9 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         }
         if launch.security:
             places["{security}"] = launch.security.values(service.name)["folder"]
+        arguments = [_filled(folder.fill(argument), places) for argument in service.args]
+        if launch.program:
+            return [launch.mark, *arguments]
         archive = launch.archive(service.main)
         return [
             launch.java.path,
@@ -346,9 +364,9 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
             *(_filled(folder.fill(flag), places) for flag in service.jvm),
             *(self.detours.jvm_flags(str(folder.conf)) if self.detours else ()),
             "-cp",
-            f"{launch.jars}/*",
+            launch.mark,
             service.main,
-            *(_filled(folder.fill(argument), places) for argument in service.args),
+            *arguments,
         ]
 
     def _environment(self, node: str) -> dict[str, str]:

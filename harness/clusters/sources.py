@@ -94,7 +94,7 @@ class NodeSoftware(ABC):
 
 @dataclass(frozen=True, slots=True)
 class ProcessSource(NodeSoftware):
-    """A Java and a folder of jars."""
+    """A Java and a folder of jars, or a program."""
 
     tools: ClassVar[Mapping[GoTool, frozenset[str]]] = {
         toxiproxy.SERVER: NEEDS,
@@ -103,9 +103,13 @@ class ProcessSource(NodeSoftware):
 
     java: Java
     jars: Path
+    program: Path | None = None
 
     @classmethod
     def get(cls, spec: ClusterLayout, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
+        if spec.program:
+            program = spec.program.fetch(offline=offline, on_progress=on_progress)
+            return replace(cls.absent(), program=program)
         java = find_java(spec.java)
         return cls(java, artifacts.resolve(spec.artifacts, offline=offline, on_progress=on_progress))
 
@@ -115,10 +119,12 @@ class ProcessSource(NodeSoftware):
 
     @classmethod
     def restored(cls, spec: ClusterLayout, state: Mapping[str, Any]) -> Self:
+        if spec.program:
+            return replace(cls.absent(), program=Path(state["program"]))
         return cls(find_java(spec.java), Path(state["jars"]))
 
     def state(self) -> dict[str, Any]:
-        return {"jars": str(self.jars)}
+        return {"program": str(self.program)} if self.program else {"jars": str(self.jars)}
 
     @staticmethod
     def runtime_type() -> type[NodeRuntime]:
@@ -134,7 +140,7 @@ class ProcessSource(NodeSoftware):
 
     def launch(self, spec: ClusterLayout, place: ClusterPlace) -> Launch:
         """What its nodes are started from."""
-        return Launch(spec, self.java, self.jars, place.settings, place.security)
+        return Launch(spec, self.java, self.jars, place.settings, place.security, self.program)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +218,8 @@ def build_archives(launch: Launch, run_id: str, block: int, report: Progress) ->
     Never fails: without an archive nodes start as usual. Uses addresses of the run's ``block``, where
     nothing may run yet.
     """
+    if launch.program:
+        return
     archives = [launch.archive(main) for main in {service.main for service in launch.spec.services}]
     lacking = [one for one in archives if one.can_record and not one.exists]
     if not lacking:

@@ -17,6 +17,7 @@ from harness.errors import EnvironmentNotReady
 from harness.memory import SPARK_LEAST_MB, SPARK_MB, free_memory_mb
 from harness.need import Need
 from harness.toolchains.cache import cache_folder
+from harness.toolchains.go_program import GoProgram
 from harness.toolchains.jars import is_complete, jars_folder
 from harness.toolchains.java import INSTALL_HINT, find_java
 from harness.toolchains.maven import find_maven
@@ -51,13 +52,13 @@ def checks(
     spark_java = 17 if spark else 0
     java = {"Spark": spark_java} if spark else {}
     if runtime == "process":
-        java |= {f"{spec.system} {spec.version}": max(spec.java, spark_java) for spec in specs}
-    jars = {spec.version: jars_check(spec.system, spec.version) for spec in specs}
+        java |= {f"{spec.system} {spec.version}": max(spec.java, spark_java) for spec in specs if spec.java}
+    software = {spec.version: software_check(spec.system, spec.version) for spec in specs}
     brokers_mb = max(sum(service.memory_mb for service in spec.nodes) for spec in specs) if specs else 0
     return [
         python_check(),
         *([java_check(max(java.values()), max(java, key=lambda what: java[what]))] if java else []),
-        *(jars.values() if runtime == "process" else ()),
+        *(software.values() if runtime == "process" else ()),
         memory_check(brokers_mb + clients_mb, *((SPARK_MB, SPARK_LEAST_MB) if spark else ())),
         disk_check(folder or Path.cwd(), needed_mb=disk_mb),
         disk_check(cache_folder(), name="disk of the cache", needed_mb=500, chosen_by="BROKERSTORM_CACHE"),
@@ -100,9 +101,11 @@ def java_check(minimum: int, what: str) -> Need:
     return Need("java", True, f"{java.major} ({java.path}), {what} needs {minimum}")
 
 
-def jars_check(system: str, version: str = "") -> Need:
-    """Broker jars in the cache, or a way to fetch them."""
+def software_check(system: str, version: str = "") -> Need:
+    """Broker jars, or the program that a broker is, in the cache, or a way to fetch them."""
     spec = spec_of(system, version)
+    if spec.program:
+        return _program_check(spec, spec.program)
     folder = jars_folder(spec.artifacts)
     if is_complete(folder):
         return Need("broker jars", True, f"{system} {spec.version} in {folder}")
@@ -113,6 +116,16 @@ def jars_check(system: str, version: str = "") -> Need:
     except EnvironmentNotReady as error:
         return Need("broker jars", False, str(error), error.hint)
     return Need("broker jars", True, f"{system} {spec.version} not fetched yet; {resolver.name} will")
+
+
+def _program_check(spec: ClusterLayout, program: GoProgram) -> Need:
+    try:
+        built = program.place.exists()
+    except EnvironmentNotReady as error:
+        return Need("broker program", False, str(error), error.hint)
+    label = spec.own.label if spec.own else spec.version
+    where = f"in {program.place.parent}" if built else "to be built with Go on first use"
+    return Need("broker program", True, f"{spec.system} {label} {where}")
 
 
 def memory_check(needed_mb: int, spark_mb: int = 0, spark_least_mb: int = 0) -> Need:

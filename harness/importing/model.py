@@ -167,7 +167,7 @@ class IgnoredColumns(Part):
 class ImportFile(Part):
     """The whole file."""
 
-    system: str = Field(description="kafka, pulsar or qpid")
+    system: str = Field(description="kafka, nats, pulsar or qpid")
     topics: dict[Name, Annotated[int, Field(ge=1, le=MAX_STREAMS)]] = Field(
         min_length=1, description="every topic and how many partitions it has; of a queue 1"
     )

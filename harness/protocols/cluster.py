@@ -139,17 +139,43 @@ class TellsHidden(Protocol):
 
 
 @runtime_checkable
-class HasLeaders(HasPlacement, Protocol):
-    """Can move the leaders of partitions (Kafka).
+class MovesLeaders(HasPlacement, Protocol):
+    """Can move the leaders of partitions (Kafka, NATS).
 
     Nodes are names; partitions are ints.
     """
 
+    def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
+        """Make these nodes leaders; returns when asked, not when moved. Brokers that cannot be told who comes
+        next choose another one."""
+
+
+@runtime_checkable
+class MovesConsumerLeaders(HasPlacement, Protocol):
+    """Can move the leaders of consumers that the brokers keep (NATS)."""
+
+    def consumer_leaders(self, group: str, topics: Sequence[str]) -> dict[str, str | None]:
+        """Stream -> the node that leads the group's consumer of it; streams without one are left out.
+
+        Raises:
+            BrokerstormError: the brokers cannot say now.
+        """
+
+    def move_consumer_leader(self, group: str, stream: str) -> None:
+        """Ask it to step down; returns when asked, not when another one leads.
+
+        Raises:
+            UsageError: the brokers refuse it (their words).
+            EnvironmentNotReady: no broker answers.
+        """
+
+
+@runtime_checkable
+class HasLeaders(MovesLeaders, Protocol):
+    """Can elect the preferred leaders of partitions (Kafka)."""
+
     def replicas(self, topic: str) -> dict[int, list[str]]: ...
     def isr(self, topic: str) -> dict[int, list[str]]: ...
-    def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
-        """Reassign with the wanted node first, elect it; returns when asked, not when moved."""
-
     def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None: ...
 
 
@@ -479,9 +505,9 @@ class Cluster(Protocol):
     def security(self) -> Any:
         """What it asks of clients (`harness.connections.security.Security`); None = nothing."""
 
-    def request(self, port: str, ballast: int = 0) -> tuple[bytes, int] | None:
-        """A request that whoever listens on a port answers at once, and how many answers show that all of it
-        came through; None = there is none.
+    def request(self, port: str, ballast: int = 0) -> tuple[bytes, int | bytes] | None:
+        """A request that whoever listens on a port answers at once, and what shows that all of it came
+        through: how many answers, or what an answer ends with. None = there is none.
 
         Args:
             port: its name in the compose file.

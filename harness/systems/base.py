@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-#: A request, and how many answers show that all of it came through.
-Request = tuple[bytes, int]
+#: A request, and what shows that all of it came through: how many answers, or what an answer ends with.
+Request = tuple[bytes, int | bytes]
 #: A setting, and what is wrong with its value; what is allowed.
 Problem = tuple[str, str]
 Texts = Mapping[str, str]

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -103,3 +103,26 @@ def run_go(
         timeout=timeout_s,
         check=False,
     )
+
+
+def listed_versions(go: Go, *modules: str) -> list[str]:
+    """Versions that the module proxy has of modules, in no order; none when it does not tell.
+
+    Raises:
+        subprocess.TimeoutExpired: not in time.
+    """
+    listed = run_go([go.path, "list", "-m", "-versions", *modules], Path("/"), LIST_TIMEOUT_S)
+    return [text.removeprefix("v") for text in listed.stdout.split() if re.match(r"v\d", text)]
+
+
+def numbers(version: str) -> list[int]:
+    """The numbers in a version, for comparing."""
+    return [int(part) for part in re.findall(r"\d+", version)]
+
+
+def nearest(version: str, known: Sequence[str], count: int = 4) -> list[str]:
+    """The known versions around one that is not known, in their order."""
+    ordered = sorted(known, key=numbers)
+    place = sum(numbers(each) < numbers(version) for each in ordered)
+    first = max(0, min(place - count // 2, len(ordered) - count))
+    return ordered[first : first + count]

@@ -21,6 +21,7 @@ from pathlib import Path
 from harness.contracts.worker import ProcessSpec
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
 from harness.log_stamp import LOG_ZONE
+from harness.toolchains.go import nearest
 from harness.toolchains.own_builds import AskedBuild, OwnBuild, asked_build, is_own, own_build
 from harness.workers import command, environments, go_build, java_build
 from harness.workers.spec import FILE, PROGRAMS, Readiness, WorkerSpec
@@ -197,7 +198,7 @@ def unknown_versions(worker: WorkerSpec, client_versions: Iterable[str]) -> dict
         numbers = {each.rpartition(" ")[2] for each in known}
         for each in wanted:
             if each.rpartition(" ")[2] not in numbers:
-                near = ", ".join(go_build.nearest(each, known))
+                near = ", ".join(nearest(each, known))
                 said[each] = f"the package index has no {worker.library} {each}; near it are {near}"
     return said
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,9 @@ from harness.toolchains.go import (
     build_once,
     find_go,
     first_error,
+    listed_versions,
+    nearest,
+    numbers,
     run_go,
 )
 from harness.toolchains.own_builds import (
@@ -114,7 +117,7 @@ def module_of(worker: WorkerSpec, version: str) -> Module:
         raise UsageError(
             f"{worker.library}: client_version {version!r} is not a version", hint="write e.g. 1.43.3"
         )
-    tables = [table for table in build.modules if _numbers(table.from_) <= _numbers(wanted)]
+    tables = [table for table in build.modules if numbers(table.from_) <= numbers(wanted)]
     if not tables:
         oldest = build.modules[0].from_
         raise UsageError(f"{worker.library} {wanted} is too old: this worker is for {oldest} and newer")
@@ -153,10 +156,6 @@ def _module_path(worker: WorkerSpec, own: OwnBuild) -> str:
 def _build_of(worker: WorkerSpec) -> GoBuild:
     assert worker.go is not None  # `WorkerSpec` sees to it
     return worker.go
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def sources(folder: Path) -> Iterator[Path]:
@@ -281,14 +280,4 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
 
 
 def _listed(worker: WorkerSpec, go: Go) -> list[str]:
-    paths = [table.path for table in _build_of(worker).modules]
-    listed = run_go([go.path, "list", "-m", "-versions", *paths], Path("/"), LIST_TIMEOUT_S)
-    return [text.removeprefix("v") for text in listed.stdout.split() if re.match(r"v\d", text)]
-
-
-def nearest(version: str, known: Sequence[str], count: int = 4) -> list[str]:
-    """The known versions around one that is not known, in their order."""
-    ordered = sorted(known, key=_numbers)
-    place = sum(_numbers(each) < _numbers(version) for each in ordered)
-    first = max(0, min(place - count // 2, len(ordered) - count))
-    return ordered[first : first + count]
+    return listed_versions(go, *(table.path for table in _build_of(worker).modules))

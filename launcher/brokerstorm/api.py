@@ -120,7 +120,7 @@ def up(
     """A cluster of its own, ready for clients; it ends with the block, and its data with it.
 
     Args:
-        system: kafka, pulsar or qpid; empty = the scenario's, or kafka.
+        system: kafka, nats, pulsar or qpid; empty = the scenario's, or kafka.
         scenario: gives version and broker settings, and what its faults need.
         version: of the brokers.
         needs: what faults need of its start, as `brokerstorm up --needs` takes it.

@@ -67,7 +67,7 @@ def test_the_example_has_every_file_of_the_table() -> None:
 @pytest.mark.long
 def test_list_knows_the_system_and_its_client(call: Call) -> None:
     rows = json.loads(call("cli.py", "--json", "list", "systems").stdout)["items"]
-    assert [row["name"] for row in rows] == ["artemis", "kafka", "pulsar", "qpid"]
+    assert [row["name"] for row in rows] == ["artemis", "kafka", "nats", "pulsar", "qpid"]
     workers = json.loads(call("cli.py", "--json", "list", "workers").stdout)["items"]
     assert "stomp.py" in {row["name"] for row in workers}
 
@@ -97,7 +97,7 @@ def test_plan_says_what_its_settings_promise(call: Call) -> None:
         ),
         ("topics.orders.partitions=3", "partitions: must be 1: a queue has no partitions, got 3"),
         ("cluster.topology=group", "cluster.topology: is not a topology of artemis, got 'group'"),
-        ("system=artemi", "system: must be 'artemis', 'kafka', 'pulsar' or 'qpid', got 'artemi'"),
+        ("system=artemi", "system: must be 'artemis', 'kafka', 'nats', 'pulsar' or 'qpid', got 'artemi'"),
     ],
 )
 def test_scenarios_are_checked_against_it(call: Call, setting: str, said: str) -> None:
@@ -116,6 +116,6 @@ def test_schema_and_cluster_know_it(call: Call) -> None:
         "print([node.name for node in spec_of('artemis').nodes], type(assembly_of('artemis')).__name__)\n",
     )
     assert done.stdout.splitlines() == [
-        "['artemis', 'kafka', 'pulsar', 'qpid']",
+        "['artemis', 'kafka', 'nats', 'pulsar', 'qpid']",
         "['artemis-1'] _Artemis",
     ], done.stderr

@@ -68,7 +68,7 @@ def secure(system: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     return describe_cluster(system, secure=True)
 
 
-SYSTEMS = ("kafka", "pulsar", "qpid")
+SYSTEMS = ("kafka", "nats", "pulsar", "qpid")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -78,7 +78,7 @@ def test_a_group_of_qpid_nodes_meets_by_mesh_names() -> None:
     assert (found["address"], found["helperAddress"]) == ("qpid-2-mesh:25690", "qpid-1-mesh:25690")
 
 
-@pytest.mark.parametrize("system", ["kafka", "pulsar", "qpid"])
+@pytest.mark.parametrize("system", ["kafka", "nats", "pulsar", "qpid"])
 def test_every_address_that_is_given_out_is_published(system: str) -> None:
     """Clients and the harness use the node's address of the block: compose must publish that port there."""
     spec = spec_of(system)
@@ -93,7 +93,7 @@ def test_every_address_that_is_given_out_is_published(system: str) -> None:
         assert published == {f"{service.number}:{port}:{port}" for port in wanted}
 
 
-@pytest.mark.parametrize("system", ["kafka", "pulsar", "qpid"])
+@pytest.mark.parametrize("system", ["kafka", "nats", "pulsar", "qpid"])
 def test_a_container_has_the_heap_and_the_compiler_of_a_process(system: str) -> None:
     """The optimising compiler of a cold broker takes the cores of the clients, on either runtime."""
     spec = spec_of(system)
@@ -101,7 +101,7 @@ def test_a_container_has_the_heap_and_the_compiler_of_a_process(system: str) -> 
 
     services = yaml.safe_load(spec.file.read_text())["services"]
     for service in spec.nodes:
-        given = " ".join(map(str, services[service.name]["environment"].values())).split()
+        given = " ".join(map(str, services[service.name].get("environment", {}).values())).split()
         wanted = [flag for flag in service.jvm if re.match(r"-Xmx|-XX:(\+Use|Tiered|MaxDirect)", flag)]
         assert set(wanted) - set(given) == set(), service.name
 
@@ -191,7 +191,7 @@ def test_a_node_that_runs_and_never_answers_is_told_with_its_last_lines(tmp_path
     assert f"its log is {tmp_path / 'kafka-1' / 'logs' / 'stdout.log'}" in caught.value.hint
 
 
-@pytest.mark.parametrize("system", ["kafka", "pulsar", "qpid"])
+@pytest.mark.parametrize("system", ["kafka", "nats", "pulsar", "qpid"])
 def test_a_start_waits_for_longer_than_a_node_is_given_to_become_healthy(system: str) -> None:
     """Else it would end with *not ready*, and nobody would be told what the node said."""
     import yaml
@@ -356,7 +356,7 @@ def test_the_engine_s_own_group_is_kept_where_groups_share_alike(
     groups.drop("run-1")
 
 
-@pytest.mark.parametrize("system", ["kafka", "pulsar", "qpid"])
+@pytest.mark.parametrize("system", ["kafka", "nats", "pulsar", "qpid"])
 def test_every_container_is_in_the_group_and_asks_only_the_engine_for_nodes(system: str) -> None:
     import yaml
 

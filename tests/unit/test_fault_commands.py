@@ -115,14 +115,14 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
         {"fault": "leader-move", "topic": "orders", "moves": {0: "kafka-2"}},
         [
             "AlterPartitionReassignments orders-0 -> [kafka-2, its other replicas]",
-            "ElectLeaders preferred orders, the same",
+            "ElectLeaders preferred orders, the same (NATS: STREAM.LEADER.STEPDOWN of each)",
         ],
     ),
     (
         {"fault": "leader-move", "topic": "orders", "partitions": 2},
         [
             "AlterPartitionReassignments orders, 2 partitions -> [another replica first], chosen then",
-            "ElectLeaders preferred orders, the same",
+            "ElectLeaders preferred orders, the same (NATS: STREAM.LEADER.STEPDOWN of each)",
         ],
     ),
     (

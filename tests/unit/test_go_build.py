@@ -75,8 +75,8 @@ def test_what_is_no_version_is_refused(worker: WorkerSpec, version: str) -> None
 
 def test_near_versions_are_those_around() -> None:
     known = ["1.9.0", "1.38.0", "1.37.2", "1.40.1", "1.38.1", "1.100.0"]
-    assert go_build.nearest("1.39.0", known) == ["1.38.0", "1.38.1", "1.40.1", "1.100.0"]
-    assert go_build.nearest("0.1.0", known, 2) == ["1.9.0", "1.37.2"]
+    assert go.nearest("1.39.0", known) == ["1.38.0", "1.38.1", "1.40.1", "1.100.0"]
+    assert go.nearest("0.1.0", known, 2) == ["1.9.0", "1.37.2"]
 
 
 @needs_go

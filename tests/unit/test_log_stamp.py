@@ -56,6 +56,10 @@ CLIENTS = {
         "",
         "[amqp091] 2026/11/22 16:08:43.724000 connection closed",
     ),
+    "nats.go": (
+        "",
+        "[nats.go] 2026/11/22 16:08:43.724000 the client is connected again, to nats://127.0.1.1:14222",
+    ),
     "sarama": (
         "",
         "[sarama] 2026/11/22 16:08:43.724000 producer/broker/1 state change to [retrying] on orders-3",
@@ -65,6 +69,10 @@ NODES = {
     "kafka": (
         "[2026-11-22 16:08:43,724] WARN [RaftManager id=2] Connection to node 1 lost (o.a.k.NetworkClient)",
         "[2026-11-22 16:08:43,724] INFO [Broker id=2] Leader orders-5 starts at leader epoch 1 (state)",
+    ),
+    "nats": (
+        "[4711] 2026/11/22 16:08:43.724000 [WRN] JetStream cluster stream '$G > orders-0' has NO quorum",
+        "[4711] 2026/11/22 16:08:43.724000 [INF] JetStream cluster new stream leader for '$G > orders-0'",
     ),
     "pulsar": (
         "2026-11-22T16:08:43,724+0000 [main] ERROR org.apache.pulsar.PulsarBrokerStarter - Failed",

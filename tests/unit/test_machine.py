@@ -181,7 +181,7 @@ def test_jars_that_are_not_fetched_are_fine_when_something_can_fetch_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
-    check = machine.jars_check("kafka", "4.1.2")
+    check = machine.software_check("kafka", "4.1.2")
     assert check.ok
     assert "not fetched yet" in check.text
 
@@ -189,7 +189,7 @@ def test_jars_that_are_not_fetched_are_fine_when_something_can_fetch_them(
         raise EnvironmentNotReady("no resolver", hint="install Maven")
 
     monkeypatch.setattr(machine, "find_maven", nothing)
-    assert machine.jars_check("kafka").remedy == "install Maven"
+    assert machine.software_check("kafka").remedy == "install Maven"
 
 
 def test_all_checks_have_a_name_each_and_bad_versions_are_the_users() -> None:

@@ -314,7 +314,7 @@ def test_bundled_variants_differ_only_in_settings() -> None:
             )
 
 
-@pytest.mark.parametrize("system", ["kafka", "pulsar", "qpid"])
+@pytest.mark.parametrize("system", ["kafka", "nats", "pulsar", "qpid"])
 def test_a_plan_under_another_tag_is_the_one_that_would_have_been_built_with_it(system: str) -> None:
     built = build_plan(scenario(system=system), seed=7, run_tag=1)
     other = build_plan(scenario(system=system), seed=7, run_tag=0xABCD)

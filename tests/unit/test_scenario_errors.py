@@ -124,7 +124,10 @@ BAD = [
     ("name: x\n1: 2\n", "keys must be text"),
     ("name: a b\n", "bad.yaml:1: name: must hold letters, digits, . _ - and start with"),
     ("name: 5\n", "bad.yaml:1: name: must be text (put it in quotes), got 5"),
-    ("name: x\nsystem: rabbit\n", "bad.yaml:2: system: must be 'kafka', 'pulsar' or 'qpid', got 'rabbit'"),
+    (
+        "name: x\nsystem: rabbit\n",
+        "bad.yaml:2: system: must be 'kafka', 'nats', 'pulsar' or 'qpid', got 'rabbit'",
+    ),
     ("name: x\nload: 5\n", "bad.yaml:2: load: must be a mapping of key: value, got 5"),
     ("name: x\nload:\n", "bad.yaml:2: load: must be a mapping of key: value, got nothing"),
     ("name: x\nload: {rate: 0}\n", "bad.yaml:2: load.rate: must be at least 1, or set load.unlimited: true"),
@@ -243,7 +246,7 @@ BAD = [
     ),
     ("name: x\ncluster: {config: {min.insync.replicas: a}}\n", "min.insync.replicas: must be 1, 2 or 3"),
     ("name: x\ncluster: {version: 4.1}\n", "cluster.version: must be text (put it in quotes), got 4.1"),
-    ("name: x\nsystem: []\n", "system: must be 'kafka', 'pulsar' or 'qpid', got []"),
+    ("name: x\nsystem: []\n", "system: must be 'kafka', 'nats', 'pulsar' or 'qpid', got []"),
     (
         'name: x\ncluster: {config: {log.dirs: "a\\rlisteners=PLAINTEXT://:1"}}\n',
         "cluster.config.log.dirs: is not a setting of one line",

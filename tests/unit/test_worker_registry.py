@@ -38,7 +38,9 @@ def worker_module(worker: str, name: str) -> ModuleType:
 def test_names_and_roles() -> None:
     assert {"confluent-kafka", "kafka-python"} <= set(worker_names("kafka"))
     assert "pulsar-client-java" in worker_names("pulsar")
-    assert set(worker_names()) == {n for system in ("kafka", "pulsar", "qpid") for n in worker_names(system)}
+    assert set(worker_names()) == {
+        n for system in ("kafka", "nats", "pulsar", "qpid") for n in worker_names(system)
+    }
     assert load_worker("confluent-kafka").roles == ["producer", "consumer", "pipeline", "audit"]
     assert load_worker("kafka-python").roles == ["producer", "consumer"]
 

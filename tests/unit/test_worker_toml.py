@@ -223,7 +223,7 @@ def test_a_scenario_names_folders_of_workers_beside_its_file(tmp_path: Path) -> 
     ("text", "message"),
     [
         ("", r"cannot read .*worker\.toml: Is a directory"),
-        ('library = "mine"', r"worker\.toml: system: must be one of kafka, pulsar, qpid, got nothing"),
+        ('library = "mine"', r"worker\.toml: system: must be one of kafka, nats, pulsar, qpid, got nothing"),
         ("library = mine", r"worker\.toml: not valid TOML: .* \(at line 1"),
         (HEAD.replace('about = "a client of my own"', ""), r"about: is missing"),
         (HEAD + "rolls = []", r"rolls: unknown key, got \[\]; did you mean roles\? allowed: about, "),

@@ -1,6 +1,9 @@
 package kit
 
-import "sync/atomic"
+import (
+	"fmt"
+	"sync/atomic"
+)
 
 const (
 	// Messages between two looks at commands.
@@ -20,6 +23,11 @@ type Message struct {
 	row     row
 
 	transaction uint32 // 0 = none
+}
+
+// ID of the message, the same in every attempt, for brokers that tell by it what is sent twice.
+func (m *Message) ID() string {
+	return fmt.Sprintf("%d-%d-%d", m.header.Instance, m.header.Lane, m.header.Seq)
 }
 
 // Blocking runs a call in which the client may hold the caller; its time is the client's.

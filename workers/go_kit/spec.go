@@ -23,6 +23,7 @@ type Spec struct {
 	Producer  *ProducerSpec    `json:"producer"`
 	Consumer  *ConsumerSpec    `json:"consumer"`
 	Pipeline  *PipelineSpec    `json:"pipeline"`
+	Audit     *AuditSpec       `json:"audit"`
 	Topics    map[string]Topic `json:"topics"`
 	System    string           `json:"system"`
 	AdminURL  string           `json:"admin_url"`
@@ -101,6 +102,14 @@ type PipelineSpec struct {
 	ConsumerOptions map[string]any `json:"consumer_options"`
 }
 
+// AuditSpec is the part of a reader of the log.
+type AuditSpec struct {
+	Reader    uint32   `json:"reader"`
+	Streams   []string `json:"streams"`
+	Isolation string   `json:"isolation"`
+	StallS    float64  `json:"stall_s"`
+}
+
 // Half of a pipeline, as the producer or the consumer that is in it.
 func (s *Session) Half(role string) *Session {
 	half, spec := *s, *s.Spec
@@ -134,6 +143,7 @@ func readSpec(path string) (*Spec, error) {
 		return nil, Failuref("", "spec asks for protocol %d, this worker speaks %d", spec.Protocol, protocolVersion)
 	}
 	missing := (spec.Role == "producer" && spec.Producer == nil) || (spec.Role == "consumer" && spec.Consumer == nil) ||
+		(spec.Role == "audit" && spec.Audit == nil) ||
 		(spec.Role == "pipeline" && (spec.Pipeline == nil || spec.Producer == nil || spec.Consumer == nil))
 	if missing || spec.Role == "" {
 		return nil, Failuref("", "spec %s lacks the part of its role %q", path, spec.Role)

@@ -1,8 +1,9 @@
 """Stand-in images: what runs in containers where no image registry answers.
 
 A stand-in has the official image's tag, folders, entry point, user and health command, so the same compose
-file and templates run on both. It is the base image plus the jars that the process runtime would use, after
-the recipe in compose/<system>/images. Labels tell it from an official image, which is never replaced.
+file and templates run on both. It is the base image plus the jars, or the program, that the process runtime
+would use, after the recipe in compose/<system>/images. Labels tell it from an official image, which is never
+replaced.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -76,12 +78,21 @@ def provide(client: Any, spec: ClusterLayout, *, on_progress: Progress | None = 
     base = base_image.provide(client, max(_JAVA, spec.java), report)
     recipe = _recipe(spec, base)
     if found.recipe != recipe:
-        jars = artifacts.resolve(spec.artifacts, on_progress=on_progress)
+        software = _software(spec, on_progress)
         report(f"building {tag}", None)
-        _build(client, tag, _images(spec), jars, base, recipe)
+        _build(client, tag, _images(spec), software, base, recipe)
         found = look(client, tag)
     report(f"{tag}: stand-in, {found.size_mb} MB", 1.0)
     return found
+
+
+def _software(spec: ClusterLayout, on_progress: Progress | None) -> dict[str, Path]:
+    """The files that the process runtime would use, by their names in the build context."""
+    if spec.program:
+        program = spec.program.fetch(on_progress=on_progress)
+        return {f"program/{program.name}": program}
+    jars = artifacts.resolve(spec.artifacts, on_progress=on_progress)
+    return {f"jars/{path.name}": path for path in sorted(jars.glob("*.jar"))}
 
 
 def _images(spec: ClusterLayout) -> Path:
@@ -90,7 +101,8 @@ def _images(spec: ClusterLayout) -> Path:
 
 def _recipe(spec: ClusterLayout, base: str) -> str:
     """Changes with whatever the image is made of."""
-    digest = hashlib.sha256(f"{base}\n{artifacts.jars_folder(spec.artifacts).name}\n".encode())
+    folder = spec.program.place.parent if spec.program else artifacts.jars_folder(spec.artifacts)
+    digest = hashlib.sha256(f"{base}\n{folder.name}\n".encode())
     for path in _files(_images(spec)):
         digest.update(f"{path.relative_to(_images(spec))}\n".encode() + path.read_bytes())
     return digest.hexdigest()[:16]
@@ -100,10 +112,12 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
-def _build(client: Any, tag: str, recipe_folder: Path, jars: Path, base: str, recipe: str) -> None:
+def _build(
+    client: Any, tag: str, recipe_folder: Path, software: Mapping[str, Path], base: str, recipe: str
+) -> None:
     with tempfile.TemporaryFile(prefix="brokerstorm-image-") as context:
         base_image.room(Path(tempfile.gettempdir()), _ROOM_MB)
-        _pack(context, recipe_folder, jars)
+        _pack(context, recipe_folder, software)
         context.seek(0)
         with asking(f"cannot build {tag}"):
             for line in client.api.build(
@@ -124,13 +138,13 @@ def _build(client: Any, tag: str, recipe_folder: Path, jars: Path, base: str, re
                     )
 
 
-def _pack(target: Any, recipe_folder: Path, jars: Path) -> None:
+def _pack(target: Any, recipe_folder: Path, software: Mapping[str, Path]) -> None:
     """The build context. Times and owners are left out, so equal content is an equal layer."""
     with tarfile.open(fileobj=target, mode="w") as tar:
         for path in _files(recipe_folder):
             _add(tar, path, str(path.relative_to(recipe_folder)))
-        for path in sorted(jars.glob("*.jar")):
-            _add(tar, path, f"jars/{path.name}")
+        for name, path in software.items():
+            _add(tar, path, name)
 
 
 def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
@@ -138,6 +152,6 @@ def _add(tar: tarfile.TarFile, path: Path, name: str) -> None:
     member.size = path.stat().st_size
     with path.open("rb") as file:
         # Not the file's own mode: an installed package may have lost it.
-        member.mode = 0o755 if file.read(2) == b"#!" else 0o644
+        member.mode = 0o755 if file.read(4).startswith((b"#!", b"\x7fELF")) else 0o644
         file.seek(0)
         tar.addfile(member, file)

@@ -15,16 +15,17 @@ from pydantic import ValidationError
 from harness.clusters.layout.compose_model import (
     ComposeFile,
     Endpoint,
-    JavaProcess,
     Release,
     Secure,
     ServicePart,
+    ServiceProcess,
     Shared,
     UnpackedFiles,
 )
 from harness.errors import UsageError
 from harness.systems import system_of
 from harness.toolchains.coordinates import Artifacts
+from harness.toolchains.go_program import GoProgram
 from harness.toolchains.own_builds import OwnBuild, own_build
 from harness.validation import dotted, problem_of
 
@@ -35,7 +36,7 @@ _VARIABLE = re.compile(r"\$\$|\$\{(?P<name>\w+)(?::(?P<how>[-?])(?P<rest>[^}]*))
 _VERSION = re.compile(r"^(\d+)\.(\d+)(\.\d+)*([-.][A-Za-z0-9]+)*$")
 
 
-class Service(JavaProcess):
+class Service(ServiceProcess):
     """A service of one version: a node, as a process and as a container.
 
     Attributes:
@@ -63,6 +64,7 @@ class ClusterLayout:
     Attributes:
         detours: "clients" and "peers" -> role of a node -> names of the ports that these connect to.
         detours_since: the first release that can tell clients an address of their own.
+        program: what its nodes are started from; None = Java and jars.
         own: the distribution of the user's that it is; None = a released one.
         is_secure: its services have TLS and users.
     """
@@ -71,15 +73,22 @@ class ClusterLayout:
     system: str
     version: str
     java: int
-    artifacts: Artifacts
+    jars: Artifacts | None
     ports: Mapping[str, int]
     services: tuple[Service, ...] = field(default=())
     topology: str = ""
     reserved: frozenset[str] = frozenset()
     detours: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     detours_since: tuple[int, int] = (0, 0)
+    program: GoProgram | None = None
     own: OwnBuild | None = None
     is_secure: bool = False
+
+    @property
+    def artifacts(self) -> Artifacts:
+        """Of a system that runs from Java and jars."""
+        assert self.jars is not None
+        return self.jars
 
     @property
     def asked(self) -> str:
@@ -157,20 +166,21 @@ def read_compose(
         system=system.name,
         version=version,
         java=release.java,
-        artifacts=_artifacts(shared, release, own),
+        jars=None if release.go else _artifacts(shared, release, own),
         ports=shared.ports,
         services=_start_order(services, path),
         topology=topology,
         reserved=frozenset(shared.reserved),
         detours={"clients": shared.detours.clients, "peers": shared.detours.peers},
         detours_since=release_key(shared.detours.since),
+        program=GoProgram(release.go, version, own) if release.go else None,
         own=own,
         is_secure=secure,
     )
 
 
 def _artifacts(shared: Shared, release: Release, own: OwnBuild | None) -> Artifacts:
-    if own and shared.distribution:
+    if own and shared.distribution and shared.distribution.jars:
         return Artifacts((), own=own, jars=own.path / shared.distribution.jars)
     return Artifacts(tuple(release.coordinates), tuple(release.exclude), release.archive, release.managed)
 
@@ -233,6 +243,8 @@ def _release(shared: Shared, version: str) -> Release:
 
 def _service(name: str, part: ServicePart, release: Release, path: Path, secure: Secure) -> Service:
     process = part.process
+    if not (process.main or release.go):
+        raise UsageError(f"{path}: services.{name}.x-brokerstorm.main: is missing")
     plain = {**release.templates, **process.templates}
 
     def found(templates: Mapping[str, str]) -> dict[str, Path]:

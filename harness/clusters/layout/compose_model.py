@@ -50,8 +50,9 @@ class Secure(_ComposePart):
     args: list[str] = Field(default_factory=list)
 
 
-class JavaProcess(_ComposePart):
-    """``x-brokerstorm`` of a service, a node as a process: ``java <jvm> -cp <jars> <main> <args>``.
+class ServiceProcess(_ComposePart):
+    """``x-brokerstorm`` of a service, a node as a process: ``java <jvm> -cp <jars> <main> <args>``, or
+    ``<program> <args>`` where the release names one in Go.
 
     ``jvm`` and ``args`` may hold ``{conf}``, ``{data}`` and ``{logs}``, folders of the node, and ``args``
     the addresses of nodes as ``{<node>.<port>}``. ``templates`` maps the name of a rendered file in
@@ -64,7 +65,7 @@ class JavaProcess(_ComposePart):
     """
 
     number: int = Field(ge=1)
-    main: str
+    main: str = ""
     roles: list[str] = Field(default_factory=list)
     args: list[str] = Field(default_factory=list)
     jvm: Flags = Field(default_factory=list)
@@ -97,7 +98,7 @@ _Plugin = create_model("_Plugin", __base__=_ComposePart, **_ANYTHING)
 class ServicePart(_Plugin):
     """One of ``services``; ``profiles``: the topologies that it is part of, none = all."""
 
-    process: JavaProcess = Field(alias="x-brokerstorm")
+    process: ServiceProcess = Field(alias="x-brokerstorm")
     image: str = ""
     profiles: list[str] = Field(default_factory=list)
     volumes: list[str] = Field(default_factory=list)
@@ -113,10 +114,12 @@ class ServicePart(_Plugin):
 
 
 class Release(_ComposePart):
-    """What a system runs from, from a version on; ``args``: of services whose arguments changed."""
+    """What a system runs from, from a version on: Java and jars, or ``go``, the package of a program at its
+    version. ``args``: of services whose arguments changed."""
 
     from_: str = Field(alias="from")
-    java: int
+    java: int = 0
+    go: str = ""
     coordinates: list[str] = Field(default_factory=list)
     archive: str = ""
     exclude: list[str] = Field(default_factory=list)
@@ -137,11 +140,13 @@ class DetourPorts(_ComposePart):
 
 class UnpackedFiles(_ComposePart):
     """What an unpacked distribution is known by: a file that starts it, the folder of its jars, and a pattern
-    of the jar with the version in its name."""
+    of the jar with the version in its name. Of a program in Go its sources are one: the file is ``go.mod``,
+    there are no jars, and the pattern finds the version in ``version_file``."""
 
     start: str
-    jars: str
+    jars: str = ""
     version_in: str
+    version_file: str = ""
 
 
 class Shared(_ComposePart):

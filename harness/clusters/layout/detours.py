@@ -83,6 +83,11 @@ class DetourMap:
         named = self.peers and self._ports("peers", self._services[service])
         return f"{service}.peer" if named else self._direct(service)
 
+    def pair(self, source: str, target: str) -> str:
+        """Where a node finds another; empty = as if nothing stood between."""
+        named = self.peers and source != target and self._ports("peers", self._services[target])
+        return self._pair(self._services[source], self._services[target]) if named else ""
+
     def routes(self) -> list[Route]:
         """Every listener of the proxy, in a fixed order."""
         found = []

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from harness.clusters.layout.compose import compose_file, read_distribution
+from harness.clusters.layout.compose_model import UnpackedFiles
 from harness.errors import UsageError
 from harness.toolchains.jars import pinned_jars
-from harness.toolchains.own_builds import asked_build, is_own, own_build
+from harness.toolchains.own_builds import (
+    AskedBuild,
+    OwnBuild,
+    asked_build,
+    is_own,
+    own_build,
+    pinned_source,
+)
 
 _PINNED: dict[tuple[str, str], str] = {}
 
@@ -32,6 +41,8 @@ def _pinned(system: str, version: str) -> str:
     asked, facts = asked_build(version), read_distribution(compose_file(system))
     if facts is None:
         raise UsageError(f"compose/{system}/compose.yaml does not say what a distribution is: `distribution`")
+    if facts.version_file:
+        return str(_sources(system, asked, facts))
     if asked.revision:
         raise UsageError(
             f"brokers run from a distribution, not from commit {asked.revision!r} of a checkout",
@@ -49,6 +60,17 @@ def _pinned(system: str, version: str) -> str:
             hint=_hint(facts.jars),
         )
     return str(pinned_jars(asked.path, jars, asked.number or found[0]))
+
+
+def _sources(system: str, asked: AskedBuild, facts: UnpackedFiles) -> OwnBuild:
+    """Sources that brokers are built from."""
+    found = pinned_source(asked)
+    if found.text(facts.start) is None:
+        raise UsageError(f"{found.path} has no sources of {system}: it has no {facts.start}")
+    said = re.search(facts.version_in, found.text(facts.version_file) or "")
+    if not said:
+        raise UsageError(f"{found.path} has no sources of {system}: no version in {facts.version_file}")
+    return replace(found, number=asked.number or said[1])
 
 
 def _hint(jars: str) -> str:

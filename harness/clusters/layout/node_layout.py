@@ -54,6 +54,11 @@ class Wiring(ABC):
     def advertised(self, node: Node, port: str, number: int) -> str:
         """``host:port`` that whoever uses this port of the node is told to connect to."""
 
+    def reached_at(self, node: Node, by: Node) -> str:
+        """What another node finds a node at, where it is given addresses of others one by one. Default: what
+        it is known by."""
+        return self.host(node)
+
     def client_host(self, service: Service, host: str) -> str:
         """Where clients find a node of a service, given its own address. Default: there."""
         return host
@@ -131,6 +136,7 @@ class Layout:
         return {
             "node": self._fields(node),
             "nodes": [self._fields(one) for one in self.nodes],
+            "reached_at": {one.name: self.wiring.reached_at(one, node) for one in self.nodes},
             "version": spec.version,
             "release": release_key(spec.version),
             "topology": spec.topology,
@@ -216,6 +222,11 @@ class LoopbackWiring(Wiring):
             return f"{detours.peer_name(node.name)}:{number}"
         return f"{node.admin.host}:{number}"
 
+    def reached_at(self, node: Node, by: Node) -> str:
+        """An address: whoever is given those of others one by one reads no hosts file."""
+        pair = self._detours.pair(by.name, node.name) if self._detours else ""
+        return pair or node.admin.host
+
     def client_host(self, service: Service, host: str) -> str:
         detours = self._detours
         if detours is not None and detours.is_client_port(service.name, service.endpoints["client"]):
@@ -265,11 +276,28 @@ def overlay(text: str, settings: Mapping[str, Any], reserved: Collection[str] = 
             )
         if not _KEY.match(f"{key}=") or not is_one_line(line):
             raise UsageError(f"cluster.config: {key!r}: not a setting of one line")
-        lines = text.splitlines()
-        kept = [old for old in lines if not re.match(rf"{re.escape(key)}\s*=", old)]
-        at = next((i for i, old in enumerate(lines) if re.match(rf"{re.escape(key)}\s*=", old)), len(kept))
-        text = "\n".join([*kept[:at], line, *kept[at:]]) + "\n"
+        text = _in_block(text, key, line) or _set_line(text, key, line)
     return text
+
+
+def _set_line(text: str, key: str, line: str) -> str:
+    lines = text.splitlines()
+    is_it = re.compile(rf"\s*{re.escape(key)}\s*=")
+    kept = [old for old in lines if not is_it.match(old)]
+    at = next((i for i, old in enumerate(lines) if is_it.match(old)), len(kept))
+    return "\n".join([*kept[:at], line, *kept[at:]]) + "\n"
+
+
+def _in_block(text: str, key: str, line: str) -> str:
+    """``block.key=value`` in the block ``block { ... }`` of the text; empty where it has none."""
+    block, _, inner = key.partition(".")
+    found = (
+        re.search(rf"^{re.escape(block)} {{\n(.*?)^}}$", text, re.MULTILINE | re.DOTALL) if inner else None
+    )
+    if found is None:
+        return ""
+    changed = _set_line(found[1], inner, f"  {line.removeprefix(f'{block}.')}")
+    return text[: found.start(1)] + changed + text[found.end(1) :]
 
 
 def native(value: Any) -> str:

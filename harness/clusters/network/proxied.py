@@ -223,6 +223,12 @@ class LocalDetours(ProxiedDetours):
         return [f"-Djdk.net.hosts.file={conf}/{HOSTS_FILE}"] if self.plan.peers else []
 
 
+class DetoursByAddress(LocalDetours):
+    """Nodes are told addresses, one by one, and read no hosts file: none can get another address."""
+
+    rename = None  # type: ignore[assignment]
+
+
 def toxic_of(name: str, flow: Flow, impairment: Impairment, system: str) -> dict[str, Any]:
     """An impairment as toxiproxy's toxic on one direction of a route. Times are milliseconds.
 
@@ -266,6 +272,5 @@ def detours_of(
             f"{spec.system} {spec.version} cannot be told another address for clients than for brokers",
             hint=f"network faults on clients need {since} or newer",
         )
-    return (
-        LocalDetours(run_id, folder, DetourMap(spec, block, needs)) if needs & (NEEDS - {REQUESTS}) else None
-    )
+    kind = DetoursByAddress if spec.program else LocalDetours
+    return kind(run_id, folder, DetourMap(spec, block, needs)) if needs & (NEEDS - {REQUESTS}) else None

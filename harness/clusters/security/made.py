@@ -168,7 +168,9 @@ def fresh_secret() -> Secret:
 def hosts_of(layout: Layout, node: Node) -> Iterable[str]:
     """Every name and address by which somebody is told to reach a node."""
     told = [address.rpartition(":")[0] for address in layout.advertised(node).values()]
-    return {*told, node.client.host, node.peer.host, node.admin.host, layout.wiring.host(node)}
+    reached = [layout.wiring.reached_at(node, by) for by in layout.nodes]
+    own = (node.client.host, node.peer.host, node.admin.host, layout.wiring.host(node))
+    return {*told, *reached, *own}
 
 
 def folder_of(run_id: str) -> Path:

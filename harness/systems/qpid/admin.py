@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from harness.admin.failover import NotThere
+from harness.admin.watched import watched_leaderships
 from harness.connections.security import ANYBODY, Access
 from harness.contracts.rows import Leadership
 from harness.errors import EnvironmentNotReady, UsageError
@@ -155,11 +156,7 @@ class QpidAdmin:
 
     def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
         """The masters as they were seen, one term each."""
-        return [
-            Leadership(stream=stream, term=term, leader=leader, t_ns=t_ns, late_ns=late_ns)
-            for stream, rows in sorted(seen.items())
-            for term, (t_ns, late_ns, leader) in enumerate(rows, start=1)
-        ]
+        return watched_leaderships(seen)
 
     def answers(self, node: str) -> bool:
         return self._rest.answers(node)

@@ -1,0 +1,116 @@
+"""consumer-leader-move: the node that keeps a consumer's state hands it over, while nothing is broken."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping
+from typing import cast
+
+from pydantic import Field
+
+from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.errors import FiringSkipped, StepProblem
+from faults.kit.injection import Instant
+from faults.kit.leadership import TopicFault
+from faults.kit.params import Inventory, OneTopicParams, names
+from harness.faultlog import ConfirmedAcks
+from harness.protocols.cluster import MovesConsumerLeaders, Proof
+
+
+class ConsumerLeaderMoveParams(OneTopicParams):
+    group: str = Field(description="of consumers")
+    streams: tuple[str, ...] = Field((), description="exactly these, `orders-0`; empty = all of the topic")
+
+
+def mover(view: ClusterView) -> MovesConsumerLeaders:
+    """The part of the cluster that knows who leads consumers."""
+    return cast("MovesConsumerLeaders", find_ability(view.cluster, MovesConsumerLeaders))
+
+
+class ConsumerLeadersMoved(Instant):
+    """The leaders of consumers were asked to step down."""
+
+    params: ConsumerLeaderMoveParams
+
+    def __init__(
+        self,
+        view: ClusterView,
+        group: str,
+        before: Mapping[str, str | None],
+        params: ConsumerLeaderMoveParams,
+    ) -> None:
+        super().__init__(view, sorted(before), params)
+        self.group, self.before = group, dict(before)
+        self._seen: dict[str, str] = {}
+        self._unled = sorted(before)
+
+    def apply(self) -> None:
+        for stream in self.targets:
+            mover(self.view).move_consumer_leader(self.group, stream)
+
+    def _look(self) -> None:
+        leaders = mover(self.view).consumer_leaders(self.group, [self.params.topic])
+        for stream, old in self.before.items():
+            leader = leaders.get(stream)
+            if leader and leader != old:
+                self._seen.setdefault(stream, leader)
+        self._unled = [stream for stream in self.targets if not leaders.get(stream)]
+
+    def proof(self) -> Proof:
+        """Effective when a consumer was seen under another leader than before."""
+        self._look()
+        changes = {stream: [self.before[stream], node] for stream, node in sorted(self._seen.items())}
+        text = f"{len(changes)} of {len(self.before)} leaders of consumers changed"
+        if changes:
+            stream, (old, new) = next(iter(changes.items()))
+            text += f" ({self.group} of {stream}: {old} -> {new}{', ...' if len(changes) > 1 else ''})"
+        return Proof(bool(changes), text, {"group": self.group, "leaders": changes})
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """A confirmed acknowledgement is in the consumer's own replicated log."""
+        return "kept"
+
+    def missing(self) -> str:
+        self._look()
+        return f"no leader for {self.group} of {self._unled[0]}" if self._unled else ""
+
+
+class ConsumerLeaderMove(TopicFault[ConsumerLeaderMoveParams]):
+    """Let the leaders of a group's consumers step down: another server goes on where they were."""
+
+    kind = "consumer-leader-move"
+    abilities = (MovesConsumerLeaders,)
+    params = ConsumerLeaderMoveParams
+
+    def complete(self, params: ConsumerLeaderMoveParams, inventory: Inventory) -> ConsumerLeaderMoveParams:
+        params = super().complete(params, inventory)
+        groups = _groups(inventory)
+        if groups and params.group not in groups:
+            raise StepProblem("group", f"no group {params.group!r}. Allowed: {names(groups)}")
+        return params
+
+    def choices(self, params: ConsumerLeaderMoveParams) -> list[str]:
+        return [f"group {params.group}"]
+
+    def commands(self, params: ConsumerLeaderMoveParams, inventory: Inventory) -> list[str]:
+        streams = params.streams or (f"each stream of {params.topic}",)
+        return [f"$JS.API.CONSUMER.LEADER.STEPDOWN: {params.group} of {stream}" for stream in streams]
+
+    def prepare(self, params: ConsumerLeaderMoveParams, view: ClusterView, draw: int) -> ConsumerLeadersMoved:
+        inventory = view.inventory
+        group = next(iter(inventory.coordinated.get(f"group:{params.group}", ())), params.group)
+        found = mover(view).consumer_leaders(group, [params.topic])
+        led = {stream: leader for stream, leader in found.items() if leader}
+        if params.streams:
+            led = {stream: leader for stream, leader in led.items() if stream in params.streams}
+        if not led:
+            raise FiringSkipped(f"no consumer {group} of {params.topic} has a leader right now")
+        chosen = random.Random(draw).sample(sorted(led), len(led))
+        resolved = params.model_copy(update={"streams": tuple(sorted(chosen))})
+        return ConsumerLeadersMoved(view, group, {stream: led[stream] for stream in chosen}, resolved)
+
+
+def _groups(inventory: Inventory) -> list[str]:
+    """Those of the plan; none = nobody knows them."""
+    kept = (name.partition(":") for name in inventory.coordinated)
+    return sorted(name for kind, _, name in kept if kind == "group")

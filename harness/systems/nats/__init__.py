@@ -1,0 +1,107 @@
+"""NATS JetStream: subjects kept in streams, each a Raft group, with consumers that the servers keep."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+from harness.systems.base import Problem, Request, System, Texts
+
+NODES: Final = 3
+#: Settings of a stream under which it drops messages, and the values that do not.
+_KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
+    "retention": ("limits",),
+    "max_age": ("0",),
+    "max_msgs": ("-1", "0"),
+    "max_bytes": ("-1", "0"),
+    "max_msgs_per_subject": ("-1", "0"),
+    "no_ack": ("false",),
+    "sealed": ("false",),
+}
+#: What the harness itself says of a stream.
+_OURS: Final = ("name", "subjects", "num_replicas", "mirror", "sources", "republish", "subject_transform")
+_MB: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
+
+
+class Nats(System):
+    name = "nats"
+    client = "nats.go"
+    version = "2.15.2"
+    audit = ("nats.go", "")
+    partitions = 3
+    allowed = {"receive": ("loop",), "settle": ("auto", "ack", "none")}
+    foreign = {
+        ("consumer", "commit_every"): "a consumer of nats acknowledges messages: see settle",
+        ("consumer", "per_transaction"): "there are no transactions; leave it out",
+        ("consumer", "rollback_every"): "there are no transactions; leave it out",
+    }
+    copies = ("replica", "replicas")
+    stored_overhead_bytes = 60
+    has_offsets = True
+    log_stamps = ("[{*}] {time} [{level}] ",)
+    log_leader = r"new stream leader for '\S+ > {stream}'"
+    bootstrap_form = "nats://HOST:4222,HOST:4222"
+    admin_form = "http://HOST:8222,http://HOST:8222"
+    ask_id = "`nats server info`, as cluster"
+    mechanisms = ("user",)
+    subscription = "shared"
+    order = "none"
+
+    def topic_problems(self, replication: int, config: Mapping[str, object]) -> Iterator[Problem]:
+        for key, value in config.items():
+            allowed = _KEEPS.get(key)
+            if allowed and str(value).lower() not in allowed:
+                yield key, f"must be {allowed[0]}: the audit needs all that was stored"
+            if key in _OURS:
+                yield key, "is set by brokerstorm itself: leave it out"
+        if config.get("discard", "old") not in ("old", "new"):
+            yield "discard", "must be old or new"
+        if replication > NODES:
+            yield "num_replicas", f"is topics.replication: at most {NODES}"
+
+    def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
+        return asked
+
+    def size_limit(self, topic_config: Texts, broker_config: Texts) -> int:
+        """``max_payload`` of the servers, and ``max_msg_size`` of a stream."""
+        limits = [
+            _bytes(broker_config.get("max_payload", "1MB")),
+            _bytes(topic_config.get("max_msg_size", "0")),
+        ]
+        return min((each for each in limits if each > 0), default=0)
+
+    def name_key(self, topic: str) -> str:
+        return topic.replace(".", "_")
+
+    def address(self, topic: str, run_tag: int, prefix: str = "") -> str:
+        """What its streams' names begin with: ``orders`` of ``orders-0``, on which the subject of that name
+        is kept. A stream's name has no dots."""
+        return super().address(self.name_key(topic), run_tag, prefix)
+
+    def log_names(self, address: str, partition: int, partitions: int) -> tuple[str, ...]:
+        return (f"{address}-{partition}",)
+
+    def request(self, port: str, ballast: int = 0) -> Request | None:
+        """A ping: servers send lines of their own before they answer it. A route takes no ballast."""
+        if port not in ("client", "peer") or (ballast and port == "peer"):
+            return None
+        publish = b"PUB brokerstorm.ballast %d\r\n%b\r\n" % (ballast, bytes(ballast)) if ballast else b""
+        return publish + b"PING\r\n", b"PONG\r\n"
+
+
+def native(value: str) -> Any:
+    """A setting of a stream as its JSON: a number, a truth value, or text."""
+    try:
+        return json.loads(value)
+    except ValueError:
+        return value
+
+
+def _bytes(text: str) -> int:
+    found = re.fullmatch(r"(-?\d+)\s*([kmg]?)i?b?", text.strip().lower())
+    return int(found[1]) * _MB[found[2]] if found else 0
+
+
+SYSTEM = Nats()

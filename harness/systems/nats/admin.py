@@ -1,0 +1,303 @@
+"""JetStream's admin side: streams, who leads them, consumers, readiness."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from harness.admin.failover import LOGS_HINT, POLL_S, NotThere
+from harness.admin.health import first_bytes
+from harness.admin.probe import probe_payload
+from harness.admin.watched import watched_leaderships
+from harness.connections.security import ANYBODY, Access
+from harness.contracts.rows import Leadership
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols.cluster import Endpoint, Node, PartitionState, SeenLeaders, TopicSettings
+from harness.systems.nats import native
+from harness.systems.nats.api import AlreadyThere, JetStream
+from harness.systems.nats.monitor import Monitor, Told, meta_leader, stream_state
+from harness.waiting import wait_while
+
+_GLANCE_S: Final = 1.0
+#: What a message of the harness goes through when no topic is asked for.
+_PROBE: Final = "brokerstorm-probe"
+_GONE_TEXT: Final = (
+    "{stream} is gone: the leader of the meta group knows no such stream, and every server is up"
+)
+
+
+class NatsAdmin:
+    """Admin, MovesLeaders, MovesConsumerLeaders and HasBacklogs for the servers of a cluster. Thread-safe;
+    every call ends within seconds.
+
+    A stream "orders-0" is a stream of that name, on the subject of that name.
+
+    Args:
+        is_reachable: whether a node can answer, as far as the runtime knows; others are not asked.
+        can_choose: a leader that steps down can be told who comes next (2.11 and newer).
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        *,
+        is_reachable: Callable[[str], bool] = lambda name: True,
+        access: Access = ANYBODY,
+        can_choose: bool = True,
+        urls: Mapping[str, str] | None = None,
+    ) -> None:
+        scheme = "https" if access.admin.tls else "http"
+        self._nodes = {node.name: node for node in nodes}
+        self._names = tuple(sorted(self._nodes))
+        self._is_reachable = is_reachable
+        self._can_choose = can_choose
+        # Not the way of clients, on which a network fault may stand.
+        links = {node.name: Endpoint(node.admin.host, node.client.port) for node in nodes}
+        self._api = JetStream(nodes, links, is_reachable, access.admin)
+        self._monitor = Monitor(
+            urls or {node.name: f"{scheme}://{node.admin}" for node in nodes}, access.admin
+        )
+        self._made: dict[str, int] = {}
+        self.gone: dict[str, str] = {}
+        self.watch: Callable[[], None] = lambda: None
+
+    # -- who leads ------------------------------------------------------------------------------------
+
+    def _told(self) -> dict[str, Told]:
+        return self._monitor.told([name for name in self._names if self._is_reachable(name)])
+
+    def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
+        told = self._told()
+        streams = sorted({stream for each in told.values() for stream in each.streams})
+        found = {
+            stream: stream_state(stream, told) for stream in streams if _topic(self._ours(stream)) in topics
+        }
+        return {self._ours(stream): state for stream, state in found.items() if state}
+
+    def leaders(self, topic: str) -> dict[int, str | None]:
+        states = self.partition_states([topic])
+        return {int(stream.rpartition("-")[2]): state.leader for stream, state in states.items()}
+
+    def controller(self) -> str | None:
+        """The leader of the meta group: it decides where streams and consumers are."""
+        return meta_leader(self._told(), len(self._names))
+
+    def registered(self) -> set[str]:
+        """Servers that are healthy in their own words."""
+        return {node for node, lacks in self._monitor.healthy(self._names).items() if not lacks}
+
+    def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
+        return watched_leaderships(seen)
+
+    def answers(self, node: str) -> bool:
+        """A server greets whoever connects; a frozen one does not."""
+        at = self._nodes[node]
+        return bool(first_bytes(Endpoint(at.admin.host, at.client.port), b"PING\r\n", 4, _GLANCE_S))
+
+    def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
+        """Ask the leaders of streams to step down; returns when asked, not when moved. Before 2.11 the others
+        choose who comes next.
+
+        Raises:
+            UsageError: refused.
+            EnvironmentNotReady: no answer.
+        """
+        for partition, node in to.items():
+            self._step_down(f"STREAM.LEADER.STEPDOWN.{self._theirs(f'{topic}-{partition}')}", node)
+
+    def _step_down(self, what: str, to: str) -> None:
+        self._api.ask(what, {"placement": {"preferred": to}} if self._can_choose and to else None)
+
+    # -- consumers ------------------------------------------------------------------------------------
+
+    def consumer_leaders(self, group: str, topics: Sequence[str]) -> dict[str, str | None]:
+        """Stream -> the server that leads the group's consumer of it; streams without one are left out."""
+        return {
+            stream: (info.get("cluster") or {}).get("leader")
+            for stream in self._streams(topics)
+            for info in self._consumers(stream)
+            if info["name"] == group
+        }
+
+    def move_consumer_leader(self, group: str, stream: str) -> None:
+        """Ask the leader of a consumer to step down; returns when asked, not when moved. Raises as
+        `move_leaders`."""
+        self._step_down(f"CONSUMER.LEADER.STEPDOWN.{self._theirs(stream)}.{group}", "")
+
+    def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Stream -> durable consumer -> messages not yet handed out, or not acknowledged."""
+        found = {}
+        for stream in self._streams(topics):
+            try:
+                infos = self._consumers(stream)
+            except NotThere:
+                found[stream] = {"": 0}  # nothing is left to be handed out
+                continue
+            found[stream] = {
+                str(info["name"]): int(info.get("num_pending", 0)) + int(info.get("num_ack_pending", 0))
+                for info in infos
+            }
+        return found
+
+    def _consumers(self, stream: str) -> list[dict[str, Any]]:
+        return self._api.pages(f"CONSUMER.LIST.{self._theirs(stream)}", "consumers")
+
+    # -- streams --------------------------------------------------------------------------------------
+
+    def create_topics(self, topics: Sequence[TopicSettings]) -> None:
+        """Create a replicated stream for each partition, on files.
+
+        Raises:
+            UsageError: a stream exists, its subject is held by another one, or a setting is not known.
+            EnvironmentNotReady: no answer; JetStream is disabled, or has no room.
+        """
+        for topic in topics:
+            for partition in range(topic.partitions):
+                self._make(f"{topic.name}-{partition}", topic)
+            self._made[topic.name] = topic.partitions
+
+    def _make(self, stream: str, topic: TopicSettings) -> None:
+        name = self._theirs(stream)
+        asked = {key: native(value) for key, value in topic.config.items()}
+        config = {
+            "retention": "limits", "storage": "file", "discard": "new", **asked,
+            "name": name, "subjects": [name], "num_replicas": topic.replication,
+        }  # fmt: skip
+        made = self._api.ask(f"STREAM.CREATE.{name}", config)
+        if not made.get("did_create"):
+            raise AlreadyThere(f"stream {name} exists already", hint="choose another topic name")
+        said = made.get("config") or {}
+        unheeded = [key for key, value in asked.items() if said.get(key, _absent(value)) != value]
+        if unheeded:
+            self._drop(name)
+            raise UsageError(
+                f"stream {name}: {unheeded[0]}={asked[unheeded[0]]} is not a setting of a stream"
+            )
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete their streams with what is in them; one that is not there is no error."""
+        for stream in self._streams(names):
+            self._drop(self._theirs(stream))
+        for name in names:
+            self._made.pop(name, None)
+
+    def _drop(self, name: str) -> None:
+        with suppress(NotThere):
+            self._api.ask(f"STREAM.DELETE.{name}")
+
+    def topics(self) -> list[str]:
+        """Names of all topics that have streams."""
+        return sorted({_topic(stream) for stream in self._known() if stream.rpartition("-")[2].isdigit()})
+
+    def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
+        """Stream -> the sequence after its last message; a stream that is gone is left out."""
+        found = {}
+        for stream in self._streams(topics):
+            with suppress(NotThere):
+                said = self._api.ask(f"STREAM.INFO.{self._theirs(stream)}")
+                found[stream] = int(said["state"]["last_seq"]) + 1
+        return found
+
+    def _known(self) -> list[str]:
+        """The streams that there are, by our names."""
+        return [self._ours(str(name)) for name in self._api.pages("STREAM.NAMES", "streams")]
+
+    def _streams(self, topics: Iterable[str]) -> list[str]:
+        """Of topics: those that we made, and of others those that there are."""
+        topics = list(topics)
+        made = [f"{topic}-{p}" for topic in topics for p in range(self._made.get(topic, 0))]
+        others = {topic for topic in topics if topic not in self._made}
+        return made + (sorted(s for s in self._known() if _topic(s) in others) if others else [])
+
+    def _theirs(self, stream: str) -> str:
+        """What the servers call a stream."""
+        return stream.replace(".", "_")
+
+    def _ours(self, name: str) -> str:
+        """The stream of a name of the servers."""
+        return next((s for s in self._all_made() if self._theirs(s) == name), name)
+
+    def _all_made(self) -> list[str]:
+        return [f"{topic}-{p}" for topic, count in self._made.items() for p in range(count) if "." in topic]
+
+    # -- readiness ------------------------------------------------------------------------------------
+
+    def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
+        """Return when every server is healthy and names the same leader of the meta group, every stream has a
+        leader and all copies in sync, and a message was stored through each.
+
+        A stream that the meta group does not know any more, once all that holds, is *gone*: no waiting brings
+        it back (`gone` says which).
+
+        Raises:
+            EnvironmentNotReady: what is still missing, by name.
+        """
+
+        def missing() -> str:
+            self.watch()
+            try:
+                return self._missing(topics, run_tag)
+            except EnvironmentNotReady as error:
+                return str(error)
+
+        if still := wait_while(missing, timeout_s, every_s=POLL_S):
+            raise EnvironmentNotReady(
+                f"the cluster is not ready after {timeout_s:.0f} s: {still}", hint=LOGS_HINT
+            )
+
+    def _missing(self, topics: Sequence[str], run_tag: int) -> str:
+        healthy = self._monitor.healthy(self._names)
+        for name in self._names:
+            if lacks := healthy.get(name, "does not answer"):
+                return f"{name}: {lacks}"
+        told = self._told()
+        if len({each.meta for each in told.values()}) != 1 or not meta_leader(told, len(self._names)):
+            return "the meta group has no leader that all know"
+        if not topics:
+            return self._probe_missing(run_tag)
+        streams = self._streams(topics)
+        self.gone = {
+            stream: _GONE_TEXT.format(stream=stream) for stream in streams if self._is_gone(stream, told)
+        }
+        there = [self._theirs(stream) for stream in streams if stream not in self.gone]
+        for stream in there:
+            state = stream_state(stream, told)
+            if state is None or state.leader is None:
+                return f"stream {stream} has no leader"
+            if behind := sorted(set(state.replicas) - set(state.in_sync)):
+                return f"{behind[0]} is behind in stream {stream}"
+        if lacking := sorted(set(topics) - {_topic(stream) for stream in streams}):
+            return f"topic {lacking[0]} has no stream"
+        return self._api.publish(there, probe_payload(run_tag)) if there else ""
+
+    def _is_gone(self, stream: str, told: Mapping[str, Told]) -> bool:
+        """No server has a copy, and the leader of the meta group, who alone says so, knows of none."""
+        if any(self._theirs(stream) in each.streams for each in told.values()):
+            return False
+        try:
+            self._api.ask(f"STREAM.INFO.{self._theirs(stream)}")
+        except NotThere:
+            return True
+        return False
+
+    def _probe_missing(self, run_tag: int) -> str:
+        """A message through a stream of the harness' own, which is dropped again."""
+        config = {"name": _PROBE, "subjects": [_PROBE], "num_replicas": len(self._names), "storage": "memory"}
+        self._api.ask(f"STREAM.CREATE.{_PROBE}", config)
+        failure = self._api.publish([_PROBE], probe_payload(run_tag))
+        self._drop(_PROBE)
+        return failure
+
+    def close(self) -> None:
+        """Drop all connections. Idempotent; a later call opens them again."""
+        self._monitor.close()
+
+
+def _topic(stream: str) -> str:
+    return stream.rpartition("-")[0]
+
+
+def _absent(value: Any) -> Any:
+    """What a setting that the servers leave out of an answer is."""
+    return type(value)() if isinstance(value, (bool, int)) else None

@@ -1,0 +1,45 @@
+"""NATS as a cluster: servers with JetStream that are one meta group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from harness.clusters.assembly import Assembly
+from harness.clusters.cluster import BrokerCluster
+from harness.clusters.layout.compose import release_key
+from harness.clusters.layout.runtime import NodeRuntime
+from harness.clusters.security.made import ADMIN, CLIENT, ClusterSecurity
+from harness.connections.security import ANYBODY, Access, Auth, Security
+from harness.protocols.cluster import Node
+from harness.systems.nats.admin import NatsAdmin
+
+NatsCluster = BrokerCluster[NatsAdmin]
+#: `placement.preferred` of a request to step down.
+_CHOOSES_SINCE: Final = (2, 11)
+
+
+class _Nats(Assembly):
+    def admin(
+        self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
+    ) -> NatsAdmin:
+        chooses = release_key(runtime.spec.version) >= _CHOOSES_SINCE
+        return NatsAdmin(runtime.nodes, is_reachable=is_reachable, access=access, can_choose=chooses)
+
+    def access(self, made: ClusterSecurity) -> Access:
+        """By user and password; the monitoring port asks nobody who they are."""
+        clients, admin = (Auth("user", made.secrets[user], user) for user in (CLIENT, ADMIN))
+        return Access(Security(made.tls(), clients), Security(made.tls(), admin))
+
+    def cluster_id(self, run_id: str, admin: Any) -> str:
+        return "brokerstorm"
+
+    def bootstrap(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
+        scheme = "tls" if secure else "nats"
+        return ",".join(f"{scheme}://{node.client}" for node in nodes)
+
+    def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
+        return ",".join(f"{'https' if secure else 'http'}://{node.admin}" for node in nodes)
+
+
+ASSEMBLY = _Nats()

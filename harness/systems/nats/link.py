@@ -1,0 +1,151 @@
+"""One connection to one server: requests and their answers, in the client protocol of NATS.
+
+Synchronous and without a reconnection of its own: a question is to one server, and ends within a fixed time
+whatever happened to it (docs.nats.io, "Client Protocol").
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import ssl
+import time
+from typing import Any, BinaryIO, Final
+
+from harness.admin.failover import NoAnswer
+from harness.admin.tls import context_of
+from harness.connections.security import ANYBODY, Security
+from harness.errors import UsageError
+from harness.protocols.cluster import Endpoint
+
+CONNECT_S, ANSWER_S = 1.5, 4.0
+_NO_RESPONDERS: Final = b"NATS/1.0 503"
+_AUTHORIZATION: Final = ("authorization", "authentication", "user authentication")
+
+
+class NoResponders(NoAnswer):
+    """Nobody listens on the subject: no JetStream there, no leader now, or no such stream."""
+
+
+class Link:
+    """A connection that is open; close it, or use it as a context.
+
+    Raises:
+        NoAnswer: nobody is there, or no answer in time.
+        UsageError: the server does not let the user in.
+    """
+
+    def __init__(self, endpoint: Endpoint, security: Security = ANYBODY.admin) -> None:
+        self.info: dict[str, Any] = {}
+        self._endpoint = endpoint
+        self._inbox = f"_INBOX.brokerstorm.{time.monotonic_ns():x}"
+        self._questions = 0
+        try:
+            self._link = socket.create_connection((endpoint.host, endpoint.port), timeout=CONNECT_S)
+            self._stream = self._link.makefile("rb")
+            self._open(security)
+        except OSError as error:
+            raise NoAnswer(_reason(error)) from error
+
+    def __enter__(self) -> Link:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._stream.close()
+        self._link.close()
+
+    def ask(self, subject: str, body: Any = None, *, within_s: float = ANSWER_S) -> dict[str, Any]:
+        """A request whose answer is JSON; ``body``: None, bytes as they are, or what becomes JSON."""
+        payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        answer = json.loads(self.request(subject, payload, within_s=within_s))
+        return answer if isinstance(answer, dict) else {}
+
+    def request(self, subject: str, payload: bytes, *, within_s: float = ANSWER_S) -> bytes:
+        """The first answer to a message.
+
+        Raises:
+            NoResponders: nobody listens there.
+            NoAnswer: no answer in time, or the connection broke.
+        """
+        self._questions += 1
+        reply = f"{self._inbox}.{self._questions}"
+        try:
+            self._send(f"PUB {subject} {reply} {len(payload)}\r\n".encode() + payload + b"\r\n")
+            return self._answer(reply, time.monotonic() + within_s)
+        except OSError as error:
+            raise NoAnswer(_reason(error)) from error
+
+    def _open(self, security: Security) -> None:
+        self._link.settimeout(CONNECT_S)
+        verb, _, said = self._line().partition(b" ")
+        if verb != b"INFO":
+            raise NoAnswer(f"{self._endpoint} is no NATS server")
+        self.info = json.loads(said)
+        context = context_of(security.tls)
+        if context is not None:
+            self._upgrade(context)
+        hello: dict[str, Any] = {
+            "verbose": False, "pedantic": False, "lang": "brokerstorm", "version": "1", "protocol": 1,
+            "headers": True, "no_responders": True, "name": "brokerstorm",
+        }  # fmt: skip
+        if security.auth:
+            hello |= {"user": security.auth.user, "pass": security.auth.secret.reveal()}
+        self._send(f"CONNECT {json.dumps(hello)}\r\nSUB {self._inbox}.* 1\r\nPING\r\n".encode())
+        while not self._line().startswith(b"PONG"):
+            pass
+
+    def _upgrade(self, context: ssl.SSLContext) -> None:
+        self._link = context.wrap_socket(self._link, server_hostname=self._endpoint.host)
+        self._stream = self._link.makefile("rb")
+
+    def _send(self, data: bytes) -> None:
+        self._link.sendall(data)
+
+    def _answer(self, reply: str, deadline: float) -> bytes:
+        while True:
+            self._link.settimeout(max(0.001, deadline - time.monotonic()))
+            verb, *words = self._line().split()
+            if verb not in (b"MSG", b"HMSG"):
+                continue
+            body = _exactly(self._stream, int(words[-1]) + 2)[:-2]
+            if words[0].decode() != reply:
+                continue  # the answer to a question that was given up
+            if verb == b"MSG":
+                return body
+            head = body[: int(words[-2])]
+            if head.startswith(_NO_RESPONDERS):
+                raise NoResponders("nobody answers there")
+            return body[len(head) :]
+
+    def _line(self) -> bytes:
+        """The next line; pings are answered, errors raised."""
+        while True:
+            line = self._stream.readline()
+            if not line.endswith(b"\n"):
+                raise ConnectionError("closed")
+            line = line.rstrip(b"\r\n")
+            if line == b"PING":
+                self._send(b"PONG\r\n")
+            elif line.startswith(b"-ERR"):
+                self._refused(line[4:].decode(errors="replace").strip(" '"))
+            else:
+                return line
+
+    def _refused(self, said: str) -> None:
+        if said.lower().startswith(_AUTHORIZATION) or "permissions violation" in said.lower():
+            raise UsageError(f"{self._endpoint} does not let the harness in: {said}")
+        raise NoAnswer(said)
+
+
+def _exactly(stream: BinaryIO, count: int) -> bytes:
+    found = stream.read(count)
+    if len(found) < count:
+        raise ConnectionError("closed")
+    return found
+
+
+def _reason(error: OSError) -> str:
+    return "does not answer in time" if isinstance(error, TimeoutError) else str(error) or "closed"
