@@ -39,6 +39,12 @@ class Nats(System):
     }
     copies = ("replica", "replicas")
     stored_overhead_bytes = 60
+    file_kinds = {  # of streams and of the Raft groups beside them (server/filestore.go, raft.go)
+        "snapshot": ("*/snapshots/*",),
+        "log": ("*.blk",),
+        "index": ("*/index.db", "*/o.dat"),
+        "metadata": ("*/meta.inf", "*/meta.sum", "*.idx"),
+    }
     has_offsets = True
     log_stamps = ("[{*}] {time} [{level}] ",)
     log_leader = r"new stream leader for '\S+ > {stream}'"
