@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.protocols.versions import versions_of
 from harness.rundir import RunDir
@@ -226,6 +227,11 @@ def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
             raise ScenarioError(
                 f"transactions: the brokers of --cluster have {set_to}, which is not ours to set",
                 hint="switch transactions on there: docs/howto/test-transactions.md",
+            )
+        if plan.audit == EVERY_REPLICA:
+            raise ScenarioError(
+                f"audit: {plan.audit}: the brokers of --cluster are asked through their leaders",
+                hint="leave it out there: --set audit=leader",
             )
         needed = SYSTEMS[plan.system].transactional_config
         if given := ", ".join(key for key, value in plan.broker_config.items() if needed.get(key) != value):

@@ -17,6 +17,7 @@ from experiments.plans import (
     refuse_on_external,
     timeline_of,
 )
+from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import EnvironmentNotReady, ScenarioError
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
@@ -334,6 +335,7 @@ def _abilities(plan: Plan) -> dict[str, bool]:
         "ignored-results": "ignored" in handling,
         "resent": "resent" in handling,
         "rollbacks": any(consumer.rollback_every for consumer in plan.consumers),
+        "replicas": plan.audit == EVERY_REPLICA,
         "self-reports": any(each.says_died for each in plan.producers)
         or any(each.says_died for each in plan.consumers),
     }

@@ -5,9 +5,9 @@ runs/<id>/                      a run, or a campaign whose rounds are sub-folder
   manifest.json                 versions, machine, command, promise, phases, status
   raw/<worker>/                 spec.json names.jsonl *.seg stdout.jsonl stderr.log
   sealed/<table>/bucket=NN/part-N.parquet   names.jsonl  log_bounds.jsonl
-                                leaderships.jsonl  transactions.jsonl  committed_offsets.jsonl
+                                leaderships.jsonl  transactions.jsonl  committed_offsets.jsonl  replicas.jsonl
   faults.jsonl events.jsonl metrics.jsonl leaderships.jsonl log_transactions.jsonl
-  committed_offsets.jsonl
+  committed_offsets.jsonl replicas.jsonl
   ledger/                       faults applied right now
   stacks/                       dumps of workers that hung
   result.json report.html junit.xml
@@ -103,6 +103,11 @@ class RunDir:
         return self.sealed / self.raw_committed_offsets.name
 
     @property
+    def replicas(self) -> Path:
+        """What every replica has; missing where only leaders were read."""
+        return self.sealed / self.raw_replicas.name
+
+    @property
     def transactions(self) -> Path:
         """What producers journalled of their transactions; missing where there were none."""
         return self.sealed / "transactions.jsonl"
@@ -144,6 +149,11 @@ class RunDir:
     def raw_committed_offsets(self) -> Path:
         """The same as the brokers told it, before it was sealed."""
         return self.root / "committed_offsets.jsonl"
+
+    @property
+    def raw_replicas(self) -> Path:
+        """The same as it was read, before it was sealed."""
+        return self.root / "replicas.jsonl"
 
     @property
     def log_transactions(self) -> Path:

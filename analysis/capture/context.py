@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from analysis.capture.deaths import Death
 from analysis.capture.transactions import TransactionColumns
-from harness.contracts.rows import Bounds, LaneGroup, Terms
+from harness.contracts.rows import Bounds, LaneGroup, ReplicaRow, Terms
 from harness.faultlog import FaultRecord, remade_topics
 
 _NS = 1_000_000_000
@@ -202,6 +202,7 @@ class Context:
             ``intended-times``: of some sends, or all, the call stands for the time when they were due.
         transactions: those that the producers journalled.
         pipelines: one a topic that they write.
+        replicas: what every replica has; nothing where only leaders were read.
         clock_bound_ns: of a load from several machines: what happened on two of them is in order only where
             it is further apart than this; 0 = one machine.
         names: text of every other id of names.jsonl (errors, client names, subscriptions).
@@ -231,6 +232,7 @@ class Context:
     unstated: Mapping[str, str] = field(default_factory=dict)
     transactions: TransactionColumns = field(default_factory=TransactionColumns)
     pipelines: tuple[PipelineGroup, ...] = ()
+    replicas: tuple[ReplicaRow, ...] = ()
     clock_bound_ns: int = 0
 
     @cached_property

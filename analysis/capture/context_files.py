@@ -28,6 +28,7 @@ from harness.contracts.rows import (
     Leadership,
     Manifest,
     NameRow,
+    ReplicaRow,
     Terms,
     TransactionRow,
     WorkerRow,
@@ -55,6 +56,7 @@ def load_context(run: RunDir) -> Context:
         leaderships=read_rows(run.leaderships, Leadership),
         transactions=read_rows(run.transactions, TransactionRow),
         committed=read_rows(run.committed_offsets, CommittedOffset),
+        replicas=read_rows(run.replicas, ReplicaRow),
         faults=read_faults(run.faults),
         events=read_rows(run.events, EventRow),
         damaged=sealed.damaged_workers if sealed else (),
@@ -70,6 +72,7 @@ def context_of(
     leaderships: Iterable[Leadership] = (),
     transactions: Iterable[TransactionRow] = (),
     committed: Iterable[CommittedOffset] = (),
+    replicas: Iterable[ReplicaRow] = (),
     faults: Iterable[FaultRecord] = (),
     events: Sequence[EventRow] = (),
     damaged: Collection[str] = (),
@@ -105,6 +108,7 @@ def context_of(
         unstated=manifest.unstated,
         transactions=TransactionColumns.of(transactions),
         pipelines=tuple(_pipelines(plan, committed)),
+        replicas=tuple(replicas),
         clock_bound_ns=manifest.clock_bound_ns,
     )
 

@@ -57,6 +57,7 @@ ASKS: Final[Mapping[str, str]] = {
     "transactional-ids": "transactions have no id that a later life takes over",
     "pipelines": "no pipeline made messages of one topic of those of another",
     "rollbacks": "no consumer rolled back",
+    "replicas": "only what leaders have was read: `audit: every-replica` reads every copy",
     "self-reports": "no worker says when its client gives itself up",
 }
 

@@ -26,6 +26,28 @@ INTEGRITY: Final = (
         },
     ),
     AnomalyClass(
+        name="replica-divergence",
+        rank=15,
+        breaks=(ALWAYS,),
+        needs=("readiness-restored",),
+        asks=("replicas",),
+        sentence="a replica that is called in sync does not have what the others have",
+        example="kafka-1: 0 1 2 3, kafka-2: 0 1 x 3",
+        explanation=(
+            "A replica in sync may lead the moment its leader is gone, and is read from then on. So each is "
+            "read from the node that has it, batch by batch, when the scenario says `audit: every-replica`. "
+            "Of two that hold different intact batches the leader's are the log. A replica that the brokers "
+            "do not call in sync, before or after it was read, may be catching up and is not compared."
+        ),
+        unit="stretches of positions",
+        splits={
+            "damaged": SubKind("its bytes do not match their own checksum"),
+            "missing": SubKind("it has nothing at positions that others have"),
+            "other": SubKind("intact batches of other messages than the leader has"),
+            "unreadable": SubKind("its broker answers that it cannot be read"),
+        },
+    ),
+    AnomalyClass(
         name="send-record-missing",
         rank=30,
         breaks=(CAPTURE,),

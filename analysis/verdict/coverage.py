@@ -17,7 +17,7 @@ from analysis.series import Grid, Series
 from analysis.verdict.cores import CpuShares
 from analysis.verdict.rate import Rate
 from harness.contracts.plan import Plan
-from harness.contracts.rows import Bounds, Manifest, WorkerRow
+from harness.contracts.rows import EVERY_REPLICA, Bounds, Manifest, ReplicaRow, WorkerRow
 from harness.faultlog import FaultRecord
 
 #: Where some stream is out nearly always, the streams must at least be up this share of their time.
@@ -37,6 +37,7 @@ class RunFacts:
     plan: Plan
     faults: Sequence[FaultRecord]
     bounds: Sequence[Bounds]  # log_bounds.jsonl
+    replicas: Sequence[ReplicaRow] = ()  # replicas.jsonl
     streams: Sequence[str]  # every stream of the plan
     series: Series
     grid: Grid
@@ -65,6 +66,7 @@ def coverage(facts: RunFacts) -> list[ValidityCheck]:
         "drain": _drain,
         "audit": _audit,
         "transactions": _transactions,
+        "replicas": _replicas,
         "evidence": _evidence,
     }
     if facts.missing and not facts.series.totals.get(
@@ -374,6 +376,28 @@ def _audit(facts: RunFacts) -> ValidityCheck:
     if short:
         return ValidityCheck("audit", False, f"audit incomplete: {_some(short)}{unknown}")
     return ValidityCheck("audit", True, f"{len(read)} streams read back to their end")
+
+
+def _replicas(facts: RunFacts) -> ValidityCheck | None:
+    """Every replica read to the end, or refused; one that is out of sync was not compared."""
+    if facts.plan.audit != EVERY_REPLICA:
+        return None
+    read = {row.stream for row in facts.replicas}
+    if unread := [stream for stream in facts.streams if stream not in read]:
+        return ValidityCheck("replicas", False, f"replicas were not read: {_some(unread)}")
+    short = [
+        f"{row.stream} on {row.node} at {row.read_to} of {row.end}" + (f" ({row.why})" if row.why else "")
+        for row in facts.replicas
+        if not row.is_read
+    ]
+    behind = [f"{row.stream} on {row.node}" for row in facts.replicas if not row.in_sync]
+    if short or behind:
+        texts = (
+            f"not read to the end: {_some(short)}" if short else "",
+            f"out of sync: {_some(behind)}" if behind else "",
+        )
+        return ValidityCheck("replicas", False, f"replicas {'; '.join(filter(None, texts))}")
+    return ValidityCheck("replicas", True, f"{len(facts.replicas)} replicas read, all in sync")
 
 
 def _evidence(facts: RunFacts) -> ValidityCheck | None:

@@ -114,6 +114,7 @@ def result_of(
         plan=files.plan,
         faults=files.faults,
         bounds=files.bounds,
+        replicas=context.replicas,
         streams=context.streams,
         series=series,
         grid=grid,

@@ -14,7 +14,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness.contracts.rows import LaneGroup
 from harness.systems import SYSTEMS
 
-
 class PlanPart(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -308,6 +307,7 @@ class Plan(PlanPart):
     limits: dict[str, float]
     rate_ratio: float
     thresholds: list[ThresholdPlan] = Field(default_factory=list)
+    audit: str = Field("leader", description="leader or every-replica")
     external: ExternalPlan | None = Field(None, description="None = a cluster that we start")
 
     @property

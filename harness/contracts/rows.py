@@ -136,6 +136,56 @@ class Leadership:
     stream_id: int = 0
 
 
+#: ``audit`` of a scenario that reads more than what leaders have.
+EVERY_REPLICA = "every-replica"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSpan:
+    """Positions ``first .. last`` as one replica has them.
+
+    ``digest``: of the bytes; ``intact``: their own checksum is right.
+    """
+
+    first: int
+    last: int
+    digest: str
+    intact: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRow:
+    """One replica of a stream, read from the node that has it.
+
+    Attributes:
+        leads: that node was the leader while it was read.
+        in_sync: the brokers called it in sync before it was read, and after.
+        begin: every replica still has its log from there on.
+        end: where the leader's log ended when the first replica was read.
+        why: words of the node that gave no more from ``read_to`` on; empty = it gave all, or did not answer.
+        refused: it answers that what follows cannot be read.
+        odd: spans that some other replica does not have, or has with other bytes.
+        stream_id: of the sealed file alone.
+    """
+
+    stream: str
+    node: str
+    leads: bool
+    in_sync: bool
+    begin: int
+    end: int
+    read_to: int
+    why: str = ""
+    refused: bool = False
+    odd: tuple[ReplicaSpan, ...] = ()
+    stream_id: int = 0
+
+    @property
+    def is_read(self) -> bool:
+        """It was read to the end, or its node said that this cannot be done."""
+        return self.refused or self.read_to >= self.end
+
+
 @dataclass(frozen=True, slots=True)
 class LogSpan:
     """Offsets ``first .. last`` of a stream that one producer wrote in one transaction.

@@ -112,6 +112,7 @@ def build_plan(
         limits={key: float(value) for key, value in scenario.limits.model_dump().items()},
         rate_ratio=0.0 if isinstance(scenario.load.rate, RateLimit) else scenario.require.rate_ratio,
         thresholds=threshold_plans(scenario),
+        audit=scenario.audit,
     )
 
 

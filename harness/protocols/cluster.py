@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from harness.contracts.rows import FaultEvent, Leadership, StreamTransactions
+from harness.contracts.rows import FaultEvent, Leadership, ReplicaRow, StreamTransactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +120,18 @@ class HasTransactions(Protocol):
 
         Raises:
             BrokerstormError: the brokers cannot say now.
+        """
+
+
+@runtime_checkable
+class ReadsReplicas(Protocol):
+    """Can read every replica of a log from the node that has it (Kafka)."""
+
+    def read_replicas(self, topics: Sequence[str], *, timeout_s: float) -> list[ReplicaRow]:
+        """One for each replica of each stream; what could not be read in that time is missing at its end.
+
+        Raises:
+            BrokerstormError: the brokers cannot say now who has what.
         """
 
 

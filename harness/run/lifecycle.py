@@ -31,6 +31,7 @@ from harness.run.lives import CLOSE_S, ComingAndGoing, WorkerLives
 from harness.run.manifest import ManifestFile, library_versions, own_builds
 from harness.run.metering import Meter
 from harness.run.periodic import PeriodicThread
+from harness.run.replicas import record_replicas
 from harness.run.sealing import Sealing
 from harness.run.stalls import StallMonitor
 from harness.run.topics import make_topics
@@ -154,9 +155,8 @@ class LiveRun:
                     self._plan, self._run, self._cluster.admin, timeout_s=self._budget_s("audit")
                 )
                 self._audit()
-                record_transactions(
-                    self._plan, self._run, self._cluster.admin, timeout_s=self._budget_s("audit")
-                )
+                for record in (record_transactions, record_replicas):
+                    record(self._plan, self._run, self._cluster.admin, timeout_s=self._budget_s("audit"))
                 self._leaders.record(has_times=not _clocks_set(self._cluster))
             status = "complete" if is_whole and not self._interrupts.gives_up.is_set() else "interrupted"
         finally:

@@ -88,6 +88,12 @@ def problems(
     yield from _cluster_problems(scenario, system)
     yield from _topics_problems(scenario, system)
     yield from pipeline_problems(scenario)
+    if scenario.audit != "leader" and not system.reads_replicas:
+        able = ", ".join(name for name, each in SYSTEMS.items() if each.reads_replicas)
+        yield (
+            ("audit",),
+            f"is leader: the replicas of {system.name} cannot be read one by one, those of {able} can",
+        )
     yield from _client_problems(scenario, clients)
     for name, consumer in scenario.load.consumers.items():
         yield from _consumer_problems(("load", "consumers", name), consumer, system)

@@ -385,6 +385,9 @@ class Scenario(Part):
     )
     require: RequireSpec = Field(default_factory=RequireSpec, description="what the application needs")
     limits: LimitsSpec = Field(default_factory=LimitsSpec, description="deadlines of the phases")
+    audit: Literal["leader", "every-replica"] = Field(
+        "leader", description="whose log is read in the end: the leader's, or that of every replica, compared"
+    )
     rounds: int = Field(1, ge=1, le=1000, description="times each variant is run, interleaved")
     variants: dict[Name, VariantSpec] = Field(
         default_factory=dict, description="named overrides, and what each must show"

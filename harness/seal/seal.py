@@ -6,6 +6,7 @@
     raw/<worker>/transactions-*.seg                    ->   sealed/transactions.jsonl
     log_transactions.jsonl                             ->   columns of sealed/log
     committed_offsets.jsonl                            ->   sealed/committed_offsets.jsonl
+    replicas.jsonl                                     ->   sealed/replicas.jsonl
 
 Every file appears whole (``.part``, fsync, rename) and ``seal.json`` appears last, so its presence says
 that the rest is complete; it holds the checksum of every other file, and of what else judging reads of the
@@ -422,6 +423,7 @@ class _Sealing:
         for raw, path in (
             (self._run.raw_leaderships, self._run.leaderships),
             (self._run.raw_committed_offsets, self._run.committed_offsets),
+            (self._run.raw_replicas, self._run.replicas),
         ):
             if raw.exists():
                 rows = read_jsonl(raw)

@@ -46,6 +46,7 @@ class System:
             (`HasTransactions`).
         audit_follows: the audit's reader can read the log while it grows (docs/worker-protocol.md, Audit).
         grows_topics: partitions can be added to a topic, and the audit reads those too.
+        reads_replicas: each replica of a log can be read from the node that has it (`ReadsReplicas`).
         transactional_config: broker settings without which there are no transactions.
         log_stamps: how lines of a broker's log begin (`harness.log_stamp`), any of these; none = not stated.
         log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name stands; without
@@ -82,6 +83,7 @@ class System:
     term: ClassVar[str] = ""
     has_offsets: ClassVar[bool] = False
     reads_uncommitted: ClassVar[bool] = True
+    reads_replicas: ClassVar[bool] = False
     transactional_config: ClassVar[Texts] = _NOTHING
     audit_follows: ClassVar[bool] = False
     grows_topics: ClassVar[bool] = False

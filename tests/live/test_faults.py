@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 import faults
+from analysis.kernels.replicas import stretches
 from faults.engine.ledger import Ledger
 from faults.kit.cluster_view import ClusterView
 from faults.kit.params import Inventory
@@ -285,12 +286,27 @@ def test_a_killed_harness_leaves_a_dead_node_that_is_started_if_kept(
     assert [row["event"] for row in read_jsonl(run.faults)][-2:] == ["heal", "healed"]
 
 
-def test_a_broker_that_refuses_its_damaged_files_joins_without_them(
-    kafka: KafkaCluster, begin: Begin
-) -> None:
+def test_damaged_files_are_served_or_refused(kafka: KafkaCluster, begin: Begin) -> None:
+    """Kafka does not look at checksums of what it kept in good order: only other replicas show the damage.
+    A broker that refuses its metadata is wiped, and has what the others have in the end."""
+    with sending(kafka, ORDERS):
+        wait_until("messages", lambda: min(kafka.admin.end_offsets(["orders"]).values()) > 100)
+    assert wrong_replicas(kafka) == set()
+    begin({"fault": "file-damage", "target": "kafka-2", "places": 20, "at": 0, "for": 0.1}).finish()
+    assert ("kafka-2", "damaged") in wrong_replicas(kafka)
+
     step = {"fault": "file-damage", "target": "kafka-2", "files": "metadata", "damage": "cut", "places": 100}
     rig = begin({**step, "size": "1MB", "at": 0, "for": 0.1})
     rig.finish()
     details = rig.rows("effect")[-1]["details"]
     assert "meta.properties" in {place["file"] for place in details["damaged"]["kafka-2"]}
     assert details["wiped"] == {"kafka-2": "ended"}
+    assert wrong_replicas(kafka) == set()
+
+
+def wrong_replicas(kafka: KafkaCluster) -> set[tuple[str, str]]:
+    """Node and what is wrong with what it has; every replica is in sync and was read."""
+    rows = kafka.admin.read_replicas(["orders"], timeout_s=60)
+    assert len(rows) == ORDERS.partitions * ORDERS.replication
+    assert [row for row in rows if not (row.in_sync and row.is_read)] == []
+    return {(one.replica.node, one.split) for one in stretches(rows)}

@@ -14,6 +14,7 @@ from tests.oracles.ordered import ORACLES as ORDERED
 from tests.oracles.piped import ORACLES as PIPED
 from tests.oracles.queued import ORACLES as QUEUED
 from tests.oracles.ranking import ranked
+from tests.oracles.replicated import ORACLES as REPLICATED
 from tests.oracles.settled import ORACLES as SETTLED
 from tests.oracles.stalled import ORACLES as STALLED
 from tests.oracles.transacted import ORACLES as TRANSACTED
@@ -22,7 +23,7 @@ __all__ = ["Facts", "Hit", "Name", "judge"]
 
 
 #: Of several hits of one class and status the first stands: what the log holds, before what was given out.
-_ALL = (*LOGGED, *ORDERED, *TRANSACTED, *PIPED, *DISPATCHED, *SETTLED, *STALLED, *QUEUED, *DIED)
+_ALL = (*LOGGED, *ORDERED, *TRANSACTED, *PIPED, *DISPATCHED, *SETTLED, *STALLED, *QUEUED, *DIED, *REPLICATED)
 
 
 def judge(facts: Facts) -> list[Hit]:

@@ -14,11 +14,19 @@ import numpy as np
 from analysis.capture.bucket import Bucket
 from analysis.capture.context import Context
 from analysis.capture.context_files import context_of
-from analysis.kernels import atomicity, deaths, episodes
+from analysis.kernels import atomicity, deaths, episodes, replicas
 from analysis.kernels.classify import classify
 from analysis.kernels.partial import Partial
 from harness.contracts import typed
-from harness.contracts.rows import Bounds, CommittedOffset, EventRow, Manifest, NameRow, TransactionRow
+from harness.contracts.rows import (
+    Bounds,
+    CommittedOffset,
+    EventRow,
+    Manifest,
+    NameRow,
+    ReplicaRow,
+    TransactionRow,
+)
 from harness.faultlog import FaultLog
 from tests.planted.tiny import EPOCH_NS, History
 from tests.planted.writing import Tables
@@ -58,6 +66,7 @@ def context_from(history: History, *, end_ns: int = 0, consumers: bool | None = 
         names=[typed(row, NameRow, "names") for row in history.texts],
         transactions=[typed(row, TransactionRow, "transactions") for row in history.transactions],
         committed=[typed(row, CommittedOffset, "committed_offsets") for row in history.committed],
+        replicas=[typed(row, ReplicaRow, "replicas") for row in history.replicas],
         bounds=[typed(row, Bounds, "bounds") for row in history.log_bounds()],
         faults=FaultLog(history.faults).records,
         events=[typed(row, EventRow, "events") for row in history.events],
@@ -87,8 +96,10 @@ def judged_tables(tables: Tables, context: Context) -> Partial:
         found = classify(Bucket(0, context, tables["sends"], tables["log"], tables["deliveries"]))
     whole = deaths.judge(context)
     torn = atomicity.judge(context, [found.atoms] if found.atoms else [])
+    apart = replicas.judge(context)
     counts = {**found.counts, **whole.counts}
-    return replace(found, episodes=[*found.episodes, *whole.episodes, *torn.episodes], counts=counts)
+    told = [*found.episodes, *whole.episodes, *apart.episodes, *torn.episodes]
+    return replace(found, episodes=told, counts=counts)
 
 
 def plain(seqs: Sequence[int], count: int) -> Tables:

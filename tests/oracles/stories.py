@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Any
 from unittest.mock import patch
 
@@ -271,6 +272,26 @@ class Story:
                 {"worker": worker, "kind": "frozen", "t_ns": end, "frozen_ns": 20 * STEP_MS * 10**6}
             )
 
+    def replicas_differ(self) -> None:
+        """Up to three replicas of a stream of ten positions, each with odd spans anywhere."""
+        if not self.rarely():
+            return
+        leader = self.draw(st.sampled_from(["kafka-1", "kafka-2", ""]))
+        for node in ("kafka-2", "kafka-1", "kafka-3")[: self.draw(st.integers(1, 3))]:
+            edges = sorted(self.draw(st.sets(st.integers(0, 10), max_size=6)))
+            odd = [(a, b - 1, self.draw(st.sampled_from(["a", "b", ""]))) for a, b in pairwise(edges)]
+            kept = [span for span in odd if self.draw(st.booleans())]
+            read_to = self.draw(st.sampled_from([10, 10, 7]))
+            self.h.replica(
+                node,
+                *(span for span in kept if span[1] < read_to),
+                leads=node == leader,
+                in_sync=not self.rarely(),
+                read_to=read_to,
+                refused=self.draw(st.booleans()),
+                begin=self.draw(st.sampled_from([0, 0, 3])),
+            )
+
     def client_dies(self) -> None:
         """It says so once or twice; only the first time counts."""
         worker = self.draw(st.sampled_from(["p-1", "c-1", "c-2"]))
@@ -288,6 +309,7 @@ def histories(draw: Any) -> tuple[History, Context]:
     story.end()
     story.deliver()
     story.circumstances()
+    story.replicas_differ()
     end = EPOCH_NS + (story.now + draw(WAITS)) * STEP_MS * 1_000_000
     context = context_from(story.h, end_ns=end, consumers=True)
     strict = draw(st.booleans())  # the DSL's consumers have no options
@@ -308,7 +330,7 @@ def name(facts: Facts, hit: Hit) -> str:
         row = facts.at.get((stream, ledger, position, batch))
         index = row["batch"] if row else batch
         return f"{facts.context.stream_name(stream)}@{place_text(position, ledger, index)}"
-    if kind == "client":
+    if kind in ("client", "replica"):
         return str(rest[0])
     if kind == "stall":
         return facts.context.stream_name(rest[0])

@@ -77,6 +77,7 @@ class History(Journals):
         self._bounds: dict[int, Row] = {}
         self.leaderships: list[Row] = []
         self.committed: list[Row] = []
+        self.replicas: list[Row] = []
         self.planned(self.plan)
 
     def planned(self, plan: Plan) -> History:
@@ -234,6 +235,28 @@ class History(Journals):
         )
         return self
 
+    def replica(
+        self,
+        node: str,
+        *odd: tuple[int, int, str],
+        partition: int = 0,
+        leads: bool = False,
+        in_sync: bool = True,
+        read_to: int | None = None,
+        refused: bool = False,
+        begin: int = 0,
+    ) -> History:
+        """What a node has of a stream with ten positions. ``odd``: first, last, digest; empty = damaged."""
+        self.plan = self.plan.model_copy(update={"audit": "every-replica"})
+        spans = [
+            {"first": first, "last": last, "digest": digest, "intact": bool(digest)}
+            for first, last, digest in odd
+        ]
+        row = {"stream_id": partition + 1, "stream": self.plan.streams()[partition], "node": node}
+        read = {"begin": begin, "end": 10, "read_to": 10 if read_to is None else read_to, "refused": refused}
+        self.replicas.append(row | read | {"leads": leads, "in_sync": in_sync, "odd": spans})
+        return self
+
     # -- what comes out
 
     def tables(self) -> Tables:
@@ -277,6 +300,7 @@ class History(Journals):
             leaderships=self.leaderships,
             transactions=self.transactions,
             committed=self.committed,
+            replicas=self.replicas,
             faults=self.faults,
             events=self.events,
             epoch_ns=EPOCH_NS,

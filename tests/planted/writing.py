@@ -94,6 +94,7 @@ def write_run(
     leaderships: Rows = (),
     transactions: Rows = (),
     committed: Rows = (),
+    replicas: Rows = (),
     faults: Rows = (),
     events: Rows = (),
     epoch_ns: int,
@@ -119,6 +120,7 @@ def write_run(
         (run.leaderships, leaderships),
         (run.transactions, transactions),
         (run.committed_offsets, committed),
+        (run.replicas, replicas),
     )
     told = [(path, lines) for path, lines in some if lines]  # a capture may lack them
     for path, lines in ((run.names, names), (run.log_bounds, bounds), *told):

@@ -214,8 +214,15 @@ def test_who_held_a_message_is_not_known_without_rows_of_acknowledgements(judged
     assert found(result) == {"per-key-reorder": (Status.SUSPECT, 1)}
 
 
-#: Pairs that rest on more than rows: when a process ended, or that its record is torn.
-BESIDE_ROWS = ("hang", "hang past a freeze", "record missing, not phantom", "client died")
+#: Pairs that rest on more than rows: when a process ended, that its record is torn, what a fault or a replica did.
+BESIDE_ROWS = (
+    "hang",
+    "record missing, not phantom",
+    "client died",
+    "a replica",
+    "replicas",
+    "key in a third partition",
+)
 #: No import has a journal of transactions, nor the markers of a log, nor pipelines.
 OF_RUNS = ("transaction", "txn_end", "source_partition", "source_position")
 EVERYTHING = {table: tuple(c.name for c in SEALED[table] if c.name not in OF_RUNS) for table in COLUMNS}

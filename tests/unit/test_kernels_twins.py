@@ -338,6 +338,34 @@ PAIRS = [
         lambda: five().client_died("p-1", why="asked"),
         {("client-died", "as configured"): ["p-1"]},
     ),
+    Pair(
+        "a replica without what another has",
+        lambda: five().replica("kafka-1", (3, 4, "a"), leads=True).replica("kafka-2"),
+        {("replica-divergence", "missing"): ["orders-0@3"]},
+        lambda: five().replica("kafka-1", (3, 4, "a"), leads=True).replica("kafka-2", in_sync=False),
+        NOT_MINE,  # it is catching up
+    ),
+    Pair(
+        "a replica whose bytes do not match their checksum",
+        lambda: five().replica("kafka-1", (2, 2, "a"), leads=True).replica("kafka-2", (2, 2, "")),
+        {("replica-divergence", "damaged"): ["orders-0@2"]},
+        lambda: five().replica("kafka-1", (2, 2, "a"), leads=True).replica("kafka-2", (2, 2, "a")),
+        NOT_MINE,
+    ),
+    Pair(
+        "replicas with other messages than the leader's",
+        lambda: five().replica("kafka-1", (2, 3, "a")).replica("kafka-2", (2, 3, "b"), leads=True),
+        {("replica-divergence", "other"): ["orders-0@2"]},
+        lambda: five().replica("kafka-1", (2, 3, "a"), begin=4).replica("kafka-2", (2, 3, "b"), leads=True),
+        NOT_MINE,  # before where all of them begin
+    ),
+    Pair(
+        "a replica that its broker cannot read",
+        lambda: five().replica("kafka-1", leads=True).replica("kafka-2", read_to=6, refused=True),
+        {("replica-divergence", "unreadable"): ["orders-0@6"]},
+        lambda: five().replica("kafka-1", leads=True).replica("kafka-2", read_to=6),
+        NOT_MINE,  # nobody knows what follows
+    ),
 ]
 
 HARMLESS = {Status.PERMITTED, Status.INFO}

@@ -18,7 +18,7 @@ from analysis.verdict.rate import rate_of
 from analysis.verdict.verdict import EXIT, decide
 from harness.contracts import typed
 from harness.contracts.plan import Plan
-from harness.contracts.rows import Bounds, Manifest
+from harness.contracts.rows import EVERY_REPLICA, Bounds, Manifest, ReplicaRow
 from harness.errors import Exit
 from harness.faultlog import FaultLog, FaultRecord
 from tests.planted.plans import build_plan
@@ -114,8 +114,20 @@ OUT = Outage(1, ZERO, ZERO + 95 * S // 10)
 
 MACHINE = {"number": 0, "host": "a", "bound_ns": 3_000_000}
 
+REPLICA = ReplicaRow("orders-0", "kafka-2", leads=False, in_sync=True, begin=0, end=9, read_to=9)
+ALL_READ = {"faults": [{"fault": "kill"}], "rate_ratio": 0.99, "audit": EVERY_REPLICA}
+
 UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
     "kernel raised": (lambda: facts(errors=["bucket 3: ValueError: x"]), "judging failed: bucket 3"),
+    "replicas not read": (lambda: facts(plan=ALL_READ), "replicas were not read: orders-0"),
+    "replica out of sync": (
+        lambda: facts(plan=ALL_READ, replicas=[replace(REPLICA, in_sync=False)]),
+        "replicas out of sync: orders-0 on kafka-2",
+    ),
+    "replica read in part": (
+        lambda: facts(plan=ALL_READ, replicas=[replace(REPLICA, read_to=4)]),
+        "replicas not read to the end: orders-0 on kafka-2 at 4 of 9",
+    ),
     "interrupted": (
         lambda: facts(manifest=manifest(status="interrupted", phases=[])),
         "interrupted before its audit",

@@ -67,6 +67,7 @@ class Kafka(System):
     term = "epoch"
     has_offsets = True
     audit_follows = True
+    reads_replicas = True
     grows_topics = True
     log_stamps = ("[{time}] {level} ",)
     request_kinds = _REQUESTS

@@ -21,7 +21,7 @@ from harness.admin.health import first_bytes
 from harness.admin.tls import context_of
 from harness.connections.secret import Secret
 from harness.connections.security import ANYBODY, Access
-from harness.contracts.rows import Leadership, StreamTransactions
+from harness.contracts.rows import Leadership, ReplicaRow, StreamTransactions
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import THROTTLED_REPLICAS, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.kafka import (
@@ -36,6 +36,7 @@ from harness.systems.kafka import (
 from harness.systems.kafka.epochs import NodeData
 from harness.systems.kafka.failover import KafkaFailover
 from harness.systems.kafka.readiness import Probes, missing_parts
+from harness.systems.kafka.replicas import ReplicaReading
 from harness.systems.kafka.single import SingleBrokerAdmin
 from harness.waiting import wait_while
 
@@ -309,6 +310,13 @@ class KafkaAdmin:
         """What the log of every partition holds of transactions; less of it where time does not suffice."""
         partitions = [(topic, number) for topic in topics for number in self.leaders(topic)]
         return transactions.transactions(self._ask, self.leaders, partitions, within_s=timeout_s)
+
+    def read_replicas(self, topics: Sequence[str], *, timeout_s: float) -> list[ReplicaRow]:
+        """As `ReadsReplicas.read_replicas`."""
+        spans = {f"{topic}-{p}": span for topic in topics for p, span in self.log_spans(topic).items()}
+        reading = ReplicaReading(self._ask, self.partition_states(topics), spans)
+        reading.read(within_s=timeout_s)
+        return reading.rows(self.partition_states(topics))
 
     def _described(self, topics: Sequence[str]) -> dict[tuple[str, int], tuple[str | None, int]]:
         """(topic, partition) -> leader and leader epoch now."""

@@ -126,8 +126,7 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
         self, asked: Mapping[tuple[str, int], int], *, committed_only: bool
     ) -> dict[tuple[str, int], Any]:
         """(topic, partition) -> what the log has from that offset on, as a FetchResponse says it: batches
-        with their headers, high watermark, last stable offset, aborted transactions. Partitions that this
-        broker does not lead, or an offset that the log does not have, are left out."""
+        with their headers, high watermark, last stable offset, aborted transactions; or an error."""
         topic, topics = FetchRequest.FetchTopic, defaultdict(list)
         for (name, number), offset in asked.items():
             row = topic.FetchPartition(
@@ -149,7 +148,6 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
             (found.topic, row.partition_index): row
             for found in response.responses
             for row in found.partitions
-            if not row.error_code
         }
 
     def version(self) -> tuple[int, ...]:

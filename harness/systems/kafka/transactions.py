@@ -62,7 +62,7 @@ class PartitionScan:
         self.stable = answer.last_stable_offset
         for one in answer.aborted_transactions or ():
             self._aborted.setdefault(one.producer_id, set()).add(one.first_offset)
-        for batch, header in _batches(bytes(answer.records or b"")):
+        for batch, header in batches(bytes(answer.records or b"")):
             first, _, _, magic, _, attributes, delta, _, _, producer, epoch = header
             if first + delta < self.offset:
                 continue  # the batch that the last answer ended with
@@ -108,7 +108,7 @@ class PartitionScan:
         return StreamTransactions(stream, self.offset, self.stable, spans, self._disagree, self._stale)
 
 
-def _batches(data: bytes) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
+def batches(data: bytes) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
     """The whole batches of a fetched set of records, each with its header; the last may be cut off."""
     at = 0
     while at + _BATCH.size <= len(data):
@@ -177,4 +177,5 @@ def _fetch(
     asked = {one: scan.offset for one, scan in scans.items()}
     answers = ask(lambda broker: broker.fetch(asked, committed_only=committed_only), only=leader)
     for one, answer in answers.items():
-        scans[one].take(answer, committed_only=committed_only)
+        if not answer.error_code:
+            scans[one].take(answer, committed_only=committed_only)

@@ -1,0 +1,149 @@
+"""Finds replicas that do not have what the others have. It looks at no message, so it runs once a run, on the
+driver.
+
+Only replicas that the brokers called in sync before and after they were read are compared: another one may
+still be catching up.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from analysis.capture.context import Context
+from analysis.kernels.class_hits import NO_MESSAGE, ClassHits
+from analysis.kernels.deaths import WHOLE_RUN
+from analysis.kernels.hits import BITS
+from analysis.kernels.partial import Episode, Partial, RawWitness
+from harness.contracts.rows import ReplicaRow, ReplicaSpan
+
+CLASS = "replica-divergence"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Positions ``first .. last`` of which a replica is wrong; ``split``: how."""
+
+    replica: ReplicaRow
+    first: int
+    last: int
+    split: str
+
+
+def judge(context: Context, *, with_hits: bool = False) -> Partial:
+    """replica-divergence, one episode a stretch."""
+    unmet = () if context.readiness_restored else ("readiness-restored",)
+    episodes = [_episode(one, _since_ns(context, one), unmet) for one in stretches(context.replicas)]
+    hits = (_hits(episodes),) if with_hits and episodes else ()
+    return Partial(bucket=WHOLE_RUN, episodes=episodes, hits=hits)
+
+
+def stretches(replicas: Sequence[ReplicaRow]) -> list[Stretch]:
+    """Those of all streams; neighbours of one replica and kind are one."""
+    by_stream: dict[str, list[ReplicaRow]] = {}
+    for row in replicas:
+        if row.in_sync:
+            by_stream.setdefault(row.stream, []).append(row)
+    found: list[Stretch] = []
+    for rows in by_stream.values():
+        edges = sorted({edge for row in rows for edge in _edges(row)})
+        have = {row.node: _by_interval(row, edges) for row in rows}
+        for row in rows:
+            for at, (low, high) in enumerate(pairwise(edges)):
+                if split := _split(row, low, rows, {node: its.get(at) for node, its in have.items()}):
+                    _add(found, Stretch(row, low, high - 1, split))
+    return found
+
+
+def _edges(row: ReplicaRow) -> Iterator[int]:
+    """Where what a replica has may change."""
+    yield from (row.begin, row.read_to, row.end)
+    for span in row.odd:
+        yield from (span.first, span.last + 1)
+
+
+def _by_interval(row: ReplicaRow, edges: Sequence[int]) -> dict[int, ReplicaSpan]:
+    """Number of an interval between two edges -> the odd span that the replica has there."""
+    return {
+        at: span
+        for span in row.odd
+        for at in range(bisect_left(edges, span.first), bisect_left(edges, span.last + 1))
+    }
+
+
+def _split(
+    row: ReplicaRow, position: int, rows: Sequence[ReplicaRow], have: Mapping[str, ReplicaSpan | None]
+) -> str:
+    """What is wrong with a replica from a position to the next edge; empty = nothing that is known."""
+    mine = have[row.node]
+    if mine and not mine.intact:
+        return "damaged"
+    if position >= row.read_to:
+        return "unreadable" if row.refused and position < row.end else ""
+    others = [(other, have[other.node]) for other in rows if other is not row]
+    intact = [(other, span) for other, span in others if span and span.intact]
+    if position < row.begin or not intact:
+        return ""
+    if mine is None:
+        return "missing"
+    return "other" if any(s.digest != mine.digest and _yields(row, other) for other, s in intact) else ""
+
+
+def _yields(row: ReplicaRow, other: ReplicaRow) -> bool:
+    """Of two that hold different messages the leader's are the log; without it, those of the first name."""
+    return other.leads or (not row.leads and other.node < row.node)
+
+
+def _add(found: list[Stretch], one: Stretch) -> None:
+    before = found[-1] if found else None
+    if before and before.replica is one.replica and (before.split, before.last + 1) == (one.split, one.first):
+        found[-1] = Stretch(one.replica, before.first, one.last, one.split)
+    else:
+        found.append(one)
+
+
+def _since_ns(context: Context, one: Stretch) -> int:
+    """When its node had last come out of a fault; without one, the end: nothing tells when it happened."""
+    own = [f.over_ns for f in context.faults if f.effective and one.replica.node in f.targets]
+    return max(own, default=context.end_ns)
+
+
+def _episode(one: Stretch, t_ns: int, unmet: tuple[str, ...]) -> Episode:
+    row = one.replica
+    why = f", the broker says {row.why}" if one.split == "unreadable" and row.why else ""
+    witness = RawWitness(
+        message=f"{row.stream}@{one.first}",
+        where=f"{row.stream} on {row.node}",
+        t_ns=t_ns,
+        detail=f"{row.node} is in sync, and its positions {one.first:,} to {one.last:,} are {one.split}{why}",
+    )
+    return Episode(
+        cls=CLASS,
+        split=one.split,
+        unmet=unmet,
+        instance=0,
+        lane=-1,
+        stream=row.stream_id,
+        session=0,
+        first_ns=t_ns,
+        last_ns=t_ns,
+        count=1,
+        witnesses=(witness,),
+    )
+
+
+def _hits(episodes: Sequence[Episode]) -> ClassHits:
+    splits = sorted({each.split for each in episodes})
+    own = {
+        "stream": [each.stream for each in episodes],
+        "position": [int(each.witnesses[0].message.rpartition("@")[2]) for each in episodes],
+        "t_ns": [each.first_ns for each in episodes],
+        "split": [splits.index(each.split) for each in episodes],
+        "unmet": [sum(BITS[name] for name in each.unmet) for each in episodes],
+    }
+    columns = {name: np.array(own.get(name, [value] * len(episodes))) for name, value in NO_MESSAGE.items()}
+    return ClassHits.of(CLASS, splits, columns)

@@ -1,0 +1,57 @@
+"""Oracle of replicas that differ: every position of every replica, compared with the same of the others."""
+
+from __future__ import annotations
+
+from harness.contracts.rows import ReplicaRow, ReplicaSpan
+from tests.oracles.facts import Facts, Hit
+
+
+def replica_divergence(facts: Facts) -> list[Hit]:
+    context = facts.context
+    unmet = frozenset() if context.readiness_restored else frozenset({"readiness-restored"})
+    hits = []
+    for row in context.replicas:
+        others = [each for each in context.replicas if each.stream == row.stream and each is not row]
+        others = [each for each in others if each.in_sync]
+        before = ""
+        for position in range(row.end) if row.in_sync else ():
+            wrong = wrong_at(row, position, others)
+            if wrong and wrong != before:
+                hits.append(
+                    Hit(
+                        "replica-divergence",
+                        ("replica", f"{row.stream}@{position}"),
+                        wrong,
+                        unmet,
+                        context.end_ns,
+                    )
+                )
+            before = wrong
+    return hits
+
+
+def wrong_at(row: ReplicaRow, position: int, others: list[ReplicaRow]) -> str:
+    mine = span_at(row, position)
+    if mine is not None and not mine.intact:
+        return "damaged"
+    if position >= row.read_to:
+        return "unreadable" if row.refused else ""
+    if position < row.begin:
+        return ""
+    for other in others:
+        theirs = span_at(other, position)
+        if theirs is None or not theirs.intact:
+            continue
+        if mine is None:
+            return "missing"
+        is_the_log = other.leads or (not row.leads and other.node < row.node)
+        if mine.digest != theirs.digest and is_the_log:
+            return "other"
+    return ""
+
+
+def span_at(row: ReplicaRow, position: int) -> ReplicaSpan | None:
+    return next((span for span in row.odd if span.first <= position <= span.last), None)
+
+
+ORACLES = (replica_divergence,)
