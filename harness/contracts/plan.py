@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness.contracts.rows import LaneGroup
 from harness.systems import SYSTEMS
 
+
 class PlanPart(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import logging
 from dataclasses import asdict
 
-from harness.contracts.plan import EVERY_REPLICA, Plan
+from harness.contracts.plan import Plan
+from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import BrokerstormError
 from harness.protocols.cluster import Admin, ReadsReplicas
 from harness.rundir import RunDir, write_jsonl

@@ -214,7 +214,7 @@ def test_who_held_a_message_is_not_known_without_rows_of_acknowledgements(judged
     assert found(result) == {"per-key-reorder": (Status.SUSPECT, 1)}
 
 
-#: Pairs that rest on more than rows: when a process ended, that its record is torn, what a fault or a replica did.
+#: Pairs that rest on more than rows: the end of a process, a torn record, a fault, a replica.
 BESIDE_ROWS = (
     "hang",
     "record missing, not phantom",
