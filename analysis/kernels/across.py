@@ -189,14 +189,14 @@ def judge_split(root_uri: str, split: SplitStreams, context: Context, *, every_h
 def _rows_of(columns: Columns, table: str, streams: Sequence[int]) -> Array:
     """Rows of the streams, in a journal also events of no stream: they concern all."""
     stream = columns["stream"]
-    wanted = np.zeros(max(int(stream.max(initial=0)), *streams) + 1, np.bool_)
+    wanted = np.zeros(max(streams) + 2, np.bool_)  # the last stands for all higher ones, the first for lower
     wanted[list(streams)] = True
-    if len(stream) and stream.min() < _NO_STREAM:
-        stream = np.maximum(stream, _NO_STREAM)
-    kept = wanted[stream]
-    if table == "deliveries" and len(stream) and stream.min() == _NO_STREAM:
-        kept |= (stream == _NO_STREAM) & np.isin(columns["event"], _BREAKS)
-    return np.flatnonzero(kept)
+    rows = np.flatnonzero(np.take(wanted, stream, mode="clip"))
+    if table == "deliveries":
+        of_all = np.flatnonzero(stream == _NO_STREAM)
+        of_all = of_all[np.isin(columns["event"][of_all], _BREAKS)]
+        rows = np.union1d(rows, of_all) if len(of_all) else rows
+    return rows
 
 
 @dataclass(frozen=True, slots=True)

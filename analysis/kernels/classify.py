@@ -236,7 +236,7 @@ def _counts(history: BucketHistory) -> dict[str, int]:
         "send_rows": sends.rows,
         "log_rows": history.bucket.log.rows,
         "log_probes": int(np.count_nonzero(history.bucket.log["kind"] == Kind.PROBE)),
-        "rollback_rows": int(np.count_nonzero(np.isin(deliveries["event"], _ROLLBACKS))),
+        "rollback_rows": sum(int(np.count_nonzero(deliveries["event"] == each)) for each in _ROLLBACKS),
         "transaction_rows": int(np.count_nonzero(history.bucket.log["txn"])),
         "numbered_rows": int(np.count_nonzero(history.bucket.log["client_name"])),
         "delivery_rows": deliveries.rows,
