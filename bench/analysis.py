@@ -38,7 +38,7 @@ from tests.planted.planters import ALL_KINDS
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 TRUTH: Final = "truth.json"
-TARGETS: Final = {"warm": 0.4, "cold": 0.6}
+TARGETS: Final = {"warm": 0.25, "cold": 0.5}
 MAX_PEAK_BYTES: Final = 4 << 30
 MAX_GROWTH: Final = 1.2  # of the time a row, from the smallest to the largest size
 Counts = Counter[str]

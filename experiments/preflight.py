@@ -19,6 +19,7 @@ from experiments.plans import (
 )
 from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import EnvironmentNotReady, ScenarioError
+from harness.memory import free_memory_mb, judging_mb
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import PREFIX, UNKNOWN, own_build
@@ -246,7 +247,10 @@ def _described(
 def _warnings(plan: Plan, timeline: Timeline) -> Iterator[str]:
     """What cannot be as expected, or would prove nothing."""
     where = f"{plan.variant}: " if plan.variant else ""
-    of_plan = (*_of_limits(plan), *_of_sizes(plan), *_of_times(timeline), *_of_expectation(plan))
+    of_plan = (
+        *(*_of_limits(plan), *_of_sizes(plan), *_of_times(timeline), *_of_expectation(plan)),
+        *_of_buckets(plan),
+    )
     for text in (*of_plan, *_of_builds(plan)):
         yield f"{where}{text}"
 
@@ -291,6 +295,25 @@ def _of_sizes(plan: Plan) -> Iterator[str]:
                 f"load.payload is {largest:,} B and {topic.declared or topic.name} takes "
                 f"{limit:,} B at most: its brokers refuse every message"
             )
+
+
+def _of_buckets(plan: Plan) -> Iterator[str]:
+    """Judging holds a bucket in memory, whatever its size."""
+    groups = {consumer.group for consumer in plan.consumers}
+    rows = plan.rate_per_s * (plan.warm_up_s + plan.load_s) * (2 + len(groups))
+    shares: dict[int, float] = {}
+    for lanes in plan.lane_groups:
+        for bucket in lanes.buckets:
+            share = 1 / len(lanes.buckets) / len(plan.lane_groups)
+            shares[bucket] = shares.get(bucket, 0.0) + share
+    largest = rows * max(shares.values(), default=0)
+    needed_mb, free_mb = judging_mb(largest), free_memory_mb()
+    if needed_mb > free_mb:
+        yield (
+            "judging holds a bucket at a time, a partition or more: the largest comes to "
+            f"{largest:,.0f} rows, about {needed_mb / 1024:.0f} GiB, and {free_mb / 1024:.0f} are free: "
+            "more partitions, or a shorter load"
+        )
 
 
 def _of_times(timeline: Timeline) -> Iterator[str]:

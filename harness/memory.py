@@ -1,4 +1,4 @@
-"""Memory that is free, of the machine or of the container; what Spark would like of it."""
+"""Memory that is free, of the machine or of the container; what Spark and judging would like of it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,14 @@ import psutil
 
 SPARK_MB: Final = 1500  # driver heap of 1 GB, Python workers beside it
 SPARK_LEAST_MB: Final = 900  # heap of 512 MB: enough for the quick scenarios
+_TASK_MB: Final = 150  # Python, NumPy and PyArrow
+#: Of a row of sends, log or deliveries while its bucket is judged: 55 to 82 (`bench.scale`).
+_JUDGED_ROW_BYTES: Final = 90
+
+
+def judging_mb(rows: float) -> int:
+    """Memory of a task whose bucket has so many rows in all tables."""
+    return _TASK_MB + round(rows * _JUDGED_ROW_BYTES / 2**20)
 
 
 def free_memory_mb() -> int:

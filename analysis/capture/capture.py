@@ -84,6 +84,14 @@ class Capture:
                 total.setdefault(int(match[2]), 0)
         return tuple(sorted(total, key=lambda bucket: (-total[bucket], bucket)))
 
+    def largest(self) -> int:
+        """Rows of the bucket that was sealed with most, in all tables; 0 where seal.json does not say."""
+        rows: dict[str, int] = {}
+        for path, file in self.sealed.files.items():
+            if match := _BUCKET.search(f"/{path}"):
+                rows[match[2]] = rows.get(match[2], 0) + file.rows
+        return max(rows.values(), default=0)
+
     def missing(self, rows: Mapping[str, int]) -> list[str]:
         """What seal.json promises and judging did not find: files, rows by table."""
         gone = []

@@ -27,7 +27,7 @@ from analysis.kernels.bucket_report import BucketReport
 from analysis.report.documents import result_of_document, write_result
 from analysis.series import Grid
 from analysis.spark.lost import ends_without_executors
-from analysis.spark.session import WarmSession, spark_reason
+from analysis.spark.session import WarmSession, is_local, spark_reason
 from analysis.spark.task import SECOND_PASS, Task, judge_numbers
 from analysis.verdict.hits_file import write_hits
 from analysis.verdict.left_out import beside_what_was_judged
@@ -36,6 +36,7 @@ from harness.contracts import read_document, read_rows
 from harness.contracts.plan import Plan
 from harness.contracts.rows import Bounds, EventRow, Manifest, MetricRow
 from harness.faultlog import read_faults
+from harness.memory import free_memory_mb, judging_mb
 from harness.rundir import RunDir, reading
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def judged_buckets(
     with reading(run):
         grid = grid_of(files, context)
     order = tuple(bucket for bucket in capture.buckets() if bucket not in left_out.buckets)
-    task = Task(capture.root_uri, order, context, grid, capture.checksums, with_hits)
+    task = Task(capture.root_uri, order, context, grid, capture.checksums, with_hits, capture.largest())
     split: list[SplitStreams] = []
     with reading(run):
         changed = [*capture.changed_documents(run), *files.missing_faults()]
@@ -165,13 +166,24 @@ def run_tasks(session: SparkContext, stopped: Callable[[], None], task: Task) ->
     if not count:
         return []
     try:
-        numbers = session.parallelize(range(count), count)
+        at_once = min(count, _at_once(session, task))
+        in_turn = [number for first in range(at_once) for number in range(first, count, at_once)]
+        numbers = session.parallelize(in_turn, at_once)
         with ends_without_executors(session):
             answers = numbers.mapPartitions(partial(judge_numbers, task)).collect()
     except Exception as error:  # noqa: BLE001 - a worker that died takes the job with it: unknown
         stopped()  # the gateway makes an error of its own of what a signal raises in it
         return [BucketReport(SECOND_PASS, error=f"the Spark job failed: {spark_reason(error)}")]
     return [pickle.loads(answer) for answer in answers]
+
+
+def _at_once(session: SparkContext, task: Task) -> int:
+    """How many tasks may begin: all, or as many as this machine has memory for. What executors elsewhere have
+    is not known."""
+    if not is_local(session.master) or not task.largest:
+        return len(task.order)
+    fit = free_memory_mb() // judging_mb(task.largest)
+    return len(task.order) if fit >= session.defaultParallelism else max(fit, 1)
 
 
 def analyze(run: RunDir, master: str | None = None) -> Result:

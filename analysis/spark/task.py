@@ -37,6 +37,7 @@ class Task:
     grid: Grid
     checksums: Mapping[str, str] = field(default_factory=dict)  # of the sealed files, as in `Capture`
     with_hits: bool = False  # list every hit, not only witnesses
+    largest: int = 0  # rows of the largest bucket, 0 unknown
 
 
 def judge_numbers(task: Task, numbers: Iterator[int]) -> Iterator[bytes]:

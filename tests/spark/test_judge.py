@@ -245,6 +245,27 @@ def test_nothing_is_left_in_the_working_directory(
     assert list(empty.iterdir()) == []
 
 
+def test_with_little_memory_buckets_are_judged_one_after_the_other(
+    spark: SparkContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slices = []
+    parallelize = spark.parallelize
+
+    def counted(numbers: list[int], number: int) -> object:
+        slices.append((sorted(numbers), number))
+        return parallelize(numbers, number)
+
+    monkeypatch.setattr(spark, "parallelize", counted)
+    history = History(partitions=3, buckets=3)
+    for partition in range(3):
+        history.sent(2, partition=partition).log(0, 1, partition=partition).deliver(0, 1, partition=partition)
+    run = write(history, tmp_path / "run")
+    whole = judge(run, spark)
+    monkeypatch.setattr(analysis.spark.judge, "free_memory_mb", lambda: 200)
+    assert judge(run, spark).rows == whole.rows
+    assert slices == [([0, 1, 2], 3), ([0, 1, 2], 1)]
+
+
 def test_a_stream_over_two_buckets_is_judged_as_a_whole(spark: SparkContext, tmp_path: Path) -> None:
     """Message 1/1/0 was stored in the wrong partition, and delivered after its successors there."""
     history = History(partitions=2, buckets=2)
