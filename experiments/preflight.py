@@ -19,7 +19,6 @@ from experiments.plans import (
 )
 from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import EnvironmentNotReady, ScenarioError
-from harness.memory import free_memory_mb, judging_mb
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import PREFIX, UNKNOWN, own_build
@@ -299,6 +298,8 @@ def _of_sizes(plan: Plan) -> Iterator[str]:
 
 def _of_buckets(plan: Plan) -> Iterator[str]:
     """Judging holds a bucket in memory, whatever its size."""
+    from harness.memory import free_memory_mb, judging_mb
+
     groups = {consumer.group for consumer in plan.consumers}
     rows = plan.rate_per_s * (plan.warm_up_s + plan.load_s) * (2 + len(groups))
     shares: dict[int, float] = {}

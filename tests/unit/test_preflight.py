@@ -238,7 +238,7 @@ def test_what_cannot_be_as_expected_is_said(
 
 
 def test_a_bucket_that_memory_does_not_hold_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("experiments.preflight.free_memory_mb", lambda: 4096)
+    monkeypatch.setattr("harness.memory.free_memory_mb", lambda: 4096)
     text = "name: x\ntopics: {orders: {partitions: 6}}\nload: {consumers: {c: {}}}\n"
     load = ("load.rate=50000", "load.warm_up=0s")
     assert checked(tmp_path, *load, "load.duration=9m", text=text).warnings == ()
