@@ -47,7 +47,15 @@ _FAMILIES = {
         "bandwidth",
         "name-change",
     ),
-    _ROSE: ("truncate", "reassign", "change-config", "grow-partitions", "recreate-topic"),
+    _ROSE: (
+        "truncate",
+        "reassign",
+        "change-config",
+        "grow-partitions",
+        "recreate-topic",
+        "add-broker",
+        "remove-broker",
+    ),
     _OLIVE: ("cpu-limit", "memory-limit", "disk-full", "slow-disk", "clock-jump", "clock-drift"),
 }
 

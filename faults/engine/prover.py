@@ -68,7 +68,8 @@ class Prover(threading.Thread):
         while not self.done.wait(_FOLLOW_S):
             now = self._look()
             proof = now if now.effective else proof
-        return proof
+        last = self._look() if self._injection.looks_last else proof
+        return last if last.effective else proof
 
     def _look(self) -> Proof:
         try:

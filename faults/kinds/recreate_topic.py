@@ -23,6 +23,7 @@ class RecreateTopicParams(OneTopicParams):
 class Recreated(Injection):
     """A topic that is gone. Only brokers can make it again, so the heal asks them."""
 
+    looks_last = True
     params: RecreateTopicParams
 
     def __init__(self, view: ClusterView, topic: str, params: RecreateTopicParams) -> None:

@@ -31,6 +31,7 @@ from harness.clusters.sources import SOURCES, ClusterPlace, NodeSoftware, Proces
 from harness.connections.security import ANYBODY, Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
+from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
 from harness.protocols.versions import versions_of
 from harness.rundir import write_json
 from harness.systems import SYSTEMS
@@ -163,7 +164,7 @@ def open_cluster(
         EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses; no engine, no images;
             no Go for the programs that faults need.
     """
-    spec = spec_of(system, version, topology, run_id=run_id, secure=secure)
+    spec = spec_of(system, version, topology, run_id=run_id, secure=secure, needs=needs)
     made = _made(system, run_id, secure, runtime)
     source = SOURCES[runtime].get(spec, offline=offline, on_progress=on_progress)
     for tool in source.tools_for(needs):
@@ -201,7 +202,7 @@ def describe_cluster(
     Raises:
         UsageError: unknown system, version or topology, or a setting that the runtime owns.
     """
-    spec = spec_of(system, version, topology, secure=secure)
+    spec = spec_of(system, version, topology, secure=secure, needs=needs)
     settings, made = dict(broker_config or {}), _made(system, "described", secure, runtime)
     where = ClusterPlace("described", Path("/nonexistent"), addresses.CHECK_BLOCK, settings, needs, made)
     described = SOURCES[runtime].absent().runtime(spec, where)
@@ -218,7 +219,7 @@ def _offer_versions(
     runtime, spec = cluster.runtime, cluster.runtime.spec
     for version in versions_of(where.needs).values():
         what = (spec.system, pinned(spec.system, version), spec.topology)
-        other = spec_of(*what, run_id=where.run_id, secure=spec.is_secure)
+        other = spec_of(*what, run_id=where.run_id, secure=spec.is_secure, needs=where.needs)
         if other.asked == spec.asked:
             continue
         assert isinstance(runtime, ProcessRuntime)  # no other gives such a need
@@ -292,17 +293,16 @@ def attach_cluster(folder: Path) -> BrokerCluster[Any]:
     path = folder / STATE_FILE
     try:
         state = json.loads(path.read_text())
-        secure = state["secure"]
-        spec = spec_of(
-            state["system"], state["version"], state["topology"], run_id=state["run_id"], secure=secure
-        )
+        secure, needs = state["secure"], frozenset(state["needs"])
+        what = (state["system"], state["version"], state["topology"])
+        spec = spec_of(*what, run_id=state["run_id"], secure=secure, needs=needs)
         names = assembly_of(spec.system).secrets() if secure else ()
         where = ClusterPlace(
             state["run_id"],
             folder.resolve(),
             state["block"],
             state["broker_config"],
-            frozenset(state["needs"]),
+            needs,
             ClusterSecurity.of(state["run_id"], names) if secure else None,
         )
         source = SOURCES[state["runtime"]].restored(spec, state["source"])
@@ -344,19 +344,32 @@ def _runs_with_containers() -> set[str]:
 
 
 def spec_of(
-    system: str, version: str = "", topology: str = "", *, run_id: str = "none", secure: bool = False
+    system: str,
+    version: str = "",
+    topology: str = "",
+    *,
+    run_id: str = "none",
+    secure: bool = False,
+    needs: frozenset[str] = frozenset(),
 ) -> ClusterLayout:
-    """The compose file of a system, resolved; touches nothing.
+    """The compose file of a system, resolved; touches nothing. ``needs``: as of `open_cluster`.
 
     Raises:
         UsageError: no such system, version or topology.
     """
-    return _spec_of(system, pinned(system, version), topology, run_id, secure)
+    is_spared = bool(needs & {SPARE_BROKER, FOURTH_BROKER})
+    return _spec_of(system, pinned(system, version), topology, run_id, secure, is_spared)
 
 
 @cache
-def _spec_of(system: str, version: str, topology: str, run_id: str, secure: bool) -> ClusterLayout:
-    variables = {"BROKERSTORM_RUN_ID": run_id}
+def _spec_of(
+    system: str, version: str, topology: str, run_id: str, secure: bool, is_spared: bool
+) -> ClusterLayout:
     return read_compose(
-        compose_file(system), version=version, topology=topology, variables=variables, secure=secure
+        compose_file(system),
+        version=version,
+        topology=topology,
+        variables={"BROKERSTORM_RUN_ID": run_id},
+        secure=secure,
+        profiles=frozenset({SPARE_BROKER}) if is_spared else frozenset(),
     )

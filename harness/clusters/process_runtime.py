@@ -10,7 +10,7 @@ import os
 import random
 import shutil
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from harness.errors import EnvironmentNotReady, UsageError
 from harness.log_stamp import LOG_ZONE
 from harness.protocols.cluster import Endpoint, Node
 from harness.protocols.files import Damage, DamagedPlace, FileKind
+from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
 from harness.protocols.power import Unsynced
 from harness.protocols.versions import versions_of
 from harness.systems import system_of
@@ -48,8 +49,11 @@ _NOT_INHERITED = (
     *("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"),
     *("GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT"),
 )
+#: A fault needs a broker beside the nodes that are controllers, too.
+GIVEN_BROKERS: frozenset[str] = frozenset({SPARE_BROKER, FOURTH_BROKER})
+_BROKER_ALONE = ("broker",)
 #: What a fault may need of the cluster from its start on, and this runtime has.
-GIVES: frozenset[str] = NEEDS | node_limits.GIVES | disks.GIVES | clocks.GIVES
+GIVES: frozenset[str] = GIVEN_BROKERS | NEEDS | node_limits.GIVES | disks.GIVES | clocks.GIVES
 #: Called with a node and its folder before its first start: put formatted storage in place.
 Prepare = Callable[[Node, NodeFolder], None]
 
@@ -113,6 +117,9 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         self._offered = {launch.spec.asked: (launch, self.layout)}
         self._version_of = dict.fromkeys(self.layout.all_nodes, launch.spec.asked)
         self._prepare = prepare
+        # The broker beside those that are controllers: there for a fault alone.
+        alone = [node.name for node in self.layout.nodes if node.roles == _BROKER_ALONE]
+        self._outside = set(alone) if needs & GIVEN_BROKERS == {SPARE_BROKER} else set[str]()
         self._services = self.layout.services
         self._processes = {
             name: NodeProcess(name, NodeFolder(node.folder), run_id)
@@ -163,12 +170,38 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
     def is_changed(self) -> bool:
         return set(self._version_of.values()) != {self.spec.asked}
 
+    @property
+    def nodes(self) -> Sequence[Node]:
+        """Those of the cluster: without a broker that has not joined, or has left."""
+        return tuple(node for node in self.layout.nodes if node.name not in self._outside)
+
+    def outside(self) -> Sequence[str]:
+        return sorted(self._outside)
+
+    def may_leave(self) -> Sequence[str]:
+        return [
+            node.name for node in self.nodes if self.needs & GIVEN_BROKERS and node.roles == _BROKER_ALONE
+        ]
+
+    def join(self, node: str) -> None:
+        self._prepare_data(self.layout.node(node), is_first=False)
+        self.start(node)
+        self._outside.discard(node)
+
+    def leave(self, node: str) -> None:
+        if node not in self._outside:
+            self.stop(node)
+            self._outside.add(node)
+            shutil.rmtree(NodeFolder(self.layout.node(node).folder).data, ignore_errors=True)
+
     def adopt(self) -> None:
         """Take over the nodes that an earlier harness process started and that still run."""
         for name, process in self._processes.items():
             process.adopt()
             with suppress(FileNotFoundError):
                 self._version_of[name] = process.folder.version_file.read_text()
+            if process.is_running():
+                self._outside.discard(name)
         self.power.adopt()
         if self.detours:
             self.detours.adopt()
@@ -191,7 +224,8 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
             for name, condition in service.after.items():
                 if name in self._services:
                     self._wait_for(name, condition)
-            self.start(service.name)
+            if service.name not in self._outside:
+                self.start(service.name)
         self.check()
 
     def _wait_for(self, name: str, condition: str) -> None:
@@ -331,14 +365,15 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
     def _process(self, node: str) -> NodeProcess:
         return self._processes[self.layout.node(node).name]
 
-    def _prepare_data(self, node: Node) -> None:
+    def _prepare_data(self, node: Node, *, is_first: bool = True) -> None:
         folder = NodeFolder(node.folder)
         if folder.data.exists():
             return
         try:
             self._prepare(node, folder)
             folder.data.mkdir(exist_ok=True)
-            self.limits.prepare(node.name)
+            if is_first:
+                self.limits.prepare(node.name)
         except OSError as error:
             raise EnvironmentNotReady(
                 f"cannot prepare {folder.data}: {error.strerror or error}",
@@ -349,7 +384,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         folder = NodeFolder(self.folder / service.name)
         places = {
             f"{{{one.name}.{name}}}": at
-            for one in self.nodes
+            for one in self.layout.nodes
             for name, at in self.layout.advertised(one).items()
         }
         if launch.security:

@@ -32,10 +32,13 @@ class StateRuntime:
         self.changed_at: dict[str, float] = {}
         self.calls: list[str] = []
         self.start_fails = 0
+        self.away: set[str] = set()
         self.stop_takes_s = 0.0
         self.stops_by_itself = True
         self.pids: dict[str, int] = {}
-        self.needs = frozenset({"synced-disk", "own-clocks", "brokers-4.1.2", "brokers-3.5.2"})
+        self.needs = frozenset(
+            {"spare-broker", "fourth-broker", "synced-disk", "own-clocks", "brokers-4.1.2", "brokers-3.5.2"}
+        )
         self.unsynced: dict[str, Unsynced] = {}
         self.versions = dict.fromkeys(NAMES, "3.9.1")
         self.dies_as = ""
@@ -94,6 +97,20 @@ class StateRuntime:
 
     def is_running(self, node: str) -> bool:
         return node in self.running
+
+    def outside(self) -> Sequence[str]:
+        return sorted(self.away)
+
+    def may_leave(self) -> Sequence[str]:
+        return [] if "kafka-3" in self.away else ["kafka-3"]
+
+    def join(self, node: str) -> None:
+        self.away.discard(node)
+        self.start(node)
+
+    def leave(self, node: str) -> None:
+        self.away.add(node)
+        self.stop(node)
 
     def drop_unsynced(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
         assert node not in self.running
@@ -196,6 +213,9 @@ class StateAdmin:
         for partition, node in {} if self.moves_ignored else to.items():
             self.order[partition] = [node, *(n for n in self.order[partition] if n != node)]
             self.leader[partition] = node
+
+    def unregister(self, node: str) -> None:
+        self.runtime.calls.append(f"unregister {node}")
 
     def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None:
         for partition in partitions if partitions is not None else self.order:

@@ -94,15 +94,17 @@ def test_a_missing_file_is_an_error_not_a_traceback(tmp_path: Path) -> None:
 def node(number: int) -> dict[str, object]:
     ports = read_compose(KAFKA).ports
     at = {name: f"127.0.9.{number}:{port}" for name, port in ports.items()}
-    return {"name": f"kafka-{number}", "number": number, "bind": at, "advertised": at, "data": f"/d/{number}"}
+    roles = ("broker", "controller") if number < 4 else ("broker",)
+    who = {"name": f"kafka-{number}", "number": number, "roles": roles}
+    return {**who, "bind": at, "advertised": at, "data": f"/d/{number}"}
 
 
-def server_properties(version: str, settings: dict[str, object] | None = None) -> dict[str, str]:
+def server_properties(version: str, settings: dict[str, object] | None = None, of: int = 2) -> dict[str, str]:
     spec = read_compose(KAFKA, version=version)
     template = spec.services[1].templates["server.properties"]
     values = {
-        "node": node(2),
-        "nodes": [node(n) for n in (1, 2, 3)],
+        "node": node(of),
+        "nodes": [node(n) for n in (1, 2, 3, 4)],
         "version": version,
         "release": release_key(version),
     }
@@ -123,6 +125,16 @@ def test_each_endpoint_has_its_own_listener_and_the_quorum_is_static() -> None:
     assert properties["inter.broker.listener.name"] == "PEER"
     assert "CONTROLLER" in properties["advertised.listeners"]
     assert "CONTROLLER" not in server_properties("3.8.1")["advertised.listeners"]
+
+
+def test_a_broker_that_joins_is_no_controller() -> None:
+    spec = read_compose(KAFKA, profiles=frozenset({"spare-broker"}))
+    assert [service.name for service in spec.nodes if "controller" not in service.roles] == ["kafka-4"]
+    properties = server_properties("4.1.2", of=4)
+    assert properties["process.roles"] == "broker"
+    assert "4@" not in properties["controller.quorum.voters"]
+    for key in ("listeners", "advertised.listeners"):
+        assert "CONTROLLER" not in properties[key]
 
 
 def test_settings_unknown_to_old_brokers_are_left_out_for_them() -> None:

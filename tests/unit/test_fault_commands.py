@@ -75,6 +75,22 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
             "after 2 s: CreateTopics orders, with the settings that it had",
         ],
     ),
+    (
+        {"fault": "add-broker", "topic": "orders", "partitions": 2},
+        [
+            "start a broker that is no controller",
+            "AlterPartitionReassignments orders, 2 of its partitions: one replica -> the new broker",
+            "after 20 s: its replicas -> the others; SIGTERM; UnregisterBroker",
+        ],
+    ),
+    (
+        {"fault": "remove-broker"},
+        [
+            "AlterPartitionReassignments: every replica of the fourth broker -> the others",
+            "SIGTERM; UnregisterBroker",
+            "after 10 s: start it with an empty disk; its replicas -> it",
+        ],
+    ),
     ({"fault": "grow-partitions", "topic": "orders"}, ["CreatePartitions orders: 6 in all"]),
     (
         {"fault": "reassign", "topic": "lone", "cancel_after": 2},

@@ -130,6 +130,7 @@ def read_compose(
     topology: str = "",
     variables: Mapping[str, str] | None = None,
     secure: bool = False,
+    profiles: frozenset[str] = frozenset(),
 ) -> ClusterLayout:
     """The services of a compose file and the artifacts they run from.
 
@@ -139,6 +140,7 @@ def read_compose(
             topology is one of them.
         variables: values of ``${NAME}``; ``<SYSTEM>_VERSION`` is always known.
         secure: with TLS and users.
+        profiles: of services that are there beside those of the topology.
 
     Raises:
         UsageError: unreadable file, unsupported key, unknown variable or topology, version older than we
@@ -158,7 +160,7 @@ def read_compose(
     services = [
         _service(name, part, release, path, part.process.secure if secure else Secure())
         for name, part in file.services.items()
-        if not part.profiles or topology in part.profiles
+        if not part.profiles or {topology, *profiles}.intersection(part.profiles)
     ]
     _require_ports(shared, services, path)
     return ClusterLayout(

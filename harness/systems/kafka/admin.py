@@ -55,6 +55,7 @@ _NONE_IN_PROGRESS = 85  # NO_REASSIGNMENT_IN_PROGRESS
 _METADATA = "metadata.version"
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _NO_RIGHT = 29  # TOPIC_AUTHORIZATION_FAILED
+_UNKNOWN_BROKER = 102  # BROKER_ID_NOT_REGISTERED
 _ALREADY_EXISTS, _UNKNOWN_TOPIC, _ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE = 36, 3, 84, 80
 
 
@@ -63,6 +64,7 @@ class KafkaAdmin:
 
     Args:
         is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
+        is_member: whether a node is of the cluster now.
         watch: called while waiting for readiness; raises to end the wait early (a node died at start).
         data: a file below a node's data folder; the history of leaders is in one.
         access: how brokers are to be known, and who asks them: the harness, and its probes as a client.
@@ -74,16 +76,23 @@ class KafkaAdmin:
         *,
         is_reachable: Callable[[str], bool] = lambda name: True,
         watch: Callable[[], None] = lambda: None,
+        is_member: Callable[[str], bool] = lambda name: True,
         data: NodeData = lambda node, path: None,
         access: Access = ANYBODY,
     ) -> None:
-        self._nodes = tuple(nodes)
+        self._all = tuple(nodes)
+        self._is_member = is_member
         self._data = data
         self._names = {node.number: node.name for node in nodes}
         self._numbers = {node.name: node.number for node in nodes}
         self.watch = watch
         self._access = access
         self._ask = KafkaFailover(nodes, is_reachable, access.admin)
+
+    @property
+    def _nodes(self) -> tuple[Node, ...]:
+        """Those of the cluster now."""
+        return tuple(node for node in self._all if self._is_member(node.name))
 
     # -- topics ---------------------------------------------------------------------------------------
 
@@ -445,9 +454,15 @@ class KafkaAdmin:
 
     def answers(self, node: str) -> bool:
         """Whether a node answers a request of ours within half a second."""
-        endpoint = next(one.admin for one in self._nodes if one.name == node)
+        endpoint = next(one.admin for one in self._all if one.name == node)
         head = first_bytes(endpoint, api_versions()[0], 8, _ANSWER_S, context_of(self._access.admin.tls))
         return len(head) == 8 and struct.unpack(">ii", head)[1] == CORRELATION
+
+    def unregister(self, node: str) -> None:
+        """As `UnregistersBrokers.unregister`."""
+        code, said = self._ask(methodcaller("unregister", self._numbers[node]))
+        if code not in (0, _UNKNOWN_BROKER):
+            raise EnvironmentNotReady(f"{node} stays registered: {said or for_code(code).__name__}")
 
     def admit(self, passwords: Mapping[str, Secret], may: str) -> None:
         """As `users.admit`; returns when every broker lets that user in."""
@@ -512,7 +527,7 @@ class KafkaAdmin:
             return [str(error)]
 
     def _missing(self, topics: Sequence[str]) -> list[str]:
-        absent = sorted(set(self._numbers) - self.registered())
+        absent = sorted({node.name for node in self._nodes} - self.registered())
         if absent:
             there = self._ask.reachable()
             return [

@@ -57,7 +57,13 @@ class _Kafka(Assembly):
     def admin(
         self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
     ) -> KafkaAdmin:
-        return KafkaAdmin(runtime.nodes, is_reachable=is_reachable, data=runtime.read_data, access=access)
+        return KafkaAdmin(
+            runtime.layout.nodes,
+            is_reachable=is_reachable,
+            is_member=lambda name: any(node.name == name for node in runtime.nodes),
+            data=runtime.read_data,
+            access=access,
+        )
 
     def secrets(self) -> Mapping[str, Secret]:
         """Passwords, and the clients' token with what the brokers check it with."""

@@ -50,6 +50,14 @@ class DescribeShareGroupOffsetsResponse(ApiMessage, load_json=_SCHEMAS):  # type
     """Its answer, found by kafka-python by the number of the request."""
 
 
+class UnregisterBrokerRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    """Forget a broker (KIP-500); kafka-python does not have it."""
+
+
+class UnregisterBrokerResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    """Its answer, found by kafka-python by the number of the request."""
+
+
 class _OneBroker(KafkaConnectionManager):  # type: ignore[misc]
     """A connection manager whose requests all go to one node."""
 
@@ -85,6 +93,11 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
         if response.error_code:
             raise for_code(response.error_code)(response.error_message)
         return [broker.broker_id for broker in response.brokers]
+
+    def unregister(self, number: int) -> tuple[int, str | None]:
+        """Code and message of the error with which a broker is not forgotten; 0 = it is."""
+        response = self._manager.run(self._manager.send, UnregisterBrokerRequest(broker_id=number))
+        return response.error_code, response.error_message
 
     def controller(self) -> int:
         """Id of the active controller: the leader of the metadata quorum, -1 while there is none."""

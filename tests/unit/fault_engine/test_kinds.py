@@ -128,6 +128,40 @@ def test_a_topic_that_is_not_gone_was_not_recreated(cluster: StateCluster, run: 
     assert not rig.rows("effect")[-1]["effective"]
 
 
+def test_add_broker_brings_a_broker_in_and_takes_it_out_again(run: RunDir) -> None:
+    cluster = of_two(StateCluster(fence_s=0.0, join_s=0.0))
+    cluster.admin.order = {p: ["kafka-1", "kafka-2"] for p in cluster.admin.order}
+    cluster.runtime.leave("kafka-3")
+    rig = Rig(cluster, run, {"fault": "add-broker", "at": 0, "for": 0.3, "partitions": 2})
+    rig.injector.join(20)
+    assert rig.rows("effect")[0]["evidence"].startswith("kafka-3 joined, in sync for 2 partitions")
+    assert rig.rows("healed")[0]["ok"]
+    assert cluster.runtime.calls[1:] == ["start kafka-3", "stop kafka-3", "unregister kafka-3"]
+    assert {tuple(sorted(nodes)) for nodes in cluster.admin.order.values()} == {("kafka-1", "kafka-2")}
+
+
+def test_remove_broker_drains_a_broker_and_gives_it_back_what_it_had(run: RunDir) -> None:
+    cluster = StateCluster(fence_s=0.0, join_s=0.0)
+    cluster.admin.order = {p: [NAMES[p % 3], NAMES[(p + 1) % 3]] for p in cluster.admin.order}
+    before = {p: list(nodes) for p, nodes in cluster.admin.order.items()}
+    rig = Rig(cluster, run, {"fault": "remove-broker", "at": 0, "for": 0.3})
+    rig.injector.join(20)
+    said = "kafka-3 is registered no more, has 0 of the 4 replicas that it had"
+    assert rig.rows("effect")[0]["evidence"] == said
+    assert rig.rows("healed")[0]["ok"]
+    assert cluster.admin.order == before
+
+
+def test_no_broker_may_join_or_leave_where_there_is_none(cluster: StateCluster, run: RunDir) -> None:
+    cluster.runtime.may_leave = lambda: []  # type: ignore[method-assign]
+    rig = Rig(cluster, run, {"fault": "add-broker", "at": 0}, {"fault": "remove-broker", "at": 0.3})
+    rig.injector.join(20)
+    assert [row["reason"] for row in rig.rows("skipped")] == [
+        "every broker is in the cluster already",
+        "no broker is in the cluster that is no controller",
+    ]
+
+
 GROWING = [TopicSettings("orders", 6, 3, grows_to=9)]
 
 
@@ -211,7 +245,7 @@ def test_change_config_puts_back_what_the_topic_itself_had(cluster: StateCluster
 @pytest.mark.parametrize(
     ("key", "value", "said"),
     [
-        ("retention.ms", "1000", "use `truncate`"),
+        ("cleanup.policy", "compact", "would change what is promised"),
         ("min.insync.replicas", "1", "below 2 an acknowledgement promises less"),
         ("unclean.leader.election.enable", "true", "would change what is promised"),
     ],
@@ -220,6 +254,26 @@ def test_change_config_refuses_what_changes_promises(key: str, value: str, said:
     step = {"fault": "change-config", "config": {key: value}, "at": 0}
     with pytest.raises(ScenarioError, match=said):
         faults.compile([step], seed=7, load_s=60, topics=TOPICS, nodes=NAMES)
+
+
+def test_retention_takes_effect_when_logs_begin_later(cluster: StateCluster, run: RunDir) -> None:
+    step = {"fault": "change-config", "config": {"retention.bytes": 1000}, "at": 0, "for": 0.6}
+    rig = Rig(cluster, run, step)
+    rig.wait_for("inject")
+    cluster.admin.spans |= {0: (25, 110)}
+    rig.injector.join(20)
+    effect = rig.rows("effect")[-1]
+    assert effect["details"]["cut"] == {"orders-0": 25}
+    assert effect["evidence"].endswith(
+        "retention.bytes: of the brokers -> 1000; 25 messages of 1 logs are gone"
+    )
+
+
+def test_retention_that_removed_nothing_had_no_effect(cluster: StateCluster, run: RunDir) -> None:
+    step = {"fault": "change-config", "config": {"retention.ms": 1000}, "at": 0, "for": 0.4}
+    rig = Rig(cluster, run, step)
+    rig.injector.join(20)
+    assert not rig.rows("effect")[-1]["effective"]
 
 
 def test_a_proof_says_what_the_node_was_that_was_chosen(cluster: StateCluster, run: RunDir) -> None:

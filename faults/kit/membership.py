@@ -1,0 +1,93 @@
+"""A broker that joins the cluster, or leaves it: replicas are moved off it first, and it is forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import cycle
+from typing import cast
+
+from faults.kit.cluster_view import POLL_S, ClusterView, find_ability
+from faults.kit.injection import Injection
+from faults.kit.params import Params
+from harness.errors import EnvironmentNotReady
+from harness.faultlog import ConfirmedAcks
+from harness.protocols.cluster import PartitionState
+from harness.protocols.members import HasMembers, UnregistersBrokers
+from harness.waiting import wait_while
+
+#: Topic -> partition -> its nodes, preferred leader first.
+Moves = Mapping[str, Mapping[int, Sequence[str]]]
+
+
+class Membership(Injection):
+    """Base of both kinds: one broker, and the ways in and out of the cluster."""
+
+    def __init__(self, view: ClusterView, node: str, params: Params, *, within_s: float) -> None:
+        super().__init__(view, [node], params)
+        self.node = node
+        self._within_s = within_s
+        self.members = cast("HasMembers", find_ability(view.cluster, HasMembers))
+        self.admin = cast("UnregistersBrokers", find_ability(view.cluster, UnregistersBrokers))
+
+    def join(self) -> None:
+        self.members.join(self.node)
+        self._wait(lambda: "" if self.is_registered() else f"{self.node} is not registered")
+
+    def leave(self) -> None:
+        """Returns when nobody knows it any more."""
+        if self.node not in self.members.outside():
+            self.move(self._drained())
+            self.members.leave(self.node)
+        self.admin.unregister(self.node)
+
+    def move(self, moves: Moves) -> None:
+        """Give partitions these nodes; returns when they have them."""
+        for topic, own in moves.items():
+            self.admin.reassign(topic, own)
+        self._wait(lambda: "".join(map(self._moving, moves)))
+
+    def _moving(self, topic: str) -> str:
+        return f"{topic} is still moving" if self.admin.reassigning(topic) else ""
+
+    def _wait(self, lacking: Callable[[], str]) -> None:
+        if why := wait_while(lacking, self._within_s, every_s=POLL_S):
+            raise EnvironmentNotReady(f"{why} after {self._within_s:g} s")
+
+    def is_registered(self) -> bool:
+        return self.node in self.view.cluster.admin.registered()
+
+    def kept(self) -> dict[str, dict[int, PartitionState]]:
+        """Partitions of which the broker has a replica, of all topics, internal ones too."""
+        found: dict[str, dict[int, PartitionState]] = {}
+        topics = self.admin.topics()
+        for stream, state in self.admin.partition_states(topics).items():
+            topic, _, partition = stream.rpartition("-")
+            if self.node in state.replicas:
+                found.setdefault(topic, {})[int(partition)] = state
+        return found
+
+    def _drained(self) -> Moves:
+        others = cycle(sorted(set(self.view.brokers) - {self.node}))
+        return {
+            topic: {p: self._without(state, others) for p, state in own.items()}
+            for topic, own in self.kept().items()
+        }
+
+    def _without(self, state: PartitionState, others: Iterator[str]) -> list[str]:
+        """Its nodes with another one in place of the broker, as `others` has them in turn."""
+        instead = next(each for each in others if each not in state.replicas)
+        return [instead if node == self.node else node for node in state.replicas]
+
+    def unsettled(self) -> str:
+        """A partition that is not in sync, or moves."""
+        for topic in (topic.name for topic in self.view.inventory.topics):
+            if moving := self._moving(topic):
+                return moving
+            for partition, state in self.view.states_of(topic).items():
+                if not state.leader or set(state.replicas) - set(state.in_sync):
+                    return f"{topic}-{partition} is not in sync"
+        return ""
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """What a broker leads is moved off it before it stops."""
+        return "kept"

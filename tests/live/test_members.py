@@ -1,0 +1,53 @@
+"""A broker joins a cluster under load, takes replicas, leaves and is forgotten; and the other way round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
+from harness.rundir import RunDir
+from harness.systems.kafka.assembly import KafkaCluster
+from tests.live.cluster_rig import IMPATIENT, ORDERS, ClusterPool, FaultRig, make_whole, sending
+
+pytestmark = pytest.mark.live
+FOURTH = "kafka-4"
+
+
+def of(pool: ClusterPool, need: str) -> KafkaCluster:
+    kafka: KafkaCluster = pool.get("kafka", needs=frozenset({need}), broker_config=IMPATIENT)
+    if ORDERS.name not in kafka.admin.topics():
+        kafka.admin.create_topics([ORDERS])
+    make_whole(kafka, ORDERS.name)
+    return kafka
+
+
+def kept(kafka: KafkaCluster) -> dict[int, list[str]]:
+    return {p: nodes for p, nodes in kafka.admin.replicas(ORDERS.name).items() if FOURTH in nodes}
+
+
+def test_a_broker_joins_takes_replicas_and_leaves(pool: ClusterPool, tmp_path: Path) -> None:
+    kafka = of(pool, SPARE_BROKER)
+    assert FOURTH not in kafka.admin.registered()
+    step = {"fault": "add-broker", "partitions": 2, "at": 0, "for": 1}
+    with sending(kafka, ORDERS):
+        rig = FaultRig(kafka, RunDir(tmp_path / "joins").create(), step)
+        rig.wait_for("effect")
+        assert (FOURTH in kafka.admin.registered(), len(kept(kafka))) == (True, 2)
+        rig.finish()
+    assert (FOURTH in kafka.admin.registered(), kept(kafka)) == (False, {})
+    assert not kafka.runtime.is_running(FOURTH)
+
+
+def test_a_broker_is_drained_leaves_and_joins_again(pool: ClusterPool, tmp_path: Path) -> None:
+    kafka = of(pool, FOURTH_BROKER)
+    before = kept(kafka)
+    assert before
+    step = {"fault": "remove-broker", "at": 0, "for": 1}
+    with sending(kafka, ORDERS):
+        rig = FaultRig(kafka, RunDir(tmp_path / "leaves").create(), step)
+        rig.wait_for("effect")
+        assert (FOURTH in kafka.admin.registered(), kept(kafka)) == (False, {})
+        rig.finish()
+    assert kept(kafka) == before
