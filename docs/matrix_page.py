@@ -81,7 +81,8 @@ def _topologies(system: str) -> tuple[str, ...]:
 def _can(system: str, topology: str, runtime: str, kind: FaultKind[Any], *, secure: bool = False) -> bool:
     """Whether `plan` takes a step of the kind there, started with what it needs."""
     nodes = {node.name: tuple(node.roles) for node in spec_of(system, "", topology).nodes}
-    topics = [TopicSettings("orders", SYSTEMS[system].partitions, 2)]  # a replica can move elsewhere
+    # A replica can move elsewhere, and partitions can be added.
+    topics = [TopicSettings("orders", SYSTEMS[system].partitions, 2, grows_to=99)]
     needs = frozenset(kind.needs)
     try:
         cluster = describe_cluster(system, topology=topology, runtime=runtime, needs=needs, secure=secure)

@@ -189,4 +189,5 @@ def test_plan_shows_what_the_cluster_is_started_with_and_what_each_draw_sends(
     rows = plans.timeline_rows(timeline)
     assert len(rows) == len(timeline.firings)
     assert all(row["commands"] for row in rows)
-    assert {row["fault"] for row in rows} == {"leader-move", "pause", "kill", "cpu-limit"}
+    kinds = {"leader-move", "pause", "kill", "cpu-limit", "change-config", "truncate"}
+    assert {row["fault"] for row in rows} == kinds

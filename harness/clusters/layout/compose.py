@@ -23,7 +23,7 @@ from harness.clusters.layout.compose_model import (
     UnpackedFiles,
 )
 from harness.errors import UsageError
-from harness.systems import system_of
+from harness.systems import System, system_of
 from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.go_program import GoProgram
 from harness.toolchains.own_builds import OwnBuild, own_build
@@ -140,7 +140,7 @@ def read_compose(
             topology is one of them.
         variables: values of ``${NAME}``; ``<SYSTEM>_VERSION`` is always known.
         secure: with TLS and users.
-        profiles: of services that are there beside those of the topology.
+        profiles: of services beside those of the topology.
 
     Raises:
         UsageError: unreadable file, unsupported key, unknown variable or topology, version older than we
@@ -150,10 +150,7 @@ def read_compose(
     system = system_of(_checked(raw, path).shared.system)
     own = own_build(version)
     version = own.number if own else version or system.version
-    if topology and topology not in system.topologies:
-        listed = ", ".join(system.topologies) or "none, leave it out"
-        raise UsageError(f"{system.name} has no topology {topology!r}", hint=f"there is: {listed}")
-    topology = topology or next(iter(system.topologies), "")
+    topology = _topology(system, topology)
     known = {f"{system.name.upper()}_VERSION": version, "BROKERSTORM_RUN_ID": "none", **(variables or {})}
     file = _checked(_interpolate(raw, known, path, ""), path)
     shared, release = file.shared, _release(file.shared, version)
@@ -179,6 +176,13 @@ def read_compose(
         own=own,
         is_secure=secure,
     )
+
+
+def _topology(system: System, asked: str) -> str:
+    if asked and asked not in system.topologies:
+        listed = ", ".join(system.topologies) or "none, leave it out"
+        raise UsageError(f"{system.name} has no topology {asked!r}", hint=f"there is: {listed}")
+    return asked or next(iter(system.topologies), "")
 
 
 def _artifacts(shared: Shared, release: Release, own: OwnBuild | None) -> Artifacts:
