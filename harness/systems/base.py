@@ -54,7 +54,7 @@ class System:
         request_kinds: name of a kind of request of clients or brokers -> its number on the wire, where the
             network proxy can tell where a request begins and of which kind it is.
         file_kinds: by kind of data file (`harness.protocols.files`), patterns of paths below a node's data
-            folder; a file is of the first that has it.
+            folder; a file is of the first that has it. ``unused``: what is about to be removed.
         bootstrap_form, admin_form: what a connection file says of where it is; empty = nothing.
         made_form: what is made on a cluster of others, by names.
         copies_default: whose number of copies counts there when its file has none.

@@ -53,7 +53,10 @@ def damage_files(
 
 def _files(data: Path, kinds: Mapping[str, Sequence[str]], wanted: FileKind) -> list[Path]:
     found = (path for path in sorted(data.rglob("*")) if path.is_file() and not path.is_symlink())
-    return [path for path in found if wanted in ("any", kind_of(str(path.relative_to(data)), kinds))]
+    of_kind = {path: kind_of(str(path.relative_to(data)), kinds) for path in found}
+    return [
+        path for path, kind in of_kind.items() if kind == wanted or (wanted == "any" and kind != "unused")
+    ]
 
 
 def kind_of(path: str, kinds: Mapping[str, Sequence[str]]) -> str:

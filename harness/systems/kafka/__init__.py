@@ -72,6 +72,7 @@ class Kafka(System):
     log_stamps = ("[{time}] {level} ",)
     request_kinds = _REQUESTS
     file_kinds = {
+        "unused": ("*-delete/*",),
         "metadata": (
             "__cluster_metadata-0/*",
             "*checkpoint*",
