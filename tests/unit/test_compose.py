@@ -156,6 +156,14 @@ def test_overlay_touches_only_the_line_of_the_key() -> None:
     assert overlay(text, {"new": "x\\1"}) == text + "new=x\\1\n"
 
 
+def test_a_setting_of_a_block_goes_into_it() -> None:
+    text = "name=x\njetstream {\n  sync_interval=2m\n  store_dir=d\n}\ncluster {\n  name=y\n}\n"
+    inside = "jetstream {\n  sync_interval=always\n  store_dir=d\n}"
+    assert inside in overlay(text, {"jetstream.sync_interval": "always"})
+    assert overlay(text, {"cluster.pool_size": 3}).endswith("cluster {\n  name=y\n  pool_size=3\n}\n")
+    assert overlay(text, {"leaf.x": 1}).endswith("}\nleaf.x=1\n"), "no block of that name"
+
+
 @pytest.mark.parametrize("key", ["node.id", "listeners", "log.dirs", "controller.quorum.voters"])
 def test_settings_that_the_runtime_owns_are_refused(key: str) -> None:
     with pytest.raises(UsageError, match=rf"{key} cannot be set"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any, Final
 
 from harness.admin.failover import LOGS_HINT, POLL_S, NotThere
@@ -14,7 +15,7 @@ from harness.connections.security import ANYBODY, Access
 from harness.contracts.rows import Leadership
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node, PartitionState, SeenLeaders, TopicSettings
-from harness.systems.nats import native
+from harness.systems.nats import NODES, native
 from harness.systems.nats.api import AlreadyThere, JetStream
 from harness.systems.nats.monitor import Monitor, Told, meta_leader, stream_state
 from harness.waiting import wait_while
@@ -36,6 +37,10 @@ class NatsAdmin:
     Args:
         is_reachable: whether a node can answer, as far as the runtime knows; others are not asked.
         can_choose: a leader that steps down can be told who comes next (2.11 and newer).
+        links: node -> where the harness connects to it; default: not the way of clients, on which a network
+            fault may stand.
+        urls: node -> where its monitoring answers; default: the admin endpoints.
+        called: server, by the name that it has itself -> node, where that differs.
     """
 
     def __init__(
@@ -45,19 +50,19 @@ class NatsAdmin:
         is_reachable: Callable[[str], bool] = lambda name: True,
         access: Access = ANYBODY,
         can_choose: bool = True,
+        links: Mapping[str, Endpoint] | None = None,
         urls: Mapping[str, str] | None = None,
+        called: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         scheme = "https" if access.admin.tls else "http"
-        self._nodes = {node.name: node for node in nodes}
-        self._names = tuple(sorted(self._nodes))
+        self._names = tuple(sorted(node.name for node in nodes))
         self._is_reachable = is_reachable
         self._can_choose = can_choose
-        # Not the way of clients, on which a network fault may stand.
-        links = {node.name: Endpoint(node.admin.host, node.client.port) for node in nodes}
-        self._api = JetStream(nodes, links, is_reachable, access.admin)
-        self._monitor = Monitor(
-            urls or {node.name: f"{scheme}://{node.admin}" for node in nodes}, access.admin
-        )
+        self._links = links or {n.name: Endpoint(n.admin.host, n.client.port) for n in nodes}
+        self._servers = {node: server for server, node in called.items()}
+        self._api = JetStream(nodes, self._links, is_reachable, access.admin)
+        urls = urls or {node.name: f"{scheme}://{node.admin}" for node in nodes}
+        self._monitor = Monitor(urls, access.admin, called)
         self._made: dict[str, int] = {}
         self.gone: dict[str, str] = {}
         self.watch: Callable[[], None] = lambda: None
@@ -92,8 +97,7 @@ class NatsAdmin:
 
     def answers(self, node: str) -> bool:
         """A server greets whoever connects; a frozen one does not."""
-        at = self._nodes[node]
-        return bool(first_bytes(Endpoint(at.admin.host, at.client.port), b"PING\r\n", 4, _GLANCE_S))
+        return bool(first_bytes(self._links[node], b"PING\r\n", 4, _GLANCE_S))
 
     def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
         """Ask the leaders of streams to step down; returns when asked, not when moved. Before 2.11 the others
@@ -107,7 +111,8 @@ class NatsAdmin:
             self._step_down(f"STREAM.LEADER.STEPDOWN.{self._theirs(f'{topic}-{partition}')}", node)
 
     def _step_down(self, what: str, to: str) -> None:
-        self._api.ask(what, {"placement": {"preferred": to}} if self._can_choose and to else None)
+        preferred = self._servers.get(to, to)
+        self._api.ask(what, {"placement": {"preferred": preferred}} if self._can_choose and to else None)
 
     # -- consumers ------------------------------------------------------------------------------------
 
@@ -255,7 +260,7 @@ class NatsAdmin:
         if len({each.meta for each in told.values()}) != 1 or not meta_leader(told, len(self._names)):
             return "the meta group has no leader that all know"
         if not topics:
-            return self._probe_missing(run_tag)
+            return self._probe_missing(self._probe_stream(), run_tag)
         streams = self._streams(topics)
         self.gone = {
             stream: _GONE_TEXT.format(stream=stream) for stream in streams if self._is_gone(stream, told)
@@ -281,13 +286,20 @@ class NatsAdmin:
             return True
         return False
 
-    def _probe_missing(self, run_tag: int) -> str:
-        """A message through a stream of the harness' own, which is dropped again."""
-        config = {"name": _PROBE, "subjects": [_PROBE], "num_replicas": len(self._names), "storage": "memory"}
-        self._api.ask(f"STREAM.CREATE.{_PROBE}", config)
-        failure = self._api.publish([_PROBE], probe_payload(run_tag))
-        self._drop(_PROBE)
+    def _probe_missing(self, name: str, run_tag: int) -> str:
+        """A message through a stream of our own, which is dropped again; empty name = none is sent."""
+        if not name:
+            return ""
+        copies = min(NODES, len(self._names))
+        config = {"name": name, "subjects": [name], "num_replicas": copies, "storage": "memory"}
+        self._api.ask(f"STREAM.CREATE.{name}", config)
+        failure = self._api.publish([name], probe_payload(run_tag))
+        self._drop(name)
         return failure
+
+    def _probe_stream(self) -> str:
+        """What a message of the harness goes through before there are topics; empty = none does."""
+        return _PROBE
 
     def close(self) -> None:
         """Drop all connections. Idempotent; a later call opens them again."""

@@ -16,14 +16,14 @@ from harness.systems.nats.admin import NatsAdmin
 
 NatsCluster = BrokerCluster[NatsAdmin]
 #: `placement.preferred` of a request to step down.
-_CHOOSES_SINCE: Final = (2, 11)
+CHOOSES_SINCE: Final = (2, 11)
 
 
 class _Nats(Assembly):
     def admin(
         self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
     ) -> NatsAdmin:
-        chooses = release_key(runtime.spec.version) >= _CHOOSES_SINCE
+        chooses = release_key(runtime.spec.version) >= CHOOSES_SINCE
         return NatsAdmin(runtime.nodes, is_reachable=is_reachable, access=access, can_choose=chooses)
 
     def access(self, made: ClusterSecurity) -> Access:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 import urllib3
@@ -39,11 +40,18 @@ class Monitor:
 
     Args:
         urls: node -> where its monitoring answers.
+        called: server, by the name that it has itself -> node, where that differs.
     """
 
-    def __init__(self, urls: Mapping[str, str], security: Security = ANYBODY.admin) -> None:
+    def __init__(
+        self,
+        urls: Mapping[str, str],
+        security: Security = ANYBODY.admin,
+        called: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._urls = urls
         self._security = security
+        self._called = called
 
     @cached_property
     def _http(self) -> urllib3.PoolManager:
@@ -78,14 +86,36 @@ class Monitor:
                 for account in said.get("account_details") or ()
                 for stream in account.get("stream_detail") or ()
             ]
-            groups = {str(stream["name"]): stream.get("cluster") or {} for stream in details}
-            return Told(str((said.get("meta_cluster") or {}).get("leader") or ""), groups)
+            groups = {str(stream["name"]): self._group(stream.get("cluster") or {}) for stream in details}
+            return Told(self._node(said.get("meta_cluster") or {}), groups)
 
         return _each(nodes, ask)
 
     def healthy(self, nodes: Sequence[str]) -> dict[str, str]:
         """Node -> what it lacks, as `health`; those that give no answer are left out."""
         return _each(nodes, self.health)
+
+    def date(self, node: str) -> str:
+        """The header `Date` of an answer of a server. Raises as `health`."""
+        return str(self._get(node, "healthz").headers.get("Date", ""))
+
+    def account(self, node: str) -> Mapping[str, Any]:
+        """JetStream of a server: its limits, and what is used of them. Raises as `health`."""
+        found: Mapping[str, Any] = self._get(node, "jsz").json()
+        return found
+
+    def _node(self, group: Mapping[str, Any]) -> str:
+        """The node that leads a group; empty = none."""
+        leader = str(group.get("leader") or "")
+        return self._called.get(leader, leader)
+
+    def _group(self, group: Mapping[str, Any]) -> Mapping[str, Any]:
+        """A Raft group, with nodes in place of servers."""
+        replicas = [
+            {**each, "name": self._called.get(str(each["name"]), str(each["name"]))}
+            for each in group.get("replicas") or ()
+        ]
+        return {**group, "leader": self._node(group), "replicas": replicas}
 
     def close(self) -> None:
         """Drop all connections. Idempotent; a later question opens them again."""
