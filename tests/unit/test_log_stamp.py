@@ -56,6 +56,10 @@ CLIENTS = {
         "",
         "[amqp091] 2026/11/22 16:08:43.724000 connection closed",
     ),
+    "nats-py": (
+        "2026-11-22 16:08:43,724 WARNING nats: the connection is lost",
+        "2026-11-22 16:08:43,724 INFO nats: connected again",
+    ),
     "nats.go": (
         "",
         "[nats.go] 2026/11/22 16:08:43.724000 the client is connected again, to nats://127.0.1.1:14222",
