@@ -1,0 +1,109 @@
+"""NATS as processes: streams that are refused in one line, leaders that move, a stream that is gone, clusters
+of others, and TLS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.clusters.external.cluster import identified
+from harness.connections.file import read_connection
+from harness.errors import UsageError
+from harness.protocols.cluster import (
+    HasBacklogs,
+    HasHealthProbe,
+    MovesConsumerLeaders,
+    MovesLeaders,
+    TopicSettings,
+)
+from harness.rundir import RunDir
+from harness.systems.nats.api import AlreadyThere
+from harness.systems.nats.assembly import NatsCluster
+from tests.live.cluster_rig import RUN_TAG, UP_S, fire, up, wait_until
+
+pytestmark = pytest.mark.live
+
+TOPICS = [TopicSettings("orders", 2, 3)]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
+    with up("nats", tmp_path_factory.mktemp("nats"), *TOPICS) as found:
+        yield found
+
+
+def test_it_can_do_what_faults_ask_of_it(cluster: NatsCluster) -> None:
+    for ability in (MovesLeaders, MovesConsumerLeaders, HasBacklogs, HasHealthProbe):
+        assert isinstance(cluster.admin, ability)
+    assert cluster.admin.registered() == {"nats-1", "nats-2", "nats-3"}
+    assert cluster.admin.controller() in cluster.admin.registered()
+    assert cluster.admin.end_offsets(["orders"]) == {"orders-0": 2, "orders-1": 2}, "a probe in each"
+
+
+def test_streams_that_cannot_be_made(cluster: NatsCluster) -> None:
+    admin = cluster.admin
+    with pytest.raises(AlreadyThere, match="orders-0 exists already"):
+        admin.create_topics(TOPICS)
+    with pytest.raises(AlreadyThere) as other:
+        admin.create_topics([TopicSettings("orders", 2, 1)])
+    assert "other settings" in other.value.hint
+    held = {"name": "holder", "subjects": ["clicks-0"], "num_replicas": 1}
+    admin._api.ask("STREAM.CREATE.holder", held)
+    with pytest.raises(AlreadyThere) as subject:
+        admin.create_topics([TopicSettings("clicks", 1, 3)])
+    assert "another stream holds this subject" in subject.value.hint
+    admin._drop("holder")
+    with pytest.raises(UsageError, match="no_such"):
+        admin.create_topics([TopicSettings("clicks", 1, 3, {"no_such": "1"})])
+    assert admin.topics() == ["orders"], "nothing is left of what was refused"
+
+
+def test_leaders_of_streams_and_of_consumers_move(cluster: NatsCluster, tmp_path: Path) -> None:
+    admin = cluster.admin
+    config = {"durable_name": "billing", "ack_policy": "explicit"}
+    for partition in (0, 1):
+        name = f"orders-{partition}"
+        admin._api.ask(f"CONSUMER.CREATE.{name}.billing", {"stream_name": name, "config": config})
+    assert admin.backlogs(["orders"]) == {"orders-0": {"billing": 1}, "orders-1": {"billing": 1}}
+    steps: list[dict[str, Any]] = [
+        {"fault": "leader-move", "topic": "orders"},
+        {"fault": "consumer-leader-move", "topic": "orders", "group": "billing"},
+    ]
+    for step in steps:
+        effect = fire(cluster, RunDir(tmp_path / step["fault"]).create(), TOPICS, step)["effect"]
+        assert effect["effective"], effect
+    admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=RUN_TAG)
+
+
+def test_a_killed_and_a_frozen_server_are_seen(cluster: NatsCluster, tmp_path: Path) -> None:
+    for kind in ("kill", "pause"):
+        step = {"fault": kind, "target": "leader-of:orders-0", "for": "1s"}
+        effect = fire(cluster, RunDir(tmp_path / kind).create(), TOPICS, step)["effect"]
+        assert effect["effective"], effect
+    cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=RUN_TAG)
+
+
+def test_a_stream_that_is_gone_is_not_waited_for(cluster: NatsCluster) -> None:
+    admin = cluster.admin
+    admin.create_topics([TopicSettings("lost", 2, 3)])
+    admin.wait_ready(["lost"], timeout_s=UP_S, run_tag=RUN_TAG)
+    admin._drop("lost-1")  # as a bug of the servers would
+    admin.wait_ready(["lost"], timeout_s=UP_S, run_tag=RUN_TAG)
+    assert list(admin.gone) == ["lost-1"]
+    assert admin.end_offsets(["lost"]).keys() == {"lost-0"}
+    assert admin.backlogs(["lost"])["lost-1"] == {"": 0}
+    admin.delete_topics(["lost"])
+    wait_until("the streams are deleted", lambda: "lost" not in admin.topics())
+
+
+def test_a_secure_cluster_and_one_of_others(tmp_path: Path) -> None:
+    with up("nats", tmp_path, *TOPICS, secure=True) as found:
+        assert found.connection_file is not None
+        theirs = identified(read_connection(found.connection_file))
+        needs = {need.name: need for need in theirs.examine()}
+        assert all(need.ok for need in needs.values() if need.needed), needs
+        assert {"cluster", "streams", "deletion"} <= needs.keys()
+        assert found.admin.topics() == ["orders"]
