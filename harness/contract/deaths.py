@@ -6,10 +6,10 @@ import time
 
 from harness.contract.checks import check
 from harness.contract.driving import READY_S, DrivenWorker, after_refusals, equal, expect, outcomes
+from harness.contract.outcomes import refuses_by_size
 from harness.contract.rig import Rig
 from harness.records import Outcome
 from harness.run.worker_process import Message
-from harness.systems import System
 from harness.waiting import wait_until
 
 #: A member learns that it was fenced by its next heartbeat, at the latest.
@@ -48,14 +48,9 @@ def _goes_on(producer: DrivenWorker) -> None:
     equal("events client-died", sum(line.get("kind") == "client-died" for line in producer.said), 1)
 
 
-def has_offsets(system: System) -> bool:
-    """Its topics have a limit for messages, in bytes."""
-    return system.has_offsets
-
-
-@check("producer", "dies_refused", applies=has_offsets)
+@check("producer", "dies_refused", applies=refuses_by_size)
 def a_producer_that_gives_itself_up_is_reported_and_lives_on(rig: Rig) -> None:
-    topic = rig.topic(config={"max.message.bytes": "1000"})
+    topic = rig.topic(config={rig.system.size_setting: "1000"})
     options = rig.worker.contract.words("dies_refused")
     producer = rig.producer(topic, payload=2000, rate=100, load_s=30, options=options)
     producer.begin()

@@ -20,7 +20,8 @@ BLOCKED_NS = 500_000_000
 
 
 def refuses_by_size(system: System) -> bool:
-    return system.has_offsets
+    """Its topics have a limit for messages."""
+    return bool(system.size_setting)
 
 
 def _all_refused(rig: Rig, sends: Rows, count: int, topic: str) -> None:
@@ -40,7 +41,7 @@ def too_large_for_the_client_is_a_fail(rig: Rig) -> None:
 
 @check("producer", applies=refuses_by_size)
 def refused_by_the_broker_is_a_fail(rig: Rig) -> None:
-    topic = rig.topic(config={"max.message.bytes": "500"})
+    topic = rig.topic(config={rig.system.size_setting: "500"})
     producer = rig.producer(topic, rate=50, warm_up_s=0, load_s=0.5, payload=1000).send_all()
     _all_refused(rig, producer.sends, producer.done_line.fail, topic)
     equal("error lines, one a class", len(producer.errors), len(producer.errors_of(producer.sends)))

@@ -39,6 +39,7 @@ class System:
         copies: one copy of a message and several, in the words of the system.
         stored_overhead_bytes: of a message beside its payload, in one copy on a broker's disk.
         is_queue: a message that was settled is gone; the audit finds what remained. Else there is a log.
+        size_setting: the setting of a topic that says how large a message may be, bytes; empty = it has none.
         keeps_leaders: its brokers keep who led what and since when; else a run watches it.
         term: what a stretch under one leader is called and numbered by; empty = it has no number.
         has_offsets: positions in a log are dense numbers.
@@ -79,6 +80,7 @@ class System:
     copies: ClassVar[tuple[str, str]] = ("copy", "copies")
     stored_overhead_bytes: ClassVar[int] = 0
     is_queue: ClassVar[bool] = False
+    size_setting: ClassVar[str] = ""
     keeps_leaders: ClassVar[bool] = False
     term: ClassVar[str] = ""
     has_offsets: ClassVar[bool] = False

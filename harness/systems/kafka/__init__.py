@@ -66,6 +66,7 @@ class Kafka(System):
     keeps_leaders = True
     term = "epoch"
     has_offsets = True
+    size_setting = "max.message.bytes"
     audit_follows = True
     reads_replicas = True
     grows_topics = True
@@ -115,7 +116,7 @@ class Kafka(System):
         return asked
 
     def size_limit(self, topic_config: Texts, broker_config: Texts) -> int:
-        limit = topic_config.get("max.message.bytes") or broker_config.get("message.max.bytes") or "1048588"
+        limit = topic_config.get(self.size_setting) or broker_config.get("message.max.bytes") or "1048588"
         return int(limit) if limit.isdigit() else 0
 
     def name_key(self, topic: str) -> str:

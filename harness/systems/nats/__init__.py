@@ -46,6 +46,7 @@ class Nats(System):
         "metadata": ("*/meta.inf", "*/meta.sum", "*.idx"),
     }
     has_offsets = True
+    size_setting = "max_msg_size"
     log_stamps = ("[{*}] {time} [{level}] ",)
     log_leader = r"new stream leader for '\S+ > {stream}'"
     bootstrap_form = "nats://HOST:4222,HOST:4222"
@@ -74,7 +75,7 @@ class Nats(System):
         """``max_payload`` of the servers, and ``max_msg_size`` of a stream."""
         limits = [
             _bytes(broker_config.get("max_payload", "1MB")),
-            _bytes(topic_config.get("max_msg_size", "0")),
+            _bytes(topic_config.get(self.size_setting, "0")),
         ]
         return min((each for each in limits if each > 0), default=0)
 

@@ -17,12 +17,13 @@ _VERSION: Final = "NATS/1.0\r\n"
 
 
 def read(bootstrap: str, address: str, partitions: int, security: Security) -> WithHeaders:
-    """Value and headers of every message of the last partition."""
+    """Value and headers of every message."""
     first = urlsplit(bootstrap.partition(",")[0])
     with Link(Endpoint(str(first.hostname), first.port or 4222), security) as link:
-        stream = f"{address}-{partitions - 1}"
-        state = link.ask(f"$JS.API.STREAM.INFO.{stream}")["state"]
-        for sequence in range(int(state["first_seq"]), int(state["last_seq"]) + 1):
-            said = link.ask(f"$JS.API.STREAM.MSG.GET.{stream}", {"seq": sequence})["message"]
-            text = b64decode(said.get("hdrs", "")).decode().removeprefix(_VERSION)
-            yield b64decode(said.get("data", "")), dict(message_from_string(text).items())
+        for partition in range(partitions):
+            stream = f"{address}-{partition}"
+            state = link.ask(f"$JS.API.STREAM.INFO.{stream}")["state"]
+            for sequence in range(int(state["first_seq"]), int(state["last_seq"]) + 1):
+                said = link.ask(f"$JS.API.STREAM.MSG.GET.{stream}", {"seq": sequence})["message"]
+                text = b64decode(said.get("hdrs", "")).decode().removeprefix(_VERSION)
+                yield b64decode(said.get("data", "")), dict(message_from_string(text).items())
