@@ -80,7 +80,7 @@ def test_leaders_of_streams_and_of_consumers_move(cluster: NatsCluster, tmp_path
 
 def test_a_killed_and_a_frozen_server_are_seen(cluster: NatsCluster, tmp_path: Path) -> None:
     for kind in ("kill", "pause"):
-        step = {"fault": kind, "target": "leader-of:orders-0", "for": "1s"}
+        step = {"fault": kind, "target": "leader-of:orders-0", "for": "3s"}
         effect = fire(cluster, RunDir(tmp_path / kind).create(), TOPICS, step)["effect"]
         assert effect["effective"], effect
     cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=RUN_TAG)

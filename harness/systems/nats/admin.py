@@ -70,7 +70,10 @@ class NatsAdmin:
     # -- who leads ------------------------------------------------------------------------------------
 
     def _told(self) -> dict[str, Told]:
-        return self._monitor.told([name for name in self._names if self._is_reachable(name)])
+        return self._monitor.told(self._reachable())
+
+    def _reachable(self) -> list[str]:
+        return [name for name in self._names if self._is_reachable(name)]
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
         told = self._told()
@@ -90,7 +93,7 @@ class NatsAdmin:
 
     def registered(self) -> set[str]:
         """Servers that are healthy in their own words."""
-        return {node for node, lacks in self._monitor.healthy(self._names).items() if not lacks}
+        return {node for node, lacks in self._monitor.healthy(self._reachable()).items() if not lacks}
 
     def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
         return watched_leaderships(seen)
