@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,8 @@ from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session
 
 log = logging.getLogger("nats")
+#: How long an application waits for its first connection.
+FIRST_S = 10.0
 #: What the client raises.
 CLIENT_ERRORS = (Error, OSError, ValueError, TypeError)
 
@@ -29,26 +32,31 @@ class Connection:
         self._session = session
         self._options = options
         self._changed = changed
+        self._last = ""
         self.reconnects = 0
 
     async def open(self) -> Client:
         spec = self._session.spec
-        try:
-            return await nats.connect(
-                **{"max_reconnect_attempts": -1, "allow_reconnect": True, **self._options},
-                servers=spec.bootstrap.split(","),
-                name=spec.name,
-                error_cb=self._error,
-                disconnected_cb=self._lost,
-                reconnected_cb=self._found,
-            )
-        except CLIENT_ERRORS as error:
+        made = nats.connect(
+            **{"max_reconnect_attempts": -1, "allow_reconnect": True, **self._options},
+            servers=spec.bootstrap.split(","),
+            name=spec.name,
+            error_cb=self._error,
+            disconnected_cb=self._lost,
+            reconnected_cb=self._found,
+        )
+        try:  # the first connection is looked for as long as later ones are: for ever
+            return await asyncio.wait_for(made, FIRST_S)
+        except (*CLIENT_ERRORS, asyncio.TimeoutError) as error:
+            last = self._last or error_text(error)
             raise WorkerFailure(
-                f"nats-py cannot connect: {error_text(error)}", hint="see the client's log (stderr.log)"
+                f"nats-py cannot connect to {spec.bootstrap}: {last}",
+                hint="see the client's log (stderr.log)",
             ) from error
 
     async def _error(self, error: Exception) -> None:
-        log.error("%s", error_text(error))
+        self._last = error_text(error)
+        log.error("%s", self._last)
         self._session.report.error(type(error).__name__, error_text(error))
 
     async def _lost(self) -> None:
