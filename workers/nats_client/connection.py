@@ -47,7 +47,7 @@ class Connection:
         )
         try:  # the first connection is looked for as long as later ones are: for ever
             return await asyncio.wait_for(made, FIRST_S)
-        except (*CLIENT_ERRORS, asyncio.TimeoutError) as error:
+        except (TimeoutError, *CLIENT_ERRORS) as error:
             last = self._last or error_text(error)
             raise WorkerFailure(
                 f"nats-py cannot connect to {spec.bootstrap}: {last}",
