@@ -43,6 +43,8 @@ class System:
         keeps_leaders: its brokers keep who led what and since when; else a run watches it.
         term: what a stretch under one leader is called and numbered by; empty = it has no number.
         has_offsets: positions in a log are dense numbers.
+        first_position: of the first message of a log; where nothing was removed, its bounds begin at 0 all the
+            same.
         reads_uncommitted: the audit's reader is given what no transaction committed; else the admin tells it
             (`HasTransactions`).
         audit_follows: the audit's reader can read the log while it grows (docs/worker-protocol.md, Audit).
@@ -84,6 +86,7 @@ class System:
     keeps_leaders: ClassVar[bool] = False
     term: ClassVar[str] = ""
     has_offsets: ClassVar[bool] = False
+    first_position: ClassVar[int] = 0
     reads_uncommitted: ClassVar[bool] = True
     reads_replicas: ClassVar[bool] = False
     transactional_config: ClassVar[Texts] = _NOTHING

@@ -46,6 +46,7 @@ class Nats(System):
         "metadata": ("*/meta.inf", "*/meta.sum", "*.idx"),
     }
     has_offsets = True
+    first_position = 1  # sequences of a stream
     size_setting = "max_msg_size"
     log_stamps = ("[{*}] {time} [{level}] ",)
     log_leader = r"new stream leader for '\S+ > {stream}'"
