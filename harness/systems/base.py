@@ -43,8 +43,8 @@ class System:
         keeps_leaders: its brokers keep who led what and since when; else a run watches it.
         term: what a stretch under one leader is called and numbered by; empty = it has no number.
         has_offsets: positions in a log are dense numbers.
-        first_position: of the first message of a log; where nothing was removed, its bounds begin at 0 all the
-            same.
+        first_position: of the first message of a log. Where nothing was removed, its bounds begin at 0 all
+            the same.
         reads_uncommitted: the audit's reader is given what no transaction committed; else the admin tells it
             (`HasTransactions`).
         audit_follows: the audit's reader can read the log while it grows (docs/worker-protocol.md, Audit).
