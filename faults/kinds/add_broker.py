@@ -31,11 +31,10 @@ class Added(Membership):
     def apply(self) -> None:
         self.join()
         states = self.view.states_of(self.params.topic)
-        rng = random.Random(len(states))
         moves = {}
-        for partition in self.params.takes:
+        for number, partition in enumerate(self.params.takes):  # of the first its leader, of others followers
             nodes = list(states[partition].replicas)
-            nodes[rng.randrange(len(nodes))] = self.node
+            nodes[number % len(nodes)] = self.node
             moves[partition] = nodes
         self.move({self.params.topic: moves})
 

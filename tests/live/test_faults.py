@@ -136,6 +136,28 @@ def test_truncated_logs_begin_later(kafka: KafkaCluster, begin: Begin) -> None:
     assert rig.rows("effect")[0]["details"]["cut"] == {f"orders-{p}": cuts[p] for p in cuts}
 
 
+def test_retention_removes_what_was_acknowledged_until_it_is_put_back(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    kept = TopicSettings("kept", 2, 3)
+    if kept.name not in kafka.admin.topics():
+        kafka.admin.create_topics([kept])
+    make_whole(kafka, kept.name)
+    config = {"retention.ms": "300", "segment.ms": "200"}
+    step = {"fault": "change-config", "config": config, "at": 0, "for": "5m"}
+    before = kafka.admin.settings(kept.name, list(config))
+    with sending(kafka, kept):
+        rig = FaultRig(kafka, RunDir(tmp_path / "kept").create(), step, topics=[kept])
+        wait_until(
+            "a log begins later", lambda: max(b for b, _ in kafka.admin.log_spans("kept").values()) > 0
+        )
+        assert rig.wait_for("effect")["effective"]
+        rig.finish(now=True)
+        assert kafka.admin.settings(kept.name, list(config)) == before
+    cut = rig.rows("effect")[-1]["details"]["cut"]
+    assert cut == {f"kept-{p}": b for p, (b, _) in kafka.admin.log_spans("kept").items() if b}
+
+
 def test_a_topic_grows_and_its_new_partitions_work(kafka: KafkaCluster, tmp_path: Path) -> None:
     grown = TopicSettings("grown", 2, 3, grows_to=5)
     if grown.name in kafka.admin.topics():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -102,3 +102,12 @@ def test_of_what_was_read_again_the_later_rows_count() -> None:
     bucket = Bucket(0, Context(bounds=bounds), log=Columns.of("log", columns), **tables)
     assert bucket.log["seq"].tolist() == [0, 1, 12, 13, 14, 20, 21, 22]
     assert np.array_equal(bucket.log["position"], [0, 1, 2, 3, 4, 0, 1, 2])
+
+
+def test_only_what_brokers_say_is_not_there_is_not_there(audit: ModuleType) -> None:
+    told = SimpleNamespace(error=None, partitions={0: None, 1: None})
+    consumer = SimpleNamespace(list_topics=lambda topic, timeout: SimpleNamespace(topics={topic: told}))
+    role = SimpleNamespace(consumer=consumer)
+    assert [audit.AuditRole._lacks(role, "orders", partition) for partition in (1, 2)] == [False, True]
+    told.error = "no broker knows now"
+    assert not audit.AuditRole._lacks(role, "orders", 2)

@@ -16,7 +16,7 @@ from harness.errors import ScenarioError
 from harness.plan.buckets import with_buckets
 from harness.plan.build import build_plan, build_plans, with_tag
 from harness.plan.rates import at_rate
-from harness.run.worker_specs import Endpoints, client_spec, coordinated
+from harness.run.worker_specs import Endpoints, audit_specs, client_spec, coordinated
 from harness.rundir import RunDir
 from harness.scenario.bundled import bundled_scenarios
 from harness.scenario.file import load_scenario, variants
@@ -34,6 +34,15 @@ def test_same_input_same_bytes() -> None:
             [plan.model_dump_json() for plan in build_plans(load_scenario(name), seed=7)] for _ in range(2)
         )
         assert first == second
+
+
+def test_streams_that_a_topic_may_grow_to_have_their_ids_from_the_start(tmp_path: Path) -> None:
+    topics = {"a": {"partitions": 2, "grows_to": 4}, "b": {"partitions": 1}}
+    plan = build_plan(scenario(topics=topics), seed=1)
+    assert plan.streams() == ["a-0", "a-1", "a-2", "a-3", "b-0"]
+    assert [topic.partitions for topic in plan.topics] == [2, 1]
+    parts = [spec.audit for spec in audit_specs(plan, RunDir(tmp_path), Endpoints("", ""))]
+    assert sorted(stream for part in parts if part for stream in part.later or ()) == ["a-2", "a-3"]
 
 
 def test_a_plan_survives_its_file() -> None:

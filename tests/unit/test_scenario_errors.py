@@ -119,6 +119,19 @@ BAD = [
         "name: x\nload:\n  producers:\n    p:\n      transactions: {mesages: 5}\n",
         "transactions.mesages: unknown key, got 5; did you mean messages?",
     ),
+    (
+        "name: x\ntopics: {a: {partitions: 4, grows_to: 4}}\n",
+        "topics.a.grows_to: must be above its 4 partitions, got 4",
+    ),
+    (
+        "name: x\nsystem: pulsar\ntopics: {a: {grows_to: 40}}\n",
+        "topics.a.grows_to: topics of pulsar are not made to grow here, got 40; leave it out",
+    ),
+    (
+        "name: x\ntopics: {a: {grows_to: 40}, b: {}}\nload:\n  producers: {p: {topics: [a]}}\n"
+        "  pipelines:\n    bill: {from: a, to: b}\n",
+        "topics.a.grows_to: a pipeline makes its outputs by the number of partitions: leave it out, got 40",
+    ),
     ("name: x\nlod: {}\n", "bad.yaml:2: lod: unknown key, got {}; did you mean load? allowed: about, "),
     ("name: x\nzzz: 1\n", "bad.yaml:2: zzz: unknown key, got 1; allowed: about, "),
     ("name: x\n1: 2\n", "keys must be text"),
