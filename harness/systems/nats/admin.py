@@ -137,15 +137,12 @@ class NatsAdmin:
         """Stream -> durable consumer -> messages not yet handed out, or not acknowledged."""
         found = {}
         for stream in self._streams(topics):
-            try:
-                infos = self._consumers(stream)
-            except NotThere:
-                found[stream] = {"": 0}  # nothing is left to be handed out
-                continue
             found[stream] = {
                 str(info["name"]): int(info.get("num_pending", 0)) + int(info.get("num_ack_pending", 0))
-                for info in infos
+                for info in self._consumers(stream)
             }
+            if not found[stream] and not self._is_known(stream):
+                found[stream] = {"": 0}  # gone: nothing is left to be handed out
         return found
 
     def _consumers(self, stream: str) -> list[dict[str, Any]]:
@@ -281,13 +278,16 @@ class NatsAdmin:
 
     def _is_gone(self, stream: str, told: Mapping[str, Told]) -> bool:
         """No server has a copy, and the leader of the meta group, who alone says so, knows of none."""
-        if any(self._theirs(stream) in each.streams for each in told.values()):
-            return False
+        is_held = any(self._theirs(stream) in each.streams for each in told.values())
+        return not is_held and not self._is_known(stream)
+
+    def _is_known(self, stream: str) -> bool:
+        """As the leader of the meta group has it, or the stream's own."""
         try:
             self._api.ask(f"STREAM.INFO.{self._theirs(stream)}")
         except NotThere:
-            return True
-        return False
+            return False
+        return True
 
     def _probe_missing(self, name: str, run_tag: int) -> str:
         """A message through a stream of our own, which is dropped again; empty name = none is sent."""
