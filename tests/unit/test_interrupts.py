@@ -136,11 +136,12 @@ def test_a_load_that_was_cut_is_audited_unless_a_second_signal_comes(
     live._interrupts, live._judges_cut, live._run = (
         interrupts,
         judges_cut,
-        SimpleNamespace(plan=tmp_path / "p"),
+        SimpleNamespace(plan=tmp_path / "p", faults=tmp_path / "f"),
     )
     live._plan = SimpleNamespace(
         model_dump=lambda mode: {},
         limits={"audit": 1.0},
+        audit="",
         producers=[],
         pipelines=[],
         system="kafka",
