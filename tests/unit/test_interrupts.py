@@ -141,7 +141,7 @@ def test_a_load_that_was_cut_is_audited_unless_a_second_signal_comes(
     live._plan = SimpleNamespace(
         model_dump=lambda mode: {},
         limits={"audit": 1.0},
-        audit="",
+        audit="leader",
         producers=[],
         pipelines=[],
         system="kafka",
