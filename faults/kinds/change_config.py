@@ -70,8 +70,10 @@ class ConfigChanged(Injection):
         self._told = text or self._told
         if not removes(self.params):
             return Proof(bool(changed), f"{self._topic}: {text or 'as before'}", {"changed": changed})
-        begins = {p: begin for p, (begin, _) in self._spans().items() if begin > self._begins[p][0]}
-        gone = sum(begin - self._begins[p][0] for p, begin in begins.items())
+        spans = self._spans()
+        first = {p: self._begins.get(p, (0, 0))[0] for p in spans}  # it may have grown
+        begins = {p: begin for p, (begin, _) in spans.items() if begin > first[p]}
+        gone = sum(begin - first[p] for p, begin in begins.items())
         text = f"{self._topic}: {self._told or 'as before'}; {gone:,} messages of {len(begins)} logs are gone"
         cut = {f"{self._topic}-{p}": begin for p, begin in begins.items()}
         return Proof(bool(self._told and cut), text, {"changed": changed, "cut": cut})

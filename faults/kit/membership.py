@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from itertools import cycle
+from collections.abc import Callable, Mapping, Sequence
 from typing import cast
 
 from faults.kit.cluster_view import POLL_S, ClusterView, find_ability
@@ -67,16 +66,19 @@ class Membership(Injection):
         return found
 
     def _drained(self) -> Moves:
-        others = cycle(sorted(set(self.view.brokers) - {self.node}))
-        return {
-            topic: {p: self._without(state, others) for p, state in own.items()}
-            for topic, own in self.kept().items()
-        }
+        kept = self.kept()
+        return {t: {p: self._without(t, p, state) for p, state in own.items()} for t, own in kept.items()}
 
-    def _without(self, state: PartitionState, others: Iterator[str]) -> list[str]:
-        """Its nodes with another one in place of the broker, as `others` has them in turn."""
-        instead = next(each for each in others if each not in state.replicas)
-        return [instead if node == self.node else node for node in state.replicas]
+    def _without(self, topic: str, partition: int, state: PartitionState) -> list[str]:
+        """Its nodes with another one in place of the broker, in turn.
+
+        Raises:
+            EnvironmentNotReady: there is none.
+        """
+        free = sorted(set(self.view.brokers) - set(state.replicas))
+        if not free:
+            raise EnvironmentNotReady(f"{topic}-{partition} is on every broker: {self.node} cannot leave")
+        return [free[partition % len(free)] if node == self.node else node for node in state.replicas]
 
     def unsettled(self) -> str:
         """A partition that is not in sync, or moves."""
