@@ -37,6 +37,7 @@ class FaultRecord:
         recovered: the cluster was seen whole again after it.
         confirmed_acks: what it did to acknowledgements that a broker had confirmed.
         unkept: streams of which every replica in sync lost what it had not synced.
+        wiped: nodes that lost all their data to it.
         cut: stream -> the position before which it removed everything, on purpose.
         grown: topic -> how many partitions it had before it was given more.
         remade: topics that it deleted and made again, the latter from ``heal_ns`` on.
@@ -58,6 +59,7 @@ class FaultRecord:
     evidence: str = ""
     confirmed_acks: ConfirmedAcks = "unknown"
     unkept: frozenset[str] = frozenset()
+    wiped: frozenset[str] = frozenset()
     cut: Mapping[str, int] = field(default_factory=dict)
     grown: Mapping[str, int] = field(default_factory=dict)
     remade: frozenset[str] = frozenset()
@@ -126,11 +128,12 @@ def _acks(record: FaultRecord, row: FaultEvent) -> ConfirmedAcks:
 
 def _effect(record: FaultRecord, row: FaultEvent) -> FaultRecord:
     held = int(row.details.get("held", 0))
-    unkept, remade = (frozenset(map(str, row.details.get(key, ()))) for key in ("unkept", "remade"))
+    named = ("unkept", "remade", "wiped")
+    unkept, remade, wiped = (frozenset(map(str, row.details.get(key, ()))) for key in named)
     cut = {str(stream): int(position) for stream, position in row.details.get("cut", {}).items()}
     grown = {str(topic): int(count) for topic, count in row.details.get("grown", {}).items()}
     seen = replace(record, effective=row.effective, evidence=row.evidence, requests_held=held)
-    return replace(seen, unkept=unkept, cut=cut, grown=grown, remade=remade)
+    return replace(seen, unkept=unkept, cut=cut, grown=grown, remade=remade, wiped=wiped)
 
 
 def _heal(record: FaultRecord, row: FaultEvent) -> FaultRecord:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from analysis.classes.entry import ALWAYS, CAPTURE, AnomalyClass, SubKind
+from analysis.findings import Status
 
 INTEGRITY: Final = (
     AnomalyClass(
@@ -35,14 +36,20 @@ INTEGRITY: Final = (
         example="kafka-1: 0 1 2 3, kafka-2: 0 1 x 3",
         explanation=(
             "A replica in sync may lead the moment its leader is gone, and is read from then on. So each is "
-            "read from the node that has it, batch by batch, when the scenario says `audit: every-replica`. "
-            "Of two that hold different intact batches the leader's are the log. A replica that the brokers "
-            "do not call in sync, before or after it was read, may be catching up and is not compared."
+            "read from the node that has it, batch by batch, when the scenario says `audit: every-replica` "
+            "(Pulsar: each entry from each bookie that acknowledged it). Of two that hold different intact "
+            "batches the leader's are the log. A replica that the brokers do not call in sync, before or "
+            "after it was read, may be catching up and is not compared."
         ),
         unit="stretches of positions",
         splits={
             "damaged": SubKind("its bytes do not match their own checksum"),
             "missing": SubKind("it has nothing at positions that others have"),
+            "not copied again": SubKind(
+                "a bookie that a fault has wiped: entries come back to it by BookKeeper's autorecovery, "
+                "which clusters of ours do without",
+                Status.PERMITTED,
+            ),
             "other": SubKind("intact batches of other messages than the leader has"),
             "unreadable": SubKind("its broker answers that it cannot be read"),
         },

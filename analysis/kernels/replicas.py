@@ -8,7 +8,7 @@ still be catching up.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -18,6 +18,7 @@ from analysis.capture.context import Context
 from analysis.kernels.class_hits import NO_MESSAGE, ClassHits
 from analysis.kernels.deaths import WHOLE_RUN
 from analysis.kernels.hits import BITS
+from analysis.kernels.labels import place_text
 from analysis.kernels.partial import Episode, Partial, RawWitness
 from harness.contracts.rows import ReplicaRow, ReplicaSpan
 
@@ -37,17 +38,24 @@ class Stretch:
 def judge(context: Context, *, with_hits: bool = False) -> Partial:
     """replica-divergence, one episode a stretch."""
     unmet = () if context.readiness_restored else ("readiness-restored",)
-    episodes = [_episode(one, _since_ns(context, one), unmet) for one in stretches(context.replicas)]
-    hits = (_hits(episodes),) if with_hits and episodes else ()
+    wiped = {node for fault in context.faults for node in fault.wiped}
+    found = stretches(context.replicas, wiped)
+    episodes = [_episode(one, _since_ns(context, one), unmet) for one in found]
+    hits = (_hits(found, episodes),) if with_hits and found else ()
     return Partial(bucket=WHOLE_RUN, episodes=episodes, hits=hits)
 
 
-def stretches(replicas: Sequence[ReplicaRow]) -> list[Stretch]:
-    """Those of all streams; neighbours of one replica and kind are one."""
-    by_stream: dict[str, list[ReplicaRow]] = {}
+def stretches(replicas: Sequence[ReplicaRow], wiped: Collection[str] = ()) -> list[Stretch]:
+    """Those of all streams; neighbours of one replica and kind are one.
+
+    Args:
+        wiped: nodes that lost all their data. Kafka copies it before it calls them in sync; a bookie has it
+            again only where somebody sees to it.
+    """
+    by_stream: dict[tuple[str, int, int], list[ReplicaRow]] = {}
     for row in replicas:
         if row.in_sync:
-            by_stream.setdefault(row.stream, []).append(row)
+            by_stream.setdefault((row.stream, row.ledger, row.part), []).append(row)
     found: list[Stretch] = []
     for rows in by_stream.values():
         edges = sorted({edge for row in rows for edge in _edges(row)})
@@ -55,6 +63,8 @@ def stretches(replicas: Sequence[ReplicaRow]) -> list[Stretch]:
         for row in rows:
             for at, (low, high) in enumerate(pairwise(edges)):
                 if split := _split(row, low, rows, {node: its.get(at) for node, its in have.items()}):
+                    if split == "missing" and row.ledger and row.node in wiped:
+                        split = "not copied again"
                     _add(found, Stretch(row, low, high - 1, split))
     return found
 
@@ -115,11 +125,12 @@ def _since_ns(context: Context, one: Stretch) -> int:
 def _episode(one: Stretch, t_ns: int, unmet: tuple[str, ...]) -> Episode:
     row = one.replica
     why = f", the broker says {row.why}" if one.split == "unreadable" and row.why else ""
+    first, last = (place_text(at, row.ledger) for at in (one.first, one.last))
     witness = RawWitness(
-        message=f"{row.stream}@{one.first}",
+        message=f"{row.stream}@{place_text(one.first, row.ledger)}",
         where=f"{row.stream} on {row.node}",
         t_ns=t_ns,
-        detail=f"{row.node} is in sync, and its positions {one.first:,} to {one.last:,} are {one.split}{why}",
+        detail=f"{row.node} is in sync, and its positions {first} to {last} are {one.split}{why}",
     )
     return Episode(
         cls=CLASS,
@@ -136,11 +147,12 @@ def _episode(one: Stretch, t_ns: int, unmet: tuple[str, ...]) -> Episode:
     )
 
 
-def _hits(episodes: Sequence[Episode]) -> ClassHits:
+def _hits(found: Sequence[Stretch], episodes: Sequence[Episode]) -> ClassHits:
     splits = sorted({each.split for each in episodes})
     own = {
         "stream": [each.stream for each in episodes],
-        "position": [int(each.witnesses[0].message.rpartition("@")[2]) for each in episodes],
+        "position": [one.first for one in found],
+        "ledger": [one.replica.ledger for one in found],
         "t_ns": [each.first_ns for each in episodes],
         "split": [splits.index(each.split) for each in episodes],
         "unmet": [sum(BITS[name] for name in each.unmet) for each in episodes],

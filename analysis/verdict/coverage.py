@@ -382,7 +382,7 @@ def _replicas(facts: RunFacts) -> ValidityCheck | None:
     """Every replica read to the end, or refused; one that is out of sync was not compared."""
     if facts.plan.audit != EVERY_REPLICA:
         return None
-    read = {row.stream for row in facts.replicas}
+    read = {row.stream for row in facts.replicas} | {b.stream for b in facts.bounds if b.end <= b.begin}
     if unread := [stream for stream in facts.streams if stream not in read]:
         return ValidityCheck("replicas", False, f"replicas were not read: {_some(unread)}")
     short = [

@@ -165,6 +165,7 @@ class ReplicaRow:
         why: words of the node that gave no more from ``read_to`` on; empty = it gave all, or did not answer.
         refused: it answers that what follows cannot be read.
         odd: spans that some other replica does not have, or has with other bytes.
+        ledger, part: Pulsar: positions are entries of a ledger, of that part that the same bookies keep.
         stream_id: of the sealed file alone.
     """
 
@@ -178,6 +179,8 @@ class ReplicaRow:
     why: str = ""
     refused: bool = False
     odd: tuple[ReplicaSpan, ...] = ()
+    ledger: int = 0
+    part: int = 0
     stream_id: int = 0
 
     @property

@@ -11,11 +11,13 @@ def replica_divergence(facts: Facts) -> list[Hit]:
     unmet = frozenset() if context.readiness_restored else frozenset({"readiness-restored"})
     hits = []
     for row in context.replicas:
-        others = [each for each in context.replicas if each.stream == row.stream and each is not row]
-        others = [each for each in others if each.in_sync]
+        others = [each for each in context.replicas if each.in_sync and each is not row]
+        others = [each for each in others if each.stream == row.stream and each.ledger == row.ledger]
         before = ""
         for position in range(row.end) if row.in_sync else ():
             wrong = wrong_at(row, position, others)
+            if wrong == "missing" and row.ledger and any(row.node in fault.wiped for fault in context.faults):
+                wrong = "not copied again"
             if wrong and wrong != before:
                 hits.append(
                     Hit(

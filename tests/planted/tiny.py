@@ -245,6 +245,7 @@ class History(Journals):
         read_to: int | None = None,
         refused: bool = False,
         begin: int = 0,
+        ledger: int = 0,
     ) -> History:
         """What a node has of a stream with ten positions. ``odd``: first, last, digest; empty = damaged."""
         self.plan = self.plan.model_copy(update={"audit": "every-replica"})
@@ -254,7 +255,9 @@ class History(Journals):
         ]
         row = {"stream_id": partition + 1, "stream": self.plan.streams()[partition], "node": node}
         read = {"begin": begin, "end": 10, "read_to": 10 if read_to is None else read_to, "refused": refused}
-        self.replicas.append(row | read | {"leads": leads, "in_sync": in_sync, "odd": spans})
+        self.replicas.append(
+            row | read | {"leads": leads, "in_sync": in_sync, "odd": spans, "ledger": ledger}
+        )
         return self
 
     # -- what comes out

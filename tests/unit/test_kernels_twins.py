@@ -36,6 +36,10 @@ def killed(history: History) -> History:
     return history
 
 
+def wiped(node: str) -> History:
+    return five().fault("file-damage", node, 1_000, 2_000, details={"wiped": {node: "ended"}})
+
+
 def hole(stored: bool) -> History:
     h = History()
     for seq in (0, 1, 3, 4):
@@ -344,6 +348,13 @@ PAIRS = [
         {("replica-divergence", "missing"): ["orders-0@3"]},
         lambda: five().replica("kafka-1", (3, 4, "a"), leads=True).replica("kafka-2", in_sync=False),
         NOT_MINE,  # it is catching up
+    ),
+    Pair(
+        "a replica of a wiped node that is in sync again",
+        lambda: wiped("kafka-2").replica("kafka-1", (3, 4, "a"), leads=True).replica("kafka-2"),
+        {("replica-divergence", "missing"): ["orders-0@3"]},
+        lambda: wiped("b-2").replica("b-1", (3, 4, "a"), ledger=7).replica("b-2", ledger=7),
+        {("replica-divergence", "not copied again"): ["orders-0@7:3"]},
     ),
     Pair(
         "a replica whose bytes do not match their checksum",

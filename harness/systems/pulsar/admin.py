@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 from harness.admin.failover import LOGS_HINT, POLL_S, NotThere
 from harness.connections.security import ANYBODY, Security
-from harness.contracts.rows import Leadership, StreamTransactions
+from harness.contracts.rows import Leadership, ReplicaRow, StreamTransactions
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node, PartitionState, SeenLeaders, TopicSettings
-from harness.systems.pulsar import transactions
+from harness.systems.pulsar import replicas, transactions
 from harness.systems.pulsar.ledgers import ledgers_of
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.systems.pulsar.owners import Owners
@@ -215,6 +215,13 @@ class PulsarAdmin:
         return [
             one for stream, info in told.items() for one in ledgers_of(stream, info, seen.get(stream, ()))
         ]
+
+    def read_replicas(self, topics: Sequence[str], *, timeout_s: float) -> list[ReplicaRow]:
+        """As `ReadsReplicas.read_replicas`: from bookies."""
+        told = self._of_streams(topics, "internalStats?metadata=true")
+        parts = [part for stream, row in told.items() for part in replicas.parts_of(stream, row)]
+        bookies = [node for node in self._storage if "bookie" in node.roles]
+        return replicas.read_parts(parts, bookies, within_s=timeout_s)
 
     # -- transactions ---------------------------------------------------------------------------------
 
