@@ -22,6 +22,10 @@ _KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 #: What the harness itself says of a stream.
 _OURS: Final = ("name", "subjects", "num_replicas", "mirror", "sources", "republish", "subject_transform")
+#: Of our own clusters, as compose/nats/conf/nats.conf names them.
+CLUSTER: Final = "brokerstorm"
+#: Without the rest of a handshake it is no route yet, and is answered all the same.
+_AS_A_ROUTE: Final = b'CONNECT {"verbose":false,"cluster":"%b","server_id":"probe"}\r\n' % CLUSTER.encode()
 _MB: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
@@ -95,8 +99,10 @@ class Nats(System):
         """A ping: servers send lines of their own before they answer it. A route takes no ballast."""
         if port not in ("client", "peer") or (ballast and port == "peer"):
             return None
-        publish = b"PUB brokerstorm.ballast %d\r\n%b\r\n" % (ballast, bytes(ballast)) if ballast else b""
-        return publish + b"PING\r\n", b"PONG\r\n"
+        before = _AS_A_ROUTE if port == "peer" else b""
+        if ballast:
+            before = b"PUB brokerstorm.ballast %d\r\n%b\r\n" % (ballast, bytes(ballast))
+        return before + b"PING\r\n", b"PONG\r\n"
 
 
 def native(value: str) -> Any:

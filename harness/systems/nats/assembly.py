@@ -12,6 +12,7 @@ from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.security.made import ADMIN, CLIENT, ClusterSecurity
 from harness.connections.security import ANYBODY, Access, Auth, Security
 from harness.protocols.cluster import Node
+from harness.systems.nats import CLUSTER
 from harness.systems.nats.admin import NatsAdmin
 
 NatsCluster = BrokerCluster[NatsAdmin]
@@ -32,7 +33,7 @@ class _Nats(Assembly):
         return Access(Security(made.tls(), clients), Security(made.tls(), admin))
 
     def cluster_id(self, run_id: str, admin: Any) -> str:
-        return "brokerstorm"
+        return CLUSTER
 
     def bootstrap(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
         scheme = "tls" if secure else "nats"
