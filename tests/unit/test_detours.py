@@ -35,7 +35,7 @@ from harness.protocols.network import (
 )
 
 BOTH = frozenset({CLIENT_DETOURS, PEER_DETOURS})
-CLUSTERS = [("kafka", ""), ("pulsar", "small"), ("pulsar", "bookies-3"), ("qpid", "group")]
+CLUSTERS = [("kafka", ""), ("nats", ""), ("pulsar", "small"), ("pulsar", "bookies-3"), ("qpid", "group")]
 NODES = ("kafka-1", "kafka-2", "kafka-3")
 
 

@@ -32,7 +32,7 @@ from tests.http_server import HOST, Answer, Request, answering
 
 NEEDS = frozenset({PEER_DETOURS})
 PROXY_PID = 4242
-CLUSTERS = [("kafka", ""), ("pulsar", "bookies-3"), ("qpid", "group")]
+CLUSTERS = [("kafka", ""), ("nats", ""), ("pulsar", "bookies-3"), ("qpid", "group")]
 
 
 class Toxiproxy:
