@@ -24,8 +24,8 @@ A scenario's `faults:` is a list of steps. Times count from the start of load. [
 on which systems, runtimes and clusters each kind works; `brokerstorm plan SCENARIO` prints every firing
 with its time and the commands that it would send. How those of the network work: [cut the
 network](../howto/cut-the-network.md); what those on CPU, memory and disk need of the machine: [resource
-faults](../explanation/resource-faults.md); what a disk keeps: [power loss](../explanation/power-loss.md); what
-it gives back: [damaged files](../explanation/file-damage.md).
+faults](../explanation/resource-faults.md); what a disk keeps: [power loss](../explanation/power-loss.md);
+what it gives back: [damaged files](../explanation/file-damage.md).
 
 ```yaml
 faults:
