@@ -94,18 +94,18 @@ def _split(
         return "damaged"
     if position >= row.read_to:
         return "unreadable" if row.refused and position < row.end else ""
-    others = [(other, have[other.node]) for other in rows if other is not row]
-    intact = [(other, span) for other, span in others if span and span.intact]
-    if position < row.begin or not intact:
+    log = _log(rows, have)
+    if position < row.begin or log is None or log is mine:
         return ""
     if mine is None:
         return "missing"
-    return "other" if any(s.digest != mine.digest and _yields(row, other) for other, s in intact) else ""
+    return "other" if mine.digest != log.digest else ""
 
 
-def _yields(row: ReplicaRow, other: ReplicaRow) -> bool:
-    """Of two that hold different messages the leader's are the log; without it, those of the first name."""
-    return other.leads or (not row.leads and other.node < row.node)
+def _log(rows: Sequence[ReplicaRow], have: Mapping[str, ReplicaSpan | None]) -> ReplicaSpan | None:
+    """What counts as the log: what the leader has, else the first by name, of what is intact."""
+    spans = ((row, have[row.node]) for row in sorted(rows, key=lambda row: (not row.leads, row.node)))
+    return next((span for _, span in spans if span and span.intact), None)
 
 
 def _add(found: list[Stretch], one: Stretch) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field
 from faults.kit.cluster_view import ClusterView, find_ability
 from faults.kit.errors import FiringSkipped
 from faults.kit.leadership import TopicFault
-from faults.kit.membership import Membership
+from faults.kit.membership import MemberChange
 from faults.kit.params import Inventory, TopicParams
 from harness.durations import Seconds
 from harness.protocols.cluster import Proof
@@ -23,7 +23,7 @@ class AddBrokerParams(TopicParams):
     takes: tuple[int, ...] = Field((), description="exactly these partitions; in place of `partitions`")
 
 
-class Added(Membership):
+class Added(MemberChange):
     """A broker more. Its heal moves its replicas away, so it asks brokers."""
 
     params: AddBrokerParams

@@ -9,7 +9,7 @@ from pydantic import Field
 from faults.kit.cluster_view import ClusterView, find_ability
 from faults.kit.errors import FiringSkipped
 from faults.kit.injection import FaultKind
-from faults.kit.membership import Membership
+from faults.kit.membership import MemberChange
 from faults.kit.params import Inventory, Params
 from harness.durations import Seconds
 from harness.protocols.cluster import Proof
@@ -21,7 +21,7 @@ class RemoveBrokerParams(Params):
     for_: Seconds = Field(10.0, alias="for", gt=0, description="it joins again after this long")
 
 
-class Removed(Membership):
+class Removed(MemberChange):
     """A broker less. Its heal gives it its replicas back, so it asks brokers."""
 
     params: RemoveBrokerParams

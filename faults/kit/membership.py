@@ -18,7 +18,7 @@ from harness.waiting import wait_while
 Moves = Mapping[str, Mapping[int, Sequence[str]]]
 
 
-class Membership(Injection):
+class MemberChange(Injection):
     """Base of both kinds: one broker, and the ways in and out of the cluster."""
 
     def __init__(self, view: ClusterView, node: str, params: Params, *, within_s: float) -> None:

@@ -20,6 +20,10 @@ class NotThere(UsageError):
     """The brokers do not know the object of a request."""
 
 
+class AlreadyThere(UsageError):
+    """Something of that name exists, or another one holds what it needs."""
+
+
 class NoAnswer(Exception):
     """A node gave no answer that counts; another one may. The text says why."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from harness.admin.failover import AlreadyThere
 from harness.clusters.external.cluster import identified
 from harness.connections.file import read_connection
 from harness.errors import UsageError
@@ -20,7 +21,6 @@ from harness.protocols.cluster import (
     TopicSettings,
 )
 from harness.rundir import RunDir
-from harness.systems.nats.api import AlreadyThere
 from harness.systems.nats.assembly import NatsCluster
 from tests.live.cluster_rig import RUN_TAG, UP_S, fire, up, wait_until
 

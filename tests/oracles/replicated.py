@@ -40,16 +40,16 @@ def wrong_at(row: ReplicaRow, position: int, others: list[ReplicaRow]) -> str:
         return "unreadable" if row.refused else ""
     if position < row.begin:
         return ""
-    for other in others:
-        theirs = span_at(other, position)
-        if theirs is None or not theirs.intact:
-            continue
-        if mine is None:
-            return "missing"
-        is_the_log = other.leads or (not row.leads and other.node < row.node)
-        if mine.digest != theirs.digest and is_the_log:
-            return "other"
-    return ""
+    held = {each.node: span_at(each, position) for each in (row, *others)}
+    intact = sorted(node for node, span in held.items() if span is not None and span.intact)
+    if not intact:
+        return ""
+    leader = next((each.node for each in (row, *others) if each.leads), "")
+    log = held[leader if leader in intact else intact[0]]
+    if mine is None:
+        return "missing"
+    assert log is not None
+    return "other" if mine.digest != log.digest else ""
 
 
 def span_at(row: ReplicaRow, position: int) -> ReplicaSpan | None:

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from harness.admin.failover import NoAnswer, NotThere
+from harness.admin.failover import AlreadyThere, NoAnswer, NotThere
 from harness.contracts.plan import TopicPlan
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.plan.promise import ClientSettings, Consuming, PromiseContext
 from harness.protocols.cluster import Endpoint
 from harness.systems import SYSTEMS
 from harness.systems.nats import promise
-from harness.systems.nats.api import AlreadyThere, _checked
+from harness.systems.nats.api import _checked
 from harness.systems.nats.link import Link, NoResponders
 from harness.systems.nats.monitor import Told, meta_leader, stream_state
 from harness.workers import load_worker

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.admin.failover import AlreadyThere, NotThere
 from harness.admin.http_clock import clock_apart
 from harness.clusters.external.made import MadeNames
 from harness.connections.file import Connection, ConnectionFile
@@ -16,7 +17,7 @@ from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.systems.qpid import external
 from harness.systems.qpid.external_admin import ExternalQpidAdmin
-from harness.systems.qpid.rest import AlreadyThere, LockedOut, NotThere, QueuePlace
+from harness.systems.qpid.rest import LockedOut, QueuePlace
 
 AT = Endpoint("127.0.0.1", 1)
 NODE = Node("left", 1, AT, AT, AT, Path("none"), ("broker",))

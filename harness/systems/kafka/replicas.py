@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final
@@ -132,6 +132,7 @@ class ReplicaReading:
             now = after.get(stream, PartitionState(None, (), ()))
             for node, one in own.items():
                 odd = [span for span in one.spans if have[span] < len(own) and begin <= span[0] < end]
+                told, known_to = self._all_told(node, stream, odd, end)
                 row = ReplicaRow(
                     stream=stream,
                     node=node,
@@ -139,19 +140,33 @@ class ReplicaReading:
                     in_sync=node in state.in_sync and node in now.in_sync,
                     begin=begin,
                     end=end,
-                    read_to=min(one.offset, end),
+                    read_to=min(one.offset, known_to),
                     why=one.why,
-                    refused=one.refused,
-                    odd=tuple(self._told(node, stream, span) for span in odd[:_KEPT]),
+                    refused=one.refused and known_to == end,
+                    odd=told,
                 )
                 rows.append(row)
         return rows
 
-    def _told(self, node: str, stream: str, span: _Span) -> ReplicaSpan:
-        """The span, fetched once more: few are odd, and a checksum in Python is slow."""
+    def _all_told(
+        self, node: str, stream: str, odd: Sequence[_Span], end: int
+    ) -> tuple[tuple[ReplicaSpan, ...], int]:
+        """Odd spans, and up to where they are known: the node may answer no more, or they are too many."""
+        told: list[ReplicaSpan] = []
+        for span in odd:
+            said = self._told(node, stream, span) if len(told) < _KEPT else None
+            if said is None:
+                return tuple(told), span[0]
+            told.append(said)
+        return tuple(told), end
+
+    def _told(self, node: str, stream: str, span: _Span) -> ReplicaSpan | None:
+        """The span, fetched once more: few are odd, and a checksum in Python is slow. None = no answer."""
         first, last, digest = span
         answer = self._answer(node, stream, first)
-        again = batches(bytes(answer.records or b"")) if answer else ()
+        if answer is None or answer.error_code:
+            return None
+        again = batches(bytes(answer.records or b""))
         data = next((batch for batch, header in again if header[0] == first), None)
         return ReplicaSpan(first, last, digest, data is not None and DefaultRecordBatch(data).validate_crc())
 

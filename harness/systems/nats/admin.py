@@ -7,7 +7,7 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
 
-from harness.admin.failover import LOGS_HINT, POLL_S, NotThere
+from harness.admin.failover import LOGS_HINT, POLL_S, AlreadyThere, NotThere
 from harness.admin.health import first_bytes
 from harness.admin.probe import probe_payload
 from harness.admin.watched import watched_leaderships
@@ -16,7 +16,7 @@ from harness.contracts.rows import Leadership
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.nats import NODES, native
-from harness.systems.nats.api import AlreadyThere, JetStream
+from harness.systems.nats.api import JetStream
 from harness.systems.nats.monitor import Monitor, Told, meta_leader, stream_state
 from harness.waiting import wait_while
 

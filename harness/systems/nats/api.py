@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from harness.admin.failover import ASK_S, FailoverAdmin, NoAnswer, NotThere
+from harness.admin.failover import ASK_S, AlreadyThere, FailoverAdmin, NoAnswer, NotThere
 from harness.connections.security import ANYBODY, Security
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node
@@ -22,10 +22,6 @@ _FULL: Final = frozenset({10002, 10005, 10023, 10028, 10047, 10074})
 _LATER: Final = frozenset({10004, 10008, 10009, 10012, 10118, 10194})
 _FULL_HINT: Final = "make room, or ask for fewer replicas; `nats server report jetstream` shows what there is"
 _OFF_HINT: Final = "enable JetStream on its servers and for this account"
-
-
-class AlreadyThere(UsageError):
-    """A stream of that name exists, or its subject is held by another one."""
 
 
 class JetStream(FailoverAdmin):

@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.admin.failover import AlreadyThere
 from harness.admin.made_ledger import MadeLedger
 from harness.errors import UsageError
 from harness.protocols.cluster import Node, TopicSettings
 from harness.systems.nats.admin import NatsAdmin
-from harness.systems.nats.api import AlreadyThere
 from harness.systems.nats.monitor import Monitor
 
 

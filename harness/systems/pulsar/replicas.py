@@ -45,7 +45,7 @@ _ENSEMBLE: Final = re.compile(r"(\d+)=\[([^\]]*)\]")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class LedgerPart:
     """Entries of a ledger that the same bookies keep: ``first``, ``first + step`` ... below ``end``."""
 
     stream: str
@@ -63,7 +63,7 @@ class Part:
         return range(self.first, self.end, self.step)
 
 
-def parts_of(stream: str, internal: Mapping[str, Any]) -> Iterator[Part]:
+def parts_of(stream: str, internal: Mapping[str, Any]) -> Iterator[LedgerPart]:
     """The parts of a stream's ledgers, as ``internalStats?metadata=true`` tells them; ledgers with
     other digests than CRC-32C are left out."""
     counts = entries_of(internal)
@@ -78,21 +78,21 @@ def parts_of(stream: str, internal: Mapping[str, Any]) -> Iterator[Part]:
             for at in range(first, min(end, first + len(names))):
                 keepers = tuple(names[(at + i) % len(names)] for i in range(int(told["write"])))
                 is_kept = told["write"] == told["ack"]
-                yield Part(stream, ledger, number, at, len(names), end, keepers, is_kept)
+                yield LedgerPart(stream, ledger, number, at, len(names), end, keepers, is_kept)
                 number += 1
 
 
-def read_parts(parts: Sequence[Part], bookies: Sequence[Node], *, within_s: float) -> list[ReplicaRow]:
+def read_parts(parts: Sequence[LedgerPart], bookies: Sequence[Node], *, within_s: float) -> list[ReplicaRow]:
     """A row for each part and bookie; where one does not answer in time, the rest of its row is unread."""
     deadline = time.monotonic() + within_s
     by_address = {str(node.client): node for node in bookies}
 
-    def marks(one: tuple[Part, Node]) -> dict[int, bytes]:
+    def marks(one: tuple[LedgerPart, Node]) -> dict[int, bytes]:
         part, node = one
         return {entry: own.mark for entry, own in _read(node, part.ledger, part.entries, deadline)}
 
     wanted = [(part, by_address[each]) for part in parts for each in part.bookies if each in by_address]
-    copies: dict[Part, dict[Node, dict[int, bytes]]] = {}
+    copies: dict[LedgerPart, dict[Node, dict[int, bytes]]] = {}
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="bookies") as pool:
         for (part, node), found in zip(wanted, pool.map(marks, wanted), strict=True):
             copies.setdefault(part, {})[node] = found
@@ -100,7 +100,7 @@ def read_parts(parts: Sequence[Part], bookies: Sequence[Node], *, within_s: floa
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KeptEntry:
     """What a bookie answers for an entry. ``data``: nothing where it has none, or cannot read it.
 
     ``refused``: it has it, and cannot read it.
@@ -128,12 +128,15 @@ class Entry:
         return bool(calc_crc32c(self.data[:_HEAD] + self.data[_HEAD + _CRC_BYTES :]) == said)
 
 
-def _rows(part: Part, copies: Mapping[Node, Mapping[int, bytes]], deadline: float) -> Iterator[ReplicaRow]:
+def _rows(
+    part: LedgerPart, copies: Mapping[Node, Mapping[int, bytes]], deadline: float
+) -> Iterator[ReplicaRow]:
     """Entries that all have alike, byte by byte, are not looked at any closer: CRC-32C in Python is slow."""
     unlike = [e for e in part.entries if len({copy.get(e) for copy in copies.values()}) > 1]
     for node, copy in copies.items():
         again = dict(_read(node, part.ledger, unlike, deadline))
-        unread = next((entry for entry in part.entries if entry not in copy), part.end)
+        told = copy.keys() - (set(unlike) - again.keys())
+        unread = next((entry for entry in part.entries if entry not in told), part.end)
         there = [(entry, own) for entry, own in again.items() if (own.data or own.refused) and entry < unread]
         yield ReplicaRow(
             stream=part.stream,
@@ -149,7 +152,9 @@ def _rows(part: Part, copies: Mapping[Node, Mapping[int, bytes]], deadline: floa
         )
 
 
-def _read(node: Node, ledger: int, entries: Sequence[int], deadline: float) -> Iterator[tuple[int, Entry]]:
+def _read(
+    node: Node, ledger: int, entries: Sequence[int], deadline: float
+) -> Iterator[tuple[int, KeptEntry]]:
     """Entry -> what a bookie answers, in no order; ends early when it answers no more, or at the deadline."""
     with suppress(OSError), socket.create_connection((node.client.host, node.client.port), _ANSWER_S) as link:
         answers = link.makefile("rb")
@@ -165,4 +170,4 @@ def _read(node: Node, ledger: int, entries: Sequence[int], deadline: float) -> I
                     return
                 _, code, _, entry = _ANSWER.unpack_from(answer)
                 data = answer[_ANSWER.size :] if code == _OK else b""
-                yield entry, Entry(data, refused=code not in (_OK, *_ABSENT))
+                yield entry, KeptEntry(data, refused=code not in (_OK, *_ABSENT))

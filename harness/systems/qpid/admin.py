@@ -8,14 +8,14 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from harness.admin.failover import NotThere
+from harness.admin.failover import AlreadyThere, NotThere
 from harness.admin.watched import watched_leaderships
 from harness.connections.security import ANYBODY, Access
 from harness.contracts.rows import Leadership
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import ClientConnection, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.qpid.probe import Probe
-from harness.systems.qpid.rest import OURS, AlreadyThere, QpidRest, QueuePlace, each, one
+from harness.systems.qpid.rest import OURS, QpidRest, QueuePlace, each, one
 from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.1

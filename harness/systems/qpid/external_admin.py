@@ -6,12 +6,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from harness.admin.failover import AlreadyThere
 from harness.admin.made_ledger import MadeLedger
 from harness.connections.security import Access
 from harness.errors import UsageError
 from harness.protocols.cluster import ClientConnection, Node, TopicSettings
 from harness.systems.qpid.admin import TAGGED, QpidAdmin
-from harness.systems.qpid.rest import AlreadyThere, QueuePlace
+from harness.systems.qpid.rest import QueuePlace
 
 
 class ExternalQpidAdmin(QpidAdmin):

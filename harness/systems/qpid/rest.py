@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import urllib3
 
-from harness.admin.failover import NotThere
+from harness.admin.failover import AlreadyThere, NotThere
 from harness.admin.tls import context_of
 from harness.connections.secret import Secret
 from harness.connections.security import ANYBODY, Auth, Security
@@ -32,10 +32,6 @@ _GONE, _THERE = 404, 409
 _SHORT = "querybroker/virtualhostnode?select=name"
 _LOCKED_OUT = 401
 Answer = TypeVar("Answer")
-
-
-class AlreadyThere(UsageError):
-    """An object of that name exists."""
 
 
 class LockedOut(UsageError):
