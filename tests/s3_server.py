@@ -42,11 +42,13 @@ def s3_bucket(log: Path) -> Iterator[str]:
         log.open("w") as out,
         subprocess.Popen(command, stdout=subprocess.PIPE, stderr=out, text=True) as server,
     ):
-        assert server.stdout is not None
-        endpoint = next((line.split()[1] for line in server.stdout if line.startswith("at ")), "")
-        assert endpoint, log.read_text()
-        options = f"endpoint_override={endpoint}&scheme=http&allow_bucket_creation=true"
-        filesystem, _ = pafs.FileSystem.from_uri(f"s3://x:y@night?{options}")
-        filesystem.create_dir("night")
-        yield f"s3://night/runs?{options}"
-        server.terminate()
+        try:
+            assert server.stdout is not None
+            endpoint = next((line.split()[1] for line in server.stdout if line.startswith("at ")), "")
+            assert endpoint, log.read_text()
+            options = f"endpoint_override={endpoint}&scheme=http&allow_bucket_creation=true"
+            filesystem, _ = pafs.FileSystem.from_uri(f"s3://x:y@night?{options}")
+            filesystem.create_dir("night")
+            yield f"s3://night/runs?{options}"
+        finally:
+            server.terminate()

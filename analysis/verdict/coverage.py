@@ -391,12 +391,10 @@ def _replicas(facts: RunFacts) -> ValidityCheck | None:
         if not row.is_read
     ]
     behind = [f"{row.stream} on {row.node}" for row in facts.replicas if not row.in_sync]
-    if short or behind:
-        texts = (
-            f"not read to the end: {_some(short)}" if short else "",
-            f"out of sync: {_some(behind)}" if behind else "",
-        )
-        return ValidityCheck("replicas", False, f"replicas {'; '.join(filter(None, texts))}")
+    if short:
+        return ValidityCheck("replicas", False, f"replicas not read to the end: {_some(short)}")
+    if behind:
+        return ValidityCheck("replicas", False, f"replicas out of sync: {_some(behind)}")
     return ValidityCheck("replicas", True, f"{len(facts.replicas)} replicas read, all in sync")
 
 

@@ -156,13 +156,19 @@ def test_a_signal_ends_every_worker_everywhere(master: str, scenario: Path, tmp_
     assert wait_until(lambda: agents() == [], 30.0)
 
 
+def stores() -> set[psutil.Process]:
+    """The S3 servers that this process has started."""
+    return {each for each in psutil.Process().children() if "moto" in " ".join(each.cmdline())}
+
+
 def test_a_store_that_goes_away_leaves_the_run_here(scenario: Path, master: str, tmp_path: Path) -> None:
+    others = stores()
     with s3_bucket(tmp_path / "log") as bucket:
+        (server,) = stores() - others
         words = ("--load-master", master, "--load-store", bucket)
         process = begun(tmp_path / "runs", "--json", "run", str(scenario), *words)
         try:
             assert wait_until(lambda: list(tmp_path.glob("runs/*/faults.jsonl")), RUN_S)
-            (server,) = (each for each in psutil.Process().children() if "moto" in " ".join(each.cmdline()))
             server.kill()
             out, err = process.communicate(timeout=RUN_S)
         finally:

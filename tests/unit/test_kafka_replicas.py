@@ -1,4 +1,4 @@
-"""What is told of replicas by the bytes that their brokers give: damaged, missing, refused, and not known."""
+"""Replicas are told apart by the bytes that their brokers give: damaged, missing, refused, or not known."""
 
 from __future__ import annotations
 

@@ -312,6 +312,6 @@ def test_a_stand_in_changes_with_its_recipe(tmp_path: Path) -> None:
     first = standin._recipe(copy, "base:1")
     assert standin._recipe(copy, "base:1") == first
     assert standin._recipe(copy, "base:2") != first
-    assert standin._recipe(replace(copy, artifacts=spec_of("kafka", "4.1.1").artifacts), "base:1") != first
+    assert standin._recipe(replace(copy, jars=spec_of("kafka", "4.1.1").jars), "base:1") != first
     (tmp_path / "images" / "Dockerfile").write_text("FROM other\n")
     assert standin._recipe(copy, "base:1") != first
