@@ -202,7 +202,7 @@ class AsyncOpenLoop(Sender, ABC):
             if self.waits_for_answer:
                 await asyncio.wait({answer})
         took, self.blocked_since_ns = time.monotonic_ns() - begun, 0
-        self.blocked_ns += took if took > BLOCKED_NS else 0
+        self.blocked_ns += took if self.waits_for_answer or took > BLOCKED_NS else 0
 
     def _answered(self, rows: mmap.mmap, at: int, again: Again, answer: asyncio.Future[Answer]) -> None:
         if self._ended:
