@@ -47,8 +47,7 @@ class Grown(Instant):
         states = self.view.states_of(self._topic)
         if len(states) < self._wanted:
             return f"{self._topic} has {len(states)} of {self._wanted} partitions"
-        behind = [p for p, s in states.items() if not s.leader or set(s.replicas) - set(s.in_sync)]
-        return f"{self._topic}-{behind[0]} is not in sync" if behind else ""
+        return self.view.behind(self._topic)
 
 
 class GrowPartitions(TopicFault[GrowPartitionsParams]):

@@ -104,8 +104,7 @@ class Reassigned(Instant):
     def missing(self) -> str:
         if left := self._admin.reassigning(self._topic):
             return f"{self._topic}-{min(left)} is still moving"
-        behind = [p for p, s in self.view.states_of(self._topic).items() if set(s.replicas) - set(s.in_sync)]
-        return f"{self._topic}-{behind[0]} is not in sync" if behind else ""
+        return self.view.behind(self._topic)
 
 
 class Reassign(TopicFault[ReassignParams]):

@@ -55,9 +55,7 @@ class Recreated(Injection):
     def missing(self) -> str:
         if len(self._admin.topic_ids(self._topic)) != 1:
             return f"brokers do not agree which {self._topic} it is"
-        states = self.view.states_of(self._topic)
-        behind = [p for p, s in states.items() if not s.leader or set(s.replicas) - set(s.in_sync)]
-        return f"{self._topic}-{behind[0]} is not in sync" if behind else ""
+        return self.view.behind(self._topic)
 
     def confirmed_acks(self) -> ConfirmedAcks:
         """With a topic go the positions that groups have committed in it."""

@@ -198,6 +198,13 @@ class ClusterView:
         states = self.placement.partition_states([topic])
         return {int(stream.rpartition("-")[2]): state for stream, state in states.items()}
 
+    def behind(self, topic: str) -> str:
+        """A partition without a leader or with a replica out of sync; empty when there is none. Raises as
+        `states_of`."""
+        states = self.states_of(topic).items()
+        own = (p for p, state in states if not state.leader or set(state.replicas) - set(state.in_sync))
+        return next((f"{topic}-{partition} is not in sync" for partition in own), "")
+
     def snapshot(self) -> Snapshot | None:
         """What the cluster says of itself now; None when it does not answer, which faults cause."""
         try:

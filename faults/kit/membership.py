@@ -82,13 +82,8 @@ class MemberChange(Injection):
 
     def unsettled(self) -> str:
         """A partition that is not in sync, or moves."""
-        for topic in (topic.name for topic in self.view.inventory.topics):
-            if moving := self._moving(topic):
-                return moving
-            for partition, state in self.view.states_of(topic).items():
-                if not state.leader or set(state.replicas) - set(state.in_sync):
-                    return f"{topic}-{partition} is not in sync"
-        return ""
+        topics = (topic.name for topic in self.view.inventory.topics)
+        return next(filter(None, (self._moving(topic) or self.view.behind(topic) for topic in topics)), "")
 
     def confirmed_acks(self) -> ConfirmedAcks:
         """What a broker leads is moved off it before it stops."""

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
-from harness.waiting import wait_until
+from harness.waiting import wait_until, wait_while
 
 Answer = TypeVar("Answer")
 ASK_S = 8.0  # two frozen brokers in turn, then the third
@@ -26,6 +26,31 @@ class AlreadyThere(UsageError):
 
 class NoAnswer(Exception):
     """A node gave no answer that counts; another one may. The text says why."""
+
+
+def wait_ready(missing: Callable[[], str], watch: Callable[[], None], *, timeout_s: float) -> None:
+    """Return when nothing of a cluster is missing.
+
+    Args:
+        missing: what is, by name; where nobody answers, that is what is missing.
+        watch: raises where waiting has no sense any more.
+
+    Raises:
+        EnvironmentNotReady: what is still missing.
+    """
+
+    def lacking() -> str:
+        watch()
+        try:
+            return missing()
+        except EnvironmentNotReady as error:
+            return str(error)
+
+    if still := wait_while(lacking, timeout_s, every_s=POLL_S):
+        raise EnvironmentNotReady(
+            f"the cluster is not ready after {timeout_s:.0f} s: {still}",
+            hint=f"{LOGS_HINT}; a busy machine needs more `limits.ready`",
+        )
 
 
 class FailoverAdmin:

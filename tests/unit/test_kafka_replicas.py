@@ -45,6 +45,7 @@ class Row:
 class Broker:
     log: Mapping[int, bytes]
     error_at: int = -1
+    errors: int = 100
     answers: int = 100
     asked: list[int] = field(default_factory=list)
 
@@ -53,7 +54,7 @@ class Broker:
         self.asked.append(offset)
         if len(self.asked) > self.answers:
             raise EnvironmentNotReady("no answer")
-        if offset == self.error_at:
+        if offset == self.error_at and self.asked.count(offset) <= self.errors:
             return {partition: Row(error_code=CORRUPT_MESSAGE)}
         there = [data for first, data in self.log.items() if first >= offset]
         return {partition: Row(there[0] if there else b"")}
@@ -67,7 +68,7 @@ def found(*brokers: Broker) -> tuple[list[tuple[str, int, int, str]], list[int]]
         return question(by_name[only])
 
     reading = ReplicaReading(ask, STATES, {"orders-0": (0, 6)})  # type: ignore[arg-type]
-    reading.read(within_s=1)
+    reading.read(within_s=0.3)
     rows = reading.rows(STATES)
     wrong = [(one.replica.node, one.first, one.last, one.split) for one in stretches(rows)]
     return wrong, [row.read_to for row in rows]
@@ -87,8 +88,9 @@ def damaged(first: int) -> dict[int, bytes]:
         (Broker({first: LOG[first] for first in (0, 4)}), [("kafka-2", 2, 3, "missing")]),
         (Broker(LOG | {2: batch(2, b"another")}), [("kafka-2", 2, 3, "other")]),
         (Broker(LOG, error_at=4), [("kafka-2", 4, 5, "unreadable")]),
+        (Broker(LOG, error_at=4, errors=1), []),
     ],
-    ids=["alike", "damaged", "missing", "other", "unreadable"],
+    ids=["alike", "damaged", "missing", "other", "unreadable", "an error that passes"],
 )
 def test_a_replica_beside_two_others(other: Broker, wrong: list[Any]) -> None:
     assert found(Broker(LOG), other, Broker(LOG))[0] == wrong

@@ -49,7 +49,6 @@ class _Replica:
         if answer.error_code == _OUT_OF_RANGE and answer.log_start_offset > self.offset:
             self.begin = self.offset = answer.log_start_offset
             return
-        self.refused = answer.error_code in _UNREADABLE
         self.why = for_code(answer.error_code).__name__ if answer.error_code else ""
         for batch, header in batches(bytes(answer.records or b"")):
             first, delta = header[0], header[6]
@@ -58,10 +57,12 @@ class _Replica:
             self.spans.append((first, first + delta, blake2b(batch, digest_size=8).hexdigest()))
             self.offset = first + delta + 1
 
-    def take_alone(self, answer: Any) -> None:
-        """As `take`, of a partition that was asked for alone: it comes with a whole batch, or has none."""
+    def take_last(self, answer: Any) -> None:
+        """As `take`, of a partition that gave nothing for a while and was asked for alone: an error is no
+        passing one, and it comes with a whole batch, or has none."""
         before = self.offset
         self.take(answer)
+        self.refused = answer.error_code in _UNREADABLE
         if answer.records and self.offset == before:
             self.refused, self.why = True, "what it gives is no batch"
 
@@ -94,11 +95,11 @@ class ReplicaReading:
                 time.sleep(_PAUSE_S)
         for (stream, node), one in self._left().items():
             if answer := self._answer(node, stream, one.offset):
-                one.take_alone(answer)
+                one.take_last(answer)
 
     def _left(self) -> dict[tuple[str, str], _Replica]:
         found = self._found.items()
-        return {key: one for key, one in found if one.offset < self._bounds[key[0]][1] and not one.refused}
+        return {key: one for key, one in found if one.offset < self._bounds[key[0]][1]}
 
     def _sum(self) -> int:
         return sum(one.offset for one in self._found.values())

@@ -7,18 +7,17 @@ from contextlib import suppress
 from types import MappingProxyType
 from typing import Any, Final
 
-from harness.admin.failover import LOGS_HINT, POLL_S, AlreadyThere, NotThere
+from harness.admin.failover import AlreadyThere, NotThere, wait_ready
 from harness.admin.health import first_bytes
 from harness.admin.probe import probe_payload
 from harness.admin.watched import watched_leaderships
 from harness.connections.security import ANYBODY, Access
 from harness.contracts.rows import Leadership
-from harness.errors import EnvironmentNotReady, UsageError
+from harness.errors import UsageError
 from harness.protocols.cluster import Endpoint, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.nats import NODES, native
 from harness.systems.nats.api import JetStream
 from harness.systems.nats.monitor import Monitor, Told, meta_leader, stream_state
-from harness.waiting import wait_while
 
 _GLANCE_S: Final = 1.0
 #: What a message of the harness goes through when no topic is asked for.
@@ -238,18 +237,7 @@ class NatsAdmin:
         Raises:
             EnvironmentNotReady: what is still missing, by name.
         """
-
-        def missing() -> str:
-            self.watch()
-            try:
-                return self._missing(topics, run_tag)
-            except EnvironmentNotReady as error:
-                return str(error)
-
-        if still := wait_while(missing, timeout_s, every_s=POLL_S):
-            raise EnvironmentNotReady(
-                f"the cluster is not ready after {timeout_s:.0f} s: {still}", hint=LOGS_HINT
-            )
+        wait_ready(lambda: self._missing(topics, run_tag), self.watch, timeout_s=timeout_s)
 
     def _missing(self, topics: Sequence[str], run_tag: int) -> str:
         healthy = self._monitor.healthy(self._names)

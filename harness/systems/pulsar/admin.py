@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from harness.admin.failover import LOGS_HINT, POLL_S, NotThere
+from harness.admin.failover import NotThere, wait_ready
 from harness.connections.security import ANYBODY, Security
 from harness.contracts.rows import Leadership, ReplicaRow, StreamTransactions
 from harness.errors import EnvironmentNotReady, UsageError
@@ -20,7 +20,6 @@ from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, 
 from harness.systems.pulsar.owners import Owners
 from harness.systems.pulsar.probe import answers, probe_topics, what_to_probe
 from harness.systems.pulsar.rest import PulsarRest
-from harness.waiting import wait_while
 
 CLUSTER = "brokerstorm"  # the cluster's name in compose/pulsar
 RUN_NAMESPACES = "public/bs-"
@@ -432,22 +431,14 @@ class PulsarAdmin:
         names = {node.name for node in (*self._brokers, *self._storage)}
 
         def missing() -> str:
-            self.watch()
-            try:
-                absent = sorted(names - self.registered())
-                # A killed broker's session lasts on while it starts again.
-                absent = absent or [n.name for n in self._brokers if not self.answers(n.name)]
-                if not absent and self.controller() is None:
-                    absent = ["a leader broker"]
-            except EnvironmentNotReady as error:
-                return str(error)
+            absent = sorted(names - self.registered())
+            # A killed broker's session lasts on while it starts again.
+            absent = absent or [n.name for n in self._brokers if not self.answers(n.name)]
+            if not absent and self.controller() is None:
+                absent = ["a leader broker"]
             return f"not registered or not answering: {', '.join(absent)}" if absent else ""
 
-        if still := wait_while(missing, timeout_s, every_s=POLL_S):
-            raise EnvironmentNotReady(
-                f"the cluster is not ready after {timeout_s:.0f} s: {still}",
-                hint=f"{LOGS_HINT}; a busy machine needs more `limits.ready`",
-            )
+        wait_ready(missing, self.watch, timeout_s=timeout_s)
 
     def _probe(self, streams: Sequence[str], deadline: float, run_tag: int) -> None:
         addresses, through = what_to_probe(

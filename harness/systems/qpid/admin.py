@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 from urllib.parse import quote
 
-from harness.admin.failover import AlreadyThere, NotThere
+from harness.admin.failover import AlreadyThere, NotThere, wait_ready
 from harness.admin.watched import watched_leaderships
 from harness.connections.security import ANYBODY, Access
 from harness.contracts.rows import Leadership
@@ -16,7 +16,7 @@ from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import ClientConnection, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.qpid.probe import Probe
 from harness.systems.qpid.rest import OURS, QpidRest, QueuePlace, each, one
-from harness.waiting import wait_until, wait_while
+from harness.waiting import wait_until
 
 _POLL_S = 0.1
 _ASK_S = 8.0
@@ -273,19 +273,7 @@ class QpidAdmin:
         Raises:
             EnvironmentNotReady: what is still missing, by name.
         """
-
-        def missing() -> str:
-            self.watch()
-            try:
-                return self._missing(topics, run_tag)
-            except EnvironmentNotReady as error:
-                return str(error)
-
-        if still := wait_while(missing, timeout_s, every_s=_POLL_S):
-            raise EnvironmentNotReady(
-                f"the cluster is not ready after {timeout_s:.0f} s: {still}",
-                hint="look at the nodes' logs; a busy machine needs more `limits.ready`",
-            )
+        wait_ready(lambda: self._missing(topics, run_tag), self.watch, timeout_s=timeout_s)
 
     def _missing(self, topics: Sequence[str], run_tag: int) -> str:
         roles = self.roles()
