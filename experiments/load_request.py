@@ -15,7 +15,6 @@ from harness.plan.rates import is_open
 from harness.rundir import is_url
 
 if TYPE_CHECKING:
-    from harness.clusters.external import External
     from harness.contracts.plan import Plan
 
 _HERE = "leave out --load-master: the load of this machine can do it"
@@ -68,15 +67,17 @@ def load_request(
     return LoadRequest(master, tasks or 0, store)
 
 
-def refuse_from_elsewhere(plans: Sequence[Plan], external: External | None, *, secure: bool) -> None:
+def refuse_from_elsewhere(plans: Sequence[Plan], *, secure: bool) -> None:
     """Refuse what only clients of this machine can do.
 
     Raises:
         UsageError: one thing of it.
     """
-    security = external.connection.security if external else None
-    if secure or (security and (security.tls or security.auth)):
-        raise UsageError("a cluster with TLS or users cannot be loaded from other machines yet", hint=_HERE)
+    if secure:
+        raise UsageError(
+            "--secure: the secrets of a cluster of ours go to no other machine",
+            hint="`up --secure` writes a connection file, which --cluster takes",
+        )
     for plan in plans:
         if plan.pipelines:
             raise UsageError("pipelines cannot run on other machines yet", hint=_HERE)

@@ -97,7 +97,7 @@ def opened_campaign(
         hooks = _hooks(*parts, is_latest=is_latest, judges_cut=judges_cut)
         campaign: CampaignRunner = CampaignRunner(
             root,
-            _from_elsewhere(hooks, load, spark, root, progress, options) if load else hooks,
+            _from_elsewhere(hooks, load, spark, root, progress, options, external) if load else hooks,
             progress=progress,
             interrupts=context.interrupts,
             command=command,
@@ -122,12 +122,16 @@ def _from_elsewhere(
     root: RunDir,
     progress: BaseProgress,
     options: RunOptions,
+    external: External | None,
 ) -> CampaignHooks:
     """The hooks of a campaign whose load comes from other machines."""
     from experiments.spark_load import SparkLoad
 
     spark.start()  # while the cluster comes up
-    rounds = SparkLoad(load, spark, root.root.parent, progress.note, offline=options.offline)
+    connection = external.connection if external else None
+    rounds = SparkLoad(
+        load, spark, root.root.parent, progress.note, offline=options.offline, connection=connection
+    )
     return replace(hooks, judge=rounds.judged(hooks.judge), load=rounds.round)
 
 

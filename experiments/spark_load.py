@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from platform import machine
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
     from analysis.findings import Result
+    from harness.connections.file import Connection
 
 #: Executors come one after the other; so long without another, and they are all.
 SETTLED_S: Final = 3.0
@@ -74,8 +76,11 @@ class SparkLoad:
         say: Callable[[str], None],
         *,
         offline: bool,
+        connection: Connection | None = None,
     ) -> None:
-        """``base``: the folder of runs. ``say`` takes a line for the user."""
+        """``base``: the folder of runs. ``say`` takes a line for the user. ``connection``: to the cluster, if
+        others started it."""
+        self._connection = connection
         self._request = request
         self._session = session
         self._base = base
@@ -86,7 +91,14 @@ class SparkLoad:
     def round(self, run: RunDir) -> Iterator[SparkRound]:
         """The machines of one round; nothing runs on them after it."""
         target = self._request.place_of(run.root.relative_to(self._base).as_posix())
-        load = SparkRound(self._request, self._session, target, self._say, offline=self._offline)
+        load = SparkRound(
+            self._request,
+            self._session,
+            target,
+            self._say,
+            offline=self._offline,
+            connection=self._connection,
+        )
         try:
             yield load
         finally:
@@ -115,8 +127,10 @@ class SparkRound:
         say: Callable[[str], None],
         *,
         offline: bool,
+        connection: Connection | None,
     ) -> None:
         """``target``: of the sealed files; empty = the folder of the run."""
+        self._named = connection.named() if connection and connection.is_guarded else None
         self._request = request
         self._session = session
         self._target = target
@@ -192,7 +206,9 @@ class SparkRound:
         target, sees = (self._target, "") if self._target else (str(run.root.absolute()), run.plan.name)
         for each in self._executors:
             each.begin(
-                run.run_id, lambda name, argv, env: box.relocated(load_worker(name, plan.workers), argv, env)
+                run.run_id,
+                lambda name, argv, env: box.relocated(load_worker(name, plan.workers), argv, env),
+                partial(self._ways_in, plan) if self._named else None,
             )
             each.measure()
             if not each.is_timed:
@@ -202,6 +218,7 @@ class SparkRound:
                     f"{each.name} is {each.machine}, and this machine, whose clients go there, {machine()}",
                     hint="load comes from machines with the driver's processor",
                 )
+            self._require_secrets(each)
             try:
                 found = each.ask("probe", ASK_S, target=target, part=each.number + 1, sees=sees)
             except WorkerError as error:
@@ -214,6 +231,26 @@ class SparkRound:
                     f"task {each.number} on {each.name} has another {target} than this machine",
                     hint="--load-store names a place that every executor can write: a mount, or a URL",
                 )
+
+    def _ways_in(self, plan: Plan, library: str) -> Mapping[str, Any]:
+        words = load_worker(library, plan.workers).security
+        return {"words": words.model_dump(mode="json"), "connection": self._named}
+
+    def _require_secrets(self, executor: Executor) -> None:
+        """
+        Raises:
+            EnvironmentNotReady: a variable or file that the connection file names is not there.
+        """
+        if self._named is None:
+            return
+        try:
+            executor.ask("secrets", ASK_S, connection=self._named)
+        except WorkerError as error:
+            raise EnvironmentNotReady(
+                f"cannot enter the cluster from there: {error}",
+                hint="secrets do not travel: each executor needs the variables and files that the connection "
+                "file names, files at the same paths (docs/howto/several-machines.md)",
+            ) from error
 
     def _measure(self) -> None:
         for each in self._executors:

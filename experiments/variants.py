@@ -92,7 +92,7 @@ def prepare(context: CommandContext, request: RunRequest, root: RunDir | None = 
             plans = [as_recorded(plan, read_plan(request.replay)) for plan in plans]
     plans = on_external(plans, external)
     if load:
-        refuse_from_elsewhere(plans, external, secure=request.secure)
+        refuse_from_elsewhere(plans, secure=request.secure)
     # Refused before a folder is made.
     ready = preflight(plans, context.run_dir, request.runtime, external=external, secure=request.secure)
     warnings = ready.require().warnings

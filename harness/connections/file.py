@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -12,7 +13,7 @@ from pydantic import Field, ValidationError, model_validator
 from harness.connections.drivers import ConnectionPart, DriversPart
 from harness.connections.secret import Secret, SecretSource
 from harness.connections.security import Auth, Mechanism, Security, Tls
-from harness.errors import UsageError
+from harness.errors import EnvironmentNotReady, UsageError
 from harness.systems import SYSTEMS
 from harness.validation import dotted, problem_of
 
@@ -156,6 +157,35 @@ class Connection:
     def admin(self) -> Security:
         """Of who administrates."""
         return self.administrator or self.security
+
+    @property
+    def is_guarded(self) -> bool:
+        """It asks something of clients."""
+        return bool(self.security.tls or self.security.auth)
+
+    def named(self) -> dict[str, Any]:
+        """How clients get in, for another machine: names of variables and files, never what they hold."""
+        file = self.file.model_dump(mode="json", exclude={"admin_auth", "drivers", "nodes"})
+        return {"file": file, "folder": str(self.path.parent.resolve())}
+
+
+def security_here(named: Mapping[str, Any]) -> Security:
+    """Of clients, by what `Connection.named` said on another machine: this one's variables and files, at the
+    same paths.
+
+    Raises:
+        EnvironmentNotReady: a secret is not there, or a file cannot be read.
+    """
+    file, folder = ConnectionFile.model_validate(named["file"]), Path(named["folder"])
+    tls = _tls(file, folder)
+    for key in ("ca", "certificate", "key"):
+        path: Path | None = getattr(tls, key, None)
+        try:
+            if path:
+                path.read_bytes()
+        except OSError as error:
+            raise EnvironmentNotReady(f"tls.{key}: cannot read {path}: {error.strerror}") from None
+    return Security(tls, _auth("auth", folder, file.auth))
 
 
 def read_connection(path: Path) -> Connection:

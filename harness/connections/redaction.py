@@ -34,6 +34,19 @@ class SecretRemover:
             said = said.replace(form, HIDDEN)
         return said
 
+    def printed(self, line: str) -> str:
+        """A line that a worker printed; of its messages only some have texts of the client."""
+        try:
+            message = json.loads(line)
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            return self.text(line)
+        if message.get("type") not in ("error", "event"):
+            return line
+        clean = {**self.data(message), "type": message["type"]}
+        return line if clean == message else json.dumps(clean) + "\n"
+
     def data(self, said: Any) -> Any:
         """JSON data whose texts have no secrets; keys stay."""
         if isinstance(said, dict):

@@ -25,6 +25,8 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 from harness.clock_line import ClockLine
+from harness.connections.file import security_here
+from harness.connections.redaction import SecretRemover
 from harness.contracts import typed
 from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError
@@ -35,6 +37,7 @@ from harness.rundir import RunDir, read_jsonl, write_json
 from harness.seal.names import NAMES_FILE
 from harness.seal.seal import seal_share
 from harness.seal.share import MachineShare, ShareReport
+from harness.workers.security import NOTHING_SECURE, SecureOptions, SecurityWords, handed_over
 
 #: Between two looks at open calls and at whether a process is stopped.
 LOOK_EVERY_S: Final = 0.5
@@ -95,14 +98,21 @@ class Agent:
             self._workers[name].tell(str(message["line"]))
         elif do == "signal" and name in self._workers:
             self._workers[name].signal(int(message["number"]))
-        elif do in ("names", "seal", "probe"):
-            answer = {"names": self._names, "seal": self._seal, "probe": self._probe}[do]
+        elif do in ("names", "seal", "probe", "secrets"):
+            answer = {
+                "names": self._names,
+                "seal": self._seal,
+                "probe": self._probe,
+                "secrets": lambda told: bool(security_here(told["connection"])),
+            }[do]
             threading.Thread(target=self._answer, args=(answer, message), daemon=True).start()
 
     def _answer(self, answer: Any, message: Message) -> None:
         try:
             found = {"found": answer(message)}
-        except (BrokerstormError, OSError, ValueError) as error:
+        except BrokerstormError as error:
+            found = {"error": str(error)}
+        except (OSError, ValueError) as error:
             found = {"error": f"{type(error).__name__}: {error}"}
         self._control.send({"is": "answer", "id": message["id"], **found})
 
@@ -116,22 +126,32 @@ class Agent:
         env = {key: self._here(value) for key, value in message["env"].items()}
         bound = [sys.executable, "-I", str(_BOUND), str(int(signal.SIGKILL)), str(os.getpid())]
         if shutil.which(argv[0]) is None:
-            self._control.send(
-                {"is": "err", "name": name, "line": f"there is no {argv[0]} on that machine\n"}
-            )
-            self._control.send({"is": "exit", "name": name, "code": 127, "t_ns": time.monotonic_ns()})
+            self._refuse(name, f"there is no {argv[0]} on that machine")
             return
-        process = subprocess.Popen(
-            [*bound, *argv, str(folder / "spec.json")],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **env},
-            encoding="utf-8",
-            errors="replace",
-            start_new_session=True,
-        )
-        self._workers[name] = _Worker(name, process, self._control, SendSegments(folder))
+        try:
+            handed = _handed(message["ways_in"], message["spec"]["client"]["library"])
+        except BrokerstormError as error:
+            self._refuse(name, str(error))
+            return
+        with handed_over(handed) as (more_env, passed):
+            process = subprocess.Popen(
+                [*bound, *argv, str(folder / "spec.json")],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={**os.environ, **env, **more_env},
+                encoding="utf-8",
+                errors="replace",
+                start_new_session=True,
+                pass_fds=passed,
+            )
+        remover = SecretRemover(handed.secrets)
+        self._workers[name] = _Worker(name, process, self._control, SendSegments(folder), remover)
+
+    def _refuse(self, name: str, why: str) -> None:
+        """Say what ends a worker before it begins."""
+        self._control.send({"is": "err", "name": name, "line": f"{why}\n"})
+        self._control.send({"is": "exit", "name": name, "code": 127, "t_ns": time.monotonic_ns()})
 
     def _here(self, text: str) -> str:
         places = {"{box}": str(self._box), "{python}": sys.executable, "{java}": self._java or "java"}
@@ -185,8 +205,14 @@ class _Worker:
     """A worker process, and the threads that relay what it says."""
 
     def __init__(
-        self, name: str, process: subprocess.Popen[str], control: Channel, sends: SendSegments
+        self,
+        name: str,
+        process: subprocess.Popen[str],
+        control: Channel,
+        sends: SendSegments,
+        remover: SecretRemover,
     ) -> None:
+        self._remover = remover
         self._name = name
         self._process = process
         self._control = control
@@ -204,9 +230,10 @@ class _Worker:
         return self._process.poll() is None
 
     def _relay(self, what: str, pipe: IO[str]) -> None:
+        clean = self._remover.printed if what == "out" else self._remover.text
         with pipe:
             for line in pipe:
-                self._control.send({"is": what, "name": self._name, "line": line})
+                self._control.send({"is": what, "name": self._name, "line": clean(line)})
 
     def _see_end(self) -> None:
         code = self._process.wait()
@@ -235,6 +262,18 @@ class _Worker:
             "open": told,
             "stopped": stat.rpartition(")")[2].split()[0] == "T",
         }
+
+
+def _handed(ways_in: Message | None, library: str) -> SecureOptions:
+    """What the cluster asks of a client, with the secrets that this machine has.
+
+    Raises:
+        EnvironmentNotReady: one is not there.
+    """
+    if ways_in is None:
+        return NOTHING_SECURE
+    words = typed(ways_in["words"], SecurityWords, "the words of the worker")
+    return words.options(security_here(ways_in["connection"]), library)
 
 
 def _java_of_parents() -> str:

@@ -25,8 +25,8 @@ from harness.workers import KIT
 from harness.workers.spec import WorkerSpec
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-#: Sealing checks documents, and locks its folder.
-_NEEDED: Final = ("pydantic", "filelock")
+#: Sealing checks documents and locks its folder; a worker's words for what clusters ask are a package.
+_NEEDED: Final = ("pydantic", "filelock", "pyyaml", "platformdirs")
 #: Executors have these, for judging.
 _THERE: Final = frozenset({"numpy", "pyarrow"})
 _PATHS: Final = re.compile(r"([:=,])")

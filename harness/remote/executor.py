@@ -33,6 +33,8 @@ _TIMED: Final = re.compile(r"(start|drain) (\d+)(\s*)$")
 
 #: Library, argv and environment of a worker here -> the command in the box of a task.
 Relocate = Callable[[str, Sequence[str], Mapping[str, str]], tuple[list[str], dict[str, str]]]
+#: Library of a worker -> how a task finds what the cluster asks of its client: names, no secrets.
+WaysIn = Callable[[str], Mapping[str, Any]]
 
 
 class Executor:
@@ -53,12 +55,13 @@ class Executor:
         self._answers: dict[int, Future[Any]] = {}
         self._run = ""
         self._relocate: Relocate = lambda library, argv, env: (list(argv), dict(env))
+        self._ways_in: WaysIn | None = None
         self._is_over = self._is_gone = False
         threading.Thread(target=self._listen, name=f"executor-{self.number}", daemon=True).start()
 
-    def begin(self, run_id: str, relocate: Relocate) -> None:
-        """What is started from here on is of this run."""
-        self._run, self._relocate = run_id, relocate
+    def begin(self, run_id: str, relocate: Relocate, ways_in: WaysIn | None = None) -> None:
+        """What is started from here on is of this run. ``ways_in`` None: secrets are nowhere there."""
+        self._run, self._relocate, self._ways_in = run_id, relocate, ways_in
 
     # ----- clock --------------------------------------------------------------------------------------
 
@@ -107,20 +110,23 @@ class Executor:
         env: Mapping[str, str],
         handed: SecureOptions,
     ) -> Process:
-        """As `harness.run.hosts.Host.start`."""
-        if handed.options:
+        """As `harness.run.hosts.Host.start`. What is handed stays here: a task reads what its machine has."""
+        if handed.options and self._ways_in is None:
             raise UsageError(
-                "a cluster with TLS or users cannot be loaded from other machines yet",
-                hint="run it without --load-master",
+                "secrets go to no other machine, and this cluster does not say where they are there",
+                hint="--cluster FILE names the variables and files that hold them",
             )
+        library = spec.client.library
+        ways_in = self._ways_in(library) if self._ways_in and handed.options else None
         document = spec.document()
         write_json(folder / "spec.json", document)
-        words, changes = self._relocate(spec.client.library, argv, env)
+        words, changes = self._relocate(library, argv, env)
         name = spec.name
         process = RemoteProcess(self, name)
         with self._lock:
             self._processes[name] = process
-        told = {"do": "spawn", "run": self._run, "name": name, "argv": words, "env": changes}
+        told: Message = {"do": "spawn", "run": self._run, "name": name, "argv": words, "env": changes}
+        told["ways_in"] = ways_in
         if self._is_gone or not self._control.send({**told, "spec": document}):
             process.lose(self._why())
         return process

@@ -136,16 +136,12 @@ class WorkerProcess:
 
     def _understood(self, line: str) -> tuple[Message, str]:
         """The message of a line (none where a client prints: not ours to judge), and the line to keep."""
+        line = self._redactor.printed(line) if self._redactor else line
         try:
             message = json.loads(line)
         except ValueError:
             message = None
-        if not isinstance(message, dict):
-            return {}, self._redactor.text(line) if self._redactor else line
-        if self._redactor and message.get("type") in ("error", "event"):
-            clean = {**self._redactor.data(message), "type": message["type"]}
-            return clean, line if clean == message else json.dumps(clean) + "\n"
-        return message, line
+        return message if isinstance(message, dict) else {}, line
 
     def _take(self, message: Message) -> None:
         try:

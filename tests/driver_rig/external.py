@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
+import yaml
 from confluent_kafka.admin import AdminClient
 
 from faults.engine.ledger import Ledger
@@ -37,18 +38,23 @@ def commands(cluster: Path, *actions: str) -> dict[str, Any]:
 
 def connection_file(cluster: KafkaCluster, folder: Path, drivers: dict[str, Any]) -> Path:
     """The file of a cluster, with drivers."""
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})  # what it is asked dies with it
     document = {
-        "system": "kafka",
-        "yours": True,
-        "cluster_id": admin.describe_cluster().result(UP_S).cluster_id,
-        "bootstrap": cluster.bootstrap,
+        **_ways_in(cluster),
         "nodes": {node.name: {"address": str(node.client)} for node in cluster.runtime.nodes},
         "drivers": drivers,
     }
     path = folder / "staging.yaml"
     path.write_text(json.dumps(document))
     return path
+
+
+def _ways_in(cluster: KafkaCluster) -> dict[str, Any]:
+    if cluster.made:
+        found: dict[str, Any] = yaml.safe_load((cluster.runtime.folder / "connection.yaml").read_text())
+        return found
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap})  # what it is asked dies with it
+    told = admin.describe_cluster().result(UP_S).cluster_id
+    return {"system": "kafka", "yours": True, "cluster_id": told, "bootstrap": cluster.bootstrap}
 
 
 def external(file: Path, run: RunDir) -> ExternalCluster:

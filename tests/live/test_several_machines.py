@@ -16,9 +16,13 @@ from typing import Any
 import psutil
 import pytest
 
+from harness.clusters.security.made import CLIENT
 from harness.errors import Exit
 from harness.rundir import read_json
+from harness.systems.kafka.assembly import KafkaCluster
 from harness.waiting import wait_until
+from tests.driver_rig.external import ACTIONS, commands, connection_file
+from tests.live.cluster_rig import ClusterPool, make_whole
 from tests.live.run_rig import BROKERSTORM
 from tests.s3_server import CREDENTIALS, s3_bucket
 from tests.standalone import standalone
@@ -121,6 +125,42 @@ def test_three_machines_find_what_one_does(master: str, scenario: Path, bucket: 
     address, _, query = bucket.partition("?")
     there = told(tmp_path / "copy", "show", f"{address}/{run.name}?{query}")
     assert there[1]["sends"] == three[1]["sends"]
+    assert agents() == []
+
+
+@pytest.mark.parametrize("secure", [True, False], ids=["TLS and users", "plain"])
+def test_a_cluster_of_others_is_loaded_as_from_one(
+    master: str, scenario: Path, pool: ClusterPool, secure: bool, tmp_path: Path
+) -> None:
+    """Its operator kills the leader. Executors find the authority and the password where the file says."""
+    cluster: KafkaCluster = pool.get("kafka", secure=secure)
+    file = connection_file(cluster, tmp_path, commands(cluster.runtime.folder, *ACTIONS))
+    words = ("run", str(scenario), "--seed", "7", "--cluster", str(file))
+    try:
+        one = told(tmp_path / "one", *words)
+        three = told(tmp_path / "three", *words, "--load-master", master)
+    finally:
+        cluster.runtime.adopt()
+        make_whole(cluster)
+    assert (one[0], three[0]) == (Exit.FAIL, Exit.FAIL), one[2] + three[2]
+    assert violations(three[1]) == violations(one[1]) == {"acked-lost"}
+    assert three[1]["sends"]["attempted"] == one[1]["sends"]["attempted"] == 27_000
+
+
+def test_an_executor_without_a_secret_ends_the_run_before_the_load(
+    master: str, scenario: Path, pool: ClusterPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver has it, and there it stays."""
+    cluster: KafkaCluster = pool.get("kafka", secure=True)
+    assert cluster.made
+    file = connection_file(cluster, tmp_path, commands(cluster.runtime.folder, *ACTIONS))
+    document = json.loads(file.read_text())
+    document["auth"]["password"] = {"env": "STORM_PASSWORD"}
+    file.write_text(json.dumps(document))
+    monkeypatch.setenv("STORM_PASSWORD", cluster.made.secrets[CLIENT].reveal())
+    said = told(tmp_path, "run", str(scenario), "--cluster", str(file), "--load-master", master)
+    assert said[0] == Exit.ENVIRONMENT, said
+    assert "auth.password: the environment variable STORM_PASSWORD is empty or not set" in str(said[1])
     assert agents() == []
 
 

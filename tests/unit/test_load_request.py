@@ -63,7 +63,7 @@ PIPELINE = ", pipelines: {bill: {from: orders, to: made}}"
         ),
         (("", "faults: [{fault: client-kill, at: 1s, for: 1s}]"), "", "client-kill hits processes"),
         ((PIPELINE, ""), "", "pipelines cannot run on other machines"),
-        (("", ""), "secure", "TLS or users"),
+        (("", ""), "secure", "go to no other machine"),
     ],
 )
 def test_what_only_this_machine_can_do_is_refused(
@@ -74,10 +74,10 @@ def test_what_only_this_machine_can_do_is_refused(
     plain = [each for each in (override,) if "=" in each]
     plans = choose_plans(read_scenario(str(path), plain), seed=1)
     with pytest.raises(UsageError, match=says):
-        refuse_from_elsewhere(plans, None, secure=override == "secure")
+        refuse_from_elsewhere(plans, secure=override == "secure")
 
 
 def test_a_plain_load_may_come_from_anywhere(tmp_path: Path) -> None:
     path = tmp_path / "far.yaml"
     path.write_text(PLAIN % ("", "faults: [{fault: kill, target: random, at: 1s, for: 1s}]"))
-    refuse_from_elsewhere(choose_plans(read_scenario(str(path)), seed=1), None, secure=False)
+    refuse_from_elsewhere(choose_plans(read_scenario(str(path)), seed=1), secure=False)

@@ -205,8 +205,68 @@ def test_what_is_not_there_and_what_may_not_go_there(rig: Any, tmp_path: Path) -
     worker.start([], {})
     with pytest.raises(WorkerError, match="there is no /no/such/program on that machine"):
         worker.wait_ready(WAIT_S)
-    with pytest.raises(UsageError, match="TLS or users"):
+    with pytest.raises(UsageError, match="secrets go to no other machine"):
         worker.start([], {}, SecureOptions({"sasl.password": "x"}, ("x",)))
+
+
+#: Says what it was handed, in a line for us, and in the words of a careless client.
+CARELESS = """
+import json, os, sys
+handed = json.load(open(os.environ["BROKERSTORM_SECURITY"]))["options"]
+print(json.dumps({"type": "error", "text": str(handed)}))
+print(json.dumps({"type": "ready", "length": len(handed["sasl.password"])}), flush=True)
+print(handed, file=sys.stderr, flush=True)
+"""
+
+
+def guarded(executor: Executor, folder: Path) -> None:
+    """What it starts goes to a cluster whose password is in a file of that folder."""
+    auth = {"mechanism": "plain", "user": "me", "password": {"file": "secret"}}
+    file = {"system": "kafka", "bootstrap": "b:1", "tls": {"ca": "ca.pem"}, "auth": auth}
+    words = {"tls": {"ssl.ca": "{ca}"}, "auth": {"plain": {"sasl.password": "{secret}", "user": "{user}"}}}
+    told = {"words": words, "connection": {"file": file, "folder": str(folder)}}
+    executor.begin("run-1", lambda library, argv, env: (["{python}", *argv], dict(env)), lambda _: told)
+
+
+def test_a_worker_there_gets_the_secret_of_its_machine_and_it_does_not_come_back(
+    rig: Any, tmp_path: Path
+) -> None:
+    executor, _ = rig
+    (tmp_path / "secret").write_text("there-w1th-them\n")
+    (tmp_path / "ca.pem").write_text("authority")
+    guarded(executor, tmp_path)
+    sent: list[str] = []
+    channel = executor._control
+    send, take = channel.send, executor._take
+    channel.send = lambda message: sent.append(str(message)) or send(message)
+    executor._take = lambda message: (sent.append(str(message)), take(message))
+    worker = WorkerProcess(worker_spec(), tmp_path / "p-1", host=executor)
+    worker.start(["-u", "-c", CARELESS], {}, SecureOptions({"sasl.password": "h3re"}, ("h3re",)))
+    worker.wait_ready(WAIT_S)
+    assert worker.ready_line is not None
+    assert (worker.ready_line.model_extra or {})["length"] == len("there-w1th-them")
+    log = tmp_path / "p-1" / "stderr.log"
+    assert wait_until(lambda: "(secret)" in log.read_text(), WAIT_S)
+    assert str(tmp_path / "ca.pem") in log.read_text()
+    assert not [text for text in sent if "w1th" in text or "h3re" in text]
+
+
+@pytest.mark.parametrize(
+    ("there", "says"),
+    [("ca.pem", "auth.password: cannot read"), ("secret", "tls.ca: cannot read .*ca.pem: No such file")],
+)
+def test_a_task_without_a_secret_says_so_when_asked_and_when_it_starts_a_worker(
+    rig: Any, there: str, says: str, tmp_path: Path
+) -> None:
+    executor, _ = rig
+    (tmp_path / there).write_text("x")
+    guarded(executor, tmp_path)
+    with pytest.raises(WorkerError, match=says):
+        executor.ask("secrets", WAIT_S, connection=executor._ways_in("")["connection"])
+    worker = WorkerProcess(worker_spec(), tmp_path / "p-1", host=executor)
+    worker.start([], {}, SecureOptions({"sasl.password": "h3re"}, ("h3re",)))
+    with pytest.raises(WorkerError, match=says):
+        worker.wait_ready(WAIT_S)
 
 
 def test_who_does_not_know_the_token_is_nobody(tmp_path: Path) -> None:
