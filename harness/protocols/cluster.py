@@ -125,7 +125,7 @@ class HasTransactions(Protocol):
 
 @runtime_checkable
 class ReadsReplicas(Protocol):
-    """Can read every replica of a log from the node that has it (Kafka, Pulsar)."""
+    """Can read every replica of a log from the node that has it (Kafka, Pulsar, NATS)."""
 
     def read_replicas(self, topics: Sequence[str], *, timeout_s: float) -> list[ReplicaRow]:
         """One for each replica of each stream; what could not be read in that time is missing at its end.

@@ -50,6 +50,7 @@ class Nats(System):
         "metadata": ("*/meta.inf", "*/meta.sum", "*.idx"),
     }
     has_offsets = True
+    reads_replicas = True
     first_position = 1  # sequences of a stream
     size_setting = "max_msg_size"
     log_stamps = ("[{*}] {time} [{level}] ",)

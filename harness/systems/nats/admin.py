@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -12,12 +14,13 @@ from harness.admin.health import first_bytes
 from harness.admin.probe import probe_payload
 from harness.admin.watched import watched_leaderships
 from harness.connections.security import ANYBODY, Access
-from harness.contracts.rows import Leadership
+from harness.contracts.rows import Leadership, ReplicaRow
 from harness.errors import UsageError
 from harness.protocols.cluster import Endpoint, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.systems.nats import NODES, native
 from harness.systems.nats.api import JetStream
 from harness.systems.nats.monitor import Monitor, Told, meta_leader, stream_state
+from harness.systems.nats.replicas import StreamReading
 
 _GLANCE_S: Final = 1.0
 #: What a message of the harness goes through when no topic is asked for.
@@ -224,6 +227,36 @@ class NatsAdmin:
 
     def _all_made(self) -> list[str]:
         return [f"{topic}-{p}" for topic, count in self._made.items() for p in range(count) if "." in topic]
+
+    def read_replicas(self, topics: Sequence[str], *, timeout_s: float) -> list[ReplicaRow]:
+        """As `ReadsReplicas.read_replicas`. A stream that is gone has none."""
+        deadline = time.monotonic() + timeout_s
+        before = self._healthy_states(topics)
+        readings = {
+            stream: StreamReading(
+                self._api,
+                self._theirs(stream),
+                {self._servers.get(node, node): node for node in state.replicas},
+            )
+            for stream, state in before.items()
+        }
+        for reading in readings.values():
+            reading.read(deadline)
+        after = self._healthy_states(topics)
+        none = PartitionState(None, (), ())
+        return [
+            row
+            for stream, one in readings.items()
+            for row in one.rows(stream, before[stream], after.get(stream, none))
+        ]
+
+    def _healthy_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
+        """With no server in sync that says itself that it lacks something."""
+        healthy = self.registered()
+        return {
+            stream: replace(state, in_sync=tuple(node for node in state.in_sync if node in healthy))
+            for stream, state in self.partition_states(topics).items()
+        }
 
     # -- readiness ------------------------------------------------------------------------------------
 

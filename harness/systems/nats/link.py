@@ -10,6 +10,7 @@ import json
 import socket
 import ssl
 import time
+from collections.abc import Iterator
 from typing import Any, BinaryIO, Final
 
 from harness.admin.failover import NoAnswer
@@ -78,6 +79,23 @@ class Link:
         except OSError as error:
             raise NoAnswer(_reason(error)) from error
 
+    def pull(self, subject: str, count: int, *, within_s: float) -> Iterator[tuple[str, bytes]]:
+        """What a consumer hands out: its position (the reply subject), headers and payload. Ends early where
+        it has no more. Raises as `request`."""
+        self._questions += 1
+        reply = f"{self._inbox}.{self._questions}".encode()
+        deadline = time.monotonic() + within_s
+        body = json.dumps({"batch": count, "no_wait": True}).encode()
+        try:
+            self._send(b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply, len(body), body))
+            for _ in range(count):
+                words, head, data = self._message(deadline)
+                if words[0] == reply:  # no message, but how it ended
+                    return
+                yield words[2].decode(), head + data
+        except OSError as error:
+            raise NoAnswer(_reason(error)) from error
+
     def _open(self, security: Security) -> None:
         self._link.settimeout(CONNECT_S)
         verb, _, said = self._line().partition(b" ")
@@ -106,19 +124,23 @@ class Link:
 
     def _answer(self, reply: str, deadline: float) -> bytes:
         while True:
+            words, head, body = self._message(deadline)
+            if words[0].decode() != reply:
+                continue  # the answer to a question that was given up
+            if head.startswith(_NO_RESPONDERS):
+                raise NoResponders("nobody answers there")
+            return body
+
+    def _message(self, deadline: float) -> tuple[list[bytes], bytes, bytes]:
+        """The next message: subject, subscription, perhaps where to reply, and sizes; headers; payload."""
+        while True:
             self._link.settimeout(max(0.001, deadline - time.monotonic()))
             verb, *words = self._line().split()
             if verb not in (b"MSG", b"HMSG"):
                 continue
             body = _exactly(self._stream, int(words[-1]) + 2)[:-2]
-            if words[0].decode() != reply:
-                continue  # the answer to a question that was given up
-            if verb == b"MSG":
-                return body
-            head = body[: int(words[-2])]
-            if head.startswith(_NO_RESPONDERS):
-                raise NoResponders("nobody answers there")
-            return body[len(head) :]
+            head = body[: int(words[-2])] if verb == b"HMSG" else b""
+            return words, head, body[len(head) :]
 
     def _line(self) -> bytes:
         """The next line; pings are answered, errors raised."""
