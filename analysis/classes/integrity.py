@@ -37,9 +37,10 @@ INTEGRITY: Final = (
         explanation=(
             "A replica in sync may lead the moment its leader is gone, and is read from then on. So each is "
             "read from the node that has it, batch by batch, when the scenario says `audit: every-replica` "
-            "(Pulsar: each entry from each bookie that acknowledged it; NATS: each message, from a consumer on "
-            "that server). Of two that hold different intact batches the leader's are the log. A replica that the brokers do not call in sync, before or "
-            "after it was read, may be catching up and is not compared."
+            "(Pulsar: each entry from each bookie that acknowledged it; NATS: each message, from a consumer "
+            "on that server). Of two that hold different intact batches the leader's are the log. A replica "
+            "that the brokers do not call in sync, before or after it was read, may be catching up and is "
+            "not compared."
         ),
         unit="stretches of positions",
         splits={

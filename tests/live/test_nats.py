@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from analysis.kernels.replicas import stretches
 from harness.admin.failover import AlreadyThere
 from harness.clusters.external.cluster import identified
 from harness.connections.file import read_connection
@@ -18,6 +19,7 @@ from harness.protocols.cluster import (
     HasHealthProbe,
     MovesConsumerLeaders,
     MovesLeaders,
+    ReadsReplicas,
     TopicSettings,
 )
 from harness.rundir import RunDir
@@ -36,7 +38,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsCluster]:
 
 
 def test_it_can_do_what_faults_ask_of_it(cluster: NatsCluster) -> None:
-    for ability in (MovesLeaders, MovesConsumerLeaders, HasBacklogs, HasHealthProbe):
+    for ability in (MovesLeaders, MovesConsumerLeaders, HasBacklogs, HasHealthProbe, ReadsReplicas):
         assert isinstance(cluster.admin, ability)
     assert cluster.admin.registered() == {"nats-1", "nats-2", "nats-3"}
     assert cluster.admin.controller() in cluster.admin.registered()
@@ -84,6 +86,25 @@ def test_a_killed_and_a_frozen_server_are_seen(cluster: NatsCluster, tmp_path: P
         effect = fire(cluster, RunDir(tmp_path / kind).create(), TOPICS, step)["effect"]
         assert effect["effective"], effect
     cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=RUN_TAG)
+
+
+def test_a_copy_with_damaged_files_lacks_messages_and_is_found(cluster: NatsCluster, tmp_path: Path) -> None:
+    """What a server cannot read it drops, says that it is healthy, and is not sent it again."""
+    assert cluster.admin._api.publish(["orders-0", "orders-1"] * 500, bytes(150)) == ""
+    assert wrong_copies(cluster) == set()
+    step = {"fault": "file-damage", "target": "nats-1", "places": 20, "for": "0.1s"}
+    effect = fire(cluster, RunDir(tmp_path).create(), TOPICS, step)["effect"]
+    assert effect["effective"], effect
+    cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=RUN_TAG)
+    assert wrong_copies(cluster) == {("nats-1", "missing")}
+
+
+def wrong_copies(cluster: NatsCluster) -> set[tuple[str, str]]:
+    """Server and what is wrong with what it has; every copy is in sync and was read."""
+    rows = cluster.admin.read_replicas(["orders"], timeout_s=60)
+    assert len(rows) == 6
+    assert [row for row in rows if not (row.in_sync and row.is_read)] == []
+    return {(one.replica.node, one.split) for one in stretches(rows)}
 
 
 def test_a_stream_that_is_gone_is_not_waited_for(cluster: NatsCluster) -> None:
