@@ -76,7 +76,8 @@ class ProducerRole(AsyncOpenLoop):
         return self._with_place(answer, lane.topic, partition)
 
     async def _with_place(self, answer: Awaitable[Any], topic: str, partition: int) -> tuple[str, int, int]:
-        return topic, partition, (await answer).seq
+        sequence = (await answer).seq
+        return topic, partition, sequence or -1  # 0: a repeat of what has no place yet (nats-server#5827)
 
     def place(self, answer: tuple[str, int, int]) -> tuple[str, int, int]:
         return answer

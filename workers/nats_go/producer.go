@@ -175,7 +175,11 @@ func (p *producer) answered(message *kit.Message, ack *jetstream.PubAck, err err
 		message.Failed(outcomeOf(err), errorText(err))
 		return
 	}
-	message.Stored(p.streams.our(ack.Stream), int64(ack.Sequence))
+	position := int64(ack.Sequence)
+	if position == 0 {
+		position = -1 // a repeat of what has no place yet (nats-server#5827); sequences begin at 1
+	}
+	message.Stored(p.streams.our(ack.Stream), position)
 }
 
 // Close the connection.
