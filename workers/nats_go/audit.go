@@ -16,7 +16,10 @@ type auditing struct {
 	TLS        securing
 }
 
-// logReader reads whole streams by ordered consumers, one after the other.
+// One of three servers is given none of so many consumers once in 100,000 times.
+const tries = 30
+
+// logReader reads whole streams, one after the other.
 type logReader struct {
 	*connection
 	streams streams
@@ -56,13 +59,18 @@ func (r *logReader) Bounds(stream string) (int64, int64, error) {
 	return begin, int64(state.LastSeq) + 1, nil
 }
 
+// Read the leader's copy: only the leader is sure to have all.
 func (r *logReader) Read(leave context.Context, stream string, begin, end int64, row func(kit.LogRow) bool) error {
-	reader, err := r.js.OrderedConsumer(leave, r.streams.their(stream), jetstream.OrderedConsumerConfig{
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(max(begin, 1)),
-	})
+	name := r.streams.their(stream)
+	leader, err := r.leader(leave, name)
 	if err != nil {
 		return err
 	}
+	reader, err := r.readerOn(leave, name, leader, begin)
+	if err != nil {
+		return err
+	}
+	defer r.remove(name, reader)
 	// A pull that comes before the consumer listens is lost; the client notices by the heartbeats that do not come.
 	messages, err := reader.Messages(
 		jetstream.PullMaxMessages(5000), jetstream.PullExpiry(5*time.Second), jetstream.PullHeartbeat(time.Second),
@@ -88,11 +96,56 @@ func (r *logReader) Read(leave context.Context, stream string, begin, end int64,
 			Position: int64(about.Sequence.Stream), BrokerTimeMs: about.Timestamp.UnixNano() / int64(time.Millisecond),
 			Value: message.Data(),
 		}
-		// Behind the last one there may be positions without a message.
-		if !row(found) || about.NumPending == 0 {
+		if !row(found) {
 			return nil
 		}
+		// Behind the last one there may be positions without a message.
+		if about.NumPending == 0 {
+			return r.stillLeads(leave, name, leader)
+		}
 	}
+}
+
+// leader of a stream; empty where there is one server alone.
+func (r *logReader) leader(within context.Context, name string) (string, error) {
+	found, err := r.js.Stream(within, name)
+	if err != nil || found.CachedInfo().Cluster == nil {
+		return "", err
+	}
+	return found.CachedInfo().Cluster.Leader, nil
+}
+
+func (r *logReader) stillLeads(within context.Context, name, leader string) error {
+	now, err := r.leader(within, name)
+	if err == nil && now != leader {
+		err = fmt.Errorf("the leader is %s, and was %s when reading began", now, leader)
+	}
+	return err
+}
+
+// readerOn is a consumer on one server. A consumer without replicas reads the copy of the server that it is on, and
+// servers choose that at random: so some are made, until one is where it should be.
+func (r *logReader) readerOn(within context.Context, name, server string, begin int64) (jetstream.Consumer, error) {
+	for try := 0; try < tries; try++ {
+		made, err := r.js.CreateConsumer(within, name, jetstream.ConsumerConfig{
+			AckPolicy: jetstream.AckNonePolicy, Replicas: 1, MemoryStorage: true, InactiveThreshold: time.Minute,
+			DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: uint64(max(begin, 1)),
+		})
+		if err != nil {
+			return nil, err
+		}
+		if on := made.CachedInfo().Cluster; on == nil || on.Leader == server {
+			return made, nil
+		}
+		r.remove(name, made)
+	}
+	return nil, fmt.Errorf("no consumer was made on the leader %s", server)
+}
+
+func (r *logReader) remove(name string, made jetstream.Consumer) {
+	within, cancel := context.WithTimeout(context.Background(), asking)
+	defer cancel()
+	_ = r.js.DeleteConsumer(within, name, made.CachedInfo().Name) // else the servers do, when it is idle
 }
 
 func (r *logReader) Close() { r.nats.Close() }
