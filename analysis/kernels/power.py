@@ -1,8 +1,9 @@
 """Tells which lost messages went with the power: every replica in sync lost what it had not synced.
 
 The leader change that cut the message off is the one that followed: it began while the fault was applied or
-the cluster recovered, and the message was acknowledged, or given to a consumer, before the power was back. A
-loss with another cause, or without a named one, is not excused by a fault near it.
+the cluster recovered, and the message was acknowledged, or given to a consumer, before the power was back. Of
+systems that do not tell where a leader began (NATS), the log itself tells how much of it was kept. A loss
+with another cause, or without a named one, is not excused by a fault near it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from analysis.kernels.changes import Because, LostAcks, lost, reached
 from analysis.kernels.history import BucketHistory
 from harness.contracts.rows import Terms
 from harness.faultlog import FaultRecord
+from harness.records import Outcome
 
 
 def lost_with_power(history: BucketHistory, stream: Array, seen: LostAcks) -> Array:
@@ -31,8 +33,10 @@ def lost_with_power(history: BucketHistory, stream: Array, seen: LostAcks) -> Ar
         own = np.flatnonzero(stream == number)
         hit = [fault for fault in faults if context.stream_name(number) in fault.unkept]
         terms = context.terms.get(number, ())
-        if hit and terms:
+        if hit and any(term.first is not None for term in terms):
             found[own] = _cut_by(history, number, terms, hit, seen.of(own))
+        elif hit:
+            found[own] = _behind_what_was_kept(history, number, hit, seen.of(own))
     return found
 
 
@@ -61,3 +65,19 @@ def _cut_by(
         back_ns = fault.over_ns if fault.heal_ns is None else fault.heal_ns
         gone |= (seen.done_ns < back_ns) & (cut_ns >= fault.start_ns) & (cut_ns < fault.over_ns + SETTLE_NS)
     return np.asarray(known & gone)
+
+
+def _behind_what_was_kept(
+    history: BucketHistory, stream: int, faults: list[FaultRecord], seen: LostAcks
+) -> Array:
+    """Those with a place behind the last that was acknowledged before the power went and is still there: a
+    log that is cut has no hole before its cut."""
+    slots = np.flatnonzero((history.outcome == Outcome.OK) & history.present)
+    slots = slots[(history.of_send("stream", slots) == stream) & ~np.isin(slots, history.ack_elsewhere)]
+    at, done_ns = history.of_send("position", slots), history.of_send("t_done_ns", slots)
+    gone = np.zeros(len(seen), np.bool_)
+    for fault in faults:
+        back_ns = fault.over_ns if fault.heal_ns is None else fault.heal_ns
+        kept = at[done_ns < fault.start_ns].max(initial=-1)
+        gone |= (seen.done_ns < back_ns) & (seen.position > kept)
+    return gone

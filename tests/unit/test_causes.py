@@ -195,6 +195,27 @@ def test_the_power_takes_nothing_that_an_earlier_change_cut_off(tmp_path: Path) 
     assert judged(epochs(lossy(history=history)), tmp_path)[1].status is Status.VIOLATION
 
 
+@pytest.mark.parametrize(
+    ("lost", "status"),
+    [((3, 4), Status.PERMITTED), ((1,), Status.VIOLATION), ((0, 1, 2, 3, 4), Status.PERMITTED)],
+)
+def test_where_nobody_tells_where_a_leader_began_the_log_tells_what_the_power_took(
+    lost: tuple[int, ...], status: Status, tmp_path: Path
+) -> None:
+    history = History(promise=DURABLE.model_copy(update={"synced": False, "required": {}}))
+    history.fault("power-loss", "kafka-3", 5_000, 10_000, details={"unkept": ["orders-0"]})
+    for seq in range(5):
+        history.send(seq, position=seq, at_ms=1_000 + seq)
+    for seq in range(5):
+        if seq not in lost:
+            history.log(seq, position=seq)
+    end = 5 if lost == (1,) else min(lost)
+    for seq in (5, 6):
+        history.send(seq, position=end + seq - 5, at_ms=12_000 + seq).log(seq, position=end + seq - 5)
+    _, finding = judged(history, tmp_path)
+    assert (finding.status, finding.count) == (status, len(lost))
+
+
 def test_a_later_change_is_no_cause_of_what_its_deposed_leader_had_not_come_to(tmp_path: Path) -> None:
     _, finding = judged(thawed(kept_at_ms=13_900), tmp_path)
     (cause,) = finding.causes

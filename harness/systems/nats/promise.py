@@ -23,6 +23,11 @@ from harness.plan.promise import ClientSettings, Consuming, Delivery, ProducerSe
 from harness.systems.nats import native
 
 _WINDOW_S: Final = 120.0
+#: https://docs.nats.io/nats-concepts/jetstream, "Syncing data to disk"
+_MAY_FAIL: Final = (
+    "NATS' documentation: 'If multiple servers fail simultaneously, all due to an OS failure, and before "
+    "their data has been fsync-ed, the cluster may fail to recover the most recently acknowledged messages'"
+)
 #: How often an application sends again, half a second after each outcome (docs/worker-protocol.md).
 _ATTEMPTS: Final = 10
 
@@ -48,7 +53,7 @@ class NatsProducerSettings(ProducerSettings):
         text = f"jetstream.sync_interval={every}"
         if every.lower() == "always":
             return True, text
-        return False, f"{text}: an acknowledged message may be in memory only for so long"
+        return False, f"{text}; {_MAY_FAIL}"
 
     def order(self, context: PromiseContext) -> tuple[bool | None, str]:
         retries = self.settings.of("retries")
