@@ -232,8 +232,16 @@ def _require(worker: WorkerSpec, module: Module, go: Go, folder: Path) -> None:
         raise WorkerError(f"{worker.folder / 'go.mod'} cannot be used: {first_error(done.stderr)}")
 
 
+def _tags(worker: WorkerSpec, module: Module) -> list[str]:
+    """Build constraints that hold; a build whose version is not known is taken for the newest."""
+    version = module.version.partition("-")[0]
+    tags = _build_of(worker).tags
+    return [tag for tag, first in tags.items() if version == "0.0.0" or numbers(first) <= numbers(version)]
+
+
 def _build(worker: WorkerSpec, module: Module, go: Go, folder: Path, part: Path) -> None:
-    command = [go.path, "build", "-mod=mod", "-trimpath", "-buildvcs=false", "-o", str(part), "."]
+    tags = f"-tags={','.join(_tags(worker, module))}"
+    command = [go.path, "build", "-mod=mod", "-trimpath", "-buildvcs=false", tags, "-o", str(part), "."]
     try:
         done = run_go(command, folder, BUILD_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:

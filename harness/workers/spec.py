@@ -92,11 +92,15 @@ class GoModule(Part):
 
 
 class GoBuild(Part):
-    """``[go]``: what `harness.workers.go_build` makes a version of."""
+    """``[go]``: what `harness.workers.go_build` makes a version of.
+
+    ``tags``: build constraint of sources -> the first version of the client that they are for.
+    """
 
     default: str
     source_path: str
     modules: list[GoModule] = Field(min_length=1)
+    tags: dict[str, str] = Field(default_factory=dict)
 
 
 class CommandBuild(Part):

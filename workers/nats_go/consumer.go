@@ -31,10 +31,10 @@ type consuming struct {
 }
 
 // pulling has options of Messages; 0 is the client's default. A pull that the servers lost is noticed after two
-// heartbeats that did not come, by default after 30 s.
+// heartbeats that did not come, by default after 30 s. NextMaxWait: of Next, which is then called again.
 type pulling struct {
-	MaxMessages       int
-	Expiry, Heartbeat time.Duration
+	MaxMessages                    int
+	Expiry, Heartbeat, NextMaxWait time.Duration
 }
 
 type member struct {
@@ -61,6 +61,8 @@ func consume(session *kit.Session) error {
 	switch {
 	case m.asked.Kind != durable && m.asked.Kind != ordered:
 		return kit.Failuref(structOptions.Hint, "Kind %q: must be %s or %s", m.asked.Kind, durable, ordered)
+	case m.asked.Pull.NextMaxWait > 0 && !nextWaits:
+		return kit.Failuref("leave it out", "Pull.NextMaxWait: Next of this nats.go has no limit")
 	case m.asked.Kind == ordered && m.settle != "none":
 		return kit.Failuref("settle: none", "an ordered consumer acknowledges nothing, settle is %q", m.settle)
 	}
@@ -155,7 +157,10 @@ func pause(leave context.Context) {
 
 func (m *member) handOverAll(leave context.Context, messages jetstream.MessagesContext) error {
 	for leave.Err() == nil {
-		message, err := messages.Next()
+		message, err := next(messages, m.asked.Pull.NextMaxWait)
+		if m.asked.Pull.NextMaxWait > 0 && errors.Is(err, nats.ErrTimeout) {
+			continue
+		}
 		if err != nil {
 			return err
 		}
