@@ -147,6 +147,17 @@ def test_built_once_and_anew_when_something_changes(worker: WorkerSpec) -> None:
 
 
 @needs_go
+def test_a_source_for_newer_versions_is_left_out_of_older_ones(worker: WorkerSpec) -> None:
+    (worker.folder / "main.go").write_text("package main\n\nfunc main() { newer() }\n")
+    (worker.folder / "newer.go").write_text("//go:build is_newer\n\npackage main\n\nfunc newer() {}\n")
+    module = {"path": "brokerstorm.invalid/x", "from": "1.0.0"}
+    tagged = built_as(worker, {**BUILD, "modules": [module], "tags": {"is_newer": "1.40.0"}})
+    go_build.launch(tagged, "1.40.0", False, lambda text, share: None)
+    with pytest.raises(WorkerError, match="undefined: newer"):
+        go_build.launch(tagged, "1.39.9", False, lambda text, share: None)
+
+
+@needs_go
 def test_what_does_not_build_is_one_line(worker: WorkerSpec) -> None:
     (worker.folder / "main.go").write_text("package main\n\nfunc main() { nothing() }\n")
     broken = built_as(worker, {**BUILD, "modules": [{"path": "brokerstorm.invalid/x", "from": "1.0.0"}]})
