@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
+
+from harness.rundir import Document
 
 SCHEMA_VERSION = 1
 #: Witnesses kept of a class, the earliest of the largest episodes first.
@@ -310,9 +311,9 @@ class Result:
     about: str = ""  # what the scenario says of itself, or of the variant
     started: str = ""  # start of load, ISO 8601
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """The public JSON document."""
-        document: dict[str, Any] = {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        document: Document = {"schema_version": SCHEMA_VERSION, **asdict(self)}
         for finding in document["findings"]:
             finding["class"] = finding.pop("cls")
         return document

@@ -26,6 +26,7 @@ MAX_CPU_NS_A_ROW: Final = 200
 MAX_BYTES_A_SEND: Final = 15
 _SEAL: Final = """
 import json, sys
+from dataclasses import asdict
 from pathlib import Path
 from harness.contracts.plan import Plan
 from harness.rundir import RunDir
@@ -33,7 +34,7 @@ from harness.seal.seal import seal
 
 run = RunDir(Path(sys.argv[1]))
 report = seal(run, Plan.model_validate_json(run.plan.read_text()), threads=int(sys.argv[2]))
-print(json.dumps(report.document()))
+print(json.dumps(asdict(report)))
 """
 
 

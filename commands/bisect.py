@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from commands import completion
-from commands.console import Settings, command, write
+from commands.console import Settings, command, tell, write
 from commands.options import (
     master_option,
     offline_option,
@@ -21,6 +22,10 @@ from commands.options import (
 from commands.tables import paragraph, table
 from harness.errors import UsageError
 from harness.invocation import for_terminal
+
+if TYPE_CHECKING:
+    from analysis.verdict.bisection import Evidence
+    from experiments.bisect.rounds import Bisected
 
 _HEAD = {"found": "FOUND", "narrowed": "NARROWED", "not confirmed": "NOT CONFIRMED", "unknown": "UNKNOWN"}
 
@@ -97,78 +102,71 @@ def bisect(settings: Settings, resume: str | None, budget: float | None, **given
     elif given["scenario"] is None:
         raise UsageError("which scenario?", hint="`brokerstorm list bugs` and `list scenarios` show them")
     else:
-        root, asked = begin(settings, BisectRequest(**given), _tell)
-    document = play(settings, root, asked, offline=given["offline"], budget_s=budget)
-    settings.show(document, lambda: _show(document, root.root))
-    return int(document["exit_code"])
+        root, asked = begin(settings, BisectRequest(**given), tell)
+    found = play(settings, root, asked, offline=given["offline"], budget_s=budget)
+    settings.show(found.document(), lambda: _show(found, root.root))
+    return found.exit_code
 
 
-def _tell(text: str) -> None:
-    import sys
-
-    write(f"brokerstorm: {text}", file=sys.stderr)
-
-
-def _show(document: dict[str, Any], folder: Path) -> None:
-    asked = document["question"]
-    is_commit = bool(asked["repo"])
-    write(f"{_HEAD[document['outcome']]}  {_sentence(document, is_commit)}")
-    paragraph(f"{asked['scenario']}, {asked['client']}, seed {asked['seed']}", indent="  ")
-    if document["release_notes"]:
-        paragraph(f"{'commit' if is_commit else 'release notes'}: {document['release_notes']}", indent="  ")
+def _show(found: Bisected, folder: Path) -> None:
+    asked, answer = found.question, found.answer
+    is_commit = bool(asked.repo)
+    write(f"{_HEAD[answer.outcome]}  {_sentence(found, is_commit)}")
+    paragraph(f"{asked.scenario}, {asked.client}, seed {asked.seed}", indent="  ")
+    if found.release_notes:
+        paragraph(f"{'commit' if is_commit else 'release notes'}: {found.release_notes}", indent="  ")
     paragraph(
-        f"error of all answers together: at most {100 * document['error']:.2g} %, for what a bad version "
-        f"shows in {100 * asked['rate']:.0f} % of its rounds or more",
+        f"error of all answers together: at most {100 * found.error:.2g} %, for what a bad version "
+        f"shows in {100 * asked.rate:.0f} % of its rounds or more",
         indent="  ",
     )
-    for side in document["sides"]:
-        exposure = f", {asked['counter']} {_span(side['exposure'])}" if side["exposure"] else ""
+    for side in found.sides:
+        exposure = f", {asked.counter} {_span(side.met)}" if side.met else ""
+        runs = ", ".join(look.folder for look in side.looks)
         paragraph(
-            f"{_short(side['version'], is_commit)}: {side['shown']} of {side['counted']} rounds{exposure}, "
-            f"p {side['p_value']:.2g}: {', '.join(side['runs'])}",
+            f"{_short(side.version, is_commit)}: {side.shown} of {side.counted} rounds{exposure}, "
+            f"p {side.p_value:.2g}: {runs}",
             indent="  ",
             hanging="  ",
         )
     write("")
-    table([["", "version", "rounds", "answer", "time"], *_rows(document, is_commit)], indent="  ")
-    cost = document["cost"]
-    aside = len(document["set_aside"])
+    table([["", "version", "rounds", "answer", "time"], *_rows(found.steps, is_commit)], indent="  ")
+    aside = len(found.set_aside)
     more = f", {aside} more did not count before a --resume" if aside else ""
     paragraph(
-        f"{cost['rounds']} rounds, {cost['counted']} of them count{more}; {_time(document['spent_s'])}",
-        indent="  ",
+        f"{found.rounds} rounds, {found.counted} of them count{more}; {_time(found.spent_s)}", indent="  "
     )
-    if document["outcome"] in ("narrowed", "unknown"):
-        again = for_terminal(f"brokerstorm bisect --resume {document['bisect_id']}")
+    if answer.outcome in ("narrowed", "unknown"):
+        again = for_terminal(f"brokerstorm bisect --resume {found.bisect_id}")
         paragraph(f"{again} asks again what was skipped, and goes on", indent="  ")
-    table([["repeat", for_terminal(asked["command"])], ["rounds", str(folder)]], indent="  ")
+    table([["repeat", for_terminal(asked.command)], ["rounds", str(folder)]], indent="  ")
 
 
-def _sentence(document: dict[str, Any], is_commit: bool) -> str:
+def _sentence(found: Bisected, is_commit: bool) -> str:
     """``1.38.0 is the first fixed: 1.37.2 shows hang, 1.38.0 does not``."""
-    first, before = (_short(document[key], is_commit) for key in ("first", "before"))
-    if document["outcome"] not in ("found", "narrowed"):
-        return str(document["why"])
-    asked = document["question"]
-    what = "a violation" if asked["expect"] == "clean" else asked["expect"]
-    bad, good = (before, first) if asked["is_fix"] else (first, before)
+    asked, answer = found.question, found.answer
+    if answer.outcome not in ("found", "narrowed"):
+        return answer.why
+    first, before = _short(answer.first, is_commit), _short(answer.before, is_commit)
+    what = "a violation" if asked.expect == "clean" else asked.expect
+    bad, good = (before, first) if asked.is_fix else (first, before)
     sides = f"{bad} shows {what}, {good} does not"
-    if document["outcome"] == "found":
-        return f"{first} is the {document['direction']}: {sides}"
-    between = ", ".join(_short(each, is_commit) for each in document["between"])
-    return f"the {document['direction']} is {first} or one that was skipped before it: {between}; {sides}"
+    if answer.outcome == "found":
+        return f"{first} is the {asked.direction}: {sides}"
+    between = ", ".join(_short(each, is_commit) for each in answer.between)
+    return f"the {asked.direction} is {first} or one that was skipped before it: {between}; {sides}"
 
 
-def _rows(document: dict[str, Any], is_commit: bool) -> list[list[str]]:
+def _rows(steps: Sequence[Evidence], is_commit: bool) -> list[list[str]]:
     return [
         [
             str(number),
-            _short(step["version"], is_commit),
-            str(step["rounds"]),
-            step["text"],
-            _time(step["duration_s"]),
+            _short(step.version, is_commit),
+            str(len(step.looks)),
+            step.text,
+            _time(sum(look.duration_s for look in step.looks)),
         ]
-        for number, step in enumerate(document["steps"], start=1)
+        for number, step in enumerate(steps, start=1)
     ]
 
 

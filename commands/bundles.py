@@ -98,13 +98,13 @@ def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
     if folder is None:
         point_latest(opened.run)  # what was opened is what one wants to see
     run = opened.run.root
-    left_out = [str(line) for line in opened.cover.get("left_out") or ()]
-    document = {"schema_version": SCHEMA_VERSION, "folder": str(run), "left_out": left_out}
+    cover = opened.cover
+    document = {"schema_version": SCHEMA_VERSION, "folder": str(run), "left_out": cover.left_out}
     named = str(run) if folder else opened.run.run_id
 
     def text() -> None:
-        write(f"{run}: {opened.cover.get('run')}, bundled by {opened.cover.get('made_by')}")
-        for line in left_out:
+        write(f"{run}: {cover.run}, bundled by {cover.made_by}")
+        for line in cover.left_out:
             write(f"  left out: {line}")
         again = (
             f"`brokerstorm show --html {named}` draws its page, `brokerstorm analyze {named}` judges again"

@@ -16,7 +16,7 @@ from commands.console import SCHEMA_VERSION, Settings, command, write
 from commands.options import cluster_option, needs_option, offline_option, runtime_option, secure_option
 from experiments.plans import choose_plans, needs_of, read_scenario
 from harness.errors import EnvironmentNotReady, Exit, HealError, UsageError
-from harness.rundir import RunDir, new_run
+from harness.rundir import Document, RunDir, new_run
 from harness.systems import DEFAULT, SYSTEMS
 
 if TYPE_CHECKING:
@@ -56,6 +56,7 @@ def up(
     """
     from experiments.player import choose_runtime, process_if
     from harness.clusters import open_cluster
+    from harness.scenario.model import native
 
     loaded = read_scenario(scenario) if scenario else None
     if loaded and system not in (None, loaded.system):
@@ -77,7 +78,7 @@ def up(
                 version=wanted,
                 topology=topology,
                 runtime=runtime,
-                broker_config=loaded.cluster.config if loaded else {},
+                broker_config=native(loaded.cluster.config) if loaded else {},
                 needs=needed,
                 offline=offline,
                 secure=secure,
@@ -88,8 +89,7 @@ def up(
             raise
         progress.phase("up", f"{system} {cluster.version}")
         _start_and_keep(settings, cluster)
-    document = _description(root.run_id, cluster)
-    settings.show(document, lambda: _show_cluster(document))
+    settings.show(_description(root.run_id, cluster), lambda: _show_cluster(root.run_id, cluster))
     return Exit.PASS
 
 
@@ -113,7 +113,7 @@ def _known_needs(needs: Sequence[str]) -> frozenset[str]:
     return frozenset(needs)
 
 
-def _description(run_id: str, cluster: BrokerCluster[Any]) -> dict[str, Any]:
+def _description(run_id: str, cluster: BrokerCluster[Any]) -> Document:
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
@@ -136,13 +136,13 @@ def _description(run_id: str, cluster: BrokerCluster[Any]) -> dict[str, Any]:
     }
 
 
-def _show_cluster(document: dict[str, Any]) -> None:
-    write(f"{document['system']} {document['version']} is up: {document['run_id']}")
-    write(f"bootstrap  {document['bootstrap']}")
-    if "connection" in document:
-        write(f"connect    {document['connection']}")
-    for node in document["nodes"]:
-        write(f"  {node['name']}  pid {node['pid']}  {node['folder']}")
+def _show_cluster(run_id: str, cluster: BrokerCluster[Any]) -> None:
+    write(f"{cluster.system} {cluster.version} is up: {run_id}")
+    write(f"bootstrap  {cluster.bootstrap}")
+    if cluster.connection_file:
+        write(f"connect    {cluster.connection_file}")
+    for node in cluster.runtime.nodes:
+        write(f"  {node.name}  pid {cluster.runtime.pid(node.name)}  {node.folder}")
     write("`brokerstorm inject FAULT` hits it, `brokerstorm down` stops it")
 
 

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,6 +24,7 @@ from commands.repeating import repeat_command
 from experiments.context import CommandContext
 from harness.invocation import for_terminal
 from harness.run.interrupts import Interrupts
+from harness.rundir import Document
 
 SCHEMA_VERSION = 1
 DEFAULT_RUN_DIR = "runs"
@@ -38,7 +39,7 @@ class Settings(CommandContext):
     json: bool
     verbose: int
 
-    def show(self, document: Mapping[str, Any], text: Callable[[], None]) -> None:
+    def show(self, document: Document, text: Callable[[], None]) -> None:
         """Write the JSON document, or call ``text`` to write for people."""
         with reader_may_leave():
             if self.json:
@@ -65,6 +66,11 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def write(text: str, *, file: IO[str] | None = None) -> None:
     """Print a message; it may hold anything, also where the terminal knows only ASCII."""
     _put(_CONTROL.sub("\N{REPLACEMENT CHARACTER}", for_terminal(text)), file or sys.stdout)
+
+
+def tell(text: str) -> None:
+    """A line about what goes on, beside the result."""
+    write(f"brokerstorm: {text}", file=sys.stderr)
 
 
 def _put(text: str, target: IO[str]) -> None:
@@ -209,7 +215,7 @@ def report_problem(kind: str, text: str, *, hint: str, exit_code: int, as_json: 
             document = {"schema_version": SCHEMA_VERSION, "exit_code": int(exit_code), "error": error}
             _put(json.dumps(document, indent=1, ensure_ascii=False), sys.stdout)
         else:
-            write(f"brokerstorm: {text}", file=sys.stderr)
+            tell(text)
             if hint:
                 write(f"  {hint}", file=sys.stderr)
     return int(exit_code)

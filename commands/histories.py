@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import completion
-from commands.console import SCHEMA_VERSION, CommandGroup, Settings, command, write
+from commands.console import SCHEMA_VERSION, CommandGroup, Settings, command, tell, write
 from commands.options import FileToWrite
 from commands.tables import paragraph
 from harness.errors import Exit, FailOn, UsageError
@@ -50,7 +49,7 @@ def opened(settings: Settings, file: Path | None, *, make: bool) -> Iterator[His
         )
     with History.open(path) as history:
         for note in history.notes:
-            write(f"brokerstorm: {note}", file=sys.stderr)
+            tell(note)
         yield history
 
 

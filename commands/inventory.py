@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from commands.console import Settings, write
@@ -9,7 +10,7 @@ from commands.tables import paragraph, table
 from harness.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from harness.rundir import RunDir
 
@@ -101,7 +102,7 @@ def suites(settings: Settings) -> list[Row]:
 def faults(settings: Settings) -> list[Row]:
     from faults.schedule.reference import kinds
 
-    return kinds()
+    return [asdict(each) for each in kinds()]
 
 
 def workers(settings: Settings) -> list[Row]:
@@ -239,7 +240,7 @@ def classes(settings: Settings) -> list[Row]:
     ]
 
 
-def show(kind: str, items: Sequence[Mapping[str, Any]], settings: Settings) -> None:
+def show(kind: str, items: Sequence[Row], settings: Settings) -> None:
     """The rows for people."""
     columns = COLUMNS[kind]
     if not items:

@@ -31,7 +31,7 @@ def run_request(settings: Settings, request: variants.RunRequest) -> int:
     Raises:
         BrokerstormError: it could not be started or was interrupted.
     """
-    asked = variants.prepare(settings, request)
+    asked = variants.prepare_run(settings, request)
     found = play(
         settings,
         request,
@@ -61,7 +61,7 @@ def repro_request(settings: Settings, request: ReproRequest) -> int:
     Raises:
         BrokerstormError: it could not be started or was interrupted.
     """
-    asked = reproductions.prepare(settings, request)
+    asked = reproductions.prepare_repro(settings, request)
     found = play(settings, request, asked, _tell_stopped(settings), metrics=request.metrics)
     return _show(settings, asked.root, found)
 

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import completion
-from commands.console import SCHEMA_VERSION, CommandGroup, Settings, command, write
+from commands.console import SCHEMA_VERSION, CommandGroup, Settings, command, tell, write
 from commands.histories import report, report_night
 from commands.options import offline_option, refuse_beside_resume, runtime_option, seconds
 from commands.tables import paragraph, table
 from harness.errors import Exit
-from harness.rundir import new_run, write_json
+from harness.rundir import Document, new_run, write_json
 from harness.toolchains.own_builds import in_words
 
 if TYPE_CHECKING:
@@ -83,12 +83,6 @@ def _request(given: dict[str, Any]) -> SuiteRequest:
     return SuiteRequest(**{name: value for name, value in values.items() if name in names})
 
 
-def _tell(text: str) -> None:
-    import sys
-
-    write(f"brokerstorm: {text}", file=sys.stderr)
-
-
 @contextmanager
 def _history(path: Path, *, make: bool) -> Iterator[History | None]:
     """The history; None where there is none yet and none is to be made."""
@@ -99,7 +93,7 @@ def _history(path: Path, *, make: bool) -> Iterator[History | None]:
 
     with History.open(path) as history:
         for note in history.notes:
-            _tell(note)
+            tell(note)
         yield history
 
 
@@ -116,12 +110,12 @@ def plan(settings: Settings, file: str, **given: Any) -> int:
     request = _request({"file": file, **given})
     path = history_path(settings, request.history)
     with _history(path, make=False) as history:
-        planned = plan_night(settings, request, history, path, _tell)
+        planned = plan_night(settings, request, history, path, tell)
     settings.show(_plan_document(planned), lambda: _show_plan(planned))
     return Exit.PASS
 
 
-def _plan_document(planned: PlannedNight) -> dict[str, Any]:
+def _plan_document(planned: PlannedNight) -> Document:
     choice, night = planned.choice, planned.night
     return {
         "schema_version": SCHEMA_VERSION,
@@ -204,7 +198,7 @@ def _begin(settings: Settings, request: SuiteRequest, history: History, path: Pa
     from experiments.nights.night import NightDir, night_named
     from experiments.nights.planning import plan_night
 
-    planned = plan_night(settings, request, history, path, _tell)
+    planned = plan_night(settings, request, history, path, tell)
     run_dir, suite = settings.run_dir.resolve(), planned.night.suite
     if name is None:
         night_dir = NightDir(new_run(run_dir, suite).root)
@@ -237,7 +231,7 @@ def _play(settings: Settings, night_dir: NightDir, night: Night, history: Histor
     from experiments.nights.playing import NightTurns
 
     with playing(night_dir.run, f"brokerstorm suite run {night.file} --resume"):
-        with NightTurns(settings, night_dir, night, history, _tell) as turns:
+        with NightTurns(settings, night_dir, night, history, tell) as turns:
             turns.play()
         for skipped in not_run_of(night_dir, night):
             history.skip(night_dir.id, night.suite, skipped.cell, skipped.why)
@@ -247,7 +241,7 @@ def _play(settings: Settings, night_dir: NightDir, night: Night, history: Histor
         ).document()
         write_json(night_dir.document, document)
         for line in tidy(settings.run_dir, night, history):
-            _tell(line)
+            tell(line)
     settings.show(document, lambda: _show_night(night_dir, told))
     return told.exit_code
 

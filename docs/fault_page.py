@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from docs.markdown import MADE, item, paragraph
 from faults.kinds import KINDS
 from faults.kit.params import FaultSchedule, in_units
 from faults.schedule.mix import MixParams
-from faults.schedule.reference import MIX_ABOUT, keys
+from faults.schedule.reference import MIX_ABOUT, FaultKey, keys
 
 #: A key that so many kinds have with the same meaning stands in a list of its own.
 _SEVERAL = 3
@@ -69,11 +69,11 @@ _MIX_EXAMPLE = """
 def faults_page() -> str:
     """docs/reference/faults.md."""
     rows = [row for kind in KINDS.values() for row in keys(kind.params)]
-    counts = Counter((row["key"], row["about"]) for row in rows)
+    counts = Counter((row.key, row.about) for row in rows)
     most = {key: about for (key, about), count in reversed(counts.most_common()) if count >= _SEVERAL}
     shared = set(most.items())  # one meaning of a key: what "as above" stands for
     lines = [*_HEAD.splitlines(), "", *_list(keys(FaultSchedule)), *_WHEN.splitlines(), ""]
-    first = {(row["key"], row["about"]): {**row, "default": None} for row in reversed(rows)}
+    first = {(row.key, row.about): replace(row, default=None) for row in reversed(rows)}
     lines += _list([first[key] for key in counts if key in shared])
     lines += [
         *_MIX_HEAD,
@@ -85,31 +85,30 @@ def faults_page() -> str:
     for kind in KINDS.values():
         lines += ["", f"## {kind.kind}", ""]
         own = keys(kind.params)
-        also = [f"`{row['key']}`{_default_text(row)}" for row in own if (row["key"], row["about"]) in shared]
+        also = [f"`{row.key}`{_default_text(row)}" for row in own if (row.key, row.about) in shared]
         lines += paragraph(f"{kind.doc()} As above: {', '.join(also)}." if also else kind.doc())
-        lines += _list([row for row in own if (row["key"], row["about"]) not in shared])
+        lines += _list([row for row in own if (row.key, row.about) not in shared])
     return "\n".join(lines) + "\n"
 
 
-def _list(rows: list[dict[str, Any]]) -> list[str]:
-    return [line for row in rows for line in item(f"`{row['key']}`{_default_text(row)}: {row['about']}")]
+def _list(rows: list[FaultKey]) -> list[str]:
+    return [line for row in rows for line in item(f"`{row.key}`{_default_text(row)}: {row.about}")]
 
 
-def _default_text(row: Mapping[str, Any]) -> str:
-    if row["default"] == "required":
+def _default_text(row: FaultKey) -> str:
+    if row.default == "required":
         return " (**required**)"
-    default = _default(row)
+    default = _default(row.default, row.unit)
     return f" (default {default})" if default else ""
 
 
-def _default(key: Mapping[str, Any]) -> str:
-    value, unit = key["default"], key["unit"]
+def _default(value: Any, unit: str) -> str:
     if value in (None, "", {}, []):
         return ""
     if isinstance(value, str):
         return value
     if isinstance(value, tuple):
-        return " to ".join(_default({"default": each, "unit": unit}) for each in value)
+        return " to ".join(_default(each, unit) for each in value)
     if unit == "bytes":
         return in_units(value)
     number = f"{value:g}" if isinstance(value, float) else json.dumps(value)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.protocols.versions import versions_of
-from harness.rundir import RunDir
+from harness.rundir import Document, RunDir
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import PREFIX
 
@@ -332,7 +332,7 @@ def needs_of(plans: Iterable[Plan]) -> frozenset[str]:
     return faults.needs_of(timeline_of(plan) for plan in plans)
 
 
-def timeline_rows(timeline: Timeline) -> list[dict[str, Any]]:
+def timeline_rows(timeline: Timeline) -> list[Document]:
     """Firings as JSON, each with the commands that it would send."""
     import faults
 

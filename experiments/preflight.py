@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from experiments.plans import (
     cluster_of,
@@ -19,7 +19,7 @@ from experiments.plans import (
 )
 from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import EnvironmentNotReady, ScenarioError
-from harness.rundir import RunDir
+from harness.rundir import Document, RunDir
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import PREFIX, UNKNOWN, own_build
 
@@ -67,7 +67,7 @@ class Preflight:
         require(self.checks)
         return self
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """For ``--json``."""
         checks = [asdict(check) for check in self.checks]
         return {"checks": checks, "warnings": list(self.warnings), "estimate": asdict(self.estimate)}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -18,7 +18,7 @@ from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 from platform import machine
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from analysis.spark.barrier import BarrierJob, Program, executors_of
 from analysis.spark.session import WarmSession, spark_reason
@@ -32,7 +32,7 @@ from harness.remote.executor import Executor
 from harness.remote.server import LoadServer
 from harness.run.hosts import Host
 from harness.run.periodic import PeriodicThread
-from harness.rundir import RunDir, write_json, write_jsonl
+from harness.rundir import Document, RunDir, write_json, write_jsonl
 from harness.seal.names import NAMES_FILE
 from harness.seal.seal import seal
 from harness.seal.share import ShareReport
@@ -232,7 +232,7 @@ class SparkRound:
                     hint="--load-store names a place that every executor can write: a mount, or a URL",
                 )
 
-    def _ways_in(self, plan: Plan, library: str) -> Mapping[str, Any]:
+    def _ways_in(self, plan: Plan, library: str) -> Document:
         words = load_worker(library, plan.workers).security
         return {"words": words.model_dump(mode="json"), "connection": self._named}
 
@@ -314,7 +314,7 @@ class SparkRound:
         write_json(run.manifest, asdict(replace(manifest, executors=rows)))
         return found
 
-    def _share(self, run: RunDir, executor: Executor, told: Mapping[str, Any]) -> ShareReport:
+    def _share(self, run: RunDir, executor: Executor, told: Document) -> ShareReport:
         try:
             line, part = executor.line.document(), executor.number + 1
             answer = executor.ask("seal", SEAL_S, part=part, clock=line, **told)

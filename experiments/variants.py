@@ -70,7 +70,7 @@ class RunRequest:
         return load_request(self.load_master, self.load_tasks, self.load_store, self.master)
 
 
-def prepare(context: CommandContext, request: RunRequest, root: RunDir | None = None) -> Prepared:
+def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | None = None) -> Prepared:
     """Everything that is decided before anything is started; ``root``: its folder, None = a new one.
 
     Raises:

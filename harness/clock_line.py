@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -83,5 +82,5 @@ class ClockLine:
         return [asdict(anchor) for anchor in self.anchors]
 
     @classmethod
-    def of_document(cls, rows: Sequence[dict[str, Any]]) -> ClockLine:
+    def of_document(cls, rows: Sequence[dict[str, int]]) -> ClockLine:
         return cls(tuple(Anchor(**row) for row in rows))

@@ -33,6 +33,11 @@ def parse_seconds(value: object) -> object:
     return value
 
 
+def seconds_text(seconds: float) -> str:
+    """As it is written in a scenario: ``2.5s``."""
+    return f"{round(seconds, 3):g}s"
+
+
 Seconds = Annotated[
     float,
     BeforeValidator(parse_seconds),

@@ -112,8 +112,8 @@ class Interrupted(BrokerstormError):
 
     exit_code = Exit.INTERRUPTED
 
-    def __init__(self, message: str, *, signal_number: int, hint: str = "") -> None:
-        super().__init__(message, hint=hint)
+    def __init__(self, message: str, *, signal_number: int) -> None:
+        super().__init__(message)
         self.exit_code = Exit.TERMINATED if signal_number == 15 else Exit.INTERRUPTED
 
 

@@ -8,15 +8,15 @@ then or not. One that could not be undone, or whose end nobody wrote down, is no
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 from harness.contracts import typed
-from harness.contracts.rows import FaultEvent
+from harness.contracts.rows import FaultDetails, FaultEvent
 from harness.errors import UsageError
-from harness.rundir import read_jsonl
+from harness.rundir import Document, read_jsonl
 
 #: Of acknowledgements that a broker had confirmed: it has them still, it may have lost some, nobody can tell.
 ConfirmedAcks = Literal["kept", "at-risk", "unknown"]
@@ -36,12 +36,7 @@ class FaultRecord:
         end_ns: it was over.
         recovered: the cluster was seen whole again after it.
         confirmed_acks: what it did to acknowledgements that a broker had confirmed.
-        unkept: streams of which every replica in sync lost what it had not synced.
-        wiped: nodes that lost all their data to it.
-        cut: stream -> the position before which it removed everything, on purpose.
-        grown: topic -> how many partitions it had before it was given more.
-        remade: topics that it deleted and made again, the latter from ``heal_ns`` on.
-        requests_held: by a fault that holds requests, as far as the last look saw.
+        details: a topic that was ``remade`` is another one from ``heal_ns`` on.
         skipped: why it was not injected.
     """
 
@@ -49,7 +44,7 @@ class FaultRecord:
     kind: str = ""
     selector: str = ""
     targets: tuple[str, ...] = ()
-    params: Mapping[str, Any] = field(default_factory=dict)
+    params: Document = field(default_factory=dict)
     planned_s: float = 0.0
     inject_ns: int | None = None
     heal_ns: int | None = None
@@ -58,12 +53,7 @@ class FaultRecord:
     effective: bool = False
     evidence: str = ""
     confirmed_acks: ConfirmedAcks = "unknown"
-    unkept: frozenset[str] = frozenset()
-    wiped: frozenset[str] = frozenset()
-    cut: Mapping[str, int] = field(default_factory=dict)
-    grown: Mapping[str, int] = field(default_factory=dict)
-    remade: frozenset[str] = frozenset()
-    requests_held: int = 0
+    details: FaultDetails = field(default_factory=FaultDetails)
     skipped: str = ""
 
     @property
@@ -127,13 +117,7 @@ def _acks(record: FaultRecord, row: FaultEvent) -> ConfirmedAcks:
 
 
 def _effect(record: FaultRecord, row: FaultEvent) -> FaultRecord:
-    held = int(row.details.get("held", 0))
-    named = ("unkept", "remade", "wiped")
-    unkept, remade, wiped = (frozenset(map(str, row.details.get(key, ()))) for key in named)
-    cut = {str(stream): int(position) for stream, position in row.details.get("cut", {}).items()}
-    grown = {str(topic): int(count) for topic, count in row.details.get("grown", {}).items()}
-    seen = replace(record, effective=row.effective, evidence=row.evidence, requests_held=held)
-    return replace(seen, unkept=unkept, cut=cut, grown=grown, remade=remade, wiped=wiped)
+    return replace(record, effective=row.effective, evidence=row.evidence, details=row.details)
 
 
 def _heal(record: FaultRecord, row: FaultEvent) -> FaultRecord:
@@ -150,28 +134,22 @@ def _skipped(record: FaultRecord, row: FaultEvent) -> FaultRecord:
     return replace(_named(record, row), skipped=row.reason)
 
 
-#: A row as it was read, or as it is in the file.
-Row = FaultEvent | Mapping[str, Any]
-
-
 class FaultLog:
     """Faults by id, from rows in the order they were written.
 
     Raises:
-        UsageError: a row is not one of a fault.
-        ValueError: it lacks what its event must say.
+        ValueError: a row lacks what its event must say.
     """
 
-    def __init__(self, rows: Iterable[Row] = ()) -> None:
+    def __init__(self, rows: Iterable[FaultEvent] = ()) -> None:
         self._records: dict[int, FaultRecord] = {}
         for row in rows:
             self.add(row)
 
-    def add(self, row: Row) -> FaultRecord:
+    def add(self, row: FaultEvent) -> FaultRecord:
         """Take one more row; return what is known of its fault now."""
-        event = row if isinstance(row, FaultEvent) else typed(row, FaultEvent, "an event of a fault")
-        record = self._records.get(event.id, FaultRecord(event.id)).after(event)
-        self._records[event.id] = record
+        record = self._records.get(row.id, FaultRecord(row.id)).after(row)
+        self._records[row.id] = record
         return record
 
     @property
@@ -197,7 +175,7 @@ class FaultTail:
                 whole, newline, _ = file.read().rpartition(b"\n")
             self._read_to += len(whole) + len(newline)
             for line in whole.splitlines():
-                self._log.add(json.loads(line))
+                self._log.add(typed(json.loads(line), FaultEvent, str(self._path)))
         return any(fault.is_applied for fault in self._log.records)
 
 
@@ -214,7 +192,7 @@ def remade_topics(records: Iterable[FaultRecord]) -> dict[str, int]:
     """Topic -> since when it is another one of its name (CLOCK_MONOTONIC ns)."""
     found: dict[str, int] = {}
     for fault in records:
-        for topic in fault.remade if fault.effective else ():
+        for topic in fault.details.remade if fault.effective else ():
             found[topic] = max(found.get(topic, 0), fault.heal_ns or fault.over_ns)
     return found
 

@@ -34,6 +34,11 @@ from typing import IO, Any
 from harness.errors import UsageError
 
 LATEST = "latest"
+#: An object of JSON, YAML or TOML as a file, an answer or a message has it: not checked by a model yet, or
+#: made to be written or shown.
+Document = dict[str, Any]
+#: Of the JSON Schemas that we publish.
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
 #: Bounds of what is read of a run, which may come from a stranger. Ours nest 8 deep at most.
 MOST_BYTES = 64 << 20
 MOST_ROWS_BYTES = 1 << 30
@@ -312,7 +317,7 @@ def write_json(path: Path, document: Any) -> None:
         file.write("\n")
 
 
-def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
+def write_jsonl(path: Path, rows: Iterable[Document]) -> None:
     """Write a JSON-lines file as `write_json` writes a document: whole or not at all."""
     with _appearing(path) as file:
         file.writelines(json.dumps(row, default=str) + "\n" for row in rows)
@@ -354,7 +359,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     return data
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> Document:
     """Read a JSON document of a run.
 
     Raises:
@@ -366,7 +371,7 @@ def read_json(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not valid JSON: {error}") from error
 
 
-def read_jsonl(path: Path) -> list[dict[str, Any]]:
+def read_jsonl(path: Path) -> list[Document]:
     """Rows of a JSON-lines file; a missing file has none and a torn last line is left out.
 
     Raises:
@@ -374,7 +379,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     """
     if not path.exists():
         return []
-    rows: list[dict[str, Any]] = []
+    rows: list[Document] = []
     # Not splitlines(): it also cuts at U+2028 and the like, which JSON may hold unescaped.
     lines = read_bytes(path, MOST_ROWS_BYTES).decode(errors="replace").removesuffix("\n").split("\n")
     for number, line in enumerate(lines):
@@ -388,7 +393,7 @@ def read_jsonl(path: Path) -> list[dict[str, Any]]:
     return rows
 
 
-def json_object(text: str) -> dict[str, Any]:
+def json_object(text: str) -> Document:
     """The object that a JSON text holds.
 
     Raises:
@@ -437,7 +442,7 @@ def reading(run: RunDir) -> Iterator[None]:
         ) from error
 
 
-def append_jsonl(path: Path, row: dict[str, Any], *, sync: bool = False) -> None:
+def append_jsonl(path: Path, row: Document, *, sync: bool = False) -> None:
     """Append one row. Threads and processes may append to one file: a lock on it keeps each line whole. What
     is left of a line that was cut (a full disk, a kill) goes first: it would spoil the next one.
 

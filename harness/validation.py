@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import ErrorDetails
 
 from harness.errors import did_you_mean
+from harness.rundir import DIALECT
 
 Location = tuple[str | int, ...]
 Model = type[BaseModel]
 
 
+def file_schema(model: Model, what: str, description: str) -> JsonSchemaValue:
+    """The published JSON Schema of a file that users write."""
+    head = {"$schema": DIALECT, "title": f"brokerstorm {what}", "description": description}
+    return head | model.model_json_schema(mode="validation") | head
+
+
 def problem_of(model: Model, error: ValidationError, data: Any) -> tuple[Location, str, int]:
     """The first error as (key path, sentence), and how many other keys have one."""
-    errors: Sequence[Any] = error.errors(include_url=False)
+    errors: Sequence[ErrorDetails] = error.errors(include_url=False)
     first = errors[0]
     if first["type"] == "missing":  # a required key that is misspelt is an unknown one, too
         beside = (e for e in errors if e["type"] == "extra_forbidden" and e["loc"][:-1] == first["loc"][:-1])
@@ -45,7 +54,7 @@ def dotted(location: Location, whole: str = "scenario") -> str:
     return text or whole
 
 
-def _explain(model: Model, error: Mapping[str, Any], data: Any) -> tuple[Location, str]:
+def _explain(model: Model, error: ErrorDetails, data: Any) -> tuple[Location, str]:
     location = _existing(tuple(error["loc"]), data, keep_last=error["type"] == "missing")
     if error["type"] == "extra_forbidden":
         return location, f"unknown key{value_text(location, data)}; {_allowed_keys(model, location)}"
@@ -70,7 +79,7 @@ _SENTENCES = {
 }
 
 
-def _sentence(model: Model, error: Mapping[str, Any], location: Location) -> str:
+def _sentence(model: Model, error: ErrorDetails, location: Location) -> str:
     context = error.get("ctx", {})
     kind = error["type"]
     if isinstance(context.get("error"), ValueError):

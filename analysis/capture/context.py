@@ -286,7 +286,7 @@ class Context:
         """By stream id: the position before which faults removed everything, on purpose; 0 = nothing."""
         cut = np.zeros(len(self.streams) + 1, np.int64)
         for fault in self.faults:
-            for stream, position in fault.cut.items() if fault.effective else ():
+            for stream, position in fault.details.cut.items() if fault.effective else ():
                 if stream in self.streams:
                     number = self.streams.index(stream) + 1
                     cut[number] = max(cut[number], position)
@@ -297,7 +297,7 @@ class Context:
         """By topic, when it was given more partitions (CLOCK_MONOTONIC ns, ascending)."""
         found: dict[str, list[int]] = {}
         for fault in self.faults:
-            for topic in fault.grown if fault.effective else ():
+            for topic in fault.details.grown if fault.effective else ():
                 found.setdefault(topic, []).append(fault.start_ns)
         return {topic: sorted(times) for topic, times in found.items()}
 

@@ -7,11 +7,10 @@ passes without it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from harness.rundir import RunDir, read_json, reading
+from harness.contracts import read_document
+from harness.rundir import Document, RunDir
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,18 +20,18 @@ class LeftOut:
 
     buckets: frozenset[int] = frozenset()
     text: str = ""
-    before: Mapping[str, Any] = field(default_factory=dict)
+    before: Document = field(default_factory=dict)
 
     def __bool__(self) -> bool:
         return bool(self.buckets)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """The content of left-out.json."""
         return {
             "schema_version": 1,
             "buckets": sorted(self.buckets),
             "text": self.text,
-            "before": dict(self.before),
+            "before": self.before,
         }
 
 
@@ -42,9 +41,4 @@ def read_left_out(run: RunDir) -> LeftOut:
     Raises:
         UsageError: it is damaged.
     """
-    if not run.left_out.exists():
-        return LeftOut()
-    with reading(run):
-        document = read_json(run.left_out)
-        buckets = frozenset(int(bucket) for bucket in document["buckets"])
-        return LeftOut(buckets, str(document["text"]), dict(document["before"]))
+    return read_document(run.left_out, LeftOut) if run.left_out.exists() else LeftOut()

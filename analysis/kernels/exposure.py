@@ -97,7 +97,7 @@ def exposure_of(
         for name in found:
             found[name] += each.get(name, 0)
     found["faults_effective"] = sum(fault.effective and not fault.skipped for fault in faults)
-    found["requests_held"] = sum(fault.requests_held for fault in faults)
+    found["requests_held"] = sum(fault.details.held for fault in faults)
     for worker in workers:
         for name, value in worker.exposure.items():
             found[name] = found.get(name, 0) + value

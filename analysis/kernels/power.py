@@ -28,10 +28,10 @@ def lost_with_power(history: BucketHistory, stream: Array, seen: LostAcks) -> Ar
     """
     context = history.context
     found = np.zeros(len(seen), np.bool_)
-    faults = [fault for fault in context.faults if fault.effective and fault.unkept]
+    faults = [fault for fault in context.faults if fault.effective and fault.details.unkept]
     for number in np.unique(stream).tolist() if faults else ():
         own = np.flatnonzero(stream == number)
-        hit = [fault for fault in faults if context.stream_name(number) in fault.unkept]
+        hit = [fault for fault in faults if context.stream_name(number) in fault.details.unkept]
         terms = context.terms.get(number, ())
         if hit and any(term.first is not None for term in terms):
             found[own] = _cut_by(history, number, terms, hit, seen.of(own))

@@ -38,7 +38,7 @@ class Stretch:
 def judge(context: Context, *, with_hits: bool = False) -> Partial:
     """replica-divergence, one episode a stretch."""
     unmet = () if context.readiness_restored else ("readiness-restored",)
-    wiped = {node for fault in context.faults for node in fault.wiped}
+    wiped = {node for fault in context.faults for node in fault.details.wiped}
     found = stretches(context.replicas, wiped)
     episodes = [_episode(one, _since_ns(context, one), unmet) for one in found]
     hits = (_hits(found, episodes),) if with_hits and found else ()

@@ -23,12 +23,10 @@ from analysis.report.trace_model import Trace
 from analysis.verdict.campaign import BegunCampaign, Campaign
 from harness.contracts import read_document
 from harness.errors import UsageError
-from harness.rundir import RunDir, read_json, write_json
+from harness.rundir import DIALECT, Document, RunDir, read_json, write_json
 
 SCHEMA_FOLDER = Path(__file__).with_name("schemas")
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _DocumentT = TypeVar("_DocumentT", Result, Campaign)
-Document = dict[str, Any]
 
 
 def run_document(result: Result) -> Document:
@@ -201,7 +199,7 @@ def _schema(kind: Any, name: str, about: str) -> Document:
     return {**head, **_without(schema, head), "properties": properties, "required": required}
 
 
-def _without(schema: Document, head: Mapping[str, Any]) -> Document:
+def _without(schema: Document, head: Document) -> Document:
     return {key: value for key, value in schema.items() if key not in head}
 
 
@@ -241,11 +239,10 @@ def _error_schema() -> Document:
     }
 
 
-def write_schemas(folder: Path = SCHEMA_FOLDER) -> None:
+def write_schemas() -> None:
     """Write every schema file."""
-    folder.mkdir(exist_ok=True)
     for name, schema in schemas().items():
-        (folder / name).write_text(json.dumps(schema, indent=1) + "\n")
+        (SCHEMA_FOLDER / name).write_text(json.dumps(schema, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ class JudgedBuckets:
             made = result_of(self.files, self.context, self.capture, self.grid, self.reports, judging_s)
         if not (left_out := self.capture.left_out):
             return made
-        return beside_what_was_judged(made, result_of_document(dict(left_out.before), self.run.left_out))
+        return beside_what_was_judged(made, result_of_document(left_out.before, self.run.left_out))
 
 
 def judged_buckets(

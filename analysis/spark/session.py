@@ -190,8 +190,6 @@ def _heap() -> str:
 def open_session(
     master: str | None = None,
     *,
-    app_name: str = "brokerstorm",
-    driver_memory: str = "",
     record: bool = False,
 ) -> SparkContext:
     """A session with our modules shipped. One a process: an open one is returned as it is.
@@ -200,8 +198,6 @@ def open_session(
 
     Args:
         master: a Spark master URL; None = ``local[cores]``.
-        app_name: as the cluster shows it.
-        driver_memory: heap of the driver JVM, e.g. "1g"; empty = by what is free.
         record: let this JVM write the class archive when it exits (`record_classes`).
 
     Raises:
@@ -217,7 +213,7 @@ def open_session(
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "log4j2.properties").write_text(_LOG4J)
     settings = _settings(master, folder, [*_JVM_FLAGS, *(_recording(archive) if record else archive.use())])
-    settings |= {"spark.app.name": app_name, "spark.driver.memory": driver_memory or _heap()}
+    settings |= {"spark.app.name": "brokerstorm", "spark.driver.memory": _heap()}
     session = _start(master, settings, folder / "driver.log")
     ship_modules(session)
     probe_executors(session)
@@ -291,11 +287,11 @@ def _first_line(error: BaseException) -> str:
     return str(error).strip().partition("\n")[0]
 
 
-def module_files(root: Path = _ROOT) -> list[tuple[Path, str]]:
+def module_files() -> list[tuple[Path, str]]:
     """(file, name in the archive) of everything an executor must import."""
-    ours = (file for file in (root / "analysis").rglob("*.py") if "report" not in file.parts)
-    files = [*sorted(ours), *(root / name for name in _SHIPPED)]
-    return [(file, file.relative_to(root).as_posix()) for file in files]
+    ours = (file for file in (_ROOT / "analysis").rglob("*.py") if "report" not in file.parts)
+    files = [*sorted(ours), *(_ROOT / name for name in _SHIPPED)]
+    return [(file, file.relative_to(_ROOT).as_posix()) for file in files]
 
 
 def ship_modules(session: SparkContext) -> None:
@@ -352,9 +348,8 @@ class WarmSession:
     One that the caller's thread has open already is used, and left open.
     """
 
-    def __init__(self, master: str | None = None, *, driver_memory: str = "") -> None:
+    def __init__(self, master: str | None = None) -> None:
         self._master = master
-        self._driver_memory = driver_memory
         self._thread: threading.Thread | None = None
         self._session: SparkContext | None = None
         self._error: BaseException | None = None
@@ -369,7 +364,7 @@ class WarmSession:
 
     def _open(self) -> None:
         try:
-            self._session = open_session(self._master, driver_memory=self._driver_memory)
+            self._session = open_session(self._master)
         except BaseException as error:  # noqa: BLE001 - raised again in `get`, on the caller's thread
             self._error = error
 

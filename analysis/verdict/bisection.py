@@ -15,6 +15,7 @@ from math import ceil, log, log2
 from typing import Any, TypeVar
 
 from analysis.verdict.sequential import SequentialDecision, SequentialTest
+from harness.rundir import Document
 
 #: Rounds that do not count after which a version is skipped.
 MOST_LEFT_OUT = 3
@@ -75,7 +76,7 @@ class Evidence:
         """The exposure of each round that counts."""
         return [look.met for look in self.looks if look.met is not None and not look.not_counted]
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         return {
             "version": self.version,
             "decision": str(self.decision),

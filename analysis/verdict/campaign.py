@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
-from typing import Any
 
 from analysis.findings import SCHEMA_VERSION, Result, Verdict, Witness
+from harness.rundir import Document
 
 CLEAN = "clean"
 #: Exit codes of a run that stand for a whole campaign, the most urgent first; see docs/reference.
@@ -285,7 +285,7 @@ class Campaign:
             return 1
         return 3 if Expectation.UNDECIDED in outcomes or not outcomes else 0
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """The public JSON document; ``runs`` names every run's folder, as `RunDir.rounds` reads it."""
         every = [run for variant in self.variants for run in variant.runs]
         runs = [run.path for run in sorted(every, key=lambda run: run.round)]

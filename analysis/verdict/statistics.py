@@ -62,10 +62,10 @@ def highest_rate(rounds: int, confidence: float = CONFIDENCE) -> float:
     return clopper_pearson(0, rounds, 2 * confidence - 1)[1]
 
 
-def fewest_rounds(alpha: float = ALPHA) -> int:
+def fewest_rounds() -> int:
     """Rounds an arm from which on a perfect result (all against none) can be told from chance."""
     rounds = 1
-    while fisher_exact(rounds, rounds, 0, rounds) > alpha:
+    while fisher_exact(rounds, rounds, 0, rounds) > ALPHA:
         rounds += 1
     return rounds
 

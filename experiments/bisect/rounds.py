@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from analysis.findings import SCHEMA_VERSION
 from analysis.verdict.bisection import (
@@ -49,7 +49,7 @@ from experiments.plans import read_scenario
 from experiments.player import RoundOptions, opened_campaign
 from experiments.preflight import preflight
 from harness.errors import BrokerstormError, UsageError
-from harness.rundir import RunDir, new_run, read_json, write_json
+from harness.rundir import Document, RunDir, new_run, read_json, write_json
 from harness.workers import launch, load_worker
 
 if TYPE_CHECKING:
@@ -222,8 +222,8 @@ class Bisection:
 
 def play(
     context: CommandContext, root: RunDir, question: BisectQuestion, *, offline: bool, budget_s: float | None
-) -> dict[str, Any]:
-    """Ask until there is an answer or no time is left; the document.
+) -> Bisected:
+    """Ask until there is an answer or no time is left.
 
     Raises:
         BrokerstormError: interrupted, not healed, or the very first round could not start.
@@ -240,27 +240,94 @@ def play(
             return conclude(experiment, bisection)
 
 
-def conclude(experiment: Rounds, bisection: Bisection) -> dict[str, Any]:
-    """Play the rounds; writes and returns the document."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bisected:
+    """A bisection with its answer.
+
+    Attributes:
+        steps: of every version that was asked, in that order.
+        error: chance at most that any answer is wrong.
+        release_notes: the link to those of the first version, or the subject of the first commit.
+        looks, set_aside: rounds that counted, and those that were asked again after a ``--resume``.
+        spent_s: rounds that were of no use, too.
+    """
+
+    bisect_id: str
+    question: BisectQuestion
+    answer: Answer
+    steps: list[Evidence]
+    error: float
+    release_notes: str
+    looks: list[Look]
+    set_aside: list[Look]
+    spent_s: float
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT[self.answer.outcome]
+
+    @property
+    def sides(self) -> list[Evidence]:
+        """What was seen next to the change, on both sides of it."""
+        around = (self.answer.before, self.answer.first)
+        return [step for name in around for step in self.steps if step.version == name]
+
+    @property
+    def rounds(self) -> int:
+        return sum(len(step.looks) for step in self.steps)
+
+    @property
+    def counted(self) -> int:
+        return sum(step.counted for step in self.steps)
+
+    def document(self) -> Document:
+        """The content of bisect.json; its keys: docs/reference/json.md."""
+        answer = self.answer
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "kind": "bisect",
+            "bisect_id": self.bisect_id,
+            "exit_code": self.exit_code,
+            **asdict(answer),
+            "between": list(answer.between),
+            "direction": self.question.direction,
+            "error": self.error,
+            "release_notes": self.release_notes,
+            "sides": [step.document() for step in self.sides],
+            "steps": [step.document() for step in self.steps],
+            "cost": {
+                "rounds": self.rounds,
+                "counted": self.counted,
+                "rounds_s": round(sum(look.duration_s for step in self.steps for look in step.looks), 1),
+            },
+            "question": asdict(self.question),
+            "looks": [asdict(look) for look in self.looks],
+            "set_aside": [asdict(look) for look in self.set_aside],
+            "spent_s": self.spent_s,
+        }
+
+
+def conclude(experiment: Rounds, bisection: Bisection) -> Bisected:
+    """Play the rounds, and write what came out."""
     root, question, commits = experiment.root, bisection.question, bisection.commits
     answer = experiment.run(bisection.rounds(root.root / "git-bisect.log"))
     kept = [each for each in experiment.outcomes if not each.is_unusable]
-    looks = [asdict(look_of(each, question)) for each in kept]
-    aside = [look for look in looks if f"-{ASIDE}-" in look["folder"]]
-    document = {
-        "schema_version": SCHEMA_VERSION,
-        "kind": "bisect",
-        "bisect_id": root.run_id,
-        **_told(question, bisection.examiner, answer, commits),
-        "question": asdict(question),
-        "looks": [look for look in looks if look not in aside],
-        "set_aside": aside,
-        "spent_s": round(sum(each.duration_s for each in experiment.outcomes), 1),
-    }
-    write_json(root.root / FILE, document)
+    looks = [look_of(each, question) for each in kept]
+    found = Bisected(
+        bisect_id=root.run_id,
+        question=question,
+        answer=answer,
+        steps=bisection.examiner.steps,
+        error=round(bisection.examiner.budget.spent, 6),
+        release_notes=_notes(question, answer, commits),
+        looks=[look for look in looks if f"-{ASIDE}-" not in look.folder],
+        set_aside=[look for look in looks if f"-{ASIDE}-" in look.folder],
+        spent_s=round(sum(each.duration_s for each in experiment.outcomes), 1),
+    )
+    write_json(root.root / FILE, found.document())
     if commits is not None and answer.outcome in (BisectionOutcome.FOUND, BisectionOutcome.NARROWED):
         shutil.rmtree(root.root / "checkout", ignore_errors=True)
-    return document
+    return found
 
 
 def _ready(
@@ -313,34 +380,6 @@ def _step_line(step: Evidence, examiner: Examiner, is_commit: bool) -> str:
     number = len(examiner.steps)
     expected = f" of about {examiner.budget.answers}" if number <= examiner.budget.answers else ""
     return f"step {number}{expected}: {label_of(step.version, is_commit)}: {step.text}, {took_s:.0f} s"
-
-
-def _told(
-    question: BisectQuestion, examiner: Examiner, answer: Answer, commits: Commits | None
-) -> dict[str, Any]:
-    """The answer as a document; its keys: docs/reference/json.md."""
-    sides = [
-        step for name in (answer.before, answer.first) for step in examiner.steps if step.version == name
-    ]
-    looks = [look for step in examiner.steps for look in step.looks]
-    return {
-        "exit_code": EXIT[answer.outcome],
-        "outcome": str(answer.outcome),
-        "why": answer.why,
-        "direction": question.direction,
-        "first": answer.first,
-        "before": answer.before,
-        "between": list(answer.between),
-        "error": round(examiner.budget.spent, 6),
-        "release_notes": _notes(question, answer, commits),
-        "sides": [step.document() for step in sides],
-        "steps": [step.document() for step in examiner.steps],
-        "cost": {
-            "rounds": len(looks),
-            "counted": sum(not look.not_counted for look in looks),
-            "rounds_s": round(sum(look.duration_s for look in looks), 1),
-        },
-    }
 
 
 def _notes(question: BisectQuestion, answer: Answer, commits: Commits | None) -> str:

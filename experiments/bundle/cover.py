@@ -1,24 +1,36 @@
-"""Reads bundle.json, what a bundle says of itself."""
+"""Reads and declares bundle.json, what a bundle says of itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Final
+from dataclasses import dataclass, field
+from typing import Literal
 
-from harness.errors import UsageError
-from harness.rundir import RunDir, read_json
-
-SCHEMA_VERSION: Final = 1
+from harness.contracts import read_document
+from harness.rundir import RunDir
 
 
-def read_cover(root: RunDir) -> Mapping[str, Any]:
-    """bundle.json of an opened bundle.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cover:
+    """The content of bundle.json.
+
+    Attributes:
+        rounds: ids of the runs, of a campaign.
+        left_out: one line for people each.
+        redacted: file -> how many secrets were taken out of it.
+    """
+
+    schema_version: Literal[1] = 1
+    made_by: str = ""
+    run: str = ""
+    rounds: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    redacted: dict[str, int] = field(default_factory=dict)
+
+
+def read_cover(root: RunDir) -> Cover:
+    """Of an opened bundle.
 
     Raises:
         UsageError: none, or of another version.
     """
-    document = read_json(root.bundle)
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    if version != SCHEMA_VERSION:
-        raise UsageError(f"{root.bundle}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}")
-    return dict(document)
+    return read_document(root.bundle, Cover)

@@ -8,7 +8,7 @@ import os
 import tempfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +16,7 @@ from analysis.capture.left_out import LeftOut
 from experiments.bundle import logs
 from experiments.bundle.archive import most_bytes, write_archive
 from experiments.bundle.contents import Judged, Texts, is_log, is_talk, read_judged, read_texts, stamps_of
-from experiments.bundle.cover import SCHEMA_VERSION
+from experiments.bundle.cover import Cover
 from experiments.bundle.fitting import BucketChoice, choices
 from experiments.bundle.issue import issue_text
 from experiments.bundle.secrets import Redactor, written_forms
@@ -186,15 +186,14 @@ def _with_cover(draft: _BundleDraft, archive: str, files: Files, left_out: list[
     """With bundle.json and issue.md; ``archive``: name of the file that is written."""
     judged = draft.judged
     issue = draft.clean("issue.md", issue_text(judged, archive, left_out))
-    cover = {
-        "schema_version": SCHEMA_VERSION,
-        "made_by": f"brokerstorm {__version__}",
-        "run": judged.root.run_id,
-        "rounds": [each.run.run_id for each in judged.rounds] if judged.campaign else [],
-        "left_out": left_out,
-        "redacted": dict(sorted(draft.redacted.items())),
-    }
-    return files | {"bundle.json": _encoded(_json(cover)), "issue.md": _encoded(issue)}
+    cover = Cover(
+        made_by=f"brokerstorm {__version__}",
+        run=judged.root.run_id,
+        rounds=[each.run.run_id for each in judged.rounds] if judged.campaign else [],
+        left_out=left_out,
+        redacted=dict(sorted(draft.redacted.items())),
+    )
+    return files | {"bundle.json": _encoded(_json(asdict(cover))), "issue.md": _encoded(issue)}
 
 
 # -- size

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from experiments.bundle.archive import SUFFIX, entries, unpack
-from experiments.bundle.cover import read_cover
+from experiments.bundle.cover import Cover, read_cover
 from harness.errors import UsageError
 from harness.rundir import RunDir, find_run, is_url
 
@@ -24,7 +23,7 @@ class Opened:
     """An opened bundle: its run folder, and what bundle.json says."""
 
     run: RunDir
-    cover: Mapping[str, Any]
+    cover: Cover
 
 
 def folder_of(archive: Path) -> str:

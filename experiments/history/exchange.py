@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -13,7 +12,7 @@ import pyarrow.parquet as pq
 from experiments.history.rounds import Round, derived_labels, rounds_of
 from experiments.history.store import History
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.rundir import RunDir
+from harness.rundir import Document, RunDir
 
 _FOUND = pa.struct(
     [
@@ -27,7 +26,7 @@ _FOUND = pa.struct(
 _COUNTS = pa.map_(pa.string(), pa.int64())
 _TEXTS = pa.map_(pa.string(), pa.string())
 #: Fields of `Round` that a file has as they are.
-_PLAIN: dict[str, Any] = {
+_PLAIN: dict[str, pa.DataType] = {
     **dict.fromkeys(("key", "night", "suite", "cell", "scenario", "variant", "expect"), pa.string()),
     **dict.fromkeys(("client", "client_version", "system", "broker_version", "runtime"), pa.string()),
     **dict.fromkeys(("round", "seed"), pa.int64()),
@@ -94,7 +93,7 @@ def export_parquet(history: History, path: Path) -> int:
     return len(rows)
 
 
-def _row(row: Round) -> dict[str, Any]:
+def _row(row: Round) -> Document:
     found = [
         {
             "class": each.cls,

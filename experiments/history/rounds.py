@@ -14,11 +14,11 @@ from typing import Any
 
 from analysis.findings import Finding, Result
 from analysis.report.documents import read_result
-from harness.contracts import read_document
+from harness.contracts import read_document, read_rows
 from harness.contracts.plan import Plan
-from harness.contracts.rows import Manifest
+from harness.contracts.rows import Manifest, MetricRow
 from harness.errors import UsageError
-from harness.rundir import RunDir, read_json, read_jsonl, reading
+from harness.rundir import RunDir, read_json, reading
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ def round_of(run: RunDir, labels: Labels, *, cell: str = "", number: int = 0) ->
     labels = replace(labels, cell=cell or labels.cell, round=number or labels.round)
     with reading(run):
         row = _judged(_identified(labels, run, result, manifest, plan), result)
-        return _with_cpu(row, read_jsonl(run.metrics))
+        return _with_cpu(row, read_rows(run.metrics, MetricRow))
 
 
 def derived_labels(run: RunDir) -> Labels:
@@ -254,16 +254,16 @@ def _judged(row: Round, result: Result) -> Round:
     )
 
 
-def _with_cpu(round_: Round, metrics: Sequence[Mapping[str, Any]]) -> Round:
+def _with_cpu(round_: Round, metrics: Sequence[MetricRow]) -> Round:
     """With the CPU seconds of all workers and of all nodes; a process that starts again counts from nothing
     again."""
     sums: dict[str, float] = {}
     last: dict[tuple[str, str], float] = {}
     for row in metrics:
-        if "cpu_s" not in row or not ("worker" in row or "node" in row):
+        if row.cpu_s is None or not (row.worker or row.node):
             continue
-        kind = "worker" if "worker" in row else "node"
-        who, seconds = (kind, str(row[kind])), float(row["cpu_s"])
+        kind = "worker" if row.worker else "node"
+        who, seconds = (kind, row.worker or row.node), row.cpu_s
         before = last.get(who, 0.0)
         sums[kind] = sums.get(kind, 0.0) + (seconds - before if seconds >= before else seconds)
         last[who] = seconds

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 from xml.etree import ElementTree as ET
 
 from pydantic import TypeAdapter
+from pydantic.json_schema import JsonSchemaValue
 
 from analysis.report import words
-from analysis.report.documents import DIALECT, finite
+from analysis.report.documents import finite
 from analysis.report.junit import counted, junit_document, xml_text
 from experiments.history.changes import Standing
 from experiments.history.page import write_suite_page
 from experiments.history.report import CellRow, FindingRow, SuiteReport, change_text
-from harness.rundir import write_json
+from harness.rundir import DIALECT, Document, write_json
 
 SCHEMA_FILE: Final = Path(__file__).with_name("schemas") / "report.json"
 #: With this, GitHub (Gitea and Forgejo too) names the file that a job appends its summary to.
@@ -53,13 +53,13 @@ def write_report(report: SuiteReport, folder: Path, *, publish: bool = False) ->
 # ----- JSON ------------------------------------------------------------------------------------------------
 
 
-def document(report: SuiteReport) -> dict[str, Any]:
+def document(report: SuiteReport) -> Document:
     """The public JSON document."""
-    made: dict[str, Any] = finite(asdict(report))
+    made: Document = finite(asdict(report))
     return made
 
 
-def schema() -> Mapping[str, Any]:
+def schema() -> JsonSchemaValue:
     """JSON Schema of `document`."""
     made = TypeAdapter(SuiteReport).json_schema(mode="serialization")
     made["properties"] |= {"schema_version": {"const": 1}, "kind": {"const": "suite-report"}}

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from typing import Final, Literal, get_args
 
 from pydantic import TypeAdapter
 
 from experiments.nights.night import SCHEMA_VERSION, Ended, Night, NightDir, Word
 from harness.errors import FailOn
+from harness.rundir import DIALECT, Document
 
 SCHEMA_FILE: Final = Path(__file__).with_name("schemas") / "suite.json"
 
@@ -67,7 +68,7 @@ class SuiteDocument:
     command: str
     schema_version: int = SCHEMA_VERSION
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """As JSON holds it."""
         return {"schema_version": self.schema_version, **asdict(self)}
 
@@ -124,6 +125,6 @@ def schema_text() -> str:
     """The published JSON Schema as it stands in its file."""
     made = TypeAdapter(SuiteDocument).json_schema(mode="serialization")
     made["required"] = sorted(made["properties"])
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "brokerstorm suite"}
+    head = {"$schema": DIALECT, "title": "brokerstorm suite"}
     rest = {key: value for key, value in made.items() if key != "title"}
     return json.dumps({**head, **rest}, indent=1) + "\n"

@@ -7,15 +7,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from pydantic import ValidationError
+from pydantic.json_schema import JsonSchemaValue
 
 from experiments.nights.model import Suite
 from harness.errors import UsageError, did_you_mean
+from harness.rundir import Document
 from harness.scenario.bundled import BUNDLED
 from harness.scenario.yaml_lines import parse, read
-from harness.validation import Location, dotted, problem_of
+from harness.validation import Location, dotted, file_schema, problem_of
 
 FOLDER: Final = BUNDLED / "suites"
 SCHEMA_FILE: Final = FOLDER / "suite.schema.json"
@@ -61,7 +63,7 @@ def load_suite(name_or_path: str | Path) -> SuiteFile:
     return suite_of(path, text, data, places)
 
 
-def suite_of(path: Path, text: str, data: dict[str, Any], places: Mapping[Location, str]) -> SuiteFile:
+def suite_of(path: Path, text: str, data: Document, places: Mapping[Location, str]) -> SuiteFile:
     """A suite from the data of its file.
 
     Raises:
@@ -90,16 +92,11 @@ def _find(text: str) -> Path:
     )
 
 
-def suite_schema() -> dict[str, Any]:
+def suite_schema() -> JsonSchemaValue:
     """JSON Schema of a suite file."""
-    document = Suite.model_json_schema(mode="validation")
-    document["properties"][_SCHEMA_KEY] = {"type": "string", "description": "for editors; ignored"}
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "brokerstorm suite",
-        "description": "One suite file; docs/reference/suite.md explains every key.",
-        **{key: value for key, value in document.items() if key not in {"title", "description"}},
-    }
+    made = file_schema(Suite, "suite", "One suite file; docs/reference/suite.md explains every key.")
+    made["properties"][_SCHEMA_KEY] = {"type": "string", "description": "for editors; ignored"}
+    return made
 
 
 def new_suite(path: Path) -> str:

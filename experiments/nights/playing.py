@@ -227,10 +227,10 @@ class NightTurns(Experiment[TurnRequest, Ended]):
             asked = ReproRequest(
                 bug=cell.scenario, pair=cell.pair, rounds=cell.tries, quick=True, client_jars=None, **shared
             )
-            prepared = repro.prepare(self._context, asked, root)
+            prepared = repro.prepare_repro(self._context, asked, root)
         else:
             request = variants.RunRequest(scenario=cell.scenario, rounds=1, variant="", replay=None, **shared)
-            prepared = variants.prepare(self._context, request, root)
+            prepared = variants.prepare_run(self._context, request, root)
         prepared.play(campaign, progress, goes_on=True)
 
     def _rows(self, turn: Turn, ended: Ended) -> list[Round]:

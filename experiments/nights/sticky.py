@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Protocol
+from typing import Final
+
+from experiments.history.rounds import Round
 
 #: Judged rounds in a row, with the seed of a red one, that must be green before it is no longer run.
 CLOSES_AFTER: Final = 3
@@ -11,34 +13,19 @@ CLOSES_AFTER: Final = 3
 MOST_OPEN: Final = 2
 
 
-class Row(Protocol):
-    """As much of a round of the history as this needs."""
-
-    @property
-    def night(self) -> str: ...
-    @property
-    def seed(self) -> int | None: ...
-    @property
-    def expect(self) -> str: ...
-    @property
-    def verdict(self) -> str | None: ...
-    @property
-    def folder(self) -> str: ...
-
-
-def is_red(row: Row) -> bool:
+def is_red(row: Round) -> bool:
     """A promise was broken where none was expected to be."""
     return row.verdict == "fail" and row.expect in ("", "clean")
 
 
-def evidence(rows: Iterable[Row]) -> list[str]:
+def evidence(rows: Iterable[Round]) -> list[str]:
     """Folders of the red rounds whose seeds are not closed, of the rounds of one cell."""
     every = list(rows)
     still = set(_still_open(every))
     return [row.folder for row in every if row.folder and row.seed in still and is_red(row)]
 
 
-def open_seeds(rows: Iterable[Row]) -> list[int]:
+def open_seeds(rows: Iterable[Round]) -> list[int]:
     """Seeds of red rounds that are not closed yet, the newest first.
 
     A round that is *unknown* or broke neither opens nor closes one. Of a variant that is expected to show a
@@ -47,7 +34,7 @@ def open_seeds(rows: Iterable[Row]) -> list[int]:
     return _still_open(rows)[:MOST_OPEN]
 
 
-def _still_open(rows: Iterable[Row]) -> list[int]:
+def _still_open(rows: Iterable[Round]) -> list[int]:
     green: dict[int, int] = {}
     for row in sorted(rows, key=lambda row: row.night):
         if row.seed is None or row.verdict not in ("pass", "fail"):

@@ -45,7 +45,7 @@ MOST_IDLE = 10
 # ----- before anything is started ---------------------------------------------------------------------
 
 
-def prepare(context: CommandContext, request: ReproRequest, root: RunDir | None = None) -> Prepared:
+def prepare_repro(context: CommandContext, request: ReproRequest, root: RunDir | None = None) -> Prepared:
     """Everything that is decided before anything is started; ``root``: its folder, None = a new one.
 
     Raises:

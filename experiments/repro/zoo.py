@@ -15,7 +15,7 @@ from experiments.judging import TellStopped
 from experiments.prepared import play
 from experiments.repro.figures import figures
 from experiments.repro.request import ReproRequest
-from experiments.repro.rounds import prepare
+from experiments.repro.rounds import prepare_repro
 from harness.errors import BrokerstormError, Exit, Interrupted, UsageError
 from harness.rundir import all_runs, begun_at
 from harness.scenario.bundled import bundled_bugs
@@ -101,7 +101,7 @@ def look_at_all(
 def _look(context: CommandContext, request: ReproRequest, tell_stopped: TellStopped) -> QuickLook:
     began, root = time.monotonic(), None
     try:
-        asked = prepare(context, request)
+        asked = prepare_repro(context, request)
         root = asked.root
         found = play(context, request, asked, tell_stopped, metrics=request.metrics)
     except Interrupted:

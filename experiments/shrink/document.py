@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from experiments.shrink.reductions import BEFORE, BEHIND, Reduction
 from experiments.shrink.search import Search
 from experiments.shrink.words import file_text, lower_text, part_text, value_text
+from harness.rundir import Document
 from harness.validation import Location
 
 #: The one variant of the file: what it must show is kept with it.
@@ -22,7 +22,7 @@ def smallest_text(search: Search, *, command: str, day: str) -> str:
         day: when, for people.
     """
     about = {"about": f"the smallest scenario found that shows {search.cls}"}
-    data: dict[str, Any] = {**search.smallest, **about, "variants": {VARIANT: {"expect": search.cls}}}
+    data: Document = {**search.smallest, **about, "variants": {VARIANT: {"expect": search.cls}}}
     return file_text(data, _head(search, command, day), _comments(search))
 
 

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, Final, get_origin
 
 import faults.schedule.smaller as steps
-from harness.durations import parse_seconds
+from harness.contracts.plan import FaultStep
+from harness.durations import parse_seconds, seconds_text
+from harness.rundir import Document
 from harness.scenario.model import ClusterSpec, ConsumerSpec, LoadSpec, ProducerSpec, Scenario, TopicSpec
 from harness.scenario.part import Part
 from harness.validation import Location
@@ -85,15 +87,15 @@ class Shape:
         sets: of each set that must not be empty, its members; the first one stays when all should go.
     """
 
-    data: Mapping[str, Any]
+    data: Document
     reductions: tuple[Reduction, ...]
     values: Mapping[Location, tuple[Any, ...]] = field(default_factory=dict)
     sets: tuple[tuple[Location, ...], ...] = ()
 
-    def without(self, applied: Collection[Reduction]) -> dict[str, Any]:
+    def without(self, applied: Collection[Reduction]) -> Document:
         """The scenario's data with these reductions; it may be none that can be run."""
         chosen = self.chosen(applied)
-        made: dict[str, Any] = _made(self.data, (), self.gone(applied), chosen)
+        made: Document = _made(self.data, (), self.gone(applied), chosen)
         _forget_topics(made)
         before_s, behind_s = _calm_s(self.data)
         return _timed(made, chosen.get(BEFORE, before_s), chosen.get(BEHIND, behind_s))
@@ -132,7 +134,7 @@ class Shape:
         ]
 
 
-def shape_of(scenario: Scenario, data: Mapping[str, Any]) -> Shape:
+def shape_of(scenario: Scenario, data: Document) -> Shape:
     """What can be less in a scenario.
 
     Args:
@@ -150,7 +152,7 @@ def shape_of(scenario: Scenario, data: Mapping[str, Any]) -> Shape:
     return Shape(data, tuple(each for each, _ in found), values, _sets(found))
 
 
-def pinned(scenario: Scenario) -> dict[str, Any]:
+def pinned(scenario: Scenario) -> Document:
     """A merged scenario as plain data: what was written, and the sizes that were not."""
     kept = scenario.model_dump(
         mode="json", by_alias=True, exclude_unset=True, exclude={"rounds", "variants", "bug"}
@@ -163,7 +165,7 @@ def pinned(scenario: Scenario) -> dict[str, Any]:
     return {key: value for key, value in kept.items() if value not in ([], {})}
 
 
-def cost(data: Mapping[str, Any]) -> tuple[float, int]:
+def cost(data: Document) -> tuple[float, int]:
     """Seconds of warm-up and load, and messages, of one round."""
     load = data["load"]
     seconds = _seconds(load["duration"]) + _seconds(load["warm_up"])
@@ -195,7 +197,9 @@ def _of(spec: Part, at: Location) -> Found:
         if (type(spec), key) in SIZES:
             least = SIZES[type(spec), key]
             if isinstance(value, float):
-                yield from ((each, _text(less)) for each, less in _down(Group.TIME, here, value, least))
+                yield from (
+                    (each, seconds_text(less)) for each, less in _down(Group.TIME, here, value, least)
+                )
             else:
                 yield from _down(Group.LOAD, here, value, least)
         elif isinstance(value, Part) and about.default is not None:
@@ -207,7 +211,7 @@ def _of(spec: Part, at: Location) -> Found:
             yield Reduction(Group.OPTIONS, here), True
 
 
-def _of_map(entries: Mapping[str, Any], at: Location, *, needs_one: bool) -> Found:
+def _of_map(entries: Mapping[str, object], at: Location, *, needs_one: bool) -> Found:
     """Named parts, or native options."""
     for name, value in entries.items():
         if len(entries) > 1 or not needs_one:
@@ -217,7 +221,7 @@ def _of_map(entries: Mapping[str, Any], at: Location, *, needs_one: bool) -> Fou
             yield from _of(value, (*at, name))
 
 
-def _of_faults(listed: list[dict[str, Any]], topic: str) -> Found:
+def _of_faults(listed: list[FaultStep], topic: str) -> Found:
     for index, step in enumerate(listed):
         at: Location = ("faults", index)
         yield Reduction(Group.FAULTS, at), True
@@ -259,7 +263,7 @@ def _made(value: Any, at: Location, gone: Collection[Location], chosen: Mapping[
     return value
 
 
-def _forget_topics(data: Mapping[str, Any]) -> None:
+def _forget_topics(data: Document) -> None:
     """Clients no longer name topics that are gone; one that would have none keeps them, and is refused."""
     for side in ("producers", "consumers"):
         for spec in data["load"].get(side, {}).values():
@@ -271,14 +275,14 @@ def _forget_topics(data: Mapping[str, Any]) -> None:
 # ----- time -------------------------------------------------------------------------------------------
 
 
-def _events_s(data: Mapping[str, Any]) -> list[tuple[float, float]]:
+def _events_s(data: Document) -> list[tuple[float, float]]:
     """Begin and end of all that happens during the load: faults, and consumers that join."""
     joins = (_seconds(c.get("joins_after", 0)) for c in data["load"].get("consumers", {}).values())
     spans = [steps.span_s(step) for step in data.get("faults", [])]
     return [*spans, *((join_s, join_s) for join_s in joins if join_s)]
 
 
-def _calm_s(data: Mapping[str, Any]) -> tuple[float, float]:
+def _calm_s(data: Document) -> tuple[float, float]:
     """Seconds of load before the first event and behind the last one; without any, all are behind."""
     duration_s, events = _seconds(data["load"]["duration"]), _events_s(data)
     if not events:
@@ -286,18 +290,18 @@ def _calm_s(data: Mapping[str, Any]) -> tuple[float, float]:
     return min(first for first, _ in events), max(0.1, duration_s - max(last for _, last in events))
 
 
-def _timed(data: dict[str, Any], before_s: float, behind_s: float) -> dict[str, Any]:
+def _timed(data: Document, before_s: float, behind_s: float) -> Document:
     """The same with so much calm at both ends: what happens comes earlier, the load is as long as needed."""
     events = _events_s(data)
     first_s = min((first for first, _ in events), default=before_s)
     last_s = max((last for _, last in events), default=before_s)
     by_s = before_s - first_s
-    data["load"]["duration"] = _text(last_s + by_s + behind_s)
+    data["load"]["duration"] = seconds_text(last_s + by_s + behind_s)
     if by_s:
         data["faults"] = [steps.moved(step, by_s) for step in data.get("faults", [])]
         for spec in data["load"].get("consumers", {}).values():
             if _seconds(spec.get("joins_after", 0)):
-                spec["joins_after"] = _text(_seconds(spec["joins_after"]) + by_s)
+                spec["joins_after"] = seconds_text(_seconds(spec["joins_after"]) + by_s)
     return data
 
 
@@ -307,11 +311,7 @@ def _seconds(value: Any) -> float:
     return float(read)
 
 
-def _text(seconds: float) -> str:
-    return f"{round(seconds, 3):g}s"
-
-
-def _write_out(spec: Part, data: dict[str, Any]) -> None:
+def _write_out(spec: Part, data: Document) -> None:
     """Write into the data of a part what it leaves to defaults of its sizes, and durations as people do."""
     for key, about in type(spec).model_fields.items():
         value, least = getattr(spec, key), SIZES.get((type(spec), key), math.inf)
@@ -319,7 +319,7 @@ def _write_out(spec: Part, data: dict[str, Any]) -> None:
         if is_more or (type(spec), key) == (LoadSpec, "duration"):
             data[key] = value
         if key in data and any(getattr(mark, "func", None) is parse_seconds for mark in about.metadata):
-            data[key] = _text(value)
+            data[key] = seconds_text(value)
         if isinstance(value, Part):
             _write_out(value, data.setdefault(key, {}))
         elif isinstance(value, dict):

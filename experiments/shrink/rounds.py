@@ -6,11 +6,10 @@ A candidate is written as a scenario file and read back, checked as any other; w
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from experiments.context import CommandContext
 from experiments.experiment import (
@@ -30,7 +29,7 @@ from experiments.shrink.search import Search, Wanted
 from experiments.shrink.targets import pinned_data, read_target, write_rate
 from experiments.shrink.words import file_text
 from harness.errors import BrokerstormError, UsageError
-from harness.rundir import RunDir, new_run
+from harness.rundir import Document, RunDir, new_run
 
 if TYPE_CHECKING:
     from harness.contracts.plan import Plan
@@ -73,7 +72,7 @@ class ShrinkQuestion:
     cls: str
     witness: str
     seed: int
-    data: dict[str, Any]
+    data: Document
 
 
 def shrink(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, Search, Path]:
@@ -164,7 +163,7 @@ def _search(
     return search
 
 
-def _read(root: RunDir, data: Mapping[str, Any]) -> Scenario:
+def _read(root: RunDir, data: Document) -> Scenario:
     """The checked scenario of a candidate; its file stays until the next one.
 
     Raises:
@@ -175,7 +174,7 @@ def _read(root: RunDir, data: Mapping[str, Any]) -> Scenario:
     return read_scenario(str(path))
 
 
-def _plan(context: CommandContext, runtime: str, root: RunDir, data: Mapping[str, Any], seed: int) -> Plan:
+def _plan(context: CommandContext, runtime: str, root: RunDir, data: Document, seed: int) -> Plan:
     """Raises: BrokerstormError: what `plan` refuses, or what this machine lacks."""
     try:
         (plan,) = choose_plans(_read(root, data), seed=seed, rounds=1)

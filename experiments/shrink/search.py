@@ -6,10 +6,9 @@ test over rounds. Then every part that is left once more by itself, until none o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 from analysis.findings import Verdict
 from analysis.verdict.campaign import RunSummary
@@ -21,6 +20,7 @@ from experiments.shrink.reductions import Group, Reduction, Shape, cost
 from experiments.shrink.words import changes, file_text
 from harness.contracts.plan import Plan
 from harness.errors import EnvironmentNotReady, UsageError
+from harness.rundir import Document
 
 #: A candidate is *shown* after two rounds that show the class, *not shown* after three without. A class that
 #: shows in 60 % of the rounds is missed in at most 10 % of the questions: that leaves a part in that is not
@@ -76,7 +76,7 @@ class Search:
     """
 
     shape: Shape
-    plan: Callable[[Mapping[str, Any], int], Plan]
+    plan: Callable[[Document, int], Plan]
     wanted: Wanted
     seed: int
     command: str = ""
@@ -106,7 +106,7 @@ class Search:
             self.tell(f"the time is over: the next round {error}")
 
     @property
-    def smallest(self) -> dict[str, Any]:
+    def smallest(self) -> Document:
         """The data of the smallest scenario so far."""
         return self.shape.without(self.applied)
 
@@ -168,7 +168,7 @@ class Search:
             yield from self._ask(key, candidate, applied)
         return self.steps[key].shown
 
-    def _ask(self, key: str, candidate: Mapping[str, Any], applied: frozenset[Reduction]) -> Strategy[None]:
+    def _ask(self, key: str, candidate: Document, applied: frozenset[Reduction]) -> Strategy[None]:
         tried = changes(self.shape, self.applied, applied) or "as it is"
         test, rounds = question(), self.played.setdefault(key, [])
         while not test.is_over:
@@ -185,7 +185,7 @@ class Search:
         self.steps[key] = step
         self.tell(" · ".join(word for word in words if word))
 
-    def _request(self, key: str, candidate: Mapping[str, Any], asked_before: int) -> RoundRequest:
+    def _request(self, key: str, candidate: Document, asked_before: int) -> RoundRequest:
         seed = self.seed + asked_before
         return RoundRequest(
             name=f"round-{sum(map(len, self.played.values())) + 1:03d}",
@@ -199,7 +199,7 @@ class Search:
             tolerates=(EnvironmentNotReady,),
         )
 
-    def _counts(self, outcome: RoundOutcome, candidate: Mapping[str, Any]) -> bool:
+    def _counts(self, outcome: RoundOutcome, candidate: Document) -> bool:
         """Whether a round shows the class; the first one that shows any says which it is about."""
         if outcome.run is None or self._why_nothing(outcome, candidate):
             return False
@@ -207,12 +207,12 @@ class Search:
             self.wanted = Wanted(only_class(outcome.run))
         return bool(self.cls) and outcome.run.has(self.cls)
 
-    def _why_nothing(self, outcome: RoundOutcome, candidate: Mapping[str, Any]) -> str:
+    def _why_nothing(self, outcome: RoundOutcome, candidate: Document) -> str:
         if outcome.run is None:
             return outcome.why_not
         return why_nothing(outcome.run, self.wanted, has_faults=bool(candidate.get("faults")))
 
-    def _said(self, test: SequentialTest, rounds: list[RoundOutcome], candidate: Mapping[str, Any]) -> str:
+    def _said(self, test: SequentialTest, rounds: list[RoundOutcome], candidate: Document) -> str:
         if rounds[-1].is_unusable:
             return f"cannot be run: {rounds[-1].why_not}"
         said = (self._why_nothing(each, candidate) for each in rounds)
@@ -221,7 +221,7 @@ class Search:
             told = told.replace("not shown in", "not shown: only in")
         return told + "".join(f"; {reason}" for reason in one_of_each(why for why in said if why))
 
-    def _saved_text(self, candidate: Mapping[str, Any]) -> str:
+    def _saved_text(self, candidate: Document) -> str:
         (seconds, messages), (less_s, fewer) = cost(self.smallest), cost(candidate)
         if messages == fewer:
             return ""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from analysis.classes import CLASSES
 from analysis.report.documents import read_result
@@ -16,7 +16,7 @@ from experiments.shrink.reductions import pinned
 from harness.contracts import read_document
 from harness.contracts.rows import Manifest
 from harness.errors import ScenarioError, UsageError, did_you_mean
-from harness.rundir import RunDir, find_run
+from harness.rundir import Document, RunDir, find_run
 from harness.scenario.file import find_scenario, variants
 from harness.systems import SYSTEMS
 from harness.workers import load_worker
@@ -153,7 +153,7 @@ def _overrides(command: str) -> tuple[str, ...]:
     return tuple(value for option, value in pairwise(words) if option == "--set")
 
 
-def pinned_data(target: ShrinkTarget) -> dict[str, Any]:
+def pinned_data(target: ShrinkTarget) -> Document:
     """The scenario with the versions that are used written into it, and a name of its own."""
     scenario, data = target.scenario, pinned(target.scenario)
     data["name"] = f"{scenario.name}-small"
@@ -169,7 +169,7 @@ def pinned_data(target: ShrinkTarget) -> dict[str, Any]:
     return data
 
 
-def write_rate(data: dict[str, Any], rate_per_s: int) -> None:
+def write_rate(data: Document, rate_per_s: int) -> None:
     """A rate that was measured; it is still no claim of the scenario."""
     data["load"]["rate"] = rate_per_s
     data["require"] = {**data.get("require", {}), "rate_ratio": 0.0}

@@ -8,6 +8,7 @@ from typing import Any, Final
 import yaml
 
 from experiments.shrink.reductions import BEFORE, BEHIND, Reduction, Shape
+from harness.rundir import Document
 from harness.validation import Location, dotted
 
 _CALM: Final = {BEFORE: "before the first fault", BEHIND: "behind the last fault"}
@@ -30,14 +31,14 @@ def changes(shape: Shape, before: Collection[Reduction], after: Collection[Reduc
     return ", ".join([*(["without " + ", ".join(left_out)] if left_out else []), *changed])
 
 
-def part_text(data: Mapping[str, Any], at: Location, *, whole: bool = False) -> str:
+def part_text(data: Document, at: Location, *, whole: bool = False) -> str:
     """A part by its key path; a fault with its kind. ``whole``: with all that was written there."""
     value: Any = data
     for key in at:
         value = value[key]
     if whole:
         return f"{dotted(at)}: {_flow(value)}"
-    kind = value.get("fault") if isinstance(value, Mapping) else None
+    kind = value.get("fault") if isinstance(value, dict) else None
     return dotted(at) + (f" ({kind})" if kind else "")
 
 
@@ -45,7 +46,7 @@ def value_text(at: Location, value: Any) -> str:
     """``load.rate 3125``; of a step that fires once, so much."""
     if at in _CALM:
         return f"{value:g} s of load {_CALM[at]}"
-    return f"{dotted(at)} once" if isinstance(value, Mapping) else f"{dotted(at)} {value}"
+    return f"{dotted(at)} once" if isinstance(value, dict) else f"{dotted(at)} {value}"
 
 
 def lower_text(at: Location, value: Any) -> str:
@@ -55,18 +56,14 @@ def lower_text(at: Location, value: Any) -> str:
     return f"more than {value_text(at, value)}"
 
 
-def file_text(
-    data: Mapping[str, Any], head: Sequence[str], comments: Mapping[Location, Sequence[str]]
-) -> str:
+def file_text(data: Document, head: Sequence[str], comments: Mapping[Location, Sequence[str]]) -> str:
     """A scenario file: lines of a comment at its head, others above the keys that they are about."""
     lines = [f"# {line}".rstrip() for line in head]
     lines += _lines(data, (), comments)
     return "\n".join(lines) + "\n"
 
 
-def _lines(
-    value: Mapping[str, Any], at: Location, comments: Mapping[Location, Sequence[str]]
-) -> Iterator[str]:
+def _lines(value: Document, at: Location, comments: Mapping[Location, Sequence[str]]) -> Iterator[str]:
     indent = "  " * len(at)
     for key, inner in value.items():
         here = (*at, key)
@@ -80,7 +77,7 @@ def _lines(
             for index, item in enumerate(inner):
                 yield from (f"{indent}  # {text}" for text in comments.get((*here, index), ()))
                 yield f"{indent}  - {_flow(item)}"
-        elif isinstance(inner, Mapping) and inner and (is_commented or len(_flow(inner)) > _SHORT or not at):
+        elif isinstance(inner, dict) and inner and (is_commented or len(_flow(inner)) > _SHORT or not at):
             yield f"{indent}{name}:"
             yield from _lines(inner, here, comments)
         else:

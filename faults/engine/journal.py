@@ -14,15 +14,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from faults.kit.injection import Injection
 from faults.schedule.timeline import Firing
 from harness.contracts import typed
 from harness.contracts.rows import FaultEvent
 from harness.protocols.cluster import Proof
-from harness.rundir import RunDir, append_jsonl
+from harness.rundir import Document, RunDir, append_jsonl
 
 OnEvent = Callable[[FaultEvent], None]
 _LOG = logging.getLogger(__name__)
@@ -56,7 +55,7 @@ class FaultJournal:
         planned = {"kind": firing.kind, "target": firing.target, "planned_s": firing.t_s}
         self._write(firing.id, "skipped", {**planned, "reason": reason})
 
-    def _write(self, fault_id: int, event: str, fields: Mapping[str, Any]) -> None:
+    def _write(self, fault_id: int, event: str, fields: Document) -> None:
         row = {"id": fault_id, "event": event, **fields, "t_ns": time.monotonic_ns()}
         with self._lock:
             append_jsonl(self._path, row)

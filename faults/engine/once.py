@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from faults.engine.injector import Injector, ignore
 from faults.engine.journal import OnEvent
@@ -15,6 +13,7 @@ from faults.kit.errors import StepProblem
 from faults.kit.params import Inventory, keys_of
 from faults.schedule.steps import find_kind, read_step
 from faults.schedule.timeline import Firing, Timeline, refuse_unsupported
+from harness.contracts.plan import FaultStep
 from harness.errors import HealError, ScenarioError
 from harness.faultlog import FaultRecord, read_faults
 from harness.protocols.cluster import Cluster, HasPlacement, HasTopics, TopicSettings
@@ -38,7 +37,7 @@ class InjectedFault:
 
 def inject_once(
     kind: str,
-    params: Mapping[str, Any],
+    params: FaultStep,
     cluster: Cluster,
     run: RunDir,
     for_s: float | None,
@@ -80,7 +79,7 @@ def inject_once(
 
 
 def _firing(
-    name: str, params: Mapping[str, Any], cluster: Cluster, for_s: float | None, fault_id: int, seed: int
+    name: str, params: FaultStep, cluster: Cluster, for_s: float | None, fault_id: int, seed: int
 ) -> tuple[Firing, Inventory, bool]:
     try:
         keys = keys_of(find_kind(name).params)

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from faults.kit.cluster_view import ClusterView
-from faults.kit.network import Impaired, NetworkFault, NetworkParams
-from harness.protocols.network import Flow, Impairment
+from faults.kit.network import NetworkFault, NetworkParams
 
 
 class BlackholeParams(NetworkParams):
@@ -23,8 +19,3 @@ class Blackhole(NetworkFault[BlackholeParams]):
 
     def action(self, params: BlackholeParams) -> str:
         return "swallow all bytes"
-
-    def impaired(
-        self, view: ClusterView, targets: tuple[str, ...], params: BlackholeParams, flows: Sequence[Flow]
-    ) -> Impaired:
-        return Impaired(view, targets, params, flows, Impairment(self.how))

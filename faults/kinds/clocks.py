@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal, TypeVar
+from typing import Final, Literal, TypeVar
 
 from pydantic import Field, field_validator
 
@@ -13,7 +13,7 @@ from faults.kit.resources import LimitedUntilWhole, ResourceFault, ability
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.clocks import OWN_CLOCKS, HasClocks
-from harness.protocols.cluster import HasPlacement
+from harness.protocols.cluster import Details, HasPlacement
 from harness.protocols.nodes import Killable
 
 C = TypeVar("C", bound="ClockParams")
@@ -83,7 +83,7 @@ class ClockSet(LimitedUntilWhole):
     def no_effect(self) -> str:
         return "no process asked for the time, or it was told the machine's"
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Details:
         told = {node: round(by, 3) for node, by in self._told.items()}
         return {**super().details(), "told_s": told}
 

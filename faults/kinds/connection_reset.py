@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView
-from faults.kit.network import Impaired, NetworkFault, NetworkParams
+from faults.kit.network import NetworkFault, NetworkParams
 from harness.durations import Seconds
-from harness.protocols.network import Flow, Impairment
 
 
 class ConnectionResetParams(NetworkParams):
@@ -27,12 +23,3 @@ class ConnectionReset(NetworkFault[ConnectionResetParams]):
 
     def action(self, params: ConnectionResetParams) -> str:
         return "close connections, reset new ones at the first byte"
-
-    def impaired(
-        self,
-        view: ClusterView,
-        targets: tuple[str, ...],
-        params: ConnectionResetParams,
-        flows: Sequence[Flow],
-    ) -> Impaired:
-        return Impaired(view, targets, params, flows, Impairment(self.how))

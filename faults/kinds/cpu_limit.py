@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from faults.kit.params import Inventory, NodeParams
 from faults.kit.resources import ResourceFault, ResourceLimited, ability
 from faults.kit.targets import target_text
 from harness.durations import Seconds
-from harness.protocols.cluster import HasPlacement
+from harness.protocols.cluster import Details, HasPlacement
 from harness.protocols.limits import LimitsCpu
 from harness.protocols.nodes import Killable
 
@@ -51,7 +51,7 @@ class CpuLimited(ResourceLimited):
     def no_effect(self) -> str:
         return f"never wanted more than {self.params.cores:g} cores"
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Details:
         throttled, periods, held_s = self._since()
         return {**super().details(), "throttled": throttled, "periods": periods, "held_s": round(held_s, 2)}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -13,7 +13,7 @@ from faults.kit.params import Inventory, NodeParams, Size, in_units
 from faults.kit.resources import ResourceFault, ResourceLimited, ability
 from faults.kit.targets import target_text
 from harness.durations import Seconds
-from harness.protocols.cluster import HasPlacement
+from harness.protocols.cluster import Details, HasPlacement
 from harness.protocols.limits import LimitsMemory, MemoryUse
 from harness.protocols.nodes import Killable
 
@@ -70,7 +70,7 @@ class MemoryLimited(ResourceLimited):
     def no_effect(self) -> str:
         return f"never wanted more than {', '.join(in_units(limit) for limit in self._limits.values())}"
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Details:
         rows = {
             node: {
                 "limit": self._limits[node],

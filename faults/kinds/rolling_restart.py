@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from pydantic import Field
 
 from faults.kinds.restart import Stopped
 from faults.kit.cluster_view import POLL_S, ClusterView
 from faults.kit.injection import FaultKind
-from faults.kit.node_loss import changes_text, cluster_changes
+from faults.kit.node_loss import Changes, changes_text, cluster_changes
 from faults.kit.params import Inventory, Params
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.errors import EnvironmentNotReady
-from harness.protocols.cluster import HasPlacement, Proof
+from harness.protocols.cluster import Details, HasPlacement, Proof
 from harness.protocols.nodes import Stoppable
 from harness.waiting import wait_while
 
@@ -25,6 +25,26 @@ class RollingRestartParams(Params):
     down: Seconds = Field(0.0, description="start each node again this long after it has stopped")
     stop_within: Seconds = Field(30.0, gt=0, description="SIGKILL a node that has not stopped by itself")
     ready_within: Seconds = Field(60.0, gt=0, description="each node must be in sync again within this")
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """A node that is back in sync. ``was``, ``version``: where it became another one."""
+
+    stopped_s: float
+    ready_s: float
+    changed: Changes
+    was: str = ""
+    version: str = ""
+
+    def details(self) -> Details:
+        versions = {"was": self.was, "version": self.version} if self.version else {}
+        return {"stopped_s": self.stopped_s, "ready_s": self.ready_s, **self.changed, **versions}
+
+    def text(self, node: str) -> str:
+        versions = f" {self.was} -> {self.version}" if self.version else ""
+        moved = changes_text(self.changed) or "nothing moved"
+        return f"{node}{versions} back in sync after {self.ready_s:.1f} s, {moved}"
 
 
 class Rolled(Stopped):
@@ -36,7 +56,7 @@ class Rolled(Stopped):
         self, view: ClusterView, params: RollingRestartParams, nodes: Iterable[str] | None = None
     ) -> None:
         super().__init__(view, view.brokers if nodes is None else tuple(nodes), params)
-        self._done: dict[str, dict[str, Any]] = {}
+        self._done: dict[str, Roll] = {}
 
     def objection(self) -> str:
         shrunk = self.before.shrunk() if self.before else {}
@@ -61,7 +81,7 @@ class Rolled(Stopped):
         if missing and not self.view.stopping.is_set():
             raise self.not_ready(node, missing)
         away_s = time.monotonic() - start
-        self._done[node] = {"stopped_s": round(stopped_s, 2), "ready_s": round(away_s, 2), **changed}
+        self._done[node] = Roll(round(stopped_s, 2), round(away_s, 2), changed)
         self.after_start(node)
 
     def before_start(self, node: str) -> None:
@@ -78,17 +98,11 @@ class Rolled(Stopped):
     def proof(self) -> Proof:
         """Effective when every node was replaced and each of them gave something up."""
         done = dict(self._done)
-        rolled = "; ".join(_roll_text(node, row) for node, row in done.items())
+        rolled = "; ".join(row.text(node) for node, row in done.items())
         complete = len(done) == len(self.targets)
-        noticed = all(changes_text(row) for row in done.values())
+        noticed = all(row.changed for row in done.values())
         text = f"{len(done)} of {len(self.targets)} nodes restarted" + (f": {rolled}" if rolled else "")
-        return Proof(complete and noticed, text, done)
-
-
-def _roll_text(node: str, row: Mapping[str, Any]) -> str:
-    versions = f" {row['was']} -> {row['version']}" if "version" in row else ""
-    moved = changes_text(dict(row)) or "nothing moved"
-    return f"{node}{versions} back in sync after {row['ready_s']:.1f} s, {moved}"
+        return Proof(complete and noticed, text, {node: row.details() for node, row in done.items()})
 
 
 class RollingRestart(FaultKind[RollingRestartParams]):

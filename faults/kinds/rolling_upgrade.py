@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import replace
 from itertools import chain
 from typing import ClassVar, TypeVar
 
@@ -64,7 +65,8 @@ class Upgraded(Rolled):
         self._versions.set_version(node, self.params.to)
 
     def after_start(self, node: str) -> None:
-        self._done[node] |= {"was": self._was[node], "version": self._versions.version(node)}
+        roll, version = self._done[node], self._versions.version(node)
+        self._done[node] = replace(roll, was=self._was[node], version=version)
         if node != self.targets[-1]:
             self.view.stopping.wait(self.params.pause)
 
@@ -87,7 +89,7 @@ class Upgraded(Rolled):
     def proof(self) -> Proof:
         """Effective when the processes of all nodes are of that version, and each gave something up."""
         found = super().proof()
-        done = {node: row["version"] for node, row in self._done.items() if "version" in row}
+        done = {node: row.version for node, row in self._done.items()}
         other = [node for node in self.targets if done.get(node) != self.params.to]
         raised = [f"{name} {was} -> {now}" for name, (was, now) in sorted(self._raised.items())]
         text = "; ".join([found.evidence, *raised])

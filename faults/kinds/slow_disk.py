@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from pydantic import Field
 
@@ -12,7 +12,7 @@ from faults.kit.params import Inventory, NodeParams, Size, in_units
 from faults.kit.resources import ResourceFault, ResourceLimited, ability
 from faults.kit.targets import target_text
 from harness.durations import Seconds
-from harness.protocols.cluster import HasPlacement
+from harness.protocols.cluster import Details, HasPlacement
 from harness.protocols.limits import SlowsDisk
 from harness.protocols.nodes import Killable
 
@@ -64,7 +64,7 @@ class DiskSlowed(ResourceLimited):
             return "its disk is slow, but it wrote nothing meanwhile"
         return f"a synced write took {self._longest_s:.3f} s, {self._before_s:.3f} s before"
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Details:
         row = {"write_s": round(self._longest_s, 3), "write_before_s": round(self._before_s, 3)}
         return {**super().details(), **row, "written_by_node": self._by_the_node()}
 

@@ -245,5 +245,5 @@ class NetworkFault(NodeFault[N], Generic[N]):
     def impaired(
         self, view: ClusterView, targets: tuple[str, ...], params: N, flows: Sequence[Flow]
     ) -> Impaired:
-        """The injection on these flows."""
-        raise NotImplementedError
+        """The injection on these flows. Default: the same on each, until it is healed."""
+        return Impaired(view, targets, params, flows, Impairment(self.how))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 from abc import abstractmethod
-from collections.abc import Mapping, Sequence
-from typing import Any, Final, Generic, TypeVar
+from collections.abc import Sequence
+from typing import Final, Generic, TypeVar
 
 from faults.kit.cluster_view import ClusterView, Snapshot
 from faults.kit.errors import StepProblem
@@ -16,18 +16,21 @@ from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import HasCoordinators, Proof
 
 N = TypeVar("N", bound=NodeParams)
+#: What the cluster did of itself: a number of partitions, a name, or names of nodes.
+Change = int | str | list[str]
+Changes = dict[str, Change]
 #: Changes that show that others took a node's place.
 _REPLACED: Final = frozenset({"leaders_moved", "controller", "fenced"})
 
 
-def cluster_changes(before: Snapshot, now: Snapshot, nodes: Sequence[str]) -> dict[str, Any]:
+def cluster_changes(before: Snapshot, now: Snapshot, nodes: Sequence[str]) -> Changes:
     """The changes that the loss of nodes caused; empty when the cluster did not react."""
     moved = [stream for stream in before.led_by(nodes) if now.leader(stream) not in (*nodes, None)]
     shrunk = [
         stream for stream in before.partitions if before.in_sync(stream) & set(nodes) - now.in_sync(stream)
     ]
     unled = [stream for stream in before.led_by(nodes) if now.leader(stream) is None]
-    changed: dict[str, Any] = {}
+    changed: Changes = {}
     if moved:
         changed["leaders_moved"] = len(moved)
     if unled:
@@ -41,7 +44,7 @@ def cluster_changes(before: Snapshot, now: Snapshot, nodes: Sequence[str]) -> di
     return changed
 
 
-def changes_text(changed: dict[str, Any]) -> str:
+def changes_text(changed: Changes) -> str:
     """``leaders of 4 partitions moved, ISR of 12 shrank`` ..."""
     parts = {
         "leaders_moved": "leaders of {} moved",
@@ -55,7 +58,7 @@ def changes_text(changed: dict[str, Any]) -> str:
     return ", ".join(text.format(texts[key]) for key, text in parts.items() if key in texts)
 
 
-def _change_text(value: Any) -> str:
+def _change_text(value: Change) -> str:
     """A number is one of partitions."""
     if isinstance(value, int):
         return f"{value} partition{'s' if value != 1 else ''}"
@@ -69,7 +72,7 @@ class NodeLoss(Injection):
         super().__init__(view, targets, params)
         self.away = self.targets
         self.before = view.snapshot()
-        self._changed: dict[str, Any] = {}
+        self._changed: Changes = {}
         self._keeping = threading.Lock()
 
     def objection(self) -> str:
@@ -121,13 +124,13 @@ class NodeLoss(Injection):
             return
         self._keep(cluster_changes(self.before, now, self.targets))
 
-    def _keep(self, changes: Mapping[str, Any]) -> None:
+    def _keep(self, changes: Changes) -> None:
         """Called by the prover's thread and by that of the execution; what others read is never changed."""
         with self._keeping:
             kept = dict(self._changed)
             for key, value in changes.items():
                 old = kept.get(key)
-                kept[key] = max(old, value) if isinstance(old, int) else value
+                kept[key] = max(old, value) if isinstance(old, int) and isinstance(value, int) else value
             self._changed = kept
 
     def hits_broker(self) -> bool:

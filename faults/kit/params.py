@@ -12,12 +12,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Final, Protocol, Self, get_args
+from typing import Annotated, Final, Protocol, Self, get_args
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 from pydantic.fields import FieldInfo
 
 from harness.durations import Seconds
+from harness.rundir import Document
 
 _SIZE: Final = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMG]?)(i?)B?\s*$")
 
@@ -93,7 +94,7 @@ class Params(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         """Every key as plain JSON: what a replay reads again."""
         return self.model_dump(mode="json", by_alias=True)
 

@@ -12,7 +12,7 @@ from faults.kit.node_loss import NodeFault, NodeLoss, changes_text
 from faults.kit.params import NodeParams
 from harness.contracts.ledger import LedgerEntry
 from harness.faultlog import ConfirmedAcks
-from harness.protocols.cluster import Cluster, Proof
+from harness.protocols.cluster import Cluster, Details, Proof
 
 N = TypeVar("N", bound=NodeParams)
 #: A node is whole again within a second or two; one that is not by then never will be.
@@ -72,7 +72,7 @@ class ResourceLimited(NodeLoss):
         """Why it is not proved."""
         return "no effect was observed"
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> Details:
         return {**self._changed, **({"died": self._died} if self._died else {})}
 
     def note(self) -> None:

@@ -30,6 +30,7 @@ from faults.kit.injection import FaultKind
 from faults.kit.params import FaultSchedule, Inventory, Params, keys_of, names
 from faults.schedule.steps import find_kind, validated
 from faults.schedule.times import most_firings
+from harness.contracts.plan import FaultStep
 from harness.durations import Seconds
 
 _DIGITS: Final = 6
@@ -52,7 +53,7 @@ class Quiet(Params):
 class MixParams(Params):
     """The keys of a mix."""
 
-    of: list[dict[str, Any]] = Field(
+    of: list[FaultStep] = Field(
         min_length=1, description="the set: steps without times, each with a `weight` (default 1)"
     )
     every: Seconds = Field(gt=0, description="one draw after this long, again and again")
@@ -123,7 +124,7 @@ class Mix:
         return periods
 
 
-def read_mix(step: Mapping[str, Any], inventory: Inventory) -> Mix:
+def read_mix(step: FaultStep, inventory: Inventory) -> Mix:
     """A checked mix from a raw step ``{mix: {...}}``.
 
     Raises:
@@ -146,7 +147,7 @@ def read_mix(step: Mapping[str, Any], inventory: Inventory) -> Mix:
     return Mix(params, tuple(entries))
 
 
-def _entry(raw: Mapping[str, Any], inventory: Inventory) -> MixEntry:
+def _entry(raw: FaultStep, inventory: Inventory) -> MixEntry:
     kind = find_kind(raw.get("fault"))
     for key in raw:
         if key in keys_of(FaultSchedule):

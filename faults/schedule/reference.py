@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
+from pydantic.json_schema import JsonSchemaValue
 
 from faults.kinds import KINDS
 from faults.kit.cluster_view import ability_text
@@ -18,7 +20,7 @@ MIX_ABOUT = "Random draws from a weighted set of the others, with quiet periods 
 _DESCRIPTION = "faults to inject while the load runs; see docs/reference/faults.md"
 
 
-def schema() -> dict[str, Any]:
+def schema() -> JsonSchemaValue:
     """JSON Schema of a scenario's ``faults`` key, without references.
 
     The kind decides by which schema a step is read: a typo in a kind or a key is one message of an editor,
@@ -35,7 +37,7 @@ def schema() -> dict[str, Any]:
     return {"type": "array", "description": _DESCRIPTION, "items": items}
 
 
-def _names() -> dict[str, Any]:
+def _names() -> JsonSchemaValue:
     return {
         "enum": list(KINDS),
         "enumDescriptions": [kind.doc() for kind in KINDS.values()],
@@ -43,28 +45,48 @@ def _names() -> dict[str, Any]:
     }
 
 
-def _when(kind: FaultKind[Any], then: dict[str, Any]) -> dict[str, Any]:
+def _when(kind: FaultKind[Any], then: JsonSchemaValue) -> JsonSchemaValue:
     """Applies ``then`` to a step of that kind."""
     return {"if": {"properties": {"fault": {"const": kind.kind}}, "required": ["fault"]}, "then": then}
 
 
-def kinds() -> list[dict[str, Any]]:
-    """Kind, one line about it, what it needs of the cluster, its own keys: for people and ``--json``."""
+@dataclass(frozen=True, slots=True)
+class FaultKey:
+    """A key of a fault step. ``default``: "required" if it has none; ``unit``: ``s``, ``bytes`` or empty."""
+
+    key: str
+    default: Any
+    unit: str
+    about: str
+
+
+@dataclass(frozen=True, slots=True)
+class FaultAbout:
+    """A kind, one line about it, what it needs of the cluster, its own keys."""
+
+    kind: str
+    about: str
+    abilities: list[str]
+    needs: list[str]
+    keys: list[FaultKey]
+
+
+def kinds() -> list[FaultAbout]:
+    """For people and ``--json``."""
     rows = [
-        {
-            "kind": kind.kind,
-            "about": kind.doc(),
-            "abilities": [ability_text(ability) for ability in kind.abilities],
-            "needs": sorted(kind.needs),
-            "keys": keys(kind.params),
-        }
+        FaultAbout(
+            kind.kind,
+            kind.doc(),
+            [ability_text(ability) for ability in kind.abilities],
+            sorted(kind.needs),
+            keys(kind.params),
+        )
         for kind in KINDS.values()
     ]
-    mix = {"kind": "mix", "about": MIX_ABOUT, "abilities": [], "needs": [], "keys": keys(MixParams)}
-    return [*rows, mix]
+    return [*rows, FaultAbout("mix", MIX_ABOUT, [], [], keys(MixParams))]
 
 
-def _mix_schema() -> dict[str, Any]:
+def _mix_schema() -> JsonSchemaValue:
     """A mix: a step whose only key is ``mix``."""
     inner = _properties(MixParams)
     weighted = [
@@ -89,7 +111,7 @@ def _mix_schema() -> dict[str, Any]:
     }
 
 
-def _step_schema(kind: FaultKind[Any]) -> dict[str, Any]:
+def _step_schema(kind: FaultKind[Any]) -> JsonSchemaValue:
     """A step has ``at`` or ``every``."""
     made = _object(kind, {**_properties(FaultSchedule), **_properties(kind.params)})
     at_alone = {
@@ -100,7 +122,7 @@ def _step_schema(kind: FaultKind[Any]) -> dict[str, Any]:
     return {**made, **at_alone}
 
 
-def _object(kind: FaultKind[Any], properties: dict[str, Any]) -> dict[str, Any]:
+def _object(kind: FaultKind[Any], properties: JsonSchemaValue) -> JsonSchemaValue:
     """Of one kind: these keys and no others."""
     return {
         "title": kind.kind,
@@ -110,7 +132,7 @@ def _object(kind: FaultKind[Any], properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _properties(model: type[Params]) -> dict[str, Any]:
+def _properties(model: type[Params]) -> JsonSchemaValue:
     """A model's properties with every reference replaced by what it refers to."""
     document = model.model_json_schema(by_alias=True)
     definitions = document.get("$defs", {})
@@ -125,13 +147,12 @@ def _properties(model: type[Params]) -> dict[str, Any]:
     return {key: inline(value) for key, value in document.get("properties", {}).items()}
 
 
-def keys(model: type[Params]) -> list[dict[str, Any]]:
-    """Key, default, unit and meaning of each parameter."""
+def keys(model: type[Params]) -> list[FaultKey]:
+    """Each parameter."""
     rows = []
     for name, field in model.model_fields.items():
         default = "required" if field.is_required() else field.get_default(call_default_factory=True)
-        row = {"key": field.alias or name, "default": default, "unit": _unit(field)}
-        rows.append({**row, "about": field.description or ""})
+        rows.append(FaultKey(field.alias or name, default, _unit(field), field.description or ""))
     return rows
 
 

@@ -6,23 +6,23 @@ value and its target. So a new kind needs nothing here.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from faults.kit.errors import StepProblem
 from faults.kit.params import FaultSchedule, NodeParams, keys_of
 from faults.schedule.mix import MixParams
 from faults.schedule.steps import find_kind, validated
+from harness.contracts.plan import FaultStep
+from harness.durations import seconds_text
 
 Path = tuple[str | int, ...]
-Step = Mapping[str, Any]
 #: Keys of a schedule and of a mix that are times since the start of load.
 _TIMES = ("at", "from", "until")
 #: Keys of a schedule that repeat a firing.
 _REPEATS = ("every", "from", "until", "jitter", "storm")
 
 
-def wholes(step: Step) -> Iterator[tuple[Path, int, int]]:
+def wholes(step: FaultStep) -> Iterator[tuple[Path, int, int]]:
     """Each whole number of a step that may be less: key path, value, least value."""
     for path, inner in _kinds_in(step):
         kind = find_kind(inner.get("fault"))
@@ -34,13 +34,13 @@ def wholes(step: Step) -> Iterator[tuple[Path, int, int]]:
                 yield (*path, key), value, least
 
 
-def entries(step: Step) -> Iterator[Path]:
+def entries(step: FaultStep) -> Iterator[Path]:
     """What may be left out of a step: the faults of a mix, where it has several."""
     if "mix" in step and len(step["mix"]["of"]) > 1:
         yield from (("mix", "of", index) for index in range(len(step["mix"]["of"])))
 
 
-def aimed(step: Step, topic: str) -> Iterator[tuple[Path, str]]:
+def aimed(step: FaultStep, topic: str) -> Iterator[tuple[Path, str]]:
     """Each target that is drawn at random, and the node that leads most of a topic in its place.
 
     The fewer partitions there are, the more often a random node leads none of them.
@@ -52,16 +52,16 @@ def aimed(step: Step, topic: str) -> Iterator[tuple[Path, str]]:
             yield (*path, "target"), f"leader-of:{topic}"
 
 
-def once(step: Step) -> dict[str, Any] | None:
+def once(step: FaultStep) -> FaultStep | None:
     """A repeating step that fires at its first time only; None if it fires once anyway, and of a mix."""
     if "mix" in step or not ("every" in step or "storm" in step):
         return None
     schedule = _schedule(step)
     at_s = _first_s(schedule.at, schedule.from_, schedule.every)
-    return {**{key: value for key, value in step.items() if key not in _REPEATS}, "at": _text(at_s)}
+    return {**{key: value for key, value in step.items() if key not in _REPEATS}, "at": seconds_text(at_s)}
 
 
-def span_s(step: Step) -> tuple[float, float]:
+def span_s(step: FaultStep) -> tuple[float, float]:
     """When a step first fires and when the last of it is over, as far as the step itself says.
 
     One that goes on until the load ends is over after its first firing: the load may then end at any time.
@@ -77,23 +77,23 @@ def span_s(step: Step) -> tuple[float, float]:
     return first_s, last_s + burst_s + _ends_within_s(step)
 
 
-def moved(step: Step, by_s: float) -> dict[str, Any]:
+def moved(step: FaultStep, by_s: float) -> FaultStep:
     """The step so much later (negative: earlier)."""
     if "mix" in step:
         mix = validated(MixParams, step["mix"])
         return {"mix": _moved(step["mix"], _first_s(None, mix.from_, mix.every), mix.until, by_s)}
     schedule = _schedule(step)
     if schedule.at is not None:
-        return {**step, "at": _text(schedule.at + by_s)}
+        return {**step, "at": seconds_text(schedule.at + by_s)}
     return _moved(step, _first_s(None, schedule.from_, schedule.every), schedule.until, by_s)
 
 
-def _moved(keys: Step, first_s: float, until_s: float | None, by_s: float) -> dict[str, Any]:
-    until = {} if until_s is None else {"until": _text(until_s + by_s)}
-    return {**keys, "from": _text(first_s + by_s), **until}
+def _moved(keys: FaultStep, first_s: float, until_s: float | None, by_s: float) -> FaultStep:
+    until = {} if until_s is None else {"until": seconds_text(until_s + by_s)}
+    return {**keys, "from": seconds_text(first_s + by_s), **until}
 
 
-def _kinds_in(step: Step) -> Iterator[tuple[Path, Step]]:
+def _kinds_in(step: FaultStep) -> Iterator[tuple[Path, FaultStep]]:
     """The step itself, or those that a mix draws from."""
     if "mix" not in step:
         yield (), step
@@ -101,7 +101,7 @@ def _kinds_in(step: Step) -> Iterator[tuple[Path, Step]]:
     yield from ((("mix", "of", index), inner) for index, inner in enumerate(step["mix"]["of"]))
 
 
-def _schedule(step: Step) -> FaultSchedule:
+def _schedule(step: FaultStep) -> FaultSchedule:
     keys = keys_of(FaultSchedule)
     return validated(FaultSchedule, {key: value for key, value in step.items() if key in keys})
 
@@ -110,7 +110,7 @@ def _first_s(at_s: float | None, from_s: float | None, every_s: float | None) ->
     return next((each for each in (at_s, from_s, every_s) if each is not None), 0.0)
 
 
-def _ends_within_s(step: Step) -> float:
+def _ends_within_s(step: FaultStep) -> float:
     """Nothing for a fault that does not know: a load that ends too early is then found by trying."""
     kind = find_kind(step.get("fault"))
     keys = keys_of(kind.params)
@@ -119,7 +119,3 @@ def _ends_within_s(step: Step) -> float:
     except StepProblem:  # a key that is filled in for it, such as the only topic
         return 0.0
     return kind.ends_within_s(params) or 0.0
-
-
-def _text(seconds: float) -> str:
-    return f"{round(seconds, 3):g}s"

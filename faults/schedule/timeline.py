@@ -17,6 +17,7 @@ from faults.kit.params import Inventory, InventoryTopic, Params
 from faults.schedule.mix import Draw, draws, read_mix
 from faults.schedule.steps import read_step
 from faults.schedule.times import firing_times, most_firings
+from harness.contracts.plan import FaultStep
 from harness.errors import ScenarioError
 from harness.protocols.cluster import Cluster
 from harness.protocols.nodes import Killable, Pausable, Startable, Stoppable
@@ -68,7 +69,7 @@ class Timeline:
 
 
 def compile(
-    steps: Sequence[Mapping[str, Any]],
+    steps: Sequence[FaultStep],
     *,
     seed: int,
     load_s: float,
@@ -111,7 +112,7 @@ def _numbered(draft: Firing, number: int) -> Firing:
 def _firings(index: int, step: Any, seed: int, load_s: float, inventory: Inventory) -> list[Firing]:
     """The firings of one step, not numbered yet."""
     try:
-        if isinstance(step, Mapping) and "mix" in step:
+        if isinstance(step, dict) and "mix" in step:
             drawn = draws(read_mix(step, inventory), f"{seed}:{index}", load_s)
         else:
             kind, schedule, params = read_step(step, inventory)

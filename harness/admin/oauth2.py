@@ -10,6 +10,7 @@ import urllib3
 
 from harness.connections.security import Auth
 from harness.errors import EnvironmentNotReady
+from harness.rundir import Document
 
 _METADATA: Final = "/.well-known/openid-configuration"
 _TIMEOUT: Final = urllib3.Timeout(connect=3.0, read=10.0)
@@ -43,7 +44,7 @@ class AccessToken:
                 self._until_s = time.monotonic() + float(found.get("expires_in") or _LASTS_S) - _EARLY_S
             return self._token
 
-    def _fetched(self) -> dict[str, Any]:
+    def _fetched(self) -> Document:
         auth = self._auth
         about = self._ask("GET", auth.token_url.rstrip("/") + _METADATA)
         fields = {
@@ -59,7 +60,7 @@ class AccessToken:
             raise self._refused("its answer has no access_token")
         return found
 
-    def _ask(self, method: str, url: str, fields: dict[str, str] | None = None) -> dict[str, Any]:
+    def _ask(self, method: str, url: str, fields: dict[str, str] | None = None) -> Document:
         more: dict[str, Any] = {"fields": fields, "encode_multipart": False} if fields else {}
         try:
             answer = self._pool.request(method, url, timeout=_TIMEOUT, **more)

@@ -77,7 +77,7 @@ class Assembly(ABC):
         """What workers are given to administrate; empty when the system has no such endpoint."""
         return ""
 
-    def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, Any]]:
+    def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, str]]:
         """The smallest cluster that works, and the broker settings it needs: it is booted
         once per version to build class archives. Default: the first broker, and what needs no dependency."""
         first = next(service for service in spec.services if "broker" in service.roles)

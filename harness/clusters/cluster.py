@@ -8,16 +8,15 @@ cluster.down()        # or cluster.keep(), and attach_cluster(folder) from anoth
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 from harness.clusters.assembly import ClusterAdmin, assembly_of
 from harness.clusters.layout import addresses
@@ -29,6 +28,7 @@ from harness.clusters.security.certificates import Authority
 from harness.clusters.security.made import CONNECTION_FILE, ClusterSecurity, forget
 from harness.clusters.sources import SOURCES, ClusterPlace, NodeSoftware, ProcessSource
 from harness.connections.security import ANYBODY, Security
+from harness.contracts import read_document
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
 from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
@@ -39,7 +39,6 @@ from harness.systems.base import Request
 from harness.toolchains import jars
 
 STATE_FILE = "cluster.json"
-_STATE_VERSION = 5
 
 A = TypeVar("A", bound=ClusterAdmin)
 
@@ -138,7 +137,7 @@ def open_cluster(
     version: str = "",
     topology: str = "",
     runtime: str = "process",
-    broker_config: Mapping[str, Any] | None = None,
+    broker_config: Mapping[str, str] | None = None,
     needs: frozenset[str] = frozenset(),
     offline: bool = False,
     secure: bool = False,
@@ -180,7 +179,7 @@ def open_cluster(
         _make_quick(source, where, (system, version, topology), on_progress)
         cluster = _assemble(source.runtime(spec, where), where.security)
         _offer_versions(cluster, where, offline=offline, on_progress=on_progress)
-        write_json(folder / STATE_FILE, _state(runtime, spec, where, source))
+        write_json(folder / STATE_FILE, asdict(_state(runtime, spec, where, source)))
     except BaseException:
         addresses.release(run_id)
         raise
@@ -193,7 +192,7 @@ def describe_cluster(
     version: str = "",
     topology: str = "",
     runtime: str = "process",
-    broker_config: Mapping[str, Any] | None = None,
+    broker_config: Mapping[str, str] | None = None,
     needs: frozenset[str] = frozenset(),
     secure: bool = False,
 ) -> BrokerCluster[Any]:
@@ -250,21 +249,36 @@ def _make_quick(
     source.make_quick(spec, replace(where, security=None), on_progress or (lambda text, share: None))
 
 
-def _state(runtime: str, spec: ClusterLayout, where: ClusterPlace, source: NodeSoftware) -> dict[str, Any]:
-    """What `attach_cluster` makes the same cluster from."""
-    return {
-        "schema_version": _STATE_VERSION,
-        "runtime": runtime,
-        "system": spec.system,
-        "version": spec.asked,
-        "topology": spec.topology,
-        "run_id": where.run_id,
-        "block": where.block,
-        "needs": sorted(where.needs),
-        "secure": where.security is not None,
-        "broker_config": dict(where.settings),
-        "source": source.state(),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterState:
+    """`STATE_FILE`: what `attach_cluster` makes the same cluster from. ``source``: of its software."""
+
+    schema_version: Literal[5] = 5
+    runtime: str
+    system: str
+    version: str
+    topology: str
+    run_id: str
+    block: int
+    needs: list[str]
+    secure: bool
+    broker_config: dict[str, str]
+    source: dict[str, str]
+
+
+def _state(runtime: str, spec: ClusterLayout, where: ClusterPlace, source: NodeSoftware) -> ClusterState:
+    return ClusterState(
+        runtime=runtime,
+        system=spec.system,
+        version=spec.asked,
+        topology=spec.topology,
+        run_id=where.run_id,
+        block=where.block,
+        needs=sorted(where.needs),
+        secure=where.security is not None,
+        broker_config=dict(where.settings),
+        source=source.state(),
+    )
 
 
 def fetch_cluster(system: str, version: str = "", *, on_progress: jars.Progress | None = None) -> Path:
@@ -292,21 +306,21 @@ def attach_cluster(folder: Path) -> BrokerCluster[Any]:
     """
     path = folder / STATE_FILE
     try:
-        state = json.loads(path.read_text())
-        secure, needs = state["secure"], frozenset(state["needs"])
-        what = (state["system"], state["version"], state["topology"])
-        spec = spec_of(*what, run_id=state["run_id"], secure=secure, needs=needs)
-        names = assembly_of(spec.system).secrets() if secure else ()
+        state = read_document(path, ClusterState)
+        needs = frozenset(state.needs)
+        what = (state.system, state.version, state.topology)
+        spec = spec_of(*what, run_id=state.run_id, secure=state.secure, needs=needs)
+        names = assembly_of(spec.system).secrets() if state.secure else ()
         where = ClusterPlace(
-            state["run_id"],
+            state.run_id,
             folder.resolve(),
-            state["block"],
-            state["broker_config"],
+            state.block,
+            state.broker_config,
             needs,
-            ClusterSecurity.of(state["run_id"], names) if secure else None,
+            ClusterSecurity.of(state.run_id, names) if state.secure else None,
         )
-        source = SOURCES[state["runtime"]].restored(spec, state["source"])
-    except (OSError, ValueError, KeyError) as error:
+        source = SOURCES[state.runtime].restored(spec, state.source)
+    except (UsageError, KeyError) as error:
         raise UsageError(
             f"no cluster to attach to in {folder}: {path.name} is missing or unreadable",
             hint="start one with `brokerstorm up` or `run --keep-up`",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from harness.clusters.clocks import clocks
 from harness.clusters.layout import addresses
@@ -65,7 +65,7 @@ class Launch:
     spec: ClusterLayout
     java: Java
     jars: Path
-    settings: Mapping[str, Any]
+    settings: Mapping[str, str]
     security: ClusterSecurity | None = None
     program: Path | None = None
     #: Whether the nodes write their class archives at their end, instead of using them.

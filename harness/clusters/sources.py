@@ -38,7 +38,7 @@ class ClusterPlace:
     run_id: str
     folder: Path
     block: int
-    settings: Mapping[str, Any]
+    settings: Mapping[str, str]
     needs: frozenset[str]
     security: ClusterSecurity | None = None
 
@@ -73,7 +73,7 @@ class NodeSoftware(ABC):
 
     @classmethod
     @abstractmethod
-    def restored(cls, spec: ClusterLayout, state: Mapping[str, Any]) -> Self:
+    def restored(cls, spec: ClusterLayout, state: Mapping[str, str]) -> Self:
         """From what `state` gave."""
 
     @staticmethod
@@ -82,7 +82,7 @@ class NodeSoftware(ABC):
         """The class of its runtimes."""
 
     @abstractmethod
-    def state(self) -> dict[str, Any]: ...
+    def state(self) -> dict[str, str]: ...
 
     @abstractmethod
     def runtime(self, spec: ClusterLayout, place: ClusterPlace) -> NodeRuntime:
@@ -118,12 +118,12 @@ class ProcessSource(NodeSoftware):
         return cls(Java("", 0, ""), Path())
 
     @classmethod
-    def restored(cls, spec: ClusterLayout, state: Mapping[str, Any]) -> Self:
+    def restored(cls, spec: ClusterLayout, state: Mapping[str, str]) -> Self:
         if spec.program:
             return replace(cls.absent(), program=Path(state["program"]))
         return cls(find_java(spec.java), Path(state["jars"]))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, str]:
         return {"program": str(self.program)} if self.program else {"jars": str(self.jars)}
 
     @staticmethod
@@ -175,12 +175,12 @@ class ContainerSource(NodeSoftware):
         return cls(None, {})
 
     @classmethod
-    def restored(cls, spec: ClusterLayout, state: Mapping[str, Any]) -> Self:
+    def restored(cls, spec: ClusterLayout, state: Mapping[str, str]) -> Self:
         from harness.clusters.docker import engine
 
         return cls(engine.connect(), os.environ)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> dict[str, str]:
         return {}
 
     @staticmethod

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from pydantic.json_schema import JsonSchemaValue
 
 from harness.connections.file import ConnectionFile
 from harness.systems import SYSTEMS
+from harness.validation import file_schema
 
 _FOLDER: Final = Path(__file__).resolve().parents[2] / "scenarios"
 SCHEMA_FILE: Final = _FOLDER / "connection.schema.json"
@@ -22,15 +25,10 @@ def schema_text() -> str:
     return json.dumps(connection_schema(), indent=1) + "\n"
 
 
-def connection_schema() -> dict[str, Any]:
+def connection_schema() -> JsonSchemaValue:
     """JSON Schema of a connection file."""
-    document = ConnectionFile.model_json_schema(mode="validation")
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "brokerstorm connection",
-        "description": "One connection file; docs/howto/your-own-cluster.md explains it.",
-        **{key: value for key, value in document.items() if key not in {"title", "description"}},
-    }
+    about = "One connection file; docs/howto/your-own-cluster.md explains it."
+    return file_schema(ConnectionFile, "connection", about)
 
 
 def new_connection(path: Path, system: str) -> str:

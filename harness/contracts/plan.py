@@ -14,6 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness.contracts.rows import LaneGroup
 from harness.systems import SYSTEMS
 
+#: A step of ``faults:`` as it was written: only `faults.compile` knows its keys.
+FaultStep = dict[str, Any]
+
 
 class PlanPart(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
@@ -304,7 +307,7 @@ class Plan(PlanPart):
     rate_choice: RateChoice | None = Field(None, description="None = the scenario claims its rate")
     warm_up_s: float
     load_s: float
-    faults: list[dict[str, Any]] = Field(description="raw steps; faults.compile makes the timeline")
+    faults: list[FaultStep] = Field(description="raw steps; faults.compile makes the timeline")
     limits: dict[str, float]
     rate_ratio: float
     thresholds: list[ThresholdPlan] = Field(default_factory=list)

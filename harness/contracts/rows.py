@@ -337,8 +337,32 @@ class MetricRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FaultDetails:
+    """What judging goes by of all that a kind of fault tells of its effect.
+
+    Attributes:
+        held: requests that it held, as far as the last look saw.
+        unkept: streams of which every replica in sync lost what it had not synced.
+        remade: topics that it deleted and made again.
+        wiped: nodes that lost all their data to it, and why.
+        cut: stream -> the position before which it removed everything, on purpose.
+        grown: topic -> how many partitions it had before it was given more.
+    """
+
+    held: int = 0
+    unkept: tuple[str, ...] = ()
+    remade: tuple[str, ...] = ()
+    wiped: dict[str, str] = field(default_factory=dict)
+    cut: dict[str, int] = field(default_factory=dict)
+    grown: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FaultEvent:
-    """A row of faults.jsonl; docs/capture-format.md says which fields which event has."""
+    """A row of faults.jsonl; docs/capture-format.md says which fields which event has.
+
+    ``params``: keys of the kind, with every choice made.
+    """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"coerce_numbers_to_str": True}
 
@@ -354,7 +378,7 @@ class FaultEvent:
     confirmed_acks: str = ""
     effective: bool = False
     evidence: str = ""
-    details: dict[str, Any] = field(default_factory=dict)
+    details: FaultDetails = field(default_factory=FaultDetails)
     ok: bool = False
     undone: bool = False
     reason: str = ""

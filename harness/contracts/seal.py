@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 
 class Damage(StrEnum):
@@ -101,6 +101,3 @@ class SealReport:
             for name, worker in self.workers.items()
             for kind, count in worker.damage.items()
         ]
-
-    def document(self) -> dict[str, Any]:
-        return asdict(self)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
+
+from harness.rundir import Document
 
 PROTOCOL_VERSION: Final = 1
 #: The first whose part a spec has is that of the process.
@@ -130,7 +132,7 @@ class ProcessSpec(SpecPart):
             found["reader"] = self.audit.reader
         return found
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> Document:
         return {**self.model_dump(mode="json", exclude_none=True), "role": self.role}
 
 

@@ -23,6 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from harness.contracts.rows import Bounds
 from harness.contracts.seal import SealedFile, SealReport, TableReport
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.importing.buckets import EVERY, BucketFiles, refuse_two_messages, refuse_two_sends
@@ -79,14 +80,12 @@ class CheckedImport:
                 rows=facts.rows[table], files=len(written), bytes=sum(f.bytes for f in written.values())
             )
             files |= {path.relative_to(run.sealed).as_posix(): file for path, file in written.items()}
-        for path, rows in ((run.names, self._names.rows()), (run.log_bounds, self._bounds())):
-            files[path.name] = write_sealed_rows(path, rows)
+        files[run.names.name] = write_sealed_rows(run.names, map(asdict, self._names.rows()))
+        files[run.log_bounds.name] = write_sealed_rows(run.log_bounds, map(asdict, self._bounds()))
         run.plan.write_text(plan.model_dump_json(indent=1) + "\n")
-        write_json(
-            run.manifest,
-            make_manifest(run.run_id, self._source.uri, said, plan, facts, has_consumers),
-        )
-        write_jsonl(run.faults, fault_rows(said))
+        manifest = make_manifest(run.run_id, self._source.uri, said, plan, facts, has_consumers)
+        write_json(run.manifest, asdict(manifest))
+        write_jsonl(run.faults, map(asdict, fault_rows(said)))
         for path in (run.events, run.metrics):
             write_jsonl(path, ())
         report = SealReport(
@@ -98,7 +97,7 @@ class CheckedImport:
             wall_s=round(time.monotonic() - began, 4),
             cpu_s=round(time.process_time() - cpu, 4),
         )
-        write_json(run.seal_report, report.document() | {"imported": self._source.uri})
+        write_json(run.seal_report, asdict(report) | {"imported": self._source.uri})
 
     # -- checking
 
@@ -112,17 +111,19 @@ class CheckedImport:
                 writer.write_batch(_sealed_batch(read, table, schema))
         self._facts.has_columns(table, reader.present or frozenset())
 
-    def _bounds(self) -> list[dict[str, Any]]:
+    def _bounds(self) -> list[Bounds]:
         names = self._source.description.streams()
         remaining = system_of(self._source.description.system).is_queue
         return [
             self._bound(names[stream - 1], stream, found, remaining) for stream, found in self._ranges.items()
         ]
 
-    def _bound(self, name: str, stream: int, found: Range, remaining: bool) -> dict[str, Any]:
+    def _bound(self, name: str, stream: int, found: Range, remaining: bool) -> Bounds:
         why = "end" if found.read_to == found.end else "not read to the end"
-        row = {"stream": name, "stream_id": stream, **asdict(found), "why": why, "reader": "import"}
-        return row | ({"isolation": "remaining"} if remaining else {})
+        isolation = "remaining" if remaining else ""
+        return Bounds(
+            **asdict(found), why=why, isolation=isolation, stream=name, stream_id=stream, reader="import"
+        )
 
     # -- writing
 

@@ -9,9 +9,11 @@ from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
 
 from harness.durations import Seconds
 from harness.scenario.part import Name, Part
+from harness.validation import file_schema
 
 TimeUnit = Literal["ns", "us", "ms", "s"]
 Statement = Literal[
@@ -214,12 +216,7 @@ class ImportFile(Part):
         return _UNIT_NS[self.times or "ns"]
 
 
-def import_schema() -> dict[str, Any]:
+def import_schema() -> JsonSchemaValue:
     """JSON Schema of an import.yaml, for editors."""
-    document = ImportFile.model_json_schema(mode="validation")
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "brokerstorm import",
-        "description": "The import.yaml of an import; docs/reference/import.md explains every key.",
-        **{key: value for key, value in document.items() if key not in {"title", "description"}},
-    }
+    about = "The import.yaml of an import; docs/reference/import.md explains every key."
+    return file_schema(ImportFile, "import", about)

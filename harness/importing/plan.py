@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Final
 
 from harness.contracts.plan import (
     ConsumerPlan,
@@ -13,7 +13,7 @@ from harness.contracts.plan import (
     PromisePlan,
     TopicPlan,
 )
-from harness.contracts.rows import LaneGroup
+from harness.contracts.rows import FaultEvent, LaneGroup, Manifest, Phase, StatedCheck, WorkerRow
 from harness.importing.columns import SETTLEMENTS
 from harness.importing.facts import ImportFacts, Routing
 from harness.importing.model import AllProducers, GroupSettings, ImportFile, Statement
@@ -181,46 +181,44 @@ def _routed(lanes: list[int], routing: Routing) -> LaneGroup:
 
 def make_manifest(
     run_id: str, uri: str, said: ImportFile, plan: Plan, facts: ImportFacts, has_consumers: bool
-) -> dict[str, Any]:
+) -> Manifest:
     """A finished run, as far as the rows and import.yaml tell.
 
     ``unstated`` and ``checks`` say what is not known of an import (docs/capture-format.md).
     """
     start_ns, end_ns = facts.first_due_ns, facts.last_ns
-    ended = {"t_end_ns": end_ns} if said.is_stated("producers_ended") else {}
     producers = [
-        {"name": p.name, "role": "producer", "instance": p.instance, "done": said.is_stated("all_sends")}
-        | ended
-        for p in plan.producers
+        WorkerRow(
+            name=producer.name,
+            role="producer",
+            instance=producer.instance,
+            done=said.is_stated("all_sends"),
+            t_end_ns=end_ns if said.is_stated("producers_ended") else 0,
+        )
+        for producer in plan.producers
     ]
     consumers = [
-        {
-            "name": c.name,
-            "role": "consumer",
-            "session": c.session,
-            "done": said.is_stated("all_deliveries"),
-            "t_start_ns": facts.sessions[c.session].first_ns,
-            "t_end_ns": facts.sessions[c.session].last_ns,
-        }
-        for c in plan.consumers
+        WorkerRow(
+            name=consumer.name,
+            role="consumer",
+            session=consumer.session,
+            done=said.is_stated("all_deliveries"),
+            t_start_ns=facts.sessions[consumer.session].first_ns,
+            t_end_ns=facts.sessions[consumer.session].last_ns,
+        )
+        for consumer in plan.consumers
     ]
-    return {
-        "schema_version": 1,
-        "run_id": run_id,
-        "status": "complete",
-        "command": f"imported from {uri}",
-        "epoch_ns": start_ns,
-        "epoch_wall": "",
-        "versions": {},
-        "machine": {},
-        "phases": [{"name": "load", "start_ns": start_ns, "end_ns": end_ns}],
-        "workers": [*producers, *consumers],
-        "readiness_restored": said.is_stated("cluster_recovered"),
-        "drained": said.is_stated("drained"),
-        "problems": [],
-        "unstated": unstated(said, facts),
-        "checks": checks(said, has_consumers),
-    }
+    return Manifest(
+        run_id=run_id,
+        command=f"imported from {uri}",
+        epoch_ns=start_ns,
+        phases=[Phase("load", start_ns, end_ns)],
+        workers=[*producers, *consumers],
+        readiness_restored=said.is_stated("cluster_recovered"),
+        drained=said.is_stated("drained"),
+        unstated=unstated(said, facts),
+        checks=checks(said, has_consumers),
+    )
 
 
 def unstated(said: ImportFile, facts: ImportFacts) -> dict[str, str]:
@@ -266,11 +264,11 @@ _CHECKS: Final[Mapping[str, tuple[tuple[Statement, ...], str]]] = {
 _OF_CONSUMERS: Final[frozenset[Statement]] = frozenset({"all_deliveries", "drained"})
 
 
-def checks(said: ImportFile, has_consumers: bool) -> dict[str, dict[str, Any] | None]:
+def checks(said: ImportFile, has_consumers: bool) -> dict[str, StatedCheck | None]:
     """Validity checks that take their answer from import.yaml; None = nobody can tell, and nothing rests on
     it."""
-    found: dict[str, dict[str, Any] | None] = {
-        "run": {"ok": True, "text": "tables of another tool, every row of them valid"},
+    found: dict[str, StatedCheck | None] = {
+        "run": StatedCheck(True, "tables of another tool, every row of them valid"),
         "generator": None,
     }
     for name, (needed, text) in _CHECKS.items():
@@ -278,24 +276,32 @@ def checks(said: ImportFile, has_consumers: bool) -> dict[str, dict[str, Any] | 
         missing = [f"evidence.{each}" for each in asked if not said.is_stated(each)]
         told = f"import.yaml says: {text}"
         without = f"import.yaml does not say {' and '.join(missing)}"
-        found[name] = {"ok": not missing, "text": without if missing else told}
+        found[name] = StatedCheck(not missing, without if missing else told)
     return found
 
 
-def fault_rows(said: ImportFile) -> Iterable[dict[str, Any]]:
+def fault_rows(said: ImportFile) -> Iterable[FaultEvent]:
     """Rows of faults.jsonl."""
+    evidence = f"stated {_WHERE}"
     for number, fault in enumerate(said.faults, start=1):
         start_ns = said.nanoseconds(fault.start)
-        row = {"id": number, "t_ns": start_ns}
-        yield row | {
-            "event": "inject",
-            "kind": fault.kind,
-            "target": fault.target,
-            "targets": [fault.target] if fault.target else [],
-            "confirmed_acks": fault.confirmed_acks,
-        }
+        yield FaultEvent(
+            id=number,
+            event="inject",
+            t_ns=start_ns,
+            kind=fault.kind,
+            target=fault.target,
+            targets=(fault.target,) if fault.target else (),
+            confirmed_acks=fault.confirmed_acks,
+        )
         if fault.effective:
-            yield row | {"event": "effect", "effective": True, "evidence": f"stated {_WHERE}"}
+            yield FaultEvent(id=number, event="effect", t_ns=start_ns, effective=True, evidence=evidence)
         if fault.end is not None:
-            over = {"ok": said.is_stated("cluster_recovered"), "undone": True, "evidence": f"stated {_WHERE}"}
-            yield row | {"t_ns": said.nanoseconds(fault.end), "event": "healed"} | over
+            yield FaultEvent(
+                id=number,
+                event="healed",
+                t_ns=said.nanoseconds(fault.end),
+                ok=said.is_stated("cluster_recovered"),
+                undone=True,
+                evidence=evidence,
+            )

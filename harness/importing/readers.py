@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from harness.errors import BrokerstormError, UsageError
 from harness.importing.source import ImportSource, TableFile
+from harness.rundir import Document
 
 #: Rows, and bytes of text, that are held at a time.
 BATCH_ROWS: Final = 1 << 16
@@ -119,7 +120,7 @@ def _refuse_doubles(name: str, columns: list[str]) -> None:
 
 def _json_lines(name: str, stream: Any) -> Iterator[Batch]:
     buffered = io.BufferedReader(stream, _BLOCK_BYTES)
-    rows: list[dict[str, Any] | None] = []
+    rows: list[Document | None] = []
     columns: dict[str, None] = {}
     first = number = 1
     while line := buffered.readline(MAX_LINE_BYTES + 1):
@@ -136,7 +137,7 @@ def _json_lines(name: str, stream: Any) -> Iterator[Batch]:
         yield _json_batch(name, first, rows, columns)
 
 
-def _json_row(name: str, number: int, line: bytes) -> dict[str, Any]:
+def _json_row(name: str, number: int, line: bytes) -> Document:
     where = f"{name}, row {number}"
     if len(line) > MAX_LINE_BYTES:
         raise UsageError(f"{where}: longer than {MAX_LINE_BYTES} bytes")
@@ -155,7 +156,7 @@ class _Twice(Exception):
     pass
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _once(pairs: list[tuple[str, Any]]) -> Document:
     row = dict(pairs)
     if len(row) < len(pairs):
         names = [key for key, _ in pairs]

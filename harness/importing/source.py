@@ -84,9 +84,9 @@ class ImportSource:
                 )
         return cls(uri, description, places, files, filesystem)
 
-    def refuse(self, location: Location, problem: str, *, hint: str = "") -> NoReturn:
+    def refuse(self, location: Location, problem: str) -> NoReturn:
         """Raise the error for a key of import.yaml, with its line."""
-        raise UsageError(_line(self.places, location, problem), hint=hint)
+        raise UsageError(_line(self.places, location, problem))
 
     @contextmanager
     def stream(self, file: TableFile) -> Iterator[BinaryIO]:
@@ -207,7 +207,9 @@ def _listed(filesystem: Any, root: str, uri: str) -> list[Any]:
     return [info for info in infos if not info.base_name.startswith((".", "_"))]
 
 
-def _files_of(table: str, found: Mapping[str, Any], filesystem: Any, uri: str) -> Iterator[TableFile]:
+def _files_of(
+    table: str, found: Mapping[str, pafs.FileInfo], filesystem: Any, uri: str
+) -> Iterator[TableFile]:
     """``sends.csv``, or everything in ``sends/``; never both."""
     files = sorted(name for name in found if name in {table + suffix for suffix in SUFFIXES})
     folder = found.get(table)
@@ -234,7 +236,7 @@ def _files_of(table: str, found: Mapping[str, Any], filesystem: Any, uri: str) -
         raise UsageError(f"{uri}: {table}/ holds no files", hint=f"files that end in {', '.join(SUFFIXES)}")
 
 
-def _refuse_strange(found: Mapping[str, Any], uri: str) -> None:
+def _refuse_strange(found: Mapping[str, pafs.FileInfo], uri: str) -> None:
     """A misspelt table would be left out in silence."""
     known = {DESCRIPTION, *TABLES, *(table + suffix for table in TABLES for suffix in SUFFIXES)}
     for name, info in sorted(found.items()):

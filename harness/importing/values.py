@@ -10,6 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from harness.contracts.rows import NameRow
 from harness.errors import UsageError, did_you_mean
 from harness.importing.columns import Field
 from harness.importing.readers import Batch
@@ -47,10 +48,10 @@ class ImportedNames:
         """Of a number that `number` gave."""
         return self._texts[number - len(self.streams) - 1]
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[NameRow]:
         """Rows of the sealed names.jsonl."""
-        streams = ({"id": n, "kind": "stream", "text": text} for text, n in self.streams.items())
-        others = ({"id": n, "kind": kind, "text": text} for (kind, text), n in self._others.items())
+        streams = (NameRow(n, "stream", text) for text, n in self.streams.items())
+        others = (NameRow(n, kind, text) for (kind, text), n in self._others.items())
         return [*streams, *others]
 
 

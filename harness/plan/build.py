@@ -33,7 +33,7 @@ from harness.plan.settings import (
     transactional,
 )
 from harness.scenario.file import variants
-from harness.scenario.model import ConsumerSpec, Option, ProducerSpec, Scenario
+from harness.scenario.model import ConsumerSpec, ProducerSpec, Scenario, native
 from harness.scenario.rate import RateLimit
 from harness.systems import SYSTEMS, System
 from harness.workers import is_ours, load_worker
@@ -125,13 +125,6 @@ def with_tag(plan: Plan, run_tag: int) -> Plan:
         for topic, address in zip(plan.topics, addresses, strict=True)
     ]
     return plan.model_copy(update={"run_tag": run_tag, "topics": topics})
-
-
-def native(options: Mapping[str, Option]) -> dict[str, str]:
-    """Options as every client and broker reads them: text, ``true`` and ``false`` in lower case."""
-    return {
-        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()
-    }
 
 
 def _broker_config(scenario: Scenario) -> dict[str, str]:

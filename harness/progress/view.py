@@ -76,7 +76,7 @@ class RunView:
         self.history.clear()
         self.counted, self.planned = None, ()
 
-    def update(self, numbers: Mapping[str, Any]) -> None:
+    def update(self, numbers: Mapping[str, float]) -> None:
         now = time.monotonic()
         if "elapsed_s" in numbers:
             self.elapsed_s = float(numbers["elapsed_s"])

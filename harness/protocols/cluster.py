@@ -532,13 +532,17 @@ class Cluster(Protocol):
     def down(self) -> None: ...
 
 
+#: Of a proof: each kind of fault tells others. Those that judging goes by are `FaultDetails`.
+Details = Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Proof:
     """Whether a fault took effect, and how we know."""
 
     effective: bool
     evidence: str
-    details: Mapping[str, Any] = field(default_factory=dict)
+    details: Details = field(default_factory=dict)
 
 
 class Progress(Protocol):

@@ -33,7 +33,7 @@ from harness.errors import BrokerstormError
 from harness.filesystems import filesystem_of, put_file
 from harness.remote.wire import Channel, Message
 from harness.run.liveness import SendSegments
-from harness.rundir import RunDir, read_jsonl, write_json
+from harness.rundir import Document, RunDir, read_jsonl, write_json
 from harness.seal.names import NAMES_FILE
 from harness.seal.seal import seal_share
 from harness.seal.share import MachineShare, ShareReport
@@ -171,7 +171,7 @@ class Agent:
     def _run(self, message: Message) -> RunDir:
         return RunDir(self._work / str(message["run"]))
 
-    def _names(self, message: Message) -> dict[str, list[dict[str, Any]]]:
+    def _names(self, message: Message) -> dict[str, list[Document]]:
         raw = self._run(message).raw
         return {folder.name: read_jsonl(folder / NAMES_FILE) for folder in raw.iterdir()}
 
@@ -183,7 +183,7 @@ class Agent:
         filesystem.delete_file(f"{folder}/{name}")
         return (Path(target) / str(message["sees"])).exists() if message["sees"] else True
 
-    def _seal(self, message: Message) -> dict[str, Any]:
+    def _seal(self, message: Message) -> Document:
         run = self._run(message).create()
         plan = typed(message["plan"], Plan, "the plan of the run")
         clock = ClockLine.of_document(message["clock"])

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from harness.progress.view import clock
 from harness.run.liveness import Hang, Stall
 from harness.run.stacks import shown, waiting
 from harness.run.worker_process import WorkerProcess
-from harness.rundir import RunDir
+from harness.rundir import Document, RunDir
 
 
 def hang_sentence(hang: Hang, epoch_ns: int) -> str:
@@ -34,7 +32,7 @@ def _time(seconds: float) -> str:
     return f"{clock(seconds)}.{int(abs(seconds) * 10) % 10}"
 
 
-def take_stacks(worker: WorkerProcess, run: RunDir) -> dict[str, Any]:
+def take_stacks(worker: WorkerProcess, run: RunDir) -> Document:
     """Keep the stacks of a worker that lives; what an event row says of them.
 
     Returns:
@@ -45,7 +43,7 @@ def take_stacks(worker: WorkerProcess, run: RunDir) -> dict[str, Any]:
     worker.dump_stack(target)
     if not target.exists() or not target.stat().st_size:
         return {}
-    found: dict[str, Any] = {"stacks": str(target.relative_to(run.root))}
+    found: Document = {"stacks": str(target.relative_to(run.root))}
     if (stack := waiting(target.read_text(errors="replace"))) is not None:
         found |= {"where": stack.where, "thread": stack.title, "stack": shown(stack)}
     return found

@@ -24,7 +24,7 @@ from harness.run.worker_specs import (
     audit_specs,
     client_spec,
 )
-from harness.rundir import RunDir, append_jsonl, write_json
+from harness.rundir import Document, RunDir, append_jsonl, write_json
 from harness.toolchains.own_builds import own_build
 from harness.workers import launch, load_worker
 from harness.workers.artifacts import artifact_of
@@ -345,7 +345,7 @@ class WorkerPool:
             self._keep_stacks(worker, row)
             worker.kill()
 
-    def _report_hang(self, worker: WorkerProcess, hang: Hang) -> dict[str, Any]:
+    def _report_hang(self, worker: WorkerProcess, hang: Hang) -> Document:
         text = hang_sentence(hang, self._manifest.content.epoch_ns)
         self._hung.add(worker.name)  # its record is whole: what was open stays open
         self._reported.add(worker.name)
@@ -379,7 +379,7 @@ class WorkerPool:
         self._progress.waiting(worker.name, "")
         self._progress.note(f"{worker.name} goes on: it is handed messages again")
 
-    def _report_waiting(self, worker: WorkerProcess, kind: str, text: str, **more: Any) -> dict[str, Any]:
+    def _report_waiting(self, worker: WorkerProcess, kind: str, text: str, **more: Any) -> Document:
         """Show that a worker waits in vain; the row for events.jsonl, still without its stacks."""
         verb = {"hang": "hangs", "stall": "stalls", "stuck": "is stuck"}[kind]
         self._progress.waiting(worker.name, f"{verb}: {text}")
@@ -401,7 +401,7 @@ class WorkerPool:
         own = own_build(worker.spec.client.version)
         return f"{said} ({own.state})" if own and said else said
 
-    def _keep_stacks(self, worker: WorkerProcess, row: dict[str, Any]) -> None:
+    def _keep_stacks(self, worker: WorkerProcess, row: Document) -> None:
         """Take the stacks of a worker that was reported, and write the event down."""
         found = take_stacks(worker, self.run)
         append_jsonl(self.run.events, {**row, **found})

@@ -9,7 +9,7 @@ from harness.errors import did_you_mean
 from harness.exposure import CAPTURED
 from harness.scenario.bug import bug_problems
 from harness.scenario.headers import header_names
-from harness.scenario.model import ConsumerSpec, PipelineSpec, ProducerSpec, Scenario, TopicSpec
+from harness.scenario.model import ConsumerSpec, PipelineSpec, ProducerSpec, Scenario, TopicSpec, native
 from harness.scenario.payload import payload_compressible, payload_sizes, payload_table
 from harness.scenario.pipeline import pipeline_problems
 from harness.scenario.rate import RateLimit
@@ -165,7 +165,7 @@ def _cluster_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
                 ("cluster", "config", option),
                 "is not a setting of one line; a broker reads a second one",
             )
-    for option, problem in system.cluster_problems(cluster.topology, cluster.config):
+    for option, problem in system.cluster_problems(cluster.topology, native(cluster.config)):
         yield ("cluster", "config", option), problem
 
 
@@ -174,7 +174,7 @@ def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
     streams = 0
     for name, topic in scenario.topics.items():
         yield from _foreign(("topics", name), "topic", topic, system)
-        for option, problem in system.topic_problems(topic.replication, topic.config):
+        for option, problem in system.topic_problems(topic.replication, native(topic.config)):
             yield ("topics", name, "config", option), problem
         if system.is_queue and topic.partitions != 1:
             yield ("topics", name, "partitions"), "must be 1: a queue has no partitions; count makes several"
@@ -212,9 +212,9 @@ def _foreign(at: tuple[str, ...], part: str, spec: Any, system: System) -> Itera
 
 
 def _client_problems(scenario: Scenario, clients: Mapping[str, Client] | None) -> Iterator[Problem]:
-    sides: tuple[tuple[str, dict[str, Any]], ...] = (
-        ("producers", dict(scenario.load.producers)),
-        ("consumers", dict(scenario.load.consumers)),
+    sides: tuple[tuple[str, Mapping[str, ProducerSpec | ConsumerSpec]], ...] = (
+        ("producers", scenario.load.producers),
+        ("consumers", scenario.load.consumers),
     )
     for side, specs in sides:
         for name, spec in specs.items():

@@ -21,6 +21,7 @@ import yaml
 from pydantic import ValidationError
 
 from harness.errors import ScenarioError, UsageError, did_you_mean
+from harness.rundir import Document
 from harness.scenario.bundled import bundled_bugs, bundled_scenarios
 from harness.scenario.checks import Client, problems
 from harness.scenario.model import Scenario
@@ -45,7 +46,7 @@ class Source:
 
     path: Path
     text: str
-    data: dict[str, Any]
+    data: Document
     places: dict[Location, str]
     overrides: tuple[tuple[Location, Any, str], ...] = ()
     clients: Clients | None = field(default=None, compare=False)
@@ -170,7 +171,7 @@ def _scenario_hint(text: str, known: Mapping[str, Path]) -> str:
 _NEW: Final = "!new"
 
 
-def _parse_override(text: str, data: dict[str, Any]) -> tuple[Location, Any, str]:
+def _parse_override(text: str, data: Document) -> tuple[Location, Any, str]:
     is_duration = text.startswith("--for ")
     key, equals, value = ("load.duration", "=", text[6:]) if is_duration else text.partition("=")
     option = text if is_duration else f"--set {text}"
@@ -244,7 +245,7 @@ def _child(data: Any, key: str | int) -> Any:
     return data.get(key) if isinstance(data, dict) else None
 
 
-def _put(data: dict[str, Any], location: Location, value: Any, option: str) -> None:
+def _put(data: Document, location: Location, value: Any, option: str) -> None:
     """Set one key in place, making the maps on the way."""
     target: Any = data
     for index, key in enumerate(location):
@@ -278,7 +279,7 @@ def deep_merge(base: Any, override: Any) -> Any:
 # ----- checking ---------------------------------------------------------------------------------------
 
 
-def _validated(data: dict[str, Any], source: Source, *, inside: Location = ()) -> Scenario:
+def _validated(data: Document, source: Source, *, inside: Location = ()) -> Scenario:
     """Check merged data; ``inside`` is the variant override that may be to blame."""
     try:
         scenario = Scenario.model_validate(data)
@@ -314,7 +315,7 @@ def _pinned(scenario: Scenario, source: Source, inside: Location) -> Scenario:
             raise ScenarioError(_line(source, location, str(error), inside), hint=error.hint) from error
 
     of_brokers = found("", scenario.cluster.version, ("cluster", "version"))
-    sides: dict[str, Any] = {
+    sides: dict[str, object] = {
         side: {
             name: spec.model_copy(
                 update=found(spec.client, spec.client_version, ("load", side, name, "client_version"))

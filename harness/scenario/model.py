@@ -7,15 +7,17 @@ one line that names the key, the value, what is allowed and, for a misspelt key,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, PrivateAttr, model_validator
 
+from harness.contracts.plan import FaultStep
 from harness.durations import MAX_DURATION_S as MAX_DURATION_S
 from harness.durations import Seconds as Seconds
 from harness.durations import parse_seconds as parse_seconds
+from harness.rundir import Document
 from harness.scenario.bug import BugSpec
 from harness.scenario.headers import Headers
 from harness.scenario.part import Name as Name
@@ -27,6 +29,15 @@ from harness.scenario.threshold import Limit, RatioLimit, SecondsLimit
 from harness.systems import DEFAULT, SYSTEMS
 
 Option = str | int | float | bool
+
+
+def native(options: Mapping[str, Option]) -> dict[str, str]:
+    """Options as every client and broker reads them: text, ``true`` and ``false`` in lower case."""
+    return {
+        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()
+    }
+
+
 if TYPE_CHECKING:
     from typing import TypeAlias
 
@@ -362,7 +373,7 @@ class VariantSpec(Part):
 
     about: str = Field("", description="one line that says what it is about")
     expect: str = Field("clean", description="clean, or a class of `brokerstorm list classes`")
-    override: dict[str, Any] = Field(default_factory=dict, description="merged over the scenario, key by key")
+    override: Document = Field(default_factory=dict, description="merged over the scenario, key by key")
 
 
 class Scenario(Part):
@@ -380,9 +391,7 @@ class Scenario(Part):
         default_factory=lambda: {"orders": TopicSpec()}, min_length=1, description="by name"
     )
     load: LoadSpec = Field(default_factory=LoadSpec, description="producers, consumers, rate, duration")
-    faults: list[dict[str, Any]] = Field(
-        default_factory=list, description="steps, or a `mix` of them: faults.md"
-    )
+    faults: list[FaultStep] = Field(default_factory=list, description="steps, or a `mix` of them: faults.md")
     require: RequireSpec = Field(default_factory=RequireSpec, description="what the application needs")
     limits: LimitsSpec = Field(default_factory=LimitsSpec, description="deadlines of the phases")
     audit: Literal["leader", "every-replica"] = Field(

@@ -4,32 +4,27 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any, Final
+
+from pydantic.json_schema import JsonSchemaValue
 
 from harness.errors import UsageError, did_you_mean
 from harness.scenario.bundled import BUNDLED, SCHEMA_FILE, bundled_bugs, bundled_scenarios
 from harness.scenario.file import SCHEMA_KEY
 from harness.scenario.model import Scenario
+from harness.validation import file_schema
 
-_ID: Final = "https://json-schema.org/draft/2020-12/schema"
 
-
-def scenario_schema(faults: dict[str, Any]) -> dict[str, Any]:
+def scenario_schema(faults: JsonSchemaValue) -> JsonSchemaValue:
     """JSON Schema of a scenario file.
 
     Args:
         faults: the schema of the ``faults`` key, of `faults.schedule.reference`; this module knows no kind.
     """
-    document = Scenario.model_json_schema(mode="validation")
-    properties = document["properties"]
-    properties["faults"] = faults
-    properties[SCHEMA_KEY] = {"type": "string", "description": "for editors; ignored"}
-    return {
-        "$schema": _ID,
-        "title": "brokerstorm scenario",
-        "description": "One scenario file; docs/reference/scenario.md explains every key.",
-        **{key: value for key, value in document.items() if key not in {"title", "description"}},
-    }
+    about = "One scenario file; docs/reference/scenario.md explains every key."
+    made = file_schema(Scenario, "scenario", about)
+    made["properties"]["faults"] = faults
+    made["properties"][SCHEMA_KEY] = {"type": "string", "description": "for editors; ignored"}
+    return made
 
 
 def new_scenario(path: Path, system: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final
 
 from pydantic import BeforeValidator, WithJsonSchema
+from pydantic.json_schema import JsonSchemaValue
 
 from harness.durations import MAX_DURATION_S, TEXT_PATTERN, parse_seconds
 from harness.errors import did_you_mean
@@ -65,7 +66,7 @@ def _seconds(value: Any) -> float:
     return float(seconds)
 
 
-def _schema(one: dict[str, Any]) -> dict[str, Any]:
+def _schema(one: JsonSchemaValue) -> JsonSchemaValue:
     """What an editor checks."""
     keys = {name: {**one, "description": about} for name, about in _ABOUT.items()}
     both = {"type": "object", "properties": keys, "additionalProperties": False}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path, PurePath
-from typing import Any
 
 import yaml
 
 from harness.errors import ScenarioError
+from harness.rundir import Document
 from harness.validation import Location, dotted, shown
 
 MAX_FILE_BYTES = 1_000_000  # far above any real scenario; keeps a wrong file from being parsed for minutes
@@ -32,9 +32,7 @@ def read(path: Path) -> str:
         raise ScenarioError(f"{path}: not UTF-8 text (byte {error.start})") from error
 
 
-def parse(
-    path: PurePath, text: str, *, what: str = "a scenario"
-) -> tuple[dict[str, Any], dict[Location, str]]:
+def parse(path: PurePath, text: str, *, what: str = "a scenario") -> tuple[Document, dict[Location, str]]:
     """The data, and the place (``file:line``) of every key in it. ``what``: of which file, for messages.
 
     Raises:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -73,14 +73,14 @@ class NameTable:
         with self._lock:
             return list(self._ids)
 
-    def new_rows(self) -> list[dict[str, Any]]:
+    def new_rows(self) -> list[NameRow]:
         """`rows` of those that were not known before."""
         return self.rows()[self._known :]
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[NameRow]:
         """Rows of the sealed names.jsonl, by id."""
         with self._lock:
-            return [{"id": n, "kind": kind, "text": text} for (kind, text), n in self._ids.items()]
+            return [NameRow(n, kind, text) for (kind, text), n in self._ids.items()]
 
 
 class WorkerNames:

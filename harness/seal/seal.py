@@ -22,12 +22,12 @@ import hashlib
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -36,16 +36,25 @@ from filelock import FileLock
 
 from harness.contracts import read_document, read_rows, typed
 from harness.contracts.plan import Plan
-from harness.contracts.rows import Manifest, StreamTransactions
+from harness.contracts.rows import (
+    Bounds,
+    CommittedOffset,
+    Leadership,
+    Manifest,
+    NameRow,
+    ReplicaRow,
+    StreamTransactions,
+    TransactionRow,
+)
 from harness.contracts.seal import Damage, SealedFile, SealReport, TableReport, WorkerReport
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.records import BUCKETED, TABLE_NAMES, TableId
 from harness.rundir import (
     MOST_ROWS_BYTES,
+    Document,
     RunDir,
     read_bytes,
     read_json,
-    read_jsonl,
     write_json,
     write_jsonl,
 )
@@ -68,6 +77,9 @@ from harness.seal.table import BufferPool, TableSealer
 from harness.seal.transactions import LogTransactions, sealed_transactions
 from harness.systems import SYSTEMS
 
+#: A row of a small file, and one that is about a stream.
+SmallRow = Bounds | CommittedOffset | Leadership | NameRow | ReplicaRow | TransactionRow
+OfStream = TypeVar("OfStream", Bounds, CommittedOffset, Leadership, ReplicaRow)
 OnProgress = Callable[[int, int], None]
 #: Names of the run so far -> what the other machines of the load made of their shares.
 Shares = Callable[[list[tuple[str, str]]], list[ShareReport]]
@@ -126,7 +138,7 @@ def seal(
             return report
 
 
-def seal_finished(run: RunDir, plan: Plan, *, least_bytes: int = 0, threads: int = 1) -> int:
+def seal_finished(run: RunDir, plan: Plan, *, least_bytes: int = 0) -> int:
     """Seal the raw segments of a run that goes on which nobody will write to any more, as its next part, and
     remove them. Not for a load from other machines.
 
@@ -144,10 +156,12 @@ def seal_finished(run: RunDir, plan: Plan, *, least_bytes: int = 0, threads: int
         with FileLock(run.sealed / ".lock"):
             before = SealedSoFar.read(run)
             _remove_unfinished(run, before.next_part)
-            return _Sealing(run, plan, lambda done, total: None, before=before).do_part(least_bytes, threads)
+            return _Sealing(run, plan, lambda done, total: None, before=before).do_part(
+                least_bytes, threads=1
+            )
 
 
-def seal_share(run: RunDir, plan: Plan, share: MachineShare, *, threads: int = 2) -> ShareReport:
+def seal_share(run: RunDir, plan: Plan, share: MachineShare) -> ShareReport:
     """Seal what workers on this machine captured, as a part of a run that is elsewhere.
 
     Raises:
@@ -155,10 +169,10 @@ def seal_share(run: RunDir, plan: Plan, share: MachineShare, *, threads: int = 2
     """
     with _disk_errors(run):
         run.sealed.mkdir(parents=True, exist_ok=True)
-        return _Sealing(run, plan, lambda done, total: None, share).do_share(threads)
+        return _Sealing(run, plan, lambda done, total: None, share).do_share(threads=2)
 
 
-def write_sealed_rows(path: Path, rows: Iterable[dict[str, Any]]) -> SealedFile:
+def write_sealed_rows(path: Path, rows: Iterable[Document]) -> SealedFile:
     """Write one of the small sealed files (JSON lines), and what a reader holds it against."""
     lines = list(rows)
     write_jsonl(path, lines)
@@ -231,7 +245,7 @@ class _Sealing:
         parts = [ShareReport(tables=part.tables, files=part.files) for part in self._before.parts]
         tables = together(self._seal_tables(segments, threads), [*parts, *others])
         for path, rows in self._documents(segments, others):
-            self._files[path.name] = write_sealed_rows(path, rows)
+            self._files[path.name] = write_sealed_rows(path, map(asdict, rows))
         for share in (*parts, *others):
             self._files |= share.files
         report = SealReport(
@@ -244,7 +258,7 @@ class _Sealing:
             wall_s=round(time.monotonic() - wall, 4),
             cpu_s=round(time.process_time() - cpu, 4),
         )
-        write_json(self._run.seal_report, report.document())
+        write_json(self._run.seal_report, asdict(report))
         sync_folder(self._run.sealed)
         return report
 
@@ -397,7 +411,7 @@ class _Sealing:
         flags[own] = True
         return flags
 
-    def _journalled(self, segments: list[Segment]) -> list[dict[str, Any]]:
+    def _journalled(self, segments: list[Segment]) -> list[TransactionRow]:
         """The transactions of all producers."""
         return [
             row
@@ -414,51 +428,38 @@ class _Sealing:
 
     def _documents(
         self, segments: list[Segment], others: list[ShareReport]
-    ) -> Iterator[tuple[Path, list[dict[str, Any]]]]:
+    ) -> Iterator[tuple[Path, Sequence[SmallRow]]]:
         """The small files; names last, as the others add to them."""
         yield self._run.log_bounds, self._log_bounds()
         told = [row for share in others for row in share.transactions]
         if transactions := [*self._journalled(segments), *told]:
             yield self._run.transactions, transactions
-        for raw, path in (
-            (self._run.raw_leaderships, self._run.leaderships),
-            (self._run.raw_committed_offsets, self._run.committed_offsets),
-            (self._run.raw_replicas, self._run.replicas),
-        ):
-            if raw.exists():
-                rows = read_jsonl(raw)
-                yield (
-                    path,
-                    [row | {"stream_id": self._names.add("stream", str(row["stream"]))} for row in rows],
-                )
+        run = self._run
+        if run.raw_leaderships.exists():
+            yield run.leaderships, self._of_streams(read_rows(run.raw_leaderships, Leadership))
+        if run.raw_committed_offsets.exists():
+            yield (
+                run.committed_offsets,
+                self._of_streams(read_rows(run.raw_committed_offsets, CommittedOffset)),
+            )
+        if run.raw_replicas.exists():
+            yield run.replicas, self._of_streams(read_rows(run.raw_replicas, ReplicaRow))
         yield self._run.names, [*self._names.rows(), *(row for share in others for row in share.names)]
 
-    def _log_bounds(self) -> list[dict[str, Any]]:
-        """All audits' bounds, each with the global id of its stream, the reader that wrote it down, and what
-        was seen of its transactions."""
-        seen = {
-            self._names.stream(one.stream): {
-                "stable": one.stable,
-                "marked": one.read_to,
-                "disagree": one.disagree,
-                "stale": [asdict(write) for write in one.stale],
-                "log_end": one.log_end,
-            }
-            for one in self._in_log
-        }
-        return [
-            _with_hidden(
-                row
-                | {
-                    "stream": (stream := self._names.stream(str(row["stream"]))),
-                    "stream_id": self._names.add("stream", stream),
-                    "reader": folder.name,
-                }
-                | seen.get(stream, {})
-            )
+    def _of_streams(self, rows: Iterable[OfStream]) -> list[OfStream]:
+        """With the global id of the stream."""
+        return [replace(row, stream_id=self._names.add("stream", row.stream)) for row in rows]
+
+    def _log_bounds(self) -> list[Bounds]:
+        """All audits' bounds, each with its stream as the capture calls it, the reader that wrote it down,
+        and what was seen of its transactions."""
+        seen = {self._names.stream(one.stream): one for one in self._in_log}
+        rows = [
+            replace(row, stream=self._names.stream(row.stream), reader=folder.name)
             for folder in worker_folders(self._run)
-            for row in read_jsonl(folder / self._run.log_bounds.name)
+            for row in read_rows(folder / self._run.log_bounds.name, Bounds)
         ]
+        return self._of_streams(_with_hidden(_with_seen(row, seen.get(row.stream))) for row in rows)
 
     def _worker_reports(self, segments: list[Segment], *, own: bool = False) -> dict[str, WorkerReport]:
         """``own``: of this part alone."""
@@ -480,11 +481,24 @@ class _Sealing:
         )
 
 
-def _with_hidden(row: dict[str, Any]) -> dict[str, Any]:
-    """Where readers are given committed data only, a stream was read when the rest of it was told, too."""
-    if row.get("isolation") != "read_committed" or row.get("marked", -1) >= row.get("log_end", 0):
+def _with_seen(row: Bounds, seen: StreamTransactions | None) -> Bounds:
+    if seen is None:
         return row
-    return row | {"end": max(row["end"], row["read_to"] + 1), "why": "transactions"}
+    return replace(
+        row,
+        stable=seen.stable,
+        marked=seen.read_to,
+        disagree=seen.disagree,
+        stale=tuple(seen.stale),
+        log_end=seen.log_end,
+    )
+
+
+def _with_hidden(row: Bounds) -> Bounds:
+    """Where readers are given committed data only, a stream was read when the rest of it was told, too."""
+    if row.isolation != "read_committed" or row.marked >= max(row.log_end, 0):
+        return row
+    return replace(row, end=max(row.end, row.read_to + 1), why="transactions")
 
 
 def _lost_shares(run: RunDir) -> list[ShareReport]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from harness.clock_line import ClockLine
+from harness.contracts.rows import NameRow, TransactionRow
 from harness.contracts.seal import Damage, SealedFile, TableReport, WorkerReport
 
 #: Ids of names that a share alone has, from the last one that all know: so many for each.
@@ -38,8 +39,8 @@ class ShareReport:
     tables: dict[str, TableReport] = field(default_factory=dict)
     workers: dict[str, WorkerReport] = field(default_factory=dict)
     files: dict[str, SealedFile] = field(default_factory=dict)
-    names: list[dict[str, Any]] = field(default_factory=list)
-    transactions: list[dict[str, Any]] = field(default_factory=list)
+    names: list[NameRow] = field(default_factory=list)
+    transactions: list[TransactionRow] = field(default_factory=list)
     left: str = ""
 
     @classmethod

@@ -57,11 +57,8 @@ def write_so_far(run: RunDir, plan: Plan, into: RunDir) -> bool:
         for number, end in ends.items()
         if number <= len(streams)
     ]
-    rows = {
-        into.log_bounds: [asdict(each) for each in bounds],
-        into.names: names.rows(),
-    }
-    files |= {path.name: write_sealed_rows(path, lines) for path, lines in rows.items()}
+    rows = ((into.log_bounds, bounds), (into.names, names.rows()))
+    files |= {path.name: write_sealed_rows(path, map(asdict, lines)) for path, lines in rows}
     tables = {TABLE_NAMES[table]: TableReport(rows=0, files=0, bytes=0) for table in BUCKETED}
     tables = together(tables, [ShareReport(tables=part.tables) for part in sealed.parts])
     report = SealReport(
@@ -72,5 +69,5 @@ def write_so_far(run: RunDir, plan: Plan, into: RunDir) -> bool:
         wall_s=0.0,
         cpu_s=0.0,
     )
-    write_json(into.seal_report, report.document())
+    write_json(into.seal_report, asdict(report))
     return True

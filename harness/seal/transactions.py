@@ -7,12 +7,12 @@ the marker behind them, becomes two columns of the log's rows.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from harness.contracts.rows import StreamTransactions
+from harness.contracts.rows import StreamTransactions, TransactionRow
 from harness.records import Outcome, Txn
 from harness.seal.columns import Array, RowSource
 from harness.segments import Rows
@@ -60,22 +60,22 @@ def _known(one: StreamTransactions) -> Iterator[tuple[int, int, int, int]]:
         yield at, one.read_to - 1, -1, Txn.NONE
 
 
-def sealed_transactions(rows: Rows, source: RowSource) -> Iterator[dict[str, Any]]:
+def sealed_transactions(rows: Rows, source: RowSource) -> Iterator[TransactionRow]:
     """Rows of the sealed transactions.jsonl; a transaction that was never answered is *info*."""
     errors: npt.NDArray[np.int32] = source.names.to_global(rows["error"])
     for row, error in zip(rows, errors.tolist(), strict=True):
         is_done, is_asked = bool(row["outcome"]), bool(row["asked"])
-        yield {
-            "instance": source.owner,
-            "number": int(row["number"]),
-            "id": int(row["id"]),
-            "t_begin_ns": _time(row["t_begin_ns"], source),
-            "t_asked_ns": _time(row["t_asked_ns"], source) if is_asked else 0,
-            "asked": int(row["asked"]),
-            "t_done_ns": _time(row["t_done_ns"], source) if is_done else 0,
-            "outcome": int(row["outcome"]) if is_done else int(Outcome.INFO),
-            "error": error if is_done else 0,
-        }
+        yield TransactionRow(
+            instance=source.owner,
+            number=int(row["number"]),
+            id=int(row["id"]),
+            t_begin_ns=_time(row["t_begin_ns"], source),
+            t_asked_ns=_time(row["t_asked_ns"], source) if is_asked else 0,
+            asked=int(row["asked"]),
+            t_done_ns=_time(row["t_done_ns"], source) if is_done else 0,
+            outcome=int(row["outcome"]) if is_done else int(Outcome.INFO),
+            error=error if is_done else 0,
+        )
 
 
 def _time(t_ns: np.int64, source: RowSource) -> int:

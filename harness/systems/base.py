@@ -133,11 +133,11 @@ class System:
     def _name_of(self, part: str) -> str:
         return f"{__package__}.{self.name}.{part}"
 
-    def cluster_problems(self, topology: str, config: Mapping[str, object]) -> Iterable[Problem]:
+    def cluster_problems(self, topology: str, config: Texts) -> Iterable[Problem]:
         """What is wrong with native broker settings, by setting."""
         return ()
 
-    def topic_problems(self, replication: int, config: Mapping[str, object]) -> Iterable[Problem]:
+    def topic_problems(self, replication: int, config: Texts) -> Iterable[Problem]:
         """What is wrong with native topic settings, by setting."""
         return ()
 

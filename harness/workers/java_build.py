@@ -31,6 +31,7 @@ from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.toolchains import maven
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.coordinates import Artifacts
+from harness.toolchains.go import numbers
 from harness.toolchains.jars import is_complete, jars_folder, pinned_jars, resolve
 from harness.toolchains.java import Java, find_java
 from harness.toolchains.local_repository import LocalModules, poms_of
@@ -212,7 +213,7 @@ def _own_client(worker: WorkerSpec, own: OwnBuild) -> ClientLibrary:
 
 def _newest(clients: Sequence[JavaClient], number: str) -> JavaClient | None:
     """Of these tables the last that a version is not too old for."""
-    fitting = [each for each in clients if _numbers(each.from_) <= _numbers(number)]
+    fitting = [each for each in clients if numbers(each.from_) <= numbers(number)]
     return fitting[-1] if fitting else None
 
 
@@ -239,10 +240,6 @@ def _build_of(worker: WorkerSpec) -> JavaBuild:
 def _artifacts(table: JavaClient, version: str) -> Artifacts:
     coordinates = tuple(text.format(version=version) for text in table.coordinates)
     return Artifacts(coordinates, tuple(table.exclude))
-
-
-def _numbers(version: str) -> list[int]:
-    return [int(part) for part in re.findall(r"\d+", version)]
 
 
 def javac_of(java: Java) -> list[str]:

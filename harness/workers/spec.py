@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -23,6 +22,7 @@ from pydantic import (
 from harness.connections.security import Security
 from harness.errors import UsageError
 from harness.log_stamp import Stamp
+from harness.rundir import Document
 from harness.scenario.part import Name, Part
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import is_own
@@ -244,7 +244,7 @@ class WorkerSpec(Part):
         return "" if is_own(asked) else _first_after(first, asked)
 
     @classmethod
-    def read(cls, folder: Path, raw: Mapping[str, Any] | None = None) -> WorkerSpec:
+    def read(cls, folder: Path, raw: Document | None = None) -> WorkerSpec:
         """The ``worker.toml`` of a folder; ``raw``: its data, if they are known already.
 
         Raises:
@@ -333,7 +333,7 @@ def _model_of(system: str, facts: type[BaseModel]) -> type[WorkerSpec]:
 _MODELS: Final = {name: _model_of(name, system.worker_facts()) for name, system in SYSTEMS.items()}
 
 
-def _parsed(path: Path) -> Mapping[str, Any]:
+def _parsed(path: Path) -> Document:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:

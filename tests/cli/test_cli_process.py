@@ -272,7 +272,7 @@ def test_a_kept_cluster_goes_down_also_when_its_java_is_gone(
         folder / STATE_FILE,
         {
             "runtime": "process", "system": "kafka", "version": "4.1.2", "topology": "", "run_id": run_id,
-            "block": block, "broker_config": {}, "needs": [], "source": {"jars": "/gone"},
+            "block": block, "broker_config": {}, "needs": [], "secure": False, "source": {"jars": "/gone"},
         },
     )  # fmt: skip
     broker = subprocess.Popen(["sleep", "300"], env={**os.environ, "BROKERSTORM_RUN_ID": run_id})

@@ -55,7 +55,7 @@ def test_each_round_says_how_to_repeat_that_round(
         **{"scenario": "kafka-quick", "seed": 7, "overrides": (), "rounds": rounds, "variant": variant},
         **{"replay": None, "keep_up": False, "offline": False, "runtime": "auto", "master": None},
     )
-    prepared = running.prepare(settings(tmp_path), request)
+    prepared = running.prepare_run(settings(tmp_path), request)
     commands = [request.command for request in prepared.strategy]
     assert commands == [f"brokerstorm run kafka-quick {words}" for words in repeated]
 

@@ -41,9 +41,9 @@ EVERYTHING = frozenset(
 )
 #: Brokers wait for a controller that stands still; 30 s unless told otherwise.
 IMPATIENT = {
-    "controller.socket.timeout.ms": 3000,
-    "log.initial.task.delay.ms": 500,
-    "log.retention.check.interval.ms": 500,
+    "controller.socket.timeout.ms": "3000",
+    "log.initial.task.delay.ms": "500",
+    "log.retention.check.interval.ms": "500",
 }
 
 

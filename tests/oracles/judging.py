@@ -22,6 +22,7 @@ from harness.contracts.rows import (
     Bounds,
     CommittedOffset,
     EventRow,
+    FaultEvent,
     Manifest,
     NameRow,
     ReplicaRow,
@@ -68,7 +69,7 @@ def context_from(history: History, *, end_ns: int = 0, consumers: bool | None = 
         committed=[typed(row, CommittedOffset, "committed_offsets") for row in history.committed],
         replicas=[typed(row, ReplicaRow, "replicas") for row in history.replicas],
         bounds=[typed(row, Bounds, "bounds") for row in history.log_bounds()],
-        faults=FaultLog(history.faults).records,
+        faults=FaultLog(typed(row, FaultEvent, "faults") for row in history.faults).records,
         events=[typed(row, EventRow, "events") for row in history.events],
     )
     with_consumers = bool(history.rows["deliveries"]) if consumers is None else consumers

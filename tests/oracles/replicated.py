@@ -16,7 +16,11 @@ def replica_divergence(facts: Facts) -> list[Hit]:
         before = ""
         for position in range(row.end) if row.in_sync else ():
             wrong = wrong_at(row, position, others)
-            if wrong == "missing" and row.ledger and any(row.node in fault.wiped for fault in context.faults):
+            if (
+                wrong == "missing"
+                and row.ledger
+                and any(row.node in fault.details.wiped for fault in context.faults)
+            ):
                 wrong = "not copied again"
             if wrong and wrong != before:
                 hits.append(

@@ -53,7 +53,7 @@ def bisect(
         return said if isinstance(said, RoundOutcome) else outcome(said)
 
     played = MadeUp(folder, script)
-    return conclude(played, Bisection(asked, no_plan, commits=commits_of(played.root, asked)))
+    return conclude(played, Bisection(asked, no_plan, commits=commits_of(played.root, asked))).document()
 
 
 @pytest.mark.long

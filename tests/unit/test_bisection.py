@@ -63,7 +63,7 @@ def bisection(**asked: Any) -> Bisection:
 def go_on(folder: Path, shows: Shows, *, is_fix: bool = True, **more: Any) -> tuple[dict[str, Any], MadeUp]:
     """The document after everything was played that was not, and who played it."""
     played = MadeUp(folder, script(shows), **more)
-    return conclude(played, bisection(is_fix=is_fix)), played
+    return conclude(played, bisection(is_fix=is_fix)).document(), played
 
 
 def fixed_in(version: str) -> Shows:
@@ -77,7 +77,7 @@ def broken_in(version: str) -> Shows:
 def run(
     folder: Path, shows: Shows, *, unusable_ones: Iterable[str] = (), is_fix: bool = True
 ) -> dict[str, Any]:
-    return conclude(MadeUp(folder, script(shows, unusable_ones)), bisection(is_fix=is_fix))
+    return conclude(MadeUp(folder, script(shows, unusable_ones)), bisection(is_fix=is_fix)).document()
 
 
 @pytest.mark.long

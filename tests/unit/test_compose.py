@@ -143,7 +143,7 @@ def test_settings_unknown_to_old_brokers_are_left_out_for_them() -> None:
 
 
 def test_the_users_settings_replace_or_extend_the_template() -> None:
-    settings = {"min.insync.replicas": 1, "unclean.leader.election.enable": True, "num.foo": "7"}
+    settings = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true", "num.foo": "7"}
     properties = server_properties("4.1.2", settings)
     assert properties["min.insync.replicas"] == "1"
     assert properties["unclean.leader.election.enable"] == "true"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from analysis.capture.bucket import Bucket, Columns
 from analysis.capture.context import Context
 from analysis.kernels import deaths
 from analysis.kernels.exposure import COUNTED, COUNTED_ONCE, OF_FAULTS, exposure_of, of_bucket, open_at
-from harness.contracts.rows import WorkerRow
+from harness.contracts.rows import FaultDetails, FaultEvent, WorkerRow
 from harness.exposure import CAPTURED
 from harness.faultlog import FaultLog, FaultRecord
 from harness.records import Event, Kind, Outcome
@@ -89,11 +87,11 @@ def test_a_client_is_exposed_to_a_fault_until_it_ends_or_gives_itself_up() -> No
 
 
 def test_buckets_faults_and_workers_are_summed() -> None:
-    rows: list[dict[str, Any]] = [
-        {"id": 1, "event": "inject", "kind": "kill", "t_ns": 5},
-        {"id": 1, "event": "effect", "effective": True},
-        {"id": 2, "event": "inject", "kind": "kill", "t_ns": 6},
-        {"id": 2, "event": "effect", "effective": True, "details": {"seen": 9, "held": 4}},
+    rows = [
+        FaultEvent(id=1, event="inject", kind="kill", t_ns=5),
+        FaultEvent(id=1, event="effect", effective=True),
+        FaultEvent(id=2, event="inject", kind="kill", t_ns=6),
+        FaultEvent(id=2, event="effect", effective=True, details=FaultDetails(held=4)),
     ]
     workers = [WorkerRow(name="p", exposure={"reconnects": n} if n else {}) for n in (3, 4, 0)]
     found = exposure_of(

@@ -163,7 +163,7 @@ def test_what_a_killed_run_left_is_found_by_cluster(made: MadeNames, monkeypatch
     row["owner"]["started_s"] -= 1000  # another process that had this pid
     made.path.write_text(json.dumps(row))
     (left,) = made_on("abc")
-    assert left.names == {"topic": ("storm-00000007-orders",)}
+    assert left.names == {"topic": ["storm-00000007-orders"]}
     assert not list(made_on("another"))
 
 

@@ -91,12 +91,12 @@ def test_schema_and_compile_refuse_the_same_steps(validator: Any, step: dict[str
 
 
 def test_every_kind_is_described() -> None:
-    listed = {row["kind"]: row for row in faults.kinds()}
+    listed = {row.kind: row for row in faults.kinds()}
     assert set(listed) == {*KINDS, "mix"}
     for row in listed.values():
-        assert row["about"].endswith(".")
-        assert row["abilities"] or row["kind"] == "mix" or row["kind"].startswith("client-")
-        assert all(key["about"] for key in row["keys"]), row
+        assert row.about.endswith(".")
+        assert row.abilities or row.kind == "mix" or row.kind.startswith("client-")
+        assert all(key.about for key in row.keys), row
 
 
 def test_a_need_is_told_as_what_the_cluster_can_do() -> None:
@@ -107,10 +107,10 @@ def test_a_need_is_told_as_what_the_cluster_can_do() -> None:
 
 
 def test_only_durations_are_seconds() -> None:
-    keys = {(row["kind"], key["key"]): key for row in faults.kinds() for key in row["keys"]}
-    assert keys["kill", "for"]["unit"] == keys["client-freeze", "period"]["unit"] == "s"
-    assert keys["slow-disk", "rate"]["unit"] == "bytes"
-    assert not any(keys[key]["unit"] for key in (("cpu-limit", "cores"), ("packet-loss", "share")))
+    keys = {(row.kind, key.key): key for row in faults.kinds() for key in row.keys}
+    assert keys["kill", "for"].unit == keys["client-freeze", "period"].unit == "s"
+    assert keys["slow-disk", "rate"].unit == "bytes"
+    assert not any(keys[key].unit for key in (("cpu-limit", "cores"), ("packet-loss", "share")))
     page = PAGE.read_text()
     assert "- `cores` (default 0.1): " in page
     assert "- `period` (default 0.16 s to 0.25 s): " in page

@@ -22,7 +22,7 @@ RUN_END_NS = 300 * S
 
 
 def log(*rows: dict[str, Any]) -> FaultLog:
-    return FaultLog({"id": 1, **row} for row in rows)
+    return FaultLog(typed({"id": 1, **row}, FaultEvent, "") for row in rows)
 
 
 def end_s(*rows: dict[str, Any]) -> float | None:

@@ -9,6 +9,7 @@ from analysis.findings import MAX_WITNESSES, Finding, Status
 from analysis.kernels.partial import Episode, RawWitness
 from analysis.verdict.attribution import RunSpan
 from analysis.verdict.merge import findings_of
+from harness.contracts.rows import FaultEvent
 from harness.faultlog import FaultLog, FaultRecord
 
 S = 1_000_000_000
@@ -142,15 +143,15 @@ def test_a_witness_stands_beside_the_nearest_fault_that_took_effect() -> None:
 
 
 def test_a_fault_is_named_by_what_it_hit_not_by_how_that_was_chosen() -> None:
-    inject = {"id": 1, "event": "inject", "kind": "kill", "target": "leader-of:orders", "t_ns": 5}
+    inject = FaultEvent(id=1, event="inject", kind="kill", target="leader-of:orders", t_ns=5)
     hits = {
-        "kafka-2": ["kafka-2"],
-        "orders-0, orders-1": ["orders-0", "orders-1"],
-        "leader-of:orders (4 targets)": ["a", "b", "c", "d"],
-        "leader-of:orders": [],
+        "kafka-2": ("kafka-2",),
+        "orders-0, orders-1": ("orders-0", "orders-1"),
+        "leader-of:orders (4 targets)": ("a", "b", "c", "d"),
+        "leader-of:orders": (),
     }
     for named, targets in hits.items():
-        (fault,) = FaultLog([inject | {"targets": targets}]).records
+        (fault,) = FaultLog([replace(inject, targets=targets)]).records
         assert fault.hit == named
 
 

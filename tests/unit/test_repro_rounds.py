@@ -99,7 +99,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prep
     file.write_text(TEXT)
 
     def ask(**changes: Any) -> Prepared:
-        return repro.prepare(settings(tmp_path / "runs"), request(file, **changes))
+        return repro.prepare_repro(settings(tmp_path / "runs"), request(file, **changes))
 
     return ask
 

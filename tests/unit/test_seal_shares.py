@@ -130,6 +130,6 @@ def test_names_that_a_share_alone_has_are_nobody_elses(tmp_path: Path) -> None:
     (other.worker("p-2") / "names.jsonl").unlink()
     known = [("stream", f"orders-{n}") for n in range(3)] + [("error", "of another")]
     reports = [seal_share(other, plan_of(), MachineShare(part, known, CLOCK)) for part in (1, 2)]
-    ids = [row["id"] for report in reports for row in report.names]
+    ids = [row.id for report in reports for row in report.names]
     assert len(set(ids)) == len(ids) == 2
     assert min(ids) > len(known)

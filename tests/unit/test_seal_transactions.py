@@ -41,6 +41,6 @@ def test_a_transaction_that_was_never_answered_is_info() -> None:
     rows["t_done_ns"], rows["outcome"], rows["error"] = [18, 28], [Outcome.OK, 0], [0, 9]
     names = WorkerNames("p-1", [], NameTable(build_plan(topics={"orders": 1})))
     whole, begun = sealed_transactions(rows, RowSource(3, 0, names))
-    assert (whole["instance"], whole["t_asked_ns"], whole["outcome"]) == (3, 15, Outcome.OK)
-    assert (begun["t_asked_ns"], begun["t_done_ns"], begun["error"]) == (0, 0, 0)
-    assert begun["outcome"] == Outcome.INFO
+    assert (whole.instance, whole.t_asked_ns, whole.outcome) == (3, 15, Outcome.OK)
+    assert (begun.t_asked_ns, begun.t_done_ns, begun.error) == (0, 0, 0)
+    assert begun.outcome == Outcome.INFO

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from experiments.history.rounds import Round
 from experiments.nights.matrix import Cell
 from experiments.nights.model import Keep
 from experiments.nights.night import Night, NightDir, turns_of
@@ -90,13 +91,9 @@ def test_over_the_total_the_oldest_captures_go_first_and_green_before_red(tmp_pa
     assert (captures(old), captures(new)) == ([], ["c1", "logs"])
 
 
-@dataclass(frozen=True)
-class Row:
-    night: str
-    seed: int | None
-    verdict: str | None
-    expect: str = "clean"
-    folder: str = ""
+def row(night: str, seed: int, verdict: str | None, expect: str = "clean", folder: str = "") -> Round:
+    about = {"key": "", "suite": "s", "cell": "c", "scenario": "x"}
+    return Round(**about, night=night, seed=seed, verdict=verdict, expect=expect, folder=folder)
 
 
 @pytest.mark.parametrize(
@@ -115,15 +112,15 @@ class Row:
 def test_a_red_seed_is_open_until_it_was_green_three_times(
     rows: Sequence[tuple[str, int, str | None]], expected: Sequence[int]
 ) -> None:
-    assert open_seeds(Row(*row) for row in rows) == expected
+    assert open_seeds(row(*each) for each in rows) == expected
 
 
 def test_what_a_variant_is_expected_to_show_is_no_regression() -> None:
-    assert open_seeds([Row("1", 7, "fail", expect="acked-lost")]) == []
+    assert open_seeds([row("1", 7, "fail", expect="acked-lost")]) == []
 
 
 def test_evidence_is_every_red_round_of_an_open_seed() -> None:
-    rows = [Row("1", 7, "fail", folder="a"), Row("2", 7, "pass", folder="b"), Row("2", 8, "fail", folder="c")]
+    rows = [row("1", 7, "fail", folder="a"), row("2", 7, "pass", folder="b"), row("2", 8, "fail", folder="c")]
     assert evidence(rows) == ["a", "c"]
 
 

@@ -18,7 +18,7 @@ from analysis.verdict.rate import rate_of
 from analysis.verdict.verdict import EXIT, decide
 from harness.contracts import typed
 from harness.contracts.plan import Plan
-from harness.contracts.rows import EVERY_REPLICA, Bounds, Manifest, ReplicaRow
+from harness.contracts.rows import EVERY_REPLICA, Bounds, FaultEvent, Manifest, ReplicaRow
 from harness.errors import Exit
 from harness.faultlog import FaultLog, FaultRecord
 from tests.planted.plans import build_plan
@@ -337,7 +337,7 @@ def rows(*, effective: bool = True, ok: bool = True) -> list[dict[str, Any]]:
 
 
 def folded(rows: list[dict[str, Any]]) -> list[FaultRecord]:
-    return FaultLog(rows).records
+    return FaultLog(typed(row, FaultEvent, "") for row in rows).records
 
 
 def shown(rows: list[dict[str, Any]], outages: list[Outage]) -> list[FaultRow]:

@@ -16,6 +16,7 @@ from harness.clusters.docker.engine import asking
 from harness.clusters.limits.node_limits import CPU, MEMORY, LimitedDisks
 from harness.errors import EnvironmentNotReady
 from harness.protocols.limits import CpuQuota, MemoryUse
+from harness.rundir import Document
 
 #: What a fault may need of the cluster's start, and every container has.
 GIVES: Final = frozenset({CPU, MEMORY})
@@ -97,8 +98,8 @@ class LimitedContainers(LimitedDisks):
         return int(parse_bytes(services[node].get("mem_limit") or 0))
 
 
-def _stats(container: Any, node: str) -> dict[str, Any]:
+def _stats(container: Any, node: str) -> Document:
     """The engine's counters, now; without the second look that a rate would need."""
     with asking(f"cannot read the counters of {node}"):
-        found: dict[str, Any] = container.client.api.stats(container.id, stream=False, one_shot=True)
+        found: Document = container.client.api.stats(container.id, stream=False, one_shot=True)
     return found

@@ -21,6 +21,7 @@ from harness.clusters.network import toxiproxy
 from harness.clusters.nodes.node_process import NodeFolder, telling_lines
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
+from harness.rundir import Document
 from harness.toolchains.jars import Progress
 
 #: A name of its own among the services; `toxiproxy.FOLDER` is that of the proxy before clients.
@@ -64,7 +65,7 @@ def _tree(program: bytes) -> bytes:
     return target.getvalue()
 
 
-def service(image: str, run_id: str, api: Endpoint) -> dict[str, Any]:
+def service(image: str, run_id: str, api: Endpoint) -> Document:
     """The proxy as compose has it.
 
     What the engine does not know, the name of a node that is down, it is told at once: with this option
@@ -159,7 +160,7 @@ class ContainerHost:
         state = found.attrs["State"] if found else {}
         return int(state.get("Pid") or 0) or None if state.get("Running") else None
 
-    def _on_mesh(self) -> dict[str, Any]:
+    def _on_mesh(self) -> Document:
         found = self._find()
         networks = found.attrs["NetworkSettings"]["Networks"] if found else {}
         for name, on_it in networks.items():

@@ -33,6 +33,7 @@ from harness.clusters.nodes.node_process import NodeFolder, cause_of, telling_li
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Node
 from harness.protocols.network import CLIENT_DETOURS, PEER_CUTS, PEER_DETOURS, REQUESTS
+from harness.rundir import Document
 from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.02
@@ -63,7 +64,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         spec: ClusterLayout,
         client: Any,
         *,
-        settings: Mapping[str, Any] | None = None,
+        settings: Mapping[str, str] | None = None,
         needs: frozenset[str] = frozenset(),
         environment: Mapping[str, str] | None = None,
     ) -> None:
@@ -153,7 +154,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
     def compose_path(self) -> Path:
         return self.spec.file
 
-    def _state(self, node: str) -> dict[str, Any]:
+    def _state(self, node: str) -> Document:
         """The engine's words on a container; empty when there is none."""
         from docker.errors import NotFound
 
@@ -162,7 +163,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
             return {}
         with asking(f"cannot ask for the state of {name}"):
             try:
-                found: dict[str, Any] = self.client.api.inspect_container(self._ids[name])["State"]
+                found: Document = self.client.api.inspect_container(self._ids[name])["State"]
             except NotFound:
                 return {}
         return found

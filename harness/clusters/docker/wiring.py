@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout, Service
@@ -12,6 +11,7 @@ from harness.clusters.layout.detours import DetourMap
 from harness.clusters.layout.node_layout import Wiring, cluster_id
 from harness.errors import UsageError
 from harness.protocols.cluster import Node
+from harness.rundir import Document
 
 #: A node's name on the network that only nodes are on: it means nothing on the clients' network.
 MESH = "{name}-mesh"
@@ -26,9 +26,9 @@ class DockerWiring(Wiring):
     """
 
     def __init__(self, spec: ClusterLayout, detours: DetourMap | None = None) -> None:
+        super().__init__(detours)
         self._spec = spec
         self._services = {service.name: service for service in spec.services}
-        self._detours = detours
 
     def data(self, node: Node) -> str:
         return self._services[node.name].data_mount or _NO_VOLUME
@@ -44,12 +44,6 @@ class DockerWiring(Wiring):
             return f"{self._detours.client_host(node.name)}:{number}"
         host = node.admin.host if self._is_outside(self._services[node.name], port) else self.host(node)
         return f"{host}:{number}"
-
-    def client_host(self, service: Service, host: str) -> str:
-        detours = self._detours
-        if detours is not None and detours.is_client_port(service.name, service.endpoints["client"]):
-            return detours.client_host(service.name)
-        return host
 
     def _is_outside(self, service: Service, port: str) -> bool:
         """Whether clients or the harness connect to this port of a service, and no other node does."""
@@ -80,7 +74,7 @@ def variables(spec: ClusterLayout, run_id: str, folder: Path, block: int, group:
     }
 
 
-def bind_mount(source: Path, target: str, *, read_only: bool = False) -> dict[str, Any]:
+def bind_mount(source: Path, target: str, *, read_only: bool = False) -> Document:
     """A bind mount as a compose file has it; a dollar sign would be a variable there."""
     return {
         "type": "bind",

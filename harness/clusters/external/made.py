@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from harness.clusters.layout.addresses import state_folder
 from harness.clusters.nodes.processes import ProcessId, identify
+from harness.contracts import read_document
 from harness.errors import UsageError
-from harness.rundir import read_json, write_json
+from harness.rundir import write_json
 
 _FOLDER: Final = "external"
 
@@ -27,9 +28,10 @@ class MadeBy:
     """What one run made: kind ("topic", "group", "namespace") -> names, by the brokers' words."""
 
     run_id: str
+    cluster_id: str
     folder: str
     owner: ProcessId
-    names: Mapping[str, tuple[str, ...]]
+    names: Mapping[str, list[str]] = field(default_factory=dict)
 
     def describe(self) -> str:
         """One line for people."""
@@ -45,15 +47,10 @@ class MadeNames:
         self.run_id = run_id
         owner = identify(os.getpid())
         assert owner is not None
-        self._head = {
-            "run_id": run_id,
-            "cluster_id": cluster_id,
-            "folder": str(folder.absolute()),
-            "owner": asdict(owner),
-        }
         self._names: dict[str, list[str]] = {}
-        with suppress(UsageError, KeyError):
-            self._names = {kind: list(names) for kind, names in read_json(self.path)["names"].items()}
+        with suppress(UsageError):
+            self._names = dict(read_document(self.path, MadeBy).names)
+        self._made = MadeBy(run_id, cluster_id, str(folder.absolute()), owner, self._names)
 
     @property
     def names(self) -> Mapping[str, list[str]]:
@@ -78,7 +75,7 @@ class MadeNames:
             self.path.unlink(missing_ok=True)
 
     def _write(self) -> None:
-        write_json(self.path, {**self._head, "names": self._names})
+        write_json(self.path, asdict(self._made))
         handle = os.open(self.path.parent, os.O_RDONLY)
         try:
             os.fsync(handle)  # a new name is durable only when its folder is
@@ -89,11 +86,9 @@ class MadeNames:
 def made_on(cluster_id: str) -> Iterator[MadeBy]:
     """What runs that nobody looks after any more have left on a cluster."""
     for path in sorted(_folder().glob(f"{_safe(cluster_id)}--*.json")):
-        row: dict[str, Any] = read_json(path)
-        owner = ProcessId(**row["owner"])
-        if row["cluster_id"] == cluster_id and not owner.is_alive():
-            names = {kind: tuple(found) for kind, found in row["names"].items()}
-            yield MadeBy(row["run_id"], row["folder"], owner, names)
+        made = read_document(path, MadeBy)
+        if made.cluster_id == cluster_id and not made.owner.is_alive():
+            yield made
 
 
 def _folder() -> Path:

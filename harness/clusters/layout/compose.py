@@ -23,6 +23,7 @@ from harness.clusters.layout.compose_model import (
     UnpackedFiles,
 )
 from harness.errors import UsageError
+from harness.rundir import Document
 from harness.systems import System, system_of
 from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.go_program import GoProgram
@@ -200,7 +201,7 @@ def read_distribution(path: Path) -> UnpackedFiles | None:
     return _checked(_load(path), path).shared.distribution
 
 
-def _load(path: Path) -> dict[str, Any]:
+def _load(path: Path) -> Document:
     """The file's data without its own extensions, which hold what YAML's aliases stand for."""
     try:
         document = yaml.load(path.read_text(), _Loader)
@@ -214,7 +215,7 @@ def _load(path: Path) -> dict[str, Any]:
     return {key: value for key, value in document.items() if key in kept or not str(key).startswith("x-")}
 
 
-def _checked(document: Mapping[str, Any], path: Path) -> ComposeFile:
+def _checked(document: Document, path: Path) -> ComposeFile:
     try:
         return ComposeFile.model_validate(document)
     except ValidationError as error:

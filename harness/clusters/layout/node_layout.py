@@ -27,16 +27,23 @@ from harness.validation import is_one_line
 
 def cluster_id(run_id: str) -> str:
     """An id of a run's cluster, 16 bytes: brokers of two runs can refuse each other by it."""
-    return short_id(hashlib.sha256(run_id.encode()).digest()[:16])
+    return base64_of(hashlib.sha256(run_id.encode()).digest()[:16])
 
 
-def short_id(raw: bytes) -> str:
-    """Url-safe base64 without padding, as Kafka writes its ids."""
+def base64_of(raw: bytes) -> str:
+    """Url-safe and without padding, as Kafka writes its ids."""
     return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+
+
+#: What a template of settings is given, by the names that it uses.
+TemplateValues = dict[str, Any]
 
 
 class Wiring(ABC):
     """How the nodes of one runtime see themselves and each other. ``port`` is a name of the compose file."""
+
+    def __init__(self, detours: DetourMap | None = None) -> None:
+        self._detours = detours
 
     @abstractmethod
     def data(self, node: Node) -> str:
@@ -60,7 +67,10 @@ class Wiring(ABC):
         return self.host(node)
 
     def client_host(self, service: Service, host: str) -> str:
-        """Where clients find a node of a service, given its own address. Default: there."""
+        """Where clients find a node of a service, given its own address: there, unless by a detour."""
+        detours = self._detours
+        if detours is not None and detours.is_client_port(service.name, service.endpoints["client"]):
+            return detours.client_host(service.name)
         return host
 
 
@@ -84,8 +94,8 @@ class Layout:
         block: int,
         wiring: Wiring,
         *,
-        settings: Mapping[str, Any] | None = None,
-        security: Callable[[str], Mapping[str, Any]] = lambda node: {},
+        settings: Mapping[str, str] | None = None,
+        security: Callable[[str], Mapping[str, str]] = lambda node: {},
     ) -> None:
         self.spec = spec
         self.folder = folder
@@ -125,13 +135,13 @@ class Layout:
         values = {**self._values(node), "plain": str(service.plain.get(target, ""))}
         return render(service.templates[target], values, settings, reserved=self.spec.reserved)
 
-    def private_texts(self, node: Node, secrets: Mapping[str, Any]) -> dict[str, str]:
+    def private_texts(self, node: Node, secrets: Mapping[str, object]) -> dict[str, str]:
         """The files of a node that hold ``secrets``, rendered."""
         values = {**self._values(node), **secrets}
         private = self.services[node.name].private
         return {target: render(template, values) for target, template in private.items()}
 
-    def _values(self, node: Node) -> dict[str, Any]:
+    def _values(self, node: Node) -> TemplateValues:
         spec = self.spec
         return {
             "node": self._fields(node),
@@ -184,7 +194,7 @@ class Layout:
             roles=tuple(service.roles),
         )
 
-    def _fields(self, node: Node) -> dict[str, Any]:
+    def _fields(self, node: Node) -> TemplateValues:
         """A node as templates see it."""
         return {
             "name": node.name,
@@ -201,9 +211,6 @@ class Layout:
 class LoopbackWiring(Wiring):
     """Nodes as local processes: each has an address of its own, the same for everybody, or is reached by the
     detours of a cluster that has some."""
-
-    def __init__(self, detours: DetourMap | None = None) -> None:
-        self._detours = detours
 
     def data(self, node: Node) -> str:
         return str(NodeFolder(node.folder).data)
@@ -227,12 +234,6 @@ class LoopbackWiring(Wiring):
         pair = self._detours.pair(by.name, node.name) if self._detours else ""
         return pair or node.admin.host
 
-    def client_host(self, service: Service, host: str) -> str:
-        detours = self._detours
-        if detours is not None and detours.is_client_port(service.name, service.endpoints["client"]):
-            return detours.client_host(service.name)
-        return host
-
 
 #: Keeps what it compiled: a plan renders the settings of every node a few times.
 _ENVIRONMENT = jinja2.Environment(
@@ -246,8 +247,8 @@ _KEY = re.compile(r"^([A-Za-z0-9_.-]+)\s*=", re.MULTILINE)
 
 def render(
     template: Path,
-    values: Mapping[str, Any],
-    settings: Mapping[str, Any] | None = None,
+    values: TemplateValues,
+    settings: Mapping[str, str] | None = None,
     *,
     reserved: Collection[str] = (),
 ) -> str:
@@ -265,10 +266,10 @@ def render(
     return overlay(text, settings or {}, reserved)
 
 
-def overlay(text: str, settings: Mapping[str, Any], reserved: Collection[str] = ()) -> str:
+def overlay(text: str, settings: Mapping[str, str], reserved: Collection[str] = ()) -> str:
     """``text`` with each setting in place of its line, or at the end."""
     for key, value in settings.items():
-        line = f"{key}={native(value)}"
+        line = f"{key}={value}"
         if key in reserved:
             raise UsageError(
                 f"cluster.config: {key} cannot be set, the runtime decides it",
@@ -298,8 +299,3 @@ def _in_block(text: str, key: str, line: str) -> str:
         return ""
     changed = _set_line(found[1], inner, f"  {line.removeprefix(f'{block}.')}")
     return text[: found.start(1)] + changed + text[found.end(1) :]
-
-
-def native(value: Any) -> str:
-    """A YAML scalar as a property value: ``True`` -> ``true``."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import socket
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from harness.clusters.layout.compose import ClusterLayout, release_key
 from harness.clusters.layout.detours import DetourMap, Route
@@ -28,6 +28,7 @@ from harness.protocols.network import (
     Stalled,
     Wire,
 )
+from harness.rundir import Document
 from harness.systems import system_of
 
 #: What a cluster can be started with.
@@ -187,7 +188,7 @@ class ProxiedDetours:
         part.write_text(text)
         part.replace(path)
 
-    def _applied(self, name: str) -> list[tuple[str, str, Mapping[str, Any]]]:
+    def _applied(self, name: str) -> list[tuple[str, str, Document]]:
         """Route, name and attributes of each toxic of an impairment."""
         return [
             (route, toxic, attributes)
@@ -229,7 +230,7 @@ class DetoursByAddress(LocalDetours):
     rename = None  # type: ignore[assignment]
 
 
-def toxic_of(name: str, flow: Flow, impairment: Impairment, system: str) -> dict[str, Any]:
+def toxic_of(name: str, flow: Flow, impairment: Impairment, system: str) -> Document:
     """An impairment as toxiproxy's toxic on one direction of a route. Times are milliseconds.
 
     To hold is a delay without end: bytes that wait are passed on in order when it is removed, as packets are

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -21,6 +21,7 @@ from harness.clusters.layout.detours import Route
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint
+from harness.rundir import Document
 from harness.toolchains.go_tool import GoTool
 from harness.waiting import wait_while
 
@@ -121,11 +122,11 @@ class Proxy:
             return error
         return None
 
-    def add(self, route: str, toxic: Mapping[str, Any]) -> None:
+    def add(self, route: str, toxic: Document) -> None:
         """Add a toxic to a route."""
         self.ask("POST", f"/proxies/{route}/toxics", toxic)
 
-    def toxics(self) -> dict[str, dict[str, Any]]:
+    def toxics(self) -> dict[str, Document]:
         """Route -> name of each of its toxics -> its attributes, for those that have any."""
         found = self.ask("GET", "/proxies")
         return {

@@ -233,9 +233,9 @@ def cause_of(log: str) -> str:
     return next((remedy for pattern, remedy in _CAUSES if re.search(pattern, log)), "")
 
 
-def telling_lines(log: str, count: int = 6) -> list[str]:
+def telling_lines(log: str) -> list[str]:
     """The lines of a Java log that say what went wrong: errors and causes, else the last ones."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     lines = [line for line in lines if not re.match(r"^(at |\.\.\. \d+ more)", line)]
     telling = [line for line in lines if re.search(r"ERROR|FATAL|Exception|Error:|OutOfMemory", line)]
-    return [line[:300] for line in (telling or lines)[-count:]]
+    return [line[:300] for line in (telling or lines)[-6:]]

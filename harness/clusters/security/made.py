@@ -11,7 +11,7 @@ import secrets
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import yaml
 
@@ -22,6 +22,7 @@ from harness.connections.secret import Secret
 from harness.connections.security import Access, Auth, Tls
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Node
+from harness.rundir import Document
 
 #: The harness itself; may do everything.
 ADMIN: Final = "admin"
@@ -77,7 +78,7 @@ class ClusterSecurity:
             return Tls(self.ca)
         return Tls(self.ca, self.folder / f"{user}.crt", self.folder / f"{user}.key")
 
-    def values(self, node: str) -> dict[str, Any]:
+    def values(self, node: str) -> dict[str, str]:
         """What the templates of a node's settings are given: paths and the names of users, nothing secret."""
         return {
             "folder": str(self.folder / node),
@@ -120,7 +121,7 @@ class ClusterSecurity:
         head = "# A cluster that brokerstorm made. Its secrets are there as long as it runs.\n"
         return head + yaml.safe_dump(document, sort_keys=False)
 
-    def _proof(self, auth: Auth, user: str) -> dict[str, Any]:
+    def _proof(self, auth: Auth, user: str) -> Document:
         source = {"file": str(self.file(auth.user or user))}
         proof = {"token": source} if auth.mechanism == "token" else {"user": auth.user, "password": source}
         return {"mechanism": auth.mechanism, **proof}

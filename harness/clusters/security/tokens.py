@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import hmac
 import json
 from datetime import datetime
-from typing import Any
 
+from harness.clusters.layout.node_layout import base64_of
 from harness.connections.secret import Secret
+from harness.rundir import Document
 
 
 def signed_token(key: Secret, user: str, valid: tuple[datetime, datetime] | None = None) -> Secret:
@@ -22,17 +22,15 @@ def signed_token(key: Secret, user: str, valid: tuple[datetime, datetime] | None
     span = {"iat": int(valid[0].timestamp()), "exp": int(valid[1].timestamp())} if valid else {}
     head = f"{_encoded({'alg': 'HS256'})}.{_encoded({'sub': user, **span})}"
     signature = hmac.digest(key.reveal().encode(), head.encode(), hashlib.sha256)
-    return Secret(f"{head}.{_base64(signature)}")
+    return Secret(f"{head}.{base64_of(signature)}")
 
 
 def key_set(key: Secret) -> Secret:
     """What brokers check tokens with, as a JSON Web Key Set (RFC 7517)."""
-    return Secret(json.dumps({"keys": [{"kty": "oct", "alg": "HS256", "k": _base64(key.reveal().encode())}]}))
+    return Secret(
+        json.dumps({"keys": [{"kty": "oct", "alg": "HS256", "k": base64_of(key.reveal().encode())}]})
+    )
 
 
-def _encoded(part: dict[str, Any]) -> str:
-    return _base64(json.dumps(part, separators=(",", ":")).encode())
-
-
-def _base64(raw: bytes) -> str:
-    return base64.urlsafe_b64encode(raw).decode().rstrip("=")
+def _encoded(part: Document) -> str:
+    return base64_of(json.dumps(part, separators=(",", ":")).encode())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from harness.systems.base import Problem, Request, System, Texts
@@ -91,16 +91,16 @@ class Kafka(System):
     log_leader = r"\] Leader {stream} .*starts at leader epoch"
     subscription = "group"
 
-    def cluster_problems(self, topology: str, config: Mapping[str, object]) -> Iterator[Problem]:
-        if str(config.get(_IN_SYNC, "1")) not in {"1", "2", "3"}:
+    def cluster_problems(self, topology: str, config: Texts) -> Iterator[Problem]:
+        if config.get(_IN_SYNC, "1") not in {"1", "2", "3"}:
             yield _IN_SYNC, "must be 1, 2 or 3"
 
-    def topic_problems(self, replication: int, config: Mapping[str, object]) -> Iterator[Problem]:
+    def topic_problems(self, replication: int, config: Texts) -> Iterator[Problem]:
         """The whole log must stay, and every write must be possible with all brokers up."""
         for key, needed in KEEPS.items():
-            if str(config.get(key, needed)) != needed:
+            if config.get(key, needed) != needed:
                 yield key, f"must be {needed}: the audit needs the whole log"
-        wanted = str(config.get(_IN_SYNC, "1"))
+        wanted = config.get(_IN_SYNC, "1")
         if not wanted.isdigit() or not 1 <= int(wanted) <= replication:
             yield _IN_SYNC, f"must be a number from 1 to replication ({replication})"
 

@@ -24,6 +24,7 @@ from harness.connections.security import ANYBODY, Access
 from harness.contracts.rows import Leadership, ReplicaRow, StreamTransactions
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import THROTTLED_REPLICAS, Node, PartitionState, SeenLeaders, TopicSettings
+from harness.rundir import Document
 from harness.systems.kafka import (
     CORRELATION,
     KEEPS,
@@ -37,7 +38,7 @@ from harness.systems.kafka.epochs import NodeData
 from harness.systems.kafka.failover import KafkaFailover
 from harness.systems.kafka.readiness import Probes, missing_parts
 from harness.systems.kafka.replicas import ReplicaReading
-from harness.systems.kafka.single import SingleBrokerAdmin
+from harness.systems.kafka.single import PartitionRow, SettingRow, SingleBrokerAdmin, TopicRow
 from harness.waiting import wait_while
 
 log = logging.getLogger(__name__)
@@ -177,12 +178,15 @@ class KafkaAdmin:
         """The partitions of a topic that each broker in reach knows."""
         return (len(row["partitions"]) for row in self._rows(topic))
 
-    def _rows(self, topic: str) -> Iterator[dict[str, Any]]:
+    def _rows(self, topic: str) -> Iterator[TopicRow]:
         """What each broker in reach says of a topic."""
-        ask = methodcaller("describe_topics", [topic])
         for name in self._ask.reachable():
             with suppress(EnvironmentNotReady):
-                yield from self._ask(ask, only=name)
+                yield from self._topic_rows([topic], only=name)
+
+    def _topic_rows(self, topics: Sequence[str], only: str = "") -> list[TopicRow]:
+        found: list[TopicRow] = self._ask(methodcaller("describe_topics", list(topics)), only=only)
+        return found
 
     def topic_ids(self, topic: str) -> frozenset[str]:
         """As `RemakesTopics.topic_ids`."""
@@ -217,7 +221,7 @@ class KafkaAdmin:
         rows = self._settings(topic, keys)
         return {k: str(r["value"]) if r["config_source"] == _OF_TOPIC else None for k, r in rows.items()}
 
-    def _settings(self, topic: str, keys: Sequence[str]) -> dict[str, dict[str, Any]]:
+    def _settings(self, topic: str, keys: Sequence[str]) -> dict[str, SettingRow]:
         asked = [ConfigResource(ConfigResourceType.TOPIC, topic, list(keys))]
         found = self._ask(lambda broker: broker.describe_configs(asked, config_filter="all"))["topic"][topic]
         if missing := [key for key in keys if key not in found]:
@@ -299,14 +303,13 @@ class KafkaAdmin:
         """Stream ("orders-0") -> its state, in one question; topics that do not exist are left out."""
         if not topics:
             return {}
-        rows = self._ask(lambda broker: broker.describe_topics(list(topics)))
         return {
             f"{row['name']}-{p['partition_index']}": PartitionState(
                 self._names.get(p["leader_id"]),
                 tuple(self._named(p["replica_nodes"])),
                 tuple(self._named(p["isr_nodes"])),
             )
-            for row in rows
+            for row in self._topic_rows(topics)
             for p in sorted(row["partitions"], key=lambda p: p["partition_index"])
         }
 
@@ -329,10 +332,9 @@ class KafkaAdmin:
 
     def _described(self, topics: Sequence[str]) -> dict[tuple[str, int], tuple[str | None, int]]:
         """(topic, partition) -> leader and leader epoch now."""
-        rows = self._ask(lambda broker: broker.describe_topics(list(topics)))
         return {
             (row["name"], p["partition_index"]): (self._names.get(p["leader_id"]), p["leader_epoch"])
-            for row in rows
+            for row in self._topic_rows(topics)
             for p in row["partitions"]
         }
 
@@ -536,8 +538,7 @@ class KafkaAdmin:
             ]
         # Every node must say so: one that was frozen or down until now may answer with the past.
         for node in self._nodes:
-            rows = self._ask(methodcaller("describe_topics", list(topics)), only=node.name)
-            found = {row["name"]: row for row in rows}
+            found = {row["name"]: row for row in self._topic_rows(topics, only=node.name)}
             codes = {topic: row["error_code"] for topic, row in found.items()}
             # Where rights are those of a prefix: what a run needs of them shows when it makes its own topics.
             unseen = {topic for topic in INTERNAL_TOPICS if codes.get(topic) == _NO_RIGHT}
@@ -558,9 +559,8 @@ class KafkaAdmin:
         """Drop all connections. Idempotent; a later call opens them again."""
         self._ask.close()
 
-    def _partitions(self, topic: str) -> dict[int, dict[str, Any]]:
-        rows = self._ask(lambda broker: broker.describe_topics([topic]))
-        row = next((row for row in rows if row["name"] == topic), None)
+    def _partitions(self, topic: str) -> dict[int, PartitionRow]:
+        row = next((row for row in self._topic_rows([topic]) if row["name"] == topic), None)
         if row is None or row["error_code"] == _UNKNOWN_TOPIC:
             raise UsageError(f"unknown topic {topic!r}", hint=f"the cluster has: {', '.join(self.topics())}")
         return {
@@ -594,7 +594,7 @@ def topic_config(topic: TopicSettings) -> dict[str, str]:
     return {**KEEPS, **config}
 
 
-def _refused(what: str, row: Mapping[str, Any]) -> UsageError:
+def _refused(what: str, row: Document) -> UsageError:
     said = row.get("error_message") or for_code(row["error_code"]).__name__
     return UsageError(f"Kafka refuses to {what} topic {row['name']}: {said}")
 

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from harness.clusters.assembly import Assembly, ClusterAdmin
 from harness.clusters.cluster import BrokerCluster
 from harness.clusters.layout.compose import ClusterLayout
-from harness.clusters.layout.node_layout import cluster_id, short_id
+from harness.clusters.layout.node_layout import base64_of, cluster_id
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.process_runtime import Launch, Prepare
@@ -96,7 +96,7 @@ class _Kafka(Assembly):
 
         return prepare
 
-    def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, Any]]:
+    def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, str]]:
         return super().minimal(spec)[0], _MINIMAL
 
     def exercise(self, admin: ClusterAdmin) -> None:
@@ -118,7 +118,7 @@ def clone_storage(data: Path, *, template: Path, node_number: int, cluster: str)
     shutil.copytree(template, data, dirs_exist_ok=True)
     meta = data / _META
     text = meta.read_text()
-    new = {"cluster.id": cluster, "node.id": str(node_number), "directory.id": short_id(uuid.uuid4().bytes)}
+    new = {"cluster.id": cluster, "node.id": str(node_number), "directory.id": base64_of(uuid.uuid4().bytes)}
     for key, value in new.items():  # directory.id is there from 3.7 on
         text = re.sub(rf"^{re.escape(key)}=.*$", f"{key}={value}", text, flags=re.MULTILINE)
     meta.write_text(text)

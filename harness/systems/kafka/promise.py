@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from harness.contracts.plan import ConsumerPromise, TopicPlan
 from harness.errors import ScenarioError
@@ -107,7 +107,7 @@ class KafkaProducerSettings(ProducerSettings):
             return "none", acks.text
         if acks.value == "1":
             return "leader", acks.text
-        config: dict[str, Any] = {**BROKER_DEFAULTS, **context.broker_config, **topic.config}
+        config = {**BROKER_DEFAULTS, **context.broker_config, **topic.config}
         if config["unclean.leader.election.enable"].lower() == "true":
             return "leader", f"unclean.leader.election.enable=true on {topic.name}"
         in_sync = int(config["min.insync.replicas"])

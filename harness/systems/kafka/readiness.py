@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from confluent_kafka import KafkaError, Message, Producer
 from kafka.errors import for_code
@@ -14,9 +13,10 @@ from harness.admin.probe import probe_payload
 from harness.connections.security import ANYBODY, Security
 from harness.errors import EnvironmentNotReady
 from harness.systems.kafka.security import probe_options
+from harness.systems.kafka.single import TopicRow
 
 
-def missing_parts(topic: str, row: Mapping[str, Any] | None, names: Mapping[int, str]) -> list[str]:
+def missing_parts(topic: str, row: TopicRow | None, names: Mapping[int, str]) -> list[str]:
     """What a topic's metadata lacks: existence, leaders, replicas in sync. Empty when nothing."""
     if row is None or row["error_code"]:
         why = for_code(row["error_code"]).__name__ if row else "no metadata"

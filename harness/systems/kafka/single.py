@@ -15,7 +15,8 @@ import functools
 import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypedDict
+from uuid import UUID
 
 from kafka import KafkaAdminClient
 from kafka.errors import for_code
@@ -40,6 +41,32 @@ _FETCH_WAIT_MS = 100
 _OFFSET_FETCH_VERSION = 8
 #: Messages that kafka-python lacks are described here as it describes the others.
 _SCHEMAS = __package__
+
+
+class PartitionRow(TypedDict):
+    """Of an answer about topics."""
+
+    partition_index: int
+    leader_id: int
+    leader_epoch: int
+    replica_nodes: list[int]
+    isr_nodes: list[int]
+
+
+class TopicRow(TypedDict):
+    """An answer about a topic."""
+
+    name: str
+    error_code: int
+    topic_id: UUID
+    partitions: list[PartitionRow]
+
+
+class SettingRow(TypedDict):
+    """An answer about a setting."""
+
+    value: str | None
+    config_source: str
 
 
 class DescribeShareGroupOffsetsRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]

@@ -62,10 +62,10 @@ class Nats(System):
     subscription = "shared"
     order = "none"
 
-    def topic_problems(self, replication: int, config: Mapping[str, object]) -> Iterator[Problem]:
+    def topic_problems(self, replication: int, config: Texts) -> Iterator[Problem]:
         for key, value in config.items():
             allowed = _KEEPS.get(key)
-            if allowed and str(value).lower() not in allowed:
+            if allowed and value.lower() not in allowed:
                 yield key, f"must be {allowed[0]}: the audit needs all that was stored"
             if key in _OURS:
                 yield key, "is set by brokerstorm itself: leave it out"

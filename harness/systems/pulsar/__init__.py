@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Final
 
 from harness.errors import ScenarioError
@@ -100,7 +100,7 @@ class Pulsar(System):
         "loadManagerClassName": "owners are read in ZooKeeper, where no other load manager writes them",
     }
 
-    def cluster_problems(self, topology: str, config: Mapping[str, object]) -> Iterator[Problem]:
+    def cluster_problems(self, topology: str, config: Texts) -> Iterator[Problem]:
         """Of a ledger: ensemble >= write quorum >= ack quorum, and no more bookies than there are."""
         most = 3 if topology == _THREE_BOOKIES else 1
         limit = f"topology {topology or _SMALL} has {most} of them"
@@ -108,7 +108,7 @@ class Pulsar(System):
             key = _quorum_key(which)
             if key not in config:
                 continue
-            text = str(config[key])
+            text = config[key]
             if not text.isdigit() or not 1 <= int(text) <= most:
                 yield key, f"must be from 1 to {most} bookies; {limit}"
                 return

@@ -14,6 +14,7 @@ from harness.connections.security import ANYBODY, Security
 from harness.contracts.rows import Leadership, ReplicaRow, StreamTransactions
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node, PartitionState, SeenLeaders, TopicSettings
+from harness.rundir import Document
 from harness.systems.pulsar import replicas, transactions
 from harness.systems.pulsar.ledgers import ledgers_of
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
@@ -36,6 +37,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
+#: Of a namespace, by their names in the admin API; each has a value of its own shape.
+Policies = Mapping[str, Any]
+
+
 class NoNamespace(UsageError):
     """No run has topics here, or several have."""
 
@@ -56,7 +61,7 @@ class PulsarAdmin:
         policies: of namespaces that it makes.
     """
 
-    policies: Mapping[str, Any] = MappingProxyType({"retention_policies": FOREVER})
+    policies: Policies = MappingProxyType({"retention_policies": FOREVER})
 
     def __init__(
         self,
@@ -193,9 +198,9 @@ class PulsarAdmin:
             for stream, row in self._of_streams(topics, "stats").items()
         }
 
-    def stats(self, stream: str) -> Mapping[str, Any]:
+    def stats(self, stream: str) -> Document:
         """What the owner of a stream says about it. Loads it."""
-        answer: Mapping[str, Any] = self._rest.get(f"{self._path(stream)}/stats")
+        answer: Document = self._rest.get(f"{self._path(stream)}/stats")
         return answer
 
     def incarnation(self, stream: str) -> int:
@@ -280,7 +285,7 @@ class PulsarAdmin:
             self._partitions[topic] = max(1, int(answer["partitions"]))
         return self._partitions[topic]
 
-    def _of_streams(self, topics: Sequence[str], what: str) -> dict[str, Mapping[str, Any]]:
+    def _of_streams(self, topics: Sequence[str], what: str) -> dict[str, Document]:
         streams = self._streams(topics)
         rows = self._each(lambda stream: self._rest.get(f"{self._path(stream)}/{what}"), streams)
         return dict(zip(streams, rows, strict=True))

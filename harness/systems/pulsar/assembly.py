@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 from harness.clusters.assembly import Assembly, brokers
 from harness.clusters.cluster import BrokerCluster
@@ -59,7 +58,7 @@ class _Pulsar(Assembly):
     def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
         return ("https://" if secure else "http://") + ",".join(str(node.admin) for node in brokers(nodes))
 
-    def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, Any]]:
+    def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, str]]:
         """One broker over one bookie."""
         first = ("zookeeper", "init", "bookie-1", "broker-1")
         services = tuple(service for service in spec.services if service.name in first)

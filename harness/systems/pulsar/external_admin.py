@@ -16,7 +16,7 @@ from harness.connections.security import Access
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node, TopicSettings
 from harness.systems.pulsar import REQUESTS
-from harness.systems.pulsar.admin import FOREVER, NoNamespace, PulsarAdmin
+from harness.systems.pulsar.admin import FOREVER, NoNamespace, Policies, PulsarAdmin
 from harness.systems.pulsar.names import bundle_of
 from harness.systems.pulsar.transfers import TransferringPulsarAdmin
 from harness.waiting import wait_while
@@ -24,7 +24,7 @@ from harness.waiting import wait_while
 _HELD: Final = {"limitSize": -1, "limitTime": -1, "policy": "producer_request_hold"}
 #: Whatever the brokers do by default: nothing is dropped, expires or is deleted by itself, and clients may
 #: make topics and subscriptions.
-KEEPS: Final[Mapping[str, Any]] = {
+KEEPS: Final[Policies] = {
     "retention_policies": FOREVER,
     "message_ttl_in_seconds": 0,
     "subscription_expiration_time_minutes": 0,
@@ -96,13 +96,13 @@ class ExternalPulsarAdmin(PulsarAdmin):
                     hint=f"the cluster must take {key}={wanted} for a namespace of ours",
                 )
 
-    def policies_of(self, name: str) -> Mapping[str, Any]:
+    def policies_of(self, name: str) -> Policies:
         """All policies of a namespace.
 
         Raises:
             NotThere: there is none.
         """
-        found: Mapping[str, Any] = self._rest.get(f"/namespaces/{name}")
+        found: Policies = self._rest.get(f"/namespaces/{name}")
         return found
 
     def create_topics(self, topics: Sequence[TopicSettings]) -> None:

@@ -7,16 +7,16 @@ was closed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from harness.contracts.rows import Leadership
+from harness.rundir import Document
 from harness.wall_clock import WallClock
 
 Seen = Sequence[tuple[int, int, str | None]]
 
 
-def ledgers_of(stream: str, info: Mapping[str, Any], seen: Seen) -> Iterator[Leadership]:
+def ledgers_of(stream: str, info: Document, seen: Seen) -> Iterator[Leadership]:
     """The ledgers of a topic in order.
 
     Args:

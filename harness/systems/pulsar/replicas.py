@@ -16,12 +16,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Final
+from typing import Final
 
 from kafka.record.util import calc_crc32c
 
 from harness.contracts.rows import ReplicaRow, ReplicaSpan
 from harness.protocols.cluster import Node
+from harness.rundir import Document
 from harness.systems.pulsar import READ_ENTRY
 from harness.systems.pulsar.transactions import entries_of
 
@@ -63,7 +64,7 @@ class LedgerPart:
         return range(self.first, self.end, self.step)
 
 
-def parts_of(stream: str, internal: Mapping[str, Any]) -> Iterator[LedgerPart]:
+def parts_of(stream: str, internal: Document) -> Iterator[LedgerPart]:
     """The parts of a stream's ledgers, as ``internalStats?metadata=true`` tells them; ledgers with
     other digests than CRC-32C are left out."""
     counts = entries_of(internal)

@@ -15,11 +15,12 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from harness.contracts.rows import HiddenMessage, LogSpan, StreamTransactions
 from harness.errors import BrokerstormError
 from harness.records import Txn
+from harness.rundir import Document
 from harness.waiting import wait_until
 
 #: Markers are written after a commit was acknowledged: waited for, as long as some are missing.
@@ -215,7 +216,7 @@ def _add(spans: list[LogSpan], one: LogSpan) -> None:
         spans.append(one)
 
 
-def entries_of(internal: Mapping[str, Any]) -> dict[int, int]:
+def entries_of(internal: Document) -> dict[int, int]:
     """Ledger -> how many entries it has, as ``internalStats`` of a topic says."""
     last_ledger, _, last_entry = str(internal.get("lastConfirmedEntry", "-1:-1")).partition(":")
     found = {int(row["ledgerId"]): int(row.get("entries") or 0) for row in internal.get("ledgers") or ()}
@@ -227,7 +228,7 @@ def entries_of(internal: Mapping[str, Any]) -> dict[int, int]:
 def scan(
     get: GetEntry,
     stream: str,
-    internal: Mapping[str, Any],
+    internal: Document,
     given: Collection[Place],
     *,
     pool: ThreadPoolExecutor,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
 from urllib.parse import quote
 
 from harness.admin.failover import AlreadyThere, NotThere, wait_ready
@@ -14,6 +13,7 @@ from harness.connections.security import ANYBODY, Access
 from harness.contracts.rows import Leadership
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import ClientConnection, Node, PartitionState, SeenLeaders, TopicSettings
+from harness.rundir import Document
 from harness.systems.qpid.probe import Probe
 from harness.systems.qpid.rest import OURS, QpidRest, QueuePlace, each, one
 from harness.waiting import wait_until
@@ -30,6 +30,8 @@ _PROBE_QUEUE = "brokerstorm.probe"
 #: What clients of ours append to their names: the run's tag.
 TAGGED = re.compile(r"(.*)-([0-9a-f]{8})")
 #: Settings of a queue under which it drops or reorders messages, and the values that do not.
+#: Settings of a queue, and that it is durable.
+QueueConfig = Mapping[str, str | bool]
 KEEPS = {
     "type": ("standard",),
     "overflowPolicy": ("NONE", "FLOW_TO_DISK", "PRODUCER_FLOW_CONTROL"),
@@ -176,7 +178,7 @@ class QpidAdmin:
             for partition in range(topic.partitions):
                 self._make_queue(master, f"{topic.name}-{partition}", configs[topic.name])
 
-    def _make_queue(self, master: str, stream: str, config: Mapping[str, Any]) -> None:
+    def _make_queue(self, master: str, stream: str, config: QueueConfig) -> None:
         queue = self._queue(stream)
         try:
             made = one(self._rest.post(master, self._path("queue", master), {"name": queue, **config}))
@@ -239,7 +241,7 @@ class QpidAdmin:
         rows = self._rest.get(self._serving(), "connection") or []
         return sorted(map(self._connection, rows), key=lambda found: found.id)
 
-    def _connection(self, row: Mapping[str, Any]) -> ClientConnection:
+    def _connection(self, row: Document) -> ClientConnection:
         pid, name = str(row.get("remoteProcessPid") or ""), str(row.get("clientId") or "")
         tagged = TAGGED.fullmatch(name)
         return ClientConnection(
@@ -304,7 +306,7 @@ class QpidAdmin:
         self._rest.close()
 
 
-def queue_config(topic: TopicSettings) -> dict[str, Any]:
+def queue_config(topic: TopicSettings) -> QueueConfig:
     """The settings a queue is created with: the user's, durable, and without what a broker's context may say.
 
     Raises:
@@ -321,7 +323,7 @@ def queue_config(topic: TopicSettings) -> dict[str, Any]:
     return {**{key: allowed[0] for key, allowed in KEEPS.items()}, **config, "durable": True}
 
 
-def _refuse_unheeded(queue: str, config: Mapping[str, Any], made: Mapping[str, Any]) -> None:
+def _refuse_unheeded(queue: str, config: QueueConfig, made: Document) -> None:
     """A queue may be made otherwise than asked for: without settings that it does not have, or with others of
     the broker's context.
 

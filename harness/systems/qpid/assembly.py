@@ -42,7 +42,7 @@ class _Qpid(Assembly):
     def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
         return ",".join(f"{'https' if secure else 'http'}://{node.admin}" for node in nodes)
 
-    def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, Any]]:
+    def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, str]]:
         """A group of one: it loads what a single broker needs and what replication needs."""
         return replace(super().minimal(spec)[0], topology="group"), {}
 

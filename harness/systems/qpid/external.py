@@ -16,6 +16,7 @@ from harness.connections.security import Access
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.need import Need
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
+from harness.rundir import Document
 from harness.systems.qpid import SYSTEM as QPID
 from harness.systems.qpid.admin import KEEPS, MASTER
 from harness.systems.qpid.external_admin import ExternalQpidAdmin
@@ -146,7 +147,7 @@ def _dates(rest: QpidRest, at: str) -> Any:
     return lambda: rest.date(at)
 
 
-def _store(settings: Mapping[str, Any]) -> Need:
+def _store(settings: Document) -> Need:
     kind, commits = settings["type"], settings.get("durability")
     return Need(
         "durability",
@@ -157,7 +158,7 @@ def _store(settings: Mapping[str, Any]) -> Need:
     )
 
 
-def _group(others: Sequence[Mapping[str, Any]], hosts: Mapping[str, _Host]) -> Need:
+def _group(others: Sequence[Document], hosts: Mapping[str, _Host]) -> Need:
     """Who is the master, and whether clients are told of every node that may become it."""
     roles = ", ".join(f"{host.node} {host.role}" for host in hosts.values())
     untold = sorted({str(row["name"]) for row in others} - {host.node for host in hosts.values()})
@@ -167,7 +168,7 @@ def _group(others: Sequence[Mapping[str, Any]], hosts: Mapping[str, _Host]) -> N
     return Need("group", True, roles)
 
 
-def _limits(rest: QpidRest, at: str, where: str, host: Mapping[str, Any]) -> Need:
+def _limits(rest: QpidRest, at: str, where: str, host: Document) -> Need:
     """What ends connections and transactions, or stops producers."""
     try:
         ports = rest.get(at, "port?depth=0") or []

@@ -4,14 +4,13 @@ one that is made was written down before."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from harness.admin.failover import AlreadyThere
 from harness.admin.made_ledger import MadeLedger
 from harness.connections.security import Access
 from harness.errors import UsageError
 from harness.protocols.cluster import ClientConnection, Node, TopicSettings
-from harness.systems.qpid.admin import TAGGED, QpidAdmin
+from harness.systems.qpid.admin import TAGGED, QpidAdmin, QueueConfig
 from harness.systems.qpid.rest import QueuePlace
 
 
@@ -56,7 +55,7 @@ class ExternalQpidAdmin(QpidAdmin):
             raise UsageError(f"{foreign[0]} is no topic of this run", hint=", ".join(self._addresses))
         super().create_topics(topics)
 
-    def _make_queue(self, master: str, stream: str, config: Mapping[str, Any]) -> None:
+    def _make_queue(self, master: str, stream: str, config: QueueConfig) -> None:
         queue = self._queue(stream)
         self._note(queue)
         try:

@@ -20,6 +20,7 @@ from harness.admin.tls import context_of
 from harness.connections.secret import Secret
 from harness.connections.security import ANYBODY, Auth, Security
 from harness.errors import EnvironmentNotReady, UsageError
+from harness.rundir import Document
 from harness.systems.qpid import VIRTUAL_HOST
 
 #: Of a broker that asks nobody for more.
@@ -111,10 +112,10 @@ class QpidRest:
         """
         return str(self._request("GET", node, _SHORT).headers.get("Date", ""))
 
-    def put(self, node: str, path: str, body: Mapping[str, Any]) -> Any:
+    def put(self, node: str, path: str, body: Document) -> Any:
         return self._ask("PUT", node, path, body)
 
-    def post(self, node: str, path: str, body: Mapping[str, Any]) -> Any:
+    def post(self, node: str, path: str, body: Document) -> Any:
         return self._ask("POST", node, path, body)
 
     def delete(self, node: str, path: str) -> None:
@@ -124,7 +125,7 @@ class QpidRest:
         """Drop all connections. Idempotent; a later question opens them again."""
         self._http.clear()
 
-    def _ask(self, method: str, node: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+    def _ask(self, method: str, node: str, path: str, body: Document | None = None) -> Any:
         """One request.
 
         Raises:
@@ -180,7 +181,7 @@ def each(names: Iterable[str], question: Callable[[str], Answer]) -> dict[str, A
     return found
 
 
-def one(said: Any) -> dict[str, Any]:
+def one(said: Any) -> Document:
     """The object in an answer that may be a list of one; empty when there is none."""
     found = said[0] if isinstance(said, list) and said else said
     return found if isinstance(found, dict) else {}
