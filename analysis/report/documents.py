@@ -14,14 +14,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from analysis.findings import SCHEMA_VERSION, Result
 from analysis.report.compare import Comparison
 from analysis.report.explain import Explanation
 from analysis.report.trace_model import Trace
 from analysis.verdict.campaign import BegunCampaign, Campaign
-from harness.contracts import read_document
+from harness.contracts import read_document, typed
 from harness.errors import UsageError
 from harness.rundir import DIALECT, Document, RunDir, read_json, write_json
 
@@ -95,13 +95,13 @@ def read_result(run: RunDir) -> Result:
     return result_of_document(read_json(run.result), run.result)
 
 
-def result_of_document(document: Any, path: Path) -> Result:
+def result_of_document(document: Document, path: Path) -> Result:
     """A result from its document; ``path``: the file that it was read from.
 
     Raises:
         UsageError: written by a version that this one cannot read.
     """
-    findings = document.get("findings") if isinstance(document, dict) else None
+    findings = document.get("findings")
     for finding in findings if isinstance(findings, list) else ():
         if isinstance(finding, dict):
             finding["cls"] = finding.pop("class", "")
@@ -133,29 +133,19 @@ def read_campaign(run: RunDir) -> Campaign:
         UsageError: not judged yet, or written by a version that this one cannot read.
     """
     document = read_json(run.campaign)
-    if isinstance(document, dict) and "variants" not in document:
+    if "variants" not in document:
         raise UsageError(
             f"{run.root} has not been judged", hint=f"`brokerstorm analyze {run.root}` judges it"
         )
     return _parsed(Campaign, document, run.campaign)
 
 
-def _parsed(kind: type[_DocumentT], document: Any, path: Path) -> _DocumentT:
-    version = document.get("schema_version") if isinstance(document, dict) else None
-    if version != SCHEMA_VERSION:
-        raise UsageError(
-            f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}",
-            hint=f"`brokerstorm analyze {path.parent}` judges the capture again",
-        )
-    try:
-        return TypeAdapter(kind).validate_python(document)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "document"
-        raise UsageError(
-            f"{path}: {where}: {first['msg']} ({error.error_count()} problems)",
-            hint=f"`brokerstorm analyze {path.parent}` judges the capture again",
-        ) from error
+def _parsed(kind: type[_DocumentT], document: Document, path: Path) -> _DocumentT:
+    hint = f"`brokerstorm analyze {path.parent}` judges the capture again"
+    if (version := document.get("schema_version")) != SCHEMA_VERSION:
+        text = f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}"
+        raise UsageError(text, hint=hint)
+    return typed(document, kind, str(path), hint=hint)
 
 
 # -- schemas

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from analysis.classes import status_of
+from analysis.findings import Status
+from harness.contracts.plan import PromisePlan
 from harness.records import Txn
 from tests.oracles.judging import context_from, judged, labels
 from tests.planted.tiny import History
@@ -15,16 +18,25 @@ Build = Callable[[], History]
 
 @dataclass(frozen=True)
 class Pair:
-    """``planted`` must show exactly ``shows``; ``near_miss`` exactly ``twin``, all of it harmless."""
+    """``planted`` must show exactly ``shows``; ``near_miss`` exactly ``twin``, all of it harmless, unless the
+    two differ by their class only: told for what they are, which the promise decides."""
 
     name: str
     planted: Build
     shows: Found
     near_miss: Build
     twin: Found
+    by_class: bool = False
 
     def __str__(self) -> str:
         return self.name
+
+    def check(self, *harmless: Status, promise: PromisePlan | None = None) -> None:
+        """``harmless``: what the twin may be; default: permitted, or information."""
+        assert found(self.planted()) == self.shows
+        assert found(self.near_miss()) == self.twin
+        statuses = {status_of(cls, split, promise) for cls, split in self.twin}
+        assert self.by_class or statuses <= set(harmless or (Status.PERMITTED, Status.INFO))
 
 
 def found(history: History, *, clock_bound_ns: int = 0, **sessions: bool) -> Found:
