@@ -86,8 +86,11 @@ class Monitor:
                 for account in said.get("account_details") or ()
                 for stream in account.get("stream_detail") or ()
             ]
-            groups = {str(stream["name"]): self._group(stream.get("cluster") or {}) for stream in details}
-            return Told(self._node(said.get("meta_cluster") or {}), groups)
+            alone = {} if "meta_cluster" in said else {"leader": node}  # a server that is no cluster
+            groups = {
+                str(stream["name"]): alone or self._group(stream.get("cluster") or {}) for stream in details
+            }
+            return Told(self._node(alone or said["meta_cluster"]), groups)
 
         return _each(nodes, ask)
 
