@@ -102,14 +102,15 @@ def read_consumer(
     """
     kind, confirmed = settings.of("consumer"), settings.of("acks_confirmed")
     wait, most = settings.of("ack_wait"), settings.of("max_deliver")
-    settings.number("max_deliver")
+    limit = settings.number("max_deliver") or -1
+    ends = f"; {limit} times at most: {most.text}" if most and limit > 0 else ""
     is_ordered = kind is not None and kind.value.lower() == "ordered"
     if is_ordered and consuming.settle != "none":
         raise ScenarioError(f"{kind.text if kind else ''}: acknowledges nothing", hint="settle: none")
     order: Literal["stream", "none"] = "stream" if is_ordered else "none"
     stated = {
         "order": kind.text if kind else "",
-        "ack_timeout": wait.text if wait else "",
+        "ack_timeout": f"{wait.text}{ends}" if wait else "",
         "ack": confirmed.text if confirmed else "",
         "max_deliver": most.text if most else "",
     }
