@@ -13,12 +13,12 @@ from harness.admin.failover import AlreadyThere, NoAnswer, NotThere
 from harness.contracts.plan import TopicPlan
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.plan.promise import ClientSettings, Consuming, PromiseContext
-from harness.protocols.cluster import Endpoint
+from harness.protocols.cluster import Endpoint, PartitionState
 from harness.systems import SYSTEMS
 from harness.systems.nats import promise
 from harness.systems.nats.api import _checked
 from harness.systems.nats.link import Link, NoResponders
-from harness.systems.nats.monitor import Told, meta_leader, stream_state
+from harness.systems.nats.monitor import Monitor, Told, meta_leader, stream_state
 from harness.workers import load_worker
 
 NODES = ("nats-1", "nats-2", "nats-3")
@@ -53,6 +53,17 @@ def test_one_server_alone_names_no_leader() -> None:
     assert state is not None
     assert state.leader is None
     assert stream_state("orders-1", alone) is None, "no server has a copy of it"
+
+
+def test_a_server_that_is_no_cluster_leads_all_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Jsz:
+        def json(self) -> dict[str, Any]:
+            return {"account_details": [{"stream_detail": [{"name": "orders-0"}]}]}
+
+    monkeypatch.setattr(Monitor, "_get", lambda self, node, path: Jsz())
+    alone = Monitor({"nats-1": "http://127.0.0.1:1"}).told(["nats-1"])
+    assert meta_leader(alone, 1) == "nats-1"
+    assert stream_state("orders-0", alone) == PartitionState("nats-1", ("nats-1",), ("nats-1",))
 
 
 @pytest.mark.parametrize(
