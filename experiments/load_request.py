@@ -79,13 +79,11 @@ def refuse_from_elsewhere(plans: Sequence[Plan], *, secure: bool) -> None:
             hint="`up --secure` writes a connection file, which --cluster takes",
         )
     for plan in plans:
-        if plan.pipelines:
-            raise UsageError("pipelines cannot run on other machines yet", hint=_HERE)
         if is_open(plan):
             raise UsageError(
                 "a rate of `at_most` is measured on this machine, and the load comes from others",
                 hint="name what they are to send: --set load.rate=50000",
             )
         for firing in timeline_of(plan).firings:
-            if isinstance(firing.params, ClientParams):
+            if isinstance(firing.params, ClientParams) and firing.params.needs_pid:
                 raise UsageError(f"fault {firing.kind} hits processes of this machine only", hint=_HERE)

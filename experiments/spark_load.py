@@ -292,9 +292,11 @@ class SparkRound:
                 continue  # its share is missing then, and said to be
             for worker, rows in told.items():
                 write_jsonl(run.worker(worker) / NAMES_FILE, rows)
+        workers = read_document(run.manifest, Manifest).workers
         clocks = {
-            producer.instance: self._executors[self._clients[producer.name]].line
-            for producer in plan.producers
+            worker.instance: self._executors[self._clients[worker.life_of or worker.name]].line
+            for worker in workers
+            if worker.instance is not None
         }
         seal(run, plan, shares=lambda names: self._shares(run, plan, names), clocks=clocks)
         if self._target:

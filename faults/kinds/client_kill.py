@@ -21,6 +21,8 @@ NO_RUN: Final = "no run has clients that could begin again"
 
 
 class ClientKillParams(ClientParams):
+    needs_pid = False
+
     for_: Seconds = Field(1.0, alias="for", gt=0, description="start it again after this long")
 
 

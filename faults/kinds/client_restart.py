@@ -16,6 +16,8 @@ from harness.durations import Seconds
 
 
 class ClientRestartParams(ClientParams):
+    needs_pid = False
+
     down: Seconds = Field(0.0, description="start it again this long after it has stopped")
     stop_within: Seconds = Field(10.0, gt=0, description="SIGKILL when it has not stopped by itself")
 

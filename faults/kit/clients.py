@@ -18,6 +18,9 @@ _WORKERS: Final = ("producer", "consumer", "pipeline")
 class ClientParams(Params):
     """Keys of a fault on client processes."""
 
+    #: It signals them itself: they have to be on this machine.
+    needs_pid: ClassVar[bool] = True
+
     target: str = Field(
         "client",
         description="`client` (every producer, consumer and member of a pipeline), `client:producer`, "

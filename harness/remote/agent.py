@@ -240,7 +240,10 @@ class _Worker:
         t_ns = time.monotonic_ns()
         for relay in self._relays:
             relay.join(1.0)  # a process that it left behind may hold a pipe
-        self._control.send({"is": "exit", "name": self._name, "code": code, "t_ns": t_ns})
+        told = {"is": "exit", "name": self._name, "code": code, "t_ns": t_ns}
+        with contextlib.suppress(OSError, ValueError):
+            told["open"] = self._open_calls()
+        self._control.send(told)
 
     def tell(self, line: str) -> None:
         with contextlib.suppress(OSError, ValueError):  # a command that nobody reads
@@ -254,14 +257,12 @@ class _Worker:
     def state(self) -> Message:
         """Its open calls, and whether it is stopped at this moment."""
         stat = Path(f"/proc/{self._process.pid}/stat").read_text()
+        is_stopped = stat.rpartition(")")[2].split()[0] == "T"
+        return {"is": "state", "name": self._name, "open": self._open_calls(), "stopped": is_stopped}
+
+    def _open_calls(self) -> list[int]:
         calls = self._sends.open_calls()
-        told = [calls.count, calls.oldest_start_ns, calls.last_done_ns]
-        return {
-            "is": "state",
-            "name": self._name,
-            "open": told,
-            "stopped": stat.rpartition(")")[2].split()[0] == "T",
-        }
+        return [calls.count, calls.oldest_start_ns, calls.last_done_ns]
 
 
 def _handed(ways_in: Message | None, library: str) -> SecureOptions:

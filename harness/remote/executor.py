@@ -254,11 +254,17 @@ class RemoteProcess:
         elif what == "err":
             self.stderr.put(str(message["line"]))
         elif what == "state":
-            count, *times = map(int, message["open"])
-            oldest, last = (self._executor.line.here(t_ns) if t_ns else 0 for t_ns in times)
-            self.open_calls, self.is_stopped = OpenCalls(count, oldest, last), bool(message["stopped"])
+            self._take_open(message["open"])
+            self.is_stopped = bool(message["stopped"])
         elif what == "exit":
+            if "open" in message:
+                self._take_open(message["open"])
             self._end(int(message["code"]))
+
+    def _take_open(self, told: Sequence[int]) -> None:
+        count, *times = map(int, told)
+        oldest, last = (self._executor.line.here(t_ns) if t_ns else 0 for t_ns in times)
+        self.open_calls = OpenCalls(count, oldest, last)
 
     def lose(self, why: str) -> None:
         """Its machine cannot be heard any more."""

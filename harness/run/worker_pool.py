@@ -297,10 +297,11 @@ class WorkerPool:
         return {w.name: (w.pid, w.stats) for w in self.all_workers if w.is_alive}
 
     def pids(self) -> Mapping[str, int]:
-        """The client processes that live now, by their names in the plan: what a fault may hit."""
+        """The client processes that live now, by their names in the plan: what a fault may hit. 0: on another
+        machine, where no number of this one means it."""
         with self._lock:
             clients = [*self.readers, *self.producers]
-        return {w.plan_name: w.pid for w in clients if w.is_alive and w.pid is not None}
+        return {w.plan_name: w.pid or 0 for w in clients if w.is_alive}
 
     def totals(self) -> dict[str, int]:
         """Sums of the latest counters over all workers. What pipelines make counts apart: nobody asked for it

@@ -402,11 +402,14 @@ class _Sealing:
         return LogTransactions(self._in_log, lambda stream: self._names.add("stream", stream))
 
     def _pipelines(self, segments: list[Segment]) -> Pipelines:
-        """Instances that sent for pipelines, those of later lives too."""
+        """Instances that sent for pipelines, those of later lives too; on other machines by the manifest."""
         members = {member.name for member in self._plan.pipelines}
         sends = (segment for segment in segments if segment.table is TableId.SENDS)
         own = [s.owner for s in sends if s.worker.partition(".")[0] in members]
         own += self._before.pipelines
+        if members and self._run.manifest.exists():
+            told = read_document(self._run.manifest, Manifest).workers
+            own += [w.instance for w in told if w.instance is not None and (w.life_of or w.name) in members]
         flags = np.zeros(max(own, default=-1) + 2, np.bool_)
         flags[own] = True
         return flags

@@ -48,6 +48,25 @@ require: {delivery: durable, rate_ratio: 0.5}
 """
 
 
+#: An application that commits every second does again what it did since, when it is killed.
+PIPELINE = """
+name: piped
+topics: {orders: {partitions: 6}, invoices: {partitions: 3}}
+load:
+  rate: 1500
+  duration: 18s
+  warm_up: 1s
+  producers: {shop: {topics: [orders], count: 3, lanes: partition}}
+  consumers: {ledger: {topics: [invoices]}}
+  pipelines:
+    billing: {from: orders, to: invoices, count: 3, commit_every: 1s, consumer_options: {session.timeout.ms: 6000}}
+faults:
+  - {fault: client-kill, target: "client:billing-1", at: 3s, for: 1s}
+  - {fault: client-restart, target: "client:shop-2", at: 6s}
+require: {dedup: once, rate_ratio: 0.5}
+"""
+
+
 def clocks() -> list[list[str]]:
     """Words before the command of each Spark worker."""
     namespace = ["unshare", "--time", "--monotonic"]
@@ -161,6 +180,22 @@ def test_an_executor_without_a_secret_ends_the_run_before_the_load(
     said = told(tmp_path, "run", str(scenario), "--cluster", str(file), "--load-master", master)
     assert said[0] == Exit.ENVIRONMENT, said
     assert "auth.password: the environment variable STORM_PASSWORD is empty or not set" in str(said[1])
+    assert agents() == []
+
+
+def test_clients_are_killed_and_pipelines_run_on_other_machines(master: str, tmp_path: Path) -> None:
+    path = tmp_path / "piped.yaml"
+    path.write_text(PIPELINE)
+    code, document, err = told(tmp_path / "runs", "run", str(path), "--load-master", master)
+    assert (code, violations(document)) == (Exit.FAIL, {"input-twice"}), err
+    assert [fault["effective"] for fault in document["faults"]] == [True, True], document["faults"]
+    checks = {each["name"]: each for each in document["coverage"]}
+    assert checks["capture"]["ok"], checks
+    assert checks["drain"]["ok"], checks
+    (run,) = [each for each in (tmp_path / "runs").iterdir() if not each.is_symlink()]
+    lives = {each["name"]: each["life_of"] for each in read_json(run / "manifest.json")["workers"]}
+    assert lives["pipeline-billing-1.2"] == "pipeline-billing-1"
+    assert lives["producer-shop-2.2"] == "producer-shop-2"
     assert agents() == []
 
 

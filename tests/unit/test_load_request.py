@@ -61,8 +61,6 @@ PIPELINE = ", pipelines: {bill: {from: orders, to: made}}"
             "",
             "client-freeze hits processes of this machine",
         ),
-        (("", "faults: [{fault: client-kill, at: 1s, for: 1s}]"), "", "client-kill hits processes"),
-        ((PIPELINE, ""), "", "pipelines cannot run on other machines"),
         (("", ""), "secure", "go to no other machine"),
     ],
 )
@@ -79,5 +77,6 @@ def test_what_only_this_machine_can_do_is_refused(
 
 def test_a_plain_load_may_come_from_anywhere(tmp_path: Path) -> None:
     path = tmp_path / "far.yaml"
-    path.write_text(PLAIN % ("", "faults: [{fault: kill, target: random, at: 1s, for: 1s}]"))
+    faults = "[{fault: kill, target: random, at: 1s, for: 1s}, {fault: client-kill, at: 1s, for: 1s}]"
+    path.write_text(PLAIN % (PIPELINE, f"faults: {faults}"))
     refuse_from_elsewhere(choose_plans(read_scenario(str(path)), seed=1), secure=False)
