@@ -9,7 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from experiments.history.rounds import Round, derived_labels, rounds_of
+from experiments.history.hours import rounds_with_hours
+from experiments.history.rounds import Round, derived_labels
 from experiments.history.store import History
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.rundir import Document, RunDir
@@ -66,7 +67,7 @@ def import_run(history: History, run: RunDir) -> tuple[int, int]:
     rounds = history.rounds(labels.suite, since=labels.night, until=labels.night)
     before = [row for row in rounds if row.cell.partition("/")[0] == labels.cell]
     labels = replace(labels, round=1 + max((row.round for row in before), default=0))
-    rows = rounds_of(run, labels)
+    rows = rounds_with_hours(run, labels)
     added = sum(history.add(row, replace=False) for row in rows)
     return added, len(rows) - added
 

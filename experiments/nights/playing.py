@@ -24,7 +24,8 @@ from experiments import variants
 from experiments.context import CommandContext
 from experiments.downloads import fetch_files, fetch_spark
 from experiments.experiment import Budget, Experiment, OutOfBudget, Request, set_aside
-from experiments.history.rounds import Labels, broken_round, rounds_of
+from experiments.history.hours import rounds_with_hours
+from experiments.history.rounds import Labels, broken_round
 from experiments.leftovers import end_leftovers
 from experiments.nights.night import BREAKS, Ended, Night, NightDir, Turn, again, word_of
 from experiments.plans import choose_plans, needs_of, read_scenario
@@ -246,7 +247,8 @@ class NightTurns(Experiment[TurnRequest, Ended]):
             is_control=cell.is_control,
         )
         if ended.verdict != "broken":
-            return with_whole_time(rounds_of(self._dir.folder(ended.folder), labels), ended.duration_s)
+            rows = rounds_with_hours(self._dir.folder(ended.folder), labels)
+            return with_whole_time(rows, ended.duration_s)
         known = {
             "seed": turn.seed,
             "system": cell.system,
