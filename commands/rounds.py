@@ -11,6 +11,7 @@ from commands.console import Settings, write
 from commands.summaries import show_campaign, show_result, show_stopped
 from commands.tables import paragraph, table
 from experiments import variants
+from experiments.player import RoundOptions
 from experiments.prepared import play
 from experiments.repro import rounds as reproductions
 from experiments.repro import zoo
@@ -53,6 +54,18 @@ def run_request(settings: Settings, request: variants.RunRequest) -> int:
         with stays_here(asked.root, _LOG.warning):
             keep_at(asked.root, place)
     return _show(settings, asked.root, found)
+
+
+def resume_request(settings: Settings, root: RunDir, request: variants.RunRequest) -> int:
+    """Go on with a run that was killed, print what it shows, return the exit code.
+
+    Raises:
+        BrokerstormError: it cannot be resumed, or was interrupted.
+    """
+    from experiments.resume import resume
+
+    options = RoundOptions("process", request.offline, master=request.master)
+    return show_result(settings, root, resume(settings, root, options, request.windows))
 
 
 def repro_request(settings: Settings, request: ReproRequest) -> int:

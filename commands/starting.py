@@ -43,6 +43,7 @@ from experiments.plans import (
 )
 from experiments.preflight import preflight
 from harness.errors import Exit, UsageError
+from harness.rundir import find_run
 from harness.scenario.bundled import SCHEMA_FILE, bundled_bugs
 from harness.systems import DEFAULT, SYSTEMS
 from harness.telemetry.request import metrics_request
@@ -230,6 +231,12 @@ def plan(
     shell_complete=completion.runs,
     help="Use the fault times and targets of RUN.",
 )
+@click.option(
+    "--resume",
+    metavar="RUN",
+    shell_complete=completion.runs,
+    help="Go on with RUN, whose command was killed, as it was asked for.",
+)
 @keep_up_option
 @offline_option
 @runtime_option
@@ -242,18 +249,33 @@ def plan(
 @otlp_option
 @prometheus_option
 def run(
-    settings: Settings, replay: str | None, otlp: str | None, prometheus: str | None, **given: Any
+    settings: Settings,
+    replay: str | None,
+    resume: str | None,
+    otlp: str | None,
+    prometheus: str | None,
+    **given: Any,
 ) -> int:
     """Run a scenario on a live cluster and judge it.
 
     Starts a cluster, drives load through faults and reports what happened to every message. SCENARIO is
     a name from `list scenarios` or a file. The exit code is the verdict: 0 pass (or every variant as
     expected), 1 fail, 3 unknown.
+
+    With --resume, RUN is a run whose command was killed: its clients begin again for what is left of the
+    load, on the brokers that still run; without those what it captured is judged.
     """
-    from commands.rounds import run_request
+    from commands.rounds import resume_request, run_request
     from experiments.bundle.opening import run_of
     from experiments.variants import RunRequest
 
+    if resume is not None:
+        if given["scenario"] is not None or replay is not None or given["overrides"]:
+            raise UsageError(
+                f"--resume {resume} goes on with what was asked then",
+                hint=f"brokerstorm run --resume {resume}",
+            )
+        return resume_request(settings, find_run(settings.run_dir, resume), RunRequest(replay=None, **given))
     replayed = run_of(settings.run_dir, replay) if replay else None
     if given["scenario"] is None and replayed is None:
         raise UsageError("which scenario?", hint="`brokerstorm list scenarios` shows them")

@@ -13,8 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from harness.contracts import read_document
 from harness.contracts.plan import Plan, RateStep
-from harness.errors import BrokerstormError, HealError
+from harness.contracts.rows import Manifest
+from harness.errors import NO_SPACE, BrokerstormError, EnvironmentNotReady, HealError
 from harness.plan.rates import is_open, rate_words
 from harness.protocols.cluster import Cluster, Progress
 from harness.protocols.faulting import FaultInjector
@@ -136,12 +138,27 @@ class CampaignRunner:
             BrokerstormError: as `LiveRun.execute`, or `Interrupted` after a round that was cut short and is
                 not to be judged (its capture is sealed and can be analysed).
         """
-        try:
+        with self._to_its_end(run):
             return self._run_round(plan, run, is_last=is_last, command=command)
-        finally:
-            self._interrupts.end_finishing()
 
-    def _run_round(self, plan: Plan, run: RunDir, *, is_last: bool, command: str) -> Result:
+    def resume_round(self, plan: Plan, run: RunDir, cluster: Cluster, *, goes_on: bool) -> Result:
+        """As `run_round`, of a round that another harness began, on the cluster that it left. ``goes_on``:
+        with its load, too."""
+        self._cluster, self._key = cluster, _key_of(plan)
+        before = read_document(run.manifest, Manifest)
+        with self._to_its_end(run):
+            return self._run_round(plan, run, is_last=True, command="", before=before, goes_on=goes_on)
+
+    def _run_round(
+        self,
+        plan: Plan,
+        run: RunDir,
+        *,
+        is_last: bool,
+        command: str,
+        before: Manifest | None = None,
+        goes_on: bool = False,
+    ) -> Result:
         cluster = self._cluster_for(plan)
         with self._hooks.load(run) as load:
             live = LiveRun(
@@ -156,8 +173,9 @@ class CampaignRunner:
                 offline=self._offline,
                 judges_cut=self._judges_cut,
                 hosts=load,
+                before=before,
             )
-            outcome = live.execute()
+            outcome = live.resume(goes_on=goes_on) if before else live.execute()
             self._end_on_cluster(plan, outcome, is_last=is_last)
             if not self._interrupts.hurry.is_set():  # else `analyze` does it
                 self._progress.phase("seal", "raw rows to Parquet")
@@ -180,6 +198,21 @@ class CampaignRunner:
         drop_segments(run)  # every row is in the sealed form, at a twentieth of the size
         return result
 
+    @contextmanager
+    def _to_its_end(self, run: RunDir) -> Iterator[None]:
+        """Of a round: what ends it early is told in a line, and what it captured stays."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in NO_SPACE:
+                raise
+            raise EnvironmentNotReady(
+                f"no space left on the disk of {run.root}: the run ended there",
+                hint=f"what it captured is kept: free some space, then `brokerstorm analyze {run.root}`",
+            ) from error
+        finally:
+            self._interrupts.end_finishing()
+
     def _end_on_cluster(self, plan: Plan, outcome: RunOutcome, *, is_last: bool) -> None:
         """The cores are the judge's now; and the next round must not begin where this one broke something."""
         keeps = self._keep_up if is_last else outcome.is_restored and not self._is_changed()
@@ -194,7 +227,7 @@ class CampaignRunner:
         return isinstance(runtime, HasVersions) and runtime.is_changed()
 
     def _cluster_for(self, plan: Plan) -> Cluster:
-        key = (plan.system, plan.version, plan.topology, tuple(sorted(plan.broker_config.items())))
+        key = _key_of(plan)
         if self._cluster is not None and key == self._key:
             return self._cluster
         self.close()
@@ -231,5 +264,15 @@ class CampaignRunner:
     def opened(self) -> Iterator[CampaignRunner]:
         try:
             yield self
-        finally:
-            self.close()
+        except BaseException:
+            try:
+                self.close()
+            except BrokerstormError as error:  # what ended it is what the user has to know
+                self._progress.note(str(error))
+            raise
+        self.close()
+
+
+def _key_of(plan: Plan) -> tuple[Any, ...]:
+    """The same for rounds that one cluster can serve."""
+    return plan.system, plan.version, plan.topology, tuple(sorted(plan.broker_config.items()))

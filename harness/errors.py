@@ -14,6 +14,7 @@ A message names the thing, the value found and what is allowed; ``hint`` is the 
 from __future__ import annotations
 
 import difflib
+import errno
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, Literal
@@ -39,6 +40,9 @@ class Exit(IntEnum):
     INTERRUPTED = 130
     TERMINATED = 143
 
+
+#: What the system says when a disk, or a user's share of it, is full.
+NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 #: Exit code -> (what it means, what to do), for docs/reference/exit-codes.md.
 EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {

@@ -91,7 +91,7 @@ def standalone(
     try:
         wait_for(folder / "master.log", "I have been elected leader")
         for number, host in enumerate(hosts):
-            (folder / f"worker-{number}").mkdir()
+            (folder / f"worker-{number}").mkdir(exist_ok=True)
             words = before[number] if before else ()
             daemons.append(
                 start(

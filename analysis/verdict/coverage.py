@@ -109,7 +109,8 @@ def _run(facts: RunFacts) -> ValidityCheck:
         "complete": "the run went through all its phases",
         "running": "the run never ended: its harness was killed",
     }.get(status, f"the run ended with status {status!r}")
-    return ValidityCheck("run", status == "complete", text)
+    resumed = "".join(f"; {each}, and it went on" for each in facts.manifest.problems_of("resumed"))
+    return ValidityCheck("run", status == "complete", text + resumed)
 
 
 def _cut(facts: RunFacts) -> ValidityCheck:
@@ -138,7 +139,8 @@ def _capture(facts: RunFacts) -> ValidityCheck:
             "capture", False, f"worker died before it was done: {_some(gone)}; records may be missing"
         )
     ended = f"; {_some(hung)} hung and was ended, every row kept" if hung else ""
-    ended += f"; {_some(killed)} killed by a fault, every row kept" if killed else ""
+    by = "" if facts.manifest.problems_of("resumed") else " by a fault"
+    ended += f"; {_some(killed)} killed{by}, every row kept" if killed else ""
     return ValidityCheck("capture", True, f"{len(workers)} workers recorded everything{ended}")
 
 
@@ -360,8 +362,9 @@ def _undecided(facts: RunFacts) -> int:
 
 
 def _audit(facts: RunFacts) -> ValidityCheck:
-    """Every stream read to the end that was fixed after the producers were gone."""
-    read = {b.stream: b for b in facts.bounds}
+    """Every stream read to the end that was fixed after the producers were gone; of several readers of it the
+    one that got furthest counts."""
+    read = {b.stream: b for b in sorted(facts.bounds, key=lambda bounds: bounds.read_to)}
     unread = [s for s in facts.streams if s not in read]
     short = [f"{s} at {b.read_to} of {b.end} ({b.why})" for s, b in read.items() if b.read_to < b.end]
     unknown = f"; {facts.acked_unread:,} acknowledged messages not read" if facts.acked_unread else ""

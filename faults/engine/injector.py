@@ -60,17 +60,27 @@ class Injector:
         self._scheduler = threading.Thread(target=self._schedule, name="faults", daemon=True)
         self._stopping = stopping or threading.Event()
         self._hurry = hurry or threading.Event()
-        self._epoch_ns = 0
+        self._epoch_ns, self._since_s = 0, 0.0
 
-    def start(self, epoch_ns: int, clients: Clients = dict, lives: ClientLives | None = None) -> None:
-        """Begin; ``epoch_ns`` (CLOCK_MONOTONIC) is the timeline's t = 0. Once."""
-        self._epoch_ns = epoch_ns
+    def start(
+        self,
+        epoch_ns: int,
+        clients: Clients = dict,
+        lives: ClientLives | None = None,
+        *,
+        since_s: float = 0.0,
+    ) -> None:
+        """Begin; ``epoch_ns`` (CLOCK_MONOTONIC) is the timeline's t = 0. Once. ``since_s``: what was due
+        before is left out."""
+        self._epoch_ns, self._since_s = epoch_ns, since_s
         self._context.view.clients = clients
         self._context.view.lives = lives
         self._scheduler.start()
 
     def _schedule(self) -> None:
         for firing in self._timeline.firings:
+            if firing.t_s < self._since_s:
+                continue
             due_ns = self._epoch_ns + int(firing.t_s * 1e9)
             if self._stopped.wait(max(0.0, (due_ns - time.monotonic_ns()) / 1e9)):
                 self._context.journal.skipped(firing, "the run stopped before it was due")

@@ -68,7 +68,7 @@ def find(run_id: str | None = None) -> list[Leftover]:
     tended = {claim.run_id for claim in claims if claim.owner.is_alive()} | kept
     processes: dict[str, list[ProcessId]] = {}
     for identity, found in run_processes(run_id):
-        if run_id is None and (found in tended or _has_parent(identity)):
+        if run_id is None and (found in tended or has_parent(identity)):
             continue
         processes.setdefault(found, []).append(identity)
     run_ids = set(processes) | {claim.run_id for claim in claims if run_id or claim.run_id not in tended}
@@ -159,7 +159,7 @@ def names_of(processes: Iterable[ProcessId]) -> str:
     return ", ".join(shown)
 
 
-def _has_parent(identity: ProcessId) -> bool:
+def has_parent(identity: ProcessId) -> bool:
     """Whether the Python process that started it still waits for it, as a worker's does.
 
     An orphan is the child of process 1 or of a service manager.

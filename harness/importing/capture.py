@@ -9,7 +9,6 @@ row it is known which lanes share a stream and so a bucket. From then on an impo
 from __future__ import annotations
 
 import contextlib
-import errno
 import shutil
 import tempfile
 import time
@@ -25,7 +24,7 @@ import pyarrow as pa
 
 from harness.contracts.rows import Bounds
 from harness.contracts.seal import SealedFile, SealReport, TableReport
-from harness.errors import EnvironmentNotReady, UsageError
+from harness.errors import NO_SPACE, EnvironmentNotReady, UsageError
 from harness.importing.buckets import EVERY, BucketFiles, refuse_two_messages, refuse_two_sends
 from harness.importing.facts import ImportFacts, Routing, routing_of
 from harness.importing.plan import fault_rows, make_manifest, make_plan
@@ -41,7 +40,6 @@ from harness.systems import system_of
 #: Several a core, so that cores stay busy to the end; more only costs files.
 BUCKETS: Final = 16
 _SPOOL_PREFIX: Final = ".import-"
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class CheckedImport:
@@ -188,7 +186,7 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_SPACE:
+        if error.errno in NO_SPACE:
             raise EnvironmentNotReady(
                 f"no space left on the disk of {folder} for the import",
                 hint="free some space, or name another folder with --run-dir",

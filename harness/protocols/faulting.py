@@ -36,8 +36,16 @@ class ClientLives(Protocol):
 class FaultInjector(Protocol):
     """The faults of one run, as the run sees them: it knows neither kinds nor targets."""
 
-    def start(self, epoch_ns: int, clients: Clients = dict, lives: ClientLives | None = None) -> None:
-        """Begin; the timeline's t = 0 is ``epoch_ns`` (CLOCK_MONOTONIC).
+    def start(
+        self,
+        epoch_ns: int,
+        clients: Clients = dict,
+        lives: ClientLives | None = None,
+        *,
+        since_s: float = 0.0,
+    ) -> None:
+        """Begin; the timeline's t = 0 is ``epoch_ns`` (CLOCK_MONOTONIC). What was due before ``since_s`` is
+        left out.
 
         ``clients``: asks which worker processes of the run live now; they may be targets too. ``lives``: ends
         them and begins their next lives.

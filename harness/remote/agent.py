@@ -188,15 +188,16 @@ class Agent:
         plan = typed(message["plan"], Plan, "the plan of the run")
         clock = ClockLine.of_document(message["clock"])
         share = MachineShare(int(message["part"]), [(kind, text) for kind, text in message["names"]], clock)
-        report = seal_share(run, plan, share)
+        workers = [folder.name for folder in run.raw.iterdir()]
         try:
+            report = seal_share(run, plan, share)
             for path in report.files:
                 put_file(run.sealed / path, str(message["target"]), f"sealed/{path}")
-        except OSError as error:
+        except (OSError, BrokerstormError) as error:  # the place refuses it, or this machine's disk is full
             kept = tempfile.mkdtemp(prefix=f"brokerstorm-{run.run_id}-part-{share.part}-")
             shutil.move(run.root, kept)
             left = f"{kept}: {str(error).strip().partition(chr(10))[0][:200]}"
-            return asdict(ShareReport.missing(list(report.workers), left))
+            return asdict(ShareReport.missing(workers, left))
         shutil.rmtree(run.root, ignore_errors=True)
         return asdict(report)
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from harness.contracts.plan import ConsumerPlan, Plan
+from harness.contracts.rows import Manifest
 from harness.contracts.worker import StatsLine
 from harness.errors import EnvironmentNotReady, Interrupted, WorkerError
 from harness.faultlog import read_faults, remade_topics
@@ -34,7 +35,7 @@ from harness.run.periodic import PeriodicThread
 from harness.run.replicas import record_replicas
 from harness.run.sealing import Sealing
 from harness.run.stalls import StallMonitor
-from harness.run.topics import make_topics
+from harness.run.topics import enter_topics, make_topics
 from harness.run.transactions import record_transactions
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
@@ -84,9 +85,10 @@ class LiveRun:
         offline: bool = False,
         judges_cut: bool = False,
         hosts: Hosts | None = None,
+        before: Manifest | None = None,
     ) -> None:
         """``judges_cut``: the first signal shortens the load, and the run goes on to its audit. ``hosts``: of
-        the clients; None = this machine."""
+        the clients; None = this machine. ``before``: of a run to `resume`."""
         self._hosts = hosts or OneMachine()
         self._plan = plan
         self._judges_cut = judges_cut
@@ -96,14 +98,7 @@ class LiveRun:
         self._progress = progress
         self._interrupts = interrupts
         self._on_phase = on_phase
-        libraries = SYSTEMS[cluster.system].harness_libraries
-        self._manifest = ManifestFile(
-            run,
-            command=command,
-            versions={**library_versions("pyspark", *libraries), cluster.system: cluster.version},
-            facts=cluster.facts,
-            builds=own_builds(plan),
-        )
+        self._manifest = _manifest(plan, run, cluster, command, before)
         self._pool = WorkerPool(
             plan,
             run,
@@ -142,13 +137,21 @@ class LiveRun:
             Interrupted: a signal before load began (later ones end the run as ``interrupted``).
         """
         write_json(self._run.plan, self._plan.model_dump(mode="json"))
+        return self._carried_out(self._prepare, self._load)
+
+    def resume(self, *, goes_on: bool) -> RunOutcome:
+        """Go on with a run whose harness is gone, on the cluster that it left: with the rest of its load, by
+        next lives of its clients, or with what comes after the load. As `execute`; no worker of it runs."""
+        return self._carried_out(self._take_over, self._go_on if goes_on else lambda: False)
+
+    def _carried_out(self, prepare: Callable[[], None], load: Callable[[], bool]) -> RunOutcome:
         status = "error"
         try:
-            self._prepare()
+            prepare()
             with self._interrupts.deferred():
                 if self._judges_cut:
                     self._interrupts.begin_finishing()
-                is_whole = self._load()
+                is_whole = load()
                 self._heal()
                 self._drain()
                 record_committed(
@@ -187,15 +190,48 @@ class LiveRun:
         if plan.warm_up_s:
             self._phase("warm-up")
         pool.command([*pool.readers, *pool.producers], f"start {t0_ns}")
+        self._watch_clients()
+        self._watch_until(self._epoch_ns)
+        self._phase("load")
+        self._lives.start(self._epoch_ns)
+        return self._offer()
+
+    def _watch_clients(self) -> None:
         self._hangs.start()
         self._stalls.start()
         if isinstance(self._hosts, OneMachine):  # others seal what they have
             self._sealing.start()
-        self._watch_until(self._epoch_ns)
+
+    def _take_over(self) -> None:
+        """Have what a harness that is gone has left: a cluster that works, topics, folders."""
+        plan, manifest = self._plan, self._manifest
+        self._epoch_ns = manifest.content.epoch_ns
+        self._pool.take_over()
+        ended_ns = max(worker.t_end_ns for worker in self._pool.all_workers if worker.role != "audit")
+        manifest.end_phase(ended_ns)
+        at_s = (ended_ns - self._epoch_ns) / 1e9
+        manifest.problem("resumed", f"the harness was killed {at_s:.1f} s into the load, with all clients")
+        self._phase("ready", "the cluster works again")
+        enter_topics(self._cluster.admin, plan)
+        names = [topic.name for topic in plan.topics]
+        self._cluster.admin.wait_ready(names, timeout_s=plan.limits["recovery"], run_tag=plan.run_tag)
+
+    def _go_on(self) -> bool:
+        """Offer what is left of the load; whether all of that, before a signal came."""
+        self._meter.start()
+        self._leaders.start()
+        self._lives.begin_all(self._epoch_ns)
+        self._pool.follow_again()
+        self._watch_clients()
         self._phase("load")
-        self._lives.start(self._epoch_ns)
+        self._manifest.go_on_with("load")
+        return self._offer(since_s=(time.monotonic_ns() - self._epoch_ns) / 1e9)
+
+    def _offer(self, *, since_s: float = 0.0) -> bool:
+        """Watch the load to its end, with the faults that are due from then on; whether no signal cut it."""
+        plan, pool = self._plan, self._pool
         self._coming.start(self._epoch_ns)
-        self._injector.start(self._epoch_ns, pool.pids, self._lives)
+        self._injector.start(self._epoch_ns, pool.pids, self._lives, since_s=since_s)
         self._watch_until(self._epoch_ns + int(plan.load_s * 1e9) + OFFER_SLACK_NS)
         is_whole = not self._interrupts.stop.is_set()
         if not is_whole and self._judges_cut:
@@ -369,6 +405,21 @@ class LiveRun:
         if changed := _changed_versions(self._cluster):
             self._manifest.update(machine={**self._manifest.content.machine, "brokers at the end": changed})
         self._manifest.finish(status)
+
+
+def _manifest(
+    plan: Plan, run: RunDir, cluster: Cluster, command: str, before: Manifest | None
+) -> ManifestFile:
+    libraries = SYSTEMS[cluster.system].harness_libraries
+    versions = {**library_versions("pyspark", *libraries), cluster.system: cluster.version}
+    return ManifestFile(
+        run,
+        command=command,
+        versions=versions,
+        facts=cluster.facts,
+        builds=own_builds(plan),
+        before=before,
+    )
 
 
 def _clocks_set(cluster: Cluster) -> bool:

@@ -42,6 +42,18 @@ class WorkerLives:
         """``epoch_ns``: start of load, CLOCK_MONOTONIC; from then on processes may be ended."""
         self._epoch_ns = epoch_ns
 
+    def begin_all(self, epoch_ns: int) -> None:
+        """As `start`, of a load of which another harness had a part: a next life of each client that began,
+        numbered behind those that it had."""
+        self.start(epoch_ns)
+        for worker in self._pool.all_workers:
+            self._next_number = max(self._next_number, *(n + 1 for n in worker.spec.numbers.values()))
+            life = int(worker.name.partition(".")[2] or 1)
+            self._count[worker.plan_name] = max(self._count.get(worker.plan_name, 1), life)
+        for client in self._plan.clients:
+            if self._pool.current(client.name).t_start_ns:
+                self.begin(client.name)
+
     def kill(self, name: str) -> bool:
         """As `harness.protocols.faulting.ClientLives.kill`."""
         worker = self._pool.current(name)

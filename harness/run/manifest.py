@@ -62,10 +62,12 @@ class ManifestFile:
         versions: dict[str, str],
         facts: Mapping[str, str] = MappingProxyType({}),
         builds: Sequence[Build] = (),
+        before: Manifest | None = None,
     ) -> None:
+        """``before``: what a harness that is gone had written, to go on with."""
         self._run = run
         self._lock = threading.RLock()
-        self.content = Manifest(
+        self.content = before or Manifest(
             run_id=run.run_id,
             status="running",
             command=command,
@@ -89,9 +91,25 @@ class ManifestFile:
         with self._lock:
             self.update(phases=[*self._closed(now), Phase(name, now)])
 
+    def go_on_with(self, name: str) -> None:
+        """A phase that had ended goes on, as one from its first beginning."""
+        with self._lock:
+            phases = self._closed(time.monotonic_ns())
+            start_ns = min((phase.start_ns for phase in phases if phase.name == name), default=0)
+            others = [phase for phase in phases if phase.name != name]
+            self.update(phases=[*others, Phase(name, start_ns or time.monotonic_ns())])
+
+    def end_phase(self, end_ns: int) -> None:
+        """The current phase ended then, and no other has begun."""
+        with self._lock:
+            self.update(phases=self._closed(end_ns))
+
     def _closed(self, now: int) -> list[Phase]:
         """The phases so far, none of which goes on."""
-        return [phase if phase.end_ns else replace(phase, end_ns=now) for phase in self.content.phases]
+        return [
+            phase if phase.end_ns else replace(phase, end_ns=max(now, phase.start_ns))
+            for phase in self.content.phases
+        ]
 
     def set_epoch(self, epoch_ns: int) -> None:
         """Fix t = 0: the start of load."""

@@ -16,17 +16,22 @@ def make_topics(admin: Admin, plan: Plan) -> None:
     Raises:
         UsageError, EnvironmentNotReady: as the admin's ``create_topics`` and ``wait_ready``.
     """
-    if isinstance(admin, NamesTopics):
-        groups = {group_id(plan, consumer.group) for consumer in plan.consumers}
-        admin.name_topics({topic.name: topic.address for topic in plan.topics}, sorted(groups))
-    if isinstance(admin, HasNamespaces):
-        admin.enter_namespace(plan.namespace)
+    enter_topics(admin, plan)
     kept = SYSTEMS[plan.system].retention(retained) if (retained := retained_s(plan)) else {}
     admin.create_topics(
         [TopicSettings(t.name, t.partitions, t.replication, {**t.config, **kept}) for t in plan.topics]
     )
     names = [topic.name for topic in plan.topics]
     admin.wait_ready(names, timeout_s=plan.limits["ready"], run_tag=plan.run_tag)
+
+
+def enter_topics(admin: Admin, plan: Plan) -> None:
+    """Let an admin know the topics, there or to be made, by the names that brokers have for them."""
+    if isinstance(admin, NamesTopics):
+        groups = {group_id(plan, consumer.group) for consumer in plan.consumers}
+        admin.name_topics({topic.name: topic.address for topic in plan.topics}, sorted(groups))
+    if isinstance(admin, HasNamespaces):
+        admin.enter_namespace(plan.namespace)
 
 
 def drop_topics(admin: Admin, plan: Plan) -> None:

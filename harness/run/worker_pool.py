@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from harness.contracts.plan import ClientPlan, Plan
@@ -24,7 +25,7 @@ from harness.run.worker_specs import (
     audit_specs,
     client_spec,
 )
-from harness.rundir import Document, RunDir, append_jsonl, write_json
+from harness.rundir import Document, RunDir, append_jsonl, read_json, write_json
 from harness.toolchains.own_builds import own_build
 from harness.workers import launch, load_worker
 from harness.workers.artifacts import artifact_of
@@ -167,15 +168,55 @@ class WorkerPool:
         self._now["pipeline"] = [self._worker(client_spec(plan, run, m, where)) for m in plan.pipelines]
         for worker, producer in zip(self.producers, plan.producers, strict=True):
             self._start(worker, producer.client_version)
-        self._detectors = {
-            w.name: HangDetector(w.calls(), p.call_deadline_s)
-            for w, p in zip(self.producers, plan.producers, strict=True)
-        }
+        self._watch_calls()
         if follow and audit_follows(plan):
             self._start_readers_of_the_log(audit_specs(plan, run, where))
         for worker in self.all_workers:
             if worker.was_started:
                 worker.wait_ready(READY_TIMEOUT_S)
+
+    def _watch_calls(self) -> None:
+        self._detectors = {
+            w.name: HangDetector(w.calls(), p.call_deadline_s)
+            for w, p in zip(self.producers, self._plan.producers, strict=True)
+        }
+
+    def take_over(self) -> None:
+        """Have the workers of a harness that is gone, every life of them; none of them runs any more."""
+        roles: dict[str, Sequence[ClientPlan]] = {
+            "consumer": self._plan.readers,
+            "producer": self._plan.scheduled,
+            "pipeline": self._plan.pipelines,
+        }
+        for role, planned in roles.items():
+            for client in planned:
+                never = self._worker(client_spec(self._plan, self.run, client, self.where))
+                *earlier, last = self._recalled(client.name, f"{client.name}.*") or [never]
+                self._earlier += earlier
+                self._now[role].append(last)
+        readers = self._recalled("audit-*", "again-*")
+        again = {worker.name.removeprefix("again-") for worker in readers if worker.name.startswith("again-")}
+        self._earlier += [worker for worker in readers if worker.name in again]
+        self._now["audit"] = [worker for worker in readers if worker.name not in again]
+        self._watch_calls()
+
+    def _recalled(self, *patterns: str) -> list[WorkerProcess]:
+        """Those of such names, in the order in which they began."""
+        folders = [path.parent for each in patterns for path in self.run.raw.glob(f"{each}/spec.json")]
+        found = []
+        for folder in folders:
+            document = read_json(folder / "spec.json")
+            spec = ProcessSpec.model_validate({key: document[key] for key in document if key != "role"})
+            found.append(WorkerProcess(spec, folder, on_message=self._on_message))
+            found[-1].recall()
+        return sorted(found, key=lambda worker: worker.t_start_ns)
+
+    def follow_again(self) -> None:
+        """Start readers of the log in the place of those that have ended."""
+        with self._lock:
+            ended, self._now["audit"] = self._now["audit"], []
+            self._earlier += ended
+        self._start_readers_of_the_log([audit_again(w.spec, self.run, follows=True) for w in ended])
 
     def start_late_consumers(self, elapsed_s: float) -> None:
         """Start the consumers that join ``elapsed_s`` into the load; nobody waits for them."""
@@ -286,7 +327,8 @@ class WorkerPool:
         # whatever a worker says, what reads events.jsonl finds texts where texts belong
         row |= {k: str(row[k]) for k in ("text", "name", "why", "where", "thread") if k in row}
         row.setdefault("t_ns", time.monotonic_ns())
-        append_jsonl(self.run.events, {"worker": worker.name, "kind": message.get("kind", kind), **row})
+        with suppress(OSError):  # a full disk must not make us deaf
+            append_jsonl(self.run.events, {"worker": worker.name, "kind": message.get("kind", kind), **row})
 
     def command(self, workers: Iterable[WorkerProcess], line: str) -> None:
         for worker in workers:

@@ -169,6 +169,24 @@ class WorkerProcess:
             return stats
         return stats.model_copy(update={"positions": {**self.carried, **stats.positions}})
 
+    def recall(self) -> None:
+        """Take what it said, and when it ran, from its folder: a harness that is gone started it."""
+        with (self.folder / "stdout.jsonl").open(errors="replace") as kept:
+            for line in kept:
+                message, _ = self._understood(line)
+                with contextlib.suppress(ValidationError):  # the last line may be cut
+                    self._keep(message)
+        now_ns, wall_ns = time.monotonic_ns(), time.time_ns()
+        began_ns = (self.folder / "spec.json").stat().st_mtime_ns
+        ended_ns = max(path.stat().st_mtime_ns for path in self.folder.iterdir())
+        self.t_start_ns, self.t_end_ns = now_ns - (wall_ns - began_ns), now_ns - (wall_ns - ended_ns)
+        self.was_killed, self.offers_until_ns = not self.done.is_set(), self.t_end_ns
+        if self.is_sender:
+            self.open_sends = self.calls().open_calls().count
+        client, _, life = self.name.partition(".")
+        if life:
+            self.life_of, self.offers_from_ns = client, self.t_start_ns
+
     @property
     def plan_name(self) -> str:
         """What the plan calls the client."""

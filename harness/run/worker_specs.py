@@ -208,9 +208,10 @@ def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[ProcessSpec]:
     return [_spec(plan, run, f"audit-{part.reader}", where, client, audit=part) for part in parts]
 
 
-def audit_again(spec: ProcessSpec, run: RunDir) -> ProcessSpec:
-    """The spec of a reader that reads whole what another one has followed until it died."""
+def audit_again(spec: ProcessSpec, run: RunDir, *, follows: bool = False) -> ProcessSpec:
+    """The spec of a reader that reads whole what another one has followed until it died. ``follows``: the log
+    still grows."""
     assert spec.audit is not None
-    name = f"again-{spec.name}"
-    part = spec.audit.model_copy(update={"reader": spec.audit.reader + AUDIT_READERS, "follow": None})
+    name, follow = f"again-{spec.name}", spec.audit.follow if follows else None
+    part = spec.audit.model_copy(update={"reader": spec.audit.reader + AUDIT_READERS, "follow": follow})
     return spec.model_copy(update={"name": name, "capture_dir": str(run.worker(name)), "audit": part})

@@ -17,7 +17,6 @@ The order of rows in a bucket is owner, then the order they were recorded in.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import time
@@ -27,7 +26,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -47,7 +46,7 @@ from harness.contracts.rows import (
     TransactionRow,
 )
 from harness.contracts.seal import Damage, SealedFile, SealReport, TableReport, WorkerReport
-from harness.errors import EnvironmentNotReady, UsageError
+from harness.errors import NO_SPACE, EnvironmentNotReady, UsageError
 from harness.records import BUCKETED, TABLE_NAMES, TableId
 from harness.rundir import (
     MOST_ROWS_BYTES,
@@ -83,7 +82,6 @@ OfStream = TypeVar("OfStream", Bounds, CommittedOffset, Leadership, ReplicaRow)
 OnProgress = Callable[[int, int], None]
 #: Names of the run so far -> what the other machines of the load made of their shares.
 Shares = Callable[[list[tuple[str, str]]], list[ShareReport]]
-_NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def load_report(run: RunDir) -> SealReport:
@@ -564,7 +562,7 @@ def _disk_errors(run: RunDir) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _NO_SPACE:
+        if error.errno in NO_SPACE:
             raise EnvironmentNotReady(
                 f"no space left on the disk of {run.sealed} while sealing the capture",
                 hint=f"free some space, then `brokerstorm analyze {run.root}` seals it again from raw/",

@@ -59,7 +59,8 @@ load:
   producers: {shop: {topics: [orders], count: 3, lanes: partition}}
   consumers: {ledger: {topics: [invoices]}}
   pipelines:
-    billing: {from: orders, to: invoices, count: 3, commit_every: 1s, consumer_options: {session.timeout.ms: 6000}}
+    billing:
+      {from: orders, to: invoices, count: 3, commit_every: 1s, consumer_options: {session.timeout.ms: 6000}}
 faults:
   - {fault: client-kill, target: "client:billing-1", at: 3s, for: 1s}
   - {fault: client-restart, target: "client:shop-2", at: 6s}

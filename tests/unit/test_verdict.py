@@ -243,6 +243,12 @@ def test_a_finding_of_nothing_is_no_violation() -> None:
     assert verdict_of(facts(findings=[finding(Status.VIOLATION, count=0)]))[0] is Verdict.PASS
 
 
+def test_of_two_readers_of_a_stream_the_one_that_got_furthest_counts() -> None:
+    """One that ended early said so, and another has read the stream whole."""
+    early = {**BOUND, "end": 50, "read_to": 0, "why": "deadline", "reader": "audit-1"}
+    assert verdict_of(facts(bounds=[BOUND, early])) == (Verdict.PASS, [])
+
+
 def test_a_run_without_planned_faults_needs_none() -> None:
     assert verdict_of(facts(faults=[], plan={"faults": [], "rate_ratio": 0.99}))[0] is Verdict.PASS
 

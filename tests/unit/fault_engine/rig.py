@@ -24,13 +24,14 @@ class Rig:
         run: RunDir,
         *steps: dict[str, Any],
         topics: Sequence[TopicSettings] = TOPICS,
+        since_s: float = 0.0,
         **more: Any,
     ) -> None:
         self.run = run
         timeline = faults.compile(list(steps), seed=7, load_s=60, topics=topics, nodes=NAMES)
         self.injector = faults.Injector(timeline, cluster, run, **more)  # type: ignore[arg-type]
         self.epoch_ns = time.monotonic_ns()
-        self.injector.start(self.epoch_ns)
+        self.injector.start(self.epoch_ns, since_s=since_s)
 
     def rows(self, event: str = "", fault_id: int = 0) -> list[dict[str, Any]]:
         rows = read_jsonl(self.run.faults)

@@ -87,6 +87,13 @@ def test_who_waits_is_skipped_when_everything_heals(cluster: StateCluster, run: 
     assert "kill kafka-2" not in cluster.runtime.calls
 
 
+def test_what_was_due_before_a_harness_came_is_left_out(cluster: StateCluster, run: RunDir) -> None:
+    rig = Rig(cluster, run, kill(0.0, target="kafka-1"), kill(0.1, target="kafka-2"), since_s=0.05)
+    rig.wait_for("healed")
+    rig.injector.join(20)
+    assert {row["id"] for row in rig.rows()} == {2}
+
+
 def test_together_allows_it_but_never_the_same_node(cluster: StateCluster, run: RunDir) -> None:
     rig = Rig(
         cluster,
