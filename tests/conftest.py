@@ -55,6 +55,20 @@ def spark() -> Iterator[SparkContext]:
     close_session(session)
 
 
+@pytest.fixture
+def asked() -> None:
+    """Of tests that have clients asked for their options, in spite of `clients_are_not_asked`."""
+
+
+@pytest.fixture
+def clients_are_not_asked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For their options: each is a process of its own, of a third of a second, or a JVM."""
+    if "asked" not in request.fixturenames:
+        from harness import workers
+
+        monkeypatch.setattr(workers, "refused_options", lambda *_: "")
+
+
 @pytest.fixture(autouse=True)
 def log_level() -> Iterator[None]:
     """A command run in this process, for a test or for what tests share, sets the level of all logs."""

@@ -13,7 +13,6 @@ import click
 import pytest
 
 from cli import cli
-from harness import workers
 from harness.clusters import leftovers
 from harness.clusters.layout import addresses
 from harness.doctor import machine
@@ -92,7 +91,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(addresses, "claims", list)
     monkeypatch.setattr(leftovers, "find", lambda *_: [])
     monkeypatch.setattr(webbrowser, "open", lambda *_: True)
-    monkeypatch.setattr(workers, "refused_options", lambda *_: "")  # asked in processes of their own
     monkeypatch.setattr(machine, "checks", lambda *_, **__: [])  # of the machine, not of the arguments
     return tmp_path
 

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-from harness import workers
 from harness.scenario.bundled import bundled_bugs, bundled_scenarios
 from tests.cli.answers import answer
 
@@ -34,19 +33,13 @@ SNIPPETS = (
 )
 
 
-@pytest.fixture(autouse=True)
-def clients_are_not_asked(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client is asked for its options in a process of its own, a third of a second each time."""
-    if "few" not in request.node.name:
-        monkeypatch.setattr(workers, "refused_options", lambda *_: "")
-
-
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(40))
 def test_some_hostile_scenarios(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     check(seed, tmp_path, capsys)
 
 
+@pytest.mark.usefixtures("asked")
 @pytest.mark.parametrize("seed", range(40, 44))
 def test_a_few_with_clients_that_are_asked(
     seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -21,6 +21,7 @@ from harness.plan.estimate import Estimate, estimate
 from harness.workers import load_worker
 from harness.workers.spec import WorkerSpec
 
+pytestmark = pytest.mark.usefixtures("clients_are_not_asked")
 SMALL = {"load.rate": "1000", "load.duration": "10s", "load.warm_up": "2s"}
 
 
@@ -59,6 +60,7 @@ def test_a_broker_setting_that_the_runtime_owns_is_refused(
     assert "node.id" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("asked")
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("text", "said"),
@@ -89,6 +91,7 @@ def test_an_option_that_a_client_refuses_is_found_without_a_broker(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("asked")
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("client", "text", "said"),
@@ -246,6 +249,7 @@ def test_a_bucket_that_memory_does_not_hold_is_said(tmp_path: Path, monkeypatch:
     assert "the largest comes to 180,000,000 rows, about 15 GiB, and 4 are free: more partitions" in warning
 
 
+@pytest.mark.usefixtures("asked")
 @pytest.mark.long
 def test_every_scenario_of_ours_is_without_a_warning(tmp_path: Path) -> None:
     from harness.scenario.file import bundled_bugs, bundled_scenarios
