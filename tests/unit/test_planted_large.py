@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from harness.contracts import read_rows
 from harness.contracts.plan import Plan
+from harness.contracts.rows import Bounds
 from harness.records import SEALED, Check, Event, Outcome
 from harness.rundir import RunDir, read_jsonl
 from harness.seal.seal import load_report, seal
@@ -47,8 +50,8 @@ def test_sealing_the_raw_form_gives_the_sealed_form(tmp_path: Path, planted: tup
     assert report.problems() == []
     assert report.rows == truth.rows == load_report(run).rows | truth.rows
     assert read_jsonl(raw.names) == read_jsonl(run.names)
-    bounds = [{k: v for k, v in row.items() if k != "reader"} for row in read_jsonl(raw.log_bounds)]
-    assert bounds == read_jsonl(run.log_bounds)
+    bounds = [replace(row, reader="") for row in read_rows(raw.log_bounds, Bounds)]
+    assert bounds == read_rows(run.log_bounds, Bounds)
     for table in SEALED:
         for bucket in range(4):
             assert rows_of(raw, table, bucket) == rows_of(run, table, bucket)
