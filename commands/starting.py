@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
@@ -212,6 +212,10 @@ def plan(
     return Exit.PASS
 
 
+#: What may be asked anew of a run that goes on; of the rest only what stands for nothing.
+_OF_A_RESUMED_RUN: Final = frozenset({"offline", "master", "window_s", "fail_fast", "runtime"})
+
+
 @command(
     "run", example="brokerstorm run kafka-quick\nbrokerstorm run kafka-storm --seed 7 --set load.rate=20000"
 )
@@ -270,9 +274,10 @@ def run(
     from experiments.variants import RunRequest
 
     if resume is not None:
-        if given["scenario"] is not None or replay is not None or given["overrides"]:
+        others = [replay, *(value for name, value in given.items() if name not in _OF_A_RESUMED_RUN)]
+        if any(others):
             raise UsageError(
-                f"--resume {resume} goes on with what was asked then",
+                f"--resume {resume} goes on with what was asked then: SCENARIO and other options do not fit",
                 hint=f"brokerstorm run --resume {resume}",
             )
         return resume_request(settings, find_run(settings.run_dir, resume), RunRequest(replay=None, **given))

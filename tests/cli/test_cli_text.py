@@ -165,6 +165,9 @@ ERRORS = [
     (["compare", "a"], "Missing argument", ""),
     (["explain", "acked-lots"], "acked-lots", "acked-lost"),
     (["run", "--replay", "nosuch"], "no run 'nosuch'", ""),
+    (["run", "--resume", "nosuch"], "no run 'nosuch'", ""),
+    (["run", "kafka-smoke", "--resume", "r"], "goes on with what was asked then", "run --resume r"),
+    (["run", "--resume", "r", "--rounds", "2"], "goes on with what was asked then", "run --resume r"),
     (["new", "/no/such/x.yaml", "--from", "kafka-strom"], "no such scenario: 'kafka-strom'", "kafka-storm"),
     (
         ["new", "/no/such/x.yaml", "--from", "kafka-storm", "--system", "qpid"],
