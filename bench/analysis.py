@@ -27,12 +27,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
+from analysis.report.documents import result_of_document
 from bench.process_tree import TreeMeter, TreeUsage, measure
-from harness.rundir import read_json, write_json
+from harness.rundir import Document, read_json, write_json
 from tests.planted.large import plant
 from tests.planted.planters import ALL_KINDS
 
@@ -54,10 +55,10 @@ class Judging:
 def warm(run: Path, threads: int) -> Judging:
     """From the end of sealing to the result, with the session open."""
     usage, answer = judged_warm(run, f"local[{threads}]")
-    return Judging(usage, counts_of(answer["result"]), f"judge() alone {answer['wall_s']:.1f} s")
+    return Judging(usage, counts_of(answer["result"], run), f"judge() alone {answer['wall_s']:.1f} s")
 
 
-def judged_warm(run: Path, master: str, of: int = 0) -> tuple[TreeUsage, dict[str, Any]]:
+def judged_warm(run: Path, master: str, of: int = 0) -> tuple[TreeUsage, Document]:
     """What `bench.warm_judge` took and answered. ``of``: whose processes count; 0 = its own."""
     argv = [sys.executable, "-m", "bench.warm_judge", str(run), master]
     with subprocess.Popen(
@@ -71,7 +72,7 @@ def judged_warm(run: Path, master: str, of: int = 0) -> tuple[TreeUsage, dict[st
         meter.start()
         process.stdin.write("go\n")
         process.stdin.flush()
-        answer: dict[str, Any] = json.loads(process.stdout.readline())
+        answer: Document = json.loads(process.stdout.readline())
         usage = meter.stop()
         process.stdin.close()
     return usage, answer
@@ -83,7 +84,7 @@ def cold(run: Path, threads: int) -> Judging:
     usage, done = measure(argv, ROOT)
     if done.returncode not in (0, 1, 3):
         raise SystemExit(f"analyze ended with {done.returncode}:\n{done.stderr[-2000:]}")
-    return Judging(usage, counts_of(json.loads(done.stdout)))
+    return Judging(usage, counts_of(json.loads(done.stdout), run))
 
 
 def duckdb(run: Path, threads: int, *form: str) -> Judging:
@@ -100,10 +101,10 @@ def duckdb(run: Path, threads: int, *form: str) -> Judging:
     return Judging(TreeUsage(answer["wall_s"], usage.cpu_s, usage.peak_bytes), counts, seconds)
 
 
-def counts_of(document: Mapping[str, Any]) -> Counts:
+def counts_of(document: Document, run: Path) -> Counts:
     counts: Counts = Counter()
-    for finding in document["findings"]:
-        counts[finding["class"]] += finding["count"]
+    for finding in result_of_document(document, run).findings:
+        counts[finding.cls] += finding.count
     return counts
 
 

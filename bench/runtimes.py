@@ -18,7 +18,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from analysis.findings import Result
+from analysis.report.documents import result_of_document
 from harness.clusters import open_cluster
+from harness.rundir import Document
 from harness.scenario.file import load_scenario
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -48,39 +51,37 @@ def up_and_down_s(scenario: str, runtime: str, root: Path) -> tuple[float, float
     return took, time.monotonic() - began
 
 
-def run(scenario: str, runtime: str, root: Path, seed: int, overrides: list[str]) -> dict[str, Any]:
-    """The result document of a run."""
+def run(scenario: str, runtime: str, root: Path, seed: int, overrides: list[str]) -> Result:
     command = [sys.executable, "cli.py", "--json", "--run-dir", str(root / "runs"), "run", scenario]
     command += ["--seed", str(seed), "--runtime", runtime]
     command += [word for override in overrides for word in ("--set", override)]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
-    document: dict[str, Any] = json.loads(done.stdout)
-    return document
+    return result_of_document(json.loads(done.stdout), root)
 
 
-def figures(document: dict[str, Any]) -> dict[str, Any]:
+def figures(result: Result) -> Document:
     """What is compared of a run."""
-    fired = [fault for fault in document["faults"] if not fault["skipped"]]
     return {
-        "verdict": document["verdict"],
-        "reasons": document["reasons"],
-        "sends": document["sends"]["attempted"],
-        "rate_per_s": round(document["rate"]["achieved_per_s"]),
-        "p50_ms": document["latency_ms"].get("p50"),
-        "p99_ms": document["latency_ms"].get("p99"),
+        "verdict": str(result.verdict),
+        "reasons": result.reasons,
+        "sends": result.sends["attempted"],
+        "rate_per_s": round(result.rate["achieved_per_s"]),
+        "p50_ms": result.latency_ms.get("p50"),
+        "p99_ms": result.latency_ms.get("p99"),
         "faults": [
             {
-                "fault": f"{fault['kind']} {fault['target']}",
-                "effective": fault["effective"],
-                "outage_s": fault["outage_s"],
-                "recovery_s": fault["recovery_s"],
+                "fault": f"{fault.kind} {fault.target}",
+                "effective": fault.effective,
+                "outage_s": fault.outage_s,
+                "recovery_s": fault.recovery_s,
             }
-            for fault in fired
+            for fault in result.faults
+            if not fault.skipped
         ],
     }
 
 
-def show(scenario: str, found: dict[str, dict[str, Any]]) -> None:
+def show(scenario: str, found: dict[str, Document]) -> None:
     print(f"\n{scenario}")
     for name in ("ready_s", "down_s", "verdict", "sends", "rate_per_s", "p50_ms", "p99_ms"):
         print(f"  {name:12}" + "".join(f"{_text(found[each].get(name)):>16}" for each in RUNTIMES))
@@ -105,16 +106,16 @@ def main() -> None:
     parser.add_argument("--up-only", action="store_true", help="only time to ready")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    everything: dict[str, dict[str, dict[str, Any]]] = {}
+    everything: dict[str, dict[str, Document]] = {}
     with tempfile.TemporaryDirectory(prefix="brokerstorm-bench-") as folder:
         for scenario in options.scenarios:
-            found: dict[str, dict[str, Any]] = {}
+            found: dict[str, Document] = {}
             for runtime in RUNTIMES:
                 ready_s, down_s = up_and_down_s(scenario, runtime, Path(folder))
                 found[runtime] = {"ready_s": ready_s, "down_s": down_s}
                 if not options.up_only:
-                    document = run(scenario, runtime, Path(folder), options.seed, options.overrides)
-                    found[runtime] |= figures(document)
+                    result = run(scenario, runtime, Path(folder), options.seed, options.overrides)
+                    found[runtime] |= figures(result)
             everything[scenario] = found
             if not options.json:
                 show(scenario, found)

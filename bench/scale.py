@@ -71,13 +71,13 @@ def judged(run: Path, workers: int, threads: int) -> tuple[TreeUsage, Counts]:
     """What judging took here, or with the processes of a cluster of so many workers; hits by class."""
     if workers == LOCAL:
         usage, answer = judged_warm(run, f"local[{threads}]")
-        return usage, counts_of(answer["result"])
+        return usage, counts_of(answer["result"], run)
     with tempfile.TemporaryDirectory(prefix="brokerstorm-spark-") as folder:
         hosts = [f"127.0.0.{11 + number}" for number in range(workers)]
         os.environ["PYSPARK_PYTHON"] = sys.executable
         with standalone(Path(folder), hosts) as master:
             usage, answer = judged_warm(run, master, of=os.getpid())
-    return usage, counts_of(answer["result"])
+    return usage, counts_of(answer["result"], run)
 
 
 def _said(usage: TreeUsage) -> str:

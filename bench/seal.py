@@ -15,9 +15,11 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from bench.process_tree import measure
+from harness.contracts import typed
+from harness.contracts.seal import SealReport
 from harness.rundir import RunDir
 from tests.planted.large import plant
 
@@ -38,7 +40,7 @@ print(json.dumps(asdict(report)))
 """
 
 
-def seal_once(source: RunDir, folder: Path, threads: int) -> tuple[dict[str, Any], int]:
+def seal_once(source: RunDir, folder: Path, threads: int) -> tuple[SealReport, int]:
     """Seal the raw segments of ``source`` into ``folder``; the report and the peak memory."""
     run = RunDir(folder / "sealing")
     run.root.mkdir()
@@ -48,35 +50,34 @@ def seal_once(source: RunDir, folder: Path, threads: int) -> tuple[dict[str, Any
     shutil.rmtree(run.root)
     if done.returncode:
         raise SystemExit(f"sealing failed:\n{done.stderr[-2000:]}")
-    report: dict[str, Any] = json.loads(done.stdout)
-    return report, usage.peak_bytes
+    return typed(json.loads(done.stdout), SealReport, "the report of the sealing"), usage.peak_bytes
 
 
 def bench(source: RunDir, folder: Path, rounds: int) -> bool:
     """Print a line a round and the summary; whether the targets are met."""
-    best: dict[int, dict[str, Any]] = {}
+    best: dict[int, SealReport] = {}
     for number in range(rounds):
         for threads in (1, 2):
             report, peak = seal_once(source, folder, threads)
-            rows = sum(report["rows"].values())
+            rows = sum(report.rows.values())
             print(
-                f"round {number + 1}  {threads} threads  {report['wall_s']:6.2f} s wall  "
-                f"{report['cpu_s']:6.2f} CPU-s  {report['cpu_s'] / rows * 1e9:4.0f} CPU-ns a row  "
-                f"{rows / report['wall_s'] / 1e6:5.2f}M rows/s  {peak / 2**20:5.0f} MiB",
+                f"round {number + 1}  {threads} threads  {report.wall_s:6.2f} s wall  "
+                f"{report.cpu_s:6.2f} CPU-s  {report.cpu_s / rows * 1e9:4.0f} CPU-ns a row  "
+                f"{rows / report.wall_s / 1e6:5.2f}M rows/s  {peak / 2**20:5.0f} MiB",
                 flush=True,
             )
             kept = best.get(threads)
-            if kept is None or report["cpu_s"] < kept["cpu_s"]:
+            if kept is None or report.cpu_s < kept.cpu_s:
                 best[threads] = report
     print()
-    for table, entry in best[2]["tables"].items():
-        if entry["rows"]:
-            print(f"{table:<11} {entry['rows']:>11,} rows  {entry['bytes'] / entry['rows']:5.2f} bytes a row")
-    rows = sum(best[2]["rows"].values())
-    sealed_bytes = sum(entry["bytes"] for entry in best[2]["tables"].values())
-    a_send = sealed_bytes / max(best[2]["rows"]["sends"], 1)
-    cpu_ns = min(report["cpu_s"] for report in best.values()) / rows * 1e9
-    wall = {threads: report["wall_s"] for threads, report in best.items()}
+    for table, entry in best[2].tables.items():
+        if entry.rows:
+            print(f"{table:<11} {entry.rows:>11,} rows  {entry.bytes / entry.rows:5.2f} bytes a row")
+    rows = sum(best[2].rows.values())
+    sealed_bytes = sum(entry.bytes for entry in best[2].tables.values())
+    a_send = sealed_bytes / max(best[2].rows["sends"], 1)
+    cpu_ns = min(report.cpu_s for report in best.values()) / rows * 1e9
+    wall = {threads: report.wall_s for threads, report in best.items()}
     print(f"all tables  {a_send:5.2f} bytes a send (target {MAX_BYTES_A_SEND})")
     print(f"CPU         {cpu_ns:5.0f} ns a row (target {MAX_CPU_NS_A_ROW})")
     print(f"2 threads   {wall[1] / wall[2]:5.2f} x as fast as 1")
