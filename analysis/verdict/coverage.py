@@ -72,7 +72,7 @@ def coverage(facts: RunFacts) -> list[ValidityCheck]:
     if facts.missing and not facts.series.totals.get(
         "attempted"
     ):  # nothing was judged: nothing else is known
-        checks = {name: checks[name] for name in ("analysis", "run", "capture")}
+        checks = {name: checks[name] for name in ("analysis", "run", "capture", "machines")}
     found = (_of_import(facts, name, make) for name, make in checks.items())
     return [check for check in found if check is not None]
 

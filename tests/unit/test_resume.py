@@ -1,7 +1,9 @@
-"""Which runs can be resumed, and with how much of what is left; the rest takes live brokers."""
+"""Which runs can be resumed, with how much of what is left, and by whom; the rest takes live brokers."""
 
 from __future__ import annotations
 
+import io
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -14,10 +16,17 @@ from experiments.windows import WindowRequest
 from harness.contracts import read_document, typed
 from harness.contracts.plan import Plan
 from harness.contracts.rows import Manifest
+from harness.contracts.worker import AuditPart, SpecPart
 from harness.errors import UsageError
+from harness.progress.plain import PlainProgress
+from harness.run.manifest import ManifestFile
+from harness.run.worker_pool import WorkerPool
+from harness.run.worker_specs import Endpoints
 from harness.rundir import RunDir, write_json
 from tests.lent import settings
 from tests.planted.plans import build_plan
+from tests.specs import reading, sending, worker_spec
+from tests.unit.seal_rows import plan_of
 
 OPTIONS = RoundOptions("process", offline=True)
 
@@ -67,3 +76,38 @@ def test_load_goes_on_where_clients_can_begin_again(
     plan = read_document(cut(tmp_path / "r1").plan, Plan).model_copy(update={"load_s": 100.0})
     document = {"epoch_ns": time.monotonic_ns() - ago_s * 10**9, "phases": [{"name": phase, "start_ns": 1}]}
     assert why_no_load(plan, typed({**document, **more}, Manifest, "test")) == says
+
+
+def left_worker(run: RunDir, name: str, part: SpecPart, *said: dict[str, Any]) -> None:
+    """The folder of one that ended with its harness, the last line cut."""
+    folder = run.worker(name)
+    folder.mkdir(parents=True)
+    write_json(folder / "spec.json", worker_spec(name, "confluent-kafka", part).document())
+    lines = [json.dumps(line) for line in said] + ['{"type": "sta']
+    (folder / "stdout.jsonl").write_text("\n".join(lines))
+
+
+def test_every_life_of_every_worker_is_taken_over_as_it_was(tmp_path: Path) -> None:
+    run = RunDir(tmp_path / "run").create()
+    stats = {"type": "stats", "t_ns": 5, "positions": {"orders-0": 7}}
+    left_worker(run, "p-1", sending(instance=1), {"type": "ready", "client_version": "2.1"})
+    left_worker(run, "p-1.2", sending(instance=9), {"type": "done", "t_ns": 9})
+    left_worker(run, "p-2", sending(instance=2))
+    left_worker(run, "c-1", reading(1), stats)
+    audit = AuditPart(reader=1, streams=[], isolation="read_uncommitted", stall_s=1.0, follow=True)
+    left_worker(run, "audit-1", audit)
+    left_worker(run, "again-audit-1", audit.model_copy(update={"reader": 3}))
+    pool = WorkerPool(
+        plan_of(), run, Endpoints("", ""), ManifestFile(run, command="x", versions={}),
+        PlainProgress(io.StringIO()), owner="x", offline=True,
+    )  # fmt: skip
+    pool.take_over()
+    assert [worker.name for worker in pool.scheduled] == ["p-1.2", "p-2"]
+    assert [(w.name, w.stats.positions, w.t_start_ns > 0) for w in pool.readers] == [
+        ("c-1", {"orders-0": 7}, True), ("c-2", {}, False),  # it never began
+    ]  # fmt: skip
+    assert [worker.name for worker in pool.auditors] == ["again-audit-1"]
+    rows = {row.name: row for row in map(pool._row, pool.all_workers)}
+    assert {name for name, row in rows.items() if row.killed} == {*rows} - {"p-1.2", "c-2"}
+    assert (rows["p-1.2"].life_of, rows["p-1.2"].done, rows["p-1"].client_version) == ("p-1", True, "2.1")
+    assert not any(worker.is_alive for worker in pool.all_workers)

@@ -267,6 +267,15 @@ def test_a_load_from_several_machines_says_how_far_their_times_can_be_compared()
     assert any("from 3 tasks, their times within 6 ms of each other" in each.text for each in coverage(run))
 
 
+def test_where_the_rows_of_a_machine_are_is_said_when_there_are_no_others() -> None:
+    kept = manifest(executors=[{**MACHINE, "left": "/tmp/x: no space"}])
+    _, reasons = verdict_of(facts(empty(GRID), manifest=kept, missing=["rows of p-1"]))
+    assert reasons == [
+        "records are missing: rows of p-1",
+        "captured and not in the run: task 0 on a: /tmp/x: no space",
+    ]
+
+
 def test_exit_codes() -> None:
     assert (EXIT[Verdict.PASS], EXIT[Verdict.FAIL], EXIT[Verdict.UNKNOWN]) == (0, 1, 3)
     assert EXIT[Verdict.UNKNOWN] is Exit.UNKNOWN

@@ -19,12 +19,15 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from harness.admin.probe import probe_payload
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
+from harness.waiting import wait_until
 
 ASK_S: Final = 15.0
 _POLL_S: Final = 0.1
 _TURN_S: Final = 0.5
 _TRIES: Final = 5
 _GONE: Final = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART)
+#: Of a consumer, unless it is told another one (45 s), and what a busy coordinator needs.
+_SESSION_S: Final = 60.0
 #: What no second attempt changes.
 _LOCKED_OUT: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE)
 #: How long nobody may accept a connection; brokers that start take some seconds.
@@ -101,19 +104,37 @@ class KafkaQuestions:
                 turn_s *= 2  # many topics take long
 
     def delete_groups(self, groups: Sequence[str]) -> None:
-        """Delete groups of consumers; those that are not there are no error.
+        """Delete groups of consumers; those that are not there are no error. Who crashed is a member until
+        its session is over, which is waited for.
 
         Raises:
             EnvironmentNotReady: one could not be deleted.
         """
+        left = dict.fromkeys(groups, "")
+
+        def are_deleted() -> bool:
+            nonlocal left
+            left = self._not_deleted([*left])
+            return not left
+
+        if not wait_until(are_deleted, _SESSION_S, every_s=1.0):
+            group, why = next(iter(left.items()))
+            raise EnvironmentNotReady(f"group {group} cannot be deleted: {why}")
+
+    def _not_deleted(self, groups: Sequence[str]) -> dict[str, str]:
+        """Groups that still have members -> what the broker says of them."""
         if not groups:
-            return
+            return {}
+        members = {}
         for group, future in self._client.delete_consumer_groups(list(groups), request_timeout=ASK_S).items():
             try:
                 self._answer(future)
             except _Refused as error:
-                if error.code not in _GONE:
+                if error.code == KafkaError.NON_EMPTY_GROUP:
+                    members[group] = str(error)
+                elif error.code not in _GONE:
                     raise EnvironmentNotReady(f"group {group} cannot be deleted: {error}") from error
+        return members
 
     def settings(self, topics: Sequence[str]) -> dict[str, dict[str, str | None]]:
         """Topic -> the settings that it has, its own and the brokers'.
