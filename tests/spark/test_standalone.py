@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -37,10 +38,32 @@ except BrokerstormError as error:
 """
 
 
+class Cluster:
+    """The one of these tests, started again where one of them has ended it."""
+
+    def __init__(self, folders: pytest.TempPathFactory) -> None:
+        self._folders, self._running, self._url = folders, ExitStack(), ""
+
+    def url(self) -> str:
+        if not self._url:
+            self._url = self._running.enter_context(standalone(self._folders.mktemp("standalone")))
+        return self._url
+
+    def end(self) -> None:
+        self._running.close()
+        self._url = ""
+
+
 @pytest.fixture(scope="module")
-def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with standalone(tmp_path_factory.mktemp("standalone")) as url:
-        yield url
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    made = Cluster(tmp_path_factory)
+    yield made
+    made.end()
+
+
+@pytest.fixture
+def master(cluster: Cluster) -> str:
+    return cluster.url()
 
 
 def analyze(run: Path, master: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -122,19 +145,18 @@ warm.close()
 """
 
 
-def test_a_cluster_that_goes_away_is_unknown_and_no_hang(tmp_path: Path) -> None:
-    run, folder = planted(tmp_path / "run"), tmp_path / "cluster"
-    folder.mkdir()
-    with standalone(folder) as url:
-        judging = subprocess.Popen(
-            [sys.executable, "-c", LOSES.format(root=str(ROOT)), str(run), url],
-            env=bare_environment() | {"PYSPARK_PYTHON": sys.executable},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert judging.stdout is not None
-        assert judging.stdout.readline() == "ready\n"
+def test_a_cluster_that_goes_away_is_unknown_and_no_hang(cluster: Cluster, tmp_path: Path) -> None:
+    run, url = planted(tmp_path / "run"), cluster.url()
+    judging = subprocess.Popen(
+        [sys.executable, "-c", LOSES.format(root=str(ROOT)), str(run), url],
+        env=bare_environment() | {"PYSPARK_PYTHON": sys.executable},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert judging.stdout is not None
+    assert judging.stdout.readline() == "ready\n"
+    cluster.end()
     said, _ = judging.communicate("go\n", timeout=ANALYZE_S)
     assert said.startswith("unknown"), said
     assert f"no executor of {url} has been there for 3 s: start its master and workers" in said
