@@ -47,7 +47,7 @@ MEASURED: Final = ((10**7, 3.8, 71_284_847), (10**8, 30.2, 712_011_293), (10**9,
 
 
 @dataclass(frozen=True, slots=True)
-class Need:
+class Load:
     """Of a load of ``rate`` a second for ``seconds``."""
 
     rate: float
@@ -92,7 +92,7 @@ class Need:
         return self.rate * self.costs.payload_b / _M / self.machine.network_mb_s
 
 
-def planned(needs: dict[str, Need]) -> list[str]:
+def planned(needs: dict[str, Load]) -> list[str]:
     """A table: a row a need, a column a load."""
     costs = COSTS
     rows = {
@@ -117,7 +117,7 @@ def planned(needs: dict[str, Need]) -> list[str]:
     ]
 
 
-def _pair(need: Need, cpu_s: float) -> str:
+def _pair(need: Load, cpu_s: float) -> str:
     return f"{need.cores(cpu_s):,.1f}, {need.machines(cpu_s):,}"
 
 
@@ -133,7 +133,7 @@ def checked() -> list[str]:
     """A table: what the model says of judging the three sizes, and what was measured."""
     lines = ["| sends | CPU-s: model | measured | sealed: model | measured |", "| ---: |" + " ---: |" * 4]
     for messages, cpu_s, size in MEASURED:
-        need = Need(float(messages), 1.0)
+        need = Load(float(messages), 1.0)
         model = (
             f"{need.judge_cpu_s:.1f} | {cpu_s:.1f} | {_bytes(messages * COSTS.sealed_mb)} | {_bytes(size)}"
         )
@@ -142,9 +142,9 @@ def checked() -> list[str]:
 
 
 LOADS: Final = {
-    "50,000/s, two hours": Need(50e3, 7200),
-    "1 M/s, an hour": Need(1e6, 3600),
-    "10 M/s, a day": Need(10e6, 86400),
+    "50,000/s, two hours": Load(50e3, 7200),
+    "1 M/s, an hour": Load(1e6, 3600),
+    "10 M/s, a day": Load(10e6, 86400),
 }
 
 

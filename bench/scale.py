@@ -40,8 +40,8 @@ LOCAL: Final = 0  # workers
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
-    """A planted run."""
+class PlantedRun:
+    """What was planted, and how large it is."""
 
     messages: int
     truth: dict[str, int]
@@ -50,7 +50,7 @@ class Size:
 
 
 @contextmanager
-def planted(messages: int, options: argparse.Namespace) -> Iterator[tuple[Path, Size]]:
+def planted(messages: int, options: argparse.Namespace) -> Iterator[tuple[Path, PlantedRun]]:
     """A run of so many sends, as long as it is asked about."""
     folder = Path(tempfile.mkdtemp(prefix="brokerstorm-bench-", dir=options.folder))
     try:
@@ -62,7 +62,7 @@ def planted(messages: int, options: argparse.Namespace) -> Iterator[tuple[Path, 
         size = sum(path.stat().st_size for path in run.sealed.rglob("*.parquet"))
         rows = read_json(run.seal_report)["rows"]
         print(f"planted {rows}, {sum(truth.values()):,} hits, {size:,} bytes: {_said(usage)}", flush=True)
-        yield run.root, Size(messages, truth, rows, size)
+        yield run.root, PlantedRun(messages, truth, rows, size)
     finally:
         shutil.rmtree(folder)
 
@@ -84,7 +84,7 @@ def _said(usage: TreeUsage) -> str:
     return f"{usage.wall_s:.1f} s, {usage.cpu_s:.1f} CPU-s, {usage.peak_bytes / 2**30:.2f} GiB"
 
 
-def compared(size: Size, workers: int, usage: TreeUsage, counts: Counts) -> bool:
+def compared(size: PlantedRun, workers: int, usage: TreeUsage, counts: Counts) -> bool:
     """A line; whether the counts are the truth, in no more memory than allowed."""
     where = f"{workers} workers" if workers else "here"
     wrong = wrong_counts(counts, size.truth)

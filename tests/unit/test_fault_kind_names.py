@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from faults.kinds import KINDS
+from tests.unit.test_imports import tree_of
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Also words for something else: a call, lanes, a column of the report, toxics of the proxy.
@@ -90,7 +91,7 @@ def test_nobody_outside_faults_knows_a_kind_by_name() -> None:
         f"{path.relative_to(ROOT)}:{line}"
         for path in files
         if path not in (COLOURS, *ACTIONS) and path.parent not in ACTIONS
-        for line in knows_a_kind(ast.parse(path.read_text(), str(path)))
+        for line in knows_a_kind(tree_of(path))
     ]
     assert len(files) > 200
     assert wrong == []
