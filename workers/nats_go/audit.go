@@ -19,10 +19,13 @@ type auditing struct {
 // One of three servers is given none of so many consumers once in 100,000 times.
 const tries = 30
 
+const lookAgain = 3
+
 // logReader reads whole streams, one after the other.
 type logReader struct {
 	*connection
 	streams streams
+	report  *kit.Reporter
 }
 
 func audit(session *kit.Session) error {
@@ -30,7 +33,7 @@ func audit(session *kit.Session) error {
 	if err != nil {
 		return err
 	}
-	config, r := &auditing{Connection: defaults()}, &logReader{streams: streamsOf(session.Spec)}
+	config, r := &auditing{Connection: defaults()}, &logReader{streams: streamsOf(session.Spec), report: session.Report}
 	if err = structOptions.Set(config, options); err != nil {
 		return err
 	}
@@ -59,9 +62,20 @@ func (r *logReader) Bounds(stream string) (int64, int64, error) {
 	return begin, int64(state.LastSeq) + 1, nil
 }
 
-// Read the leader's copy: only the leader is sure to have all.
+// Read the leader's copy: only the leader is sure to have all. It may be another one meanwhile, and servers that
+// have just come back may let a request go unanswered: then it is read again.
 func (r *logReader) Read(leave context.Context, stream string, begin, end int64, row func(kit.LogRow) bool) error {
-	name := r.streams.their(stream)
+	for again := 0; ; again++ {
+		err := r.readOnce(leave, r.streams.their(stream), begin, row)
+		if err == nil || leave.Err() != nil || again == lookAgain {
+			return err
+		}
+		r.report.Error(errorText(err))
+		pause(leave)
+	}
+}
+
+func (r *logReader) readOnce(leave context.Context, name string, begin int64, row func(kit.LogRow) bool) error {
 	leader, err := r.leader(leave, name)
 	if err != nil {
 		return err
@@ -74,6 +88,7 @@ func (r *logReader) Read(leave context.Context, stream string, begin, end int64,
 	// A pull that comes before the consumer listens is lost; the client notices by the heartbeats that do not come.
 	messages, err := reader.Messages(
 		jetstream.PullMaxMessages(5000), jetstream.PullExpiry(5*time.Second), jetstream.PullHeartbeat(time.Second),
+		jetstream.WithMessagesErrOnMissingHeartbeat(false),
 	)
 	if err != nil {
 		return err
