@@ -32,6 +32,7 @@ from harness.contracts import read_document
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
 from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
+from harness.protocols.power import LosesPower
 from harness.protocols.versions import versions_of
 from harness.rundir import write_json
 from harness.systems import SYSTEMS
@@ -104,6 +105,8 @@ class BrokerCluster(Generic[A]):
             self.admin.watch = lambda: None
         if self.made:
             self._admit(self.made)
+        if isinstance(self.runtime, LosesPower):
+            self.runtime.keep_written()
 
     def _admit(self, made: ClusterSecurity) -> None:
         """Let users in, and write down for them how to connect."""

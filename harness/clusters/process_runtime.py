@@ -316,6 +316,9 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         except OSError as error:
             raise EnvironmentNotReady(f"cannot read {file}: {error.strerror}") from error
 
+    def keep_written(self) -> None:
+        self.power.keep_written()
+
     def drop_unsynced(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
         return self.power.drop(node, torn=torn, folders=folders, seed=seed)
 

@@ -30,6 +30,9 @@ class LosesPower(Protocol):
     Needs ``synced-disk`` of the cluster's start, and ``synced-folders`` for folders that lose names.
     """
 
+    def keep_written(self) -> None:
+        """Count all that the nodes have written so far as synced, as it would be on a cluster of a minute ago."""
+
     def drop_unsynced(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
         """Put the disk of a node that is down back to what was synced; returns what was dropped.
 

@@ -38,6 +38,7 @@ class System:
         broker_config: by broker setting that the harness needs as it is, why.
         copies: one copy of a message and several, in the words of the system.
         stored_overhead_bytes: of a message beside its payload, in one copy on a broker's disk.
+        store_role: role of the nodes that keep the messages; empty = who leads and who follows says so.
         is_queue: a message that was settled is gone; the audit finds what remained. Else there is a log.
         size_setting: the setting of a topic that says how large a message may be, bytes; empty = it has none.
         keeps_leaders: its brokers keep who led what and since when; else a run watches it.
@@ -81,6 +82,7 @@ class System:
     broker_config: ClassVar[Texts] = _NOTHING
     copies: ClassVar[tuple[str, str]] = ("copy", "copies")
     stored_overhead_bytes: ClassVar[int] = 0
+    store_role: ClassVar[str] = ""
     is_queue: ClassVar[bool] = False
     size_setting: ClassVar[str] = ""
     keeps_leaders: ClassVar[bool] = False

@@ -112,6 +112,9 @@ class StateRuntime:
         self.away.add(node)
         self.stop(node)
 
+    def keep_written(self) -> None:
+        self.calls.append("keep")
+
     def drop_unsynced(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
         assert node not in self.running
         self._note("drop", node)

@@ -56,7 +56,8 @@ class ServiceProcess(_ComposePart):
 
     ``jvm`` and ``args`` may hold ``{conf}``, ``{data}`` and ``{logs}``, folders of the node, and ``args``
     the addresses of nodes as ``{<node>.<port>}``. ``templates`` maps the name of a rendered file in
-    ``{conf}`` to its template; the user's settings go into ``settings``.
+    ``{conf}`` to its template; the user's settings go into ``settings``: those that begin with
+    ``settings_prefix``, without it, or else those that begin with no service's.
 
     Attributes:
         endpoints: client, peer, admin -> the port's name in the compose file.
@@ -71,6 +72,7 @@ class ServiceProcess(_ComposePart):
     jvm: Flags = Field(default_factory=list)
     templates: dict[str, str] = Field(default_factory=dict)
     settings: str = ""
+    settings_prefix: str = ""
     memory_mb: int = 0
     endpoints: dict[Endpoint, str] = Field(default_factory=dict)
     once: bool = False

@@ -131,9 +131,18 @@ class Layout:
     def conf_text(self, node: Node, target: str) -> str:
         """A native settings file of a node, rendered; ``target`` is its name in the node's conf folder."""
         service = self.services[node.name]
-        settings = self.settings if target == service.settings else {}
+        settings = self._settings_of(service) if target == service.settings else {}
         values = {**self._values(node), "plain": str(service.plain.get(target, ""))}
         return render(service.templates[target], values, settings, reserved=self.spec.reserved)
+
+    def _settings_of(self, service: Service) -> dict[str, object]:
+        own = service.settings_prefix
+        others = tuple({one.settings_prefix for one in self.services.values()} - {own, ""})
+        return {
+            key.removeprefix(own): value
+            for key, value in self.settings.items()
+            if key.startswith(own) and not key.startswith(others)
+        }
 
     def private_texts(self, node: Node, secrets: Mapping[str, object]) -> dict[str, str]:
         """The files of a node that hold ``secrets``, rendered."""

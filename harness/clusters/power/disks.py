@@ -91,6 +91,11 @@ class PowerDisks(NodeProcess):
             )
         return self._ask("lose", node, torn=torn, lost=folders, seed=seed)
 
+    def keep_written(self) -> None:
+        """As `LosesPower.keep_written`."""
+        for node in self._data:
+            self._ask("keep", node)
+
     def down(self) -> None:
         """End it and unmount the folders, whose users are gone. Idempotent.
 

@@ -72,6 +72,7 @@ class Pulsar(System):
         ("consumer", "rollback_every"): _JMS_ONLY,
     }
     stored_overhead_bytes = 250
+    store_role = "bookie"
     reads_replicas = True
     reads_uncommitted = False  # of a topic, whatever a client asks for
     transactional_config = {

@@ -1,7 +1,7 @@
 """Derives what the settings of a Pulsar client promise.
 
-* **delivery** ``durable``: a broker acknowledges when the ack quorum of bookies has the entry in its
-  journal, on disk (``journalSyncData``, the default); what dies in a fault is a process, never a disk.
+* **delivery** ``durable``: a broker acknowledges when the ack quorum of bookies has the entry in its journal.
+* **synced**: a bookie syncs its journal before it answers (``journalSyncData``, the default).
 * **order**: kept for one producer and topic, through reconnects too: the client re-sends what was not
   acknowledged, in order, before anything new. Not in transactions, where messages wait until the coordinator
   knows their topic and go on in no order.
@@ -24,6 +24,8 @@ from harness.contracts.plan import ConsumerPromise, TopicPlan
 from harness.errors import ScenarioError
 from harness.plan.promise import TRUE, ClientSettings, Consuming, Delivery, ProducerSettings, PromiseContext
 
+_SYNCS: Final = "bookie.journalSyncData"
+_UNSYNCED: Final = "BookKeeper's bookkeeper.conf: 'In case of power failure, the affected bookie might lose the unflushed data'"
 Subscription = Literal["exclusive", "failover", "shared", "key_shared"]
 SUBSCRIPTIONS: Final[Mapping[str, Subscription]] = {
     "exclusive": "exclusive",
@@ -47,6 +49,11 @@ class PulsarProducerSettings(ProducerSettings):
 
     def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:
         return "durable", "acknowledged from the bookies' journals"
+
+    def synced(self, topic: TopicPlan, context: PromiseContext) -> tuple[bool | None, str]:
+        if context.broker_config.get(_SYNCS, "true").lower() in TRUE:
+            return True, "bookies sync their journals before they answer (journalSyncData)"
+        return False, f"{_SYNCS}=false: {_UNSYNCED}"
 
     def order(self, context: PromiseContext) -> tuple[bool | None, str]:
         if context.transacts:  # the client's own defect, known since 2020 and not mended

@@ -156,6 +156,17 @@ func (d *disk) sync(number uint64, do func() error) error {
 	return err
 }
 
+// keep counts all that is written so far, and every name, as synced.
+func (d *disk) keep() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for number, x := range d.files {
+		x.sync(func() error { return nil })
+		d.tidy(number, x)
+	}
+	d.forgetMoves()
+}
+
 // removed is told of a name that is gone, before it is.
 func (d *disk) removed(st syscall.Stat_t) {
 	d.mu.Lock()

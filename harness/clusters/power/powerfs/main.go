@@ -48,9 +48,10 @@ func main() {
 	}
 }
 
-// A question of the harness: state of a disk, or what its loss of power dropped.
+// A question of the harness: state of a disk, that all written so far counts as synced, or what its loss of power
+// dropped.
 type question struct {
-	Do   string `json:"do"` // "state" or "lose"
+	Do   string `json:"do"` // "state", "keep" or "lose"
 	Disk string `json:"disk"`
 	Torn bool   `json:"torn"`
 	Lost bool   `json:"lost"` // changes of folders that were not synced are gone, too
@@ -84,7 +85,11 @@ func reply(disks map[string]*disk, asked question) answer {
 	if !known {
 		return answer{Error: fmt.Sprintf("no disk %q", asked.Disk)}
 	}
-	if asked.Do == "state" {
+	switch asked.Do {
+	case "keep":
+		d.keep()
+		fallthrough
+	case "state":
 		return answer{Loss: d.unsynced()}
 	}
 	loss, err := d.lose(asked.Torn, asked.Lost, asked.Seed)
