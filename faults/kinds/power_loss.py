@@ -18,7 +18,7 @@ from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Proof
 from harness.protocols.nodes import Killable
 from harness.protocols.power import LosesPower, Unsynced
-from harness.systems import SYSTEMS
+from harness.systems import system_of
 
 _NAMED: Final = 2
 
@@ -81,14 +81,20 @@ class PowerLost(Killed):
         return replace(found, details={**found.details, "dropped": rows, "unkept": self._unkept()})
 
     def _unkept(self) -> list[str]:
-        """Streams of which no replica in sync kept what it had not synced: judging asks for them. Where brokers
-        keep no data, every node that does may have been one."""
+        """Streams of which no replica in sync kept what it had not synced: judging asks for them.
+
+        Where brokers keep no data, every node that does may have been one.
+        """
         if self.before is None:
             return []
         lost = {node for node, dropped in self._dropped.items() if dropped.bytes}
-        others = set(self.view.with_role(SYSTEMS[self.view.cluster.system].store_role))
-        in_sync = {stream: self.before.in_sync(stream) or others for stream in self.before.partitions}
-        return sorted(stream for stream, nodes in in_sync.items() if nodes and nodes <= lost)
+        kept_by = {
+            stream: self.before.in_sync(stream) or self._keepers() for stream in self.before.partitions
+        }
+        return sorted(stream for stream, nodes in kept_by.items() if nodes and nodes <= lost)
+
+    def _keepers(self) -> set[str]:
+        return set(self.view.with_role(system_of(self.view.cluster.system).store_role))
 
 
 class PowerLoss(SeveralNodesFault[PowerLossParams], ResourceFault[PowerLossParams]):

@@ -28,17 +28,30 @@ def changed(tmp_path: Path, old: str, new: str) -> Path:
     return path
 
 
-def runtime_of(version: str, topology: str, folder: Path) -> ProcessRuntime:
+def runtime_of(version: str, topology: str, folder: Path, **config: str) -> ProcessRuntime:
     spec = read_compose(PULSAR, version=version, topology=topology)
-    launch = Launch(spec, Java("java", 17, "17"), folder, {})
+    launch = Launch(spec, Java("java", 17, "17"), folder, config)
     return ProcessRuntime("run-1", folder, 9, launch, lambda one, place: None)
 
 
-def settings(version: str, topology: str, node: str, target: str, folder: Path) -> dict[str, str]:
-    runtime = runtime_of(version, topology, folder)
+def settings(
+    version: str, topology: str, node: str, target: str, folder: Path, **config: str
+) -> dict[str, str]:
+    runtime = runtime_of(version, topology, folder, **config)
     found = next(one for one in runtime.nodes if one.name == node)
     lines = [line for line in runtime.layout.conf_text(found, target).splitlines() if line and line[0] != "#"]
     return dict(line.split("=", 1) for line in lines)
+
+
+def test_settings_with_a_prefix_are_those_of_bookies(tmp_path: Path) -> None:
+    config = {"bookie.journalSyncData": "false", "maxMessageSize": "9"}
+    bookie = settings("4.0.8", "small", "bookie-1", "bookkeeper.conf", tmp_path, **config)
+    broker = settings("4.0.8", "small", "broker-1", "broker.conf", tmp_path, **config)
+    assert (bookie["journalSyncData"], broker["maxMessageSize"]) == ("false", "9")
+    assert "maxMessageSize" not in bookie
+    assert not {"journalSyncData", "bookie.journalSyncData"} & set(broker)
+    with pytest.raises(UsageError, match="journalDirectory cannot be set"):
+        settings("4.0.8", "small", "bookie-1", "bookkeeper.conf", tmp_path, **{"bookie.journalDirectory": "/x"})
 
 
 def test_a_topology_says_which_services_there_are() -> None:

@@ -200,6 +200,17 @@ def test_pulsar_promises_order_and_only_with_deduplication_once() -> None:
     assert "brokerDeduplicationEnabled=false" in plain.because["dedup"]
 
 
+def test_a_bookie_syncs_its_journal_unless_it_is_told_not_to() -> None:
+    def made(**bookie: str) -> PromisePlan:
+        context = PromiseContext([topic()], {f"bookie.{key}": value for key, value in bookie.items()})
+        return producer_settings("pulsar-client-java", "", {}).promise(context, RequireSpec())
+
+    assert made().synced is True
+    unsynced = made(journalSyncData="false")
+    assert unsynced.synced is False
+    assert "might lose the unflushed data" in unsynced.because["synced"]
+
+
 @pytest.mark.parametrize(
     ("client", "version", "options", "topology", "delivery"),
     [

@@ -25,7 +25,10 @@ from harness.errors import ScenarioError
 from harness.plan.promise import TRUE, ClientSettings, Consuming, Delivery, ProducerSettings, PromiseContext
 
 _SYNCS: Final = "bookie.journalSyncData"
-_UNSYNCED: Final = "BookKeeper's bookkeeper.conf: 'In case of power failure, the affected bookie might lose the unflushed data'"
+_UNSYNCED: Final = (
+    "all bookies lost power; BookKeeper's bookkeeper.conf: "
+    "'In case of power failure, the affected bookie might lose the unflushed data'"
+)
 Subscription = Literal["exclusive", "failover", "shared", "key_shared"]
 SUBSCRIPTIONS: Final[Mapping[str, Subscription]] = {
     "exclusive": "exclusive",

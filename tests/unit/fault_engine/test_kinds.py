@@ -64,6 +64,17 @@ def test_power_loss_of_all_names_what_no_replica_in_sync_kept(cluster: StateClus
     assert rig.rows("effect")[0]["details"]["unkept"] == [f"orders-{p}" for p in range(6)]
 
 
+def test_power_loss_where_nobody_is_said_to_be_in_sync_excuses_what_all_bookies_lost_only(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cluster, "system", "pulsar")
+    monkeypatch.setattr(cluster.admin, "isr", lambda topic: {p: [] for p in cluster.admin.order})
+    cluster.runtime.unsynced = dict.fromkeys(NAMES, Unsynced(1, 9, 0, ("journal/1.txn",)))
+    rig = Rig(cluster, run, {"fault": "power-loss", "at": 0, "for": 0.2, "nodes": "all"})
+    rig.injector.join(20)
+    assert rig.rows("effect")[0]["details"]["unkept"] == [], "no node here is a bookie"
+
+
 def test_power_loss_of_a_disk_of_which_all_was_synced(cluster: StateCluster, run: RunDir) -> None:
     rig = Rig(cluster, run, {"fault": "power-loss", "at": 0, "for": 0.2, "target": "kafka-1"})
     rig.injector.join(20)
