@@ -40,17 +40,30 @@ class LogEvidence:
         return np.array([*whole, False]), np.array([*kept, False])  # the last: no such topic
 
     def removed(self, slots: Array, stream: Array, position: Array) -> Array:
-        """Whether messages lay where a fault removed everything on purpose, or were acknowledged before their
-        topic was made again. ``position``: -1 unknown."""
+        """Whether messages lay where a fault removed everything on purpose, or were acknowledged by the topic
+        before the one that was made again. ``position``: -1 unknown."""
         cut = self._context.cut
         known = (stream > 0) & (stream < len(cut)) & (position >= 0)
+        is_cut = known & (position < cut[np.where(known, stream, 0)])
         done_ns = self._history.of_send("t_done_ns", slots)
         is_gone = (done_ns > 0) & (done_ns < self._context.remade[self._topic_of(slots)])
-        return np.asarray((known & (position < cut[np.where(known, stream, 0)])) | is_gone)
+        for one in np.flatnonzero(known & ~is_gone & self.before_remade(slots)).tolist():
+            is_gone[one] = self._is_above(int(stream[one]), int(position[one]), int(done_ns[one]))
+        return np.asarray(is_cut | is_gone)
+
+    def _is_above(self, stream: int, position: int, done_ns: int) -> bool:
+        """Whether a log had not come as far as a position by then: what lies there or above was due later, and
+        no later term cut anything off there."""
+        terms, log = self._context.terms.get(stream, ()), self._history.bucket.log
+        if not terms or any(term.first is None or 0 < term.first <= position for term in terms):
+            return False
+        own = slice(*np.searchsorted(log["stream"], [stream, stream + 1]))
+        at = own.start + int(np.searchsorted(log["position"][own], position))
+        return at == own.stop or int(log["t_intended_ns"][at]) > done_ns
 
     def before_remade(self, slots: Array) -> Array:
         """Whether messages were sent before their topic was made again: to which of the two, nobody knows
-        unless they were acknowledged before that, too."""
+        unless they were acknowledged before that, or at a position that the second had not reached."""
         if not self._context.remade.any():
             return np.zeros(len(slots), np.bool_)
         sent = self._history.sent[slots] >= 0

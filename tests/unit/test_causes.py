@@ -166,6 +166,26 @@ def test_what_was_acknowledged_before_a_topic_was_made_again_is_not_expected_in_
     }
 
 
+@pytest.mark.parametrize(
+    ("epoch_at", "kept_at_ms", "status"),
+    [
+        (None, 6_500, Status.PERMITTED),
+        (None, 6_100, Status.SUSPECT),  # the second topic may have come to 8 when 1 was acknowledged
+        (5, 6_500, Status.SUSPECT),  # and a change of its leader may have cut 1 off
+    ],
+)
+def test_an_acknowledgement_above_what_the_topic_made_again_had_is_of_the_first(
+    epoch_at: int | None, kept_at_ms: int, status: Status, tmp_path: Path
+) -> None:
+    history = remade().led("kafka-1", 0, at_ms=6_000, first=0)
+    if epoch_at is not None:
+        history.led("kafka-2", 1, at_ms=6_300, first=epoch_at)
+    history.send(1, position=8, at_ms=5_500, took_ms=700)
+    history.send(2, position=8, at_ms=kept_at_ms).log(2, position=8)
+    _, finding = judged(history, tmp_path)
+    assert (finding.status, finding.count) == (status, 1)
+
+
 def test_positions_that_begin_again_with_their_topic_are_no_return(tmp_path: Path) -> None:
     """The second topic has other messages at the places of the first: nothing is wrong with either."""
     history = remade()
