@@ -160,7 +160,7 @@ def _commits(given: Given) -> dict[int, tuple[Array, Array]]:
             own = given.of_streams(np.array([stream]))
             late = times >= (table["t_ns"][own].min() if len(own) else times[-1] + 1)
             found[stream] = times[late], positions[late]
-    return found
+    return {stream: commits for stream, commits in found.items() if len(commits[0])}
 
 
 def _reordered(given: Given, assignments: Assignments) -> list[Hits]:

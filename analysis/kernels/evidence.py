@@ -52,8 +52,10 @@ class LogEvidence:
         return np.asarray(is_cut | is_gone)
 
     def _is_above(self, stream: int, position: int, done_ns: int) -> bool:
-        """Whether a log had not come as far as a position by then: what lies there or above was due later, and
-        no later term cut anything off there."""
+        """Whether a log had not come as far as a position by then.
+
+        What lies there or above was due later, and no later term cut anything off there.
+        """
         terms, log = self._context.terms.get(stream, ()), self._history.bucket.log
         if not terms or any(term.first is None or 0 < term.first <= position for term in terms):
             return False

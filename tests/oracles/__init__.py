@@ -14,6 +14,7 @@ from tests.oracles.ordered import ORACLES as ORDERED
 from tests.oracles.piped import ORACLES as PIPED
 from tests.oracles.queued import ORACLES as QUEUED
 from tests.oracles.ranking import ranked
+from tests.oracles.removed import between_topics
 from tests.oracles.replicated import ORACLES as REPLICATED
 from tests.oracles.settled import ORACLES as SETTLED
 from tests.oracles.stalled import ORACLES as STALLED
@@ -29,4 +30,4 @@ _ALL = (*LOGGED, *ORDERED, *TRANSACTED, *PIPED, *DISPATCHED, *SETTLED, *STALLED,
 def judge(facts: Facts) -> list[Hit]:
     """One hit a message, and every hit that is about no message."""
     hits = [hit for oracle in _ALL for hit in oracle(facts)]
-    return ranked(facts, hits)
+    return ranked(facts, between_topics(facts, hits))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from harness.records import Check, Event, Outcome, Txn
 from tests.oracles.facts import Facts, Hit, Place, Row, identity, place
 from tests.oracles.logged import absence, is_read, nobody_sent, time_of
+from tests.oracles.removed import cut_of, first_given, is_removed, remade_ns, topic_of_stream
 
 BREAKS = (Event.ASSIGN, Event.REVOKE, Event.SEEK)
 
@@ -75,10 +76,24 @@ def repeat(
         and r["stream"] == row["stream"]
         and group_of(facts, r) == group
         and r["t_ns"] <= start
+        and r["t_ns"] >= first_of_remade_ns(facts, group, row["stream"])
     ]
     if commits and max(commits)[2] > row["position"]:
         return Hit("rewind-past-commit", name, t_ns=row["t_ns"])
     return Hit("delivery-duplicate", name, "after rebalance", t_ns=row["t_ns"])
+
+
+def first_of_remade_ns(facts: Facts, group: str, stream: int) -> int:
+    """When a group was first given something of a topic that was made again: commits from before may be of
+    positions in the one before. 0 = it is the first of its name."""
+    if not remade_ns(facts, topic_of_stream(facts, stream)):
+        return 0
+    times = [
+        r["t_ns"]
+        for r in facts.given()
+        if r["stream"] == stream and group_of(facts, r) == group and facts.matches(r)
+    ]
+    return min(times)
 
 
 def reorder(facts: Facts) -> list[Hit]:
@@ -107,6 +122,7 @@ def not_dispatched(facts: Facts) -> list[Hit]:
         for name, rows in facts.copies.items():
             wanted = [r for r in rows if context.stream_name(r["stream"]).rpartition("-")[0] in topics]
             unseen = [r for r in wanted if place(r) not in places]
+            unseen = [r for r in unseen if r["position"] >= cut_of(facts, r["stream"])]
             if name not in facts.sent or not unseen or name in elsewhere:
                 continue
             if any(place(r) in places for r in rows) or name in facts.taken:
@@ -116,7 +132,8 @@ def not_dispatched(facts: Facts) -> list[Hit]:
                 unmet.add("drained")
             if not all(s.complete for s in members):
                 unmet.add("delivery-capture")
-            if unseen[0]["position"] < start(facts, group, unseen[0]["stream"]):
+            at, stream = unseen[0]["position"], unseen[0]["stream"]
+            if at < max(start(facts, group, stream), first_given(facts, mine, stream)):
                 unmet.add("start-known")
             hits.append(Hit("not-dispatched", name, "", frozenset(unmet), time_of(facts, name)))
     return hits
@@ -154,6 +171,9 @@ def from_elsewhere(facts: Facts) -> list[Hit]:
         elif name not in facts.sent:
             holes.append(Hit("send-record-missing", name, "not stored", t_ns=row["t_ns"]))
         elif facts.sent[name]["outcome"] != Outcome.OK:
+            is_old = row["t_ns"] < remade_ns(facts, topic_of_stream(facts, row["stream"]))
+            if is_old or is_removed(facts, name, place(row)):
+                continue
             unmet = absence(facts, name, place(row))
             if is_read(facts, unmet, place(row)):
                 lost.append(Hit("delivered-then-lost", name, "seen", unmet, row["t_ns"]))

@@ -6,6 +6,7 @@ from collections import Counter
 
 from harness.records import Check, Outcome
 from tests.oracles.facts import Facts, Hit, Identity, Place, Row, identity, place
+from tests.oracles.removed import is_removed
 
 OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
 
@@ -93,7 +94,9 @@ def acked_lost(facts: Facts) -> list[Hit]:
             continue
         if facts.context.instance(name[0]).end_ns <= 0:
             unmet.add("producer-ended")
-        cls, split = ("acked-lost", shape(facts, name)) if row["ledger"] != -1 else ("dedup-silent-loss", "")
+        where = facts.acked_place(name)
+        how = "removed" if is_removed(facts, name, where) else shape(facts, name)
+        cls, split = ("acked-lost", how) if row["ledger"] != -1 else ("dedup-silent-loss", "")
         hits.append(Hit(cls, name, split, frozenset(unmet), time_of(facts, name)))
     return hits
 
@@ -129,7 +132,7 @@ def wrong_ack_position(facts: Facts) -> list[Hit]:
             t_ns=time_of(facts, name),
         )
         for name in misplaced(facts)
-        if name not in corrupt
+        if name not in corrupt and not is_removed(facts, name, facts.acked_place(name))
     ]
 
 

@@ -260,17 +260,35 @@ class Story:
             if self.rarely():
                 change = {"done": False} if self.draw(st.booleans()) else {"t_end_ns": 0}
                 h.workers[name] = change
-        if self.rarely():
-            start = self.draw(st.integers(0, 100)) * STEP_MS
-            h.fault("kill", "kafka-1", start, start + 60 * STEP_MS, effective=self.draw(st.booleans()))
-        if self.rarely():
-            self.client_dies()
+        for happens in (self.node_dies, self.is_taken_away, self.client_dies):
+            if self.rarely():
+                happens()
         if self.rarely():
             end = EPOCH_NS + self.draw(st.integers(30, 300)) * STEP_MS * 1_000_000
             worker = self.draw(st.sampled_from(["p-1", "c-1"]))
             h.events.append(
                 {"worker": worker, "kind": "frozen", "t_ns": end, "frozen_ns": 20 * STEP_MS * 10**6}
             )
+
+    def node_dies(self) -> None:
+        start = self.draw(st.integers(0, 100)) * STEP_MS
+        self.h.fault("kill", "kafka-1", start, start + 60 * STEP_MS, effective=self.draw(st.booleans()))
+
+    def is_taken_away(self) -> None:
+        """The begin of a log, or a topic that is made again, with a leader that never changes or does."""
+        start, effective = (
+            self.draw(st.integers(0, 60)) * STEP_MS,
+            self.draw(st.sampled_from([True, True, False])),
+        )
+        details: dict[str, Any] = {"remade": ["orders"]}
+        if self.draw(st.booleans()):
+            details = {"cut": {"orders-0": self.draw(st.integers(1, 5))}}
+        kind = "recreate-topic" if "remade" in details else "truncate"
+        self.h.fault(kind, "orders", start, start + 4 * STEP_MS, effective=effective, details=details)
+        if self.draw(st.booleans()):
+            self.h.led("kafka-1", 0, at_ms=start, first=0)
+            if self.rarely():
+                self.h.led("kafka-2", 1, at_ms=start + STEP_MS, first=self.draw(st.integers(1, 6)))
 
     def replicas_differ(self) -> None:
         """Up to three replicas of a stream of ten positions, each with odd spans anywhere."""

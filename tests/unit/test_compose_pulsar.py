@@ -51,7 +51,9 @@ def test_settings_with_a_prefix_are_those_of_bookies(tmp_path: Path) -> None:
     assert "maxMessageSize" not in bookie
     assert not {"journalSyncData", "bookie.journalSyncData"} & set(broker)
     with pytest.raises(UsageError, match="journalDirectory cannot be set"):
-        settings("4.0.8", "small", "bookie-1", "bookkeeper.conf", tmp_path, **{"bookie.journalDirectory": "/x"})
+        settings(
+            "4.0.8", "small", "bookie-1", "bookkeeper.conf", tmp_path, **{"bookie.journalDirectory": "/x"}
+        )
 
 
 def test_a_topology_says_which_services_there_are() -> None:
