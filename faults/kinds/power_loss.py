@@ -18,7 +18,6 @@ from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Proof
 from harness.protocols.nodes import Killable
 from harness.protocols.power import LosesPower, Unsynced
-from harness.systems import system_of
 
 _NAMED: Final = 2
 
@@ -88,13 +87,9 @@ class PowerLost(Killed):
         if self.before is None:
             return []
         lost = {node for node, dropped in self._dropped.items() if dropped.bytes}
-        kept_by = {
-            stream: self.before.in_sync(stream) or self._keepers() for stream in self.before.partitions
-        }
+        others = self._disks.stores()
+        kept_by = {stream: self.before.in_sync(stream) or others for stream in self.before.partitions}
         return sorted(stream for stream, nodes in kept_by.items() if nodes and nodes <= lost)
-
-    def _keepers(self) -> set[str]:
-        return set(self.view.with_role(system_of(self.view.cluster.system).store_role))
 
 
 class PowerLoss(SeveralNodesFault[PowerLossParams], ResourceFault[PowerLossParams]):

@@ -319,6 +319,10 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
     def keep_written(self) -> None:
         self.power.keep_written()
 
+    def stores(self) -> frozenset[str]:
+        role = system_of(self.spec.system).store_role
+        return frozenset(node.name for node in self.nodes if role in node.roles)
+
     def drop_unsynced(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
         return self.power.drop(node, torn=torn, folders=folders, seed=seed)
 

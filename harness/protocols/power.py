@@ -33,6 +33,9 @@ class LosesPower(Protocol):
     def keep_written(self) -> None:
         """Count all that the nodes have written so far as synced: that of a cluster of a minute ago is."""
 
+    def stores(self) -> frozenset[str]:
+        """The nodes that keep messages where the brokers keep none; nothing where brokers do."""
+
     def drop_unsynced(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
         """Put the disk of a node that is down back to what was synced; returns what was dropped.
 

@@ -1,4 +1,4 @@
-"""What an operator took away on purpose: logs cut at their begin, topics deleted and made again."""
+"""Oracle of what an operator took away: logs cut at their begin, topics deleted and made again."""
 
 from __future__ import annotations
 

@@ -40,6 +40,7 @@ class StateRuntime:
             {"spare-broker", "fourth-broker", "synced-disk", "own-clocks", "brokers-4.1.2", "brokers-3.5.2"}
         )
         self.unsynced: dict[str, Unsynced] = {}
+        self.keepers: set[str] = set()
         self.versions = dict.fromkeys(NAMES, "3.9.1")
         self.dies_as = ""
         self.refuses_damage = False
@@ -114,6 +115,9 @@ class StateRuntime:
 
     def keep_written(self) -> None:
         self.calls.append("keep")
+
+    def stores(self) -> frozenset[str]:
+        return frozenset(self.keepers)
 
     def drop_unsynced(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
         assert node not in self.running

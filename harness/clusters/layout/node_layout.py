@@ -135,7 +135,7 @@ class Layout:
         values = {**self._values(node), "plain": str(service.plain.get(target, ""))}
         return render(service.templates[target], values, settings, reserved=self.spec.reserved)
 
-    def _settings_of(self, service: Service) -> dict[str, object]:
+    def _settings_of(self, service: Service) -> dict[str, str]:
         own = service.settings_prefix
         others = tuple({one.settings_prefix for one in self.services.values()} - {own, ""})
         return {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +12,7 @@ import pytest
 import faults
 from faults.engine.ledger import heal_from_ledger
 from harness.errors import ScenarioError
-from harness.protocols.cluster import TopicSettings
+from harness.protocols.cluster import PartitionState, TopicSettings
 from harness.protocols.power import Unsynced
 from harness.rundir import RunDir, read_json
 from tests.unit.fault_cluster import NAMES, StateCluster
@@ -64,15 +66,22 @@ def test_power_loss_of_all_names_what_no_replica_in_sync_kept(cluster: StateClus
     assert rig.rows("effect")[0]["details"]["unkept"] == [f"orders-{p}" for p in range(6)]
 
 
-def test_power_loss_where_nobody_is_said_to_be_in_sync_excuses_what_all_bookies_lost_only(
-    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("keepers", [set(), {"kafka-1"}, {"kafka-1", "kafka-3"}])
+def test_power_loss_where_brokers_keep_no_data_is_one_of_all_nodes_that_do(
+    keepers: set[str], cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster, "system", "pulsar")
-    monkeypatch.setattr(cluster.admin, "isr", lambda topic: {p: [] for p in cluster.admin.order})
-    cluster.runtime.unsynced = dict.fromkeys(NAMES, Unsynced(1, 9, 0, ("journal/1.txn",)))
-    rig = Rig(cluster, run, {"fault": "power-loss", "at": 0, "for": 0.2, "nodes": "all"})
+    states = cluster.admin.partition_states
+
+    def unstated(topics: Sequence[str]) -> dict[str, PartitionState]:
+        return {stream: replace(state, replicas=(), in_sync=()) for stream, state in states(topics).items()}
+
+    monkeypatch.setattr(cluster.admin, "partition_states", unstated)
+    cluster.runtime.keepers = keepers
+    cluster.runtime.unsynced = dict.fromkeys(NAMES[:2], Unsynced(1, 9, 0, ("journal/1.txn",)))
+    rig = Rig(cluster, run, {"fault": "power-loss", "at": 0, "for": 0.2, "target": "kafka-1, kafka-2"})
     rig.injector.join(20)
-    assert rig.rows("effect")[0]["details"]["unkept"] == [], "no node here is a bookie"
+    streams = [f"orders-{p}" for p in range(6)] if keepers == {"kafka-1"} else []
+    assert rig.rows("effect")[0]["details"]["unkept"] == streams
 
 
 def test_power_loss_of_a_disk_of_which_all_was_synced(cluster: StateCluster, run: RunDir) -> None:
