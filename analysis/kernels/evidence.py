@@ -57,7 +57,11 @@ class LogEvidence:
         What lies there or above was due later, and no later term cut anything off there.
         """
         terms, log = self._context.terms.get(stream, ()), self._history.bucket.log
-        if not terms or any(term.first is None or 0 < term.first <= position for term in terms):
+        if (
+            not self._context.has_offsets
+            or not terms
+            or any(term.first is None or 0 < term.first <= position for term in terms)
+        ):
             return False
         own = slice(*np.searchsorted(log["stream"], [stream, stream + 1]))
         at = own.start + int(np.searchsorted(log["position"][own], position))

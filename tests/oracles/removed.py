@@ -10,7 +10,9 @@ from tests.oracles.facts import Facts, Hit, Identity, Place, Row
 
 def cut_of(facts: Facts, stream: int) -> int:
     name = facts.context.stream_name(stream)
-    return max((fault.cut.get(name, 0) for fault in facts.context.faults if fault.effective), default=0)
+    return max(
+        (fault.details.cut.get(name, 0) for fault in facts.context.faults if fault.effective), default=0
+    )
 
 
 def remade_ns(facts: Facts, topic: str) -> int:
@@ -18,7 +20,7 @@ def remade_ns(facts: Facts, topic: str) -> int:
     times = [
         fault.heal_ns or fault.over_ns
         for fault in facts.context.faults
-        if fault.effective and topic in fault.remade
+        if fault.effective and topic in fault.details.remade
     ]
     return max(times, default=0)
 
@@ -52,7 +54,11 @@ def is_removed(facts: Facts, name: Identity, where: Place | None) -> bool:
 def is_above(facts: Facts, where: Place, done_ns: int) -> bool:
     stream, _, position, _ = where
     terms = facts.context.terms.get(stream, ())
-    if not terms or any(term.first is None or 0 < term.first <= position for term in terms):
+    if (
+        not facts.context.has_offsets
+        or not terms
+        or any(term.first is None or 0 < term.first <= position for term in terms)
+    ):
         return False
     behind = [row for row in facts.log if row["stream"] == stream and row["position"] >= position]
     return not behind or behind[0]["t_intended_ns"] > done_ns
