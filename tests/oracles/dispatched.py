@@ -5,7 +5,7 @@ from __future__ import annotations
 from harness.records import Check, Event, Outcome, Txn
 from tests.oracles.facts import Facts, Hit, Place, Row, identity, place
 from tests.oracles.logged import absence, is_read, nobody_sent, time_of
-from tests.oracles.removed import cut_of, first_given, is_removed, remade_ns, topic_of_stream
+from tests.oracles.removed import cut_of, is_before_first_given, is_removed, remade_ns, topic_of_stream
 
 BREAKS = (Event.ASSIGN, Event.REVOKE, Event.SEEK)
 
@@ -132,8 +132,9 @@ def not_dispatched(facts: Facts) -> list[Hit]:
                 unmet.add("drained")
             if not all(s.complete for s in members):
                 unmet.add("delivery-capture")
-            at, stream = unseen[0]["position"], unseen[0]["stream"]
-            if at < max(start(facts, group, stream), first_given(facts, mine, stream)):
+            first = unseen[0]
+            is_early = first["position"] < start(facts, group, first["stream"])
+            if is_early or is_before_first_given(facts, mine, first):
                 unmet.add("start-known")
             hits.append(Hit("not-dispatched", name, "", frozenset(unmet), time_of(facts, name)))
     return hits

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analysis.classes import CLASSES
-from tests.oracles.facts import Facts, Hit, Identity, Place, Row
+from tests.oracles.facts import Facts, Hit, Identity, Place, Row, place
 
 
 def cut_of(facts: Facts, stream: int) -> int:
@@ -74,8 +74,9 @@ def between_topics(facts: Facts, hits: list[Hit]) -> list[Hit]:
     ]
 
 
-def first_given(facts: Facts, rows: list[Row], stream: int) -> int:
-    """Position of the first row that a group was given of a topic that was made again; -1 = of none."""
-    if not remade_ns(facts, topic_of_stream(facts, stream)):
-        return -1
-    return min((r["position"] for r in rows if r["stream"] == stream and facts.matches(r)), default=-1)
+def is_before_first_given(facts: Facts, rows: list[Row], row: Row) -> bool:
+    """Whether a log row of a topic that was made again lies before the first that a group was given of it."""
+    if not remade_ns(facts, topic_of_stream(facts, row["stream"])):
+        return False
+    given = [place(r) for r in rows if r["stream"] == row["stream"] and facts.matches(r)]
+    return bool(given) and place(row) < min(given)
