@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,6 +104,27 @@ def test_of_what_was_read_again_the_later_rows_count() -> None:
     bucket = Bucket(0, Context(bounds=bounds), log=Columns.of("log", columns), **tables)
     assert bucket.log["seq"].tolist() == [0, 1, 12, 13, 14, 20, 21, 22]
     assert np.array_equal(bucket.log["position"], [0, 1, 2, 3, 4, 0, 1, 2])
+
+
+def test_where_a_topic_made_again_ends_is_asked_by_a_client_that_knows_it(
+    audit: ModuleType, tmp_path: Path
+) -> None:
+    """The reader of the one before does not: its leader is another node now."""
+
+    def not_leader(partition: Any, timeout: float) -> tuple[int, int]:
+        raise audit.KafkaException(audit.KafkaError(audit.KafkaError.NOT_LEADER_FOR_PARTITION))
+
+    report = SimpleNamespace(event=lambda *said: None, error=lambda *said: None)
+    role = object.__new__(audit.AuditRole)
+    state = audit.Progress("orders-0", 1, begin=0, end=9, read_to=8, epochs=[(0, 0)])
+    role.progress, role.follows, role.later = {"orders": {0: state}}, True, frozenset()
+    role.session = SimpleNamespace(report=report, spec=SimpleNamespace(folder=tmp_path))
+    role.consumer = SimpleNamespace(get_watermark_offsets=not_leader, close=lambda: None)
+    role.connect = lambda: SimpleNamespace(get_watermark_offsets=lambda partition, timeout: (0, 3))
+    role._fix_bounds()
+    assert state.why == "error"
+    role._go_back()
+    assert (state.read_to, state.end, state.again, state.why) == (0, 3, 0, "")
 
 
 def test_only_what_brokers_say_is_not_there_is_not_there(audit: ModuleType) -> None:

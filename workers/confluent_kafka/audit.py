@@ -160,7 +160,11 @@ class AuditRole:
                     state.begin = state.read_to = bounds[0]
 
     def _go_back(self) -> None:
-        """Where leader epochs show that what was read was truncated since, stand before that again."""
+        """Where leader epochs show that what was read was truncated since, stand before that again.
+
+        The client of a topic that was made again asks the leaders of the one before where it ends, and does not
+        come back to its partitions: another client asks again.
+        """
         path = self.session.spec.folder / "leader_epochs.json"
         told = json.loads(path.read_text()) if path.exists() else {}
         for _, _, state in self._all():
@@ -172,10 +176,10 @@ class AuditRole:
                 self.session.report.event("truncated", text)
                 state.again, state.read_to = position, position
                 state.why = "end" if position >= state.end else ""
-        if any(state.again >= 0 for _, _, state in self._all()):
-            # librdkafka does not come back to the partitions of a topic that was gone for a while.
+        if any(state.again >= 0 or state.why == "error" for _, _, state in self._all()):
             self.consumer.close()
             self.consumer = self.connect()
+            self._fix_bounds()
 
     def _fix_bounds(self) -> None:
         """Ask every partition for begin and end; from now on they are fixed."""
