@@ -162,8 +162,8 @@ class AuditRole:
     def _go_back(self) -> None:
         """Where leader epochs show that what was read was truncated since, stand before that again.
 
-        The client of a topic that was made again asks the leaders of the one before where it ends, and does not
-        come back to its partitions: another client asks again.
+        Where a topic was made again, a client that knew the one before asks the old leaders for its end, and
+        does not come back to its partitions: another client asks again.
         """
         path = self.session.spec.folder / "leader_epochs.json"
         told = json.loads(path.read_text()) if path.exists() else {}
