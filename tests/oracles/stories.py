@@ -283,8 +283,9 @@ class Story:
         details: dict[str, Any] = {"remade": ["orders"]}
         if self.draw(st.booleans()):
             details = {"cut": {"orders-0": self.draw(st.integers(1, 5))}}
-        kind = "recreate-topic" if "remade" in details else "truncate"
-        self.h.fault(kind, "orders", start, start + 4 * STEP_MS, effective=effective, details=details)
+        self.h.fault(
+            "by an operator", "orders", start, start + 4 * STEP_MS, effective=effective, details=details
+        )
         if self.draw(st.booleans()):
             self.h.led("kafka-1", 0, at_ms=start, first=0)
             if self.rarely():

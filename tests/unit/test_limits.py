@@ -282,8 +282,8 @@ def hog(tmp_path: Path) -> Iterator[Callable[[str], Hog]]:
 def test_the_kernel_holds_a_process_to_its_quota(hog: Callable[[str], Hog]) -> None:
     node = hog("while True: pass")
     node.limit_cpu("hog", 0.1)
-    assert wait_until(lambda: node.cpu_use("hog").throttled >= 3, 20, every_s=0.02)
-    assert node.cpu_use("hog").throttled_s > 0.1
+    assert wait_until(lambda: node.cpu_use("hog").throttled_s > 0.1, 20, every_s=0.02)
+    assert node.cpu_use("hog").throttled >= 1
     node.limit_cpu("hog", None)
     assert node.cpu_use("hog").cores is None
 
