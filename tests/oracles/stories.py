@@ -276,16 +276,13 @@ class Story:
 
     def is_taken_away(self) -> None:
         """The begin of a log, or a topic that is made again, with a leader that never changes or does."""
-        start, effective = (
-            self.draw(st.integers(0, 60)) * STEP_MS,
-            self.draw(st.sampled_from([True, True, False])),
-        )
+        start = self.draw(st.integers(0, 60)) * STEP_MS
+        is_effective = self.draw(st.sampled_from([True, True, False]))
         details: dict[str, Any] = {"remade": ["orders"]}
         if self.draw(st.booleans()):
             details = {"cut": {"orders-0": self.draw(st.integers(1, 5))}}
-        self.h.fault(
-            "by an operator", "orders", start, start + 4 * STEP_MS, effective=effective, details=details
-        )
+        end = start + 4 * STEP_MS
+        self.h.fault("by an operator", "orders", start, end, effective=is_effective, details=details)
         if self.draw(st.booleans()):
             self.h.led("kafka-1", 0, at_ms=start, first=0)
             if self.rarely():
