@@ -35,7 +35,7 @@ def lost_with_power(history: BucketHistory, stream: Array, seen: LostAcks) -> Ar
         terms = context.terms.get(number, ())
         if hit and any(term.first is not None for term in terms):
             found[own] = _cut_by(history, number, terms, hit, seen.of(own))
-        elif hit:
+        elif hit and context.has_offsets:
             found[own] = _behind_what_was_kept(history, number, hit, seen.of(own))
     return found
 

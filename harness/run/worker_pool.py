@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import Any
 
 from harness.contracts.plan import ClientPlan, Plan
@@ -85,6 +84,8 @@ class WorkerPool:
         self._hung: set[str] = set()
         self._argv: dict[str, list[str]] = {}
         self._stalled: set[str] = set()
+        #: Rows of events.jsonl that a full disk refused.
+        self._unwritten: list[Document] = []
 
     @property
     def producers(self) -> list[WorkerProcess]:
@@ -327,8 +328,12 @@ class WorkerPool:
         # whatever a worker says, what reads events.jsonl finds texts where texts belong
         row |= {k: str(row[k]) for k in ("text", "name", "why", "where", "thread") if k in row}
         row.setdefault("t_ns", time.monotonic_ns())
-        with suppress(OSError):  # a full disk must not make us deaf
-            append_jsonl(self.run.events, {"worker": worker.name, "kind": message.get("kind", kind), **row})
+        row = {"worker": worker.name, "kind": message.get("kind", kind), **row}
+        try:
+            append_jsonl(self.run.events, row)
+        except OSError:  # a full disk must not make us deaf: `record` writes it, or fails
+            with self._lock:
+                self._unwritten.append(row)
 
     def command(self, workers: Iterable[WorkerProcess], line: str) -> None:
         for worker in workers:
@@ -464,13 +469,21 @@ class WorkerPool:
             worker.kill()
 
     def record(self) -> None:
-        """Write what became of each worker, and the versions of their clients, into the manifest."""
+        """Write what became of each worker, and the versions of their clients, into the manifest.
+
+        Raises:
+            OSError: an event is still without room.
+        """
         rows = [self._row(worker) for worker in self.all_workers]
         clients: dict[str, set[str]] = {}
         for row in rows:
             clients.setdefault(row.client, set()).add(row.client_version)
         versions = {name: ", ".join(sorted(found - {""})) for name, found in clients.items()}
         self._manifest.update(workers=rows, versions={**self._manifest.content.versions, **versions})
+        with self._lock:
+            while self._unwritten:
+                append_jsonl(self.run.events, self._unwritten[0])
+                del self._unwritten[0]
 
     def _row(self, worker: WorkerProcess) -> WorkerRow:
         own, library = worker.spec.numbers, worker.spec.client.library

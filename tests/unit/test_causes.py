@@ -215,6 +215,18 @@ def test_the_power_takes_nothing_that_an_earlier_change_cut_off(tmp_path: Path) 
     assert judged(epochs(lossy(history=history)), tmp_path)[1].status is Status.VIOLATION
 
 
+def test_positions_of_ledgers_do_not_tell_what_the_power_took(tmp_path: Path) -> None:
+    """They begin again with each: a higher one may be of an earlier ledger."""
+    promise = DURABLE.model_copy(update={"synced": False, "required": {}})
+    history = History(promise=promise, system="pulsar")
+    history.fault("power-loss", "bookie-1", 5_000, 10_000, details={"unkept": ["orders-0"]})
+    for seq in range(4):
+        history.send(seq, position=seq, at_ms=1_000 + seq)
+    history.log(0, 1, 2)
+    _, finding = judged(history, tmp_path)
+    assert (finding.status, finding.split) == (Status.VIOLATION, {"tail": 1})
+
+
 @pytest.mark.parametrize(
     ("lost", "status"),
     [((3, 4), Status.PERMITTED), ((1,), Status.VIOLATION), ((0, 1, 2, 3, 4), Status.PERMITTED)],

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -271,3 +273,25 @@ def test_a_client_that_gave_itself_up_is_written_down_and_told_of(tmp_path: Path
     (line,) = said.read().splitlines()
     assert line.endswith("consumer-1 (kafka-clients) declared itself dead: _FATAL: no")
     said.close()
+
+
+def test_an_event_that_a_full_disk_refused_is_written_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = RunDir(tmp_path / "run").create()
+    progress, manifest = PlainProgress(io.StringIO()), ManifestFile(run, command="x", versions={})
+    pool = WorkerPool(plan_of(), run, Endpoints("", ""), manifest, progress, owner="x", offline=True)
+    worker = WorkerProcess(worker_spec("consumer-1", "kafka-clients", reading()), tmp_path)
+
+    def full(path: Path, row: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as disk:
+        disk.setattr("harness.run.worker_pool.append_jsonl", full)
+        pool._on_message(worker, {"type": "event", "t_ns": 5, "kind": "client-died", "text": "no"})
+        with pytest.raises(OSError, match="No space left"):
+            pool.record()
+    assert worker.client_died
+    pool.record()
+    pool.record()
+    assert [(row["kind"], row["t_ns"]) for row in read_jsonl(run.events)] == [("client-died", 5)]
