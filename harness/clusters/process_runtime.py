@@ -289,7 +289,9 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
     def start(self, node: str) -> None:
         process = self._process(node)
         launch, layout = self._offered[self._version_of[node]]
-        process.launch(self._command(launch, layout.services[node]), self._environment(node))
+        service = layout.services[node]
+        command, environment = self._command(launch, service), self._environment(node)
+        process.launch(command, environment, memory_max_mb=service.memory_max_mb)
         self.limits.enter(node, process.pid)
 
     def kill(self, node: str) -> None:

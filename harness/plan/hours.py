@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from harness.contracts.plan import Plan
@@ -23,6 +24,14 @@ def audit_follows(plan: Plan) -> bool:
 
 
 def retained_s(plan: Plan) -> float | None:
-    """How long brokers keep messages; None = all of them, to the end. Those of others are not ours to set."""
+    """How long brokers keep messages, or the longest that a topic asks for; None = all of them, to the end.
+
+    Those of others are not ours to set.
+    """
     is_long = audit_follows(plan) and plan.load_s >= RETAIN_FROM_S and plan.external is None
-    return RETAINED_S if is_long else None
+    if not is_long:
+        return None
+    system = SYSTEMS[plan.system]
+    asked = [system.retention_s(topic.config) for topic in plan.topics]
+    longest = max(RETAINED_S if kept is None else kept for kept in asked)
+    return longest if math.isfinite(longest) else None

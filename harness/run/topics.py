@@ -19,7 +19,7 @@ def make_topics(admin: Admin, plan: Plan) -> None:
     enter_topics(admin, plan)
     kept = SYSTEMS[plan.system].retention(retained) if (retained := retained_s(plan)) else {}
     admin.create_topics(
-        [TopicSettings(t.name, t.partitions, t.replication, {**t.config, **kept}) for t in plan.topics]
+        [TopicSettings(t.name, t.partitions, t.replication, {**kept, **t.config}) for t in plan.topics]
     )
     names = [topic.name for topic in plan.topics]
     admin.wait_ready(names, timeout_s=plan.limits["ready"], run_tag=plan.run_tag)

@@ -151,6 +151,10 @@ class System:
         """Settings of a topic that keeps its messages so long, where the audit follows; none = to the end."""
         return {}
 
+    def retention_s(self, topic_config: Texts) -> float | None:
+        """How long a topic with these settings keeps its messages; None = they do not say."""
+        return None
+
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
         """Copies of each message.
 

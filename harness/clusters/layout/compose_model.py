@@ -61,6 +61,7 @@ class ServiceProcess(_ComposePart):
 
     Attributes:
         endpoints: client, peer, admin -> the port's name in the compose file.
+        memory_max_mb: of a process without a heap of its own size: one that wants more ends, not the machine.
         once: a step of the start, not a node: it runs to its end before what depends on it starts.
         secure: what is different where the cluster is secure.
     """
@@ -74,6 +75,7 @@ class ServiceProcess(_ComposePart):
     settings: str = ""
     settings_prefix: str = ""
     memory_mb: int = 0
+    memory_max_mb: int = 0
     endpoints: dict[Endpoint, str] = Field(default_factory=dict)
     once: bool = False
     secure: Secure = Field(default_factory=Secure)

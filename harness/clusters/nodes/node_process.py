@@ -6,8 +6,10 @@ import contextlib
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +28,7 @@ _TAIL_BYTES = 64 * 1024
 _CAUSES = (
     (r"Address already in use|Cannot assign requested address", "the port is taken: see `ss -ltnp`"),
     (
-        r"Cannot allocate memory|Could not reserve enough space|insufficient memory|OutOfMemoryError",
+        r"[Cc]annot allocate memory|Could not reserve enough space|insufficient memory|OutOfMemoryError",
         "free some memory: three brokers need about 1 GB; see `brokerstorm doctor`",
     ),
     (r"Too many open files", "raise the limit of open files: `ulimit -n 65536`"),
@@ -86,8 +88,14 @@ class NodeProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._identity: ProcessId | None = None
 
-    def launch(self, command: Sequence[str], environment: Mapping[str, str]) -> None:
-        """Start the process in its own session; no-op when it runs."""
+    def launch(
+        self, command: Sequence[str], environment: Mapping[str, str], *, memory_max_mb: int = 0
+    ) -> None:
+        """Start the process in its own session; no-op when it runs.
+
+        Args:
+            memory_max_mb: of its own memory; 0 = as much as it wants.
+        """
         with self._lock:
             if self.is_running():
                 return
@@ -107,6 +115,8 @@ class NodeProcess:
                     )
                 except OSError as error:
                     raise EnvironmentNotReady(f"{self.name}: cannot start {command[0]}: {error}") from error
+            if memory_max_mb:
+                _bound_memory(self._child.pid, memory_max_mb)
             self._identity = identify(self._child.pid)
             if self._identity is None:
                 return  # died at once: is_running() says so and why_dead() why
@@ -226,6 +236,14 @@ class NodeProcess:
     def _wait_gone(self, timeout_s: float) -> bool:
         """Wait outside the lock: a kill must be able to overtake a stop."""
         return not wait_while(self.is_running, timeout_s, every_s=_POLL_S)
+
+
+def _bound_memory(pid: int, most_mb: int) -> None:
+    """Only Linux has this for a process that runs already; elsewhere it is not bounded."""
+    if sys.platform == "linux":
+        most = most_mb * 2**20
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_DATA, (most, most))
 
 
 def cause_of(log: str) -> str:

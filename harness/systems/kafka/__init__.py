@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Iterator
 from typing import Final
@@ -16,7 +17,7 @@ _IN_SYNC: Final = "min.insync.replicas"
 KEEPS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 #: Of a log that is audited while it grows: a reader is behind by seconds.
-LEAST_RETENTION_MS: Final = 3_600_000
+LEAST_RETENTION_MS: Final = 900_000
 
 #: https://kafka.apache.org/protocol#protocol_api_keys
 _REQUESTS: Final = {
@@ -110,7 +111,12 @@ class Kafka(System):
         return {**KEEPS, _IN_SYNC: in_sync, **config}
 
     def retention(self, seconds: float) -> dict[str, str]:
-        return {"retention.ms": str(max(int(seconds * 1000), LEAST_RETENTION_MS))}
+        kept_ms = max(int(seconds * 1000), LEAST_RETENTION_MS)
+        return {"retention.ms": str(kept_ms), "segment.ms": str(kept_ms // 4)}  # only whole segments go
+
+    def retention_s(self, topic_config: Texts) -> float | None:
+        asked = topic_config.get("retention.ms", "")
+        return math.inf if asked == "-1" else int(asked) / 1000 if asked.isdigit() else None
 
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
         return asked

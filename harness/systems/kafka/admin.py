@@ -589,7 +589,7 @@ def topic_config(topic: TopicSettings) -> dict[str, str]:
         if value != "-1" and not (key == "retention.ms" and int(value) >= LEAST_RETENTION_MS):
             raise UsageError(
                 f"topic {topic.name}: {key}={config[key]} drops records, so loss could not be told",
-                hint=f"leave {key} out or set it to -1",
+                hint=f"leave {key} out or set it to -1; retention.ms may be {LEAST_RETENTION_MS} or more",
             )
     return {**KEEPS, **config}
 
