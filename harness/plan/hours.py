@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from typing import Final
 
-from harness.contracts.plan import Plan
+from harness.contracts.plan import Plan, TopicPlan
 from harness.systems import SYSTEMS
 
 #: A load that long is audited while it goes on; a shorter one would pay for it more than it gains.
@@ -24,14 +23,12 @@ def audit_follows(plan: Plan) -> bool:
 
 
 def retained_s(plan: Plan) -> float | None:
-    """How long brokers keep messages, or the longest that a topic asks for; None = all of them, to the end.
+    """How long brokers keep messages, where they keep them longest; None = all of them, to the end."""
+    kept = [topic_retained_s(plan, topic) for topic in plan.topics]
+    return None if None in kept else max(each for each in kept if each is not None)
 
-    Those of others are not ours to set.
-    """
+
+def topic_retained_s(plan: Plan, topic: TopicPlan) -> float | None:
+    """How long brokers keep messages of a topic; None = to the end. Those of others are not ours to set."""
     is_long = audit_follows(plan) and plan.load_s >= RETAIN_FROM_S and plan.external is None
-    if not is_long:
-        return None
-    system = SYSTEMS[plan.system]
-    asked = [system.retention_s(topic.config) for topic in plan.topics]
-    longest = max(RETAINED_S if kept is None else kept for kept in asked)
-    return longest if math.isfinite(longest) else None
+    return (SYSTEMS[plan.system].retention_s(topic.config) or RETAINED_S) if is_long else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from harness.contracts.plan import Plan
-from harness.plan.hours import retained_s
+from harness.plan.hours import topic_retained_s
 from harness.protocols.cluster import Admin, HasNamespaces, NamesTopics, TopicSettings
 from harness.run.worker_specs import group_id
 from harness.systems import SYSTEMS
@@ -17,10 +17,14 @@ def make_topics(admin: Admin, plan: Plan) -> None:
         UsageError, EnvironmentNotReady: as the admin's ``create_topics`` and ``wait_ready``.
     """
     enter_topics(admin, plan)
-    kept = SYSTEMS[plan.system].retention(retained) if (retained := retained_s(plan)) else {}
-    admin.create_topics(
-        [TopicSettings(t.name, t.partitions, t.replication, {**kept, **t.config}) for t in plan.topics]
-    )
+    settings = []
+    for topic in plan.topics:
+        retained = topic_retained_s(plan, topic)
+        kept = SYSTEMS[plan.system].retention(retained) if retained else {}
+        settings.append(
+            TopicSettings(topic.name, topic.partitions, topic.replication, {**topic.config, **kept})
+        )
+    admin.create_topics(settings)
     names = [topic.name for topic in plan.topics]
     admin.wait_ready(names, timeout_s=plan.limits["ready"], run_tag=plan.run_tag)
 

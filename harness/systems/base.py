@@ -152,7 +152,7 @@ class System:
         return {}
 
     def retention_s(self, topic_config: Texts) -> float | None:
-        """How long a topic with these settings keeps its messages; None = they do not say."""
+        """How long a topic with these settings keeps its messages; None = all of them, or they do not say."""
         return None
 
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:

@@ -247,7 +247,7 @@ BAD = [
     ("name: x\ntopics: {a: {replication: 4}}\n", "topics.a.replication: must be at most 3, got 4"),
     (
         "name: x\ntopics: {a: {config: {retention.ms: 5}}}\n",
-        "topics.a.config.retention.ms: must be -1: the audit needs the whole log, got 5",
+        "topics.a.config.retention.ms: must be -1, or 900000 or more: the audit needs the whole log, got 5",
     ),
     (
         "name: x\ntopics: {a: {config: {cleanup.policy: compact}}}\n",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import struct
 from collections.abc import Iterator
 from typing import Final
@@ -97,10 +96,13 @@ class Kafka(System):
             yield _IN_SYNC, "must be 1, 2 or 3"
 
     def topic_problems(self, replication: int, config: Texts) -> Iterator[Problem]:
-        """The whole log must stay, and every write must be possible with all brokers up."""
+        """The log must stay until it is read, and every write must be possible with all brokers up."""
         for key, needed in KEEPS.items():
-            if config.get(key, needed) != needed:
-                yield key, f"must be {needed}: the audit needs the whole log"
+            asked = config.get(key, needed)
+            may_go = key == "retention.ms" and asked.isdigit()
+            least = f", or {LEAST_RETENTION_MS} or more" if may_go else ""
+            if asked != needed and not (may_go and int(asked) >= LEAST_RETENTION_MS):
+                yield key, f"must be {needed}{least}: the audit needs the whole log"
         wanted = config.get(_IN_SYNC, "1")
         if not wanted.isdigit() or not 1 <= int(wanted) <= replication:
             yield _IN_SYNC, f"must be a number from 1 to replication ({replication})"
@@ -116,7 +118,7 @@ class Kafka(System):
 
     def retention_s(self, topic_config: Texts) -> float | None:
         asked = topic_config.get("retention.ms", "")
-        return math.inf if asked == "-1" else int(asked) / 1000 if asked.isdigit() else None
+        return int(asked) / 1000 if asked.isdigit() else None
 
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
         return asked
