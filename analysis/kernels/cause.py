@@ -44,7 +44,7 @@ class Causes:
         asked_of = {LOST: _acked, REPEATED: _copies}.get(hits.cls)
         if asked_of is None or not history.context.terms:
             return cls()
-        splits = [i for i, name in enumerate(hits.splits) if hits.cls == LOST or name == _SAME_SEND]
+        splits = [i for i, name in enumerate(hits.splits) if _is_asked(hits.cls, name)]
         index = index[np.isin(hits.split[index], splits) & (hits.slot[index] >= 0)]
         asked = asked_of(history, hits, index)
         key = np.full((len(index), _KEY_COLUMNS), -1, np.int64)
@@ -89,6 +89,11 @@ class Causes:
             high=(int(position[high]), int(ledger[high])),
             again=(int(self.asked.again[0][low]), int(self.asked.again[1][low])),
         )
+
+
+def _is_asked(cls: str, split: str) -> bool:
+    """No leader change lies behind what a fault removed on purpose, of which there may be millions."""
+    return split != "removed" if cls == LOST else split == _SAME_SEND
 
 
 def _acked(history: BucketHistory, hits: Hits, index: Array) -> _Asked:
