@@ -95,7 +95,7 @@ def test_a_copy_with_damaged_files_lacks_messages_and_is_found(cluster: NatsClus
 
     Unless its Raft log is damaged, too, and it is sent everything: so only files of the streams are.
     """
-    # Large: a bit of a sequence number is another defect, that of `test_a_server_that_wants_all_memory_ends`.
+    # Large: a flipped bit of a sequence number makes the server want all memory, which is another defect.
     assert cluster.admin._api.publish(["orders-0", "orders-1"] * 50, bytes(20_000)) == ""
     assert wrong_copies(cluster) == set()
     (node,) = (node for node in cluster.runtime.nodes if node.name == "nats-1")
