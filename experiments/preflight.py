@@ -248,6 +248,7 @@ def _warnings(plan: Plan, timeline: Timeline) -> Iterator[str]:
     where = f"{plan.variant}: " if plan.variant else ""
     of_plan = (
         *(*_of_limits(plan), *_of_sizes(plan), *_of_times(timeline), *_of_expectation(plan)),
+        *_of_retention(plan),
         *_of_buckets(plan),
     )
     for text in (*of_plan, *_of_builds(plan)):
@@ -293,6 +294,19 @@ def _of_sizes(plan: Plan) -> Iterator[str]:
             yield (
                 f"load.payload is {largest:,} B and {topic.declared or topic.name} takes "
                 f"{limit:,} B at most: its brokers refuse every message"
+            )
+
+
+def _of_retention(plan: Plan) -> Iterator[str]:
+    """Where the log is read along, brokers may forget what was read."""
+    from harness.plan.hours import audit_follows
+
+    for topic in () if audit_follows(plan) else plan.topics:
+        kept_s = SYSTEMS[plan.system].retention_s(topic.config)
+        if kept_s and kept_s < plan.warm_up_s + plan.load_s:
+            yield (
+                f"topic {topic.declared or topic.name} keeps {kept_s:g} s of its messages, and its log is "
+                "read once the load is over: what is gone by then is unknown"
             )
 
 

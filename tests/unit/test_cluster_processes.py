@@ -135,6 +135,15 @@ def test_a_process_that_dies_at_once_says_why(node: NodeProcess) -> None:
     assert "ss -ltnp" in error.hint
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds a process that runs")
+def test_a_process_that_wants_more_memory_than_it_may_have_ends(node: NodeProcess) -> None:
+    asks = "kept = []\nwhile len(kept) < 1024: kept.append(bytearray(2**20))"
+    node.launch([sys.executable, "-c", asks], dict(os.environ), memory_max_mb=200)
+    assert wait_until(lambda: not node.is_running(), 60, every_s=0.02)
+    assert node.exit_code == 1
+    assert "MemoryError" in str(node.why_dead())
+
+
 def test_a_program_that_is_not_there_is_an_error(node: NodeProcess) -> None:
     with pytest.raises(EnvironmentNotReady, match="cannot start /nowhere/java"):
         node.launch(["/nowhere/java"], dict(os.environ))

@@ -15,6 +15,7 @@ from harness.contracts.rows import LaneGroup
 from harness.errors import ScenarioError
 from harness.plan.buckets import with_buckets
 from harness.plan.build import build_plan, build_plans, with_tag
+from harness.plan.hours import topic_retained_s
 from harness.plan.rates import at_rate
 from harness.run.worker_specs import Endpoints, audit_specs, client_spec, coordinated
 from harness.rundir import RunDir
@@ -26,6 +27,22 @@ from harness.systems import SYSTEMS
 
 def scenario(**keys: Any) -> Scenario:
     return Scenario.model_validate({"name": "mine", **keys})
+
+
+@pytest.mark.parametrize(
+    ("load_s", "config", "kept_s"),
+    [
+        (7200, {}, 3600),
+        (7200, {"retention.ms": "900000"}, 900),
+        (7200, {"retention.ms": "-1"}, 3600),
+        (7199, {"retention.ms": "900000"}, None),  # as the topic says; nothing of ours is set
+    ],
+)
+def test_a_load_of_hours_keeps_what_a_topic_asks_for(
+    load_s: int, config: dict[str, str], kept_s: float | None
+) -> None:
+    plan = build_plan(scenario(topics={"orders": {"config": config}}, load={"duration": load_s}), seed=1)
+    assert [topic_retained_s(plan, topic) for topic in plan.topics] == [kept_s]
 
 
 def test_same_input_same_bytes() -> None:

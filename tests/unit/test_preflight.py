@@ -212,6 +212,12 @@ KILL = "name: x\nfaults: [{fault: kill, at: 9s, for: 5s}]\n"
             "load.payload is 2,000 B and orders takes 1,500 B at most",
         ),
         (
+            ["load.duration=20m"],
+            "name: x\ntopics: {orders: {config: {retention.ms: 900000}}}\nload: {producers: {a: "
+            "{transactions: {messages: 5}}}}\n",
+            "topic orders keeps 900 s of its messages, and its log is read once the load is over",
+        ),
+        (
             [],
             "name: x\nvariants: {a: {expect: info-stored}, b: {}}\n",
             "a: expect: info-stored breaks no promise",

@@ -15,7 +15,7 @@ _IN_SYNC: Final = "min.insync.replicas"
 #: The audit needs the whole log.
 KEEPS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
-#: Of a log that is audited while it grows: a reader is behind by seconds.
+#: Of a log that is audited while it grows: a reader may be minutes behind.
 LEAST_RETENTION_MS: Final = 900_000
 
 #: https://kafka.apache.org/protocol#protocol_api_keys
