@@ -180,6 +180,29 @@ def test_what_a_container_lacks_is_seen_and_given_back(
     assert whole.runtime.memory_use("kafka-2").limit is None
 
 
+def test_a_container_has_damaged_files_and_is_wiped_where_it_refuses_them(
+    whole: KafkaCluster, tmp_path: Path
+) -> None:
+    with sending(whole, ORDERS):
+        wait_until("messages", lambda: min(whole.admin.end_offsets(["orders"]).values()) > 100)
+    whole.runtime.stop("kafka-2")
+    for place in whole.runtime.damage_files("kafka-2", "log", "flip", places=5, size_bytes=1, seed=7):
+        found = whole.runtime.read_data("kafka-2", place.file)
+        assert found is not None
+        assert found[place.offset : place.offset + 1].hex() == place.after != place.before
+    whole.runtime.start("kafka-2")
+    whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+
+    step = {"fault": "file-damage", "files": "metadata", "damage": "cut", "places": 100, "size": "1MB"}
+    run = RunDir(tmp_path / "run").create()
+    effect = fire(whole, run, [ORDERS], {"target": "kafka-2", "for": 0.1, **step})["effect"]
+    assert effect["effective"], effect
+    assert effect["details"]["wiped"] == {"kafka-2": "ended"}
+    whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
+    rows = whole.admin.read_replicas(["orders"], timeout_s=60)
+    assert {(row.in_sync, row.is_read, row.odd) for row in rows} == {(True, True, ())}, "all came again"
+
+
 def test_a_node_cut_off_from_its_peers_is_fenced_and_clients_still_reach_it(
     whole: KafkaCluster, tmp_path: Path
 ) -> None:

@@ -12,7 +12,10 @@ from pathlib import Path
 from kafka.record.util import calc_crc32c
 
 from analysis.kernels.replicas import stretches
+from harness.clusters import spec_of
+from harness.clusters.docker.runtime import DockerRuntime
 from harness.protocols.cluster import Endpoint, Node
+from harness.systems.pulsar.assembly import ASSEMBLY
 from harness.systems.pulsar.replicas import parts_of, read_parts
 
 METADATA = (
@@ -70,9 +73,19 @@ def test_a_bookie_that_lacks_an_entry_or_has_it_damaged() -> None:
     with ExitStack() as stack:
         one = stack.enter_context(bookie("bookie-1", 1, whole | {1: bytes(damaged), 4: again}))
         two = stack.enter_context(bookie("bookie-2", 2, {n: whole[n] for n in (0, 1, 2, 4)}))
-        metadata = METADATA.replace("0=[a:1, b:1, c:1], 4=[a:1, d:1, c:1]", f"0=[{one.client}, {two.client}]")
+        metadata = METADATA.replace("0=[a:1, b:1, c:1], 4=[a:1, d:1, c:1]", "0=[one-mesh:1, two-mesh:1]")
         internal = {"lastConfirmedEntry": "10:4", "ledgers": [{"ledgerId": 10, "metadata": metadata}]}
-        rows = read_parts(list(parts_of("orders-0", internal)), [one, two], within_s=30)
+        rows = read_parts(
+            list(parts_of("orders-0", internal)), {"one-mesh:1": one, "two-mesh:1": two}, within_s=30
+        )
     assert all(row.is_read and row.in_sync for row in rows)
     found = [(s.replica.node, s.first, s.last, s.split) for s in stretches(rows)]
     assert sorted(found) == [("bookie-1", 1, 1, "damaged"), ("bookie-2", 3, 3, "missing")]
+
+
+def test_bookies_in_containers_are_known_by_their_names_among_the_nodes() -> None:
+    """By these a ledger names who keeps it, and a cookie whose it is."""
+    runtime = DockerRuntime("r", Path("/x"), 9, spec_of("pulsar", topology="bookies-3"), None)
+    admin = ASSEMBLY.admin(runtime, lambda name: True)
+    named = {name: str(node.client) for name, node in admin._bookies.items()}
+    assert named == {f"bookie-{n}-mesh:13181": f"127.0.9.{n + 3}:13181" for n in (1, 2, 3)}

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import random
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from typing import Any, ClassVar
 
 import psutil
 
-from harness.clusters.docker import engine, limits, namespaces, topology, volumes
+from harness.clusters.docker import data_files, engine, limits, namespaces, topology, volumes
 from harness.clusters.docker import groups as docker_groups
 from harness.clusters.docker.detours import container_detours
 from harness.clusters.docker.engine import asking
@@ -29,11 +30,14 @@ from harness.clusters.layout.node_layout import Layout
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.network import packets
 from harness.clusters.network.packets import Packets
+from harness.clusters.nodes.file_damage import damage_files, is_of
 from harness.clusters.nodes.node_process import NodeFolder, cause_of, telling_lines
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Node
+from harness.protocols.files import Damage, DamagedPlace, FileKind
 from harness.protocols.network import CLIENT_DETOURS, PEER_CUTS, PEER_DETOURS, REQUESTS
 from harness.rundir import Document
+from harness.systems import system_of
 from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.02
@@ -269,6 +273,44 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
     def read_data(self, node: str, path: str) -> bytes | None:
         inside = f"{self.layout.wiring.data(self.layout.node(node))}/{path}"
         return engine.read_file(self.container(node), inside)
+
+    def damage_files(
+        self, node: str, files: FileKind, damage: Damage, *, places: int, size_bytes: int, seed: int
+    ) -> list[DamagedPlace]:
+        container, mount = self._data_of_a_node_down(node)
+        kinds, rng = system_of(self.spec.system).file_kinds, random.Random(seed)
+        try:
+            return data_files.damage(
+                container,
+                mount,
+                lambda path: is_of(files, path, kinds),
+                partial(
+                    damage_files,
+                    kinds=kinds,
+                    files=files,
+                    damage=damage,
+                    places=places,
+                    size_bytes=size_bytes,
+                    rng=rng,
+                ),
+                folder=self.folder,
+            )
+        except OSError as error:
+            raise EnvironmentNotReady(
+                f"cannot copy the files of {node} to {self.folder}: {error.strerror}"
+            ) from error
+
+    def renew_data(self, node: str) -> None:
+        """Its image prepares it as it starts."""
+        data_files.empty(self.client, *self._data_of_a_node_down(node), self.run_id)
+
+    def _data_of_a_node_down(self, node: str) -> tuple[Any, str]:
+        """Its container, and where its data is mounted there."""
+        if self.is_running(node):
+            raise EnvironmentNotReady(f"{node} runs: its files are its own")
+        if mount := self.layout.services[node].data_mount:
+            return self.container(node), mount
+        raise EnvironmentNotReady(f"{node} keeps no data of its own")
 
     def log_tail(self, node: str) -> str:
         return str(self._why_dead(node))

@@ -53,10 +53,13 @@ def damage_files(
 
 def _files(data: Path, kinds: Mapping[str, Sequence[str]], wanted: FileKind) -> list[Path]:
     found = (path for path in sorted(data.rglob("*")) if path.is_file() and not path.is_symlink())
-    of_kind = {path: kind_of(str(path.relative_to(data)), kinds) for path in found}
-    return [
-        path for path, kind in of_kind.items() if kind == wanted or (wanted == "any" and kind != "unused")
-    ]
+    return [path for path in found if is_of(wanted, str(path.relative_to(data)), kinds)]
+
+
+def is_of(wanted: FileKind, path: str, kinds: Mapping[str, Sequence[str]]) -> bool:
+    """Whether a file is of a kind; what its node uses no more is of none."""
+    kind = kind_of(path, kinds)
+    return kind == wanted or (wanted == "any" and kind != "unused")
 
 
 def kind_of(path: str, kinds: Mapping[str, Sequence[str]]) -> str:

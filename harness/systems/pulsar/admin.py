@@ -52,6 +52,7 @@ class PulsarAdmin:
     Args:
         nodes: of every role.
         ids: broker -> ``host:port`` as the brokers name it among themselves; default: its admin endpoint.
+        bookies: the same of bookies; default: the client endpoint.
         is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
         watch: called while waiting for readiness; raises to end the wait early (a node died at start).
         security: of the harness, probes too.
@@ -69,12 +70,15 @@ class PulsarAdmin:
         *,
         cluster: str = CLUSTER,
         ids: Mapping[str, str] | None = None,
+        bookies: Mapping[str, str] = MappingProxyType({}),
         is_reachable: Callable[[str], bool] = lambda name: True,
         watch: Callable[[], None] = lambda: None,
         security: Security = ANYBODY.admin,
     ) -> None:
         self._brokers = [node for node in nodes if "broker" in node.roles]
         self._storage = [node for node in nodes if "broker" not in node.roles]
+        stores = (node for node in self._storage if "bookie" in node.roles)
+        self._bookies = {bookies.get(node.name, str(node.client)): node for node in stores}
         self._is_reachable = is_reachable
         self._cluster = cluster
         self.watch = watch
@@ -224,8 +228,7 @@ class PulsarAdmin:
         """As `ReadsReplicas.read_replicas`: from bookies."""
         told = self._of_streams(topics, "internalStats?metadata=true")
         parts = [part for stream, row in told.items() for part in replicas.parts_of(stream, row)]
-        bookies = [node for node in self._storage if "bookie" in node.roles]
-        return replicas.read_parts(parts, bookies, within_s=timeout_s)
+        return replicas.read_parts(parts, self._bookies, within_s=timeout_s)
 
     # -- transactions ---------------------------------------------------------------------------------
 
@@ -395,9 +398,9 @@ class PulsarAdmin:
         return brokers | {node.name for node in reachable if answers(node)}
 
     def forget(self, node: str) -> None:
-        bookie = next((each for each in self._storage if each.name == node and "bookie" in each.roles), None)
-        if bookie and self._owners:
-            self._owners.forget_bookie(str(bookie.client))
+        for id_, bookie in self._bookies.items():
+            if bookie.name == node and self._owners:
+                self._owners.forget_bookie(id_)
 
     def answers(self, node: str) -> bool:
         """Whether a node answers a request of ours within a second."""

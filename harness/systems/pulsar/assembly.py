@@ -27,9 +27,10 @@ class _Pulsar(Assembly):
     ) -> PulsarAdmin:
         transfers = release_key(runtime.spec.version) >= TRANSFERS_SINCE
         kind = TransferringPulsarAdmin if transfers else PulsarAdmin
-        web = runtime.spec.ports["web"]
-        ids = {node.name: f"{runtime.layout.wiring.host(node)}:{web}" for node in brokers(runtime.nodes)}
-        return kind(runtime.nodes, ids=ids, is_reachable=is_reachable, security=access.admin)
+        nodes, host, ports = runtime.nodes, runtime.layout.wiring.host, runtime.spec.ports
+        ids = {node.name: f"{host(node)}:{ports['web']}" for node in brokers(nodes)}
+        bookies = {node.name: f"{host(node)}:{ports['bookie']}" for node in nodes}
+        return kind(nodes, ids=ids, bookies=bookies, is_reachable=is_reachable, security=access.admin)
 
     def secrets(self) -> Mapping[str, Secret]:
         """The key of the brokers, and a token for each user."""

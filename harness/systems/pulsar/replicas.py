@@ -83,16 +83,21 @@ def parts_of(stream: str, internal: Document) -> Iterator[LedgerPart]:
                 number += 1
 
 
-def read_parts(parts: Sequence[LedgerPart], bookies: Sequence[Node], *, within_s: float) -> list[ReplicaRow]:
-    """A row for each part and bookie; where one does not answer in time, the rest of its row is unread."""
+def read_parts(
+    parts: Sequence[LedgerPart], bookies: Mapping[str, Node], *, within_s: float
+) -> list[ReplicaRow]:
+    """A row for each part and bookie; where one does not answer in time, the rest of its row is unread.
+
+    Args:
+        bookies: as brokers name them -> the node.
+    """
     deadline = time.monotonic() + within_s
-    by_address = {str(node.client): node for node in bookies}
 
     def marks(one: tuple[LedgerPart, Node]) -> dict[int, bytes]:
         part, node = one
         return {entry: own.mark for entry, own in _read(node, part.ledger, part.entries, deadline)}
 
-    wanted = [(part, by_address[each]) for part in parts for each in part.bookies if each in by_address]
+    wanted = [(part, bookies[each]) for part in parts for each in part.bookies if each in bookies]
     copies: dict[LedgerPart, dict[Node, dict[int, bytes]]] = {}
     with ThreadPoolExecutor(_THREADS, thread_name_prefix="bookies") as pool:
         for (part, node), found in zip(wanted, pool.map(marks, wanted), strict=True):
