@@ -4,6 +4,7 @@ of others, and TLS."""
 from __future__ import annotations
 
 import random
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -115,6 +116,36 @@ def wrong_copies(cluster: NatsCluster) -> set[tuple[str, str]]:
     assert len(rows) == 6
     assert [row for row in rows if not (row.in_sync and row.is_read)] == []
     return {(one.replica.node, one.split) for one in stretches(rows)}
+
+
+def test_a_server_that_wants_all_memory_ends(cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bit of a sequence number is another: all up to that one is noted as deleted, one by one, before a
+    checksum is looked at. Its limit ends it, and not the machine; with a smaller one within seconds."""
+    services = cluster.runtime.layout.services
+    (node,) = (node for node in cluster.runtime.nodes if node.name == "nats-2")
+    assert services[node.name].memory_max_mb == 4000
+    cluster.runtime.stop(node.name)
+    (block,) = node.folder.glob("data/**/streams/orders-0/msgs/*.blk")
+    whole = block.read_bytes()
+    second = int.from_bytes(whole[:4], "little") & 0x7FFFFFFF  # the highest bit: it has headers
+    damaged = bytearray(whole)
+    damaged[second + 10] ^= 1
+    try:
+        block.write_bytes(damaged)
+        little = services[node.name].model_copy(update={"memory_max_mb": 500})
+        monkeypatch.setitem(services, node.name, little)
+        cluster.runtime.start(node.name)
+        wait_until("it ended", lambda: not cluster.runtime.is_running(node.name))
+        said = cluster.runtime.log_tail(node.name)
+        assert re.search(r"fatal error: .*(cannot allocate|out of) memory", said), said
+        stack = (node.folder / "logs" / "stderr.log").read_text().rpartition("fatal error: ")[2]
+        assert "indexCacheBuf" in stack
+    finally:
+        cluster.runtime.kill(node.name)
+        block.write_bytes(whole)
+        monkeypatch.undo()
+        cluster.runtime.start(node.name)
+        cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=RUN_TAG)
 
 
 def test_a_stream_that_is_gone_is_not_waited_for(cluster: NatsCluster) -> None:

@@ -233,6 +233,17 @@ def test_the_telling_lines_of_a_java_log() -> None:
     )
     assert telling_lines(log) == ["ERROR it broke", "Caused by: x.FooException: why"]
     assert telling_lines("one\ntwo\n") == ["one", "two"]
+
+
+def test_the_telling_lines_of_a_program_in_go() -> None:
+    log = (
+        "[7] 2026/11/26 [INF] Starting JetStream\nfatal error: runtime: cannot allocate memory\n\n"
+        "goroutine 1 [running]:\nmain.(*msgBlock).indexCacheBuf(0xc000)\n\t/filestore.go:8757 +0x1d4\n"
+    )
+    assert telling_lines(log) == ["fatal error: runtime: cannot allocate memory"]
+
+
+def test_the_telling_lines_of_nothing() -> None:
     assert telling_lines("") == []
 
 

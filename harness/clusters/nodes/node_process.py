@@ -24,11 +24,12 @@ from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.02
 _GONE_TIMEOUT_S = 10.0
-_TAIL_BYTES = 64 * 1024
+_TAIL_BYTES = 256 * 1024  # a program in Go says why it ends before the stacks of all it did
 _CAUSES = (
     (r"Address already in use|Cannot assign requested address", "the port is taken: see `ss -ltnp`"),
     (
-        r"[Cc]annot allocate memory|Could not reserve enough space|insufficient memory|OutOfMemoryError",
+        r"[Cc]annot allocate memory|Could not reserve enough space|insufficient memory|OutOfMemoryError"
+        r"|out of memory",
         "free some memory: three brokers need about 1 GB; see `brokerstorm doctor`",
     ),
     (r"Too many open files", "raise the limit of open files: `ulimit -n 65536`"),
@@ -36,6 +37,7 @@ _CAUSES = (
     (r"UnsupportedClassVersionError", "this version needs a newer Java; see `brokerstorm doctor`"),
     (r"ConfigException", "see cluster.config of the scenario; the names are the broker's own"),
 )
+_TELLING = re.compile(r"ERROR|FATAL|Exception|Error:|OutOfMemory|\[(ERR|FTL)\]|^fatal error: |^panic: ")
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,8 +254,8 @@ def cause_of(log: str) -> str:
 
 
 def telling_lines(log: str) -> list[str]:
-    """The lines of a Java log that say what went wrong: errors and causes, else the last ones."""
+    """The lines of a log of Java or Go that say what went wrong: errors and causes, else the last ones."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     lines = [line for line in lines if not re.match(r"^(at |\.\.\. \d+ more)", line)]
-    telling = [line for line in lines if re.search(r"ERROR|FATAL|Exception|Error:|OutOfMemory", line)]
+    telling = [line for line in lines if _TELLING.search(line)]
     return [line[:300] for line in (telling or lines)[-6:]]
