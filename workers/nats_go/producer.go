@@ -78,8 +78,10 @@ func produce(session *kit.Session) error {
 	if p.asked.AsyncMaxPending > 0 {
 		more = append(more, jetstream.WithPublishAsyncMaxPending(p.asked.AsyncMaxPending))
 	}
-	if p.asked.AsyncTimeout > 0 {
-		more = append(more, jetstream.WithPublishAsyncTimeout(p.asked.AsyncTimeout))
+	if p.asked.AsyncTimeout > 0 && !asyncTimeouts {
+		return kit.Failuref("leave it out", "Publish.AsyncTimeout: PublishMsgAsync of this nats.go has no limit")
+	} else if p.asked.AsyncTimeout > 0 {
+		more = append(more, withAsyncTimeout(p.asked.AsyncTimeout))
 	}
 	if p.connection, err = connect(session, config.Connection, config.TLS, more, nil); err != nil {
 		return err
