@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from harness.errors import EnvironmentNotReady, UsageError
@@ -51,6 +52,26 @@ def wait_ready(missing: Callable[[], str], watch: Callable[[], None], *, timeout
             f"the cluster is not ready after {timeout_s:.0f} s: {still}",
             hint=f"{LOGS_HINT}; a busy machine needs more `limits.ready`",
         )
+
+
+def each(names: Iterable[str], question: Callable[[str], Answer]) -> dict[str, Answer]:
+    """Ask nodes beside each other; those that give no answer are left out."""
+    asked = list(names)
+    found: dict[str, Answer] = {}
+
+    def ask(name: str) -> None:
+        try:
+            found[name] = question(name)
+        except (EnvironmentNotReady, UsageError):
+            return
+
+    if len(asked) < 2:
+        for name in asked:
+            ask(name)
+        return found
+    with ThreadPoolExecutor(len(asked)) as pool:
+        list(pool.map(ask, asked))
+    return found
 
 
 class FailoverAdmin:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 import zlib
 from abc import ABC, abstractmethod
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final, Protocol, cast
 
 from harness.clusters.drivers import DrivenNodes, drivers_on
@@ -18,13 +20,16 @@ from harness.connections.file import Connection
 from harness.connections.security import Security
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.need import Need
-from harness.protocols.cluster import Admin, Endpoint, Node
+from harness.protocols.cluster import Admin, Endpoint, Node, TopicSettings
 from harness.protocols.nodes import SeenAway
 from harness.systems import SYSTEMS, system_of
 from harness.systems.base import Request
 
 #: More, and times of brokers in the capture say little.
 _APART_S: Final = 1.0
+#: The topic that `doctor` makes, and deletes.
+PROBED: Final = "doctor"
+_READY_S: Final = 60.0
 
 
 class ExternalAdmin(Admin, Protocol):
@@ -241,6 +246,33 @@ def identified(connection: Connection, *, all_there: bool = True) -> External:
     if all_there:
         _refuse_absent(connection, found)
     return External(connection, found)
+
+
+def try_topic(
+    connection: Connection,
+    admin: Any,
+    kind: str,
+    partitions: int,
+    copies: int,
+    config: Mapping[str, str] = MappingProxyType({}),
+) -> tuple[str, Need | None]:
+    """Make topic `PROBED`, and put a message through each of its partitions.
+
+    Args:
+        kind: what brokers call topics, in the plural.
+
+    Returns:
+        Its address, and why that was not possible; None = it was.
+    """
+    prefix = connection.file.topics.prefix
+    address = SYSTEMS[connection.file.system].address(PROBED, secrets.randbits(32), prefix)
+    admin.name_topics({PROBED: address}, ())
+    try:
+        admin.create_topics([TopicSettings(PROBED, partitions, copies, config)])
+        admin.wait_ready([PROBED], timeout_s=_READY_S, run_tag=1)
+    except BrokerstormError as error:
+        return address, Need(kind, False, str(error), error.hint or f"{kind} {prefix}-* must be allowed")
+    return address, None
 
 
 def clocks(apart: Mapping[str, tuple[float, float] | None]) -> Need:

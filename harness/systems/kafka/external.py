@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-from harness.clusters.external.cluster import ExternalSystem, FoundCluster, clocks, named_nodes
+from harness.clusters.external.cluster import (
+    PROBED,
+    ExternalSystem,
+    FoundCluster,
+    clocks,
+    named_nodes,
+    try_topic,
+)
 from harness.clusters.external.made import MadeNames
 from harness.connections.file import Connection
 from harness.connections.security import Access
 from harness.errors import BrokerstormError
 from harness.need import Need
-from harness.protocols.cluster import Node, TopicSettings
+from harness.protocols.cluster import Node
 from harness.systems.kafka import KEEPS
-from harness.systems.kafka import SYSTEM as KAFKA
 from harness.systems.kafka.admin import KafkaAdmin
 from harness.systems.kafka.external_admin import ExternalKafkaAdmin
 from harness.systems.kafka.failover import KafkaFailover
 from harness.systems.kafka.questions import KafkaQuestions
 from harness.systems.kafka.security import probe_options
 
-_READY_S: Final = 60.0
-_PROBED: Final = "doctor"
 _REPLICAS: Final = 3
 
 
@@ -45,21 +48,16 @@ class _ExternalKafka(ExternalSystem):
     def examine(
         self, connection: Connection, nodes: Sequence[Node], admin: ExternalKafkaAdmin
     ) -> Iterator[Need]:
-        topics = connection.file.topics
-        address = KAFKA.address(_PROBED, secrets.randbits(32), topics.prefix)
-        copies = topics.replication or min(_REPLICAS, len(nodes))
-        admin.name_topics({_PROBED: address}, ())
+        copies = connection.file.topics.replication or min(_REPLICAS, len(nodes))
         stamped = {"message.timestamp.type": "LogAppendTime"}
-        try:
-            admin.create_topics([TopicSettings(_PROBED, len(nodes), copies, stamped)])
-            admin.wait_ready([_PROBED], timeout_s=_READY_S, run_tag=1)
-        except BrokerstormError as error:
-            yield Need("topics", False, str(error), error.hint or f"topics {topics.prefix}-* must be allowed")
+        address, refused = try_topic(connection, admin, "topics", len(nodes), copies, stamped)
+        if refused:
+            yield refused
             return
         yield Need("topics", True, f"{address} was made; {len(nodes)} partitions were written to")
         yield Need("replication", True, f"{copies} replicas of each, all in sync")
         questions = _questions(connection)
-        leaders = admin.leaders(_PROBED)
+        leaders = admin.leaders(PROBED)
         stamped_s = questions.clocks(address, len(nodes))
         yield clocks({str(leaders.get(at)): found for at, found in sorted(stamped_s.items())})
         held = ", ".join(f"{key}={value}" for key, value in KEEPS.items())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from harness.admin.failover import AlreadyThere, NotThere, wait_ready
 from harness.admin.health import first_bytes
@@ -23,8 +23,6 @@ from harness.systems.nats.monitor import Monitor, Told, meta_leader, stream_stat
 from harness.systems.nats.replicas import StreamReading
 
 _GLANCE_S: Final = 1.0
-#: What a message of the harness goes through when no topic is asked for.
-_PROBE: Final = "brokerstorm-probe"
 _GONE_TEXT: Final = (
     "{stream} is gone: the leader of the meta group knows no such stream, and every server is up"
 )
@@ -43,7 +41,12 @@ class NatsAdmin:
             fault may stand.
         urls: node -> where its monitoring answers; default: the admin endpoints.
         called: server, by the name that it has itself -> node, where that differs.
+
+    Attributes:
+        probe_stream: what a message of the harness goes through before there are topics; empty = none does.
     """
+
+    probe_stream: ClassVar[str] = "brokerstorm-probe"
 
     def __init__(
         self,
@@ -58,7 +61,6 @@ class NatsAdmin:
     ) -> None:
         scheme = "https" if access.admin.tls else "http"
         self._names = tuple(sorted(node.name for node in nodes))
-        self._is_reachable = is_reachable
         self._can_choose = can_choose
         self._links = links or {n.name: Endpoint(n.admin.host, n.client.port) for n in nodes}
         self._servers = {node: server for server, node in called.items()}
@@ -72,10 +74,7 @@ class NatsAdmin:
     # -- who leads ------------------------------------------------------------------------------------
 
     def _told(self) -> dict[str, Told]:
-        return self._monitor.told(self._reachable())
-
-    def _reachable(self) -> list[str]:
-        return [name for name in self._names if self._is_reachable(name)]
+        return self._monitor.told(self._api.reachable())
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
         told = self._told()
@@ -95,7 +94,7 @@ class NatsAdmin:
 
     def registered(self) -> set[str]:
         """Servers that are healthy in their own words."""
-        return {node for node, lacks in self._monitor.healthy(self._reachable()).items() if not lacks}
+        return {node for node, lacks in self._monitor.healthy(self._api.reachable()).items() if not lacks}
 
     def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
         return watched_leaderships(seen)
@@ -223,10 +222,8 @@ class NatsAdmin:
 
     def _ours(self, name: str) -> str:
         """The stream of a name of the servers."""
-        return next((s for s in self._all_made() if self._theirs(s) == name), name)
-
-    def _all_made(self) -> list[str]:
-        return [f"{topic}-{p}" for topic, count in self._made.items() for p in range(count) if "." in topic]
+        made = (f"{topic}-{p}" for topic, count in self._made.items() for p in range(count) if "." in topic)
+        return next((stream for stream in made if self._theirs(stream) == name), name)
 
     def read_replicas(self, topics: Sequence[str], *, timeout_s: float) -> list[ReplicaRow]:
         """As `ReadsReplicas.read_replicas`. A stream that is gone has none."""
@@ -281,7 +278,7 @@ class NatsAdmin:
         if len({each.meta for each in told.values()}) != 1 or not meta_leader(told, len(self._names)):
             return "the meta group has no leader that all know"
         if not topics:
-            return self._probe_missing(self._probe_stream(), run_tag)
+            return self._probe_missing(run_tag)
         streams = self._streams(topics)
         self.gone = {
             stream: _GONE_TEXT.format(stream=stream) for stream in streams if self._is_gone(stream, told)
@@ -310,9 +307,9 @@ class NatsAdmin:
             return False
         return True
 
-    def _probe_missing(self, name: str, run_tag: int) -> str:
-        """A message through a stream of our own, which is dropped again; empty name = none is sent."""
-        if not name:
+    def _probe_missing(self, run_tag: int) -> str:
+        """A message through a stream of our own, which is dropped again."""
+        if not (name := self.probe_stream):
             return ""
         copies = min(NODES, len(self._names))
         config = {"name": name, "subjects": [name], "num_replicas": copies, "storage": "memory"}
@@ -320,10 +317,6 @@ class NatsAdmin:
         failure = self._api.publish([name], probe_payload(run_tag))
         self._drop(name)
         return failure
-
-    def _probe_stream(self) -> str:
-        """What a message of the harness goes through before there are topics; empty = none does."""
-        return _PROBE
 
     def close(self) -> None:
         """Drop all connections. Idempotent; a later call opens them again."""

@@ -46,7 +46,7 @@ class JetStream(FailoverAdmin):
         """A connection to one server. Raises as `Link`."""
         return Link(self._links[node], self._security)
 
-    def ask(self, what: str, body: Any = None, *, within_s: float = ASK_S) -> dict[str, Any]:
+    def ask(self, what: str, body: Any = None) -> dict[str, Any]:
         """The answer to ``$JS.API.<what>``.
 
         Raises:
@@ -59,7 +59,7 @@ class JetStream(FailoverAdmin):
             with self.link(node.name) as link:
                 return _checked(node.name, what, link.ask(f"$JS.API.{what}", body))
 
-        return self.first_answer(one, within_s=within_s, failure="JetStream does not answer")
+        return self.first_answer(one, within_s=ASK_S, failure="JetStream does not answer")
 
     def pages(self, what: str, key: str) -> list[Any]:
         """All that a list of the API has, page by page."""

@@ -2,29 +2,26 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-from urllib.parse import urlsplit
+from functools import partial
+from typing import Any
 
 from harness.admin.failover import NoAnswer
 from harness.admin.http_clock import clock_apart
-from harness.clusters.external.cluster import ExternalSystem, FoundCluster, clocks, named_nodes
+from harness.clusters.external.cluster import ExternalSystem, FoundCluster, clocks, named_nodes, try_topic
 from harness.clusters.external.made import MadeNames
+from harness.clusters.external.places import admin_urls, listens_at
 from harness.clusters.layout.compose import release_key
 from harness.connections.file import Connection
 from harness.connections.security import Access
-from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
+from harness.errors import EnvironmentNotReady, UsageError
 from harness.need import Need
-from harness.protocols.cluster import Endpoint, Node, TopicSettings
+from harness.protocols.cluster import Endpoint, Node
 from harness.systems.nats import SYSTEM as NATS
 from harness.systems.nats.assembly import CHOOSES_SINCE
 from harness.systems.nats.external_admin import ExternalNatsAdmin
-from harness.systems.nats.link import Link
-
-_READY_S: Final = 60.0
-_PROBED: Final = "doctor"
+from harness.systems.nats.link import Link, server_at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +51,7 @@ class _ExternalNats(ExternalSystem):
         nodes = named_nodes(
             connection,
             {name: (number, clients[number - 1]) for name, number in servers.items()},
-            {name: _endpoint(urls[number - 1]) for name, number in servers.items()},
+            {name: listens_at(urls[number - 1]) for name, number in servers.items()},
         )
         by_number = {node.number: node.name for node in nodes}
         called = {name: by_number[number] for name, number in servers.items()}
@@ -77,23 +74,14 @@ class _ExternalNats(ExternalSystem):
     def examine(
         self, connection: Connection, nodes: Sequence[Node], admin: ExternalNatsAdmin
     ) -> Iterator[Need]:
-        prefix = connection.file.topics.prefix
-        address = NATS.address(_PROBED, secrets.randbits(32), prefix)
         copies = connection.file.topics.replication or min(len(nodes), 3)
-        admin.name_topics({_PROBED: address}, ())
-        try:
-            admin.create_topics([TopicSettings(_PROBED, 1, copies)])
-            admin.wait_ready([_PROBED], timeout_s=_READY_S, run_tag=1)
-        except BrokerstormError as error:
-            yield Need("streams", False, str(error), error.hint or f"streams {prefix}-* must be allowed")
+        address, refused = try_topic(connection, admin, "streams", 1, copies)
+        if refused:
+            yield refused
             return
         yield Need("streams", True, f"{address}-0 was made, {copies} replicas; a message was stored")
-        yield clocks({node.name: clock_apart(_dates(admin, node.name)) for node in nodes})
+        yield clocks({node.name: clock_apart(partial(admin.monitor.date, node.name)) for node in nodes})
         yield _room(admin, nodes)
-
-
-def _dates(admin: ExternalNatsAdmin, node: str) -> Any:
-    return lambda: admin.monitor.date(node)
 
 
 def _room(admin: ExternalNatsAdmin, nodes: Sequence[Node]) -> Need:
@@ -113,33 +101,13 @@ def _site(connection: Connection) -> tuple[list[Endpoint], list[str]]:
     Raises:
         UsageError: bootstrap or admin_url does not say it.
     """
-    file, path = connection.file, connection.path
-    urls = [url.rstrip("/") for url in file.admin_url.split(",")]
-    if bad := [url for url in urls if urlsplit(url).scheme not in ("http", "https")]:
-        raise UsageError(f"{path}: admin_url: {bad[0]!r} is no URL", hint=f"as {NATS.admin_form}")
-    clients = [_client(path, text) for text in file.bootstrap.split(",")]
-    if len(urls) != len(clients):
-        raise UsageError(
-            f"{path}: admin_url has {len(urls)} URLs, and bootstrap {len(clients)} servers",
-            hint="one URL a server, in the same order",
-        )
-    return clients, urls
-
-
-def _client(path: Any, text: str) -> Endpoint:
-    found = urlsplit(text if "://" in text else f"nats://{text}")
+    servers = connection.file.bootstrap.split(",")
     try:
-        host, port = found.hostname, found.port
-    except ValueError:
-        host = port = None
-    if not host or found.scheme not in ("nats", "tls"):
-        raise UsageError(f"{path}: bootstrap: {text!r} is no server", hint=f"as {NATS.bootstrap_form}")
-    return Endpoint(host, port or 4222)
-
-
-def _endpoint(url: str) -> Endpoint:
-    found = urlsplit(url)
-    return Endpoint(str(found.hostname), found.port or (443 if found.scheme == "https" else 80))
+        clients = [server_at(text) for text in servers]
+    except ValueError as error:
+        hint = f"as {NATS.bootstrap_form}"
+        raise UsageError(f"{connection.path}: bootstrap: {error}", hint=hint) from None
+    return clients, admin_urls(connection, servers)
 
 
 def _info(connection: Connection, at: Endpoint) -> dict[str, Any]:

@@ -17,6 +17,8 @@ from harness.systems.nats.monitor import Monitor
 class ExternalNatsAdmin(NatsAdmin):
     """A `NatsAdmin` that sees the streams of one run alone (NamesTopics)."""
 
+    probe_stream = ""  # one that is not of a run is nothing to make there
+
     def __init__(self, nodes: Sequence[Node], made: MadeLedger, **how: Any) -> None:
         super().__init__(nodes, **how)
         self._ledger = made
@@ -67,7 +69,3 @@ class ExternalNatsAdmin(NatsAdmin):
         """Delete what a run made, by the servers' names, and strike it out."""
         for name in made.get("stream", ()):
             self._drop(name)
-
-    def _probe_stream(self) -> str:
-        """None: a stream that is not of a run is nothing to make there."""
-        return ""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from base64 import b64decode
 from email import message_from_string
 from typing import Final
-from urllib.parse import urlsplit
 
 from harness.admin.probe import WithHeaders
 from harness.connections.security import Security
-from harness.protocols.cluster import Endpoint
-from harness.systems.nats.link import Link
+from harness.systems.nats.link import Link, server_at
 
 #: The line before the headers of a message.
 _VERSION: Final = "NATS/1.0\r\n"
@@ -18,8 +16,7 @@ _VERSION: Final = "NATS/1.0\r\n"
 
 def read(bootstrap: str, address: str, partitions: int, security: Security) -> WithHeaders:
     """Value and headers of every message."""
-    first = urlsplit(bootstrap.partition(",")[0])
-    with Link(Endpoint(str(first.hostname), first.port or 4222), security) as link:
+    with Link(server_at(bootstrap.partition(",")[0]), security) as link:
         for partition in range(partitions):
             stream = f"{address}-{partition}"
             state = link.ask(f"$JS.API.STREAM.INFO.{stream}")["state"]

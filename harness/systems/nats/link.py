@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import socket
-import ssl
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, Final
+from urllib.parse import urlsplit
 
 from harness.admin.failover import NoAnswer
 from harness.admin.tls import context_of
@@ -29,7 +30,7 @@ class NoResponders(NoAnswer):
 
 
 class Link:
-    """A connection that is open; close it, or use it as a context.
+    """A connection that is open as long as its context.
 
     Raises:
         NoAnswer: nobody is there, or no answer in time.
@@ -41,60 +42,56 @@ class Link:
         self._endpoint = endpoint
         self._inbox = f"_INBOX.brokerstorm.{time.monotonic_ns():x}"
         self._questions = 0
-        try:
+        with _answering():
             self._link = socket.create_connection((endpoint.host, endpoint.port), timeout=CONNECT_S)
             self._stream = self._link.makefile("rb")
             self._open(security)
-        except OSError as error:
-            raise NoAnswer(_reason(error)) from error
 
     def __enter__(self) -> Link:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def close(self) -> None:
         self._stream.close()
         self._link.close()
 
     def ask(self, subject: str, body: Any = None, *, within_s: float = ANSWER_S) -> dict[str, Any]:
-        """A request whose answer is JSON; ``body``: None, bytes as they are, or what becomes JSON."""
-        payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
-        answer = json.loads(self.request(subject, payload, within_s=within_s))
-        return answer if isinstance(answer, dict) else {}
-
-    def request(self, subject: str, payload: bytes, *, within_s: float = ANSWER_S) -> bytes:
-        """The first answer to a message.
+        """The first answer to a message, which is JSON. ``body``: nothing, bytes, or what becomes JSON.
 
         Raises:
             NoResponders: nobody listens there.
             NoAnswer: no answer in time, or the connection broke.
         """
-        self._questions += 1
-        reply = f"{self._inbox}.{self._questions}"
-        try:
-            self._send(f"PUB {subject} {reply} {len(payload)}\r\n".encode() + payload + b"\r\n")
-            return self._answer(reply, time.monotonic() + within_s)
-        except OSError as error:
-            raise NoAnswer(_reason(error)) from error
+        payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        deadline = time.monotonic() + within_s
+        with _answering():
+            reply = self._publish(subject, payload)
+            while True:
+                words, head, said = self._message(deadline)
+                if words[0] != reply:
+                    continue  # the answer to a question that was given up
+                if head.startswith(_NO_RESPONDERS):
+                    raise NoResponders("nobody answers there")
+                answer = json.loads(said)
+                return answer if isinstance(answer, dict) else {}
 
     def pull(self, subject: str, count: int, *, within_s: float) -> Iterator[tuple[str, bytes]]:
         """What a consumer hands out: its position (the reply subject), headers and payload. Ends early where
-        it has no more. Raises as `request`."""
-        self._questions += 1
-        reply = f"{self._inbox}.{self._questions}".encode()
+        it has no more. Raises as `ask`."""
         deadline = time.monotonic() + within_s
-        body = json.dumps({"batch": count, "no_wait": True}).encode()
-        try:
-            self._send(b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply, len(body), body))
+        with _answering():
+            reply = self._publish(subject, json.dumps({"batch": count, "no_wait": True}).encode())
             for _ in range(count):
                 words, head, data = self._message(deadline)
                 if words[0] == reply:  # no message, but how it ended
                     return
                 yield words[2].decode(), head + data
-        except OSError as error:
-            raise NoAnswer(_reason(error)) from error
+
+    def _publish(self, subject: str, payload: bytes) -> bytes:
+        """The subject of its answers."""
+        self._questions += 1
+        reply = f"{self._inbox}.{self._questions}".encode()
+        self._send(b"PUB %b %b %d\r\n%b\r\n" % (subject.encode(), reply, len(payload), payload))
+        return reply
 
     def _open(self, security: Security) -> None:
         self._link.settimeout(CONNECT_S)
@@ -104,7 +101,8 @@ class Link:
         self.info = json.loads(said)
         context = context_of(security.tls)
         if context is not None:
-            self._upgrade(context)
+            self._link = context.wrap_socket(self._link, server_hostname=self._endpoint.host)
+            self._stream = self._link.makefile("rb")
         hello: dict[str, Any] = {
             "verbose": False, "pedantic": False, "lang": "brokerstorm", "version": "1", "protocol": 1,
             "headers": True, "no_responders": True, "name": "brokerstorm",
@@ -115,21 +113,8 @@ class Link:
         while not self._line().startswith(b"PONG"):
             pass
 
-    def _upgrade(self, context: ssl.SSLContext) -> None:
-        self._link = context.wrap_socket(self._link, server_hostname=self._endpoint.host)
-        self._stream = self._link.makefile("rb")
-
     def _send(self, data: bytes) -> None:
         self._link.sendall(data)
-
-    def _answer(self, reply: str, deadline: float) -> bytes:
-        while True:
-            words, head, body = self._message(deadline)
-            if words[0].decode() != reply:
-                continue  # the answer to a question that was given up
-            if head.startswith(_NO_RESPONDERS):
-                raise NoResponders("nobody answers there")
-            return body
 
     def _message(self, deadline: float) -> tuple[list[bytes], bytes, bytes]:
         """The next message: subject, subscription, perhaps where to reply, and sizes; headers; payload."""
@@ -162,6 +147,19 @@ class Link:
         raise NoAnswer(said)
 
 
+def server_at(text: str) -> Endpoint:
+    """Of ``nats://HOST:PORT``, or without a scheme or a port.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    found = urlsplit(text if "://" in text else f"nats://{text}")
+    with suppress(ValueError):  # of the port
+        if found.scheme in ("nats", "tls") and found.hostname:
+            return Endpoint(found.hostname, found.port or 4222)
+    raise ValueError(f"{text!r} is no server")
+
+
 def _exactly(stream: BinaryIO, count: int) -> bytes:
     found = stream.read(count)
     if len(found) < count:
@@ -169,5 +167,10 @@ def _exactly(stream: BinaryIO, count: int) -> bytes:
     return found
 
 
-def _reason(error: OSError) -> str:
-    return "does not answer in time" if isinstance(error, TimeoutError) else str(error) or "closed"
+@contextmanager
+def _answering() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        why = "does not answer in time" if isinstance(error, TimeoutError) else str(error) or "closed"
+        raise NoAnswer(why) from error

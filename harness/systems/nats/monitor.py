@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import urllib3
 
+from harness.admin.failover import each
 from harness.admin.tls import context_of
 from harness.connections.security import ANYBODY, Security
 from harness.errors import EnvironmentNotReady
@@ -23,7 +23,6 @@ _ANSWER_S: Final = 2.5  # a healthy server answers in milliseconds; a starved on
 #: just now and lacks no more follows; one that catches up after a loss lacks thousands.
 _HEARD_NS: Final = 2_000_000_000
 _FEW: Final = 1000
-Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,23 +63,11 @@ class Monitor:
             timeout=urllib3.Timeout(connect=_CONNECT_S, read=_ANSWER_S),
         )
 
-    def health(self, node: str) -> str:
-        """What a server lacks, in its words; empty = it has JetStream, and its copies are up to date.
-
-        Raises:
-            EnvironmentNotReady: no answer.
-        """
-        answer = self._get(node, "healthz")
-        if answer.status < 400:
-            return ""
-        said = answer.json()
-        return str(said.get("error") or said.get("status"))
-
     def told(self, nodes: Sequence[str]) -> dict[str, Told]:
         """By node; those that give no answer are left out."""
 
         def ask(node: str) -> Told:
-            said = self._get(node, "jsz?streams=true").json()
+            said = self.account(node, "?streams=true")
             details = [
                 stream
                 for account in said.get("account_details") or ()
@@ -92,20 +79,32 @@ class Monitor:
             }
             return Told(self._node(alone or said["meta_cluster"]), groups)
 
-        return _each(nodes, ask)
+        return each(nodes, ask)
 
     def healthy(self, nodes: Sequence[str]) -> dict[str, str]:
-        """Node -> what it lacks, as `health`; those that give no answer are left out."""
-        return _each(nodes, self.health)
+        """Node -> what it lacks, in its words; empty = it has JetStream, and its copies are up to date. Those
+        that give no answer are left out."""
+
+        def ask(node: str) -> str:
+            answer = self._get(node, "healthz")
+            if answer.status < 400:
+                return ""
+            said = _parsed(node, answer)
+            return str(said.get("error") or said.get("status"))
+
+        return each(nodes, ask)
 
     def date(self, node: str) -> str:
-        """The header `Date` of an answer of a server. Raises as `health`."""
+        """The header `Date` of an answer of a server. Raises as `account`."""
         return str(self._get(node, "healthz").headers.get("Date", ""))
 
-    def account(self, node: str) -> Mapping[str, Any]:
-        """JetStream of a server: its limits, and what is used of them. Raises as `health`."""
-        found: Mapping[str, Any] = self._get(node, "jsz").json()
-        return found
+    def account(self, node: str, how: str = "") -> Mapping[str, Any]:
+        """JetStream of a server: its limits, and what is used of them.
+
+        Raises:
+            EnvironmentNotReady: no answer.
+        """
+        return _parsed(node, self._get(node, f"jsz{how}"))
 
     def _node(self, group: Mapping[str, Any]) -> str:
         """The node that leads a group; empty = none."""
@@ -129,6 +128,14 @@ class Monitor:
             return self._http.request("GET", f"{self._urls[node]}/{path}")
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise EnvironmentNotReady(f"{node} does not answer at {self._urls[node]}") from error
+
+
+def _parsed(node: str, answer: urllib3.BaseHTTPResponse) -> Mapping[str, Any]:
+    try:
+        found: Mapping[str, Any] = answer.json()
+    except ValueError as error:
+        raise EnvironmentNotReady(f"{node} answers with something else than JSON") from error
+    return found
 
 
 def meta_leader(told: Mapping[str, Told], nodes: int) -> str | None:
@@ -169,19 +176,3 @@ def _most(votes: Counter[str], members: int) -> str | None:
     """Whom more than half of the members name."""
     name, count = votes.most_common(1)[0] if votes else ("", 0)
     return name if name and 2 * count > members else None
-
-
-def _each(nodes: Sequence[str], question: Callable[[str], Answer]) -> dict[str, Answer]:
-    """Ask nodes beside each other; those that give no answer are left out."""
-    found: dict[str, Answer] = {}
-
-    def ask(node: str) -> None:
-        try:
-            found[node] = question(node)
-        except (EnvironmentNotReady, ValueError):
-            return
-
-    if nodes:
-        with ThreadPoolExecutor(len(nodes)) as pool:
-            list(pool.map(ask, nodes))
-    return found

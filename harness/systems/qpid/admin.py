@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import quote
 
-from harness.admin.failover import AlreadyThere, NotThere, wait_ready
+from harness.admin.failover import AlreadyThere, NotThere, each, wait_ready
 from harness.admin.watched import watched_leaderships
 from harness.connections.security import ANYBODY, Access
 from harness.contracts.rows import Leadership
@@ -15,7 +15,7 @@ from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import ClientConnection, Node, PartitionState, SeenLeaders, TopicSettings
 from harness.rundir import Document
 from harness.systems.qpid.probe import Probe
-from harness.systems.qpid.rest import OURS, QpidRest, QueuePlace, each, one
+from harness.systems.qpid.rest import OURS, QpidRest, QueuePlace, one
 from harness.waiting import wait_until
 
 _POLL_S = 0.1

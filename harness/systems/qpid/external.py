@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
+from harness.admin.failover import each
 from harness.admin.http_clock import clock_apart
-from harness.clusters.external.cluster import ExternalSystem, FoundCluster, clocks, named_nodes
+from harness.clusters.external.cluster import ExternalSystem, FoundCluster, clocks, named_nodes, try_topic
 from harness.clusters.external.made import MadeNames
+from harness.clusters.external.places import admin_urls, listens_at
 from harness.connections.file import Connection
 from harness.connections.security import Access
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.need import Need
-from harness.protocols.cluster import Endpoint, Node, TopicSettings
+from harness.protocols.cluster import Endpoint, Node
 from harness.rundir import Document
 from harness.systems.qpid import SYSTEM as QPID
 from harness.systems.qpid.admin import KEEPS, MASTER
 from harness.systems.qpid.external_admin import ExternalQpidAdmin
 from harness.systems.qpid.probe import Probe
-from harness.systems.qpid.rest import GUEST, LockedOut, QpidRest, QueuePlace, each
+from harness.systems.qpid.rest import GUEST, LockedOut, QpidRest, QueuePlace
 
-_READY_S: Final = 60.0
-_PROBED: Final = "doctor"
 _HOSTS: Final = "querybroker/virtualhost?select=" + quote("$parent.name,$parent.role,name,id,type")
 #: Stores that forget with the broker.
 _FORGETS: Final = ("Memory", "ProvidedStore")
@@ -115,14 +115,9 @@ class _ExternalQpid(ExternalSystem):
     def examine(
         self, connection: Connection, nodes: Sequence[Node], admin: ExternalQpidAdmin
     ) -> Iterator[Need]:
-        prefix = connection.file.topics.prefix
-        address = QPID.address(_PROBED, secrets.randbits(32), prefix)
-        admin.name_topics({_PROBED: address}, ())
-        try:
-            admin.create_topics([TopicSettings(_PROBED, 1, 1)])
-            admin.wait_ready([_PROBED], timeout_s=_READY_S, run_tag=1)
-        except BrokerstormError as error:
-            yield Need("queues", False, str(error), error.hint or f"queues {prefix}-* must be allowed")
+        address, refused = try_topic(connection, admin, "queues", 1, 1)
+        if refused:
+            yield refused
             return
         yield Need("queues", True, f"{address}-0 was made; a message was committed and taken")
         held = ", ".join(f"{key}={allowed[0]}" for key, allowed in KEEPS.items())
@@ -137,14 +132,10 @@ class _ExternalQpid(ExternalSystem):
             yield _store(settings)
             if len(hosts) > 1:
                 yield _group(rest.get(at, f"remotereplicationnode/{where.partition('/')[0]}") or (), hosts)
-            yield clocks({node.name: clock_apart(_dates(rest, str(node.client))) for node in nodes})
+            yield clocks({node.name: clock_apart(partial(rest.date, str(node.client))) for node in nodes})
             yield _limits(rest, at, where, settings)
         finally:
             rest.close()
-
-
-def _dates(rest: QpidRest, at: str) -> Any:
-    return lambda: rest.date(at)
 
 
 def _store(settings: Document) -> Need:
@@ -201,19 +192,11 @@ def _site(connection: Connection) -> _Site:
     """
     file, path = connection.file, connection.path
     hosts, _, rest = file.bootstrap.removeprefix("amqp://").removeprefix("amqps://").partition("/")
-    addresses, urls = hosts.split(","), [url.rstrip("/") for url in file.admin_url.split(",")]
+    addresses = hosts.split(",")
     virtual_host = rest.partition("?")[0]
     if not virtual_host:
         raise UsageError(f"{path}: bootstrap: which virtual host?", hint=f"as {QPID.bootstrap_form}")
-    if bad := [
-        url for url in urls if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname
-    ]:
-        raise UsageError(f"{path}: admin_url: {bad[0]!r} is no URL", hint=f"as {QPID.admin_form}")
-    if len(urls) != len(addresses):
-        raise UsageError(
-            f"{path}: admin_url has {len(urls)} URLs, and bootstrap {len(addresses)} brokers",
-            hint="one URL a broker, in the same order",
-        )
+    urls = admin_urls(connection, addresses)
     clients = {address: _endpoint(path, address) for address in addresses}
     return _Site(virtual_host, clients, dict(zip(addresses, urls, strict=True)))
 
@@ -228,10 +211,7 @@ def _endpoint(path: Any, address: str) -> Endpoint:
 def _nodes(connection: Connection, site: _Site, hosts: Mapping[str, _Host]) -> tuple[Node, ...]:
     numbers = {at: number for number, at in enumerate(site.clients, start=1)}
     brokers = {host.node: (numbers[at], site.clients[at]) for at, host in hosts.items()}
-    admin = {}
-    for at, host in hosts.items():
-        url = urlsplit(site.urls[at])
-        admin[host.node] = Endpoint(str(url.hostname), url.port or (443 if url.scheme == "https" else 80))
+    admin = {host.node: listens_at(site.urls[at]) for at, host in hosts.items()}
     return named_nodes(connection, brokers, admin)
 
 

@@ -7,11 +7,10 @@ documentation, "REST API").
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import urllib3
 
@@ -32,7 +31,6 @@ _GONE, _THERE = 404, 409
 #: What is quickly answered.
 _SHORT = "querybroker/virtualhostnode?select=name"
 _LOCKED_OUT = 401
-Answer = TypeVar("Answer")
 
 
 class LockedOut(UsageError):
@@ -159,26 +157,6 @@ class QpidRest:
             raise EnvironmentNotReady(
                 f"{node} does not answer at its admin endpoint, {self._urls[node]} ({_reason(error)})"
             ) from error
-
-
-def each(names: Iterable[str], question: Callable[[str], Answer]) -> dict[str, Answer]:
-    """Ask nodes beside each other; those that give no answer are left out."""
-    asked = list(names)
-    found: dict[str, Answer] = {}
-
-    def ask(name: str) -> None:
-        try:
-            found[name] = question(name)
-        except (EnvironmentNotReady, UsageError):
-            return
-
-    if len(asked) < 2:
-        for name in asked:
-            ask(name)
-        return found
-    with ThreadPoolExecutor(len(asked)) as pool:
-        list(pool.map(ask, asked))
-    return found
 
 
 def one(said: Any) -> Document:
