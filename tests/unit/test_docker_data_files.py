@@ -31,6 +31,7 @@ class Archives:
         self.files = {"a/1.blk": TEXT, "a/index.db": TEXT, "b/2.blk": TEXT[:70_000]}
         self.put: list[tarfile.TarInfo] = []
         self.is_lossy = False
+        self.gives: int | None = None
 
     def get_archive(self, path: str, *, chunk_size: int) -> tuple[Iterator[bytes], dict[str, Any]]:
         below = path.removeprefix(MOUNT).strip("/")
@@ -41,7 +42,7 @@ class Archives:
                     member = tarfile.TarInfo(f"data/{name}" if not below else name.rpartition("/")[2])
                     member.uid, member.gid, member.mode, member.size = 1000, 7, 0o640, len(data)
                     archive.addfile(member, io.BytesIO(data))
-        whole = packed.getvalue()
+        whole = packed.getvalue()[: self.gives]
         return (whole[at : at + chunk_size] for at in range(0, len(whole), chunk_size)), {}
 
     def put_archive(self, path: str, written: Any) -> bool:
@@ -83,3 +84,11 @@ def test_an_engine_that_keeps_the_old_bytes_is_not_believed(tmp_path: Path) -> N
     container.is_lossy = True
     with pytest.raises(EnvironmentNotReady, match=r"blk of nats-1 is not what was put there"):
         damaged(container, tmp_path, "flip", 1)
+
+
+def test_an_engine_that_breaks_off_is_one_line(tmp_path: Path) -> None:
+    container = Archives()
+    container.gives = 500_000
+    with pytest.raises(EnvironmentNotReady, match=r"cannot read /var/lib/data of nats-1: unexpected end"):
+        damaged(container, tmp_path, "flip", 1)
+    assert list(tmp_path.iterdir()) == []

@@ -73,22 +73,28 @@ def _copy(
     """Copy files below a path of a container; what each is there, by its path below that one. A file is
     copied to ``to`` itself."""
     found: dict[str, tarfile.TarInfo] = {}
-    with asking(f"cannot read {path} of {container.name}"):
-        chunks, _ = container.get_archive(path, chunk_size=_CHUNK_BYTES)
-        stream: Any = _Chunks(chunks)
-        with tarfile.open(fileobj=stream, mode="r|") as archive:
-            for member in archive:
-                name = member.name.partition("/")[2]
-                if not (member.isreg() and is_wanted(name)):
-                    continue
-                target = to / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                source = archive.extractfile(member)
-                assert source is not None  # a regular file has contents
-                with target.open("wb") as file:
-                    shutil.copyfileobj(source, file)
-                found[name] = member
+    what = f"cannot read {path} of {container.name}"
+    try:
+        with asking(what):
+            chunks, _ = container.get_archive(path, chunk_size=_CHUNK_BYTES)
+            stream: Any = _Chunks(chunks)
+            with tarfile.open(fileobj=stream, mode="r|") as archive:
+                for member in archive:
+                    name = member.name.partition("/")[2]
+                    if member.isreg() and is_wanted(name):
+                        _extract(archive, member, to / name)
+                        found[name] = member
+    except tarfile.TarError as error:
+        raise EnvironmentNotReady(f"{what}: {error}", hint="the engine broke off") from error
     return found
+
+
+def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source = archive.extractfile(member)
+    assert source is not None  # a regular file has contents
+    with target.open("wb") as file:
+        shutil.copyfileobj(source, file)
 
 
 def _put(container: Any, mount: str, copies: Path, name: str, there: tarfile.TarInfo) -> None:
