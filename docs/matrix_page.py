@@ -87,7 +87,7 @@ def _can(system: str, topology: str, runtime: str, kind: FaultKind[Any], *, secu
     try:
         cluster = describe_cluster(system, topology=topology, runtime=runtime, needs=needs, secure=secure)
         step = {"fault": kind.kind, "at": 1, **_required(system, kind)}
-        timeline = faults.compile([step], seed=1, load_s=60, topics=topics, nodes=nodes)
+        timeline = faults.compile([step], seed=1, load_s=60, topics=topics, nodes=nodes, system=system)
         faults.refuse_unsupported(timeline, cluster)
     except EnvironmentNotReady:
         return True  # this machine lacks something, not the cluster
@@ -98,12 +98,13 @@ def _can(system: str, topology: str, runtime: str, kind: FaultKind[Any], *, secu
 
 def _required(system: str, kind: FaultKind[Any]) -> dict[str, Any]:
     """Keys without a default that `plan` would ask for."""
-    requests = list(SYSTEMS[system].request_kinds)[:1]
+    about = SYSTEMS[system]
+    requests = list(about.request_kinds)[:1]
     known: dict[str, Any] = {
         "requests": requests,
         "group": "billing",
-        "config": {"max.message.bytes": "1000000"},
-        "to": SYSTEMS[system].version,
+        "config": {key: "2" for key in about.changeable[:1] or ["none"]},
+        "to": about.version,
     }
     fields = kind.params.model_fields
     return {key: value for key, value in known.items() if key in fields and fields[key].is_required()}

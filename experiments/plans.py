@@ -86,6 +86,7 @@ def read_scenario(
             seed=0,
             load_s=scenario.load.duration,
             topics=topic_plans(scenario),
+            system=scenario.system,
             nodes=external.roles
             if external
             else node_roles(scenario.system, cluster.version, cluster.topology),
@@ -310,6 +311,7 @@ def timeline_of(plan: Plan) -> Timeline:
         nodes=nodes,
         clients=endings(plan),
         coordinated=coordinated(plan),
+        system=plan.system,
     )
 
 

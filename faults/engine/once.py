@@ -107,7 +107,7 @@ def _inventory(cluster: Cluster) -> Inventory:
             held.setdefault(stream.rpartition("-")[0], []).append(len(state.replicas))
     topics = tuple(TopicSettings(name, len(copies), max(1, *copies)) for name, copies in sorted(held.items()))
     roles = {node.name: node.roles for node in cluster.runtime.nodes}
-    return Inventory(topics, tuple(sorted(roles)), roles)
+    return Inventory(topics, tuple(sorted(roles)), roles, system=cluster.system)
 
 
 def _outcome(run: RunDir, firing: Firing) -> InjectedFault:

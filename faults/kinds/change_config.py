@@ -1,10 +1,10 @@
-"""change-config: an operator changes settings of a topic that is in use, and puts them back."""
+"""change-config: an operator changes settings of topics that are in use, and puts them back."""
 
 from __future__ import annotations
 
-from typing import Final, cast
+from typing import Annotated, Final, cast
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
 from faults.kit.cluster_view import ClusterView, find_ability
 from faults.kit.errors import StepProblem
@@ -15,30 +15,37 @@ from harness.contracts.ledger import LedgerEntry
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import ChangesTopics, HasPlacement, Proof, TruncatesLogs
+from harness.systems import SYSTEMS, system_of
 
-#: Under these settings a message that is acknowledged stays, as far as it did before.
-_ALLOWED: Final = (
-    *("min.insync.replicas", "max.message.bytes", "flush.messages", "flush.ms"),
-    *("segment.bytes", "segment.ms", "compression.type", "index.interval.bytes"),
-)
 #: Under these brokers remove the oldest messages when it suits them: what they removed is gone, not lost.
 _RETENTION: Final = ("retention.ms", "retention.bytes")
-_IN_SYNC: Final = "min.insync.replicas"
+#: Stands for the topic where settings are of a run's namespace.
+_NAMESPACE: Final = "namespace"
+_KEYS: Final = "; ".join(f"{s.name}: {names(s.changeable)}" for s in SYSTEMS.values() if s.changeable)
+
+
+def _in_words(value: object) -> object:
+    """A truth value as brokers write it."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+Text = Annotated[str, BeforeValidator(_in_words), WithJsonSchema({"type": ["string", "number", "boolean"]})]
 
 
 class ChangeConfigParams(OneTopicParams):
     model_config = ConfigDict(coerce_numbers_to_str=True)
 
-    config: dict[str, str] = Field(
+    config: dict[str, Text] = Field(
         min_length=1,
-        description=f"the topic's settings meanwhile: {names((*_ALLOWED, *_RETENTION))}; brokers look for "
-        "what to remove as often as `log.retention.check.interval.ms` of `cluster.config` says",
+        description=f"the settings meanwhile ({_KEYS}); Kafka's brokers look for what to remove as often as "
+        "`log.retention.check.interval.ms` of `cluster.config` says",
     )
     for_: Seconds = Field(10.0, alias="for", gt=0, description="put back after this long")
 
 
 class ConfigChanged(Injection):
-    """A topic with other settings. Only brokers can put them back, so the heal asks them."""
+    """A topic, or all of a namespace, with other settings. Only brokers can put them back, so the heal asks
+    them."""
 
     looks_last = True
     params: ChangeConfigParams
@@ -103,7 +110,7 @@ def removes(params: ChangeConfigParams) -> bool:
 
 
 class ChangeConfig(TopicFault[ChangeConfigParams]):
-    """Change settings of a topic that is in use, and put them back after `for`."""
+    """Change settings of topics that are in use, and put them back after `for`."""
 
     kind = "change-config"
     said = frozenset({*TopicFault.said, "config"})
@@ -111,20 +118,24 @@ class ChangeConfig(TopicFault[ChangeConfigParams]):
     params = ChangeConfigParams
 
     def complete(self, params: ChangeConfigParams, inventory: Inventory) -> ChangeConfigParams:
-        params = super().complete(params, inventory)
+        params = self._aimed(params, inventory)
         topic = inventory.topic(params.topic)
-        assert topic is not None
-        for key, value in params.config.items():
-            if key not in (*_ALLOWED, *_RETENTION):
-                allowed = names((*_ALLOWED, *_RETENTION))
-                raise StepProblem("config", f"{key!r} would change what is promised. Allowed: {allowed}")
-            if key == _IN_SYNC and not (value.isdigit() and int(value) >= min(2, topic.replication)):
-                raise StepProblem("config", f"{key}={value}: below 2 an acknowledgement promises less")
+        copies = topic.replication if topic else 1
+        for key, why in system_of(inventory.system).change_problems(copies, params.config):
+            raise StepProblem("config", f"{key}={params.config[key]}: {why}")
         if removes(params) and any(name.startswith("transactions:") for name in inventory.coordinated):
             raise StepProblem(
                 "config", "transactions of which a part was removed cannot be judged as a whole"
             )
         return params
+
+    def _aimed(self, params: ChangeConfigParams, inventory: Inventory) -> ChangeConfigParams:
+        """With what it changes: a topic, or the namespace."""
+        if not system_of(inventory.system).changes_namespace:
+            return super().complete(params, inventory)
+        if params.topic not in ("", _NAMESPACE):
+            raise StepProblem("topic", "settings are of the run's namespace, so of all topics: leave it out")
+        return params.model_copy(update={"topic": _NAMESPACE})
 
     def abilities_for(self, params: ChangeConfigParams) -> tuple[type, ...]:
         return (*self.abilities, TruncatesLogs) if removes(params) else self.abilities
@@ -137,8 +148,9 @@ class ChangeConfig(TopicFault[ChangeConfigParams]):
 
     def commands(self, params: ChangeConfigParams, inventory: Inventory) -> list[str]:
         settings = ", ".join(f"{key}={value}" for key, value in params.config.items())
+        request = system_of(inventory.system).change_request.format(topic=params.topic)
         return [
-            f"IncrementalAlterConfigs topic {params.topic}: {settings}",
+            f"{request}: {settings}",
             f"after {params.for_:g} s: as before",
         ]
 

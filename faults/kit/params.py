@@ -19,6 +19,7 @@ from pydantic.fields import FieldInfo
 
 from harness.durations import Seconds
 from harness.rundir import Document
+from harness.systems import DEFAULT
 
 _SIZE: Final = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMG]?)(i?)B?\s*$")
 
@@ -81,6 +82,8 @@ class Inventory:
     clients: Mapping[str, str] = field(default_factory=dict)
     #: ``group:NAME`` and ``transactions:NAME`` -> its names at the brokers; none = nobody knows them.
     coordinated: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Of `harness.systems`.
+    system: str = DEFAULT.name
 
     def role_names(self) -> list[str]:
         return sorted({role for roles in self.roles.values() for role in roles})

@@ -21,6 +21,7 @@ from harness.contracts.plan import FaultStep
 from harness.errors import ScenarioError
 from harness.protocols.cluster import Cluster
 from harness.protocols.nodes import Killable, Pausable, Startable, Stoppable
+from harness.systems import DEFAULT
 
 #: What drivers of a connection file can do to nodes that somebody else started.
 _DRIVEN: Final = frozenset({Startable, Killable, Stoppable, Pausable})
@@ -77,6 +78,7 @@ def compile(
     nodes: Sequence[str] | Mapping[str, Sequence[str]],
     clients: Mapping[str, str] | None = None,
     coordinated: Mapping[str, Sequence[str]] | None = None,
+    system: str = DEFAULT.name,
 ) -> Timeline:
     """Check every step and lay out its firings.
 
@@ -86,12 +88,14 @@ def compile(
         nodes: names of the cluster's nodes, or name -> its roles.
         clients: producers and consumers, as `Inventory` has them; None = not known here.
         coordinated: groups and transactions, as `Inventory` has them; None = not known here.
+        system: of `harness.systems`.
 
     Raises:
         ScenarioError: names the step and the key, ``faults[2].target: ...``.
     """
     roles = nodes if isinstance(nodes, Mapping) else {}
-    inventory = Inventory(tuple(topics), tuple(sorted(nodes)), roles, clients or {}, coordinated or {})
+    known = (clients or {}, coordinated or {}, system)
+    inventory = Inventory(tuple(topics), tuple(sorted(nodes)), roles, *known)
     drafts: list[Firing] = []
     for index, step in enumerate(steps):
         drafts += _firings(index, step, seed, load_s, inventory)

@@ -220,7 +220,9 @@ class HasReassignments(HasPlacement, Protocol):
 
 @runtime_checkable
 class ChangesTopics(Protocol):
-    """Can change settings of a topic that exists (Kafka).
+    """Can change settings of topics that are in use (Kafka, Pulsar).
+
+    Where they are of a namespace (`System.changes_namespace`), ``topic`` means nothing.
 
     Each raises UsageError: the brokers refuse it (their words); EnvironmentNotReady: no broker answers.
     """

@@ -41,6 +41,10 @@ class System:
         store_role: role of the nodes that keep the messages; empty = who leads and who follows says so.
         is_queue: a message that was settled is gone; the audit finds what remained. Else there is a log.
         size_setting: the setting of a topic that says how large a message may be, bytes; empty = it has none.
+        changeable: settings of a topic that may change while clients use it: what was acknowledged stays, as
+            far as it did before, or is known to be removed. None = they cannot be changed.
+        changes_namespace: they are of a run's namespace, so of all its topics; else of one topic.
+        change_request: what changes them, for people; ``{topic}`` is the topic.
         keeps_leaders: its brokers keep who led what and since when; else a run watches it.
         term: what a stretch under one leader is called and numbered by; empty = it has no number.
         has_offsets: positions in a log are dense numbers.
@@ -85,6 +89,9 @@ class System:
     store_role: ClassVar[str] = ""
     is_queue: ClassVar[bool] = False
     size_setting: ClassVar[str] = ""
+    changeable: ClassVar[tuple[str, ...]] = ()
+    changes_namespace: ClassVar[bool] = False
+    change_request: ClassVar[str] = ""
     keeps_leaders: ClassVar[bool] = False
     term: ClassVar[str] = ""
     has_offsets: ClassVar[bool] = False
@@ -142,6 +149,15 @@ class System:
     def topic_problems(self, replication: int, config: Texts) -> Iterable[Problem]:
         """What is wrong with native topic settings, by setting."""
         return ()
+
+    def change_problems(self, replication: int, config: Texts) -> Iterable[Problem]:
+        """What is wrong with settings that change while clients use a topic, by setting."""
+        allowed = ", ".join(self.changeable)
+        return [
+            (key, f"would change what is promised. Allowed: {allowed}")
+            for key in config
+            if self.changeable and key not in self.changeable
+        ]
 
     def topic_config(self, config: Texts, replication: int, broker_config: Texts) -> dict[str, str]:
         """The settings that a topic is created with. Default: as written."""

@@ -162,6 +162,16 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
 ]
 
 
+def test_settings_of_a_namespace_are_changed_by_rest() -> None:
+    step = {"fault": "change-config", "config": {"publishRate.publishThrottlingRateInMsg": 100}, "at": 1}
+    known: dict[str, Any] = {"topics": TOPICS, "nodes": ROLES, "system": "pulsar"}
+    timeline = faults.compile([step], seed=7, load_s=600, **known)
+    assert faults.commands_of(timeline.firings[0], timeline) == [
+        "admin REST, policies of the run's namespace: publishRate.publishThrottlingRateInMsg=100",
+        "after 10 s: as before",
+    ]
+
+
 @pytest.mark.parametrize(("step", "commands"), WORDS, ids=[str(step) for step, _ in WORDS])
 def test_the_words(step: dict[str, Any], commands: list[str]) -> None:
     assert sent(step) == commands

@@ -39,6 +39,7 @@ ALLOWED = {
         "harness.waiting",
         "harness.faultlog",
         "harness.contracts",
+        "harness.systems",
     ),
     "analysis": (
         "analysis",

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ import pytest
 from harness.admin.failover import NotThere
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node
+from harness.systems.pulsar.admin import PulsarAdmin
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.systems.pulsar.probe import what_to_probe
 from harness.systems.pulsar.rest import PulsarRest
@@ -146,3 +149,72 @@ def test_probe_topics_have_names_that_faults_leave_out() -> None:
     found = [address.rpartition("/")[2] for address in asked[1:]]
     assert len(found) == 2
     assert all(name.startswith("__") for name in found), "`faults.inject_once` skips internal topics by that"
+
+
+class PolicyBrokers:
+    """Brokers with one metadata store of policies; a broker that lags answers with none."""
+
+    def __init__(self, *brokers: Broker) -> None:
+        self.stored: dict[str, object] = {}
+        self.lags: set[str] = set()
+        for broker in brokers:
+            broker.answer = partial(self._answer, broker)
+        self.admin = PulsarAdmin([broker.node for broker in brokers])
+        self.admin.enter_namespace("public/bs-1")
+
+    def _answer(self, broker: Broker, method: str, path: str) -> Answer:
+        policy = path.partition("public/bs-1/")[2]
+        if method == "POST":
+            self.stored[policy] = json.loads(broker.asked[-1][2])
+        elif method == "DELETE":
+            self.stored.pop(policy, None)
+        return 200, None if broker.node.name in self.lags else self.stored.get(policy), {}
+
+
+SETTINGS = {
+    "publishRate.publishThrottlingRateInMsg": "1000",
+    "maxUnackedMessagesPerConsumer": "10",
+    "deduplication": "true",
+}
+
+
+def test_policies_are_changed_and_put_back(two: tuple[Broker, Broker]) -> None:
+    brokers = PolicyBrokers(*two)
+    before: dict[str, object] = {"maxUnackedMessagesPerConsumer": 500, "dispatchRate": {"a": 1}}
+    brokers.stored = dict(before)
+    admin, keys = brokers.admin, list(SETTINGS)
+    own = admin.own_settings("namespace", keys)
+    assert list(own.values()) == [None, "500", None]
+    assert list(admin.settings("namespace", keys).values()) == ["the brokers' own", "500", "the brokers' own"]
+    admin.change_settings("namespace", SETTINGS)
+    assert admin.settings("namespace", keys) == SETTINGS
+    assert brokers.stored == {
+        **before,
+        "publishRate": {"publishThrottlingRateInMsg": 1000, "publishThrottlingRateInByte": -1},
+        "maxUnackedMessagesPerConsumer": 10,
+        "deduplication": True,
+    }
+    admin.change_settings("namespace", own)
+    assert brokers.stored == before
+
+
+def test_a_policy_of_several_values_keeps_those_that_are_not_named(two: tuple[Broker, Broker]) -> None:
+    brokers = PolicyBrokers(*two)
+    rate = {"publishThrottlingRateInMsg": 7, "publishThrottlingRateInByte": 9}
+    brokers.stored["publishRate"] = dict(rate)
+    key = "publishRate.publishThrottlingRateInMsg"
+    own = brokers.admin.own_settings("namespace", [key])
+    brokers.admin.change_settings("namespace", {key: "1000"})
+    assert brokers.stored["publishRate"] == {**rate, "publishThrottlingRateInMsg": 1000}
+    brokers.admin.change_settings("namespace", own)
+    assert brokers.stored["publishRate"] == rate
+
+
+def test_a_policy_is_in_force_when_every_broker_that_answers_says_so(two: tuple[Broker, Broker]) -> None:
+    brokers = PolicyBrokers(*two)
+    key = "maxProducersPerTopic"
+    brokers.stored[key] = 3
+    brokers.lags = {"broker-2"}
+    assert brokers.admin.settings("namespace", [key]) == {key: "3 or the brokers' own"}
+    two[1].close()
+    assert brokers.admin.settings("namespace", [key]) == {key: "3"}

@@ -67,6 +67,11 @@ class Kafka(System):
     term = "epoch"
     has_offsets = True
     size_setting = "max.message.bytes"
+    changeable = (
+        *(_IN_SYNC, "max.message.bytes", "flush.messages", "flush.ms", "segment.bytes", "segment.ms"),
+        *("compression.type", "index.interval.bytes", "retention.ms", "retention.bytes"),
+    )
+    change_request = "IncrementalAlterConfigs topic {topic}"
     audit_follows = True
     reads_replicas = True
     grows_topics = True
@@ -106,6 +111,13 @@ class Kafka(System):
         wanted = config.get(_IN_SYNC, "1")
         if not wanted.isdigit() or not 1 <= int(wanted) <= replication:
             yield _IN_SYNC, f"must be a number from 1 to replication ({replication})"
+
+    def change_problems(self, replication: int, config: Texts) -> Iterator[Problem]:
+        """As many replicas must have a message as an acknowledgement promises."""
+        yield from super().change_problems(replication, config)
+        in_sync = config.get(_IN_SYNC, "2")
+        if not (in_sync.isdigit() and int(in_sync) >= min(2, replication)):
+            yield _IN_SYNC, "below 2 an acknowledgement promises less"
 
     def topic_config(self, config: Texts, replication: int, broker_config: Texts) -> dict[str, str]:
         """Every topic keeps its whole log and says itself how many replicas a write needs."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 from harness.errors import ScenarioError
 from harness.systems.base import Problem, Request, System, Texts
 
 _JMS_ONLY: Final = "only JMS clients have consumer transactions; leave it out"
 _WHOLE_LOG: Final = "the audit needs the whole log"
+_WHOLE: Final = re.compile(r"0|-?[1-9]\d*")
 _SMALL, _THREE_BOOKIES = "small", "bookies-3"
 #: BaseCommand CONNECT with the client version "bs" and protocol version 0 (PulsarApi.proto).
 _CONNECT: Final = bytes.fromhex("080212060a0262732000")
@@ -25,6 +27,34 @@ REQUESTS: Final = {
     "bookie": _READ,
 }
 
+
+_RATE: Final = {
+    "dispatchThrottlingRateInMsg": -1,
+    "dispatchThrottlingRateInByte": -1,
+    "relativeToPublishRate": False,
+    "ratePeriodInSecond": 1,
+}
+#: Policies of a namespace that remove nothing, by their names in the admin API, and what they are where
+#: nobody set them: one value, or several by name.
+POLICIES: Final[Mapping[str, Any]] = {
+    "publishRate": {"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": -1},
+    "dispatchRate": _RATE,
+    "subscriptionDispatchRate": _RATE,
+    "subscribeRate": {"subscribeThrottlingRatePerConsumer": -1, "ratePeriodInSecond": 30},
+    "maxProducersPerTopic": 0,
+    "maxConsumersPerTopic": 0,
+    "maxSubscriptionsPerTopic": 0,
+    "maxConsumersPerSubscription": 0,
+    "maxUnackedMessagesPerConsumer": 0,
+    "maxUnackedMessagesPerSubscription": 0,
+    "deduplication": False,
+}
+#: As settings: ``maxProducersPerTopic``, ``publishRate.publishThrottlingRateInMsg``.
+SETTINGS: Final = {
+    f"{policy}.{key}" if key else policy: default
+    for policy, found in POLICIES.items()
+    for key, default in (found.items() if isinstance(found, Mapping) else [("", found)])
+}
 
 #: BaseCommand.Type of PulsarApi.proto.
 _REQUESTS: Final = {
@@ -95,6 +125,9 @@ class Pulsar(System):
     mechanisms = ("token", "oauth2")
     log_leader = "Created topic {stream} "  # a broker loaded it
     term = "ledger"
+    changeable = tuple(SETTINGS)
+    changes_namespace = True
+    change_request = "admin REST, policies of the run's namespace"
     broker_config = {
         "defaultRetentionTimeInMinutes": _WHOLE_LOG,
         "defaultRetentionSizeInMB": _WHOLE_LOG,
@@ -114,6 +147,19 @@ class Pulsar(System):
                 yield key, f"must be from 1 to {most} bookies; {limit}"
                 return
             most, limit = int(text), f"{key} is {text}"
+
+    def change_problems(self, replication: int, config: Texts) -> Iterator[Problem]:
+        """Values must be those that brokers answer with, and take no promise back."""
+        yield from super().change_problems(replication, config)
+        for key, text in config.items():
+            default = SETTINGS.get(key)
+            if isinstance(default, bool):
+                if text not in ("true", "false"):
+                    yield key, "must be true or false"
+                elif key == "deduplication" and text == "false":
+                    yield key, "without it what is sent again may be stored twice"
+            elif default is not None and not (_WHOLE.fullmatch(text) and int(text) >= min(default, 1)):
+                yield key, f"must be a whole number, {min(default, 1)} or more"
 
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
         key = _quorum_key("WriteQuorum")

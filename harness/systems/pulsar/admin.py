@@ -6,6 +6,8 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -19,6 +21,7 @@ from harness.systems.pulsar import replicas, transactions
 from harness.systems.pulsar.ledgers import ledgers_of
 from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
 from harness.systems.pulsar.owners import Owners
+from harness.systems.pulsar.policies import as_policies, read_settings
 from harness.systems.pulsar.probe import answers, probe_topics, what_to_probe
 from harness.systems.pulsar.rest import PulsarRest
 
@@ -32,6 +35,7 @@ _THREADS = 8
 _ONE_LOOK_S = 3.0
 _ANSWER_S = 1.0
 _UNLOAD_S = 10.0  # one topic; old brokers have topics whose unload never ends
+_BROKERS_OWN = "the brokers' own"
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 T = TypeVar("T")
 R = TypeVar("R")
@@ -46,8 +50,8 @@ class NoNamespace(UsageError):
 
 
 class PulsarAdmin:
-    """Admin, HasNamespaces, HasPlacement, HasBundles, TellsHidden and HasCoordinators. Thread-safe;
-    every question ends within seconds. Topic names are relative to the current namespace.
+    """Admin, HasNamespaces, HasPlacement, HasBundles, TellsHidden, HasCoordinators and ChangesTopics.
+    Thread-safe; every question ends within seconds. Topic names are relative to the current namespace.
 
     Args:
         nodes: of every role.
@@ -144,6 +148,34 @@ class PulsarAdmin:
         """Its name at the address that it has on record: Pulsar knows no other id of a cluster."""
         url = str(self._rest.get(f"/clusters/{self._cluster}")["serviceUrl"])
         return f"{self._cluster}@{url.rpartition('/')[2]}"
+
+    def settings(self, topic: str, keys: Sequence[str]) -> dict[str, str]:
+        """As `ChangesTopics.settings`: what every broker that answers says, which they read from ZooKeeper
+        each. What nobody set is the brokers' own."""
+        told = []
+        for name in self._rest.reachable():
+            with suppress(EnvironmentNotReady):
+                told.append(read_settings(partial(self._policy, only=name), keys))
+        if not told:
+            raise EnvironmentNotReady(f"no broker tells the policies of {self.namespace}")
+        said = {key: dict.fromkeys(one[key] or _BROKERS_OWN for one in told) for key in keys}
+        return {key: " or ".join(values) for key, values in said.items()}
+
+    def own_settings(self, topic: str, keys: Sequence[str]) -> dict[str, str | None]:
+        """As `ChangesTopics.own_settings`: what the namespace itself was given."""
+        return read_settings(self._policy, keys)
+
+    def change_settings(self, topic: str, to: Mapping[str, str | None]) -> None:
+        """As `ChangesTopics.change_settings`: of the namespace."""
+        for name, value in as_policies(self._policy, to).items():
+            path = f"/namespaces/{self.namespace}/{name}"
+            if value is None:
+                self._rest.delete(path)
+            else:
+                self._rest.post(path, value)
+
+    def _policy(self, name: str, only: str = "") -> Any:
+        return self._rest.get(f"/namespaces/{self.namespace}/{name}", only=only)
 
     # -- topics ---------------------------------------------------------------------------------------
 

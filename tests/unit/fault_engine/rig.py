@@ -25,10 +25,11 @@ class Rig:
         *steps: dict[str, Any],
         topics: Sequence[TopicSettings] = TOPICS,
         since_s: float = 0.0,
+        system: str = "kafka",
         **more: Any,
     ) -> None:
         self.run = run
-        timeline = faults.compile(list(steps), seed=7, load_s=60, topics=topics, nodes=NAMES)
+        timeline = faults.compile(list(steps), seed=7, load_s=60, topics=topics, nodes=NAMES, system=system)
         self.injector = faults.Injector(timeline, cluster, run, **more)  # type: ignore[arg-type]
         self.epoch_ns = time.monotonic_ns()
         self.injector.start(self.epoch_ns, since_s=since_s)

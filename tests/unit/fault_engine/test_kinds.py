@@ -262,18 +262,43 @@ def test_change_config_puts_back_what_the_topic_itself_had(cluster: StateCluster
     assert rig.injector.heal_all(20) == []
 
 
+def test_change_config_of_a_namespace_is_healed_by_another_process(
+    cluster: StateCluster, run: RunDir
+) -> None:
+    step = {"fault": "change-config", "config": {"deduplication": True}, "at": 0, "for": "5m"}
+    rig = Rig(cluster, run, step, topics=[*TOPICS, TopicSettings("carts", 3, 3)], system="pulsar")
+    rig.wait_for("effect")
+    assert rig.rows("inject")[0]["targets"] == ["namespace"]
+    assert rig.rows("effect")[0]["evidence"] == "namespace: deduplication: of the brokers -> true"
+    assert read_json(run.ledger / "fault-000001.json")["settings"] == {"namespace": {"deduplication": None}}
+    assert heal_from_ledger(cluster, run) == []  # type: ignore[arg-type]
+    assert "deduplication" not in cluster.admin.own
+    assert rig.injector.heal_all(20) == []
+
+
+PROMISED = "would change what is promised. Allowed: "
+
+
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("system", "keys", "said"),
     [
-        ("cleanup.policy", "compact", "would change what is promised"),
-        ("min.insync.replicas", "1", "below 2 an acknowledgement promises less"),
-        ("unclean.leader.election.enable", "true", "would change what is promised"),
+        ("kafka", {"config": {"cleanup.policy": "compact"}}, f"{PROMISED}min.insync.replicas, "),
+        ("kafka", {"config": {"min.insync.replicas": 1}}, "=1: below 2 an acknowledgement promises less"),
+        ("kafka", {"config": {"unclean.leader.election.enable": True}}, PROMISED),
+        ("pulsar", {"config": {"messageTTL": 10}}, f"messageTTL=10: {PROMISED}publishRate.publish"),
+        ("pulsar", {"config": {"retention": 10}}, PROMISED),
+        ("pulsar", {"config": {"deduplication": False}}, "what is sent again may be stored twice"),
+        ("pulsar", {"config": {"deduplication": "on"}}, "must be true or false"),
+        ("pulsar", {"config": {"maxProducersPerTopic": "02"}}, "must be a whole number, 0 or more"),
+        ("pulsar", {"config": {"publishRate": 10}}, PROMISED),
+        ("pulsar", {"config": {"dispatchRate.ratePeriodInSecond": 0}}, "must be a whole number, 1 or more"),
+        ("pulsar", {"config": {"maxProducersPerTopic": 2}, "topic": "orders"}, "topic: .* leave it out"),
     ],
 )
-def test_change_config_refuses_what_changes_promises(key: str, value: str, said: str) -> None:
-    step = {"fault": "change-config", "config": {key: value}, "at": 0}
+def test_change_config_refuses_what_changes_promises(system: str, keys: dict[str, Any], said: str) -> None:
+    step = {"fault": "change-config", "at": 0, **keys}
     with pytest.raises(ScenarioError, match=said):
-        faults.compile([step], seed=7, load_s=60, topics=TOPICS, nodes=NAMES)
+        faults.compile([step], seed=7, load_s=60, topics=TOPICS, nodes=NAMES, system=system)
 
 
 def test_retention_takes_effect_when_logs_begin_later(cluster: StateCluster, run: RunDir) -> None:
