@@ -299,7 +299,7 @@ class Context:
         for fault in self.faults:
             for topic in fault.details.grown if fault.effective else ():
                 found.setdefault(topic, []).append(fault.start_ns)
-        return {topic: sorted(times) for topic, times in found.items()}
+        return {topic: sorted(times) for topic, times in found.items() if topic in self.topics}
 
     @cached_property
     def remade(self) -> npt.NDArray[np.int64]:

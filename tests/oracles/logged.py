@@ -6,7 +6,7 @@ from collections import Counter
 
 from harness.records import Check, Outcome
 from tests.oracles.facts import Facts, Hit, Identity, Place, Row, identity, place
-from tests.oracles.removed import is_removed
+from tests.oracles.removed import is_removed, topic_of_lane
 
 OK, FAIL, INFO = Outcome.OK, Outcome.FAIL, Outcome.INFO
 
@@ -204,20 +204,34 @@ def wrong_partition(facts: Facts) -> list[Hit]:
         expected = facts.lane_stream(lane)
         if expected and any(row["stream"] != expected for row in rows):
             hits.append(Hit("wrong-partition", name, "partition", t_ns=time_of(facts, name)))
-        if context.lane_is_keyed[lane] and any(row["stream"] != home(facts, instance, lane) for row in rows):
+        if context.lane_is_keyed[lane] and name in scattered(facts, instance, lane):
             hits.append(Hit("wrong-partition", name, "key", t_ns=time_of(facts, name)))
     return hits
 
 
-def home(facts: Facts, instance: int, lane: int) -> int:
-    """Where most copies of the key lie; of equals the lowest."""
-    found = Counter(
-        row["stream"]
+def scattered(facts: Facts, instance: int, lane: int) -> set[Identity]:
+    """Messages of a key outside the partition that holds most copies, of equals the lowest. Of a topic that
+    grew: in one partition more, as they come up, than there were numbers of partitions until then."""
+    own = sorted(
+        (time_of(facts, name), place(row), name)
         for name, rows in facts.copies.items()
         if name[:2] == (instance, lane) and name in facts.sent
         for row in rows
     )
-    return min(found, key=lambda stream: (-found[stream], stream))
+    topic = topic_of_lane(facts, lane)
+    times = [f.start_ns for f in facts.context.faults if f.effective and topic in f.details.grown]
+    found = Counter(where[0] for _, where, _ in own)
+    home = min(found, key=lambda stream: (-found[stream], stream))
+    if not times:
+        return {name for _, where, name in own if where[0] != home}
+    seen: list[int] = []
+    wrong = set()
+    for t_ns, where, name in own:
+        if where[0] not in seen:
+            seen.append(where[0])
+        if seen.index(where[0]) > sum(t <= t_ns for t in times):
+            wrong.add(name)
+    return wrong
 
 
 def write_duplicate(facts: Facts) -> list[Hit]:

@@ -62,6 +62,8 @@ class Story:
         self.sent: list[Message] = []
         self.is_transacted = bool(draw(st.booleans()))
         self.begun: set[tuple[int, int]] = set()
+        self.partition: dict[Message, int] = {}
+        self.growths = self.grow() if self.mode == "key" else []
 
     def rarely(self) -> bool:
         return bool(self.draw(st.integers(0, 5)) == 0)
@@ -77,12 +79,25 @@ class Story:
             "routed": [0],
         }[self.mode]
 
+    def grow(self) -> list[int]:
+        """When the topic is given more partitions, in grid steps: up to twice, one more each time."""
+        count = self.draw(st.sampled_from([1, 1, 2, 0]))
+        growths = sorted(self.draw(st.integers(0, 12)) for _ in range(count))
+        for at in growths:
+            is_effective = self.draw(st.sampled_from([True, True, True, False]))
+            more: dict[str, Any] = {"effective": is_effective, "details": {"grown": {"orders": 1}}}
+            self.h.fault("by an operator", "orders", at * STEP_MS, at * STEP_MS, **more)
+        return growths
+
     def natural(self, message: Message) -> int:
-        """Partition where a message belongs."""
+        """Partition where a message belongs; of a key, once it was sent, the one that it had then."""
         if self.mode == "partition":
             return message.lane
-        by = message.lane if self.mode == "key" else message.seq
-        return by % self.h.partitions
+        if self.mode == "routed":
+            return message.seq % self.h.partitions
+        if message not in self.partition:
+            self.partition[message] = self.chosen(message.lane)
+        return self.partition[message]
 
     def send_all(self) -> None:
         for instance in range(1, self.h.producers + 1):
@@ -123,6 +138,14 @@ class Story:
             row["txn"] = self.draw(st.sampled_from(list(Txn))) if self.rarely() else usual
             other = self.draw(st.integers(1, 2)) if self.rarely() else number
             row["txn_end"] = -1 if row["txn"] == Txn.OPEN else 1000 * row["instance"] + other
+
+    def chosen(self, key: int) -> int:
+        """Partition of a key now, by what its client knows of the growths: all, none, or what is not true."""
+        known = self.draw(st.sampled_from(["now"] * 3 + ["late", "odd"])) if self.growths else "now"
+        if known == "odd":
+            return int(self.draw(st.integers(0, self.h.partitions - 1)))
+        later = [at for at in self.growths if at > self.now or known == "late"]
+        return (7 * key + 5) % max(self.h.partitions - len(later), 1)
 
     def send(self, message: Message) -> None:
         self.sent.append(message)

@@ -63,6 +63,10 @@ def grown(*partitions: int) -> History:
     return h
 
 
+def strange_growth(h: History) -> History:
+    return h.fault("grow-partitions", "carts", 0, 100, details={"grown": {"carts": 2}})
+
+
 def late_after_growth(partition: int) -> History:
     """2 is stored behind 3, which is in partition 1; 2 in the given one."""
     h = grown(1, 1).send(2, lane=0, partition=partition, at_ms=4_000)
@@ -189,6 +193,13 @@ PAIRS = [
         lambda: grown(1, 1, 2, 0, 2),
         {("wrong-partition", "key"): ["1/0/3"]},
         lambda: grown(1, 1, 2, 1, 2),
+        {},
+    ),
+    Pair(
+        "key in two partitions, and a topic grew that is none of the run's",
+        lambda: strange_growth(keyed(1, 1, 0, 1)),
+        {("wrong-partition", "key"): ["1/0/2"]},
+        lambda: strange_growth(keyed(1, 1, 1, 1)),
         {},
     ),
     Pair(
