@@ -10,7 +10,7 @@ import os
 import random
 import shutil
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,7 @@ from harness.clusters.clocks import clocks
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout, Service
 from harness.clusters.layout.node_layout import Layout, LoopbackWiring
-from harness.clusters.layout.runtime import NodeRuntime
+from harness.clusters.layout.runtime import GIVEN_BROKERS, NodeRuntime
 from harness.clusters.limits import node_limits
 from harness.clusters.network import packets
 from harness.clusters.network.packets import Packets
@@ -33,7 +33,6 @@ from harness.errors import EnvironmentNotReady, UsageError
 from harness.log_stamp import LOG_ZONE
 from harness.protocols.cluster import Endpoint, Node
 from harness.protocols.files import Damage, DamagedPlace, FileKind
-from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
 from harness.protocols.power import Unsynced
 from harness.protocols.versions import versions_of
 from harness.systems import system_of
@@ -49,9 +48,6 @@ _NOT_INHERITED = (
     *("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"),
     *("GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT"),
 )
-#: A fault needs a broker beside the nodes that are controllers, too.
-GIVEN_BROKERS: frozenset[str] = frozenset({SPARE_BROKER, FOURTH_BROKER})
-_BROKER_ALONE = ("broker",)
 #: What a fault may need of the cluster from its start on, and this runtime has.
 GIVES: frozenset[str] = GIVEN_BROKERS | NEEDS | node_limits.GIVES | disks.GIVES | clocks.GIVES
 #: Called with a node and its folder before its first start: put formatted storage in place.
@@ -117,9 +113,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         self._offered = {launch.spec.asked: (launch, self.layout)}
         self._version_of = dict.fromkeys(self.layout.all_nodes, launch.spec.asked)
         self._prepare = prepare
-        # The broker beside those that are controllers: there for a fault alone.
-        alone = [node.name for node in self.layout.nodes if node.roles == _BROKER_ALONE]
-        self._outside = set(alone) if needs & GIVEN_BROKERS == {SPARE_BROKER} else set[str]()
+        self._outside = self.spares()
         self._services = self.layout.services
         self._processes = {
             name: NodeProcess(name, NodeFolder(node.folder), run_id)
@@ -169,19 +163,6 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
 
     def is_changed(self) -> bool:
         return set(self._version_of.values()) != {self.spec.asked}
-
-    @property
-    def nodes(self) -> Sequence[Node]:
-        """Those of the cluster: without a broker that has not joined, or has left."""
-        return tuple(node for node in self.layout.nodes if node.name not in self._outside)
-
-    def outside(self) -> Sequence[str]:
-        return sorted(self._outside)
-
-    def may_leave(self) -> Sequence[str]:
-        return [
-            node.name for node in self.nodes if self.needs & GIVEN_BROKERS and node.roles == _BROKER_ALONE
-        ]
 
     def join(self, node: str) -> None:
         self._prepare_data(self.layout.node(node), is_first=False)

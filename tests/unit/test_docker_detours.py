@@ -185,10 +185,12 @@ def test_without_a_proxy_nothing_but_to_hold_is_possible_between_containers(
 
 
 def test_an_engine_whose_containers_are_elsewhere(machine: Machine, detours: ContainerDetours) -> None:
-    detours.check()
+    nodes = ["kafka-1", "kafka-2", "kafka-3"]
+    detours.check(nodes)
     machine.at.pop("kafka-2")
     with pytest.raises(EnvironmentNotReady, match="runs kafka-2 where its network cannot be reached"):
-        detours.check()
+        detours.check(nodes)
+    detours.check(["kafka-1", "kafka-3"])  # one that has not joined is no node
 
 
 def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:

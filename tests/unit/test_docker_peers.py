@@ -301,11 +301,11 @@ def test_what_the_nodes_really_read_is_looked_at(rig: Rig) -> None:
     rig.start()
     rig.at["kafka-1"] = Whereabouts(os.getpid(), "172.20.0.3")
     with pytest.raises(EnvironmentNotReady, match=r"kafka-1 does not read .*hosts") as caught:
-        rig.peers.check()
+        rig.peers.check(["kafka-1", "kafka-2", "kafka-3"])
     assert "mount namespace" in caught.value.hint
     rig.at.pop("kafka-1")
     with pytest.raises(EnvironmentNotReady, match="kafka-1 where its network cannot be reached"):
-        rig.peers.check()
+        rig.peers.check(["kafka-1", "kafka-2", "kafka-3"])
 
 
 def test_a_proxy_that_died(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import tarfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -189,6 +190,88 @@ def test_a_node_that_runs_and_never_answers_is_told_with_its_last_lines(tmp_path
     assert said == "kafka-1 runs and never became healthy; last lines:"
     assert [line.strip() for line in lines][-1] == "ERROR waiting for a license"
     assert f"its log is {tmp_path / 'kafka-1' / 'logs' / 'stdout.log'}" in caught.value.hint
+
+
+class ComposedEngine:
+    """An engine with the containers that compose was asked for, each with a volume."""
+
+    def __init__(self) -> None:
+        self.running: dict[str, bool] = {}
+        self.volumes_of: dict[str, list[str]] = {}
+        self.containers = self.volumes = self.api = self
+
+    def join(self, spec: Any, files: list[Path], folder: Path, values: Any, env: Any, services: Any) -> None:
+        self.add(services)
+
+    def add(self, names: list[str]) -> None:
+        self.running |= dict.fromkeys(names, True)
+        self.volumes_of |= {name: [f"{name}-data"] for name in names}
+
+    def list(self, **how: Any) -> list[Any]:
+        return [self.get(name) for name in self.running]
+
+    def get(self, name: str) -> Any:
+        labels = {"com.docker.compose.service": name}
+        mounts = [{"Type": "volume", "Name": one} for one in self.volumes_of.get(name, ())]
+        return SimpleNamespace(
+            id=name,
+            name=name,
+            attrs={"Labels": labels, "Mounts": [*mounts, {"Type": "bind", "Source": "/conf"}]},
+            stop=lambda timeout: self.running.update({name: False}),
+            remove=lambda **how: self._remove(name),
+            logs=lambda **how: [b"bye"],
+        )
+
+    def _remove(self, name: str) -> None:
+        node = name.removesuffix("-data")
+        if name == node:
+            del self.running[node]
+        else:
+            self.volumes_of[node].remove(name)
+
+    def inspect_container(self, name: str) -> dict[str, Any]:
+        return {"State": {"Running": self.running[name], "Status": "running"}}
+
+
+def test_a_broker_joins_as_a_container_and_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = ComposedEngine()
+    monkeypatch.setattr(groups, "make", lambda *_: "")
+    needs = frozenset({"spare-broker"})
+    spec = spec_of("kafka", needs=needs)
+    runtime = DockerRuntime("r", tmp_path, 9, spec, engine, needs=needs)
+    three = ["kafka-1", "kafka-2", "kafka-3"]
+    engine.add(three)
+    runtime.adopt()
+    assert ([node.name for node in runtime.nodes], runtime.outside()) == (three, ["kafka-4"])
+    runtime.check()
+    monkeypatch.setattr(docker_topology, "up", engine.join)
+    for _ in range(2):
+        runtime.join("kafka-4")
+        assert (runtime.is_running("kafka-4"), runtime.outside()) == (True, [])
+        assert runtime.may_leave() == ["kafka-4"]
+        runtime.leave("kafka-4")
+        assert runtime.outside() == ["kafka-4"]
+        assert (sorted(engine.running), engine.volumes_of["kafka-4"]) == (three, [])
+        runtime.leave("kafka-4")  # once more is no error
+    assert (tmp_path / "kafka-4" / "logs" / "stdout.log").read_text() == "bye"
+
+
+@pytest.mark.parametrize(
+    ("need", "profiles"), [("spare-broker", []), ("fourth-broker", ["spare-broker"]), ("", [])]
+)
+def test_a_broker_that_is_to_leave_is_there_from_the_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, need: str, profiles: list[str]
+) -> None:
+    asked = []
+    monkeypatch.setattr(groups, "make", lambda *_: "")
+    monkeypatch.setattr(docker_topology, "up", lambda *_, **of: asked.append(sorted(of["profiles"])))
+    needs = frozenset({need} - {""})
+    spec = spec_of("kafka", needs=needs)
+    with pytest.raises(EnvironmentNotReady, match="its container is gone"):  # nothing was composed
+        DockerRuntime("r", tmp_path, 9, spec, ComposedEngine(), needs=needs).up()
+    assert asked == [profiles]
 
 
 @pytest.mark.parametrize("system", ["kafka", "nats", "pulsar", "qpid"])

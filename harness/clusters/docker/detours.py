@@ -12,7 +12,7 @@ import contextlib
 import shlex
 import socket
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -128,13 +128,13 @@ class Mesh:
         endpoint = Endpoint(target.address, wire.endpoints[port].port)
         return namespaces.connect(source.pid, endpoint, timeout_s)
 
-    def check(self) -> None:
-        """Ask the kernel for the rules of every node, once they run.
+    def check(self, nodes: Collection[str]) -> None:
+        """Ask the kernel for the rules of nodes, once they run.
 
         Raises:
             EnvironmentNotReady: why nothing can be held there.
         """
-        for node in self._nodes:
+        for node in nodes:
             at = self._find(node)
             if at is None:
                 raise EnvironmentNotReady(
@@ -205,9 +205,9 @@ class ContainerDetours:
         if self._clients:
             self._clients.down()
 
-    def check(self) -> None:
+    def check(self, nodes: Collection[str]) -> None:
         """`Mesh.check` or `PeerDetours.check`."""
-        self._peers.check()
+        self._peers.check(nodes)
 
     def started(self, node: str) -> None:
         """`Mesh.started`; hosts files stay what they are."""

@@ -223,6 +223,19 @@ def remove(client: Any, run_id: str) -> None:
             )
 
 
+def drop_with_data(client: Any, container: Any) -> None:
+    """Remove a container that ended, with the volumes of its own.
+
+    Raises:
+        EnvironmentNotReady: the engine does not answer, or keeps one.
+    """
+    volumes = [mount["Name"] for mount in container.attrs["Mounts"] if mount["Type"] == "volume"]
+    with asking(f"cannot remove {container.name} with its data"):
+        container.remove(v=True, force=True)
+        for name in volumes:
+            client.volumes.get(name).remove(force=True)
+
+
 def _everything(client: Any, run_id: str) -> list[tuple[str, Callable[[], None]]]:
     found: list[tuple[str, Callable[[], None]]] = []
     later = "once the engine runs again, `brokerstorm clean` removes it"

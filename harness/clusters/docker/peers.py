@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Final
 
@@ -79,13 +80,13 @@ class PeerDetours(ProxiedDetours):
         for node in self._map.sources():
             self.write_hosts(node)
 
-    def check(self) -> None:
-        """Look whether the nodes read the hosts files, once they run.
+    def check(self, nodes: Collection[str]) -> None:
+        """Look whether nodes read the hosts files, once they run.
 
         Raises:
             EnvironmentNotReady: the engine shows them other files.
         """
-        for node in self._map.sources():
+        for node in set(self._map.sources()) & set(nodes):
             at = self._find(node)
             if at is None:
                 raise EnvironmentNotReady(

@@ -11,14 +11,14 @@ import contextlib
 import math
 import os
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
 import psutil
 
-from harness.clusters.docker import data_files, engine, limits, namespaces, topology, volumes
+from harness.clusters.docker import data_files, engine, limits, namespaces, peers, topology, volumes
 from harness.clusters.docker import groups as docker_groups
 from harness.clusters.docker.detours import container_detours
 from harness.clusters.docker.engine import asking
@@ -27,7 +27,7 @@ from harness.clusters.docker.wiring import MESH, DockerWiring, variables
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.node_layout import Layout
-from harness.clusters.layout.runtime import NodeRuntime
+from harness.clusters.layout.runtime import GIVEN_BROKERS, NodeRuntime
 from harness.clusters.network import packets
 from harness.clusters.network.packets import Packets
 from harness.clusters.nodes.file_damage import damage_files, is_of
@@ -35,6 +35,7 @@ from harness.clusters.nodes.node_process import NodeFolder, cause_of, telling_li
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Node
 from harness.protocols.files import Damage, DamagedPlace, FileKind
+from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
 from harness.protocols.network import CLIENT_DETOURS, PEER_CUTS, PEER_DETOURS, REQUESTS
 from harness.rundir import Document
 from harness.systems import system_of
@@ -57,7 +58,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
     """
 
     name: ClassVar[str] = "docker"
-    gives: ClassVar[frozenset[str]] = limits.GIVES | volumes.GIVES | _NETWORK
+    gives: ClassVar[frozenset[str]] = limits.GIVES | volumes.GIVES | GIVEN_BROKERS | _NETWORK
     hint: ClassVar[str] = "--runtime process may; docs/explanation/runtimes.md says which fault exists where"
 
     def __init__(
@@ -84,6 +85,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         self.limits = self._volumes.limits
         self._environment = os.environ if environment is None else environment
         self._ids: dict[str, str] = {}
+        self._outside = self.spares()
 
     @classmethod
     def why_not(cls, need: str) -> str:
@@ -96,13 +98,10 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
     def up(self) -> None:
         for node in self.layout.all_nodes.values():
             self._write_conf(node)
-        group = docker_groups.make(self.client, self.run_id, self.spec)
-        values = variables(self.spec, self.run_id, self.folder, self.block, group)
-        files = [self.spec.file, *self._volumes.make(), *self.detours.files()]
-        compose = partial(topology.up, self.spec, files, self.folder, values, self._environment)
+        compose = self._composing([self.spec.file, *self._volumes.make(), *self.detours.files()])
         try:
             self.detours.start(compose)
-            compose()
+            compose(profiles=[SPARE_BROKER] if FOURTH_BROKER in self.needs else [])
         except topology.CannotCompose as error:
             self.adopt()
             raise self._unhealthy(error) from None
@@ -110,7 +109,32 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         self.check()
         self._volumes.check({node.name: self.pid(node.name) for node in self.nodes})
         if self.needs & {PEER_DETOURS, PEER_CUTS}:
-            self.detours.check()
+            self.detours.check([node.name for node in self.nodes])
+
+    def _composing(self, files: Sequence[Path]) -> Callable[..., None]:
+        """`topology.up` of some of this cluster's services."""
+        group = docker_groups.make(self.client, self.run_id, self.spec)
+        values = variables(self.spec, self.run_id, self.folder, self.block, group)
+        return partial(topology.up, self.spec, files, self.folder, values, self._environment)
+
+    def join(self, node: str) -> None:
+        """As `HasMembers.join`: its container is made now, with an empty volume."""
+        overrides = (self.folder / name for name in (volumes.OVERRIDE, peers.OVERRIDE))
+        self._composing([self.spec.file, *(file for file in overrides if file.exists())])([node])
+        self.adopt()
+        self.limits.enter(node, self.pid(node))
+        self.detours.started(node)
+
+    def leave(self, node: str) -> None:
+        if node in self._outside:
+            return
+        self.stop(node)
+        container = self.container(node)
+        engine.keep_log(container, NodeFolder(self.layout.node(node).folder).logs)
+        engine.drop_with_data(self.client, container)
+        self._volumes.empty(node)
+        self._outside.add(node)
+        del self._ids[node]
 
     def _write_conf(self, node: Node) -> None:
         """The user inside the container is another one: what it reads must be open to everybody."""
@@ -126,6 +150,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
             service = engine.service_of(container)
             if service in self.layout.all_nodes:
                 self._ids[service] = container.id
+                self._outside.discard(service)
 
     def down(self) -> None:
         engine.keep_logs(self.client, self.run_id, self.folder)

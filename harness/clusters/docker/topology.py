@@ -42,6 +42,7 @@ def up(
     values: Mapping[str, str],
     environment: Mapping[str, str],
     services: Sequence[str] = (),
+    profiles: Sequence[str] = (),
 ) -> None:
     """Start every service of the topology, or these; returns when all were started, steps of the start done.
 
@@ -53,6 +54,7 @@ def up(
         values: the compose file's variables.
         environment: of the plugin's process.
         services: the only ones to start; all of them when empty.
+        profiles: of services beside those of the topology.
 
     Raises:
         CannotCompose: the plugin's own words.
@@ -68,7 +70,7 @@ def up(
         _compose(
             [str(file) for file in files],
             env_file,
-            spec.topology,
+            [profile for profile in (spec.topology, *profiles) if profile],
             list(services),
             {**inherited, RUN_ID: values["BROKERSTORM_RUN_ID"]},
         ).start()
@@ -87,7 +89,7 @@ def up(
 
 
 def _compose(
-    files: list[str], env_file: Path, topology: str, services: list[str], environment: Mapping[str, str]
+    files: list[str], env_file: Path, profiles: list[str], services: list[str], environment: Mapping[str, str]
 ) -> Any:
     """testcontainers' `DockerCompose` of these files, which runs the plugin as we need it."""
     from testcontainers.compose import DockerCompose
@@ -111,7 +113,7 @@ def _compose(
         context=env_file.parent,
         compose_file_name=files,
         env_file=str(env_file),
-        profiles=[topology] if topology else None,
+        profiles=profiles or None,
         docker_command_path="docker",
         services=services or None,
         wait=False,

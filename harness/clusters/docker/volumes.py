@@ -88,6 +88,12 @@ class BoundVolumes:
         for volume in self.limits.volumes.values():
             shutil.rmtree(volume.data, ignore_errors=True)
 
+    def empty(self, node: str) -> None:
+        """Remove what a node that is down has on its volume, if it has one."""
+        if volume := self.limits.volumes.get(node):
+            for path in volume.data.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
     def check(self, pids: Mapping[str, int | None]) -> None:
         """Look whether the containers really keep their data there.
 
@@ -97,8 +103,9 @@ class BoundVolumes:
         Raises:
             EnvironmentNotReady: the engine sees another file system than we do.
         """
-        for node, volume in self.limits.volumes.items():
-            pid = pids[node]
+        for node, pid in pids.items():
+            if (volume := self.limits.volumes.get(node)) is None:
+                continue
             if pid is None:
                 raise EnvironmentNotReady(f"the process of {node} is not on this machine", hint=_ELSEWHERE)
             inside = Path(f"/proc/{pid}/root{self._services[node].data_mount}")

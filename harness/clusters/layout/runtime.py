@@ -5,12 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.node_layout import Layout
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
+from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
+
+#: A fault needs a broker beside the nodes that are controllers, too.
+GIVEN_BROKERS: Final = frozenset({SPARE_BROKER, FOURTH_BROKER})
+_BROKER_ALONE: Final = ("broker",)
 
 
 class NodeRuntime(ABC):
@@ -22,6 +27,7 @@ class NodeRuntime(ABC):
         hint: where a need is given that this runtime or machine does not have.
         folder: of the cluster, one sub-folder a node.
         block: R of the addresses 127.0.R.N.
+        needs: of the faults that it was started for.
     """
 
     name: ClassVar[str]
@@ -31,6 +37,8 @@ class NodeRuntime(ABC):
     folder: Path
     block: int
     layout: Layout
+    needs: frozenset[str]
+    _outside: set[str]
 
     @classmethod
     @abstractmethod
@@ -67,7 +75,21 @@ class NodeRuntime(ABC):
 
     @property
     def nodes(self) -> Sequence[Node]:
-        return self.layout.nodes
+        """Those of the cluster: without a broker that has not joined, or has left."""
+        return tuple(node for node in self.layout.nodes if node.name not in self._outside)
+
+    def outside(self) -> Sequence[str]:
+        return sorted(self._outside)
+
+    def may_leave(self) -> Sequence[str]:
+        return [
+            node.name for node in self.nodes if self.needs & GIVEN_BROKERS and node.roles == _BROKER_ALONE
+        ]
+
+    def spares(self) -> set[str]:
+        """The broker beside those that are controllers, where a fault is to let it join."""
+        alone = {node.name for node in self.layout.nodes if node.roles == _BROKER_ALONE}
+        return alone if self.needs & GIVEN_BROKERS == {SPARE_BROKER} else set()
 
     def is_reachable(self, node: str) -> bool:
         """Whether a node can answer, as far as its runtime knows."""
