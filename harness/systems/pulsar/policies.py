@@ -32,5 +32,5 @@ def as_policies(get: Get, to: Mapping[str, str | None]) -> dict[str, Any]:
 
 
 def _text(found: Any, field: str) -> str | None:
-    value = found[field] if field and found is not None else found
+    value = found.get(field) if field and found is not None else found
     return None if value is None else json.dumps(value)
