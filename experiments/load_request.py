@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.plans import timeline_of
-from faults.kit.clients import ClientParams
+from faults.kit.clients import ClientParams, is_client
 from harness.errors import UsageError
 from harness.filesystems import below
 from harness.plan.rates import is_open
@@ -85,5 +85,6 @@ def refuse_from_elsewhere(plans: Sequence[Plan], *, secure: bool) -> None:
                 hint="name what they are to send: --set load.rate=50000",
             )
         for firing in timeline_of(plan).firings:
-            if isinstance(firing.params, ClientParams) and firing.params.needs_pid:
+            own = firing.params
+            if own.needs_pid if isinstance(own, ClientParams) else is_client(firing.target):
                 raise UsageError(f"fault {firing.kind} hits processes of this machine only", hint=_HERE)

@@ -299,7 +299,7 @@ def clusters_of(plans: Iterable[Plan]) -> list[tuple[str, str, str]]:
 def timeline_of(plan: Plan) -> Timeline:
     """The firings of a plan."""
     import faults
-    from harness.plan.endings import endings
+    from harness.plan.endings import clockless, endings
     from harness.run.worker_specs import coordinated
 
     nodes = plan.external.nodes if plan.external else node_roles(*cluster_of(plan))
@@ -311,6 +311,7 @@ def timeline_of(plan: Plan) -> Timeline:
         nodes=nodes,
         clients=endings(plan),
         coordinated=coordinated(plan),
+        clockless=clockless(plan),
         system=plan.system,
     )
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, Generic, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 from pydantic import Field
 
-from faults.kit.clients import ClientFault, ClientParams, is_target, matching_workers, worker_names
+from faults.kit.clients import ClientFault, ClientParams, clients_of_run, refuse_clients
 from faults.kit.cluster_view import ClusterView
-from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import Injection
 from faults.kit.params import Inventory, Params
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Proof
 from harness.protocols.faulting import ClientLives
-
-NO_RUN: Final = "no run has clients that could begin again"
 
 
 class ClientKillParams(ClientParams):
@@ -83,26 +80,8 @@ class EndingFault(ClientFault[E], Generic[E]):
 
     def complete(self, params: E, inventory: Inventory) -> E:
         params = super().complete(params, inventory)
-        chosen = [name for name in inventory.clients if is_target(params.target, name)]
-        if inventory.clients and not chosen:
-            known = ", ".join(inventory.clients)
-            raise StepProblem("target", f"{params.target} is no client of this load; its clients: {known}")
-        if why := next((why for name in chosen if (why := inventory.clients[name])), ""):
-            raise StepProblem("target", why)
+        refuse_clients(params.target, inventory, inventory.clients)
         return params
-
-    def chosen(self, params: E, view: ClusterView) -> Sequence[str]:
-        """Names of the clients to end.
-
-        Raises:
-            FiringSkipped: nobody is there.
-        """
-        if view.lives is None:
-            raise FiringSkipped(NO_RUN)
-        found = matching_workers(params.target, view)
-        if not found:
-            raise FiringSkipped(f"no {params.target} runs; there are: {worker_names(view)}")
-        return sorted(found)
 
 
 class ClientKill(EndingFault[ClientKillParams]):
@@ -118,4 +97,4 @@ class ClientKill(EndingFault[ClientKillParams]):
         return [f"SIGKILL {params.target}", f"after {params.for_:g} s: start its next life"]
 
     def prepare(self, params: ClientKillParams, view: ClusterView, draw: int) -> EndedClient:
-        return EndedClient(view, self.chosen(params, view), params)
+        return EndedClient(view, clients_of_run(params.target, view), params)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pydantic import Field
 
 from faults.kinds.client_kill import EndedClient, EndingFault
-from faults.kit.clients import ClientParams
+from faults.kit.clients import ClientParams, clients_of_run
 from faults.kit.cluster_view import ClusterView
 from faults.kit.params import Inventory
 from harness.durations import Seconds
@@ -56,5 +55,4 @@ class ClientRestart(EndingFault[ClientRestartParams]):
         ]
 
     def prepare(self, params: ClientRestartParams, view: ClusterView, draw: int) -> Closed:
-        chosen: Sequence[str] = self.chosen(params, view)
-        return Closed(view, chosen, params)
+        return Closed(view, clients_of_run(params.target, view), params)

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, Generic, TypeVar
 
 from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView
-from faults.kit.errors import StepProblem
+from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import FaultKind
 from faults.kit.params import Inventory, Params
 
+NO_RUN: Final = "no run has clients that a fault could reach"
 _ALL, _ONE = "client", "client:"
 _WORKERS: Final = ("producer", "consumer", "pipeline")
 
@@ -48,9 +50,38 @@ class ClientFault(FaultKind[C], Generic[C]):
         return params.target
 
 
+def refuse_clients(target: str, inventory: Inventory, but: Mapping[str, str]) -> None:
+    """Raises: StepProblem: the target is no client of the load, or one for which ``but`` has a reason."""
+    chosen = [name for name in inventory.clients if is_target(target, name)]
+    if inventory.clients and not chosen:
+        known = ", ".join(inventory.clients)
+        raise StepProblem("target", f"{target} is no client of this load; its clients: {known}")
+    if why := next((why for name in chosen if (why := but.get(name))), ""):
+        raise StepProblem("target", why)
+
+
+def clients_of_run(target: str, view: ClusterView) -> Sequence[str]:
+    """Names of the clients that live now and a target stands for.
+
+    Raises:
+        FiringSkipped: nobody is there.
+    """
+    if view.lives is None:
+        raise FiringSkipped(NO_RUN)
+    found = matching_workers(target, view)
+    if not found:
+        raise FiringSkipped(f"no {target} runs; there are: {worker_names(view)}")
+    return sorted(found)
+
+
 def matching_workers(target: str, view: ClusterView) -> dict[str, int]:
     """Process ids of the live workers that a target stands for."""
     return {one: pid for one, pid in dict(view.clients()).items() if is_target(target, one)}
+
+
+def is_client(target: str) -> bool:
+    """Whether a target stands for clients, where it may stand for nodes, too."""
+    return target == _ALL or target.startswith(_ONE)
 
 
 def is_target(target: str, client: str) -> bool:

@@ -82,6 +82,8 @@ class Inventory:
     clients: Mapping[str, str] = field(default_factory=dict)
     #: ``group:NAME`` and ``transactions:NAME`` -> its names at the brokers; none = nobody knows them.
     coordinated: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    #: Producer or consumer -> why no fault can set its clock; those that are not named have one to set.
+    clockless: Mapping[str, str] = field(default_factory=dict)
     #: Of `harness.systems`.
     system: str = DEFAULT.name
 

@@ -78,6 +78,7 @@ def compile(
     nodes: Sequence[str] | Mapping[str, Sequence[str]],
     clients: Mapping[str, str] | None = None,
     coordinated: Mapping[str, Sequence[str]] | None = None,
+    clockless: Mapping[str, str] | None = None,
     system: str = DEFAULT.name,
 ) -> Timeline:
     """Check every step and lay out its firings.
@@ -88,13 +89,14 @@ def compile(
         nodes: names of the cluster's nodes, or name -> its roles.
         clients: producers and consumers, as `Inventory` has them; None = not known here.
         coordinated: groups and transactions, as `Inventory` has them; None = not known here.
+        clockless: clients, as `Inventory` has them.
         system: of `harness.systems`.
 
     Raises:
         ScenarioError: names the step and the key, ``faults[2].target: ...``.
     """
     roles = nodes if isinstance(nodes, Mapping) else {}
-    known = (clients or {}, coordinated or {}, system)
+    known = (clients or {}, coordinated or {}, clockless or {}, system)
     inventory = Inventory(tuple(topics), tuple(sorted(nodes)), roles, *known)
     drafts: list[Firing] = []
     for index, step in enumerate(steps):

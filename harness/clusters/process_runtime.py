@@ -31,6 +31,7 @@ from harness.clusters.power import disks
 from harness.clusters.security.made import ClusterSecurity
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.log_stamp import LOG_ZONE
+from harness.protocols.clocks import CLIENT_CLOCKS, OWN_CLOCKS
 from harness.protocols.cluster import Endpoint, Node
 from harness.protocols.files import Damage, DamagedPlace, FileKind
 from harness.protocols.power import Unsynced
@@ -81,7 +82,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
     """NodeRuntime and limits over local processes."""
 
     name: ClassVar[str] = "process"
-    gives: ClassVar[frozenset[str]] = GIVES
+    gives: ClassVar[frozenset[str]] = GIVES | {CLIENT_CLOCKS}
     hint: ClassVar[str] = "leave that fault out, or run as root on Linux; see docs/reference/faults.md"
 
     def __init__(
@@ -121,14 +122,15 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         }
         data = {node.name: NodeFolder(node.folder).data for node in self.layout.nodes}
         self.limits = node_limits.Limits(run_id, data, needs)
-        self._clocks = clocks.NodeClocks({node.name: node.folder for node in self.layout.nodes}, needs)
+        owners = self.layout.nodes if needs & clocks.GIVES else ()
+        self._clocks = clocks.OwnClocks({node.name: node.folder for node in owners})
         self.power = disks.PowerDisks(run_id, folder, data, needs)
 
     @classmethod
     def why_not(cls, need: str) -> str:
         if need in disks.GIVES:
             return disks.why_not(need)
-        if need in clocks.GIVES:
+        if need in (OWN_CLOCKS, CLIENT_CLOCKS):
             return clocks.why_not()
         return node_limits.why_not(need) if need in node_limits.GIVES else ""
 

@@ -1,9 +1,11 @@
-"""Which clients of a plan may be ended in the middle of the load, and why others must not."""
+"""Which clients of a plan may be ended in the middle of the load, or be told another time; why others not."""
 
 from __future__ import annotations
 
-from harness.contracts.plan import Plan
+from harness.contracts.plan import ConsumerPlan, Plan, ProducerPlan
+from harness.plan.hours import retained_s
 from harness.systems import SYSTEMS
+from harness.workers import load_worker
 
 
 def endings(plan: Plan) -> dict[str, str]:
@@ -18,3 +20,16 @@ def endings(plan: Plan) -> dict[str, str]:
         why = f"{consumer.name} settles messages by taking them (settle: auto): what it holds would look lost"
         found[consumer.name] = why if is_queue and consumer.settle == "auto" else ""
     return found
+
+
+def clockless(plan: Plan) -> dict[str, str]:
+    """By name of each client whose wall clock cannot be set, or must not be: why."""
+    if retained_s(plan) is not None:
+        why = "brokers remove messages of this load by the time that clients give them: they would look lost"
+        return {client.name: why for client in plan.clients}
+    halves: list[ProducerPlan | ConsumerPlan] = [*plan.producers, *plan.consumers]
+    return {
+        half.name: f"{half.client} is in Go: its programs ask the kernel for the time, not a library"
+        for half in halves
+        if load_worker(half.client, plan.workers).language == "go"
+    }

@@ -1,11 +1,13 @@
-"""The ability to give nodes a wall clock of their own (see `harness.protocols.cluster`)."""
+"""The ability to give nodes a wall clock of their own (see `harness.protocols.cluster`); clients have it of
+`harness.protocols.faulting.ClientLives`."""
 
 from __future__ import annotations
 
 from typing import Final, Protocol, runtime_checkable
 
-#: What a cluster must be started with.
+#: What a cluster must be started with, and a run its clients.
 OWN_CLOCKS: Final = "own-clocks"
+CLIENT_CLOCKS: Final = "client-clocks"
 
 
 @runtime_checkable

@@ -32,6 +32,12 @@ class ClientLives(Protocol):
     def is_ready(self, name: str) -> bool:
         """The process lives and is ready."""
 
+    def set_clock(self, name: str, ahead_s: float, speed: float = 1.0) -> None:
+        """As `harness.protocols.clocks.HasClocks`, of the current life."""
+
+    def clock_told(self, name: str, *, within_s: float) -> float | None:
+        """As `harness.protocols.clocks.HasClocks`, of the current life."""
+
 
 class FaultInjector(Protocol):
     """The faults of one run, as the run sees them: it knows neither kinds nor targets."""

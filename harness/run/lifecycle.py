@@ -18,7 +18,7 @@ from harness.contracts.worker import StatsLine
 from harness.errors import EnvironmentNotReady, Interrupted, WorkerError
 from harness.faultlog import read_faults, remade_topics
 from harness.plan.hours import audit_follows
-from harness.protocols.clocks import HasClocks
+from harness.protocols.clocks import CLIENT_CLOCKS, HasClocks
 from harness.protocols.cluster import Cluster, HasHighWatermark, Progress
 from harness.protocols.faulting import FaultInjector
 from harness.protocols.versions import HasVersions
@@ -108,6 +108,7 @@ class LiveRun:
             owner=cluster.runtime.run_id,
             offline=offline,
             hosts=self._hosts,
+            own_clocks=CLIENT_CLOCKS in getattr(cluster.runtime, "needs", ()),
         )
         self._lives = WorkerLives(plan, self._pool)
         died = partial(self._manifest.problem, "worker-died")

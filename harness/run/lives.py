@@ -116,6 +116,16 @@ class WorkerLives:
         worker = self._pool.current(name)
         return worker.is_alive and worker.ready_line is not None
 
+    def set_clock(self, name: str, ahead_s: float, speed: float = 1.0) -> None:
+        """As `harness.protocols.faulting.ClientLives.set_clock`."""
+        worker = self._pool.current(name)
+        worker.clock.set(worker.name, ahead_s, speed)
+
+    def clock_told(self, name: str, *, within_s: float) -> float | None:
+        """As `harness.protocols.faulting.ClientLives.clock_told`."""
+        worker = self._pool.current(name)
+        return worker.clock.told(worker.name, within_s=within_s)
+
 
 class ComingAndGoing:
     """Ends and begins the lives that a plan has, each producer in a thread of its own."""

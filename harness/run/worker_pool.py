@@ -58,8 +58,11 @@ class WorkerPool:
         owner: str,
         offline: bool,
         hosts: Hosts | None = None,
+        own_clocks: bool = False,
     ) -> None:
+        """``own_clocks``: faults set the wall clocks of clients."""
         self._plan = plan
+        self._own_clocks = own_clocks
         self._hosts = hosts or OneMachine()
         self.run = run
         self.where = where
@@ -298,13 +301,15 @@ class WorkerPool:
     def _worker(self, spec: ProcessSpec, client: str = "") -> WorkerProcess:
         """``client``: the name in the plan of a later life."""
         host = THIS_MACHINE if spec.audit else self._hosts.of(client or spec.name)
-        return WorkerProcess(spec, self.run.worker(spec.name), on_message=self._on_message, host=host)
+        folder, own = self.run.worker(spec.name), self._own_clocks and spec.audit is None
+        return WorkerProcess(spec, folder, on_message=self._on_message, host=host, own_clock=own)
 
     def _start(self, worker: WorkerProcess, version: str) -> WorkerProcess:
         argv, env = self._launch(worker, version)
         self._argv[worker.name] = argv
         handed = self._kind(worker).secure_options(self.where.security)
-        worker.start(argv, {**env, "BROKERSTORM_RUN_ID": self._owner}, handed)
+        own = {"BROKERSTORM_RUN_ID": self._owner, **worker.clock.environment(worker.name)}
+        worker.start(argv, {**env, **own}, handed)
         return worker
 
     def _launch(self, worker: WorkerProcess, version: str) -> tuple[list[str], dict[str, str]]:

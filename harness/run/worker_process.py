@@ -20,6 +20,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from harness.clusters.clocks.clocks import OwnClocks
 from harness.connections.redaction import SecretRemover
 from harness.contracts.rows import WorkerRow
 from harness.contracts.worker import ErrorLine, ProcessSpec, ReadyLine, StatsLine
@@ -52,9 +53,12 @@ class WorkerProcess:
         *,
         on_message: OnMessage | None = None,
         host: Host = THIS_MACHINE,
+        own_clock: bool = False,
     ) -> None:
-        """``host``: the machine that it runs on; ``folder`` is on this one in any case."""
+        """``host``: the machine that it runs on; ``folder`` is on this one in any case. ``own_clock``: faults
+        set its wall clock, where it runs on this machine."""
         self._host = host
+        self.clock = OwnClocks({spec.name: folder} if own_clock and host is THIS_MACHINE else {})
         self.name = spec.name
         self.role = spec.role
         self.spec = spec

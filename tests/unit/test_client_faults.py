@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
+from experiments.plans import needs_of, timeline_of
 from faults.kinds import KINDS
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
 from faults.kit.params import Inventory
+from harness.errors import ScenarioError
+from harness.plan.build import build_plan
+from harness.scenario.model import Scenario
 
 
 class Lives:
@@ -23,6 +27,8 @@ class Lives:
         self.processes = {name: self._process() for name in names}
         self.count = dict.fromkeys(names, 1)
         self.ready = True
+        self.clocks = dict.fromkeys(names, (0.0, 1.0))
+        self.silent: set[str] = set()
 
     @staticmethod
     def _process() -> subprocess.Popen[bytes]:
@@ -49,6 +55,13 @@ class Lives:
 
     def is_ready(self, name: str) -> bool:
         return self.ready and name in self.pids()
+
+    def set_clock(self, name: str, ahead_s: float, speed: float = 1.0) -> None:
+        self.clocks[name] = (ahead_s, speed)
+
+    def clock_told(self, name: str, *, within_s: float) -> float | None:
+        ahead_s, speed = self.clocks[name]
+        return None if name in self.silent else ahead_s + speed - 1
 
     def close(self) -> None:
         for process in self.processes.values():
@@ -109,3 +122,62 @@ def test_without_a_run_there_is_nobody_to_begin_again(lives: Lives) -> None:
         prepared("client-kill", None, "client")
     with pytest.raises(FiringSkipped, match="no client:producer-7 runs"):
         prepared("client-kill", lives, "client:producer-7")
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "set_to", "said"),
+    [
+        ("clock-jump", {"by": "1h", "way": "back"}, (-3600.0, 1.0), "3,600.00 s behind"),
+        ("clock-drift", {"speed": 1.5}, (0.0, 1.5), "0.50 s ahead"),
+    ],
+)
+def test_the_clock_of_a_client_is_another_until_it_is_healed(
+    lives: Lives, kind: str, keys: dict[str, Any], set_to: tuple[float, float], said: str
+) -> None:
+    injection = prepared(kind, lives, "client:producer", **keys)
+    assert not injection.proof().effective
+    injection.apply()
+    assert lives.clocks == {"producer-1": set_to, "producer-2": set_to, "consumer-1": (0.0, 1.0)}
+    proof = injection.proof()
+    assert (proof.effective, proof.evidence.count(said)) == (True, 2), proof
+    assert not injection.is_undone()
+    assert injection.missing() == "producer-1 is still told another time"
+    injection.heal()
+    assert (injection.is_undone(), injection.missing()) == (True, "")
+    assert set(lives.clocks.values()) == {(0.0, 1.0)}
+
+
+def test_a_clock_that_a_client_does_not_look_at_proves_nothing(lives: Lives) -> None:
+    injection = prepared("clock-jump", lives, "client:producer")
+    injection.apply()
+    lives.silent = {"producer-2"}
+    assert not injection.proof().effective
+    with pytest.raises(FiringSkipped, match="no run has clients"):
+        prepared("clock-jump", None, "client")
+
+
+@pytest.mark.parametrize(
+    ("client", "duration", "target", "said"),
+    [
+        ("confluent-kafka", "20s", "client:p", ""),
+        ("sarama", "20s", "client", "sarama is in Go: its programs ask the kernel"),
+        ("sarama", "20s", "random", ""),
+        (
+            "confluent-kafka",
+            "3h",
+            "client",
+            "remove messages of this load by the time that clients give them",
+        ),
+        ("confluent-kafka", "20s", "client:q", "client:q is no client of this load; its clients: producer-p"),
+    ],
+)
+def test_whose_clock_can_be_set(client: str, duration: str, target: str, said: str) -> None:
+    load = {"rate": 100, "duration": duration, "producers": {"p": {"client": client}}}
+    faults = [{"fault": "clock-jump", "at": "1s", "target": target}]
+    plan = build_plan(Scenario.model_validate({"name": "x", "load": load, "faults": faults}), seed=1)
+    if said:
+        with pytest.raises(ScenarioError, match=said):
+            timeline_of(plan)
+        return
+    need = "client-clocks" if target.startswith("client") else "own-clocks"
+    assert needs_of([plan]) == {need}

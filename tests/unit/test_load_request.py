@@ -61,6 +61,11 @@ PIPELINE = ", pipelines: {bill: {from: orders, to: made}}"
             "",
             "client-freeze hits processes of this machine",
         ),
+        (
+            ("", "faults: [{fault: clock-jump, at: 1s, target: client}]"),
+            "",
+            "clock-jump hits processes of this machine",
+        ),
         (("", ""), "secure", "go to no other machine"),
     ],
 )

@@ -1,12 +1,15 @@
-/* The wall clock of one process, as a file says: preloaded into the nodes of a cluster (clocks.py beside it).
+/* The wall clock of one process, as a file says: preloaded into nodes of a cluster and clients (clocks.py beside
+ * it).
  *
  * CLOCK_REALTIME and CLOCK_REALTIME_COARSE of clock_gettime, gettimeofday and time are answered with an offset
- * that may grow; every other clock, the monotonic one above all, is the machine's. What waits in the kernel for
- * an absolute time, and the times of files, go by the machine's clock, too.
+ * that may grow; every other clock, the monotonic one above all, is the machine's. A condition is waited for until
+ * the wall clock shows a time as it goes when the wait begins. What else waits in the kernel for an absolute time,
+ * and the times of files, go by the machine's clock, too.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -53,9 +56,10 @@ static int64_t read_clock(clockid_t which) {
     return now.tv_sec * SECOND + now.tv_nsec;
 }
 
-static int64_t wall_ns(clockid_t which) {
+/* How far the wall clock is ahead of the machine's. */
+static int64_t ahead_ns(void) {
     uint64_t turn;
-    int64_t offset, drift, since, real = read_clock(which);
+    int64_t offset, drift, since;
     do {
         turn = atomic_load_explicit(&file->turn, memory_order_acquire);
         const struct slot *slot = &file->slots[turn & 1];
@@ -65,7 +69,11 @@ static int64_t wall_ns(clockid_t which) {
         atomic_thread_fence(memory_order_acquire);
     } while (turn != atomic_load_explicit(&file->turn, memory_order_relaxed));
     if (drift) offset += (int64_t)((__int128)(read_clock(CLOCK_MONOTONIC) - since) * drift / SECOND);
-    int64_t told = real + offset, empty = 0;
+    return offset;
+}
+
+static int64_t wall_ns(clockid_t which) {
+    int64_t real = read_clock(which), told = real + ahead_ns(), empty = 0;
     if (atomic_load_explicit(&file->told_ns, memory_order_relaxed) == 0 &&
         atomic_compare_exchange_strong(&file->told_ns, &empty, -1)) {
         atomic_store(&file->told_real_ns, real);
@@ -97,4 +105,41 @@ time_t time(time_t *at) {
     time_t now = wall_ns(CLOCK_REALTIME_COARSE) / SECOND;
     if (at) *at = now;
     return now;
+}
+
+/* When the machine's clock shows what the wall clock does at a time, as it goes now. */
+static struct timespec machine_time(const struct timespec *until) {
+    int64_t ahead = ahead_ns();
+    if (!ahead) return *until;
+    /* A condition may go by the monotonic clock, whose times no wall clock shows: it began with the machine. */
+    int64_t real = until->tv_sec * SECOND + until->tv_nsec - ahead;
+    int64_t by_wall = real - read_clock(CLOCK_REALTIME), by_start = real + ahead - read_clock(CLOCK_MONOTONIC);
+    if (llabs(by_start) < llabs(by_wall)) return *until;
+    return (struct timespec){real / SECOND, real % SECOND};
+}
+
+static void *machines(const char *name, const char *version) {
+#ifdef __GLIBC__ /* an older one of that name takes conditions of another form */
+    void *found = dlvsym(RTLD_NEXT, name, version);
+    if (found) return found;
+#endif
+    (void)version;
+    return dlsym(RTLD_NEXT, name);
+}
+
+typedef int (*waits)(void *, void *, const struct timespec *);
+
+int pthread_cond_timedwait(pthread_cond_t *restrict cond, pthread_mutex_t *restrict mutex,
+                           const struct timespec *restrict until) {
+    static _Atomic(waits) machine;
+    if (!atomic_load(&machine)) atomic_store(&machine, (waits)machines("pthread_cond_timedwait", "GLIBC_2.3.2"));
+    struct timespec then = machine_time(until);
+    return atomic_load(&machine)(cond, mutex, &then);
+}
+
+int cnd_timedwait(void *cond, void *mutex, const struct timespec *until) {
+    static _Atomic(waits) machine;
+    if (!atomic_load(&machine)) atomic_store(&machine, (waits)machines("cnd_timedwait", "GLIBC_2.28"));
+    struct timespec then = machine_time(until);
+    return atomic_load(&machine)(cond, mutex, &then);
 }

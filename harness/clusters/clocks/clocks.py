@@ -1,4 +1,4 @@
-"""The wall clocks of a cluster's nodes: `clock.c` beside this file, preloaded, and one small file a node.
+"""The wall clocks of nodes and of clients: `clock.c` beside this file, preloaded, and one small file each.
 
 libfaketime makes a JVM start in 35 s and each reading cost 14 us, so that brokers are fenced before any jump.
 This library costs nanoseconds. It is built with the machine's C compiler on first use.
@@ -68,15 +68,15 @@ def _build(folder: Path, part: Path) -> None:
         raise EnvironmentNotReady(f"the clock library does not build: {said}", hint="is libc6-dev installed?")
 
 
-class NodeClocks:
-    """The clocks of one cluster's nodes, where it was started with them.
+class OwnClocks:
+    """The clocks of processes that were started with one.
 
     Args:
-        folders: node -> its folder.
+        folders: of each, by the name of the node or client.
     """
 
-    def __init__(self, folders: Mapping[str, Path], needs: frozenset[str]) -> None:
-        self._files = {node: path / _FILE for node, path in folders.items()} if needs & GIVES else {}
+    def __init__(self, folders: Mapping[str, Path]) -> None:
+        self._files = {name: path / _FILE for name, path in folders.items()}
         self._library = ""
 
     def environment(self, node: str) -> dict[str, str]:
@@ -120,6 +120,7 @@ class NodeClocks:
         if node not in self._files or not self._files[node].exists():
             raise EnvironmentNotReady(
                 f"{node} was started without {OWN_CLOCKS}",
-                hint="start it with a scenario whose faults need it: `brokerstorm up SCENARIO`",
+                hint="start it with a scenario whose faults need it: `brokerstorm up SCENARIO`; clients of "
+                "other machines have none",
             )
         return self._files[node]

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 
 import psutil
 
+from harness.clusters.clocks import clocks
 from harness.clusters.docker import data_files, engine, limits, namespaces, peers, topology, volumes
 from harness.clusters.docker import groups as docker_groups
 from harness.clusters.docker.detours import container_detours
@@ -33,6 +34,7 @@ from harness.clusters.network.packets import Packets
 from harness.clusters.nodes.file_damage import damage_files, is_of
 from harness.clusters.nodes.node_process import NodeFolder, cause_of, telling_lines
 from harness.errors import EnvironmentNotReady, HealError
+from harness.protocols.clocks import CLIENT_CLOCKS
 from harness.protocols.cluster import Node
 from harness.protocols.files import Damage, DamagedPlace, FileKind
 from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
@@ -58,7 +60,9 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
     """
 
     name: ClassVar[str] = "docker"
-    gives: ClassVar[frozenset[str]] = limits.GIVES | volumes.GIVES | GIVEN_BROKERS | _NETWORK
+    gives: ClassVar[frozenset[str]] = (
+        limits.GIVES | volumes.GIVES | GIVEN_BROKERS | _NETWORK | {CLIENT_CLOCKS}
+    )
     hint: ClassVar[str] = "--runtime process may; docs/explanation/runtimes.md says which fault exists where"
 
     def __init__(
@@ -93,6 +97,8 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
             return namespaces.why_not()
         if need == PEER_DETOURS:
             return namespaces.why_no_addresses()
+        if need == CLIENT_CLOCKS:
+            return clocks.why_not()
         return volumes.why_not(need) if need in volumes.GIVES else ""
 
     def up(self) -> None:
