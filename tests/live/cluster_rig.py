@@ -137,7 +137,8 @@ def injector_of(
 ) -> faults.Injector:
     """An injector of the steps that is about to start."""
     nodes = {node.name: node.roles for node in cluster.runtime.nodes}
-    timeline = faults.compile(list(steps), seed=7, load_s=300, topics=list(topics), nodes=nodes)
+    known: dict[str, Any] = {"topics": list(topics), "nodes": nodes, "system": cluster.system}
+    timeline = faults.compile(list(steps), seed=7, load_s=300, **known)
     faults.refuse_unsupported(timeline, cluster)
     return faults.Injector(timeline, cluster, run)
 

@@ -70,3 +70,27 @@ def test_every_life_is_a_client_of_its_own(tmp_path: Path, system: tuple[str, st
         killed = {name for name, w in workers.items() if w.get("killed")}
         assert killed == {"producer-shop-1", "consumer-billing"}
         assert all(w["done"] for name, w in workers.items() if name not in killed)
+
+
+CLOCKS = """
+name: clocks
+topics: {orders: {partitions: 4}}
+load:
+  rate: 200
+  duration: 10s
+  warm_up: 1s
+  producers: {shop: {options: {acks: all, enable.idempotence: true}}}
+  consumers: {billing: {group: billing, client: kafka-clients}}
+faults:
+  - {fault: clock-jump, target: client, by: 30m, at: 1s, for: 2s}
+  - {fault: clock-jump, target: "client:shop", by: 24h, way: back, at: 4s, for: 1s}
+  - {fault: clock-drift, target: "client:billing", speed: 3, at: 6s, for: 2s}
+require: {rate_ratio: 0.5}
+"""
+
+
+def test_clients_whose_clocks_are_wrong_lose_nothing(tmp_path: Path) -> None:
+    with LiveRun(tmp_path, scenario=CLOCKS) as live:
+        assert live.wait() == Exit.PASS, live.errors()
+        found = live.document()["faults"]
+    assert [(f["effective"], f["healed"]) for f in found] == [(True, True)] * 3, found

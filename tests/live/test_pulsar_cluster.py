@@ -14,6 +14,7 @@ from harness.clusters import leftovers, open_cluster
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import HasNamespaces, HasTransfers, TopicSettings
 from harness.rundir import RunDir
+from harness.systems.pulsar import SETTINGS
 from harness.systems.pulsar.assembly import PulsarCluster
 from tests.live.cluster_rig import UP_S, ClusterPool, fire, make_whole, new_run_id, up
 
@@ -21,6 +22,8 @@ pytestmark = pytest.mark.live
 
 TOPICS = [*(TopicSettings(f"orders-{n}", 1, 1) for n in range(6)), TopicSettings("clicks", 4, 1)]
 NAMES = [topic.name for topic in TOPICS]
+#: Every policy that a fault may change, as it is by default nowhere.
+CHANGED = {key: "true" if isinstance(default, bool) else "5" for key, default in SETTINGS.items()}
 
 
 @pytest.fixture
@@ -116,6 +119,15 @@ def test_a_bookie_that_stands_still_answers_nobody(inject: Callable[..., dict[st
     assert effect["details"]["silent"] == ["bookie-1"]
 
 
+def test_policies_change_and_are_put_back(
+    whole: PulsarCluster, inject: Callable[..., dict[str, Any]]
+) -> None:
+    before = whole.admin.own_settings("namespace", list(CHANGED))
+    effect = inject({"fault": "change-config", "config": CHANGED, "for": "1s"})
+    assert {key: pair[1] for key, pair in effect["details"]["changed"].items()} == CHANGED
+    assert whole.admin.own_settings("namespace", list(CHANGED)) == before
+
+
 def test_what_pulsar_refuses_is_told_in_its_words(whole: PulsarCluster) -> None:
     with pytest.raises(UsageError, match="already exists"):
         whole.admin.create_topics([TOPICS[0]])
@@ -170,3 +182,6 @@ def test_other_clusters_work_too(version: str, topology: str, tmp_path: Path) ->
         cluster.admin.unload_stream("orders-0-0")
         assert cluster.admin.incarnation("orders-0-0") != before
         assert cluster.admin.registered() == {node.name for node in cluster.runtime.nodes}
+        step = {"fault": "change-config", "config": CHANGED, "for": "1s"}
+        run = RunDir(tmp_path / "run").create()
+        assert fire(cluster, run, TOPICS, step)["effect"]["details"]["changed"].keys() == CHANGED.keys()
