@@ -57,19 +57,22 @@ def find_go() -> Go:
     return Go(path, text)
 
 
-def build_once(what: str, binary: Path, build: Callable[[Path, Path], None]) -> None:
+def build_once(
+    what: str, binary: Path, build: Callable[[Path, Path], None], timeout_s: float = BUILD_TIMEOUT_S
+) -> None:
     """Build, unless it is there or another process just did. The binary appears complete, by one rename.
 
     Args:
         what: name of the program, for messages.
         build: called with an empty folder and the path to write the binary to.
+        timeout_s: another process that builds it is waited for as long.
 
     Raises:
         WorkerError: another process takes too long, or the cache cannot be written; what ``build`` raises.
     """
     try:
         binary.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{binary.parent}.lock", timeout=BUILD_TIMEOUT_S):
+        with FileLock(f"{binary.parent}.lock", timeout=timeout_s):
             if binary.exists():
                 return
             with tempfile.TemporaryDirectory(prefix="brokerstorm-go-") as name:

@@ -23,7 +23,7 @@ from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, di
 from harness.log_stamp import LOG_ZONE
 from harness.toolchains.go import nearest
 from harness.toolchains.own_builds import AskedBuild, OwnBuild, asked_build, is_own, own_build
-from harness.workers import command, environments, go_build, java_build
+from harness.workers import command, environments, go_build, java_build, rust_build
 from harness.workers.spec import FILE, PROGRAMS, Readiness, WorkerSpec
 
 FOLDER = PROGRAMS
@@ -57,7 +57,13 @@ class Toolchain:
 
 TOOLCHAINS: Mapping[str, Toolchain] = {
     name: Toolchain(made.launch, made.readiness, made.released, made.pinned)
-    for name, made in (("python", environments), ("java", java_build), ("go", go_build), ("other", command))
+    for name, made in (
+        ("python", environments),
+        ("java", java_build),
+        ("go", go_build),
+        ("rust", rust_build),
+        ("other", command),
+    )
 }
 
 

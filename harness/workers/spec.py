@@ -103,6 +103,21 @@ class GoBuild(Part):
     tags: dict[str, str] = Field(default_factory=dict)
 
 
+class RustBuild(Part):
+    """``[rust]``: what `harness.workers.rust_build` makes a version of.
+
+    Attributes:
+        crate: the client's package.
+        from_: the first version that the sources are for.
+        features: of the worker's package -> the first version of the client that each is for.
+    """
+
+    default: str
+    crate: str
+    from_: str = Field("0", alias="from")
+    features: dict[str, str] = Field(default_factory=dict)
+
+
 class CommandBuild(Part):
     """``[other]``: a language without a toolchain of ours.
 
@@ -199,7 +214,7 @@ class WorkerSpec(Part):
     library: Name
     system: str
     about: str
-    language: Literal["python", "java", "go", "other"]
+    language: Literal["python", "java", "go", "rust", "other"]
     roles: list[Role] = Field(min_length=1)
     entry: str = ""
     versions: str
@@ -222,6 +237,7 @@ class WorkerSpec(Part):
     python: PythonBuild = Field(default_factory=PythonBuild)
     java: JavaBuild | None = None
     go: GoBuild | None = None
+    rust: RustBuild | None = None
     other: CommandBuild | None = None
 
     _folder: Path = PrivateAttr(default=Path())

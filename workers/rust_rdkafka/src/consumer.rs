@@ -1,0 +1,140 @@
+//! A member of a group: `BaseConsumer`, polled for one message after the other. Rebalances and answers to commits come
+//! out of `poll`, too, so one thread writes the journal.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use kit::{run_member, sleep_ns, Failure, Journal, Member, Place, Session};
+use rdkafka::config::FromClientConfigAndContext;
+use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::message::Message as _;
+use rdkafka::{Offset, TopicPartitionList};
+
+use crate::client::{config, error_text, made, Events};
+use crate::kit;
+use crate::outcomes::code_of;
+
+const POLL: Duration = Duration::from_millis(50);
+/// The group's committed positions are asked for when partitions are assigned.
+#[cfg(feature = "consumer_in_rebalance")]
+const COMMITTED_WITHIN: Duration = Duration::from_secs(2);
+
+pub fn consume(session: &'static Session) -> Result<(), Failure> {
+    let part = session.spec.consumer();
+    let settings = config(session, &[("group.id", part.group.as_str())]);
+    let commits_itself = settings.get("enable.auto.commit").is_some_and(|word| word.to_lowercase() == "true");
+    let journal = Journal::new(session);
+    let consumer: BaseConsumer<Events> =
+        made(BaseConsumer::from_config_and_context(&settings, Events::new(session, Some(journal))))?;
+    session.options_taken()?;
+    let topics: Vec<&str> = part.topics.iter().map(String::as_str).collect();
+    made(consumer.subscribe(&topics))?;
+    run_member(session, journal, Box::new(Reading { consumer, session, journal, commits_itself }))
+}
+
+struct Reading {
+    consumer: BaseConsumer<Events>,
+    session: &'static Session,
+    journal: &'static Journal,
+    commits_itself: bool,
+}
+
+impl Reading {
+    fn note_fatal_error(&self) {
+        self.consumer.context().note_death(self.consumer.client().fatal_error());
+    }
+}
+
+impl Member for Reading {
+    fn take(&mut self) -> Result<(), Failure> {
+        match self.consumer.poll(POLL) {
+            None => {}
+            Some(Ok(message)) => {
+                let (topic, partition, offset) = (message.topic(), message.partition(), message.offset());
+                self.journal.delivered(topic, partition, offset, message.payload().unwrap_or_default());
+                sleep_ns((self.session.spec.consumer().work_s * 1e9) as i64);
+                self.journal.processed(topic, partition, offset);
+            }
+            Some(Err(KafkaError::MessageConsumptionFatal(_))) => self.note_fatal_error(),
+            Some(Err(error)) if code_of(&error) == RDKafkaErrorCode::Fatal => self.note_fatal_error(),
+            Some(Err(error)) => self.session.report.error(&error_text(&error)),
+        }
+        self.consumer.context().check()
+    }
+
+    fn commit(&mut self, positions: Vec<Place>, waits: bool) {
+        if self.commits_itself {
+            return;
+        }
+        let mut offsets = TopicPartitionList::new();
+        for each in &positions {
+            let added = offsets.add_partition_offset(&each.topic, each.partition, Offset::Offset(each.position));
+            added.expect("a position is an offset");
+        }
+        let mode = if waits { CommitMode::Sync } else { CommitMode::Async };
+        match self.consumer.commit(&offsets, mode) {
+            Ok(()) if waits => {
+                // It is told once more while the consumer leaves.
+                self.consumer.context().is_leaving.store(true, SeqCst);
+                positions.iter().for_each(|each| self.journal.committed(each));
+            }
+            Ok(()) => {}
+            Err(error) => self.session.report.error(&error_text(&error)),
+        }
+    }
+
+    fn close(self: Box<Self>) {
+        drop(self.consumer);
+    }
+}
+
+/// Positions of a list, -1 where it has none.
+fn places(list: &TopicPartitionList) -> Vec<Place> {
+    let place = |each: rdkafka::topic_partition_list::TopicPartitionListElem<'_>| {
+        let position = if let Offset::Offset(position) = each.offset() { position } else { -1 };
+        Place { topic: each.topic().to_string(), partition: each.partition(), position }
+    };
+    list.elements().into_iter().map(place).collect()
+}
+
+impl Events {
+    fn rebalances(&self, rebalance: &Rebalance<'_>, committed: impl Fn(&TopicPartitionList) -> Vec<Place>) {
+        let Some(journal) = self.journal else { return };
+        match rebalance {
+            Rebalance::Assign(list) => journal.assigned(&committed(list)),
+            Rebalance::Revoke(list) => journal.revoked(&places(list)),
+            Rebalance::Error(error) => self.session.report.error(&format!("rebalance: {error}")),
+        }
+    }
+}
+
+impl ConsumerContext for Events {
+    #[cfg(feature = "consumer_in_rebalance")]
+    fn pre_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        self.rebalances(rebalance, |list| {
+            let found = consumer.committed_offsets(list.clone(), COMMITTED_WITHIN);
+            places(found.as_ref().unwrap_or(list))
+        });
+    }
+
+    /// Older versions do not tell whom to ask for what is committed.
+    #[cfg(not(feature = "consumer_in_rebalance"))]
+    fn pre_rebalance(&self, rebalance: &Rebalance<'_>) {
+        self.rebalances(rebalance, places);
+    }
+
+    fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
+        let Some(journal) = self.journal.filter(|_| !self.left()) else { return };
+        for each in offsets.elements() {
+            match (result.clone().and_then(|()| each.error()), each.offset()) {
+                (Ok(()), Offset::Offset(position)) => {
+                    let (topic, partition) = (each.topic().to_string(), each.partition());
+                    journal.committed(&Place { topic, partition, position });
+                }
+                (Ok(()), _) => {}
+                (Err(error), _) => self.session.report.error(&error_text(&error)),
+            }
+        }
+    }
+}
