@@ -9,12 +9,13 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
 from harness.errors import EnvironmentNotReady
 
-#: A first build of a client in C compiles it, and OpenSSL: minutes on two cores, more on a machine that is busy.
+#: A first build of a client in C compiles it, and OpenSSL: minutes on two cores, more on a busy machine.
 BUILD_TIMEOUT_S: Final = 1800.0
 LIST_TIMEOUT_S: Final = 60.0
 #: Packages of today ask for it.
@@ -85,7 +86,7 @@ def first_error(output: str) -> str:
     found = next((number for number, line in enumerate(lines) if line.startswith("error")), None)
     if found is None:
         return lines[-1][:300] if lines else "no output"
-    because = [line for before, line in zip(lines, lines[1:], strict=False) if before == "Caused by:"]
+    because = [line for before, line in pairwise(lines) if before == "Caused by:"]
     return ": ".join([lines[found].removeprefix("error: "), *because[-1:]])[:300]
 
 

@@ -1,13 +1,13 @@
-"""Rust workers: the worker's sources, built by the installed cargo against the client version that is asked for.
+"""Rust workers: the worker's sources, built by the installed cargo against the asked version of the client.
 
-The program is kept in the cache by its content: sources of worker and kit, version of the client, Rust itself.
+The program is kept in the cache by its content: sources of worker and kit, version of the client, Rust.
 Packages come through the user's own cargo. What they are compiled to is kept, too: a client that brings its
 library in C takes minutes once, and seconds when only the worker has changed.
 
 ``[rust]`` of a ``worker.toml``: ``default`` (version), ``crate`` (the client's package), ``from`` (the first
 version that the sources are for) and ``features``. The sources are built from a copy in which ``Cargo.toml``
-asks for that version and no other; of everything else it takes what the worker's ``Cargo.lock`` has, as far as
-the client lets it. The copy of ``rust_kit`` lies beside it: the folder of a worker may be anywhere.
+asks for that version and no other; of all else it takes what the worker's ``Cargo.lock`` has, as far as the
+client lets it. The copy of ``rust_kit`` lies beside it: the folder of a worker may be anywhere.
 """
 
 from __future__ import annotations
@@ -119,7 +119,8 @@ def client_of(worker: WorkerSpec, version: str) -> Client:
     wanted = version.strip().removeprefix("v") or build.default
     if not _VERSION.match(wanted):
         raise UsageError(
-            f"{worker.library}: client_version {version!r} is not a version", hint=f"write e.g. {build.default}"
+            f"{worker.library}: client_version {version!r} is not a version",
+            hint=f"write e.g. {build.default}",
         )
     if numbers(wanted) < numbers(build.from_):
         raise UsageError(f"{worker.library} {wanted} is too old: this worker is for {build.from_} and newer")
@@ -145,7 +146,11 @@ def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
         raise UsageError(f"{own.path} is the package {package.get('name', 'of no name')}, not {crate}")
     # A tag is that of the last release; what the package says of itself is nearer.
     number = package.get("version", own.number)
-    return own if asked.number or not isinstance(number, str) else OwnBuild(own.path, own.commit, own.digest, number)
+    return (
+        own
+        if asked.number or not isinstance(number, str)
+        else OwnBuild(own.path, own.commit, own.digest, number)
+    )
 
 
 def _parsed(text: str, folder: Path) -> dict[str, Any]:
@@ -228,7 +233,9 @@ def _copied(worker: WorkerSpec, client: Client, folder: Path) -> Path:
 def _asking(text: str, crate: str, asks: str, folder: Path) -> str:
     """A Cargo.toml that asks for the kit beside it, and for the client in this way."""
     text = re.sub(r'path = "[^"]*rust_kit"', f'path = "../{KIT.name}"', text)
-    text, count = re.subn(rf'^({crate} = {{[^}}\n]*)version = "[^"]*"', rf"\g<1>{asks}", text, flags=re.MULTILINE)
+    text, count = re.subn(
+        rf'^({crate} = {{[^}}\n]*)version = "[^"]*"', rf"\g<1>{asks}", text, flags=re.MULTILINE
+    )
     if not count:
         what = f'{crate} = {{ version = "..." }}'
         raise UsageError(f"{folder / _MANIFEST} does not ask for the client: it needs a line {what}")

@@ -80,7 +80,8 @@ def test_settings(client: str, options: dict[str, str], delivery: str, order: bo
 
 
 @pytest.mark.parametrize(
-    "client", ["confluent-kafka", "kafka-clients", "kafka-python", "aiokafka", "sarama", "franz-go"]
+    "client",
+    ["confluent-kafka", "kafka-clients", "kafka-python", "aiokafka", "sarama", "franz-go", "rust-rdkafka"],
 )
 def test_a_producer_in_transactions_is_idempotent_whatever_its_defaults_are(client: str) -> None:
     made = promise(client, transactional(client, {}))

@@ -83,7 +83,15 @@ def test_every_client_has_words_for_every_proof_or_says_that_it_has_none(asked: 
     every = {name for name, each in known_workers().items() if each.system == system}
     lacking = {
         "oauthbearer": {"kafka-go"},
-        "oauthbearer-client": {"kafka-python", "aiokafka", "sarama", "franz-go", "kafka-go", "kafkajs"},
+        "oauthbearer-client": {
+            "kafka-python",
+            "aiokafka",
+            "sarama",
+            "franz-go",
+            "kafka-go",
+            "kafkajs",
+            "rust-rdkafka",
+        },
         "oauth2": {"pulsar-client-go"},
     }.get(proof, set())
     assert every - having == lacking

@@ -7,13 +7,12 @@ use std::time::Duration;
 use kit::{run_member, sleep_ns, Failure, Journal, Member, Place, Session};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
-use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::error::KafkaResult;
 use rdkafka::message::Message as _;
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::client::{config, error_text, made, Events};
 use crate::kit;
-use crate::outcomes::code_of;
 
 const POLL: Duration = Duration::from_millis(50);
 /// The group's committed positions are asked for when partitions are assigned.
@@ -40,12 +39,6 @@ struct Reading {
     commits_itself: bool,
 }
 
-impl Reading {
-    fn note_fatal_error(&self) {
-        self.consumer.context().note_death(self.consumer.client().fatal_error());
-    }
-}
-
 impl Member for Reading {
     fn take(&mut self) -> Result<(), Failure> {
         match self.consumer.poll(POLL) {
@@ -56,9 +49,10 @@ impl Member for Reading {
                 sleep_ns((self.session.spec.consumer().work_s * 1e9) as i64);
                 self.journal.processed(topic, partition, offset);
             }
-            Some(Err(KafkaError::MessageConsumptionFatal(_))) => self.note_fatal_error(),
-            Some(Err(error)) if code_of(&error) == RDKafkaErrorCode::Fatal => self.note_fatal_error(),
-            Some(Err(error)) => self.session.report.error(&error_text(&error)),
+            Some(Err(error)) => {
+                self.session.report.error(&error_text(&error));
+                self.consumer.context().note_death(self.consumer.client().fatal_error());
+            }
         }
         self.consumer.context().check()
     }

@@ -43,7 +43,8 @@ pub fn code_of(error: &KafkaError) -> RDKafkaErrorCode {
 /// The text behind an error id: name and sentence.
 pub fn text_of(code: RDKafkaErrorCode) -> String {
     let shown = code.to_string(); // MessageTimedOut (Local: Message timed out)
-    let (name, sentence) = shown.split_once(" (").unwrap_or((&shown, ")"));
+    let (own, sentence) = shown.split_once(" (").unwrap_or((&shown, ")"));
+    let name = if code == RDKafkaErrorCode::QueueFull { "_QUEUE_FULL" } else { own }; // as every worker calls it
     format!("{name}: {}", sentence.strip_suffix(')').unwrap_or(sentence))
 }
 
