@@ -5,14 +5,15 @@ Packages come through the user's own cargo. What they are compiled to is kept, t
 library in C takes minutes once, and seconds when only the worker has changed.
 
 ``[rust]`` of a ``worker.toml``: ``default`` (version), ``crate`` (the client's package), ``from`` (the first
-version that the sources are for) and ``features``. The sources are built from a copy in which ``Cargo.toml``
-asks for that version and no other; of all else it takes what the worker's ``Cargo.lock`` has, as far as the
-client lets it. The copy of ``rust_kit`` lies beside it: the folder of a worker may be anywhere.
+version that the sources are for), ``features`` and ``along``. The sources are built from a copy in which
+``Cargo.toml`` asks for that version and no other; of all else it takes what the worker's ``Cargo.lock`` has,
+as far as the client lets it. The copy of ``rust_kit`` lies beside it: the folder of a worker may be anywhere.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import shutil
 import subprocess
@@ -200,19 +201,35 @@ def _build(worker: WorkerSpec, client: Client, rust: Rust, part: Path) -> None:
         with FileLock(f"{folder}.lock", timeout=BUILD_TIMEOUT_S):
             shutil.rmtree(folder, ignore_errors=True)
             copy = _copied(worker, client, folder)
-            command = [
-                rust.cargo, "build", "--release", "--target-dir", str(place / "target"),
-                f"--features={','.join(_features(worker, client))}",
-            ]  # fmt: skip
-            done = run_cargo(command, copy, BUILD_TIMEOUT_S)
-            if done.returncode:
-                raise _failure(worker, client, rust, part, f"{done.stdout}\n{done.stderr}")
+
+            def cargo(*words: str) -> str:
+                done = run_cargo([rust.cargo, *words], copy, BUILD_TIMEOUT_S)
+                if done.returncode:
+                    raise _failure(worker, client, rust, part, f"{done.stdout}\n{done.stderr}")
+                return done.stdout
+
+            for name, number in _along(worker, cargo("metadata", "--format-version=1")):
+                cargo("update", "-p", name, "--precise", number)
+            features = ",".join(_features(worker, client))
+            cargo("build", "--release", "--target-dir", str(place / "target"), f"--features={features}")
             package = _parsed((copy / _MANIFEST).read_text(), worker.folder)["package"]
             shutil.copy(place / "target" / "release" / package["name"], part)
     except subprocess.TimeoutExpired as error:
         raise WorkerError(f"cargo build took over {BUILD_TIMEOUT_S:.0f} s for {worker.library}") from error
     except Timeout as error:
         raise WorkerError(f"{worker.library}: another process is still building it") from error
+
+
+def _along(worker: WorkerSpec, metadata: str) -> Iterator[tuple[str, str]]:
+    """Packages that are not at the version which the client names, and that version."""
+    build = _build_of(worker)
+    packages = {each["name"]: each for each in json.loads(metadata)["packages"]}
+    for asked in packages[build.crate]["dependencies"]:
+        name, number = asked["name"], asked["req"].removeprefix("^")
+        # A build of the user's brings them, at a path.
+        is_named = name in build.along and asked["source"] and _VERSION.match(number)
+        if is_named and packages[name]["version"].partition("+")[0] != number:
+            yield name, number
 
 
 def _copied(worker: WorkerSpec, client: Client, folder: Path) -> Path:

@@ -110,11 +110,14 @@ class RustBuild(Part):
         crate: the client's package.
         from_: the first version that the sources are for.
         features: of the worker's package -> the first version of the client that each is for.
+        along: packages that a release of the client takes at the version that it names, not at the newest
+            that would do: its library in C.
     """
 
     default: str
     crate: str
     from_: str = Field("0", alias="from")
+    along: list[str] = Field(default_factory=list)
     features: dict[str, str] = Field(default_factory=dict)
 
 
