@@ -48,6 +48,9 @@ lint: setup
 	@if command -v gofmt >/dev/null; then \
 	  unformatted=$$(gofmt -l workers harness); test -z "$$unformatted" || { echo "gofmt: $$unformatted" >&2; exit 1; }; \
 	fi
+	@if command -v cargo-fmt >/dev/null; then \
+	  for folder in workers/rust_*/; do (cd $$folder && cargo fmt --check) || exit 1; done; \
+	fi
 	@if go version 2>/dev/null | grep -Eq 'go1\.(2[5-9]|[3-9][0-9])'; then \
 	  go run github.com/rhysd/actionlint/cmd/actionlint@v1.7.12; \
 	fi

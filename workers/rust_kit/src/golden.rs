@@ -16,11 +16,9 @@ const TAG: u32 = 0xC0FF_EE01;
 const NS: i64 = 1_000_000_000_000;
 const SMALL: Header =
     Header { run_tag: TAG, instance: 7, lane: 3, seq: 42, due_ns: NS, key: 0, attempt: 0, kind: LOAD };
-const LARGE: Header = Header {
-    lane: 4, seq: (1 << 40) + 1, due_ns: NS + 20_000, key: 17, attempt: 2, kind: WARM_UP, ..SMALL
-};
-const PROFILE: [(f64, f64); 5] =
-    [(5e8, 0.55), (7e8, 0.1), (3e8, 0.0), (333_333_333.0, 1.0), (666_666_667.0, 0.37)];
+const LARGE: Header =
+    Header { lane: 4, seq: (1 << 40) + 1, due_ns: NS + 20_000, key: 17, attempt: 2, kind: WARM_UP, ..SMALL };
+const PROFILE: [(f64, f64); 5] = [(5e8, 0.55), (7e8, 0.1), (3e8, 0.0), (333_333_333.0, 1.0), (666_666_667.0, 0.37)];
 
 /// Writes them into a folder.
 pub fn self_test(folder: &Path) -> Result<(), Failure> {
@@ -39,9 +37,9 @@ pub fn self_test(folder: &Path) -> Result<(), Failure> {
     ];
     for (name, bytes) in files {
         let path = folder.join(name);
-        fs::create_dir_all(folder).and_then(|()| fs::write(&path, bytes)).map_err(|error| {
-            Failure::new(format!("cannot write {}: {}", path.display(), reason(&error)), "")
-        })?;
+        fs::create_dir_all(folder)
+            .and_then(|()| fs::write(&path, bytes))
+            .map_err(|error| Failure::new(format!("cannot write {}: {}", path.display(), reason(&error)), ""))?;
     }
     let streams = HashMap::from([("orders-0".to_string(), 1), ("orders-1".to_string(), 2)]);
     let names = Names::new(folder, &streams)?;

@@ -13,7 +13,7 @@ use crate::process::Session;
 use crate::segments::{Delivery, Segments};
 
 /// A position in a partition of a topic: the next one to read; -1 = not known.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     pub topic: String,
     pub partition: i32,
@@ -165,13 +165,25 @@ impl Rows {
     }
 
     fn write(
-        &mut self, session: &Session, topic: &str, partition: i32, position: i64, event: Event, value: &[u8],
+        &mut self,
+        session: &Session,
+        topic: &str,
+        partition: i32,
+        position: i64,
+        event: Event,
+        value: &[u8],
         check: Check,
     ) {
         let stream = self.partition(session, topic, partition).stream;
         match self.segments.next() {
             Ok(row) => row.write_delivery(&Delivery {
-                t_ns: now_ns(), position, stream, epoch: self.epoch, value, check, event,
+                t_ns: now_ns(),
+                position,
+                stream,
+                epoch: self.epoch,
+                value,
+                check,
+                event,
             }),
             Err(failure) => {
                 self.fails.get_or_insert(failure);

@@ -1,6 +1,7 @@
 //! The outcome of a send by the error code of Kafka's protocol, whatever the client.
 //!
-//! Source: org.apache.kafka.common.protocol.Errors, and where the broker checks for each (ReplicaManager.appendRecords).
+//! Source: org.apache.kafka.common.protocol.Errors, and where the broker checks for each
+//! (ReplicaManager.appendRecords).
 
 use crate::layout::Outcome;
 

@@ -24,7 +24,6 @@ mod spec;
 mod threads;
 mod transactions;
 
-pub use protocol::{Control, Reporter};
 pub use clock::{now_ns, sleep_ns};
 pub use failure::Failure;
 pub use journal::{Journal, Place};
@@ -32,6 +31,7 @@ pub use layout::Outcome;
 pub use member::{run_member, Member};
 pub use open_loop::{Client, OpenLoop};
 pub use process::{main, version_in, Role, Session};
+pub use protocol::{Control, Reporter};
 pub use sender::{Message, Tally};
 pub use spec::{Lane, Spec};
 pub use transactions::{Reaction, TransactionalClient};

@@ -31,7 +31,9 @@ pub trait Member: Send {
 /// Say `ready` with the first assignment, let the member read and commit until the harness says `stop`, and commit once
 /// more before the group is left.
 pub fn run_member(
-    session: &'static Session, journal: &'static Journal, mut member: Box<dyn Member>,
+    session: &'static Session,
+    journal: &'static Journal,
+    mut member: Box<dyn Member>,
 ) -> Result<(), Failure> {
     let (control, report, part) = (session.control, session.report, session.spec.consumer());
     let give_up_ns = now_ns() + ASSIGN_WITHIN_NS;

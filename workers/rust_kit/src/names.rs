@@ -23,9 +23,11 @@ struct Ids {
 impl Names {
     pub fn new(folder: &Path, streams: &HashMap<String, i32>) -> Result<Names, Failure> {
         let path = folder.join("names.jsonl");
-        let file = OpenOptions::new().append(true).create(true).open(&path).map_err(|error| {
-            Failure::new(format!("cannot write {}: {}", path.display(), reason(&error)), "")
-        })?;
+        let file = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .open(&path)
+            .map_err(|error| Failure::new(format!("cannot write {}: {}", path.display(), reason(&error)), ""))?;
         let mut ids = Ids { file, known: HashMap::new(), next: 1, fails: None };
         let mut ordered: Vec<_> = streams.iter().collect();
         ordered.sort_by_key(|(_, id)| **id);

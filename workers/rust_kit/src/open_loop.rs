@@ -64,7 +64,9 @@ impl OpenLoop {
     /// client may block the sending threads for ever; this one goes on. `transactional`: a client for each thread, if
     /// there are transactions.
     pub fn run(
-        &'static self, client: &'static dyn Client, transactional: &[&'static dyn TransactionalClient],
+        &'static self,
+        client: &'static dyn Client,
+        transactional: &[&'static dyn TransactionalClient],
     ) -> Result<(), Failure> {
         let control = self.session.control;
         let senders = self.senders(client, transactional);
@@ -115,7 +117,9 @@ impl OpenLoop {
     /// The sending threads: to their end, to the first that failed, or until the harness will not wait for a call that
     /// the client holds.
     fn await_load(
-        &self, ended: &mpsc::Receiver<Result<(), Failure>>, tallies: &[&'static Tally],
+        &self,
+        ended: &mpsc::Receiver<Result<(), Failure>>,
+        tallies: &[&'static Tally],
     ) -> Result<(), Failure> {
         let (mut left, mut give_up_ns) = (tallies.len(), NEVER_NS);
         while left > 0 && now_ns() < give_up_ns {

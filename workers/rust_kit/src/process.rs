@@ -71,10 +71,13 @@ pub fn main(roles: &[(&str, Role)], versions: Vec<(&'static str, String)>) -> ! 
     threads::block_signals();
     let args: Vec<String> = env::args().skip(1).collect();
     let code = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
-        ["--self-test", folder] => golden::self_test(Path::new(folder)).map_or_else(|failure| {
-            eprintln!("{}", failure.text);
-            EXIT_ENVIRONMENT
-        }, |()| 0),
+        ["--self-test", folder] => golden::self_test(Path::new(folder)).map_or_else(
+            |failure| {
+                eprintln!("{}", failure.text);
+                EXIT_ENVIRONMENT
+            },
+            |()| 0,
+        ),
         ["--check-options", path] => played(path, roles, versions, true),
         [path] if !path.starts_with('-') => played(path, roles, versions, false),
         _ => {
@@ -112,7 +115,10 @@ fn end_at_panics(report: &'static Reporter) {
 }
 
 fn run(
-    path: &Path, roles: &[(&str, Role)], versions: Vec<(&'static str, String)>, report: &'static Reporter,
+    path: &Path,
+    roles: &[(&str, Role)],
+    versions: Vec<(&'static str, String)>,
+    report: &'static Reporter,
     is_check: bool,
 ) -> Result<(), Failure> {
     let spec = Spec::read(path)?;

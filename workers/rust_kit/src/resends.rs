@@ -40,7 +40,11 @@ impl Resends {
     fn take_due(&self) -> Option<Box<Message>> {
         let mut owed = self.owed.lock().expect("no panic");
         let is_due = owed.front().is_some_and(|(_, due_ns)| *due_ns <= now_ns());
-        if is_due { owed.pop_front().map(|(message, _)| message) } else { None }
+        if is_due {
+            owed.pop_front().map(|(message, _)| message)
+        } else {
+            None
+        }
     }
 }
 

@@ -37,8 +37,15 @@ unsafe impl Send for Segments {}
 impl Segments {
     pub fn new(folder: &Path, table: Table, owner: u32, run_tag: u32) -> Segments {
         Segments {
-            folder: folder.to_path_buf(), table, owner, run_tag, subscription: 0, capacity: CAPACITY,
-            files: Arc::default(), rows: ptr::null_mut(), left: 0,
+            folder: folder.to_path_buf(),
+            table,
+            owner,
+            run_tag,
+            subscription: 0,
+            capacity: CAPACITY,
+            files: Arc::default(),
+            rows: ptr::null_mut(),
+            left: 0,
         }
     }
 

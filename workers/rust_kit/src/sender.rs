@@ -64,8 +64,7 @@ impl Message {
             self.tally.unanswered.fetch_sub(1, SeqCst);
             return;
         }
-        let error = session.names.id("error", text);
-        self.complete(Completion { done_ns: now_ns(), position: -1, stream: 0, error, outcome: Some(outcome) }, outcome);
+        self.complete_unstored(outcome, text);
     }
 
     /// The call itself said no, so the client did not take the message: it fails, whatever becomes of its transaction.
@@ -76,9 +75,13 @@ impl Message {
             tally.unanswered.fetch_sub(1, SeqCst);
             tally.refusals.fetch_add(1, SeqCst);
         }
-        let error = tally.session.names.id("error", text);
-        let done = Completion { done_ns: now_ns(), position: -1, stream: 0, error, outcome: Some(Outcome::Fail) };
-        self.complete(done, Outcome::Fail);
+        self.complete_unstored(Outcome::Fail, text);
+    }
+
+    fn complete_unstored(self: Box<Self>, outcome: Outcome, text: &str) {
+        let error = self.tally.session.names.id("error", text);
+        let done = Completion { done_ns: now_ns(), position: -1, stream: 0, error, outcome: Some(outcome) };
+        self.complete(done, outcome);
     }
 
     fn complete(self: Box<Self>, done: Completion, outcome: Outcome) {
@@ -118,10 +121,20 @@ pub struct Tally {
 impl Tally {
     fn new(session: &'static Session, thread: usize) -> Tally {
         Tally {
-            thread, session, attempted: AtomicI64::default(), ok: AtomicI64::default(), fail: AtomicI64::default(),
-            info: AtomicI64::default(), aborted: AtomicI64::default(), late: Mutex::default(),
-            resends: Resends::new(session.spec.producer().results == "resent"), unanswered: AtomicI64::default(),
-            refusals: AtomicI64::default(), refused: Mutex::default(), blocked_ns: AtomicI64::default(), blocked_since_ns: AtomicI64::default(),
+            thread,
+            session,
+            attempted: AtomicI64::default(),
+            ok: AtomicI64::default(),
+            fail: AtomicI64::default(),
+            info: AtomicI64::default(),
+            aborted: AtomicI64::default(),
+            late: Mutex::default(),
+            resends: Resends::new(session.spec.producer().results == "resent"),
+            unanswered: AtomicI64::default(),
+            refusals: AtomicI64::default(),
+            refused: Mutex::default(),
+            blocked_ns: AtomicI64::default(),
+            blocked_since_ns: AtomicI64::default(),
         }
     }
 
@@ -176,7 +189,11 @@ pub struct Sender {
 impl Sender {
     /// Has of the loop's lanes every threads-th from `thread` on, and as much of the rate.
     pub fn new(
-        producer: &'static OpenLoop, client: &'static dyn Client, thread: usize, threads: usize, segments: Segments,
+        producer: &'static OpenLoop,
+        client: &'static dyn Client,
+        thread: usize,
+        threads: usize,
+        segments: Segments,
     ) -> Sender {
         let session = producer.session;
         let part = session.spec.producer();
@@ -262,9 +279,14 @@ impl Sender {
             let lane = &self.producer.lanes[index];
             let now = now_ns();
             let header = Header {
-                run_tag: self.session.spec.run_tag, instance: part.instance, lane: lane.number, seq,
+                run_tag: self.session.spec.run_tag,
+                instance: part.instance,
+                lane: lane.number,
+                seq,
                 due_ns: if part.rate_per_s > 0.0 { self.schedule.due_ns(i) } else { now },
-                key: lane.key_number, attempt: 0, kind,
+                key: lane.key_number,
+                attempt: 0,
+                kind,
             };
             self.send(lane, header, now)?;
             self.end_transaction(false);

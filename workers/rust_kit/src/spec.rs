@@ -155,7 +155,11 @@ pub(crate) fn lanes_of(spec: &Spec) -> Result<Vec<Lane>, Failure> {
     for group in &spec.producer().lane_groups {
         for i in 0..group.count {
             let mut lane = Lane {
-                number: group.first + i, topic: group.topic.clone(), partition: None, key: None, key_number: 0,
+                number: group.first + i,
+                topic: group.topic.clone(),
+                partition: None,
+                key: None,
+                key_number: 0,
                 streams: streams_of(&group.topic, &spec.streams),
             };
             match group.mode.as_str() {

@@ -41,17 +41,18 @@ pub fn on_signals(stop: impl Fn() + Send + 'static) {
     });
 }
 
-/// Of every thread its name, its state, the system call that it is in and what the kernel waits for. Code of C and Rust
-/// keeps no table of what it is in, as languages with a runtime do.
+/// Of every thread its name, its state, what the kernel waits for and in which system call (its number). Code of C and
+/// Rust keeps no table of what it is in, as languages with a runtime do.
 fn places() -> String {
     let mut text = String::new();
     for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
         let read = |name: &str| fs::read_to_string(task.path().join(name)).unwrap_or_default().trim().to_string();
         let status = read("status");
         let state = status.lines().find_map(|line| line.strip_prefix("State:\t")).unwrap_or_default();
-        let (name, id) = (read("comm"), task.file_name());
-        text += &format!("thread {} {name:?} [{state}]\n", id.to_string_lossy());
-        text += &format!("    waits in {}, system call {}\n", read("wchan"), read("syscall"));
+        let (name, call) = (read("comm"), read("syscall"));
+        let number = call.split(' ').next().unwrap_or_default();
+        text += &format!("thread {} {name:?} [{state}]\n", task.file_name().to_string_lossy());
+        text += &format!("    waits in {}, system call {number}\n", read("wchan"));
     }
     text + "\n"
 }

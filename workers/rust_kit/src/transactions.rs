@@ -55,8 +55,12 @@ struct Open {
 
 impl Transactions {
     pub fn new(
-        client: &'static dyn TransactionalClient, tally: &'static Tally, session: &'static Session, threads: usize,
-        segments: Segments, asked: TransactionsSpec,
+        client: &'static dyn TransactionalClient,
+        tally: &'static Tally,
+        session: &'static Session,
+        threads: usize,
+        segments: Segments,
+        asked: TransactionsSpec,
     ) -> Transactions {
         Transactions { client, tally, session, segments, asked, threads: threads as u32, count: 0, open: None }
     }
@@ -101,8 +105,8 @@ impl Transactions {
         self.open.as_ref().is_some_and(is_full) || now_ns() >= self.end_ns()
     }
 
-    /// End the open one as the application wants it, and complete the rows of its sends, which get its outcome. Its time
-    /// is the client's.
+    /// End the open one as the application wants it, and complete the rows of its sends, which get its outcome. Its
+    /// time is the client's.
     fn end(&mut self) {
         let Some(mut open) = self.open.take() else { return };
         let tally = self.tally;

@@ -38,8 +38,12 @@ pub struct Events {
 impl Events {
     pub fn new(session: &'static Session, journal: Option<&'static Journal>) -> Events {
         Events {
-            session, outcomes: Outcomes::new(&session.options), journal, is_leaving: AtomicBool::new(false),
-            fatal: OnceLock::new(), refusal: Mutex::default(),
+            session,
+            outcomes: Outcomes::new(&session.options),
+            journal,
+            is_leaving: AtomicBool::new(false),
+            fatal: OnceLock::new(),
+            refusal: Mutex::default(),
         }
     }
 

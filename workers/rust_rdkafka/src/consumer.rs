@@ -1,7 +1,13 @@
 //! A member of a group: `BaseConsumer`, polled for one message after the other. Rebalances and answers to commits come
-//! out of `poll`, too, so one thread writes the journal.
+//! out of `poll`, too.
+//!
+//! Since 0.36.0 no answer to an asynchronous commit comes out of it (fede1024/rust-rdkafka#856): rd_kafka_commit is
+//! given neither a queue nor a callback for one. So a thread asks for what the group has committed then, and what the
+//! broker answers is what the journal calls confirmed.
 
 use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{mpsc, Arc};
+use std::thread;
 use std::time::Duration;
 
 use kit::{run_member, sleep_ns, Failure, Journal, Member, Place, Session};
@@ -15,9 +21,9 @@ use crate::client::{config, error_text, made, Events};
 use crate::kit;
 
 const POLL: Duration = Duration::from_millis(50);
-/// The group's committed positions are asked for when partitions are assigned.
-#[cfg(feature = "consumer_in_rebalance")]
+/// For the group's committed positions.
 const COMMITTED_WITHIN: Duration = Duration::from_secs(2);
+const ASKS: bool = cfg!(feature = "commits_untold");
 
 pub fn consume(session: &'static Session) -> Result<(), Failure> {
     let part = session.spec.consumer();
@@ -29,11 +35,45 @@ pub fn consume(session: &'static Session) -> Result<(), Failure> {
     session.options_taken()?;
     let topics: Vec<&str> = part.topics.iter().map(String::as_str).collect();
     made(consumer.subscribe(&topics))?;
-    run_member(session, journal, Box::new(Reading { consumer, session, journal, commits_itself }))
+    let consumer = Arc::new(consumer);
+    let asking = if ASKS && !commits_itself { Some(Asking::begun(&consumer, session, journal)) } else { None };
+    run_member(session, journal, Box::new(Reading { consumer, asking, session, journal, commits_itself }))
+}
+
+/// Asks what became of commits, one after the other.
+struct Asking {
+    commits: mpsc::Sender<Vec<Place>>,
+    thread: thread::JoinHandle<()>,
+}
+
+impl Asking {
+    fn begun(consumer: &Arc<BaseConsumer<Events>>, session: &'static Session, journal: &'static Journal) -> Asking {
+        let (commits, made) = mpsc::channel::<Vec<Place>>();
+        let consumer = Arc::clone(consumer);
+        let ask = move || {
+            for positions in made {
+                match consumer.committed_offsets(offsets_of(&positions), COMMITTED_WITHIN) {
+                    Ok(found) => {
+                        let found = places(&found);
+                        positions.iter().filter(|each| found.contains(each)).for_each(|each| journal.committed(each));
+                    }
+                    Err(error) => session.report.error(&error_text(&error)),
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("asking".to_string()).spawn(ask).expect("the system has threads left");
+        Asking { commits, thread }
+    }
+
+    fn end(self) {
+        drop(self.commits);
+        let _ = self.thread.join();
+    }
 }
 
 struct Reading {
-    consumer: BaseConsumer<Events>,
+    consumer: Arc<BaseConsumer<Events>>,
+    asking: Option<Asking>,
     session: &'static Session,
     journal: &'static Journal,
     commits_itself: bool,
@@ -61,26 +101,37 @@ impl Member for Reading {
         if self.commits_itself {
             return;
         }
-        let mut offsets = TopicPartitionList::new();
-        for each in &positions {
-            let added = offsets.add_partition_offset(&each.topic, each.partition, Offset::Offset(each.position));
-            added.expect("a position is an offset");
-        }
         let mode = if waits { CommitMode::Sync } else { CommitMode::Async };
-        match self.consumer.commit(&offsets, mode) {
+        match self.consumer.commit(&offsets_of(&positions), mode) {
             Ok(()) if waits => {
                 // It is told once more while the consumer leaves.
                 self.consumer.context().is_leaving.store(true, SeqCst);
                 positions.iter().for_each(|each| self.journal.committed(each));
             }
-            Ok(()) => {}
+            Ok(()) => {
+                if let Some(asking) = &self.asking {
+                    let _ = asking.commits.send(positions);
+                }
+            }
             Err(error) => self.session.report.error(&error_text(&error)),
         }
     }
 
     fn close(self: Box<Self>) {
+        if let Some(asking) = self.asking {
+            asking.end(); // it has the consumer, too
+        }
         drop(self.consumer);
     }
+}
+
+fn offsets_of(positions: &[Place]) -> TopicPartitionList {
+    let mut offsets = TopicPartitionList::new();
+    for each in positions {
+        let added = offsets.add_partition_offset(&each.topic, each.partition, Offset::Offset(each.position));
+        added.expect("a position is an offset");
+    }
+    offsets
 }
 
 /// Positions of a list, -1 where it has none.
@@ -119,7 +170,7 @@ impl ConsumerContext for Events {
     }
 
     fn commit_callback(&self, result: KafkaResult<()>, offsets: &TopicPartitionList) {
-        let Some(journal) = self.journal.filter(|_| !self.left()) else { return };
+        let Some(journal) = self.journal.filter(|_| !ASKS && !self.left()) else { return };
         for each in offsets.elements() {
             match (result.clone().and_then(|()| each.error()), each.offset()) {
                 (Ok(()), Offset::Offset(position)) => {

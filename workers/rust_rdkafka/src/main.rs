@@ -1,5 +1,5 @@
-//! One worker process of the Rust client rdkafka (docs/worker-protocol.md). It is built on first use against the version
-//! that a scenario asks for (harness/workers/rust_build.py).
+//! One worker process of the Rust client rdkafka (docs/worker-protocol.md). It is built on first use against the
+//! version that a scenario asks for (harness/workers/rust_build.py).
 
 mod client;
 mod consumer;

@@ -60,9 +60,10 @@ pub fn produce(session: &'static Session) -> Result<(), Failure> {
     for topic in topics {
         knows(session, clients[0], topic)?;
     }
-    let headers = part.headers.iter().fold(OwnedHeaders::new(), |all, (name, value)| {
-        all.insert(Header { key: name, value: Some(value) })
-    });
+    let headers = part
+        .headers
+        .iter()
+        .fold(OwnedHeaders::new(), |all, (name, value)| all.insert(Header { key: name, value: Some(value) }));
     let headers = if part.headers.is_empty() { None } else { Some(headers) };
     let mut transactional: Vec<&'static dyn TransactionalClient> = Vec::new();
     for (client, id) in clients.iter().zip(&ids) {
@@ -141,4 +142,3 @@ impl Client for Producing {
         }
     }
 }
-

@@ -19,7 +19,9 @@ pub struct Transacting(&'static Sending);
 impl Transacting {
     /// Of a client whose id the coordinator knows now.
     pub fn begun(
-        session: &Session, client: &'static Sending, id: &str,
+        session: &Session,
+        client: &'static Sending,
+        id: &str,
     ) -> Result<&'static dyn TransactionalClient, Failure> {
         let give_up_ns = now_ns() + INIT_WITHIN_NS;
         let made: &'static Transacting = Box::leak(Box::new(Transacting(client)));
