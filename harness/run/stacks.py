@@ -1,8 +1,9 @@
-"""Stack dumps of Go, the JVM and Python: cut into stacks, and the one in which the worker's call waits.
+"""Stack dumps of Go, the JVM, Python and Rust: cut into stacks, and the one in which the worker's call waits.
 
 A dump of a client has dozens of threads, goroutines or asyncio tasks. The one to show is the worker's own,
 seen from the client: code of a library that was called by code of the worker. Libraries are told from the
-standard library by where they come from, so no client is known by name here.
+standard library by where they come from, so no client is known by name here. Those of Rust have the form of a
+JVM's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _HEADS = (
 )
 _JVM_HEAD = re.compile(r'^(?P<name>".*") .*\bnid=\w+ (?P<state>[^\[]*)')
 #: Lines of code of a worker or its kit: in Python, whatever is neither installed nor part of the language.
-_WORKER = re.compile(r'^(main\.|brokerstorm/)|^at brokerstorm\.|^File "(?!.*/lib/python[0-9.]+/).*\.py"')
+_WORKER = re.compile(r'^(main\.|brokerstorm/)|^at brokerstorm(\.|_kit::)|^File "(?!.*/lib/python[0-9.]+/).*\.py"')
 _ROLE = re.compile(
     r"producer|consumer|openloop|open_loop|asyncio_loop|asyncio_consuming|audit", re.IGNORECASE
 )
@@ -26,8 +27,11 @@ _ROLE = re.compile(
 _STANDARD = re.compile(
     r"^(created by )?[a-z0-9_/]+\.[^/]*$"
     r"|^at (java\.|javax\.|jdk\.|sun\.|java\.base)"
+    r"|^at <?(std|core|alloc)::"
     r"|^File .*/lib/python[0-9.]+/(?!site-packages|dist-packages)"
 )
+#: A program of Rust has its client in itself.
+_SHARED_LIBRARY = re.compile(r"\.so[.0-9]*\)$")
 #: The second line of a Go frame: file, line, offset.
 _PLACE = re.compile(r"^(?P<file>\S+\.(go|s)):(?P<line>\d+)")
 _GO_ARGUMENTS = re.compile(r"\([^()]*\)$")
@@ -120,7 +124,7 @@ def _is_frame(line: str) -> bool:
 
 
 def _is_standard(line: str) -> bool:
-    return bool(_STANDARD.match(_GO_ARGUMENTS.sub("", line)))
+    return bool(_SHARED_LIBRARY.search(line) or _STANDARD.match(_GO_ARGUMENTS.sub("", line)))
 
 
 def _call(line: str, after: str) -> str:

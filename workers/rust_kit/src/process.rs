@@ -68,7 +68,7 @@ pub fn version_in(lock: &str, package: &str) -> String {
 /// Runs one worker process and ends it: 0 after `done`, 2 wrong arguments, 4 the environment or an option, 70 a bug of
 /// ours. `versions`: `client_version` and whatever else the `ready` line shall say.
 pub fn main(roles: &[(&str, Role)], versions: Vec<(&'static str, String)>) -> ! {
-    threads::block_signals();
+    threads::prepare_signals();
     let args: Vec<String> = env::args().skip(1).collect();
     let code = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["--self-test", folder] => golden::self_test(Path::new(folder)).map_or_else(

@@ -110,7 +110,9 @@ impl ClientContext for Events {
 /// The options, and over them what the worker decides.
 pub fn config(session: &Session, fixed: &[(&str, &str)]) -> ClientConfig {
     let mut config = ClientConfig::new();
-    config.set("client.id", &session.spec.name).set_log_level(RDKafkaLogLevel::Info);
+    // The crate takes no notice of what librdkafka's options say of its log.
+    let level = if session.options.contains_key("debug") { RDKafkaLogLevel::Debug } else { RDKafkaLogLevel::Info };
+    config.set("client.id", &session.spec.name).set_log_level(level);
     for (name, value) in session.options.iter().filter(|(name, _)| *name != TOKEN) {
         config.set(name, value);
     }
