@@ -19,7 +19,9 @@ _HEADS = (
 )
 _JVM_HEAD = re.compile(r'^(?P<name>".*") .*\bnid=\w+ (?P<state>[^\[]*)')
 #: Lines of code of a worker or its kit: in Python, whatever is neither installed nor part of the language.
-_WORKER = re.compile(r'^(main\.|brokerstorm/)|^at brokerstorm(\.|_kit::)|^File "(?!.*/lib/python[0-9.]+/).*\.py"')
+_WORKER = re.compile(
+    r'^(main\.|brokerstorm/)|^at <?brokerstorm(\.|_\w+::)|^File "(?!.*/lib/python[0-9.]+/).*\.py"'
+)
 _ROLE = re.compile(
     r"producer|consumer|openloop|open_loop|asyncio_loop|asyncio_consuming|audit", re.IGNORECASE
 )

@@ -207,11 +207,31 @@ Current thread 0x00007f2c (most recent call first):
   File "/opt/workers/kafka_python/producer.py", line 76 in offer
   File "/opt/workers/kafka_python/worker.py", line 50 in <module>
 """
+RUST = """%6|1795674807.988|INIT|producer-1| [thrd:app]: begun
+"rust-rdkafka" nid=0x5635 S (sleeping), hrtimer_nanosleep
+    at clock_nanosleep(libc.so.6)
+    at std::thread::functions::sleep()
+    at brokerstorm_kit::open_loop::OpenLoop::run()
+    at brokerstorm_rdkafka::producer::produce()
+
+"rdk:main" nid=0x563c S (sleeping), futex_do_wait
+
+"sender-0" nid=0x5640 S (sleeping), futex_do_wait
+    at __futex_abstimed_wait_common64(libc.so.6)
+    at pthread_cond_wait(libc.so.6)
+    at rd_kafka_q_pop_serve()
+    at rdkafka::producer::base_producer::BaseProducer<C,Part>::commit_transaction()
+    at <brokerstorm_rdkafka::transactional::Transacting as brokerstorm_kit::TransactionalClient>::commit()
+    at brokerstorm_kit::sender::Sender::load()
+    at std::sys::backtrace::__rust_begin_short_backtrace()
+    at start_thread(libc.so.6)
+"""
 
 
 @pytest.mark.parametrize(
     ("dump", "stacks", "title", "where"),
     [
+        (RUST, 3, '"sender-0" S (sleeping), futex_do_wait', "rd_kafka_q_pop_serve ()"),
         (
             GO,
             3,

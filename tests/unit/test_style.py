@@ -11,7 +11,7 @@ from tests.unit.test_docs import PAGES
 from tests.unit.test_imports import OURS, ROOT, name_of, sources, tree_of
 
 MAX_COLUMNS = 120
-WRAPPED = (".css", ".go", ".html", ".java", ".js", ".toml", ".yaml")
+WRAPPED = (".css", ".go", ".html", ".java", ".js", ".rs", ".toml", ".yaml")
 
 
 def too_long(path: Path) -> list[str]:

@@ -93,7 +93,8 @@ fn interrupted(context: &libc::ucontext_t) -> usize {
 }
 
 /// Of each thread its name, its state and its calls, innermost first, in the form of a JVM's. Threads that block the
-/// signal, as those of librdkafka do, have no calls.
+/// signal, as those of librdkafka do, have no calls; nor have those that poll, which a signal ends: a client may take
+/// that for an error.
 fn stacks() -> String {
     let own = unsafe { libc::gettid() };
     let mut text = String::new();
@@ -105,7 +106,7 @@ fn stacks() -> String {
         let waits_in = read("wchan");
         text += &format!("\"{}\" nid={id:#x} {}, {waits_in}\n", field("Name:"), field("State:"));
         let blocked = u64::from_str_radix(field("SigBlk:"), 16).unwrap_or_default();
-        if id != own && blocked >> (ASK - 1) & 1 == 0 {
+        if id != own && blocked >> (ASK - 1) & 1 == 0 && !waits_in.contains("poll") {
             for frame in frames_of(id) {
                 text += &calls_at(frame);
             }
@@ -142,18 +143,18 @@ fn calls_at(address: usize) -> String {
         let name = symbol.name().map_or("?".to_string(), |name| format!("{name:#}"));
         let file = symbol.filename().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
         let line = symbol.lineno().map_or(String::new(), |line| format!(":{line}"));
-        let place = file.map_or_else(|| library_at(within), |file| file + &line);
+        let place = library_at(within).or(file.map(|file| file + &line)).unwrap_or_default();
         text += &format!("    at {}({place})\n", name.replace(['(', ')'], ""));
     });
     text
 }
 
-/// Name of the shared library that has an address; empty: it is of the program itself.
-fn library_at(address: *mut libc::c_void) -> String {
+/// Name of the shared library that has an address; None: it is of the program itself.
+fn library_at(address: *mut libc::c_void) -> Option<String> {
     let mut found: libc::Dl_info = unsafe { zeroed() };
     if unsafe { libc::dladdr(address, &mut found) } == 0 || found.dli_fname.is_null() {
-        return String::new();
+        return None;
     }
     let path = unsafe { CStr::from_ptr(found.dli_fname) }.to_string_lossy().into_owned();
-    path.rsplit('/').next().filter(|name| name.contains(".so")).unwrap_or_default().to_string()
+    path.rsplit('/').next().filter(|name| name.contains(".so")).map(str::to_string)
 }
