@@ -24,7 +24,7 @@ _BASE_DISK_BYTES: Final = 1_000_000_000
 #: Readers of the log, beside the workers of the plan, and the memory of one.
 _AUDIT_MB: Final = 400
 #: Memory of a worker process by the language of its client, buffers full.
-_WORKER_MB: Final = {"python": 150, "go": 150, "java": 350, "rust": 100}
+_WORKER_MB: Final = {"python": 150, "go": 150, "java": 350, "rust": 150}
 
 
 @dataclass(frozen=True, slots=True)
