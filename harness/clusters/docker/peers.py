@@ -86,7 +86,7 @@ class PeerDetours(ProxiedDetours):
         Raises:
             EnvironmentNotReady: the engine shows them other files.
         """
-        for node in set(self._map.sources()) & set(nodes):
+        for node in (source for source in self._map.sources() if source in nodes):
             at = self._find(node)
             if at is None:
                 raise EnvironmentNotReady(
