@@ -102,8 +102,10 @@ def a_full_queue_is_waited_for(rig: Rig) -> None:
 @check("producer", "largest_message", supports=RESENT, by_kit=True)
 def an_application_that_sends_again_does_so_ten_times_at_most(rig: Rig) -> None:
     """Refused by the client itself, at once: each message is tried until the application gives up."""
-    options = rig.worker.contract.words("largest_message", bytes=100)
-    producer = rig.producer(rig.topic(), rate=40, load_s=1, asked=RESENT, options=options).send_all()
+    options = rig.worker.contract.words("largest_message", bytes=1000)
+    producer = rig.producer(
+        rig.topic(), rate=40, load_s=1, payload=2000, asked=RESENT, options=options
+    ).send_all()
     tries = _tries(producer.sends)
     expect(len(tries) > 10, f"{len(tries)} messages")
     done = producer.done_line
