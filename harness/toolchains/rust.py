@@ -20,7 +20,7 @@ BUILD_TIMEOUT_S: Final = 1800.0
 LIST_TIMEOUT_S: Final = 60.0
 #: Packages of today ask for it.
 OLDEST_RUST: Final = (1, 85)
-RUST_HINT: Final = "install Rust 1.85 or newer (rustup does) and have `cargo` on PATH"
+RUST_HINT: Final = "install Rust 1.85 or newer (rustup, or Debian's cargo-web) and have `cargo` on PATH"
 #: Not the user's: other flags would give another program, another target another place.
 _ENVIRONMENT: Final = {
     "CARGO_ENCODED_RUSTFLAGS": "",
