@@ -40,10 +40,10 @@ def test_a_broker_comes_and_goes(
         kafka.admin.wait_ready([ORDERS.name], timeout_s=UP_S, run_tag=1)
         assert is_there() == (not meanwhile, not meanwhile)
         with sending(kafka, ORDERS):
-            rig = FaultRig(kafka, RunDir(tmp_path / "run").create(), {"fault": kind, "at": 0, "for": 1})
+            rig = FaultRig(kafka, RunDir(tmp_path / "run").create(), {"fault": kind, "at": 0, "for": 60})
             rig.wait_for("effect")
             assert is_there() == (meanwhile, meanwhile)
-            rig.finish()
+            rig.finish(now=True)
         assert is_there() == (not meanwhile, not meanwhile)
     finally:
         kafka.down()

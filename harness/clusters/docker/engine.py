@@ -229,11 +229,14 @@ def drop_with_data(client: Any, container: Any) -> None:
     Raises:
         EnvironmentNotReady: the engine does not answer, or keeps one.
     """
+    from docker.errors import NotFound
+
     volumes = [mount["Name"] for mount in container.attrs["Mounts"] if mount["Type"] == "volume"]
     with asking(f"cannot remove {container.name} with its data"):
-        container.remove(v=True, force=True)
+        container.remove(v=True, force=True)  # with the volumes that have no name
         for name in volumes:
-            client.volumes.get(name).remove(force=True)
+            with suppress(NotFound):
+                client.volumes.get(name).remove(force=True)
 
 
 def _everything(client: Any, run_id: str) -> list[tuple[str, Callable[[], None]]]:
