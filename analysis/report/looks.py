@@ -55,6 +55,8 @@ _FAMILIES = {
         "recreate-topic",
         "add-broker",
         "remove-broker",
+        "add-controller",
+        "remove-controller",
     ),
     _OLIVE: ("cpu-limit", "memory-limit", "disk-full", "slow-disk", "clock-jump", "clock-drift"),
 }

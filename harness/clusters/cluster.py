@@ -31,7 +31,7 @@ from harness.connections.security import ANYBODY, Security
 from harness.contracts import read_document
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
-from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
+from harness.protocols.members import DYNAMIC_QUORUM, FOURTH_BROKER, SPARE_BROKER, SPARE_CONTROLLER
 from harness.protocols.power import LosesPower
 from harness.protocols.versions import versions_of
 from harness.rundir import write_json
@@ -372,15 +372,16 @@ def spec_of(
     """The compose file of a system, resolved; touches nothing. ``needs``: as of `open_cluster`.
 
     Raises:
-        UsageError: no such system, version or topology.
+        UsageError: no such system, version or topology, or a version that cannot have a need.
     """
-    is_spared = bool(needs & {SPARE_BROKER, FOURTH_BROKER})
-    return _spec_of(system, pinned(system, version), topology, run_id, secure, is_spared)
+    spare = {SPARE_BROKER} if FOURTH_BROKER in needs else set()
+    profiles = needs & {SPARE_BROKER, SPARE_CONTROLLER, DYNAMIC_QUORUM} | spare
+    return _spec_of(system, pinned(system, version), topology, run_id, secure, profiles)
 
 
 @cache
 def _spec_of(
-    system: str, version: str, topology: str, run_id: str, secure: bool, is_spared: bool
+    system: str, version: str, topology: str, run_id: str, secure: bool, profiles: frozenset[str]
 ) -> ClusterLayout:
     return read_compose(
         compose_file(system),
@@ -388,5 +389,5 @@ def _spec_of(
         topology=topology,
         variables={"BROKERSTORM_RUN_ID": run_id},
         secure=secure,
-        profiles=frozenset({SPARE_BROKER}) if is_spared else frozenset(),
+        profiles=profiles,
     )

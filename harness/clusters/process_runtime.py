@@ -34,6 +34,7 @@ from harness.log_stamp import LOG_ZONE
 from harness.protocols.clocks import CLIENT_CLOCKS, OWN_CLOCKS
 from harness.protocols.cluster import Endpoint, Node
 from harness.protocols.files import Damage, DamagedPlace, FileKind
+from harness.protocols.members import DYNAMIC_QUORUM, SPARE_CONTROLLER
 from harness.protocols.power import Unsynced
 from harness.protocols.versions import versions_of
 from harness.systems import system_of
@@ -50,7 +51,10 @@ _NOT_INHERITED = (
     *("GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT"),
 )
 #: What a fault may need of the cluster from its start on, and this runtime has.
-GIVES: frozenset[str] = GIVEN_BROKERS | NEEDS | node_limits.GIVES | disks.GIVES | clocks.GIVES
+_GIVEN_CONTROLLERS = {DYNAMIC_QUORUM, SPARE_CONTROLLER}
+GIVES: frozenset[str] = (
+    GIVEN_BROKERS | _GIVEN_CONTROLLERS | NEEDS | node_limits.GIVES | disks.GIVES | clocks.GIVES
+)
 #: Called with a node and its folder before its first start: put formatted storage in place.
 Prepare = Callable[[Node, NodeFolder], None]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final, Protocol, runtime_checkable
 
 from harness.protocols.cluster import HasReassignments
@@ -10,30 +11,33 @@ from harness.protocols.cluster import HasReassignments
 #: What a cluster must be started with: a broker that has not joined yet, or a fourth one that has.
 SPARE_BROKER: Final = "spare-broker"
 FOURTH_BROKER: Final = "fourth-broker"
+#: A quorum of controllers that can change (KIP-853); and a controller that is nothing else and not in it.
+DYNAMIC_QUORUM: Final = "dynamic-quorum"
+SPARE_CONTROLLER: Final = "spare-controller"
 
 
 @runtime_checkable
 class HasMembers(Protocol):
-    """Can start a broker that was not in the cluster, and stop one for good.
+    """Can start a node that was not in the cluster, and stop one for good.
 
-    Needs ``spare-broker`` or ``fourth-broker`` of the cluster's start.
+    Needs ``spare-broker``, ``fourth-broker`` or ``spare-controller`` of the cluster's start.
     """
 
-    def outside(self) -> Sequence[str]:
-        """Brokers that have not joined, or have left."""
+    def outside(self, role: str = "broker") -> Sequence[str]:
+        """Nodes of a role that have not joined, or have left."""
 
     def may_leave(self) -> Sequence[str]:
         """Brokers of the cluster that are nothing else: no controllers."""
 
     def join(self, node: str) -> None:
-        """Start a broker with an empty disk; returns when its process runs. No-op for one that has joined.
+        """Start a node with an empty disk; returns when its process runs. No-op for one that has joined.
 
         Raises:
             EnvironmentNotReady: it does not start.
         """
 
     def leave(self, node: str) -> None:
-        """Stop a broker in good order and drop its data. No-op for one that is outside."""
+        """Stop a node in good order and drop its data. No-op for one that is outside."""
 
 
 @runtime_checkable
@@ -49,3 +53,35 @@ class UnregistersBrokers(HasReassignments, Protocol):
         Raises:
             EnvironmentNotReady: refused, in the brokers' words, or nobody answers.
         """
+
+
+@dataclass(frozen=True, slots=True)
+class Quorum:
+    """The controllers, as their leader describes them.
+
+    Attributes:
+        leader: the active controller; None while there is none.
+        epoch: how often one was elected.
+        voters: controller -> records that it is behind the leader.
+        observers: the same of the others that follow: brokers, and controllers without a vote.
+    """
+
+    leader: str | None
+    epoch: int
+    voters: Mapping[str, int]
+    observers: Mapping[str, int]
+
+
+@runtime_checkable
+class ChangesVoters(Protocol):
+    """Can change which controllers vote (Kafka: KIP-853)."""
+
+    def quorum(self) -> Quorum:
+        """Raises EnvironmentNotReady: nobody answers, or nobody leads."""
+
+    def add_voter(self, node: str) -> str:
+        """Why a controller that follows has no vote yet, in the brokers' words; empty = it has one. To be
+        asked again. Raises EnvironmentNotReady: nobody answers."""
+
+    def remove_voter(self, node: str) -> str:
+        """Why a controller still has its vote; as `add_voter`. One without a vote goes on following."""

@@ -1,4 +1,4 @@
-"""A broker joins a cluster under load, takes replicas, leaves and is forgotten; and the other way round."""
+"""Brokers and controllers that join a cluster under load and leave it; and the other way round."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
+from harness.protocols.members import DYNAMIC_QUORUM, FOURTH_BROKER, SPARE_BROKER, SPARE_CONTROLLER
 from harness.rundir import RunDir
 from harness.systems.kafka.assembly import KafkaCluster
 from tests.live.cluster_rig import IMPATIENT, ORDERS, ClusterPool, FaultRig, make_whole, sending
@@ -15,8 +15,8 @@ pytestmark = pytest.mark.live
 FOURTH = "kafka-4"
 
 
-def of(pool: ClusterPool, need: str) -> KafkaCluster:
-    kafka: KafkaCluster = pool.get("kafka", needs=frozenset({need}), broker_config=IMPATIENT)
+def of(pool: ClusterPool, *needs: str) -> KafkaCluster:
+    kafka: KafkaCluster = pool.get("kafka", needs=frozenset(needs), broker_config=IMPATIENT)
     if ORDERS.name not in kafka.admin.topics():
         kafka.admin.create_topics([ORDERS])
     make_whole(kafka, ORDERS.name)
@@ -51,3 +51,28 @@ def test_a_broker_is_drained_leaves_and_joins_again(pool: ClusterPool, tmp_path:
         assert (FOURTH in kafka.admin.registered(), kept(kafka)) == (False, {})
         rig.finish()
     assert kept(kafka) == before
+
+
+def test_a_controller_gets_a_vote_and_the_active_one_loses_its_own(pool: ClusterPool, tmp_path: Path) -> None:
+    kafka = of(pool, DYNAMIC_QUORUM, SPARE_CONTROLLER)
+    three = {"kafka-1", "kafka-2", "kafka-3"}
+    assert set(kafka.admin.quorum().voters) == three
+    with sending(kafka, ORDERS):
+        rig = FaultRig(
+            kafka, RunDir(tmp_path / "four").create(), {"fault": "add-controller", "at": 0, "for": 1}
+        )
+        rig.wait_for("effect")
+        assert set(kafka.admin.quorum().voters) == {*three, "kafka-5"}
+        rig.finish()
+        assert set(kafka.admin.quorum().voters) == three
+        assert not kafka.runtime.is_running("kafka-5")
+        before = kafka.admin.quorum()
+        step = {"fault": "remove-controller", "at": 0, "for": 3}
+        rig = FaultRig(kafka, RunDir(tmp_path / "two").create(), step)
+        rig.wait_for("effect")
+        now = kafka.admin.quorum()
+        assert set(now.voters) == three - {before.leader}
+        assert now.leader in now.voters
+        assert now.epoch > before.epoch
+        rig.finish()
+    assert set(kafka.admin.quorum().voters) == three

@@ -68,6 +68,7 @@ class ClusterLayout:
         program: what its nodes are started from; None = Java and jars.
         own: the distribution of the user's that it is; None = a released one.
         is_secure: its services have TLS and users.
+        profiles: asked for beside the topology; templates see them, too.
     """
 
     file: Path
@@ -84,6 +85,7 @@ class ClusterLayout:
     program: GoProgram | None = None
     own: OwnBuild | None = None
     is_secure: bool = False
+    profiles: frozenset[str] = frozenset()
 
     @property
     def artifacts(self) -> Artifacts:
@@ -145,7 +147,7 @@ def read_compose(
 
     Raises:
         UsageError: unreadable file, unsupported key, unknown variable or topology, version older than we
-            support.
+            support, or older than a profile.
     """
     raw = _load(path)
     system = system_of(_checked(raw, path).shared.system)
@@ -155,6 +157,7 @@ def read_compose(
     known = {f"{system.name.upper()}_VERSION": version, "BROKERSTORM_RUN_ID": "none", **(variables or {})}
     file = _checked(_interpolate(raw, known, path, ""), path)
     shared, release = file.shared, _release(file.shared, version)
+    _require_profiles(shared, version, profiles)
     services = [
         _service(name, part, release, path, part.process.secure if secure else Secure())
         for name, part in file.services.items()
@@ -176,6 +179,7 @@ def read_compose(
         program=GoProgram(release.go, version, own) if release.go else None,
         own=own,
         is_secure=secure,
+        profiles=profiles,
     )
 
 
@@ -246,6 +250,16 @@ def _release(shared: Shared, version: str) -> Release:
         f"{shared.system} {version} is older than what brokerstorm can start",
         hint=f"the oldest supported release is {shared.releases[-1].from_}",
     )
+
+
+def _require_profiles(shared: Shared, version: str, profiles: frozenset[str]) -> None:
+    for profile in sorted(profiles & shared.profiles_since.keys()):
+        since = shared.profiles_since[profile]
+        if release_key(version) < release_key(since):
+            raise UsageError(
+                f"a fault of this scenario needs {profile}: {shared.system} {version} has none, {since} does",
+                hint=f"leave that fault out, or set cluster.version to {since} or later",
+            )
 
 
 def _service(name: str, part: ServicePart, release: Release, path: Path, secure: Secure) -> Service:

@@ -154,13 +154,15 @@ class UnpackedFiles(_ComposePart):
 
 
 class Shared(_ComposePart):
-    """``x-brokerstorm`` of the file; newest of ``releases`` first."""
+    """``x-brokerstorm`` of the file; newest of ``releases`` first. ``profiles_since``: a profile -> the first
+    release that can have it."""
 
     system: str
     ports: dict[str, int]
     detours: DetourPorts = Field(default_factory=DetourPorts)
     reserved: list[str] = Field(default_factory=list)
     distribution: UnpackedFiles | None = None
+    profiles_since: dict[str, str] = Field(default_factory=dict)
     releases: list[Release] = Field(min_length=1)
 
 

@@ -159,6 +159,7 @@ class Layout:
             "version": spec.version,
             "release": release_key(spec.version),
             "topology": spec.topology,
+            "profiles": spec.profiles,
             "ports": dict(spec.ports),
             "security": self._security(node.name),
         }

@@ -11,11 +11,12 @@ from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.node_layout import Layout
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
-from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
+from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER, SPARE_CONTROLLER
 
 #: A fault needs a broker beside the nodes that are controllers, too.
 GIVEN_BROKERS: Final = frozenset({SPARE_BROKER, FOURTH_BROKER})
 _BROKER_ALONE: Final = ("broker",)
+_CONTROLLER_ALONE: Final = ("controller",)
 
 
 class NodeRuntime(ABC):
@@ -75,11 +76,11 @@ class NodeRuntime(ABC):
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """Those of the cluster: without a broker that has not joined, or has left."""
+        """Those of the cluster: without one that has not joined, or has left."""
         return tuple(node for node in self.layout.nodes if node.name not in self._outside)
 
-    def outside(self) -> Sequence[str]:
-        return sorted(self._outside)
+    def outside(self, role: str = "broker") -> Sequence[str]:
+        return sorted(name for name in self._outside if role in self.layout.node(name).roles)
 
     def may_leave(self) -> Sequence[str]:
         return [
@@ -87,9 +88,13 @@ class NodeRuntime(ABC):
         ]
 
     def spares(self) -> set[str]:
-        """The broker beside those that are controllers, where a fault is to let it join."""
-        alone = {node.name for node in self.layout.nodes if node.roles == _BROKER_ALONE}
-        return alone if self.needs & GIVEN_BROKERS == {SPARE_BROKER} else set()
+        """The nodes of one role alone that a fault is to let join."""
+        roles = set()
+        if self.needs & GIVEN_BROKERS == {SPARE_BROKER}:
+            roles.add(_BROKER_ALONE)
+        if SPARE_CONTROLLER in self.needs:
+            roles.add(_CONTROLLER_ALONE)
+        return {node.name for node in self.layout.nodes if node.roles in roles}
 
     def is_reachable(self, node: str) -> bool:
         """Whether a node can answer, as far as its runtime knows."""

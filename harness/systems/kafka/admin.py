@@ -10,6 +10,7 @@ from contextlib import suppress
 from functools import partial
 from operator import methodcaller
 from typing import Any
+from uuid import UUID
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -24,6 +25,7 @@ from harness.connections.security import ANYBODY, Access
 from harness.contracts.rows import Leadership, ReplicaRow, StreamTransactions
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import THROTTLED_REPLICAS, Node, PartitionState, SeenLeaders, TopicSettings
+from harness.protocols.members import Quorum
 from harness.rundir import Document
 from harness.systems.kafka import (
     CORRELATION,
@@ -56,6 +58,7 @@ _NONE_IN_PROGRESS = 85  # NO_REASSIGNMENT_IN_PROGRESS
 _METADATA = "metadata.version"
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _NO_RIGHT = 29  # TOPIC_AUTHORIZATION_FAILED
+_VOTES_SO = (126, 127)  # DUPLICATE_VOTER, VOTER_NOT_FOUND
 _UNKNOWN_BROKER = 102  # BROKER_ID_NOT_REGISTERED
 _ALREADY_EXISTS, _UNKNOWN_TOPIC, _ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE = 36, 3, 84, 80
 
@@ -68,6 +71,7 @@ class KafkaAdmin:
         is_member: whether a node is of the cluster now.
         watch: called while waiting for readiness; raises to end the wait early (a node died at start).
         data: a file below a node's data folder; the history of leaders is in one.
+        controller_at: where the others find a controller.
         access: how brokers are to be known, and who asks them: the harness, and its probes as a client.
     """
 
@@ -79,20 +83,23 @@ class KafkaAdmin:
         watch: Callable[[], None] = lambda: None,
         is_member: Callable[[str], bool] = lambda name: True,
         data: NodeData = lambda node, path: None,
+        controller_at: Callable[[str], str] = lambda name: "",
         access: Access = ANYBODY,
     ) -> None:
-        self._all = tuple(nodes)
+        self._all = tuple(node for node in nodes if node.roles != ("controller",))
+        self._doors = {node.name: node.admin for node in nodes}
         self._is_member = is_member
         self._data = data
         self._names = {node.number: node.name for node in nodes}
         self._numbers = {node.name: node.number for node in nodes}
         self.watch = watch
         self._access = access
-        self._ask = KafkaFailover(nodes, is_reachable, access.admin)
+        self._controller_at = controller_at
+        self._ask = KafkaFailover(self._all, is_reachable, access.admin)
 
     @property
     def _nodes(self) -> tuple[Node, ...]:
-        """Those of the cluster now."""
+        """The brokers of the cluster now."""
         return tuple(node for node in self._all if self._is_member(node.name))
 
     # -- topics ---------------------------------------------------------------------------------------
@@ -456,8 +463,9 @@ class KafkaAdmin:
 
     def answers(self, node: str) -> bool:
         """Whether a node answers a request of ours within half a second."""
-        endpoint = next(one.admin for one in self._all if one.name == node)
-        head = first_bytes(endpoint, api_versions()[0], 8, _ANSWER_S, context_of(self._access.admin.tls))
+        head = first_bytes(
+            self._doors[node], api_versions()[0], 8, _ANSWER_S, context_of(self._access.admin.tls)
+        )
         return len(head) == 8 and struct.unpack(">ii", head)[1] == CORRELATION
 
     def unregister(self, node: str) -> None:
@@ -465,6 +473,51 @@ class KafkaAdmin:
         code, said = self._ask(methodcaller("unregister", self._numbers[node]))
         if code not in (0, _UNKNOWN_BROKER):
             raise EnvironmentNotReady(f"{node} stays registered: {said or for_code(code).__name__}")
+
+    def quorum(self) -> Quorum:
+        """As `ChangesVoters.quorum`."""
+        found = self._ask(methodcaller("quorum"))
+        ends = {row.replica_id: row.log_end_offset for row in found.current_voters}
+        if found.leader_id not in ends:
+            raise EnvironmentNotReady("no controller leads the others")
+        end = ends[found.leader_id]
+
+        def behind(rows: Iterable[Any]) -> dict[str, int]:
+            return {
+                self._names[row.replica_id]: max(end - row.log_end_offset, 0)
+                for row in rows
+                if row.replica_id in self._names
+            }
+
+        leader = self._names.get(found.leader_id)
+        return Quorum(leader, found.leader_epoch, behind(found.current_voters), behind(found.observers))
+
+    def add_voter(self, node: str) -> str:
+        """As `ChangesVoters.add_voter`."""
+        directory = self._directory(node)
+        if directory is None:
+            return f"{node} does not follow the others yet"
+        host, _, port = self._controller_at(node).rpartition(":")
+        return self._change_voter(methodcaller("add_voter", self._numbers[node], directory, host, int(port)))
+
+    def remove_voter(self, node: str) -> str:
+        """As `ChangesVoters.remove_voter`."""
+        directory = self._directory(node)
+        if directory is None:
+            return ""
+        return self._change_voter(methodcaller("remove_voter", self._numbers[node], directory))
+
+    def _directory(self, node: str) -> UUID | None:
+        """The id of the disk with which a controller votes, or only follows; None = neither."""
+        found = self._ask(methodcaller("quorum"))
+        number = self._numbers[node]
+        rows = (row for row in (*found.current_voters, *found.observers) if row.replica_id == number)
+        return next((row.replica_directory_id for row in rows), None)
+
+    def _change_voter(self, question: Callable[[SingleBrokerAdmin], tuple[int, str | None]]) -> str:
+        """Why a vote is not given or taken yet, in the brokers' words."""
+        code, said = self._ask(question)
+        return "" if code in (0, *_VOTES_SO) else said or for_code(code).__name__
 
     def admit(self, passwords: Mapping[str, Secret], may: str) -> None:
         """As `users.admit`; returns when every broker lets that user in."""

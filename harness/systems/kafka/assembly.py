@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -60,6 +60,7 @@ class _Kafka(Assembly):
         return KafkaAdmin(
             runtime.layout.nodes,
             is_reachable=is_reachable,
+            controller_at=lambda name: runtime.layout.advertised(runtime.layout.node(name))["controller"],
             is_member=lambda name: any(node.name == name for node in runtime.nodes),
             data=runtime.read_data,
             access=access,
@@ -91,8 +92,16 @@ class _Kafka(Assembly):
 
         def prepare(node: Node, folder: NodeFolder) -> None:
             properties = (folder.conf / "server.properties").read_text()
-            template = formatted_storage(launch.java.path, launch.jars, properties, launch.spec.version)
-            clone_storage(folder.data, template=template, node_number=node.number, cluster=cluster_id(run_id))
+            first = first_voters(launch.spec, properties)
+            template = formatted_storage(
+                launch.java.path, launch.jars, properties, launch.spec.version, voting_flags(node, first)
+            )
+            identity = {
+                "cluster.id": cluster_id(run_id),
+                "node.id": str(node.number),
+                "directory.id": _directory(node.number) if node.number in first else fresh_directory(),
+            }
+            clone_storage(folder.data, template=template, identity=identity)
 
         return prepare
 
@@ -113,22 +122,49 @@ _FORMAT_TIMEOUT_S = 120.0
 _META = "meta.properties"
 
 
-def clone_storage(data: Path, *, template: Path, node_number: int, cluster: str) -> None:
-    """Copy formatted storage to ``data`` and give it a node's identity."""
+def fresh_directory() -> str:
+    return base64_of(uuid.uuid4().bytes)
+
+
+def _directory(number: int) -> str:
+    """The id of the disk of one of the first voters: the same in every run, as it is in what is cached."""
+    return cluster_id(f"directory of {number}")
+
+
+def first_voters(spec: ClusterLayout, properties: str) -> dict[int, str]:
+    """Number -> address of the controllers that a dynamic quorum begins with; none where it is static."""
+    found = re.search(r"^controller\.quorum\.bootstrap\.servers=(.*)$", properties, flags=re.MULTILINE)
+    numbers = [service.number for service in spec.nodes if {"broker", "controller"} <= {*service.roles}]
+    return dict(zip(numbers, found[1].split(","), strict=True)) if found else {}
+
+
+def voting_flags(node: Node, first: Mapping[int, str]) -> tuple[str, ...]:
+    """What the storage tool is told of the quorum (KIP-853)."""
+    if not first:
+        return ()
+    if node.number not in first:
+        return ("--no-initial-controllers",)
+    return "--initial-controllers", ",".join(f"{n}@{at}:{_directory(n)}" for n, at in first.items())
+
+
+def clone_storage(data: Path, *, template: Path, identity: Mapping[str, str]) -> None:
+    """Copy formatted storage to ``data`` and give it a node's identity: keys of its ``meta.properties``."""
     shutil.copytree(template, data, dirs_exist_ok=True)
     meta = data / _META
     text = meta.read_text()
-    new = {"cluster.id": cluster, "node.id": str(node_number), "directory.id": base64_of(uuid.uuid4().bytes)}
-    for key, value in new.items():  # directory.id is there from 3.7 on
+    for key, value in identity.items():  # directory.id is there from 3.7 on
         text = re.sub(rf"^{re.escape(key)}=.*$", f"{key}={value}", text, flags=re.MULTILINE)
     meta.write_text(text)
 
 
-def formatted_storage(java: str, jars: Path, properties: str, version: str) -> Path:
+def formatted_storage(
+    java: str, jars: Path, properties: str, version: str, voting: Sequence[str] = ()
+) -> Path:
     """The formatted storage for a version and settings, from the cache or made now.
 
     Args:
         properties: a node's server.properties with ``log.dirs`` of no importance.
+        voting: as `voting_flags`.
 
     Raises:
         EnvironmentNotReady: Kafka refuses the settings (its own message), or the disk is full.
@@ -136,13 +172,14 @@ def formatted_storage(java: str, jars: Path, properties: str, version: str) -> P
     settings = re.sub(r"^(log\.dirs|cluster\.id)=.*$", "", properties, flags=re.MULTILINE)
     # What differs between nodes and runs does not reach the formatted storage.
     settings = re.sub(
-        r"^(node\.id|listeners|advertised\.listeners|controller\.quorum\.voters|ssl\.\w+\.location)=.*$",
+        r"^(node\.id|listeners|advertised\.listeners|controller\.quorum\.(voters|bootstrap\.servers)|"
+        r"ssl\.\w+\.location)=.*$",
         "",
         settings,
         flags=re.MULTILINE,
     )
     settings = re.sub(r"^#.*\n", "", settings, flags=re.MULTILINE)
-    digest = hashlib.sha256(f"{jars.name}\n{settings}".encode()).hexdigest()[:12]
+    digest = hashlib.sha256("\n".join([jars.name, settings, *voting]).encode()).hexdigest()[:12]
     folder = cache_folder() / "storage" / f"kafka-{version}-{digest}"
     if (folder / _META).is_file():
         return folder
@@ -150,7 +187,7 @@ def formatted_storage(java: str, jars: Path, properties: str, version: str) -> P
     try:
         with FileLock(folder.with_name(folder.name + ".lock"), timeout=_FORMAT_TIMEOUT_S):
             if not (folder / _META).is_file():
-                _format(java, jars, properties, folder)
+                _format(java, jars, properties, voting, folder)
     except (Timeout, subprocess.TimeoutExpired):
         raise EnvironmentNotReady(
             f"Kafka's storage tool did not end within {_FORMAT_TIMEOUT_S:.0f} s",
@@ -159,13 +196,13 @@ def formatted_storage(java: str, jars: Path, properties: str, version: str) -> P
     return folder
 
 
-def _format(java: str, jars: Path, properties: str, folder: Path) -> None:
+def _format(java: str, jars: Path, properties: str, voting: Sequence[str], folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.part-") as name:
         data, config = Path(name, "data"), Path(name, "server.properties")
         config.write_text(re.sub(r"^log\.dirs=.*$", f"log.dirs={data}", properties, flags=re.MULTILINE))
         command = [
             java, "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*",
-            "kafka.tools.StorageTool", "format", "-t", cluster_id("template"), "-c", str(config),
+            "kafka.tools.StorageTool", "format", "-t", cluster_id("template"), "-c", str(config), *voting,
         ]  # fmt: skip
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=_FORMAT_TIMEOUT_S, check=False, cwd=name

@@ -85,6 +85,22 @@ class UnregisterBrokerResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[
     """Its answer, found by kafka-python by the number of the request."""
 
 
+class AddRaftVoterRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    """Give a controller a vote (KIP-853); kafka-python does not have it."""
+
+
+class AddRaftVoterResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    """Its answer, found by kafka-python by the number of the request."""
+
+
+class RemoveRaftVoterRequest(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    """Take a controller's vote (KIP-853); kafka-python does not have it."""
+
+
+class RemoveRaftVoterResponse(ApiMessage, load_json=_SCHEMAS):  # type: ignore[misc, call-arg]
+    """Its answer, found by kafka-python by the number of the request."""
+
+
 class _OneBroker(KafkaConnectionManager):  # type: ignore[misc]
     """A connection manager whose requests all go to one node."""
 
@@ -126,8 +142,32 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
         response = self._manager.run(self._manager.send, UnregisterBrokerRequest(broker_id=number))
         return response.error_code, response.error_message
 
+    def add_voter(self, number: int, directory: UUID, host: str, port: int) -> tuple[int, str | None]:
+        """Code and message of the error with which a controller gets no vote; 0 = it has one."""
+        listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host=host, port=port)
+        request = AddRaftVoterRequest(
+            cluster_id=None,
+            timeout_ms=int(ANSWER_TIMEOUT_S * 800),
+            voter_id=number,
+            voter_directory_id=directory,
+            listeners=[listener],
+        )
+        response = self._manager.run(self._manager.send, request)
+        return response.error_code, response.error_message
+
+    def remove_voter(self, number: int, directory: UUID) -> tuple[int, str | None]:
+        """Code and message of the error with which a controller keeps its vote; 0 = it has none."""
+        request = RemoveRaftVoterRequest(cluster_id=None, voter_id=number, voter_directory_id=directory)
+        response = self._manager.run(self._manager.send, request)
+        return response.error_code, response.error_message
+
     def controller(self) -> int:
         """Id of the active controller: the leader of the metadata quorum, -1 while there is none."""
+        found = self.quorum()
+        return int(found.leader_id) if found else -1
+
+    def quorum(self) -> Any:
+        """The metadata quorum, as a DescribeQuorumResponse says it of its one partition; None = nothing."""
         topic = DescribeQuorumRequest.TopicData
         request = DescribeQuorumRequest(
             topics=[
@@ -139,7 +179,7 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
         code = response.error_code or (partition.error_code if partition else 0)
         if code:
             raise for_code(code)("describe quorum")
-        return int(partition.leader_id) if partition else -1
+        return partition
 
     def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], tuple[int, int]]:
         """(topic, partition) -> the largest leader epoch in its log up to the one asked for, and the offset

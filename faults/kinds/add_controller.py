@@ -1,0 +1,72 @@
+"""add-controller: a controller joins the quorum under load and votes; later it loses its vote and leaves."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from pydantic import Field
+
+from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.errors import FiringSkipped
+from faults.kit.injection import FaultKind
+from faults.kit.params import Inventory, Params
+from faults.kit.votes import VoteChange, votes_of
+from harness.durations import Seconds
+from harness.protocols.members import DYNAMIC_QUORUM, SPARE_CONTROLLER, ChangesVoters, HasMembers
+
+
+class AddControllerParams(Params):
+    within: Seconds = Field(60.0, gt=0, description="its start and its vote are waited for so long")
+    for_: Seconds = Field(10.0, alias="for", gt=0, description="it leaves again after this long")
+
+
+def _members(view: ClusterView) -> HasMembers:
+    return cast("HasMembers", find_ability(view.cluster, HasMembers))
+
+
+class Voting(VoteChange):
+    """A voter more. Its heal takes the vote, so it asks brokers."""
+
+    gives = True
+
+    def apply(self) -> None:
+        _members(self.view).join(self.node)
+        self.give()
+
+    def heal(self) -> None:
+        self.take()
+        _members(self.view).leave(self.node)
+
+    def is_undone(self) -> bool:
+        return self.node in _members(self.view).outside("controller")
+
+
+class AddController(FaultKind[AddControllerParams]):
+    """A controller that is no broker joins, follows and gets a vote; after `for` it loses it and leaves."""
+
+    kind = "add-controller"
+    abilities = (HasMembers, ChangesVoters)
+    needs = frozenset({SPARE_CONTROLLER, DYNAMIC_QUORUM})
+    params = AddControllerParams
+
+    def complete(self, params: AddControllerParams, inventory: Inventory) -> AddControllerParams:
+        return params
+
+    def target(self, params: AddControllerParams) -> str:
+        return "a controller that is no broker"
+
+    def lasts_s(self, params: AddControllerParams) -> float | None:
+        return params.for_
+
+    def ends_within_s(self, params: AddControllerParams) -> float | None:
+        return params.for_ + params.within
+
+    def commands(self, params: AddControllerParams, inventory: Inventory) -> list[str]:
+        left = f"after {params.for_:g} s: RemoveRaftVoter; SIGTERM"
+        return ["start a controller that is no broker", "AddRaftVoter", left]
+
+    def prepare(self, params: AddControllerParams, view: ClusterView, draw: int) -> Voting:
+        outside = _members(view).outside("controller")
+        if not outside:
+            raise FiringSkipped("every controller is in the quorum already")
+        return Voting(view, outside[0], params, votes_of(view).quorum(), params.within)

@@ -1,0 +1,90 @@
+"""remove-controller: a controller loses its vote under load; later it gets it back."""
+
+from __future__ import annotations
+
+import random
+
+from pydantic import Field
+
+from faults.kit.cluster_view import ClusterView
+from faults.kit.errors import FiringSkipped, StepProblem
+from faults.kit.injection import FaultKind
+from faults.kit.params import Inventory, Params, names
+from faults.kit.votes import VoteChange, votes_of
+from harness.durations import Seconds
+from harness.protocols.members import DYNAMIC_QUORUM, ChangesVoters, Quorum
+
+_LEADER, _ANY = "controller", "random"
+_LEAST = 3  # voters: of two, each is needed
+
+
+class RemoveControllerParams(Params):
+    target: str = Field(
+        _LEADER, description="`controller` (the active one), `random` (one that votes), or a node"
+    )
+    within: Seconds = Field(60.0, gt=0, description="each change of its vote is waited for so long")
+    for_: Seconds = Field(10.0, alias="for", gt=0, description="it votes again after this long")
+
+
+class NotVoting(VoteChange):
+    """A voter less; its process goes on. Its heal gives the vote back, so it asks brokers."""
+
+    gives = False
+
+    def __init__(self, view: ClusterView, node: str, params: RemoveControllerParams, before: Quorum) -> None:
+        super().__init__(view, node, params, before, params.within)
+        self.away = [node]  # a second one away leaves no majority
+
+    def apply(self) -> None:
+        self.take()
+
+    def heal(self) -> None:
+        self.give()
+
+    def is_undone(self) -> bool:
+        """Nothing of it is on this machine."""
+        return True
+
+
+class RemoveController(FaultKind[RemoveControllerParams]):
+    """A controller, the active one by default, loses its vote and only follows; after `for` it votes again."""
+
+    kind = "remove-controller"
+    abilities = (ChangesVoters,)
+    needs = frozenset({DYNAMIC_QUORUM})
+    takes_nodes = True
+    params = RemoveControllerParams
+
+    def complete(self, params: RemoveControllerParams, inventory: Inventory) -> RemoveControllerParams:
+        nodes = [node for node in inventory.nodes if _LEADER in inventory.roles.get(node, (_LEADER,))]
+        allowed = [_LEADER, _ANY, *nodes]
+        if params.target not in allowed:
+            raise StepProblem("target", f"no controller {params.target!r}. Allowed: {names(allowed)}")
+        return params
+
+    def target(self, params: RemoveControllerParams) -> str:
+        return params.target
+
+    def lasts_s(self, params: RemoveControllerParams) -> float | None:
+        return params.for_
+
+    def ends_within_s(self, params: RemoveControllerParams) -> float | None:
+        return params.for_ + params.within
+
+    def commands(self, params: RemoveControllerParams, inventory: Inventory) -> list[str]:
+        who = {_LEADER: "the active controller", _ANY: "a controller that votes"}
+        return [
+            f"RemoveRaftVoter {who.get(params.target, params.target)}",
+            f"after {params.for_:g} s: AddRaftVoter, the same",
+        ]
+
+    def prepare(self, params: RemoveControllerParams, view: ClusterView, draw: int) -> NotVoting:
+        before = votes_of(view).quorum()
+        if len(before.voters) < _LEAST:
+            raise FiringSkipped(f"only {names(sorted(before.voters))} vote: each is needed")
+        mine = sorted(set(before.voters) & set(view.brokers))  # one that add-controller let in is its own
+        chosen = {_LEADER: before.leader or "", _ANY: random.Random(draw).choice(mine)}
+        node = chosen.get(params.target, params.target)
+        if node not in mine:
+            raise FiringSkipped(f"{node or 'nobody'} is no voter that this fault may take: {names(mine)} are")
+        return NotVoting(view, node, params.model_copy(update={"target": node}), before)

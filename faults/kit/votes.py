@@ -1,0 +1,75 @@
+"""A controller that gets a vote, or loses it (KIP-853), and how the leader of the others describes that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import cast
+
+from faults.kit.cluster_view import POLL_S, ClusterView, find_ability
+from faults.kit.injection import Injection
+from faults.kit.params import Params
+from harness.errors import EnvironmentNotReady
+from harness.faultlog import ConfirmedAcks
+from harness.protocols.cluster import Proof
+from harness.protocols.members import ChangesVoters, Quorum
+from harness.waiting import wait_while
+
+
+def votes_of(view: ClusterView) -> ChangesVoters:
+    return cast("ChangesVoters", find_ability(view.cluster, ChangesVoters))
+
+
+class VoteChange(Injection):
+    """Base of both kinds: one controller, and the quorum before.
+
+    Attributes:
+        gives: it gives a vote; else it takes one.
+    """
+
+    gives: bool
+
+    def __init__(self, view: ClusterView, node: str, params: Params, before: Quorum, within_s: float) -> None:
+        super().__init__(view, [node], params)
+        self.node = node
+        self.before = before
+        self._within_s = within_s
+        self.admin = votes_of(view)
+
+    def give(self) -> None:
+        self._until(lambda: self.admin.add_voter(self.node), "gets no vote")
+
+    def take(self) -> None:
+        self._until(lambda: self.admin.remove_voter(self.node), "keeps its vote")
+
+    def _until(self, refused: Callable[[], str], what: str) -> None:
+        """Ask again while the brokers refuse, or nobody answers: an election may be under way."""
+
+        def lacking() -> str:
+            try:
+                return refused()
+            except EnvironmentNotReady as error:
+                return str(error)
+
+        if why := wait_while(lacking, self._within_s, every_s=POLL_S):
+            raise EnvironmentNotReady(f"{self.node} {what} within {self._within_s:g} s: {why}")
+
+    def proof(self) -> Proof:
+        """The voters before and now, and who leads them."""
+        now = self.admin.quorum()
+        lag = now.voters.get(self.node, now.observers.get(self.node))
+        behind = f"{self.node} is {'not known' if lag is None else f'{lag:,} records behind'}"
+        voters = " -> ".join(", ".join(sorted(quorum.voters)) for quorum in (self.before, now))
+        active = " -> ".join(f"{quorum.leader} (epoch {quorum.epoch})" for quorum in (self.before, now))
+        text = f"voters {voters}; active {active}; {behind}"
+        details = {"voters": sorted(now.voters), "leader": now.leader, "epoch": now.epoch}
+        return Proof((self.node in now.voters) == self.gives and now.leader is not None, text, details)
+
+    def missing(self) -> str:
+        if (self.node in self.admin.quorum().voters) == self.gives:
+            return f"{self.node} still votes" if self.gives else f"{self.node} has no vote"
+        topics = (topic.name for topic in self.view.inventory.topics)
+        return next(filter(None, map(self.view.behind, topics)), "")
+
+    def confirmed_acks(self) -> ConfirmedAcks:
+        """Controllers have none."""
+        return "kept"
