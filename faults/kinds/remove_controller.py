@@ -42,12 +42,11 @@ class NotVoting(VoteChange):
         self.give()
 
     def is_undone(self) -> bool:
-        """Nothing of it is on this machine."""
-        return True
+        return self.node in self.admin.quorum().voters
 
 
 class RemoveController(FaultKind[RemoveControllerParams]):
-    """A controller, the active one by default, loses its vote and only follows; after `for` it votes again."""
+    """The active controller, or another one, loses its vote and only follows; it votes again after `for`."""
 
     kind = "remove-controller"
     abilities = (ChangesVoters,)
