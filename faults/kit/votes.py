@@ -57,10 +57,9 @@ class VoteChange(Injection):
         """The voters before and now, and who leads them."""
         now = self.admin.quorum()
         lag = now.voters.get(self.node, now.observers.get(self.node))
-        behind = f"{self.node} is {'not known' if lag is None else f'{lag:,} records behind'}"
         voters = " -> ".join(", ".join(sorted(quorum.voters)) for quorum in (self.before, now))
         active = " -> ".join(f"{quorum.leader} (epoch {quorum.epoch})" for quorum in (self.before, now))
-        text = f"voters {voters}; active {active}; {behind}"
+        text = f"voters {voters}; active {active}; lag of {self.node}: {'not known' if lag is None else f'{lag:,}'}"
         details = {"voters": sorted(now.voters), "leader": now.leader, "epoch": now.epoch}
         return Proof((self.node in now.voters) == self.gives and now.leader is not None, text, details)
 

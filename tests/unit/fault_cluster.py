@@ -14,6 +14,7 @@ from pathlib import Path
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint, Node, PartitionState, TopicSettings
 from harness.protocols.files import Damage, DamagedPlace, FileKind
+from harness.protocols.members import Quorum
 from harness.protocols.power import Unsynced
 
 NAMES = ("kafka-1", "kafka-2", "kafka-3")
@@ -37,7 +38,10 @@ class StateRuntime:
         self.stops_by_itself = True
         self.pids: dict[str, int] = {}
         self.needs = frozenset(
-            {"spare-broker", "fourth-broker", "synced-disk", "own-clocks", "brokers-4.1.2", "brokers-3.5.2"}
+            {
+                *("spare-broker", "fourth-broker", "dynamic-quorum", "spare-controller"),
+                *("synced-disk", "own-clocks", "brokers-4.1.2", "brokers-3.5.2"),
+            }
         )
         self.unsynced: dict[str, Unsynced] = {}
         self.keepers: set[str] = set()
@@ -99,7 +103,7 @@ class StateRuntime:
     def is_running(self, node: str) -> bool:
         return node in self.running
 
-    def outside(self) -> Sequence[str]:
+    def outside(self, role: str = "broker") -> Sequence[str]:
         return sorted(self.away)
 
     def may_leave(self) -> Sequence[str]:
@@ -167,6 +171,23 @@ class StateAdmin:
         self.spans = dict.fromkeys(range(partitions), (0, 0))
         self.silent = threading.Event()
         self.blocked_s = 0.0
+        self.voters, self.refusals = set(NAMES), list[str]()
+
+    def quorum(self) -> Quorum:
+        fenced = self._refresh()
+        leader = next((node for node in sorted(self.voters) if node not in fenced), None)
+        others = set(NAMES) - self.voters - fenced
+        return Quorum(leader, 3 - len(self.voters), dict.fromkeys(self.voters, 0), dict.fromkeys(others, 0))
+
+    def add_voter(self, node: str) -> str:
+        if self.refusals:
+            return self.refusals.pop()
+        self.voters.add(node)
+        return ""
+
+    def remove_voter(self, node: str) -> str:
+        self.voters.discard(node)
+        return ""
 
     def finalize_features(self) -> dict[str, tuple[int, int]]:
         return {"metadata.version": (21, 27)}

@@ -107,6 +107,7 @@ def server_properties(version: str, settings: dict[str, object] | None = None, o
         "nodes": [node(n) for n in (1, 2, 3, 4)],
         "version": version,
         "release": release_key(version),
+        "profiles": spec.profiles,
     }
     text = render(template, values, settings, reserved=spec.reserved)
     lines = [line for line in text.splitlines() if line and not line.startswith("#")]

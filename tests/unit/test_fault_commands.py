@@ -91,6 +91,14 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
             "after 10 s: start it with an empty disk; its replicas -> it",
         ],
     ),
+    (
+        {"fault": "add-controller"},
+        ["start a controller that is no broker", "AddRaftVoter", "after 10 s: RemoveRaftVoter; SIGTERM"],
+    ),
+    (
+        {"fault": "remove-controller"},
+        ["RemoveRaftVoter the active controller", "after 10 s: AddRaftVoter, the same"],
+    ),
     ({"fault": "grow-partitions", "topic": "orders"}, ["CreatePartitions orders: 6 in all"]),
     (
         {"fault": "reassign", "topic": "lone", "cancel_after": 2},

@@ -182,6 +182,58 @@ def test_no_broker_may_join_or_leave_where_there_is_none(cluster: StateCluster, 
     ]
 
 
+def test_add_controller_gives_a_vote_and_takes_it_back(run: RunDir) -> None:
+    cluster = of_two(StateCluster(fence_s=0.0, join_s=0.0))
+    cluster.admin.order = {p: ["kafka-1", "kafka-2"] for p in cluster.admin.order}
+    cluster.runtime.leave("kafka-3")
+    cluster.admin.voters = {"kafka-1", "kafka-2"}
+    cluster.admin.refusals = ["kafka-3 is not caught up"]
+    rig = Rig(cluster, run, {"fault": "add-controller", "at": 0, "for": 0.3})
+    rig.injector.join(20)
+    assert rig.rows("effect")[0]["evidence"] == (
+        "voters kafka-1, kafka-2 -> kafka-1, kafka-2, kafka-3; "
+        "active kafka-1 (epoch 1) -> kafka-1 (epoch 0); lag of kafka-3: 0"
+    )
+    assert rig.rows("healed")[0]["ok"]
+    assert cluster.admin.voters == {"kafka-1", "kafka-2"}
+    assert cluster.runtime.calls[1:] == ["start kafka-3", "stop kafka-3"]
+
+
+@pytest.mark.parametrize(
+    ("target", "gone"), [("controller", {"kafka-1"}), ("kafka-2", {"kafka-2"}), ("random", set(NAMES))]
+)
+def test_remove_controller_takes_a_vote_and_gives_it_back(run: RunDir, target: str, gone: set[str]) -> None:
+    cluster = StateCluster(fence_s=0.0, join_s=0.0)
+    rig = Rig(cluster, run, {"fault": "remove-controller", "at": 0, "for": 0.3, "target": target})
+    rig.injector.join(20)
+    voters = set(rig.rows("effect")[0]["details"]["voters"])
+    assert len(voters) == 2
+    assert set(NAMES) - voters <= gone
+    assert rig.rows("healed")[0]["ok"]
+    assert cluster.admin.voters == set(NAMES)
+    assert cluster.runtime.calls == []
+
+
+def test_a_vote_that_the_brokers_do_not_give_back_is_not_healed(cluster: StateCluster, run: RunDir) -> None:
+    cluster.admin.refusals = ["kafka-1 is not caught up"] * 1000
+    step = {"fault": "remove-controller", "at": 0, "for": 0.2, "within": 0.3}
+    rig = Rig(cluster, run, step, verify_s=1.0)
+    rig.injector.join(20)
+    healed = rig.rows("healed")[0]
+    assert (healed["ok"], healed["undone"]) == (False, False)
+    assert "kafka-1 gets no vote within 0.3 s: kafka-1 is not caught up" in healed["evidence"]
+
+
+def test_no_controller_gets_or_loses_a_vote_where_that_cannot_be(cluster: StateCluster, run: RunDir) -> None:
+    cluster.admin.voters = {"kafka-1", "kafka-2"}
+    rig = Rig(cluster, run, {"fault": "add-controller", "at": 0}, {"fault": "remove-controller", "at": 0.3})
+    rig.injector.join(20)
+    assert [row["reason"] for row in rig.rows("skipped")] == [
+        "every controller is in the quorum already",
+        "only kafka-1, kafka-2 vote: each is needed",
+    ]
+
+
 GROWING = [TopicSettings("orders", 6, 3, grows_to=9)]
 
 
