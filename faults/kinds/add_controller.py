@@ -8,9 +8,8 @@ from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView, find_ability
 from faults.kit.errors import FiringSkipped
-from faults.kit.injection import FaultKind
 from faults.kit.params import Inventory, Params
-from faults.kit.votes import VoteChange, votes_of
+from faults.kit.votes import VoteChange, VoteFault, votes_of
 from harness.durations import Seconds
 from harness.protocols.members import DYNAMIC_QUORUM, SPARE_CONTROLLER, ChangesVoters, HasMembers
 
@@ -41,7 +40,7 @@ class Voting(VoteChange):
         return self.node in _members(self.view).outside("controller")
 
 
-class AddController(FaultKind[AddControllerParams]):
+class AddController(VoteFault[AddControllerParams]):
     """A controller that is no broker joins, follows and gets a vote; after `for` it loses it and leaves."""
 
     kind = "add-controller"

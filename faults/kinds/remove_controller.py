@@ -8,9 +8,8 @@ from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
-from faults.kit.injection import FaultKind
 from faults.kit.params import Inventory, Params, names
-from faults.kit.votes import VoteChange, votes_of
+from faults.kit.votes import VoteChange, VoteFault, votes_of
 from harness.durations import Seconds
 from harness.protocols.members import DYNAMIC_QUORUM, ChangesVoters, Quorum
 
@@ -45,7 +44,7 @@ class NotVoting(VoteChange):
         return self.node in self.admin.quorum().voters
 
 
-class RemoveController(FaultKind[RemoveControllerParams]):
+class RemoveController(VoteFault[RemoveControllerParams]):
     """The active controller, or another one, loses its vote and only follows; it votes again after `for`."""
 
     kind = "remove-controller"

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import cast
+from typing import TypeVar, cast
 
 from faults.kit.cluster_view import POLL_S, ClusterView, find_ability
-from faults.kit.injection import Injection
+from faults.kit.injection import FaultKind, Injection
 from faults.kit.params import Params
 from harness.errors import EnvironmentNotReady
 from harness.faultlog import ConfirmedAcks
-from harness.protocols.cluster import Proof
+from harness.protocols.cluster import Cluster, Proof
 from harness.protocols.members import ChangesVoters, Quorum
 from harness.waiting import wait_while
+
+P = TypeVar("P", bound=Params)
 
 
 def votes_of(view: ClusterView) -> ChangesVoters:
@@ -59,7 +61,8 @@ class VoteChange(Injection):
         lag = now.voters.get(self.node, now.observers.get(self.node))
         voters = " -> ".join(", ".join(sorted(quorum.voters)) for quorum in (self.before, now))
         active = " -> ".join(f"{quorum.leader} (epoch {quorum.epoch})" for quorum in (self.before, now))
-        text = f"voters {voters}; active {active}; lag of {self.node}: {'not known' if lag is None else f'{lag:,}'}"
+        told = "not known" if lag is None else f"{lag:,}"
+        text = f"voters {voters}; active {active}; lag of {self.node}: {told}"
         details = {"voters": sorted(now.voters), "leader": now.leader, "epoch": now.epoch}
         return Proof((self.node in now.voters) == self.gives and now.leader is not None, text, details)
 
@@ -72,3 +75,12 @@ class VoteChange(Injection):
     def confirmed_acks(self) -> ConfirmedAcks:
         """Controllers have none."""
         return "kept"
+
+
+class VoteFault(FaultKind[P]):
+    """Base of both kinds."""
+
+    def refusal(self, params: P, cluster: Cluster) -> str:
+        given: frozenset[str] = getattr(cluster.runtime, "needs", frozenset())
+        lacking = ", ".join(sorted(self.needs - given))
+        return f"it was started without {lacking}, which no cluster in containers has" if lacking else ""

@@ -9,8 +9,9 @@ from uuid import UUID
 
 import pytest
 
+import faults
 from harness.clusters.cluster import describe_cluster
-from harness.errors import EnvironmentNotReady, UsageError
+from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.protocols.members import DYNAMIC_QUORUM, FOURTH_BROKER, SPARE_CONTROLLER, Quorum
 from harness.systems.kafka import failover
 from harness.systems.kafka.assembly import first_voters, voting_flags
@@ -91,6 +92,19 @@ def test_only_processes_have_it() -> None:
     runtime = type(describe_cluster("kafka", runtime="docker").runtime)
     with pytest.raises(UsageError, match="docker runtime cannot give: dynamic-quorum, spare-controller"):
         runtime.require(CHANGES)
+
+
+@pytest.mark.parametrize("kind", ["add-controller", "remove-controller"])
+@pytest.mark.parametrize(("runtime", "needs"), [("process", frozenset()), ("docker", CHANGES)])
+def test_a_cluster_with_static_voters_is_refused_before_it_starts(
+    kind: str, runtime: str, needs: frozenset[str]
+) -> None:
+    nodes = {f"kafka-{n}": ("broker", "controller") for n in (1, 2, 3)}
+    timeline = faults.compile([{"fault": kind, "at": 1}], seed=1, load_s=60, topics=[], nodes=nodes)
+    static = describe_cluster("kafka", runtime=runtime, needs=needs)
+    with pytest.raises(ScenarioError, match=f"{kind} is not possible on this cluster: .*dynamic-quorum"):
+        faults.refuse_unsupported(timeline, static)
+    faults.refuse_unsupported(timeline, describe_cluster("kafka", needs=CHANGES))
 
 
 def test_the_numbers_of_messages_that_are_described_here() -> None:

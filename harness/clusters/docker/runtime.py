@@ -81,7 +81,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         self.folder = folder
         self.block = block
         self.client = client
-        self.needs = needs | limits.GIVES  # asked for or not
+        self.needs = needs & self.gives | limits.GIVES  # the last asked for or not
         self.packets = Packets(run_id, spec, block, peers=False)
         self.detours = container_detours(run_id, folder, spec, block, needs, client, self.find)
         self.layout = Layout(spec, folder, block, DockerWiring(spec, self.detours.plan), settings=settings)

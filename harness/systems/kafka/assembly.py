@@ -127,7 +127,8 @@ def fresh_directory() -> str:
 
 
 def _directory(number: int) -> str:
-    """The id of the disk of one of the first voters: the same in every run, as it is in what is cached."""
+    """The id of the disk of one of the first voters: the same in every run, as it is in what is cached. A disk
+    that was wiped has it again, and votes: as with static voters."""
     return cluster_id(f"directory of {number}")
 
 
