@@ -127,7 +127,7 @@ def fresh_directory() -> str:
 
 
 def _directory(number: int) -> str:
-    """The id of the disk of one of the first voters: the same in every run, as it is in what is cached. A disk
+    """The id of the disk of one of the first voters: the same in every run, as what is cached holds it. One
     that was wiped has it again, and votes: as with static voters."""
     return cluster_id(f"directory of {number}")
 
