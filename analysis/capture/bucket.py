@@ -29,6 +29,7 @@ Array = npt.NDArray[Any]
 
 #: Rows worked on at a time, so that temporaries stay in the processor's cache.
 CHUNK_ROWS = 1 << 17
+_FEW_STRETCHES = 4096
 _LOG_KEYS = ("stream", "ledger", "position", "batch")
 _MESSAGE = ("instance", "lane", "seq", "attempt", "kind", "check")
 _DELIVERY_KEYS = ("session", "ordinal")
@@ -38,6 +39,12 @@ def chunks(rows: int) -> Iterator[slice]:
     """Slices of at most `CHUNK_ROWS` that cover ``rows``."""
     for start in range(0, rows, CHUNK_ROWS):
         yield slice(start, min(start + CHUNK_ROWS, rows))
+
+
+def piecewise(answer: Callable[..., Array], *columns: Array) -> Array:
+    """What a function says of each row of the columns, asked a chunk at a time."""
+    found = [answer(*(column[part] for column in columns)) for part in chunks(len(columns[0]))]
+    return np.concatenate(found) if found else answer(*columns)
 
 
 def is_constant(column: Array) -> bool:
@@ -57,7 +64,7 @@ class Columns(Mapping[str, Array]):
         self._dtypes = {c.name: np.dtype(c.dtype) for c in SEALED[table]}
         self._load = load
         self._held: dict[str, Array] = {}
-        self._order: npt.NDArray[np.intp] | None = None
+        self._orders: list[Order] = []  # one after the other
 
     @classmethod
     def of(cls, table: str, arrays: Mapping[str, Array]) -> Columns:
@@ -77,9 +84,9 @@ class Columns(Mapping[str, Array]):
             dtype = self._dtypes[name]
             column = self._load(name) if self.rows else np.empty(0)
             column = column if is_constant(column) else column.astype(dtype, copy=False)
-            if self._order is not None:
-                column = column[: self.rows] if is_constant(column) else column[self._order]
-            self._held[name] = column
+            for order in self._orders:
+                column = _in_order(column, order)
+            self._held[name] = column[: self.rows]
         return self._held[name]
 
     def __contains__(self, name: object) -> bool:
@@ -100,21 +107,22 @@ class Columns(Mapping[str, Array]):
         """Put the rows into order of ``keys``; free when they are, which they normally are."""
         if self._sorted(keys):
             return
-        # Mostly streams interleave and each is in order: a radix sort of the first key settles that.
-        self._reorder(np.argsort(narrow(self[keys[0]]), kind="stable"))
+        # Mostly streams interleave and each is in order: a sort of the first key settles that.
+        self._reorder(_by_first_key(self[keys[0]]))
         if not self._sorted(keys):
             self._reorder(np.lexsort([self[key] for key in reversed(keys)]))
 
     def drop_rows(self, rows: npt.NDArray[np.intp]) -> None:
         """Leave some rows out, by their present numbers."""
         if len(rows):
-            self._reorder(np.delete(np.arange(self.rows), rows))
+            order = _all_but(rows, self.rows)
             self.rows -= len(rows)
+            self._reorder(order)
 
-    def _reorder(self, order: npt.NDArray[np.intp]) -> None:
+    def _reorder(self, order: Order) -> None:
         """Put held columns and all that will be loaded into this order."""
-        self._order = order if self._order is None else self._order[order]
-        self._held = {n: c[: len(order)] if is_constant(c) else c[order] for n, c in self._held.items()}
+        self._orders.append(order)
+        self._held = {n: _in_order(c, order)[: self.rows] for n, c in self._held.items()}
 
     def _sorted(self, keys: Sequence[str]) -> bool:
         columns = [self[key] for key in keys if not is_constant(self[key])]
@@ -127,6 +135,34 @@ class Columns(Mapping[str, Array]):
             if len(descents):
                 return False
         return True
+
+
+#: Rows by number, or stretches of them, which are copied as they lie.
+Order = npt.NDArray[np.intp] | list[slice]
+
+
+def _in_order(column: Array, order: Order) -> Array:
+    if is_constant(column):
+        return column
+    return np.concatenate([column[part] for part in order]) if isinstance(order, list) else column[order]
+
+
+def _all_but(rows: npt.NDArray[np.intp], count: int) -> Order:
+    """All of so many rows but some, in ascending order."""
+    inner = np.flatnonzero(np.diff(rows) != 1)
+    if len(inner) > _FEW_STRETCHES:
+        return np.delete(np.arange(count), rows)
+    begin = [0, *(rows[inner] + 1).tolist(), int(rows[-1]) + 1]
+    return list(map(slice, begin, [int(rows[0]), *rows[inner + 1].tolist(), count]))
+
+
+def _by_first_key(column: Array) -> Order:
+    inner = np.flatnonzero(column[1:] != column[:-1]) + 1
+    if len(inner) > _FEW_STRETCHES:
+        return np.argsort(narrow(column), kind="stable")
+    begin = np.append(0, inner)
+    parts = list(map(slice, begin.tolist(), [*inner.tolist(), len(column)]))
+    return [parts[number] for number in np.argsort(column[begin], kind="stable")]
 
 
 def narrow(column: Array) -> Array:
@@ -174,10 +210,20 @@ def _truncated(log: Columns, context: Context) -> npt.NDArray[np.intp]:
     at or behind a place that comes again later, or behind the end."""
     found = [np.empty(0, np.intp)]
     for stream, bounds in context.bounds.items():
-        if bounds.again >= 0:
-            rows = np.flatnonzero(log["stream"] == stream)
-            later = np.minimum.accumulate(np.append(log["position"][rows], bounds.end)[::-1])[::-1][1:]
-            found.append(rows[log["position"][rows] >= later])
+        later = bounds.end
+        for part in reversed(list(chunks(log.rows if bounds.again >= 0 else 0))):
+            position, own = log["position"][part], log["stream"][part] == stream
+            rows = None if own.all() else np.flatnonzero(own)
+            position = position if rows is None else position[rows]
+            if not len(position):
+                continue
+            if position[-1] >= later or (position[1:] <= position[:-1]).any():
+                lowest = np.minimum.accumulate(np.append(position, later)[::-1])[::-1]
+                gone = np.flatnonzero(position >= lowest[1:])
+                found.append((gone if rows is None else rows[gone]) + part.start)
+                later = int(lowest[0])
+            else:  # mostly it goes up to what follows
+                later = int(position[0])
     return np.sort(np.concatenate(found))
 
 
@@ -231,8 +277,11 @@ def _open(filesystem: Any, folder: str, table: str) -> Columns:
         constant = _constant(files, columns[name])
         if constant is not None:
             return np.broadcast_to(np.array([constant], columns[name].dtype), (rows,))
-        parts = [part for file in files for part in _parts(file, columns[name])]
-        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+        out, filled = np.empty(rows, columns[name].dtype), 0
+        for part in (part for file in files for part in _parts(file, columns[name])):
+            out[filled : filled + len(part)] = part
+            filled += len(part)
+        return out
 
     return Columns(table, rows, load)
 
