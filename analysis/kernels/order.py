@@ -23,7 +23,6 @@ from analysis.capture.bucket import Array, is_constant, narrow
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, Note, hits
 from analysis.kernels.labels import count_of, place_of, some_of
-from analysis.kernels.lookup import ragged
 
 _SHOWN = 4
 
@@ -77,21 +76,21 @@ def _late_groups(history: BucketHistory, wanted: Array) -> Array:
         down = first[1:] < first[:-1]
         down[starts[1:] - 1] = False  # from one group to the next
         if down.any():
-            group = own[np.unique(np.searchsorted(starts, np.flatnonzero(down), side="right") - 1)]
-            found.append(_with_late(history, group[wanted[group]]))
+            group = _with_late(own, starts, first, history.sent[slots])
+            found.append(group[wanted[group]])
     return np.concatenate(found) if found else np.empty(0, np.int64)
 
 
-def _with_late(history: BucketHistory, groups: Array) -> Array:
-    """Of some groups, those with a late message."""
-    index, offset = ragged(history.groups.sizes[groups])
-    slots = history.groups.start[groups[index]] + offset
-    stored = (history.sent[slots] >= 0) & (history.first[slots] >= 0)
-    index, slots = index[stored], slots[stored]
-    # Groups are kept apart by an offset: whatever follows in a later one is larger.
-    first = history.first[slots] + index * (history.bucket.log.rows + 1)
-    least = np.minimum.accumulate(first[::-1])[::-1]
-    return np.asarray(groups[np.unique(index[:-1][first[:-1] > least[1:]])])
+def _with_late(groups: Array, starts: Array, first: Array, sent: Array) -> Array:
+    """Of some groups, those with a late message: a stored one above a row that came before it."""
+    stored = (sent >= 0) & (first >= 0)
+    first = first[stored]
+    down = np.flatnonzero(first[1:] < first[:-1])
+    if not len(down):
+        return groups[:0]
+    slots = np.flatnonzero(stored)
+    group, after = (np.searchsorted(starts, slots[at], side="right") - 1 for at in (down, down + 1))
+    return groups[np.unique(group[group == after])]
 
 
 def _whole_groups(history: BucketHistory, groups: Array) -> _Sequence:
