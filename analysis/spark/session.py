@@ -54,12 +54,12 @@ _SHIPPED = (
 #: A JVM that schedules a few dozen tasks and exits: neither big heaps nor hot code to optimise for.
 _JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
-#: Memory of the Python workers: columns of some 10 MB come and go, so keep freed memory instead of giving
-#: it back to the kernel, which would clear every page again (a fifth of judging's CPU time). Read by glibc
-#: and by PyArrow; elsewhere without effect.
+#: Memory of the Python workers: columns of 10 MB, or of 400 MB after hours, come and go, so keep freed memory
+#: instead of giving it back to the kernel, which would clear every page again (a fifth of judging's CPU time,
+#: and of large buckets more). Read by glibc and by PyArrow; elsewhere without effect.
 _WORKER_MEMORY = {
-    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),  # the most that glibc takes
-    "MALLOC_TRIM_THRESHOLD_": str(1 << 30),
+    "MALLOC_MMAP_MAX_": "0",  # no size is given back each time
+    "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
     "MALLOC_TOP_PAD_": str(64 << 20),
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
