@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from analysis.capture.bucket import Array, Bucket
+from analysis.capture.bucket import Array, Bucket, piecewise
 from analysis.classes import CLASSES
 from analysis.findings import Status
 from analysis.kernels import (
@@ -114,7 +115,7 @@ def _between_topics(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]
         if "topic-kept" in CLASSES[one.cls].needs:
             own = np.flatnonzero(one.slot >= 0)
             unmet = one.unmet.copy()
-            unmet[own[evidence.before_remade(one.slot[own])]] |= BITS["topic-kept"]
+            unmet[own[piecewise(evidence.before_remade, one.slot[own])]] |= BITS["topic-kept"]
             one = replace(one, unmet=unmet)
         told.append(one)
     return told
@@ -135,7 +136,7 @@ def _by_root_cause(history: BucketHistory, found: Sequence[Hits]) -> list[Chosen
     return out
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Ranked:
     """All hits end to end: message, urgency, and which kernel result each came from."""
 
@@ -148,12 +149,16 @@ class _Ranked:
     def of(cls, history: BucketHistory, found: Sequence[Hits]) -> _Ranked:
         slot = np.concatenate([h.slot for h in found])
         urgency = np.concatenate([_urgency(history, h) for h in found])
-        source = np.repeat(np.arange(len(found)), [len(h) for h in found])
+        source = np.repeat(np.arange(len(found), dtype=np.int32), [len(h) for h in found])
         # One number sorts in a single pass when, as mostly, the hits come in order of their slots.
         return cls(slot, urgency, source, np.argsort(slot * _MOST_URGENCY + urgency, kind="stable"))
 
+    @cached_property
+    def ordered(self) -> Array:
+        return np.asarray(self.slot[self.order])
+
     def winners(self) -> Array:
-        slot = self.slot[self.order]
+        slot = self.ordered
         first = np.append(True, slot[1:] != slot[:-1])
         keep = np.zeros(len(slot), np.bool_)
         keep[self.order[first]] = True
@@ -175,8 +180,7 @@ class _Symptoms:
     def __call__(self, slot: int) -> tuple[str, ...]:
         if slot < 0:
             return ()
-        ordered = self.ranked.slot[self.ranked.order]
-        low, high = np.searchsorted(ordered, [slot, slot + 1])
+        low, high = np.searchsorted(self.ranked.ordered, [slot, slot + 1])
         sources = self.ranked.source[self.ranked.order[low:high]]
         names = dict.fromkeys(self.classes[s] for s in sources.tolist())
         own = self.classes[self.number]
@@ -186,16 +190,20 @@ class _Symptoms:
 def _urgency(history: BucketHistory, hits: Hits) -> Array:
     """Violations first, whatever their evidence, then by rank; less is more urgent."""
     entry = CLASSES[hits.cls]
-    instance = np.zeros(len(hits), np.int64)
-    known = hits.slot >= 0
-    instance[known] = history.groups.instance[history.group(hits.slot[known])]
-    numbers, index = np.unique(instance, return_inverse=True)
-    table = np.empty((len(numbers), len(hits.splits)), np.int64)
+    instances = np.append(history.groups.instance, 0)  # the last: hits without a message
+    numbers, index = np.unique(instances, return_inverse=True)
+    table = np.empty((len(numbers), len(hits.splits)), np.int32)
     for i, number in enumerate(numbers.tolist()):
         promise = history.context.instance(number).promise
         for j, split in enumerate(hits.splits):
             table[i, j] = _URGENCY[entry.status(split, promise)] * 1000 + entry.rank
-    return np.asarray(table[index, hits.split])
+
+    def of(slot: Array, split: Array) -> Array:
+        number = np.full(len(slot), index[-1])
+        number[slot >= 0] = history.by_group(index[:-1], slot[slot >= 0])
+        return np.asarray(table[number, split])
+
+    return piecewise(of, hits.slot, hits.split)
 
 
 def _evidence(chosen: Sequence[ChosenHits]) -> dict[str, dict[str, int]]:

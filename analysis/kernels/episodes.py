@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.capture.bucket import Array
+from analysis.capture.bucket import Array, chunks, piecewise
 from analysis.kernels.cause import Causes
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, unmet_names
-from analysis.kernels.lookup import ragged
+from analysis.kernels.lookup import Lookup, distinct, ragged
 from analysis.kernels.matching import Matching
 from analysis.kernels.partial import (
     GAP_NS,
@@ -87,11 +87,16 @@ def _runs(history: BucketHistory, chosen: ChosenHits) -> _Runs:
 def _keys(history: BucketHistory, chosen: ChosenHits) -> Array:
     """One number for everything that hits of an episode share."""
     hits, index = chosen.hits, chosen.index
-    shared = np.unique(_shared(hits, index), return_inverse=True)[1].astype(np.int64)
-    group = np.full(len(index), -1)
-    known = hits.slot[index] >= 0
-    group[known] = history.group(hits.slot[index][known])
-    return np.asarray(shared * (len(history.groups) + 1) + group + 1)
+    shared = piecewise(lambda own: _shared(hits, own), index)
+    ranks = Lookup(distinct(shared))
+
+    def key(part: slice) -> Array:
+        slot = hits.slot[index[part]]
+        group = np.full(len(slot), -1)
+        group[slot >= 0] = history.group(slot[slot >= 0])
+        return np.asarray(ranks.index(shared[part]).astype(np.int64) * (len(history.groups) + 1) + group + 1)
+
+    return np.concatenate([key(part) for part in chunks(len(index))])
 
 
 def _shared(hits: Hits, index: Array) -> Array:

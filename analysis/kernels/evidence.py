@@ -112,14 +112,19 @@ class LogEvidence:
         return np.asarray(proved | (known & (position <= self._seen[np.where(known, stream, 0)])))
 
     def _topic_of(self, slots: Array) -> Array:
-        lane = self._history.groups.lane[self._history.group(slots)]
+        return self._history.by_group(self._topic_of_group, slots)
+
+    @cached_property
+    def _topic_of_group(self) -> Array:
+        lane = self._history.groups.lane
         known = (lane >= 0) & (lane < self._context.n_lanes)
-        topic = np.full(len(slots), -1)
+        topic = np.full(len(lane), -1)
         topic[known] = self._context.lane_topic[lane[known]]
         return topic
 
     def producer_ended(self, slots: Array) -> Bits:
         """Bit where the message's producer is not known to have ended."""
-        instance = self._history.groups.instance[self._history.group(slots)]
+        instance = self._history.groups.instance
         running = [n for n in np.unique(instance).tolist() if not self._context.instance(n).end_ns]
-        return np.where(np.isin(instance, running), BITS["producer-ended"], 0).astype(np.uint16)
+        unmet = np.where(np.isin(instance, running), BITS["producer-ended"], 0).astype(np.uint16)
+        return self._history.by_group(unmet, slots)

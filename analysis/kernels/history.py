@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.bucket import CHUNK_ROWS, Bucket, Columns, chunks, is_constant
+from analysis.capture.bucket import CHUNK_ROWS, Bucket, Columns, chunks, is_constant, piecewise
 from analysis.kernels.lookup import Ints, ragged
 from analysis.kernels.places import Places
 from analysis.kernels.slots import Slots, index_messages
@@ -56,8 +56,11 @@ class BucketHistory:
         """Lowest row of each slot, -1 = none."""
         rows = np.full(self.n_slots + 1, -1, np.int32)  # rows without a slot write to the last place
         for part in reversed(list(chunks(len(slots)))):
-            # NumPy keeps the last of repeated assignments: go backwards to keep the lowest row
-            rows[slots[part][::-1]] = np.arange(part.stop - 1, part.start - 1, -1, dtype=np.int32)
+            own, numbers = slots[part], np.arange(part.start, part.stop, dtype=np.int32)
+            if own[0] >= 0 and own[-1] - own[0] == len(own) - 1 and (np.diff(own) == 1).all():
+                rows[own[0] : own[0] + len(own)] = numbers  # a lane in order
+            else:  # NumPy keeps the last of repeated assignments: go backwards to keep the lowest row
+                rows[own[::-1]] = numbers[::-1]
         return rows[:-1]
 
     def _hide_invisible(self) -> tuple[Hidden, Hidden]:
@@ -122,6 +125,12 @@ class BucketHistory:
         if sparse.any():
             out[sparse] = self._index.sparse_group[slots[sparse] - self.n_dense]
         return out
+
+    def by_group(self, values: npt.NDArray[Any], slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """Of each slot what its group has; a view of one element where all groups have the same."""
+        if len(values) and (values == values[0]).all():
+            return np.broadcast_to(values[:1], len(slots))
+        return np.asarray(values[self.group(slots)])
 
     def slots_of_groups(self, groups: npt.NDArray[Any]) -> Ints:
         """All slots of some groups (ascending numbers), dense ones first."""
@@ -319,6 +328,9 @@ class BucketHistory:
 
     def times(self, slots: npt.NDArray[Any]) -> Ints:
         """When each message happened: its outcome, else the call, else its intended time in the log."""
+        return piecewise(self._times, slots)
+
+    def _times(self, slots: npt.NDArray[Any]) -> Ints:
         sent = self.sent[slots] >= 0
         done, start = self.of_send("t_done_ns", slots), self.of_send("t_start_ns", slots)
         out: Ints = np.where(sent, np.where(done > 0, done, start), 0).astype(np.int64)

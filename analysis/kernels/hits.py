@@ -83,14 +83,14 @@ def hits(
         split = np.full(count, known.index(split), np.int8)
 
     def column(value: Array | int) -> Array:
-        return value if isinstance(value, np.ndarray) else np.full(count, value, np.int64)
+        return value if isinstance(value, np.ndarray) else np.broadcast_to(np.array(value, np.int64), count)
 
     return Hits(
         cls=cls,
-        slot=slot.astype(np.int64),
-        t_ns=t_ns.astype(np.int64),
-        split=split.astype(np.int8),
-        unmet=column(unmet).astype(np.uint16),
+        slot=slot.astype(np.int64, copy=False),
+        t_ns=t_ns.astype(np.int64, copy=False),
+        split=split.astype(np.int8, copy=False),
+        unmet=column(unmet).astype(np.uint16, copy=False),
         stream=column(stream),
         row=column(row),
         delivery=column(delivery),

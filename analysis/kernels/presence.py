@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis.capture.bucket import Array, is_constant
+from analysis.capture.bucket import Array, is_constant, piecewise
 from analysis.kernels.evidence import Bits, LogEvidence
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
@@ -26,7 +26,8 @@ def judge(history: BucketHistory) -> list[Hits]:
 def _lost(history: BucketHistory) -> list[Hits]:
     """acked-lost, and those of them that the broker acknowledged as repeats."""
     claimed, _ = history.corrupt_claims
-    slots = history.acked_absent[~np.isin(history.acked_absent, claimed)]
+    slots = history.acked_absent
+    slots = slots[~np.isin(slots, claimed)] if len(claimed) else slots
     slots = slots[~history.sent_otherwise(slots)]
     slots = slots[is_read(history, slots)]
     if not len(slots):
@@ -52,7 +53,8 @@ def _lost(history: BucketHistory) -> list[Hits]:
 
 def is_read(history: BucketHistory, slots: Array) -> Array:
     """Of absent messages, those whose place was read: of the others nobody knows, and nothing is said."""
-    return LogEvidence(history).is_read(slots, *_place(history, slots))
+    evidence = LogEvidence(history)
+    return piecewise(lambda own: evidence.is_read(own, *_place(history, own)), slots)
 
 
 def unread(history: BucketHistory) -> dict[str, int]:
@@ -97,8 +99,9 @@ def _namesake(history: BucketHistory, slots: Array) -> Callable[[int], Note]:
 
 def absence(history: BucketHistory, slots: Array) -> tuple[Array, Bits]:
     """Stream where each absent message should be, and whether absence there is proved."""
-    stream, position = _place(history, slots)
-    return stream, LogEvidence(history).absent(slots, stream, position)
+    evidence = LogEvidence(history)
+    stream = piecewise(lambda own: _place(history, own)[0], slots)
+    return stream, piecewise(lambda own: evidence.absent(own, *_place(history, own)), slots)
 
 
 def _place(history: BucketHistory, slots: Array) -> tuple[Array, Array]:
@@ -117,15 +120,26 @@ def stream_of_rows(history: BucketHistory, slots: Array, row: Array) -> Array:
 
 def expected_stream(history: BucketHistory, slots: Array) -> Array:
     """Stream that the lane fixes; 0 where the client chooses."""
-    lane = history.groups.lane[history.group(slots)]
+    lane = history.groups.lane
     known = (lane >= 0) & (lane < history.context.n_lanes)
-    out = np.zeros(len(slots), np.int64)
+    out = np.zeros(len(lane), np.int64)
     out[known] = history.context.lane_stream[lane[known]]
-    return out
+    return history.by_group(out, slots)
 
 
 def _shape(history: BucketHistory, slots: Array, stream: Array) -> Array:
-    """Index of power, or of prefix, middle, tail or all: where the hole is among what its lane has stored."""
+    """Index of removed or power, or of prefix, middle, tail or all: where the hole is among what its lane has
+    stored."""
+    evidence = LogEvidence(history)
+    removed = piecewise(lambda own: evidence.removed(own, *_place(history, own)), slots)
+    shape = np.full(len(slots), split_index("acked-lost", "removed"), np.int8)
+    rest = np.flatnonzero(~removed)  # of what a fault removed there may be millions
+    if len(rest):
+        shape[rest] = _shape_of(history, slots[rest], stream[rest])
+    return shape
+
+
+def _shape_of(history: BucketHistory, slots: Array, stream: Array) -> Array:
     stored = np.flatnonzero(history.present & (history.sent >= 0))
     groups = history.groups
     low = np.full(len(groups), np.iinfo(np.int64).max)
@@ -142,11 +156,10 @@ def _shape(history: BucketHistory, slots: Array, stream: Array) -> Array:
     np.minimum.at(low, history.sparse_group[sparse], history.sparse[sparse, 2])
     np.maximum.at(high, history.sparse_group[sparse], history.sparse[sparse, 2])
     seq, lowest, highest = identity[:, 2], low[group], high[group]
-    shapes = ("removed", "power", "all", "prefix", "tail", "middle")
-    removed = LogEvidence(history).removed(slots, *_place(history, slots))
+    shapes = ("power", "all", "prefix", "tail", "middle")
     power = lost_with_power(history, stream, acknowledged(history, slots))
     return np.select(
-        [removed, power, highest < 0, seq < lowest, seq > highest, seq >= lowest],
+        [power, highest < 0, seq < lowest, seq > highest, seq >= lowest],
         [split_index("acked-lost", name) for name in shapes],
     )
 
