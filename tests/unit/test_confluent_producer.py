@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -46,6 +47,23 @@ def test_a_burst_of_delivery_reports_does_not_hold_up_what_is_due(role: Any) -> 
     role.serve_by_ns = time.monotonic_ns() + 600_000_000_000
     role.serve(0)
     assert role.info == MESSAGES, "none of them is forgotten"
+
+
+def test_nothing_stays_of_a_full_queue_that_was_waited_for(role: Any) -> None:
+    class Full(Producer):
+        refused = 3
+
+        def produce(self, *args: Any, **kwargs: Any) -> None:
+            self.refused -= 1
+            if self.refused >= 0:
+                raise BufferError("Local: Queue full")
+            super().produce(*args, **kwargs)
+
+    role.producer = Full({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    gc.collect()
+    role.offer(0, 1, LOAD)
+    assert role.producer.refused < 0
+    assert gc.collect() == 0, "the worker collects no cycles: they would keep a mapped segment each"
 
 
 def test_a_client_that_declares_itself_dead_ends_no_worker(role: Any) -> None:

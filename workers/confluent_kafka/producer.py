@@ -225,6 +225,7 @@ class ProducerRole(OpenLoop):
             self.finish(self.rows, row + lay.SENDS_DONE_OFFSET, lay.FAIL, text)
         self.blocked_since_ns = 0
         self.blocked_ns += time.monotonic_ns() - begun
+        del error  # of the last try: its traceback has this frame, and nothing collects cycles here
         return waits
 
     def _make_report(self, rows: mmap.mmap, topic: str) -> Callable[[int, KafkaError | None, Message], None]:
