@@ -133,9 +133,17 @@ def _share(
     )
 
 
-def within(t_ns: int, fault: FaultRecord) -> bool:
-    """Whether a time lies in the window that attribution gives to a fault."""
-    return fault.start_ns - LEAD_NS <= t_ns < fault.over_ns + SETTLE_NS
+def attributed(t_ns: npt.NDArray[np.int64], faults: Sequence[FaultRecord]) -> npt.NDArray[np.int64]:
+    """Id of the fault that is `nearest` to each time, if that lies in the window of it, else 0."""
+    least = np.full(len(t_ns), np.iinfo(np.int64).max)
+    found = np.zeros(len(t_ns), np.int64)
+    for fault in sorted(reversed(faults), key=lambda fault: fault.start_ns):
+        outside = np.maximum(np.maximum(fault.start_ns - t_ns, t_ns - fault.over_ns), 0)
+        nearer = outside <= least  # of several that are as near, the latest
+        least = np.where(nearer, outside, least)
+        inside = (t_ns >= fault.start_ns - LEAD_NS) & (t_ns < fault.over_ns + SETTLE_NS)
+        found = np.where(nearer, np.where(inside, fault.id, 0), found)
+    return found
 
 
 def nearest(t_ns: int, faults: Sequence[FaultRecord]) -> FaultNear | None:

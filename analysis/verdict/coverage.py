@@ -203,9 +203,9 @@ def _faults(facts: RunFacts) -> ValidityCheck | None:
         return None
     injected = [f for f in facts.faults if f.inject_ns is not None]
     effective = [f for f in injected if f.effective]
-    hit = [f for f in effective if _during_traffic(f, facts)]
+    hit = {f.id for f in effective if _during_traffic(f, facts)}
     if hit:
-        vacuous = [f"{f.kind} #{f.id}" for f in injected if f not in hit]
+        vacuous = [f"{f.kind} #{f.id}" for f in injected if f.id not in hit]
         tail = f"; without effect: {_some(vacuous)}" if vacuous else ""
         return ValidityCheck(
             "faults", True, f"{len(hit)} of {len(injected)} injected faults hit live traffic{tail}"

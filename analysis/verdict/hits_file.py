@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from analysis.capture.bucket import Array
-from analysis.capture.context import SETTLE_NS, Context
+from analysis.capture.context import Context
 from analysis.kernels.class_hits import ClassHits
 from analysis.kernels.hits import unmet_names
 from analysis.kernels.partial import Episode
-from analysis.verdict.attribution import LEAD_NS
+from analysis.verdict.attribution import attributed
 from analysis.verdict.merge import judged_status
 from harness.contracts.message import MessageId
 from harness.errors import UsageError
@@ -170,14 +170,7 @@ def _inputs(columns: Mapping[str, Array], context: Context) -> pa.Array:
 
 
 def _faults(t_ns: Array, context: Context) -> pa.Array:
-    """The fault that each time is attributed to: the nearest one (`attribution.nearest`), in its window."""
-    least = np.full(len(t_ns), np.iinfo(np.int64).max)
-    found = np.zeros(len(t_ns), np.int64)
-    for fault in sorted((f for f in context.faults if f.effective), key=lambda f: f.start_ns):
-        outside = np.maximum(np.maximum(fault.start_ns - t_ns, t_ns - fault.over_ns), 0)
-        nearer = outside <= least  # of several that are as near, the latest
-        least = np.where(nearer, outside, least)
-        inside = (t_ns >= fault.start_ns - LEAD_NS) & (t_ns < fault.over_ns + SETTLE_NS)
-        found = np.where(nearer, np.where(inside, fault.id, 0), found)
+    """The fault that each time is attributed to."""
+    found = attributed(t_ns, [fault for fault in context.faults if fault.effective])
     found[t_ns <= 0] = 0
     return pa.array(found, mask=found == 0)

@@ -6,11 +6,13 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from analysis.capture.context import Context
 from analysis.findings import FaultCount, StreamCount
 from analysis.kernels.changes import Because
 from analysis.kernels.partial import Episode
-from analysis.verdict.attribution import nearest, within
+from analysis.verdict.attribution import attributed
 from analysis.verdict.causes import CauseWords
 from harness.faultlog import FaultRecord
 
@@ -58,8 +60,9 @@ def by_fault(
     """One row a fault, in order of time: messages whose cause is named belong to the fault that it followed,
     the others to that in whose window their episode began; without a time they are in none."""
     own: dict[int, list[_Share]] = {}
-    for episode in episodes:
-        shares = sorted(_shares(episode, faults, wording), key=lambda share: share.count)
+    begun_ns = np.array([episode.first_ns for episode in episodes], np.int64)
+    for episode, near in zip(episodes, attributed(begun_ns, faults).tolist(), strict=True):
+        shares = sorted(_shares(episode, near, wording), key=lambda share: share.count)
         shares[-1:] = [replace(share, episodes=episode.episodes) for share in shares[-1:]]
         for share in shares:
             own.setdefault(share.fault, []).append(share)
@@ -76,8 +79,8 @@ def by_fault(
     return tuple(sorted(rows, key=lambda row: (row.first_s, row.fault)))
 
 
-def _shares(episode: Episode, faults: Sequence[FaultRecord], wording: CauseWords) -> list[_Share]:
-    """One a named cause, and one for all other messages, with the fault nearest in time."""
+def _shares(episode: Episode, near: int, wording: CauseWords) -> list[_Share]:
+    """One a named cause, and one for all other messages, of the fault ``near`` its begin."""
     if not episode.first_ns:
         return []
     shares = [
@@ -86,8 +89,5 @@ def _shares(episode: Episode, faults: Sequence[FaultRecord], wording: CauseWords
         if raw.because is Because.CHANGE
     ]
     if rest := episode.count - sum(share.count for share in shares):
-        near = nearest(episode.first_ns, faults)
-        met = any(near and fault.id == near.fault and within(episode.first_ns, fault) for fault in faults)
-        fault = near.fault if near and met else 0
-        shares.append(_Share(fault, rest, episode.first_ns, episode.last_ns))
+        shares.append(_Share(near, rest, episode.first_ns, episode.last_ns))
     return shares
