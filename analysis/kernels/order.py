@@ -90,7 +90,7 @@ def _with_late(groups: Array, starts: Array, first: Array, sent: Array) -> Array
         return groups[:0]
     slots = np.flatnonzero(stored)
     group, after = (np.searchsorted(starts, slots[at], side="right") - 1 for at in (down, down + 1))
-    return groups[np.unique(group[group == after])]
+    return np.asarray(groups[np.unique(group[group == after])])
 
 
 def _whole_groups(history: BucketHistory, groups: Array) -> _Sequence:
