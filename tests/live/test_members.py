@@ -58,21 +58,20 @@ def test_a_controller_gets_a_vote_and_the_active_one_loses_its_own(pool: Cluster
     three = {"kafka-1", "kafka-2", "kafka-3"}
     assert set(kafka.admin.quorum().voters) == three
     with sending(kafka, ORDERS):
-        rig = FaultRig(
-            kafka, RunDir(tmp_path / "four").create(), {"fault": "add-controller", "at": 0, "for": 1}
-        )
+        step = {"fault": "add-controller", "at": 0, "for": 60}
+        rig = FaultRig(kafka, RunDir(tmp_path / "four").create(), step)
         rig.wait_for("effect")
         assert set(kafka.admin.quorum().voters) == {*three, "kafka-5"}
-        rig.finish()
+        rig.finish(now=True)
         assert set(kafka.admin.quorum().voters) == three
         assert not kafka.runtime.is_running("kafka-5")
         before = kafka.admin.quorum()
-        step = {"fault": "remove-controller", "at": 0, "for": 3}
+        step = {"fault": "remove-controller", "at": 0, "for": 60}
         rig = FaultRig(kafka, RunDir(tmp_path / "two").create(), step)
         rig.wait_for("effect")
         now = kafka.admin.quorum()
         assert set(now.voters) == three - {before.leader}
         assert now.leader in now.voters
         assert now.epoch > before.epoch
-        rig.finish()
+        rig.finish(now=True)
     assert set(kafka.admin.quorum().voters) == three
