@@ -105,6 +105,12 @@ def test_an_error_of_the_api_is_what_it_means_here(code: int, error: type[Except
     assert hint in getattr(caught.value, "hint", "")
 
 
+def test_servers_that_are_not_heard_of_now_are_asked_again() -> None:
+    words = "no suitable peers for placement, peer offline"
+    with pytest.raises(NoAnswer, match=words):
+        _checked("nats-1", "STREAM.CREATE.a", {"error": {"err_code": 10005, "description": words}})
+
+
 # -- the protocol
 
 

@@ -20,6 +20,8 @@ _DISABLED: Final = frozenset({10039, 10076})
 _FULL: Final = frozenset({10002, 10005, 10023, 10028, 10047, 10074})
 #: The meta group, or the stream, has no leader now; the server starts or is cut off.
 _LATER: Final = frozenset({10004, 10008, 10009, 10012, 10118, 10194})
+#: Why there are no peers for so many copies (10005), where it is for now: one is not heard of.
+_OFFLINE: Final = "peer offline"
 _FULL_HINT: Final = "make room, or ask for fewer replicas; `nats server report jetstream` shows what there is"
 _OFF_HINT: Final = "enable JetStream on its servers and for this account"
 
@@ -104,7 +106,7 @@ def _checked(node: str, what: str, said: dict[str, Any]) -> dict[str, Any]:
         return said
     code, words = int(error.get("err_code") or 0), str(error.get("description") or error.get("code"))
     text = f"{node} refuses {what}: {words} ({code})"
-    if code in _LATER:
+    if code in _LATER or _OFFLINE in words:
         raise NoAnswer(f"says: {words}")
     if code in _NOT_FOUND:
         raise NotThere(text)
