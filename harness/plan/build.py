@@ -40,6 +40,8 @@ from harness.workers import is_ours, load_worker
 
 #: Rate guessed for sizing when there is no limit.
 UNLIMITED_GUESS_PER_S: Final = 400_000
+AUDIT_LEAST_S: Final = 180.0
+AUDIT_ROWS_PER_S: Final = 20_000
 
 
 def build_plans(scenario: Scenario, *, seed: int) -> list[Plan]:
@@ -109,7 +111,7 @@ def build_plan(
         workers=_worker_folders(scenario),
         **load_fields(scenario),
         faults=scenario.faults,
-        limits={key: float(value) for key, value in scenario.limits.model_dump().items()},
+        limits=_limits(scenario),
         rate_ratio=0.0 if isinstance(scenario.load.rate, RateLimit) else scenario.require.rate_ratio,
         thresholds=threshold_plans(scenario),
         audit=scenario.audit,
@@ -198,6 +200,14 @@ def _expected_rows(scenario: Scenario) -> int:
     load = scenario.load
     rate = UNLIMITED_GUESS_PER_S if load.unlimited else load.highest_rate
     return int(rate * (load.warm_up + load.duration)) * (1 + len(load.pipelines))
+
+
+def _limits(scenario: Scenario) -> dict[str, float]:
+    """Deadlines by phase, seconds. The audit has time for a log of any length, on a busy machine too."""
+    limits = {key: float(value) for key, value in scenario.limits.model_dump().items()}
+    if not limits["audit"]:
+        limits["audit"] = AUDIT_LEAST_S + _expected_rows(scenario) / AUDIT_ROWS_PER_S
+    return limits
 
 
 def _ways(scenario: Scenario) -> list[tuple[str, str]]:

@@ -163,7 +163,7 @@ def build_plan(
         "warm_up_s": 0.0,
         "load_s": 60.0,
         "faults": [],
-        "limits": LimitsSpec().model_dump(),
+        "limits": LimitsSpec(audit=180).model_dump(),
         "rate_ratio": 0.99,
     }
     return Plan(**{**fields, **changes})

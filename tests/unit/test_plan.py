@@ -45,6 +45,15 @@ def test_a_load_of_hours_keeps_what_a_topic_asks_for(
     assert [topic_retained_s(plan, topic) for topic in plan.topics] == [kept_s]
 
 
+def test_a_long_log_has_longer_to_be_read() -> None:
+    def audit_s(**keys: Any) -> float:
+        load = {"duration": 1800, "warm_up": 0, "rate": 50_000}
+        return build_plan(scenario(load=load, **keys), seed=1).limits["audit"]
+
+    assert audit_s() == 180 + 90_000_000 / 20_000
+    assert audit_s(limits={"audit": "3m"}) == 180
+
+
 def test_same_input_same_bytes() -> None:
     for name in bundled_scenarios():
         first, second = (
