@@ -71,7 +71,7 @@ def scenario(kind: str) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class KilledRun:
     """``begun_s``: from the start to the fault; ``amid_s``: from there to the kill."""
 
     begun_s: float
@@ -80,7 +80,7 @@ class Kill:
     left: tuple[str, ...]
 
 
-class NotHere(Exception):
+class LeftOut(Exception):
     """The fault is not possible on this machine; the text says why."""
 
 
@@ -96,11 +96,11 @@ def _injected(runs: Path) -> RunDir | None:
     return None
 
 
-def kill(folder: Path, kind: str, runtime: str, amid_s: float) -> Kill:
+def kill(folder: Path, kind: str, runtime: str, amid_s: float) -> KilledRun:
     """Start a run, kill it amid its fault, clean up, and look.
 
     Raises:
-        NotHere: the machine lacks something.
+        LeftOut: the machine lacks something.
         RuntimeError: the run ended before its fault, or none came.
     """
     folder.mkdir(parents=True)
@@ -120,7 +120,7 @@ def kill(folder: Path, kind: str, runtime: str, amid_s: float) -> Kill:
             run.kill()
     last = " ".join(log.read_text().splitlines()[-2:]) or "it said nothing"
     if run.returncode == Exit.ENVIRONMENT:
-        raise NotHere(last)
+        raise LeftOut(last)
     if injected is None or run.returncode != -9:
         raise RuntimeError(f"no fault to be killed in: {last} (exit code {run.returncode}); see {log}")
     run_id = injected.root.relative_to(runs).parts[0]
@@ -130,7 +130,7 @@ def kill(folder: Path, kind: str, runtime: str, amid_s: float) -> Kill:
     wrong = list(left(run_id, folder))
     if clean.returncode:
         wrong.append(f"clean ended with {clean.returncode}: {clean.stderr.strip()}")
-    return Kill(fault_s - begun_s, cleaned_s - fault_s, took_s, tuple(wrong))
+    return KilledRun(fault_s - begun_s, cleaned_s - fault_s, took_s, tuple(wrong))
 
 
 def left(run_id: str, folder: Path) -> Iterator[str]:
@@ -159,11 +159,11 @@ def left(run_id: str, folder: Path) -> Iterator[str]:
 
 def show(folder: Path, kind: str, runtime: str, kills: int, draw: random.Random) -> tuple[str, ...]:
     """Kill runs of a kind, and tell of each; what is left."""
-    done: list[Kill] = []
+    done: list[KilledRun] = []
     for number in range(1, kills + 1):
         try:
             one = kill(folder / f"{kind}-{number}", kind, runtime, draw.uniform(0, _AMID_S))
-        except NotHere as why:
+        except LeftOut as why:
             print(f"{kind}: left out: {why}", flush=True)
             return ()
         except RuntimeError as error:
