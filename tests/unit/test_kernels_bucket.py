@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from analysis.capture.bucket import Bucket, Columns, is_constant, load_bucket
 from analysis.capture.context import Context
@@ -113,6 +114,19 @@ def test_the_log_is_put_into_log_order() -> None:
     assert bucket.log["stream"].tolist() == [1, 1, 2, 2]
     assert bucket.log["position"].tolist() == [0, 1, 6, 7]
     assert bucket.log["seq"].tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("stretch", [1, 4], ids=["more stretches than are copied as they lie", "few"])
+def test_interleaved_streams_are_sorted_and_rows_left_out(stretch: int) -> None:
+    count = 12_000
+    number = np.arange(count)
+    stream = (number // stretch) % 3
+    gone = np.flatnonzero((number // stretch) % 2)
+    log = Columns.of("log", {"stream": stream, "position": number})
+    log.drop_rows(gone)
+    log.sort(["stream", "position"])
+    left = np.delete(number, gone)
+    assert log["position"].tolist() == left[np.lexsort([left, np.delete(stream, gone)])].tolist()
 
 
 def test_dropped_columns_come_back_in_the_same_order() -> None:
