@@ -129,6 +129,7 @@ def _tries(sends: Rows) -> dict[tuple[int, int], list[np.void]]:
 
 @check("producer", "queue", supports=RESENT)
 def what_failed_is_sent_again_until_it_is_stored(rig: Rig) -> None:
+    """Or until the application gives up, which a slow machine or a small queue may bring about."""
     topic = rig.topic()
     options = rig.worker.contract.words("queue", count=20)
     asked = {**RESENT, "when_full": "fail"}
@@ -137,12 +138,14 @@ def what_failed_is_sent_again_until_it_is_stored(rig: Rig) -> None:
     producer.wait_stats(lambda stats: stats.ok > 50)
     with rig.frozen_brokers(topic):
         producer.wait_stats(lambda stats: stats.fail > 100)
-    producer.wait_stats(lambda stats: stats.ok >= 1000, 60)
+    producer.wait_stats(lambda stats: stats.attempted - stats.resent >= 2000, 60)
     producer.finish()
-    sends = producer.sends
-    most = int(sends["attempt"].max())
-    expect(1 <= most < MOST_ATTEMPTS, f"{most + 1} attempts")
-    for rows in _tries(sends).values():
+    stored_again = 0
+    for rows in _tries(producer.sends).values():
         ordered = sorted(rows, key=lambda row: int(row["attempt"]))
-        equal("attempts", [int(row["attempt"]) for row in ordered], list(range(len(ordered))))
+        attempts, last = len(ordered), ordered[-1]["outcome"]
+        equal("attempts", [int(row["attempt"]) for row in ordered], list(range(attempts)))
         expect(all(row["outcome"] != Outcome.OK for row in ordered[:-1]), "sent again although it was stored")
+        expect(last != Outcome.FAIL or attempts == MOST_ATTEMPTS, f"given up after {attempts} attempts")
+        stored_again += last == Outcome.OK and attempts > 1
+    expect(stored_again, "no message was stored that had failed before")
