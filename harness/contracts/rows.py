@@ -345,6 +345,7 @@ class FaultDetails:
         unkept: streams of which every replica in sync lost what it had not synced.
         remade: topics that it deleted and made again.
         wiped: nodes that lost all their data to it, and why.
+        damaged: nodes of whose files it changed bytes, with the places.
         cut: stream -> the position before which it removed everything, on purpose.
         grown: topic -> how many partitions it had before it was given more.
     """
@@ -353,6 +354,7 @@ class FaultDetails:
     unkept: tuple[str, ...] = ()
     remade: tuple[str, ...] = ()
     wiped: dict[str, str] = field(default_factory=dict)
+    damaged: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)
     grown: dict[str, int] = field(default_factory=dict)
 

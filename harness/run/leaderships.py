@@ -15,6 +15,7 @@ from typing import Final
 from harness.contracts.plan import Plan
 from harness.contracts.rows import Leadership
 from harness.errors import BrokerstormError
+from harness.faultlog import FaultRecord, remade_topics
 from harness.protocols.cluster import Admin, HasLeaderships, HasPlacement
 from harness.run.periodic import PeriodicThread
 from harness.rundir import RunDir, write_jsonl
@@ -90,11 +91,18 @@ class LeaderWatch:
                 del row["stream_id"]  # sealing gives it
             write_jsonl(self._run.raw_leaderships, rows)
 
-    def epochs(self) -> dict[str, list[tuple[int, int]]]:
-        """As recorded: by stream the terms that the log has something of, each with where it begins in it."""
+    def epochs(self, faults: Sequence[FaultRecord]) -> dict[str, list[tuple[int, int]]]:
+        """As recorded: by stream the terms that the log has something of, each with where it begins in it.
+
+        Without the streams where they do not tell what became of the log: of a topic that was made again they
+        tell of another one, and a damaged file changes what is there without a change of leaders.
+        """
+        if any(fault.details.damaged for fault in faults):
+            return {}
+        remade = remade_topics(faults)
         found: dict[str, list[tuple[int, int]]] = {}
         for one in self._told or ():
-            if one.first is not None:
+            if one.first is not None and one.stream.rpartition("-")[0] not in remade:
                 found.setdefault(one.stream, []).append((one.term, one.first))
         return found
 

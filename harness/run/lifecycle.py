@@ -374,9 +374,7 @@ class LiveRun:
         if audit_follows(self._plan):
             self._leaders.record(has_times=not _clocks_set(self._cluster))
         try:
-            remade = remade_topics(read_faults(self._run.faults))
-            epochs = self._leaders.epochs().items()  # of a topic that was made again they tell of another log
-            pool.start_audit({s: own for s, own in epochs if s.rpartition("-")[0] not in remade})
+            pool.start_audit(self._leaders.epochs(read_faults(self._run.faults)))
         except WorkerError as error:
             self._manifest.problem("audit", str(error))
             return

@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from analysis.capture.bucket import Bucket, Columns
 from analysis.capture.context import Context
-from harness.contracts.rows import Bounds
+from harness.contracts.rows import Bounds, FaultDetails, Leadership
+from harness.faultlog import FaultRecord
+from harness.run.leaderships import LeaderWatch
 from tests.unit.seal_rows import log_columns
 
 Entry = tuple[int, int]  # leader epoch, and a number that no other message has
@@ -125,6 +127,31 @@ def test_where_a_topic_made_again_ends_is_asked_by_a_client_that_knows_it(
     assert state.why == "error"
     role._go_back()
     assert (state.read_to, state.end, state.again, state.why) == (0, 3, 0, "")
+
+
+def test_what_retention_removed_is_not_read_again(audit: ModuleType, tmp_path: Path) -> None:
+    role = object.__new__(audit.AuditRole)
+    state = audit.Progress("orders-0", 1, begin=0, end=9, read_to=8, epochs=[(0, 0)])
+    role.progress, role.follows, role.later = {"orders": {0: state}}, True, frozenset()
+    role.session = SimpleNamespace(
+        report=SimpleNamespace(event=lambda *said: None), spec=SimpleNamespace(folder=tmp_path)
+    )
+    role.consumer = SimpleNamespace(
+        get_watermark_offsets=lambda partition, timeout: (4, 9), close=lambda: None
+    )
+    role.connect = lambda: role.consumer
+    role._fix_bounds()
+    role._go_back()
+    assert (state.begin, state.read_to, state.end, state.again, state.why) == (0, 4, 9, 4, "")
+
+
+def test_a_damaged_file_makes_what_was_read_uncertain(tmp_path: Path) -> None:
+    """No leader changes by it: terms do not tell."""
+    watch = object.__new__(LeaderWatch)
+    watch._told = [Leadership(stream="orders-0", term=1, first=0)]
+    damage = FaultRecord(1, "file-damage", details=FaultDetails(damaged={"kafka-1": [{"offset": 7}]}))
+    assert watch.epochs([]) == {"orders-0": [(1, 0)]}
+    assert watch.epochs([damage]) == {}
 
 
 def test_only_what_brokers_say_is_not_there_is_not_there(audit: ModuleType) -> None:

@@ -40,6 +40,7 @@ class Progress:
     stream: str
     stream_id: int
     begin: int = -1
+    kept_from: int = 0  # where the log began when brokers were asked last: retention removed what was before
     end: int = -1
     read_to: int = 0
     why: str = ""
@@ -170,7 +171,7 @@ class AuditRole:
         for _, _, state in self._all():
             now = [(epoch, first) for epoch, first in told.get(state.stream, ())]
             position = truncated_from(state.epochs, state.read_to, now) if state.epochs else state.begin
-            position = min(position, state.end)
+            position = min(max(position, state.kept_from), state.end)
             if position < state.read_to:
                 text = f"{state.stream}: read to {state.read_to}, and the log was truncated to {position}"
                 self.session.report.event("truncated", text)
@@ -205,6 +206,7 @@ class AuditRole:
                 )
                 continue
             begin, state.end = bounds
+            state.kept_from = begin
             if not self.follows or state.read_to < begin or state.begin < 0:
                 state.begin = state.read_to = begin
             if state.read_to >= state.end:
