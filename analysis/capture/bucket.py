@@ -190,6 +190,7 @@ class Bucket:
             if not isinstance(columns, Columns):
                 object.__setattr__(self, table, Columns.of(table, columns))
         self.log.drop_rows(_truncated(self.log, self.context))
+        self.log.drop_rows(_behind_ledgers(self.log, self.context))
         self.log.sort(_LOG_KEYS)
         self.log.drop_rows(_read_again(self.log))
         self.deliveries.sort(_DELIVERY_KEYS)
@@ -225,6 +226,27 @@ def _truncated(log: Columns, context: Context) -> npt.NDArray[np.intp]:
             else:  # mostly it goes up to what follows
                 later = int(position[0])
     return np.sort(np.concatenate(found))
+
+
+def _behind_ledgers(log: Columns, context: Context) -> npt.NDArray[np.intp]:
+    """Rows of entries that a ledger was closed without: they were read while it was written."""
+    closed = {
+        term.term: term.entries
+        for terms in context.terms.values()
+        for term in terms
+        if term.entries is not None
+    }
+    if not closed or not log.rows:
+        return np.empty(0, np.intp)
+    numbers = np.array(sorted(closed))
+    entries = np.array([closed[number] for number in numbers.tolist()])
+    found = []
+    for part in chunks(log.rows):
+        ledger = log["ledger"][part]
+        at = np.minimum(np.searchsorted(numbers, ledger), len(numbers) - 1)
+        behind = (numbers[at] == ledger) & (log["position"][part] >= entries[at])
+        found.append(np.flatnonzero(behind) + part.start)
+    return np.concatenate(found)
 
 
 def _read_again(log: Columns) -> npt.NDArray[np.intp]:

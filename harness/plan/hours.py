@@ -7,8 +7,6 @@ from typing import Final
 from harness.contracts.plan import Plan, TopicPlan
 from harness.systems import SYSTEMS
 
-#: A load that long is audited while it goes on; a shorter one would pay for it more than it gains.
-FOLLOW_FROM_S: Final = 45.0
 #: From a load that long on, our brokers keep this much of the log, which was read before it goes.
 RETAIN_FROM_S: Final = 2 * 3600.0
 RETAINED_S: Final = 3600.0
@@ -19,7 +17,7 @@ SEALED_WITHIN_S: Final = 180.0
 def audit_follows(plan: Plan) -> bool:
     """Whether the log is read while it grows. With transactions all of it is read once more at the end."""
     uses = any(producer.transactions for producer in plan.producers)
-    return SYSTEMS[plan.system].audit_follows and not uses and plan.load_s >= FOLLOW_FROM_S
+    return not uses and plan.load_s >= SYSTEMS[plan.system].follows_from_s
 
 
 def retained_s(plan: Plan) -> float | None:
@@ -31,4 +29,5 @@ def retained_s(plan: Plan) -> float | None:
 def topic_retained_s(plan: Plan, topic: TopicPlan) -> float | None:
     """How long brokers keep messages of a topic; None = to the end. Those of others are not ours to set."""
     is_long = audit_follows(plan) and plan.load_s >= RETAIN_FROM_S and plan.external is None
-    return (SYSTEMS[plan.system].retention_s(topic.config) or RETAINED_S) if is_long else None
+    system = SYSTEMS[plan.system]
+    return (system.retention_s(topic.config) or RETAINED_S) if is_long and system.forgets_read else None

@@ -91,6 +91,11 @@ class LeaderWatch:
                 del row["stream_id"]  # sealing gives it
             write_jsonl(self._run.raw_leaderships, rows)
 
+    @property
+    def has_told(self) -> bool:
+        """Brokers told of a leader, or of a ledger."""
+        return bool(self._told)
+
     def epochs(self, faults: Sequence[FaultRecord]) -> dict[str, list[tuple[int, int]]]:
         """As recorded: by stream the terms that the log has something of, each with where it begins in it.
 

@@ -271,13 +271,16 @@ class WorkerPool:
             self._is_load_over = True
             self.command(self.scheduled, "stop-load")
 
-    def start_audit(self, epochs: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+    def start_audit(self, epochs: Mapping[str, Sequence[tuple[int, int]]], *, anew: bool = False) -> None:
         """Let the readers of the log read to its end; call when no producer can write any more.
 
         Args:
             epochs: by stream, leader epochs of the log with where they begin, for those who have read some.
+            anew: others read whole what those have read.
         """
         followers = self.auditors
+        for worker in followers if anew else ():
+            worker.stop()
         if followers:
             again = [audit_again(worker.spec, self.run) for worker in followers if not worker.is_alive]
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
@@ -52,7 +53,9 @@ class System:
             the same.
         reads_uncommitted: the audit's reader is given what no transaction committed; else the admin tells it
             (`HasTransactions`).
-        audit_follows: the audit's reader can read the log while it grows (docs/worker-protocol.md, Audit).
+        follows_from_s: in a load that long the audit's readers read the log while it grows, and the load pays
+            for it (docs/worker-protocol.md, Audit).
+        forgets_read: brokers of ours need not keep what was read along.
         grows_topics: partitions can be added to a topic, and the audit reads those too.
         reads_replicas: each replica of a log can be read from the node that has it (`ReadsReplicas`).
         transactional_config: broker settings without which there are no transactions.
@@ -99,7 +102,8 @@ class System:
     reads_uncommitted: ClassVar[bool] = True
     reads_replicas: ClassVar[bool] = False
     transactional_config: ClassVar[Texts] = _NOTHING
-    audit_follows: ClassVar[bool] = False
+    follows_from_s: ClassVar[float] = math.inf
+    forgets_read: ClassVar[bool] = False
     grows_topics: ClassVar[bool] = False
     log_stamps: ClassVar[tuple[str, ...]] = ()
     log_leader: ClassVar[str] = ""

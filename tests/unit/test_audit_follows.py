@@ -108,6 +108,17 @@ def test_of_what_was_read_again_the_later_rows_count() -> None:
     assert np.array_equal(bucket.log["position"], [0, 1, 2, 3, 4, 0, 1, 2])
 
 
+def test_entries_that_a_ledger_was_closed_without_are_not_in_the_log() -> None:
+    """They were read while it was written. Ledger 8 is the last one, and open."""
+    columns = log_columns(6)
+    columns["ledger"][:] = [7, 7, 7, 8, 8, 9]
+    columns["position"][:] = [0, 1, 2, 0, 5, 3]
+    terms = {1: (Leadership(term=7, entries=2), Leadership(term=8))}
+    tables = {name: Columns.of(name, {}) for name in ("sends", "deliveries")}
+    bucket = Bucket(0, Context(terms=terms), log=Columns.of("log", columns), **tables)
+    assert bucket.log["ledger"].tolist() == [7, 7, 8, 8, 9]
+
+
 def test_where_a_topic_made_again_ends_is_asked_by_a_client_that_knows_it(
     audit: ModuleType, tmp_path: Path
 ) -> None:

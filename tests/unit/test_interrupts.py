@@ -148,7 +148,7 @@ def test_a_load_that_was_cut_is_audited_unless_a_second_signal_comes(
         load_s=1.0,
     )
     live._cluster = SimpleNamespace(admin=None, runtime=None)
-    live._pool = SimpleNamespace(start_audit=lambda epochs: None, auditors=[])
+    live._pool = SimpleNamespace(start_audit=lambda epochs, anew: None, auditors=[])
     live._leaders = SimpleNamespace(record=lambda **_: None, epochs=dict)
     live._not_healed, live._is_restored = (), True
     assert live.execute().status == status

@@ -72,7 +72,8 @@ class Kafka(System):
         *("compression.type", "index.interval.bytes", "retention.ms", "retention.bytes"),
     )
     change_request = "IncrementalAlterConfigs topic {topic}"
-    audit_follows = True
+    follows_from_s = 45.0
+    forgets_read = True
     reads_replicas = True
     grows_topics = True
     log_stamps = ("[{time}] {level} ",)

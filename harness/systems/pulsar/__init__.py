@@ -86,6 +86,7 @@ class Pulsar(System):
     client = "pulsar-client-java"
     version = "4.0.8"
     audit = ("pulsar-client-java", "4.0.8")  # only Java shows the sequence ids of what is stored
+    follows_from_s = 300.0
     topologies = (_SMALL, _THREE_BOOKIES)
     harness_libraries = ("pulsar-client",)
     allowed = {"receive": ("loop", "listener", "batch"), "settle": ("auto", "ack", "cumulative", "none")}

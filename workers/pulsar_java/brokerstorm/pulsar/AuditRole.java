@@ -9,6 +9,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
@@ -25,7 +26,7 @@ import org.apache.pulsar.client.impl.ReaderImpl;
 
 /**
  * Audit role: reads whole topics, several at a time, each from its first message to the one that was the last when
- * its turn came (no producer lives any more).
+ * its turn came (no producer lives any more). With {@code follow} it reads what comes until then, all at once.
  *
  * <p>Bounds are counts of messages: Pulsar's positions are not dense. {@code end} of a topic that could not be read
  * to its last message is one more than what was read.
@@ -35,12 +36,15 @@ final class AuditRole {
     private static final int READERS = 8;
     private static final int TICK_MS = 200;
     private static final long LAST_ID_S = 10;
+    private static final long RETRY_MS = 1000;
 
     private final Session session;
     private final Streams streams;
     private final LogCapture capture;
     private final long stallNs;
     private final boolean readsCommitted;
+    private final boolean follows;
+    private volatile RuntimeException failure;
     private final List<Task> tasks = new ArrayList<>();
     private final Map<String, Integer> producerNames = new ConcurrentHashMap<>();
 
@@ -49,11 +53,14 @@ final class AuditRole {
         final String address;
         final LogCapture.Bounds bounds;
         MessageId from = MessageId.earliest;
+        /** Under its lock: a listener may go on while its reader is closed. */
+        boolean isFollowed;
         volatile boolean isLastChance;
 
-        Task(String address, LogCapture.Bounds bounds) {
+        Task(String address, LogCapture.Bounds bounds, boolean isFollowed) {
             this.address = address;
             this.bounds = bounds;
+            this.isFollowed = isFollowed;
         }
     }
 
@@ -63,12 +70,13 @@ final class AuditRole {
         this.streams = new Streams(session);
         this.capture = new LogCapture(session);
         this.stallNs = (long) (part.decimal("stall_s") * 1e9);
+        this.follows = part.flag("follow", false);
         this.readsCommitted = part.text("isolation").equals("read_committed");
         for (String stream : part.texts("streams")) {
             int dash = stream.lastIndexOf('-');
             Spec.Topic topic = session.spec.topic(stream.substring(0, dash));
             String address = Streams.address(topic, Integer.parseInt(stream.substring(dash + 1)));
-            tasks.add(new Task(address, new LogCapture.Bounds(session, stream)));
+            tasks.add(new Task(address, new LogCapture.Bounds(session, stream), follows));
         }
     }
 
@@ -78,7 +86,14 @@ final class AuditRole {
         PulsarClient client = Clients.make(session, options);
         Clients.refuseOthers(options);
         session.ready();
+        if (follows) {
+            follow(client);
+        }
         session.control.awaitStart();
+        if (follows && session.control.isStopped()) {
+            Clients.close(client); // somebody else reads the topics whole
+            return;
+        }
         try {
             readAll(client);
             // A second chance, without the others: one topic's broker may only have been slow.
@@ -92,6 +107,42 @@ final class AuditRole {
             capture.write(bounds, session.spec.part.text("isolation"));
         }
         Clients.close(client);
+    }
+
+    /** Reads what comes until {@code start}. A reader that cannot be made is tried again. */
+    private void follow(PulsarClient client) throws InterruptedException {
+        Map<Task, CompletableFuture<Reader<byte[]>>> readers = new LinkedHashMap<>();
+        do {
+            for (Task task : tasks) {
+                readers.compute(task, (key, reader) -> reader == null || reader.isCompletedExceptionally()
+                        ? client.newReader(Schema.BYTES).topic(task.address).startMessageId(MessageId.earliest)
+                                .readerListener((from, message) -> took(task, message)).createAsync()
+                        : reader);
+            }
+        } while (!session.control.awaitStart(RETRY_MS) && failure == null);
+        for (Task task : tasks) {
+            synchronized (task) {
+                task.isFollowed = false;
+            }
+        }
+        readers.values().forEach(reader -> reader.thenAccept(Reader::closeAsync));
+        if (failure != null) {
+            throw failure;
+        }
+    }
+
+    private void took(Task task, Message<byte[]> message) {
+        synchronized (task) {
+            if (!task.isFollowed || failure != null) {
+                return;
+            }
+            try {
+                take(task, message);
+                task.from = message.getMessageId();
+            } catch (RuntimeException error) { // the client would only log it
+                failure = error;
+            }
+        }
     }
 
     private void readAll(PulsarClient client) throws InterruptedException {
