@@ -23,6 +23,10 @@ class PeriodicThread:
     def start(self) -> None:
         self._thread.start()
 
+    @property
+    def is_stopped(self) -> bool:
+        return self._stopped.is_set()
+
     def stop(self) -> None:
         """Call no more; a call under way ends first. Idempotent."""
         self._stopped.set()

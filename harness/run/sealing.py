@@ -50,7 +50,9 @@ class Sealing:
         give_way()
         try:
             while seal_finished(self._run, self._plan, least_bytes=LEAST_BYTES) > 4 * LEAST_BYTES:
-                pass  # it took so long that there is more
+                if self._thread.is_stopped:
+                    break  # the rest is sealed by more threads, which give way to nobody
+                # else it took so long that there is more
         except BrokerstormError as error:
             if not self._has_told:
                 self._tell(f"what is captured is not sealed while the run goes on: {error}")

@@ -158,6 +158,23 @@ def test_a_full_disk_is_told_once_and_loses_nothing(tmp_path: Path, monkeypatch:
     assert seal(run, plan).rows["sends"] == len(rows)
 
 
+def test_what_is_left_when_it_is_stopped_is_for_those_who_give_way_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls = list[int]()
+    sealing = Sealing(plan_of(), new_run(tmp_path / "run"), print)
+
+    def more(*_: object, least_bytes: int) -> int:
+        calls.append(least_bytes)
+        if len(calls) == 3:
+            sealing.stop()
+        return 5 * least_bytes if len(calls) < 9 else 0
+
+    monkeypatch.setattr("harness.run.sealing.seal_finished", more)
+    sealing.seal_now()
+    assert len(calls) == 3
+
+
 def test_a_name_keeps_its_number_when_others_come_before_it(tmp_path: Path) -> None:
     """Numbers go by worker: one that captures its first error later would take those of all behind it."""
     run, plan = new_run(tmp_path / "run"), plan_of()
