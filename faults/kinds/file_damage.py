@@ -23,7 +23,7 @@ from harness.protocols.nodes import Killable, Stoppable
 
 _STOP_S: Final = 30.0
 #: A node reads its files when it starts and fetches what it lacks; one not whole by then has refused them.
-_COME_BACK_S: Final = 20.0
+_COME_BACK_S: Final = 30.0
 _NAMED: Final = 2
 _KEPT: Final = 50
 
@@ -85,7 +85,8 @@ class FilesDamaged(Killed):
         """Bytes as they are read again."""
         if not self._gone or len(self._damaged) < len(self.targets) or not all(self._damaged.values()):
             return ""
-        wiped = "".join(f"; {node} refused them and was wiped" for node in self._wiped)
+        said = {"ended": "refused them", "not whole": f"was not whole {_COME_BACK_S:g} s after its start,"}
+        wiped = "".join(f"; {node} {said[why]} and was wiped" for node, why in self._wiped.items())
         return f"{self.view.seen.gone}, damaged: {'; '.join(map(self._said, self._damaged))}{wiped}"
 
     def _said(self, node: str) -> str:
