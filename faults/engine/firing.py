@@ -142,6 +142,8 @@ class FaultExecution(threading.Thread):
             return
         if self.firing.for_s is not None:
             stopping.wait(self.firing.for_s)
+        if injection.looks_first:
+            prover.look_before_heal(PROOF_S, stopping)
 
     def _heal(self, injection: Injection) -> None:
         fault_id, context = self.firing.id, self._context

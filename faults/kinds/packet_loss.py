@@ -40,6 +40,7 @@ class PacketsLost(NodeLoss):
     def __init__(self, view: ClusterView, targets: Sequence[str], params: PacketLossParams) -> None:
         super().__init__(view, targets, params)
         self.away = ()
+        self.looks_first = True
         self.packets = packets(view.cluster)
         self.name = f"fault-{uuid.uuid4().hex[:8]}"
         self._lost = 0

@@ -25,11 +25,14 @@ class Injection(ABC):
         targets: nodes, or streams for faults on leadership.
         away: the nodes that cannot serve while it is applied; they are claimed from ``apply`` until healed.
         params: the step's keys with every choice made, so that a replay does the same.
+        looks_first: its heal, which may take back what the proof sees, waits until a look that began when its
+            time was over has ended. Else it remembers, and is healed to the moment.
         looks_last: its proof is asked once more when it was healed: what it did until then counts.
         lasts: it stays until healed; else ``apply`` is all there is.
     """
 
     lasts: ClassVar[bool] = True
+    looks_first: bool = True
     looks_last: ClassVar[bool] = False
     away: Sequence[str] = ()
 

@@ -105,6 +105,7 @@ class Impaired(NodeLoss):
         # Clients that cannot reach a node take no copy of anything away.
         among_nodes = any(flow.wire.source != CLIENTS for flow in flows)
         self.away = self.targets if self.silences and among_nodes else ()
+        self.looks_first = not self.away
         self.flows, self.impairment = tuple(flows), impairment
         self.name = f"fault-{uuid.uuid4().hex[:8]}"
         self.wires = wires_of(flows)

@@ -68,6 +68,9 @@ def _change_text(value: Change) -> str:
 class NodeLoss(Injection):
     """Stops its targets from serving. Sub-classes say how, and how they see that it happened."""
 
+    # Those that are left may answer only when it is healed; what was seen until then is kept.
+    looks_first = False
+
     def __init__(self, view: ClusterView, targets: Sequence[str], params: Params) -> None:
         super().__init__(view, targets, params)
         self.away = self.targets

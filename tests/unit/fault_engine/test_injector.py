@@ -15,6 +15,7 @@ from faults.kinds import KINDS
 from faults.kit.cluster_view import ClusterView
 from harness.errors import ScenarioError
 from harness.protocols.cluster import PartitionState
+from harness.protocols.members import Quorum
 from harness.rundir import RunDir
 from tests.unit.fault_cluster import NAMES, StateCluster
 from tests.unit.fault_engine.rig import TOPICS, Rig, kill
@@ -184,6 +185,48 @@ def test_a_slow_admin_delays_no_other_firing(cluster: StateCluster, run: RunDir)
     answered.set()
     rig.injector.join(20)
     assert [row["id"] for row in rig.rows("inject")] == [2, 1]
+
+
+def without_third(cluster: StateCluster) -> StateCluster:
+    """Its third node may join, and holds nothing."""
+    cluster.admin.order = {partition: ["kafka-1", "kafka-2"] for partition in cluster.admin.order}
+    cluster.runtime.leave("kafka-3")
+    cluster.admin.voters = {"kafka-1", "kafka-2"}
+    return cluster
+
+
+@pytest.mark.parametrize("look_s", [0.03, 0.3], ids=["one-look-or-two", "longer-than-the-fault"])
+def test_a_heal_waits_until_the_effect_was_looked_for(look_s: float, run: RunDir) -> None:
+    """A short fault whose heal takes back what its proof sees, on brokers that answer slowly."""
+    cluster = without_third(StateCluster(fence_s=0.0, join_s=0.0))
+    cluster.admin.blocked_s = look_s
+    rig = Rig(cluster, run, {"fault": "add-controller", "at": 0, "for": 0.05})
+    rig.injector.join(20)
+    effect, heal = rig.rows("effect")[0], rig.rows("heal")[0]
+    assert effect["effective"] is True, effect["evidence"]
+    assert effect["t_ns"] <= heal["t_ns"]
+    assert cluster.admin.voters == {"kafka-1", "kafka-2"}
+
+
+def test_a_heal_does_not_wait_for_an_answer_that_never_comes(
+    run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = without_third(StateCluster(fence_s=0.0, join_s=0.0))
+    monkeypatch.setattr("faults.engine.firing.PROOF_S", 0.2)
+    asked, original = threading.Event(), cluster.admin.quorum
+
+    def stuck() -> Quorum:
+        if threading.current_thread().name == "fault-1-proof":
+            asked.wait(10)
+        return original()
+
+    monkeypatch.setattr(cluster.admin, "quorum", stuck)
+    rig = Rig(cluster, run, {"fault": "add-controller", "at": 0, "for": 0.05})
+    rig.wait_for("healed")
+    assert rig.rows("effect") == []
+    asked.set()
+    rig.injector.join(20)
+    assert rig.rows("effect")[0]["effective"] is False
 
 
 def test_a_cluster_that_does_not_say_whom_to_hit(cluster: StateCluster, run: RunDir) -> None:
