@@ -13,7 +13,7 @@ runs/<id>/                      a run, or a campaign whose rounds are sub-folder
   result.json report.html junit.xml
   bundle.json issue.md left-out.json        of an opened bundle
   calibration/<variant>-<n>/    logs of the n-th measurement of the rate  (the campaign's, for its rounds)
-  cluster/<node>/               conf data logs pid.json      (the campaign's, for its rounds)
+  cluster/<node>/               conf data logs tmp pid.json      (the campaign's, for its rounds)
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from harness.rundir import RunDir, read_json
 
 #: Made again when a bundle is opened, or of no use elsewhere.
 _NOT_TAKEN: Final = frozenset({"report.html", "junit.xml", "bundle.json", "issue.md", "left-out.json"})
-_NO_FOLDERS: Final = frozenset({"ledger", "calibration", "data"})
+_NO_FOLDERS: Final = frozenset({"ledger", "calibration", "data", "tmp"})
 #: Of a larger log only the end is looked at.
 MOST_LOG_BYTES: Final = 32 << 20
 

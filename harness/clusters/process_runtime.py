@@ -254,7 +254,8 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         self.power.down()
         self.limits.drop()  # where that fails, the claim on the addresses stays: `clean` finds the run by it
         for node in self.layout.all_nodes.values():
-            shutil.rmtree(NodeFolder(node.folder).data, ignore_errors=True)
+            for folder in (NodeFolder(node.folder).data, NodeFolder(node.folder).temporary):
+                shutil.rmtree(folder, ignore_errors=True)
         addresses.release(self.run_id)
 
     def check(self) -> None:
@@ -391,6 +392,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         archive = launch.archive(service.main)
         return [
             launch.java.path,
+            f"-Djava.io.tmpdir={folder.temporary}",  # a bookie that is killed leaves 13 MB of RocksDB in it
             *(archive.record() if launch.is_recording else archive.use()),
             *(_filled(folder.fill(flag), places) for flag in service.jvm),
             *(self.detours.jvm_flags(str(folder.conf)) if self.detours else ()),

@@ -51,6 +51,14 @@ def test_launch_carries_the_run_id_and_has_its_own_group(node: NodeProcess, run_
     assert json.loads(node.folder.pid_file.read_text())["pid"] == node.pid
 
 
+def test_what_a_killed_node_unpacked_is_gone_at_its_next_start(node: NodeProcess) -> None:
+    node.launch(IDLE, dict(os.environ))
+    (node.folder.temporary / "librocksdbjni.so").touch()
+    node.kill()
+    node.launch(IDLE, dict(os.environ))
+    assert list(node.folder.temporary.iterdir()) == []
+
+
 def test_a_second_launch_is_a_no_op(node: NodeProcess) -> None:
     node.launch(IDLE, dict(os.environ))
     first = node.pid

@@ -56,6 +56,20 @@ def test_settings_with_a_prefix_are_those_of_bookies(tmp_path: Path) -> None:
         )
 
 
+def test_java_unpacks_what_it_brings_in_the_node_s_own_folder(tmp_path: Path) -> None:
+    """What is killed removes nothing, and /tmp is everybody's."""
+    made = runtime_of("4.0.8", "small", tmp_path)
+    launch, layout = made._offered[made.spec.asked]
+    for node in layout.services.values():
+        own = [flag for flag in made._command(launch, node) if flag.startswith("-Djava.io.tmpdir=")]
+        assert own == [f"-Djava.io.tmpdir={tmp_path / node.name / 'tmp'}"]
+    kept = tmp_path / "bookie-1" / "tmp" / "librocksdbjni.so"
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    made.down()
+    assert not kept.exists()
+
+
 def test_a_topology_says_which_services_there_are() -> None:
     small, three = read_compose(PULSAR), read_compose(PULSAR, topology="bookies-3")
     assert small.topology == "small"

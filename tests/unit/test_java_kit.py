@@ -201,6 +201,15 @@ def test_commands_it_does_not_know_and_stacks(start: Start) -> None:
     assert any("dance" in error.text for error in worker.errors)
 
 
+def test_what_a_library_unpacks_is_in_the_workers_folder_and_goes_with_it(start: Start) -> None:
+    worker = start(answers="unpacks a library", load_s=30)
+    worker.wait_ready(20)
+    assert [path.suffix for path in (worker.folder / "tmp").iterdir()] == [".so"]
+    worker.tell("stop")
+    assert worker._wait_exit(10)
+    assert not (worker.folder / "tmp").exists()
+
+
 def test_the_self_test_writes_the_golden_bytes(command: list[str], tmp_path: Path) -> None:
     subprocess.run([*command, "--self-test", str(tmp_path)], check=True)
     compare_with_golden(tmp_path)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -59,6 +60,11 @@ class NodeFolder:
         return self.root / "logs"
 
     @property
+    def temporary(self) -> Path:
+        """What the node's libraries unpack, empty at each start: a node that is killed removes nothing."""
+        return self.root / "tmp"
+
+    @property
     def pid_file(self) -> Path:
         return self.root / "pid.json"
 
@@ -101,7 +107,9 @@ class NodeProcess:
         with self._lock:
             if self.is_running():
                 return
-            self.folder.logs.mkdir(parents=True, exist_ok=True)
+            shutil.rmtree(self.folder.temporary, ignore_errors=True)
+            for folder in (self.folder.logs, self.folder.temporary):
+                folder.mkdir(parents=True, exist_ok=True)
             out = (self.folder.logs / "stdout.log").open("ab")
             err = (self.folder.logs / "stderr.log").open("ab")
             with out, err:

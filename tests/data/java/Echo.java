@@ -33,6 +33,13 @@ public final class Echo extends OpenLoop {
 
     @Override
     protected void connect() {
+        if (answers.equals("unpacks a library")) {
+            try {
+                java.io.File.createTempFile("library", ".so");
+            } catch (java.io.IOException error) {
+                throw new IllegalStateException(error);
+            }
+        }
         if (answers.equals("refuses options")) {
             throw new IllegalStateException("no" + DidYouMean.guess("answer", List.of("answers", "linger")));
         }

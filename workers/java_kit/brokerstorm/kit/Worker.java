@@ -30,6 +30,7 @@ public final class Worker {
             Class<? extends Exception> clientErrors) {
         int code = run(args, roles, versions, clientErrors);
         System.err.flush();
+        Temporary.remove();
         // Not exit: threads and shutdown hooks of a client that hangs must not keep the process.
         Runtime.getRuntime().halt(code);
     }
@@ -93,6 +94,7 @@ public final class Worker {
             String known = String.join(", ", new TreeSet<>(roles.keySet()));
             throw new WorkerFailure("role '" + spec.role + "': " + spec.library + " has " + known);
         }
+        Temporary.in(spec.folder);
         Control control = new Control();
         control.listen(report);
         report.start();
