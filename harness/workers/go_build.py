@@ -13,20 +13,18 @@ worker imports as ``brokerstorm/kit``, lies beside it: the folder of a worker ma
 
 from __future__ import annotations
 
-import hashlib
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from harness.errors import EnvironmentNotReady, UsageError, WorkerError
-from harness.toolchains.cache import cache_folder
+from harness.errors import UsageError, WorkerError
 from harness.toolchains.go import (
     BUILD_TIMEOUT_S,
     LIST_TIMEOUT_S,
     Go,
-    build_once,
     find_go,
     first_error,
     listed_versions,
@@ -41,12 +39,12 @@ from harness.toolchains.own_builds import (
     own_build,
     pinned_source,
 )
-from harness.workers.spec import PROGRAMS, GoBuild, Readiness, WorkerSpec
+from harness.workers.compiled import CompiledWorkers, Program, cached_program
+from harness.workers.spec import PROGRAMS, GoBuild, WorkerSpec
 
 KIT = PROGRAMS / "go_kit"
 KIT_MODULE = "brokerstorm/kit"
 _VERSION = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$")
-Progress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,40 +64,15 @@ class Module:
         return f"{self.path} v{self.version}"
 
 
-def launch(
-    worker: WorkerSpec, version: str, offline: bool, on_progress: Progress
-) -> tuple[list[str], dict[str, str]]:
-    """The command of a Go worker; downloads modules and builds on first use.
-
-    Raises:
-        UsageError: not a version, or one that the module does not have.
-        WorkerError: offline and not built, or it does not build.
-        EnvironmentNotReady: no Go, or one that is too old.
-    """
+def _program(worker: WorkerSpec, version: str) -> Program:
     module, go = module_of(worker, version), find_go()
-    binary = binary_path(worker, module, go)
-    if not binary.exists():
-        if offline:
-            raise WorkerError(
-                f"{worker.library} {module.version} is not in the cache and --offline forbids fetching it",
-                hint="run once without --offline, or `brokerstorm fetch` the scenario",
-            )
-        on_progress(f"building {worker.library} {module.version} with Go, once", None)
-        _build_once(worker, module, go, binary)
-        on_progress(f"{worker.library} {module.version} built", 1.0)
-    return [str(binary)], {}
+    label = module.own.label if module.own else module.version
+    build = partial(_build_copy, worker, module, go)
+    return Program(label, binary_path(worker, module, go), bool(module.own), build)
 
 
-def readiness(worker: WorkerSpec, version: str) -> Readiness:
-    """Whether Go is there, and whether the worker is built yet."""
-    try:
-        module, go = module_of(worker, version), find_go()
-    except (UsageError, EnvironmentNotReady) as error:
-        return Readiness(False, str(error), error.hint)
-    built = binary_path(worker, module, go).exists()
-    name = module.own.label if module.own else module.version
-    text = name if built else f"{name}, to be built on first use"
-    return Readiness(True, text, fetched=built or module.own is not None)
+_WORKERS = CompiledWorkers("with Go, once", _program, BUILD_TIMEOUT_S)
+launch, readiness = _WORKERS.launch, _WORKERS.readiness
 
 
 def module_of(worker: WorkerSpec, version: str) -> Module:
@@ -165,26 +138,18 @@ def sources(folder: Path) -> Iterator[Path]:
 
 
 def binary_path(worker: WorkerSpec, module: Module, go: Go) -> Path:
-    """Path of the binary, built or not: changes with everything that it is made of."""
-    digest = hashlib.sha256(f"{go.text}\n{module}\n".encode())
-    for folder in (worker.folder, KIT):
-        for path in sources(folder):
-            digest.update(str(path.relative_to(folder)).encode())
-            digest.update(path.read_bytes())
-    name = f"{worker.library}-{module.version}-{digest.hexdigest()[:12]}"
-    return cache_folder() / "workers" / name / worker.library
+    """Path of the binary, built or not."""
+    made_with = f"{go.text}\n{module}\n"
+    return cached_program(worker, module.version, made_with, (worker.folder, KIT), sources)
 
 
-def _build_once(worker: WorkerSpec, module: Module, go: Go, binary: Path) -> None:
-    def build(folder: Path, part: Path) -> None:
-        copy, source = folder / "worker", folder / "client"
-        built = _with_path(worker, module, module.own.copy(source)) if module.own else module
-        _copy_module(KIT, folder / KIT.name, {})
-        _copy_module(worker.folder, copy, {_build_of(worker).source_path: built.path})
-        _require(worker, built, go, copy)
-        _build(worker, built, go, copy, part)
-
-    build_once(worker.library, binary, build)
+def _build_copy(worker: WorkerSpec, module: Module, go: Go, folder: Path, part: Path) -> None:
+    copy, source = folder / "worker", folder / "client"
+    built = _with_path(worker, module, module.own.copy(source)) if module.own else module
+    _copy_module(KIT, folder / KIT.name, {})
+    _copy_module(worker.folder, copy, {_build_of(worker).source_path: built.path})
+    _require(worker, built, go, copy)
+    _build(worker, built, go, copy, part)
 
 
 def _with_path(worker: WorkerSpec, module: Module, source: Path) -> Module:

@@ -12,23 +12,22 @@ as far as the client lets it. The copy of ``rust_kit`` lies beside it: the folde
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 import shutil
 import subprocess
 import tempfile
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from filelock import FileLock, Timeout
 
-from harness.errors import EnvironmentNotReady, UsageError, WorkerError
+from harness.errors import UsageError, WorkerError
 from harness.toolchains.cache import cache_folder
-from harness.toolchains.go import build_once, nearest, numbers
+from harness.toolchains.go import nearest, numbers
 from harness.toolchains.own_builds import (
     UNKNOWN,
     AskedBuild,
@@ -45,12 +44,12 @@ from harness.toolchains.rust import (
     listed_versions,
     run_cargo,
 )
-from harness.workers.spec import PROGRAMS, Readiness, RustBuild, WorkerSpec
+from harness.workers.compiled import CompiledWorkers, Program, cached_program
+from harness.workers.spec import PROGRAMS, RustBuild, WorkerSpec
 
 KIT = PROGRAMS / "rust_kit"
 _MANIFEST = "Cargo.toml"
 _VERSION = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$")
-Progress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,41 +70,18 @@ class Client:
         return f"{self.version}-own-{self.own.key}" if self.own else self.version
 
 
-def launch(
-    worker: WorkerSpec, version: str, offline: bool, on_progress: Progress
-) -> tuple[list[str], dict[str, str]]:
-    """The command of a Rust worker; downloads packages and builds on first use.
-
-    Raises:
-        UsageError: not a version, or one that the registry does not have.
-        WorkerError: offline and not built, or it does not build.
-        EnvironmentNotReady: no Rust, or one that is too old.
-    """
+def _program(worker: WorkerSpec, version: str) -> Program:
     client, rust = client_of(worker, version), find_rust()
-    binary = binary_path(worker, client, rust)
-    if not binary.exists():
-        if offline:
-            raise WorkerError(
-                f"{worker.library} {client.label} is not in the cache and --offline forbids fetching it",
-                hint="run once without --offline, or `brokerstorm fetch` the scenario",
-            )
-        on_progress(f"building {worker.library} {client.label} with Rust, once; it takes minutes", None)
-        build_once(
-            worker.library, binary, lambda _, part: _build(worker, client, rust, part), BUILD_TIMEOUT_S
-        )
-        on_progress(f"{worker.library} {client.label} built", 1.0)
-    return [str(binary)], {}
+    return Program(
+        client.label,
+        binary_path(worker, client, rust),
+        bool(client.own),
+        lambda _, part: _build(worker, client, rust, part),
+    )
 
 
-def readiness(worker: WorkerSpec, version: str) -> Readiness:
-    """Whether Rust is there, and whether the worker is built yet."""
-    try:
-        client, rust = client_of(worker, version), find_rust()
-    except (UsageError, EnvironmentNotReady) as error:
-        return Readiness(False, str(error), error.hint)
-    built = binary_path(worker, client, rust).exists()
-    text = client.label if built else f"{client.label}, to be built on first use"
-    return Readiness(True, text, fetched=built or client.own is not None)
+_WORKERS = CompiledWorkers("with Rust, once; it takes minutes", _program, BUILD_TIMEOUT_S)
+launch, readiness = _WORKERS.launch, _WORKERS.readiness
 
 
 def client_of(worker: WorkerSpec, version: str) -> Client:
@@ -173,14 +149,9 @@ def sources(folder: Path) -> Iterator[Path]:
 
 
 def binary_path(worker: WorkerSpec, client: Client, rust: Rust) -> Path:
-    """Path of the program, built or not: changes with everything that it is made of."""
-    digest = hashlib.sha256(f"{rust.text}\n{client.name}\n{_features(worker, client)}\n".encode())
-    for folder in (worker.folder, KIT):
-        for path in sources(folder):
-            digest.update(str(path.relative_to(folder)).encode())
-            digest.update(path.read_bytes())
-    name = f"{worker.library}-{client.name}-{digest.hexdigest()[:12]}"
-    return cache_folder() / "workers" / name / worker.library
+    """Path of the program, built or not."""
+    made_with = f"{rust.text}\n{client.name}\n{_features(worker, client)}\n"
+    return cached_program(worker, client.name, made_with, (worker.folder, KIT), sources)
 
 
 def _features(worker: WorkerSpec, client: Client) -> list[str]:
