@@ -22,8 +22,10 @@ from harness.protocols.cluster import Admin, Endpoint, HasLeaders, Node, TopicSe
 from harness.systems.kafka import CORRELATION, api_versions
 from harness.systems.kafka import admin as kafka_admin
 from harness.systems.kafka import failover as kafka_failover
-from harness.systems.kafka.admin import KafkaAdmin, topic_config
+from harness.systems.kafka import topics as kafka_topics
+from harness.systems.kafka.admin import KafkaAdmin
 from harness.systems.kafka.readiness import missing_parts
+from harness.systems.kafka.topics import topic_config
 
 NODES = [
     Node(f"kafka-{n}", n, *(Endpoint(f"127.0.250.{n}", port) for port in (1, 2, 3)), folder=Path("/nowhere"))
@@ -213,10 +215,10 @@ def test_topics_keep_everything_and_what_the_user_set() -> None:
 
 def test_many_topics_go_in_requests_of_a_bounded_size() -> None:
     topics = [TopicSettings(f"t{i}", 90, 3) for i in range(5)] + [TopicSettings("big", 1000, 3)]
-    batches = list(kafka_admin._batches(topics))
+    batches = list(kafka_topics._batches(topics))
     assert [t.name for batch in batches for t in batch] == [t.name for t in topics]
     assert [len(batch) for batch in batches] == [2, 2, 1, 1]
-    assert list(kafka_admin._batches([])) == []
+    assert list(kafka_topics._batches([])) == []
 
 
 def partition(number: int, leader: int, isr: list[int]) -> dict[str, Any]:

@@ -1,36 +1,30 @@
-"""Kafka's admin side: topics, leaders, readiness, asked in a way that survives dead and frozen brokers."""
+"""Kafka's admin side: leaders, members, readiness, asked in a way that survives dead and frozen brokers."""
 
 from __future__ import annotations
 
 import logging
 import struct
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import methodcaller
 from typing import Any
 from uuid import UUID
 
 from kafka import TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
-from kafka.errors import KafkaError, for_code
-from kafka.protocol.consumer import OffsetSpec
+from kafka.errors import for_code
 
-from harness.admin.failover import ASK_S, LOGS_HINT, POLL_S
+from harness.admin.failover import LOGS_HINT, POLL_S
 from harness.admin.health import first_bytes
 from harness.admin.tls import context_of
 from harness.connections.secret import Secret
 from harness.connections.security import ANYBODY, Access
 from harness.contracts.rows import Leadership, ReplicaRow, StreamTransactions
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import THROTTLED_REPLICAS, Node, PartitionState, SeenLeaders, TopicSettings
+from harness.protocols.cluster import THROTTLED_REPLICAS, Node, SeenLeaders
 from harness.protocols.members import Quorum
-from harness.rundir import Document
 from harness.systems.kafka import (
     CORRELATION,
-    KEEPS,
-    LEAST_RETENTION_MS,
     api_versions,
     epochs,
     transactions,
@@ -40,30 +34,26 @@ from harness.systems.kafka.epochs import NodeData
 from harness.systems.kafka.failover import KafkaFailover
 from harness.systems.kafka.readiness import Probes, missing_parts
 from harness.systems.kafka.replicas import ReplicaReading
-from harness.systems.kafka.single import PartitionRow, SettingRow, SingleBrokerAdmin, TopicRow
+from harness.systems.kafka.single import SingleBrokerAdmin
+from harness.systems.kafka.topics import TopicAdmin
 from harness.waiting import wait_while
 
 log = logging.getLogger(__name__)
 
 INTERNAL_TOPICS = {"__consumer_offsets": "GROUP", "__transaction_state": "TRANSACTION"}
 _COORDINATED = {"group": "GROUP", "transactions": "TRANSACTION"}
-_CREATE_S = 30.0
-# How long a change of topics takes to reach every broker, at most.
-_SPREAD_S = 10.0
-_BATCH_PARTITIONS = 200  # a create request that a starved controller still answers in time
 _ANSWER_S = 0.5  # a broker that lives answers in a few milliseconds, also on a busy machine
 _PREFERRED = 0
-_OF_TOPIC = "DYNAMIC_TOPIC_CONFIG"
 _NONE_IN_PROGRESS = 85  # NO_REASSIGNMENT_IN_PROGRESS
 _METADATA = "metadata.version"
 _RATES = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _NO_RIGHT = 29  # TOPIC_AUTHORIZATION_FAILED
 _VOTES_SO = (126, 127)  # DUPLICATE_VOTER, VOTER_NOT_FOUND
 _UNKNOWN_BROKER = 102  # BROKER_ID_NOT_REGISTERED
-_ALREADY_EXISTS, _UNKNOWN_TOPIC, _ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE = 36, 3, 84, 80
+_ELECTION_NOT_NEEDED, _PREFERRED_NOT_AVAILABLE = 84, 80
 
 
-class KafkaAdmin:
+class KafkaAdmin(TopicAdmin):
     """Admin, HasLeaders and HasHighWatermark for one cluster. Thread-safe; every call ends within seconds.
 
     Args:
@@ -90,235 +80,17 @@ class KafkaAdmin:
         self._doors = {node.name: node.admin for node in nodes}
         self._is_member = is_member
         self._data = data
-        self._names = {node.number: node.name for node in nodes}
-        self._numbers = {node.name: node.number for node in nodes}
+        super().__init__(nodes, KafkaFailover(self._all, is_reachable, access.admin))
         self.watch = watch
         self._access = access
         self._controller_at = controller_at
-        self._ask = KafkaFailover(self._all, is_reachable, access.admin)
 
     @property
     def _nodes(self) -> tuple[Node, ...]:
         """The brokers of the cluster now."""
         return tuple(node for node in self._all if self._is_member(node.name))
 
-    # -- topics ---------------------------------------------------------------------------------------
-
-    def create_topics(self, topics: Sequence[TopicSettings]) -> None:
-        """Create topics that keep their whole log, and wait until every broker in reach knows them: the
-        controller answers before they do.
-
-        Raises:
-            UsageError: a topic exists, has settings that drop records, or Kafka refuses it (its words).
-            EnvironmentNotReady: no broker answers.
-        """
-        wanted = {topic.name: {**topic_config(topic)} for topic in topics}
-        for batch in _batches(topics):
-            self._create(batch, wanted)
-
-    def _create(self, batch: Sequence[TopicSettings], configs: Mapping[str, dict[str, str]]) -> None:
-        request = {
-            topic.name: {
-                "num_partitions": topic.partitions,
-                "replication_factor": topic.replication,
-                "configs": configs[topic.name],
-            }
-            for topic in batch
-        }
-        asked = 0
-
-        def ask(broker: SingleBrokerAdmin) -> Any:
-            nonlocal asked
-            asked += 1
-            return broker.create_topics(request, timeout_ms=2000, raise_errors=False)
-
-        def lacking() -> str:
-            try:
-                answer = self._ask(ask)
-            except EnvironmentNotReady as error:
-                return str(error)
-            for row in answer["topics"]:
-                # Our own earlier request may have been carried out although its answer never came.
-                ours = asked > 1 and row["error_code"] == _ALREADY_EXISTS
-                if row["error_code"] == 0 or ours:
-                    request.pop(row["name"], None)
-                elif not for_code(row["error_code"]).retriable:
-                    raise _refused("create", row)
-            return ", ".join(request)
-
-        if why := wait_while(lacking, _CREATE_S, every_s=POLL_S):
-            raise EnvironmentNotReady(f"topics not created in {_CREATE_S:.0f} s: {why}")
-        names = {topic.name for topic in batch}
-        wait_while(lambda: any(names - known for known in self._known()), _SPREAD_S, every_s=POLL_S)
-
-    def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics and wait until every broker in reach has forgotten them, so that their names can be
-        used again at once; those that are not there are no error.
-        """
-        if not names:
-            return
-        answer = self._ask(
-            lambda broker: broker.delete_topics(list(names), timeout_ms=2000, raise_errors=False)
-        )
-        for row in answer["topics"]:
-            if row["error_code"] not in (0, _UNKNOWN_TOPIC):
-                raise _refused("delete", row)
-        gone = set(names)
-        wait_while(lambda: any(gone & known for known in self._known()), _SPREAD_S, every_s=POLL_S)
-
-    def _known(self) -> Iterator[set[str]]:
-        """The topics that each broker in reach knows."""
-        for name in self._ask.reachable():
-            with suppress(EnvironmentNotReady):
-                yield set(self._ask(lambda broker: broker.list_topics(), only=name))
-
-    def grow(self, topic: str, to: int) -> None:
-        """As `GrowsTopics.grow`."""
-        try:
-            self._ask(methodcaller("create_partitions", {topic: to}, timeout_ms=2000))
-        except UsageError:
-            if len(self._partitions(topic)) < to:  # else a request of ours whose answer never came
-                raise
-        wait_while(lambda: any(count < to for count in self._counts(topic)), _SPREAD_S, every_s=POLL_S)
-
-    def _counts(self, topic: str) -> Iterator[int]:
-        """The partitions of a topic that each broker in reach knows."""
-        return (len(row["partitions"]) for row in self._rows(topic))
-
-    def _rows(self, topic: str) -> Iterator[TopicRow]:
-        """What each broker in reach says of a topic."""
-        for name in self._ask.reachable():
-            with suppress(EnvironmentNotReady):
-                yield from self._topic_rows([topic], only=name)
-
-    def _topic_rows(self, topics: Sequence[str], only: str = "") -> list[TopicRow]:
-        found: list[TopicRow] = self._ask(methodcaller("describe_topics", list(topics)), only=only)
-        return found
-
-    def topic_ids(self, topic: str) -> frozenset[str]:
-        """As `RemakesTopics.topic_ids`."""
-        return frozenset(str(row["topic_id"]) for row in self._rows(topic) if not row["error_code"])
-
-    def made_of(self, topic: str) -> TopicSettings:
-        """As `RemakesTopics.made_of`."""
-        asked = [ConfigResource(ConfigResourceType.TOPIC, topic, None)]
-        rows = self._ask(lambda broker: broker.describe_configs(asked, config_filter="all"))["topic"][topic]
-        own = {key: str(row["value"]) for key, row in rows.items() if row["config_source"] == _OF_TOPIC}
-        copies = self.replicas(topic)
-        return TopicSettings(topic, len(copies), len(copies[0]), own)
-
-    def topics(self) -> list[str]:
-        """Names of all topics, internal ones included."""
-        return sorted(self._ask(lambda broker: broker.list_topics()))
-
-    def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
-        """Stream ("orders-0") -> the offset after its last readable message, asked of its leader.
-
-        Raises:
-            EnvironmentNotReady: a partition has no leader or its leader does not answer.
-        """
-        return self._offsets(topics, OffsetSpec.LATEST)
-
-    def settings(self, topic: str, keys: Sequence[str]) -> dict[str, str]:
-        """As `ChangesTopics.settings`."""
-        return {key: str(row["value"]) for key, row in self._settings(topic, keys).items()}
-
-    def own_settings(self, topic: str, keys: Sequence[str]) -> dict[str, str | None]:
-        """As `ChangesTopics.own_settings`."""
-        rows = self._settings(topic, keys)
-        return {k: str(r["value"]) if r["config_source"] == _OF_TOPIC else None for k, r in rows.items()}
-
-    def _settings(self, topic: str, keys: Sequence[str]) -> dict[str, SettingRow]:
-        asked = [ConfigResource(ConfigResourceType.TOPIC, topic, list(keys))]
-        found = self._ask(lambda broker: broker.describe_configs(asked, config_filter="all"))["topic"][topic]
-        if missing := [key for key in keys if key not in found]:
-            raise UsageError(f"Kafka knows no setting {missing[0]} of a topic")
-        return {key: found[key] for key in keys}
-
-    def change_settings(self, topic: str, to: Mapping[str, str | None]) -> None:
-        """As `ChangesTopics.change_settings`."""
-        steps = {k: ("DELETE", None) if v is None else ("SET", v) for k, v in to.items()}
-        self._alter(ConfigResource(ConfigResourceType.TOPIC, topic, steps))
-
-    def log_spans(self, topic: str) -> dict[int, tuple[int, int]]:
-        """As `TruncatesLogs.log_spans`."""
-        begins, ends = (self._offsets([topic], spec) for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST))
-        return {int(stream.rpartition("-")[2]): (begins[stream], ends[stream]) for stream in begins}
-
-    def truncate(self, topic: str, to: Mapping[int, int]) -> None:
-        """As `TruncatesLogs.truncate`: DeleteRecords, each sent to the leader of then."""
-        left = dict(to)
-        if why := wait_while(lambda: self._truncate(topic, left), ASK_S, every_s=POLL_S):
-            raise EnvironmentNotReady(f"no leader removes messages of {topic}-{min(left)}: {why}")
-
-    def _truncate(self, topic: str, left: dict[int, int]) -> str:
-        """Ask the leaders once; why some of it is still to be done."""
-        why = "it has no leader"
-        leaders = self.leaders(topic)
-        for name in sorted({leader for p, leader in leaders.items() if leader and p in left}):
-            mine = {TopicPartition(topic, p): offset for p, offset in left.items() if leaders.get(p) == name}
-            number = self._numbers[name]
-            ask = methodcaller("delete_records", mine, timeout_ms=2000, partition_leader_id=number)
-            try:
-                self._ask(ask, only=name)
-            except (EnvironmentNotReady, KafkaError) as error:
-                why = str(error)
-                continue
-            for partition in mine:
-                left.pop(partition.partition)
-        return why if left else ""
-
-    def _offsets(self, topics: Sequence[str], spec: OffsetSpec) -> dict[str, int]:
-        """Stream -> the offset that a spec means, of its leader."""
-        ends: dict[str, int] = {}
-        deadline = time.monotonic() + ASK_S
-        for topic in topics:
-            find = partial(self._find_offsets, topic, spec, ends)
-            if missing := wait_while(find, deadline - time.monotonic(), every_s=POLL_S):
-                raise EnvironmentNotReady(f"no leader tells the log end of {', '.join(missing[:5])}")
-        return ends
-
-    def _find_offsets(self, topic: str, spec: OffsetSpec, ends: dict[str, int]) -> list[str]:
-        """Add what the leaders of a topic tell to ``ends``; the streams that are still not in it."""
-        leaders = self.leaders(topic)
-        open_now = {p: name for p, name in leaders.items() if name and f"{topic}-{p}" not in ends}
-        for name in sorted(set(open_now.values())):
-            mine = [TopicPartition(topic, p) for p, at in open_now.items() if at == name]
-            with suppress(EnvironmentNotReady):
-                ends.update(self._offsets_at(name, mine, spec))
-        return [f"{topic}-{p}" for p in leaders if f"{topic}-{p}" not in ends]
-
-    def _offsets_at(
-        self, name: str, partitions: Sequence[TopicPartition], spec: OffsetSpec
-    ) -> dict[str, int]:
-        wanted = dict.fromkeys(partitions, spec)
-        answer = self._ask(lambda broker: broker.list_partition_offsets(wanted, timeout_ms=500), only=name)
-        return {f"{tp.topic}-{tp.partition}": found.offset for tp, found in answer.items()}
-
     # -- leaders --------------------------------------------------------------------------------------
-
-    def leaders(self, topic: str) -> dict[int, str | None]:
-        return {p: self._names.get(row["leader_id"]) for p, row in self._partitions(topic).items()}
-
-    def replicas(self, topic: str) -> dict[int, list[str]]:
-        return {p: self._named(row["replica_nodes"]) for p, row in self._partitions(topic).items()}
-
-    def isr(self, topic: str) -> dict[int, list[str]]:
-        return {p: self._named(row["isr_nodes"]) for p, row in self._partitions(topic).items()}
-
-    def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
-        """Stream ("orders-0") -> its state, in one question; topics that do not exist are left out."""
-        if not topics:
-            return {}
-        return {
-            f"{row['name']}-{p['partition_index']}": PartitionState(
-                self._names.get(p["leader_id"]),
-                tuple(self._named(p["replica_nodes"])),
-                tuple(self._named(p["isr_nodes"])),
-            )
-            for row in self._topic_rows(topics)
-            for p in sorted(row["partitions"], key=lambda p: p["partition_index"])
-        }
 
     def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
         """Every leader epoch: who led since when, from the metadata log; where the log has its first message,
@@ -422,14 +194,6 @@ class KafkaAdmin:
             self._alter(of_node, only=node.name)
         which = ("DELETE", None) if bytes_per_s is None else ("SET", "*")
         self._alter(ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(THROTTLED_REPLICAS, which)))
-
-    def _alter(self, asked: ConfigResource, *, only: str | None = None) -> None:
-        """Raises UsageError: refused, in Kafka's words."""
-        ask = methodcaller("alter_configs", [asked], raise_on_unknown=False, incremental=True)
-        said = self._ask(ask, only=only) if only else self._ask(ask)
-        kind = asked.resource_type.name.lower()
-        if (word := said[kind][asked.name]) != "OK":
-            raise UsageError(f"Kafka refuses to change {kind} {asked.name}: {word}")
 
     def _reassign(
         self, moves: Mapping[TopicPartition, list[int] | None], besides: Sequence[int] = ()
@@ -611,53 +375,3 @@ class KafkaAdmin:
     def close(self) -> None:
         """Drop all connections. Idempotent; a later call opens them again."""
         self._ask.close()
-
-    def _partitions(self, topic: str) -> dict[int, PartitionRow]:
-        row = next((row for row in self._topic_rows([topic]) if row["name"] == topic), None)
-        if row is None or row["error_code"] == _UNKNOWN_TOPIC:
-            raise UsageError(f"unknown topic {topic!r}", hint=f"the cluster has: {', '.join(self.topics())}")
-        return {
-            p["partition_index"]: p for p in sorted(row["partitions"], key=lambda p: p["partition_index"])
-        }
-
-    def _named(self, numbers: Iterable[int]) -> list[str]:
-        return [self._names[number] for number in numbers if number in self._names]
-
-
-def topic_config(topic: TopicSettings) -> dict[str, str]:
-    """The settings a topic is created with: the user's, and retention as the audit needs it.
-
-    Raises:
-        UsageError: settings under which Kafka may drop records, so that the audit could not tell loss.
-    """
-    config = {key: str(value) for key, value in topic.config.items()}
-    policy = config.get("cleanup.policy", "delete")
-    if "compact" in policy:
-        raise UsageError(
-            f"topic {topic.name}: cleanup.policy={policy} drops records, so loss could not be told",
-            hint="leave cleanup.policy out",
-        )
-    for key in ("retention.ms", "retention.bytes"):
-        value = config.get(key, "-1")
-        if value != "-1" and not (key == "retention.ms" and int(value) >= LEAST_RETENTION_MS):
-            raise UsageError(
-                f"topic {topic.name}: {key}={config[key]} drops records, so loss could not be told",
-                hint=f"leave {key} out or set it to -1; retention.ms may be {LEAST_RETENTION_MS} or more",
-            )
-    return {**KEEPS, **config}
-
-
-def _refused(what: str, row: Document) -> UsageError:
-    said = row.get("error_message") or for_code(row["error_code"]).__name__
-    return UsageError(f"Kafka refuses to {what} topic {row['name']}: {said}")
-
-
-def _batches(topics: Sequence[TopicSettings]) -> Iterator[list[TopicSettings]]:
-    batch: list[TopicSettings] = []
-    for topic in topics:
-        if batch and sum(t.partitions for t in batch) + topic.partitions > _BATCH_PARTITIONS:
-            yield batch
-            batch = []
-        batch.append(topic)
-    if batch:
-        yield batch
