@@ -30,12 +30,12 @@ def kept(kafka: KafkaCluster) -> dict[int, list[str]]:
 def test_a_broker_joins_takes_replicas_and_leaves(pool: ClusterPool, tmp_path: Path) -> None:
     kafka = of(pool, SPARE_BROKER)
     assert FOURTH not in kafka.admin.registered()
-    step = {"fault": "add-broker", "partitions": 2, "at": 0, "for": 1}
+    step = {"fault": "add-broker", "partitions": 2, "at": 0, "for": 60}
     with sending(kafka, ORDERS):
         rig = FaultRig(kafka, RunDir(tmp_path / "joins").create(), step)
         rig.wait_for("effect")
         assert (FOURTH in kafka.admin.registered(), len(kept(kafka))) == (True, 2)
-        rig.finish()
+        rig.finish(now=True)
     assert (FOURTH in kafka.admin.registered(), kept(kafka)) == (False, {})
     assert not kafka.runtime.is_running(FOURTH)
 
@@ -44,12 +44,12 @@ def test_a_broker_is_drained_leaves_and_joins_again(pool: ClusterPool, tmp_path:
     kafka = of(pool, FOURTH_BROKER)
     before = kept(kafka)
     assert before
-    step = {"fault": "remove-broker", "at": 0, "for": 1}
+    step = {"fault": "remove-broker", "at": 0, "for": 60}
     with sending(kafka, ORDERS):
         rig = FaultRig(kafka, RunDir(tmp_path / "leaves").create(), step)
         rig.wait_for("effect")
         assert (FOURTH in kafka.admin.registered(), kept(kafka)) == (False, {})
-        rig.finish()
+        rig.finish(now=True)
     assert kept(kafka) == before
 
 

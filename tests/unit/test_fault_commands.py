@@ -208,5 +208,5 @@ def test_plan_shows_what_the_cluster_is_started_with_and_what_each_draw_sends(
     assert len(rows) == len(timeline.firings)
     assert all(row["commands"] for row in rows)
     kinds = {"leader-move", "pause", "kill", "cpu-limit", "change-config", "truncate"}
-    kinds |= {"grow-partitions", "recreate-topic"}
+    kinds |= {"grow-partitions", "recreate-topic", "reassign"}
     assert {row["fault"] for row in rows} == kinds
