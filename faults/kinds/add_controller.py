@@ -9,7 +9,7 @@ from pydantic import Field
 from faults.kit.cluster_view import ClusterView, find_ability
 from faults.kit.errors import FiringSkipped
 from faults.kit.params import Inventory, Params
-from faults.kit.votes import VoteChange, VoteFault, votes_of
+from faults.kit.votes import VoteChange, VoteFault, refuse_second, votes_of
 from harness.durations import Seconds
 from harness.protocols.members import DYNAMIC_QUORUM, SPARE_CONTROLLER, ChangesVoters, HasMembers
 
@@ -68,4 +68,6 @@ class AddController(VoteFault[AddControllerParams]):
         outside = _members(view).outside("controller")
         if not outside:
             raise FiringSkipped("every controller is in the quorum already")
-        return Voting(view, outside[0], params, votes_of(view).quorum(), params.within)
+        before = votes_of(view).quorum()
+        refuse_second(view, before)
+        return Voting(view, outside[0], params, before, params.within)

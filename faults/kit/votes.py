@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 from faults.kit.cluster_view import POLL_S, ClusterView, find_ability
+from faults.kit.errors import FiringSkipped
 from faults.kit.injection import FaultKind, Injection
 from faults.kit.params import Params
 from harness.errors import EnvironmentNotReady
@@ -19,6 +20,17 @@ P = TypeVar("P", bound=Params)
 
 def votes_of(view: ClusterView) -> ChangesVoters:
     return cast("ChangesVoters", find_ability(view.cluster, ChangesVoters))
+
+
+def refuse_second(view: ClusterView, before: Quorum) -> None:
+    """Raise FiringSkipped while the voters are others than those of the cluster: Kafka changes one at a time,
+    and 4.1 loses its active controller when a second change meets an election."""
+    own = set(view.with_role("controller"))
+    spare, lost = sorted(own - set(view.brokers)), sorted(own - before.voters.keys())
+    if spare:
+        raise FiringSkipped(f"{spare[0]} is in the quorum, or joins it: one change of voters at a time")
+    if lost:
+        raise FiringSkipped(f"{lost[0]} has no vote now: one change of voters at a time")
 
 
 class VoteChange(Injection):

@@ -234,6 +234,22 @@ def test_no_controller_gets_or_loses_a_vote_where_that_cannot_be(cluster: StateC
     ]
 
 
+def test_one_change_of_voters_at_a_time(cluster: StateCluster, run: RunDir) -> None:
+    spare = replace(cluster.runtime.nodes[0], name="kafka-5", number=5, roles=("controller",))
+    three = [replace(node, roles=("broker", "controller")) for node in cluster.runtime.nodes]
+    cluster.runtime.nodes = [*three, spare]  # it has joined, and follows
+    rig = Rig(cluster, run, {"fault": "remove-controller", "at": 0})
+    rig.injector.join(20)
+    said = "kafka-5 is in the quorum, or joins it: one change of voters at a time"
+    assert [row["reason"] for row in rig.rows("skipped")] == [said]
+    cluster.runtime.nodes, cluster.runtime.away = three, {"kafka-5"}
+    cluster.admin.voters = {"kafka-1", "kafka-2"}
+    rig = Rig(cluster, RunDir(run.root / "2").create(), {"fault": "add-controller", "at": 0})
+    rig.injector.join(20)
+    said = "kafka-3 has no vote now: one change of voters at a time"
+    assert [row["reason"] for row in rig.rows("skipped")] == [said]
+
+
 GROWING = [TopicSettings("orders", 6, 3, grows_to=9)]
 
 
