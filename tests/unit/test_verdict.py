@@ -214,6 +214,12 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
 }
 
 
+def test_a_partition_that_a_topic_was_not_given_is_read_to_its_end() -> None:
+    """Of a topic that may grow, and did not: no reader stands at its begin."""
+    absent = {**BOUND, "stream": "orders-1", "begin": 0, "end": 0, "read_to": -1}
+    assert verdict_of(facts(bounds=[BOUND, absent])) == (Verdict.PASS, [])
+
+
 @pytest.mark.parametrize("name", UNKNOWN)
 def test_each_gap_alone_makes_the_run_unknown_with_one_sentence(name: str) -> None:
     make, text = UNKNOWN[name]
