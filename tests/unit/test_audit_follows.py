@@ -56,12 +56,14 @@ class Partition:
 
     @property
     def now(self) -> list[tuple[int, int]]:
-        """As the leader of now tells it: epochs with messages, and its own."""
+        """As the leader of now tells it: epochs with messages, and its own. Of one below all of which it has
+        something it says that it ends where the log begins."""
         starts: dict[int, int] = {}
         for position in range(self.begin, len(self.log)):
             starts.setdefault(self.log[position][0], position)
         starts.setdefault(self.epoch, len(self.log))
-        return sorted(starts.items())
+        gone = {epoch: self.begin if epoch else 0 for epoch in range(min(starts))}
+        return sorted((gone | starts).items())
 
     @property
     def first_wrong(self) -> int:
@@ -87,12 +89,21 @@ def test_epochs_tell_what_was_truncated(audit: ModuleType, steps: list[tuple[str
     partition = Partition()
     for step, count in steps:
         getattr(partition, step)(count)
-    found = audit.truncated_from(partition.read, partition.read_to, partition.now)
+    low = partition.begin
+    found = audit.truncated_from(partition.read, partition.read_to, partition.now, low)
     assert found == partition.first_wrong
 
 
+def test_after_retention_what_the_log_still_has_is_not_read_again(audit: ModuleType) -> None:
+    """Epochs 0 to 2 are gone whole: each is said to end at 40, where the log begins."""
+    read, now = [(0, 0), (1, 10), (2, 20), (3, 30), (4, 60)], [(0, 0), (1, 40), (2, 40), (3, 40), (4, 60)]
+    assert audit.truncated_from(read, 70, now, 40) == 70
+    assert audit.truncated_from(read, 70, [*now[:4], (4, 55)], 40) == 55
+    assert audit.truncated_from(read, 70, [*now[:3], (4, 40)], 40) == 40
+
+
 def test_where_nobody_can_say_all_is_read_again(audit: ModuleType) -> None:
-    assert audit.truncated_from([(0, 3), (2, 7)], 9, []) == 3
+    assert audit.truncated_from([(0, 3), (2, 7)], 9, [], 0) == 3
 
 
 def test_of_what_was_read_again_the_later_rows_count() -> None:

@@ -40,8 +40,8 @@ class Progress:
     stream: str
     stream_id: int
     begin: int = -1
-    kept_from: int = 0  # where the log began when brokers were asked last: retention removed what was before
     end: int = -1
+    low: int = 0  # where the log begins now: what retention removed is not read again
     read_to: int = 0
     why: str = ""
     seen: int = -1  # read_to at the last look
@@ -54,19 +54,25 @@ class Progress:
     again: int = -1  # what was read from there on is read again
 
 
-def truncated_from(read: list[tuple[int, int]], read_to: int, now: list[tuple[int, int]]) -> int:
-    """The first position of what was read that the log does not hold any more; ``read_to``: it holds all.
+def truncated_from(read: list[tuple[int, int]], read_to: int, now: list[tuple[int, int]], low: int) -> int:
+    """The first position of what was read that the log does not hold any more, of those from ``low`` on;
+    ``read_to``: it holds all.
 
     Args:
         read: leader epochs of what was read, each with its first position, ascending.
-        now: those that the log has now (KIP-101); the first of them may have lost its beginning to retention.
-            Empty: nobody could say, and everything is read again.
+        now: those that the log has now (KIP-101). Of one that retention removed whole a leader says that it
+            ends where the log begins. Empty: nobody could say, and everything is read again.
+        low: where the log begins now.
     """
     if not now:
         return read[0][1] if read else read_to
+    now = now[_lowest(now, low) :]
     numbers = [epoch for epoch, _ in now]
     for index, (epoch, first) in enumerate(read):
         behind = read[index + 1][1] if index + 1 < len(read) else read_to
+        if behind <= low:
+            continue
+        first = max(first, low)
         at = bisect_left(numbers, epoch)
         is_there = at < len(now) and numbers[at] == epoch
         if epoch > numbers[0] and (not is_there or now[at][1] > first):
@@ -75,6 +81,11 @@ def truncated_from(read: list[tuple[int, int]], read_to: int, now: list[tuple[in
         if later < len(now) and behind > now[later][1]:
             return max(first, now[later][1])
     return read_to
+
+
+def _lowest(now: list[tuple[int, int]], low: int) -> int:
+    """Index of the leader epoch that the log begins with."""
+    return max(sum(first <= low for _, first in now) - 1, 0)
 
 
 class AuditRole:
@@ -170,8 +181,10 @@ class AuditRole:
         told = json.loads(path.read_text()) if path.exists() else {}
         for _, _, state in self._all():
             now = [(epoch, first) for epoch, first in told.get(state.stream, ())]
-            position = truncated_from(state.epochs, state.read_to, now) if state.epochs else state.begin
-            position = min(max(position, state.kept_from), state.end)
+            position = state.begin
+            if state.epochs:
+                position = truncated_from(state.epochs, state.read_to, now, state.low)
+            position = min(max(position, state.low), state.end)
             if position < state.read_to:
                 text = f"{state.stream}: read to {state.read_to}, and the log was truncated to {position}"
                 self.session.report.event("truncated", text)
@@ -205,10 +218,9 @@ class AuditRole:
                     "watermarks", f"{state.stream}: no answer within {WATERMARK_TIMEOUT_S:.0f} s"
                 )
                 continue
-            begin, state.end = bounds
-            state.kept_from = begin
-            if not self.follows or state.read_to < begin or state.begin < 0:
-                state.begin = state.read_to = begin
+            state.low, state.end = bounds
+            if not self.follows or state.read_to < state.low or state.begin < 0:
+                state.begin = state.read_to = state.low
             if state.read_to >= state.end:
                 state.why = "end"
 
