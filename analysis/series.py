@@ -39,7 +39,8 @@ CHUNK_ROWS = 1 << 17
 _TICKS_A_STEP = range(1, MAX_TICKS_A_STEP + 1)
 _COUNTED = ("due", "ok", "fail", "info", "delivered")
 _TOTALS = ("attempted", "ok", "fail", "info", "aborted", "open", "warm_up", "load_ok", "load_attempted")
-_NEEDED = ("kind", "outcome", "lane", "stream", "t_intended_ns", "t_start_ns", "t_done_ns")
+#: Columns of the sends.
+NEEDED = ("kind", "outcome", "lane", "stream", "t_intended_ns", "t_start_ns", "t_done_ns")
 _NO_STREAM = 0
 _NEVER = np.iinfo(np.int32).max
 
@@ -161,7 +162,7 @@ def empty(grid: Grid) -> Series:
 
 
 def series_of(
-    sends: Table,
+    sends: Iterable[Table],
     deliveries: Table,
     grid: Grid,
     lane_streams: Mapping[int, int],
@@ -170,16 +171,15 @@ def series_of(
     """Reduce one bucket, a chunk of rows at a time.
 
     Args:
-        sends, deliveries: sealed columns, any order; either may be without rows.
+        sends: `NEEDED` columns of a chunk of rows at a time, any order.
+        deliveries: sealed columns, any order; may be without rows.
         grid: the run's time axis.
         lane_streams: stream of every lane whose partition was fixed before the send.
         piped: lanes that pipelines write.
     """
     builder = _Builder(grid, lane_streams)
     builder.add_deliveries(deliveries)
-    rows = len(sends["kind"]) if "kind" in sends else 0
-    for start in range(0, rows, CHUNK_ROWS):
-        chunk = {name: sends[name][start : start + CHUNK_ROWS] for name in _NEEDED}
+    for chunk in sends:
         judged = chunk["kind"] != Kind.PROBE
         if not judged.all():
             chunk = {name: column[judged] for name, column in chunk.items()}

@@ -10,6 +10,8 @@ that are not in that order are put into it. A message that a reader saw twice at
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -23,13 +25,14 @@ import pyarrow.parquet as pq
 
 from analysis.capture.context import Context
 from harness.filesystems import filesystem_of
-from harness.records import SEALED, Column
+from harness.records import SEALED
 
 Array = npt.NDArray[Any]
 
 #: Rows worked on at a time, so that temporaries stay in the processor's cache.
 CHUNK_ROWS = 1 << 17
 _FEW_STRETCHES = 4096
+_FEW_GROUPS = 4  # when rows of more than a fourth of its row groups were asked for, a column is read whole
 _LOG_KEYS = ("stream", "ledger", "position", "batch")
 _MESSAGE = ("instance", "lane", "seq", "attempt", "kind", "check")
 _DELIVERY_KEYS = ("session", "ordinal")
@@ -47,24 +50,55 @@ def piecewise(answer: Callable[..., Array], *columns: Array) -> Array:
     return np.concatenate(found) if found else answer(*columns)
 
 
+def piecewise_each(answer: Callable[..., tuple[Array, ...]], *columns: Array) -> tuple[Array, ...]:
+    """As `piecewise`, of a function that says several things of each row."""
+    found = [answer(*(column[part] for column in columns)) for part in chunks(len(columns[0]))]
+    return tuple(map(np.concatenate, zip(*found, strict=True))) if found else answer(*columns)
+
+
 def is_constant(column: Array) -> bool:
     """True for a zero-stride column: one value for every row."""
     return len(column) > 0 and column.strides[0] == 0
 
 
+def as_constant(column: Array) -> Array:
+    """The column as a view of a single element where all rows have one value: many a chunk does."""
+    if len(column) and not is_constant(column) and column[0] == column[-1] and (column == column[0]).all():
+        return np.broadcast_to(column[:1], len(column))
+    return column
+
+
+def short(column: Array) -> Array:
+    """One element where all rows have one value, which stands for all of them in arithmetic."""
+    return column[:1] if is_constant(column := as_constant(column)) else column
+
+
+def picked(column: Array, rows: npt.NDArray[Any]) -> Array:
+    """Some rows of a column (-1: the last). Of rows that follow each other it is a view."""
+    count = len(rows)
+    if count and rows[0] >= 0 and rows[-1] - rows[0] == count - 1 and (rows[1:] - rows[:-1] == 1).all():
+        return column[int(rows[0]) : int(rows[0]) + count]
+    return column[rows]
+
+
 class Columns(Mapping[str, Array]):
     """A table: column by name, loaded on first use.
 
-    ``load`` gives a whole column in file order; a lambda over a dict will do for small tables.
-    ``rows_read``: rows in the files, before any were left out.
+    ``load`` gives a whole column in file order; a lambda over a dict will do for small tables. ``files``:
+    where it comes from, for those who need no whole column. ``rows_read``: rows in the files, before any were
+    left out.
     """
 
-    def __init__(self, table: str, rows: int, load: Callable[[str], Array]) -> None:
+    def __init__(
+        self, table: str, rows: int, load: Callable[[str], Array], files: _TableFiles | None = None
+    ) -> None:
         self.rows = self.rows_read = rows
         self._dtypes = {c.name: np.dtype(c.dtype) for c in SEALED[table]}
         self._load = load
+        self._files = files
         self._held: dict[str, Array] = {}
         self._orders: list[Order] = []  # one after the other
+        self._decoded: Counter[str] = Counter()  # row groups for `take`
 
     @classmethod
     def of(cls, table: str, arrays: Mapping[str, Array]) -> Columns:
@@ -97,6 +131,31 @@ class Columns(Mapping[str, Array]):
 
     def __len__(self) -> int:
         return len(self._dtypes)
+
+    def in_turn(self, *names: str) -> Iterator[dict[str, Array]]:
+        """Columns a chunk of rows at a time, of which none stays that is not held already."""
+        if self._orders or self._files is None:
+            parts: Iterator[tuple[slice, dict[str, Array]]] = ((part, {}) for part in chunks(self.rows))
+        else:
+            parts = self._files.in_turn([name for name in names if name not in self._held])
+        for part, read in parts:
+            yield {name: read[name] if name in read else self[name][part] for name in names}
+
+    def take(self, name: str, rows: npt.NDArray[Any]) -> Array:
+        """A column at some rows (-1: the last). For few it decodes only the row groups that they are in."""
+        if name in self._held or self._orders or self._files is None or not len(rows):
+            return picked(self[name], rows)
+        rows = np.where(rows < 0, rows + self.rows, rows)
+        group = self._files.group_of(rows)
+        wanted = np.flatnonzero(np.bincount(group))
+        self._decoded[name] += len(wanted)
+        if self._decoded[name] * _FEW_GROUPS > len(self._files.starts):
+            return self[name][rows]
+        found = np.empty(len(rows), self._dtypes[name])
+        for number in wanted.tolist():
+            own = np.flatnonzero(group == number)
+            found[own] = self._files.read(number, [name])[name][rows[own] - self._files.starts[number]]
+        return found
 
     def drop(self, *names: str) -> None:
         """Free columns; a later use loads them again."""
@@ -288,67 +347,102 @@ def open_tables(root_uri: str, number: int) -> dict[str, Columns]:
 
 
 def _open(filesystem: Any, folder: str, table: str) -> Columns:
-    infos = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-    found = (info.path for info in infos if info.is_file and info.path.endswith(".parquet"))
-    paths = sorted(found, key=lambda path: (len(path), path))  # part-10 is behind part-9
-    files = [pq.ParquetFile(filesystem.open_input_file(path)) for path in paths]
-    rows = sum(file.metadata.num_rows for file in files)
-    columns = {column.name: column for column in SEALED[table]}
+    files = _TableFiles(filesystem, folder, table)
+    return Columns(table, int(files.starts[-1]), files.whole, files)
 
-    def load(name: str) -> Array:
-        constant = _constant(files, columns[name])
-        if constant is not None:
-            return np.broadcast_to(np.array([constant], columns[name].dtype), (rows,))
-        out, filled = np.empty(rows, columns[name].dtype), 0
-        for part in (part for file in files for part in _parts(file, columns[name])):
-            out[filled : filled + len(part)] = part
-            filled += len(part)
+
+class _TableFiles:
+    """The files of one table as one: their rows and row groups are numbered through.
+
+    Attributes:
+        starts: first row of each row group, and the number of rows.
+    """
+
+    def __init__(self, filesystem: Any, folder: str, table: str) -> None:
+        infos = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
+        found = (info.path for info in infos if info.is_file and info.path.endswith(".parquet"))
+        paths = sorted(found, key=lambda path: (len(path), path))  # part-10 is behind part-9
+        self._files = [pq.ParquetFile(filesystem.open_input_file(path)) for path in paths]
+        self._columns = {column.name: column for column in SEALED[table]}
+        self._groups = [(f, g) for f, file in enumerate(self._files) for g in range(file.num_row_groups)]
+        self._metadata = [self._files[f].metadata.row_group(g) for f, g in self._groups]
+        self._names = [{name: i for i, name in enumerate(f.schema_arrow.names)} for f in self._files]
+        self.starts = np.cumsum([0, *(each.num_rows for each in self._metadata)])
+        self._known: dict[str, list[int | None]] = {}
+
+    def whole(self, name: str) -> Array:
+        """A column. Row groups of one value are not decoded."""
+        dtype, known, starts = self._columns[name].dtype, self._values(name), self.starts
+        if known and known[0] is not None and known.count(known[0]) == len(known):
+            return np.broadcast_to(np.array([known[0]], dtype), (int(starts[-1]),))
+        out = np.empty(int(starts[-1]), dtype)
+        for (file, value), run in groupby(range(len(known)), lambda g: (self._groups[g][0], known[g])):
+            groups = list(run)
+            filled = int(starts[groups[0]])
+            if value is not None:
+                out[filled : starts[groups[-1] + 1]] = value
+                continue
+            for part in self._decoded(file, [self._groups[g][1] for g in groups], [name])[name].chunks:
+                out[filled : filled + len(part)] = _numbers(part)
+                filled += len(part)
         return out
 
-    return Columns(table, rows, load)
+    def in_turn(self, names: Sequence[str]) -> Iterator[tuple[slice, dict[str, Array]]]:
+        """Columns of at most `CHUNK_ROWS` rows at a time, and which rows they are."""
+        for group, (start, end) in enumerate(itertools.pairwise(self.starts.tolist())):
+            read = self.read(group, names)
+            for part in chunks(end - start):
+                rows = slice(start + part.start, start + part.stop)
+                yield rows, {name: column[part] for name, column in read.items()}
+
+    def read(self, group: int, names: Sequence[str]) -> dict[str, Array]:
+        """Columns of a row group; one of one value is a view of a single element."""
+        rows = self._metadata[group].num_rows
+        known = {name: self._values(name)[group] for name in names}
+        asked = [name for name, value in known.items() if value is None]
+        file, number = self._groups[group]
+        decoded = self._decoded(file, [number], asked) if asked else {}
+        found = {}
+        for name, value in known.items():
+            dtype = np.dtype(self._columns[name].dtype)
+            if value is None:
+                parts = [_numbers(part) for part in decoded[name].chunks]
+                whole = parts[0] if len(parts) == 1 else np.concatenate(parts)
+                found[name] = whole.astype(dtype, copy=False)
+            else:
+                found[name] = np.broadcast_to(np.array([value], dtype), (rows,))
+        return found
+
+    def group_of(self, rows: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+        """Row group of each row."""
+        return np.searchsorted(self.starts, rows, side="right") - 1
+
+    def _decoded(self, file: int, numbers: list[int], names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+        read = self._files[file].read_row_groups(numbers, columns=list(names), use_threads=False)
+        return {name: read.column(name) for name in names}
+
+    def _values(self, name: str) -> list[int | None]:
+        """For each row group, its value when statistics say that there is just one; else None."""
+        if name not in self._known:
+            missing = self._columns[name].missing  # where it was sealed before there was such a column
+            found = []
+            for (file, _), metadata in zip(self._groups, self._metadata, strict=True):
+                index = self._names[file].get(name)
+                found.append(missing if index is None else _one_value(metadata.column(index).statistics))
+            self._known[name] = found
+        return self._known[name]
 
 
-def _parts(file: pq.ParquetFile, column: Column) -> Iterator[Array]:
-    """A column of a file in pieces. Row groups of one value are not decoded."""
-    values = list(_values_of_groups(file, column))
-    group = 0
-    for is_known, run in groupby(values, key=lambda value: value is not None):
-        numbers = list(range(group, group + len(list(run))))
-        group += len(numbers)
-        if is_known:
-            sizes = [file.metadata.row_group(g).num_rows for g in numbers]
-            yield np.repeat(np.array([values[g] for g in numbers], column.dtype), sizes)
-        else:
-            read = file.read_row_groups(numbers, columns=[column.name], use_threads=False).column(0)
-            yield from (_values(chunk) for chunk in read.chunks if len(chunk))
+def _one_value(statistics: Any) -> int | None:
+    if statistics is None or not statistics.has_min_max or statistics.null_count:
+        return None
+    value: int = statistics.min
+    return value if value == statistics.max else None
 
 
-def _values(chunk: pa.Array) -> Array:
+def _numbers(chunk: pa.Array) -> Array:
     """Arrow's numbers as they lie in memory. Its own conversion imports pandas, half a second a worker."""
     if chunk.null_count or not pa.types.is_integer(chunk.type):
         return np.asarray(chunk.to_numpy(zero_copy_only=False))
     numbers = np.frombuffer(chunk.buffers()[1], np.dtype(str(chunk.type)))
     return numbers[chunk.offset : chunk.offset + len(chunk)]
-
-
-def _constant(files: Sequence[pq.ParquetFile], column: Column) -> int | None:
-    """The one value of a column, when the statistics of every row group say that there is just one."""
-    values: set[int | None] = set()
-    for file in files:
-        for value in _values_of_groups(file, column):
-            values.add(value)
-            if value is None or len(values) > 1:
-                return None
-    return values.pop() if values else None
-
-
-def _values_of_groups(file: pq.ParquetFile, column: Column) -> Iterator[int | None]:
-    """For each row group, its value when statistics say that there is just one; else None."""
-    index = file.schema_arrow.get_field_index(column.name)
-    if index < 0:  # sealed before there was such a column
-        yield from [column.missing] * file.num_row_groups
-        return
-    for group in range(file.num_row_groups):
-        statistics = file.metadata.row_group(group).column(index).statistics
-        one = statistics is not None and statistics.has_min_max and statistics.min == statistics.max
-        yield statistics.min if one and not statistics.null_count else None

@@ -66,15 +66,17 @@ _LOG_KERNELS = (
 _ROLLBACKS = (Event.ROLLBACK_BEGIN, Event.ROLLBACK_END, Event.RECOVER)
 
 
-def classify(bucket: Bucket, *, with_hits: bool = False) -> Partial:
+def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: bool = False) -> Partial:
     """Everything that can be said of one bucket. Frees columns as it goes.
 
     Args:
+        calls: which have seen all sends; None = they are passed once more for it.
         with_hits: list every hit, not only witnesses.
     """
-    history = BucketHistory(bucket)
+    calls = calls or exposure.Calls.of(bucket)
+    history = BucketHistory(bucket, calls.longest_ns)
     unread = presence.unread(history)
-    counts = _counts(history) | unread | exposure.of_bucket(bucket)
+    counts = _counts(history) | unread | exposure.of_bucket(bucket, calls)
     counts["info_not_stored"] -= unread["info_unread"]
     hits = [h for judge in _LOG_KERNELS for h in judge(history)]
     member = transactions.Membership(history)
@@ -124,13 +126,15 @@ def _between_topics(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]
 def _by_root_cause(history: BucketHistory, found: Sequence[Hits]) -> list[ChosenHits]:
     """Of the hits of each message keep the most urgent; hits without a message all stay."""
     found = [hits for hits in found if len(hits)]
-    if not found:
-        return []
-    ranked = _Ranked.of(history, found)
-    keep = ranked.winners()
+    times = np.zeros(history.n_slots + 1, np.int32)  # that a message was hit; the last: of those without one
+    for hits in found:
+        np.add.at(times, hits.slot, 1)
+    times[-1] = 0
+    ranked = _Ranked.of(history, found, [np.flatnonzero(times[hits.slot] > 1) for hits in found])
+    del times
     out = []
     for number, hits in enumerate(found):
-        own = np.flatnonzero(keep[ranked.source == number]).astype(np.int64)
+        own = np.delete(np.arange(len(hits)), ranked.losers(number))
         if len(own):
             out.append(ChosenHits(hits, own, ranked.symptoms_of(number, found)))
     return out
@@ -138,32 +142,35 @@ def _by_root_cause(history: BucketHistory, found: Sequence[Hits]) -> list[Chosen
 
 @dataclass(frozen=True)
 class _Ranked:
-    """All hits end to end: message, urgency, and which kernel result each came from."""
+    """The hits of messages with several, end to end: message, urgency, which kernel result each came from and
+    where it is in there."""
 
     slot: Array
     urgency: Array
     source: Array
+    index: Array
     order: Array  # by (slot, urgency)
 
     @classmethod
-    def of(cls, history: BucketHistory, found: Sequence[Hits]) -> _Ranked:
-        slot = np.concatenate([h.slot for h in found])
-        urgency = np.concatenate([_urgency(history, h) for h in found])
-        source = np.repeat(np.arange(len(found), dtype=np.int32), [len(h) for h in found])
+    def of(cls, history: BucketHistory, found: Sequence[Hits], contested: Sequence[Array]) -> _Ranked:
+        none = np.empty(0, np.int64)
+        pairs = list(zip(found, contested, strict=True))
+        slot = np.concatenate([none, *(h.slot[own] for h, own in pairs)])
+        urgency = np.concatenate([none, *(_urgency(history, h, own) for h, own in pairs)])
+        source = np.repeat(np.arange(len(found)), [len(own) for own in contested])
+        index = np.concatenate([none, *contested])
         # One number sorts in a single pass when, as mostly, the hits come in order of their slots.
-        return cls(slot, urgency, source, np.argsort(slot * _MOST_URGENCY + urgency, kind="stable"))
+        return cls(slot, urgency, source, index, np.argsort(slot * _MOST_URGENCY + urgency, kind="stable"))
 
     @cached_property
     def ordered(self) -> Array:
         return np.asarray(self.slot[self.order])
 
-    def winners(self) -> Array:
+    def losers(self, number: int) -> Array:
+        """Hits of a kernel result whose message has a more urgent one."""
         slot = self.ordered
-        first = np.append(True, slot[1:] != slot[:-1])
-        keep = np.zeros(len(slot), np.bool_)
-        keep[self.order[first]] = True
-        keep[self.slot < 0] = True
-        return keep
+        beaten = self.order[1:][slot[1:] == slot[:-1]]
+        return np.asarray(self.index[beaten[self.source[beaten] == number]])
 
     def symptoms_of(self, number: int, found: Sequence[Hits]) -> _Symptoms:
         return _Symptoms(self, number, tuple(h.cls for h in found))
@@ -187,7 +194,7 @@ class _Symptoms:
         return tuple(f"{name}: {CLASSES[name].sentence}" for name in names if name != own)
 
 
-def _urgency(history: BucketHistory, hits: Hits) -> Array:
+def _urgency(history: BucketHistory, hits: Hits, own: Array) -> Array:
     """Violations first, whatever their evidence, then by rank; less is more urgent."""
     entry = CLASSES[hits.cls]
     instances = np.append(history.groups.instance, 0)  # the last: hits without a message
@@ -203,7 +210,7 @@ def _urgency(history: BucketHistory, hits: Hits) -> Array:
         number[slot >= 0] = history.by_group(index[:-1], slot[slot >= 0])
         return np.asarray(table[number, split])
 
-    return piecewise(of, hits.slot, hits.split)
+    return piecewise(of, hits.slot[own], hits.split[own])
 
 
 def _evidence(chosen: Sequence[ChosenHits]) -> dict[str, dict[str, int]]:

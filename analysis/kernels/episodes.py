@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from analysis.capture.bucket import Array, chunks, piecewise
+from analysis.capture.bucket import Array, chunks, picked, piecewise
 from analysis.kernels.cause import Causes
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, unmet_names
@@ -74,13 +74,15 @@ def _caused(witness: RawWitness, causes: Causes, hits: Hits, i: int) -> RawWitne
 def _runs(history: BucketHistory, chosen: ChosenHits) -> _Runs:
     """Stretches of one (split, evidence, session, instance, lane) with gaps below `GAP_NS`."""
     hits, index = chosen.hits, chosen.index
-    t_ns, key = hits.t_ns[index], _keys(history, chosen)
-    order = np.lexsort((t_ns, key))
-    ordered, times = key[order], t_ns[order]
-    new = (ordered[1:] != ordered[:-1]) | (times[1:] - times[:-1] >= GAP_NS)
+    t_ns, key = picked(hits.t_ns, index), _keys(history, chosen)
+    order = np.arange(len(key))
+    if not ((key[1:] > key[:-1]) | ((key[1:] == key[:-1]) & (t_ns[1:] >= t_ns[:-1]))).all():
+        order = np.lexsort((t_ns, key))
+        key, t_ns = key[order], t_ns[order]
+    new = (key[1:] != key[:-1]) | (t_ns[1:] - t_ns[:-1] >= GAP_NS)
     begin = np.flatnonzero(np.append(True, new))
     end = np.append(begin[1:], len(order))
-    largest = np.lexsort((times[begin], begin - end))
+    largest = np.lexsort((t_ns[begin], begin - end))
     return _Runs(order, begin[largest], end[largest])
 
 
@@ -91,9 +93,10 @@ def _keys(history: BucketHistory, chosen: ChosenHits) -> Array:
     ranks = Lookup(distinct(shared))
 
     def key(part: slice) -> Array:
-        slot = hits.slot[index[part]]
+        slot = picked(hits.slot, index[part])
         group = np.full(len(slot), -1)
-        group[slot >= 0] = history.group(slot[slot >= 0])
+        known = slot >= 0
+        group[known] = history.group(slot[known])
         return np.asarray(ranks.index(shared[part]).astype(np.int64) * (len(history.groups) + 1) + group + 1)
 
     return np.concatenate([key(part) for part in chunks(len(index))])
@@ -101,8 +104,8 @@ def _keys(history: BucketHistory, chosen: ChosenHits) -> Array:
 
 def _shared(hits: Hits, index: Array) -> Array:
     """Split, evidence and session as one number."""
-    session = hits.session[index].astype(np.int64)
-    return np.asarray((session << 24) + (hits.unmet[index].astype(np.int64) << 8) + hits.split[index])
+    session, unmet = (picked(column, index).astype(np.int64) for column in (hits.session, hits.unmet))
+    return np.asarray((session << 24) + (unmet << 8) + picked(hits.split, index))
 
 
 def _folded(history: BucketHistory, chosen: ChosenHits, runs: _Runs, causes: Causes) -> Iterator[Episode]:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.bucket import Array
+from analysis.capture.bucket import Array, short
 from analysis.capture.context import Context
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS
@@ -42,13 +42,15 @@ class LogEvidence:
     def removed(self, slots: Array, stream: Array, position: Array) -> Array:
         """Whether messages lay where a fault removed everything on purpose, or were acknowledged by the topic
         before the one that was made again. ``position``: -1 unknown."""
-        cut = self._context.cut
-        known = (stream > 0) & (stream < len(cut)) & (position >= 0)
-        is_cut = known & (position < cut[np.where(known, stream, 0)])
+        cut, stream = self._context.cut, short(stream)
+        is_one = (stream > 0) & (stream < len(cut))
+        known = is_one & (position >= 0)
+        is_cut = known & (position < cut[np.where(is_one, stream, 0)])
         done_ns = self._history.of_send("t_done_ns", slots)
-        is_gone = (done_ns > 0) & (done_ns < self._context.remade[self._topic_of(slots)])
+        is_gone = (done_ns > 0) & (done_ns < self._context.remade[short(self._topic_of(slots))])
         for one in np.flatnonzero(known & ~is_gone & self.before_remade(slots)).tolist():
-            is_gone[one] = self._is_above(int(stream[one]), int(position[one]), int(done_ns[one]))
+            at = int(stream[min(one, len(stream) - 1)])
+            is_gone[one] = self._is_above(at, int(position[one]), int(done_ns[one]))
         return np.asarray(is_cut | is_gone)
 
     def _is_above(self, stream: int, position: int, done_ns: int) -> bool:
@@ -74,7 +76,7 @@ class LogEvidence:
             return np.zeros(len(slots), np.bool_)
         sent = self._history.sent[slots] >= 0
         start_ns = self._history.of_send("t_start_ns", slots)
-        return np.asarray(sent & (start_ns < self._context.remade[self._topic_of(slots)]))
+        return np.asarray(sent & (start_ns < self._context.remade[short(self._topic_of(slots))]))
 
     def absent(self, slots: Array, stream: Array, position: Array) -> Bits:
         """For messages not found in the log: was the place read where they would be?
@@ -83,7 +85,7 @@ class LogEvidence:
         """
         complete, begin, read_to = self._streams
         whole, kept = self._topics
-        topic = self._topic_of(slots)
+        topic, stream = short(self._topic_of(slots)), short(stream)
         known = (stream > 0) & (stream < len(complete))
         at = np.where(known, stream, 0)
         named = known & (position >= 0) & self._context.has_offsets
@@ -102,10 +104,10 @@ class LogEvidence:
             np.maximum.at(seen, log["stream"][ours], log["position"][ours])
         return seen
 
-    def is_read(self, slots: Array, stream: Array, position: Array) -> Array:
+    def is_read(self, absent: Bits, stream: Array, position: Array) -> Array:
         """Whether the reading came to the place of messages: that is proved, or something lies there or
-        behind it. Elsewhere their absence says nothing at all."""
-        proved = np.asarray((self.absent(slots, stream, position) & BITS["audit-complete"]) == 0)
+        behind it. Elsewhere their absence says nothing at all. ``absent``: as `absent` answers for them."""
+        proved = np.asarray((absent & BITS["audit-complete"]) == 0)
         if proved.all():
             return proved  # without a look at every row of the log
         known = (stream > 0) & (stream < len(self._seen)) & (position >= 0)

@@ -6,11 +6,12 @@ themselves. docs/reference/exposure.md says what each counter means; `harness.ex
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from analysis.capture.bucket import Array, Bucket, chunks
+from analysis.capture.context import Context
 from harness.contracts.rows import WorkerRow
 from harness.faultlog import FaultRecord
 from harness.records import Event, Kind, Outcome
@@ -31,6 +32,8 @@ COUNTED = (
 )
 #: What is counted once a run (`analysis.kernels.deaths`).
 COUNTED_ONCE = ("clients_at_fault",)
+#: No time is later: of a call without an answer.
+NEVER = int(np.iinfo(np.int64).max)
 _FEW_TIMES = 16  # looked at one by one, which is quicker than a search for each send
 _EVENTS = {
     "assignments": (Event.ASSIGN,),
@@ -40,21 +43,62 @@ _EVENTS = {
 }
 
 
-def of_bucket(bucket: Bucket) -> dict[str, int]:
-    """The counters of one bucket, by name; probes are not counted."""
-    found = dict.fromkeys(COUNTED, 0)
-    starts = sorted(fault.start_ns for fault in bucket.context.faults if fault.effective)
-    times = np.array(starts, np.int64)
-    sends, deliveries = bucket.sends, bucket.deliveries
-    first_ok = _first_ok(bucket)
-    for part in chunks(sends.rows):
-        judged = sends["kind"][part] != Kind.PROBE
-        start, done, outcome = (sends[name][part] for name in ("t_start_ns", "t_done_ns", "outcome"))
+class Calls:
+    """What one pass over the sends of a bucket tells: chunks of `NEEDED` columns, in any order.
+
+    Attributes:
+        longest_ns: the longest call, `NEVER` when one had no answer; probes included.
+    """
+
+    NEEDED = ("kind", "outcome", "t_start_ns", "t_done_ns")
+
+    def __init__(self, context: Context) -> None:
+        self.longest_ns = 0
+        self._times = np.array(sorted(f.start_ns for f in context.faults if f.effective), np.int64)
+        self._open_at_fault = self._not_ok = 0
+        self._first_ok = NEVER  # when the first message was acknowledged
+        self._before_it: list[Array] = []  # when calls began, before what was the first until then
+
+    @classmethod
+    def of(cls, bucket: Bucket) -> Calls:
+        calls = cls(bucket.context)
+        for _ in calls.watching(bucket.sends.in_turn(*cls.NEEDED)):
+            pass
+        return calls
+
+    def watching(self, sends: Iterable[dict[str, Array]]) -> Iterator[dict[str, Array]]:
+        """The chunks, each of them counted."""
+        for chunk in sends:
+            self._add(*(chunk[name] for name in self.NEEDED))
+            yield chunk
+
+    def _add(self, kind: Array, outcome: Array, start: Array, done: Array) -> None:
+        if len(start):
+            longest = int((done - start).max()) if done.all() else NEVER
+            self.longest_ns = max(self.longest_ns, longest)
+        judged = kind != Kind.PROBE
         if not judged.all():
             start, done, outcome = start[judged], done[judged], outcome[judged]
-        found["sends_open_at_fault"] += open_at(times, start, done)
-        found["sends_before_first_ok"] += int(np.count_nonzero(start < first_ok))
-        found["sends_not_ok"] += int(np.count_nonzero((outcome != Outcome.OK) & (outcome != Outcome.ABORTED)))
+        ok = outcome == Outcome.OK
+        self._first_ok = int((done if ok.all() else done[ok]).min(initial=self._first_ok))
+        if int(start.min(initial=NEVER)) < self._first_ok:
+            self._before_it.append(start[start < self._first_ok])
+        self._open_at_fault += open_at(self._times, start, done)
+        self._not_ok += len(ok) - int(np.count_nonzero(ok | (outcome == Outcome.ABORTED)))
+
+    def counts(self) -> dict[str, int]:
+        """Counters of the sends by name; probes are not counted."""
+        return {
+            "sends_open_at_fault": self._open_at_fault,
+            "sends_before_first_ok": sum(int((t_ns < self._first_ok).sum()) for t_ns in self._before_it),
+            "sends_not_ok": self._not_ok,
+        }
+
+
+def of_bucket(bucket: Bucket, calls: Calls | None = None) -> dict[str, int]:
+    """The counters of one bucket, by name; probes are not counted. ``calls``: which have seen all sends."""
+    found = dict.fromkeys(COUNTED, 0) | (calls or Calls.of(bucket)).counts()
+    deliveries = bucket.deliveries
     for part in chunks(deliveries.rows):
         event = deliveries["event"][part]
         given = (event == Event.DELIVER) & (deliveries["kind"][part] != Kind.PROBE)
@@ -66,22 +110,11 @@ def of_bucket(bucket: Bucket) -> dict[str, int]:
     return found
 
 
-def _first_ok(bucket: Bucket) -> int:
-    """When the first message was acknowledged; without one, the end of time."""
-    sends = bucket.sends
-    first = np.iinfo(np.int64).max
-    for part in chunks(sends.rows):
-        ok = (sends["outcome"][part] == Outcome.OK) & (sends["kind"][part] != Kind.PROBE)
-        done = sends["t_done_ns"][part]
-        first = int((done if ok.all() else done[ok]).min(initial=first))
-    return first
-
-
 def open_at(times: Array, start: Array, done: Array) -> int:
     """Sends that were open at each of the ascending ``times``, summed; ``done`` 0 = never."""
     if not len(times) or not len(start):
         return 0
-    until = np.where(done == 0, np.iinfo(np.int64).max, done)
+    until = np.where(done == 0, NEVER, done)
     # Of a chunk of a long run nearly all the others have a send either behind or before them.
     begin = np.searchsorted(times, min(start.min(), until.min()))
     times = times[begin : np.searchsorted(times, max(start.max(), until.max()), side="right")]

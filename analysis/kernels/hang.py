@@ -29,7 +29,7 @@ def _suspects(history: BucketHistory, instances: list[Instance]) -> Array:
     sends = history.bucket.sends
     deadline = min(i.deadline_ns for i in instances)
     end = max([history.context.end_ns, *(i.end_ns for i in instances)])
-    if not _any_longer(sends["t_start_ns"], sends["t_done_ns"], deadline):
+    if history.longest_ns <= deadline:
         return np.empty(0, np.int64)
     found = []
     for part in chunks(history.n_slots):
@@ -39,12 +39,6 @@ def _suspects(history: BucketHistory, instances: list[Instance]) -> Array:
         open_ns = np.where(waiting, end, done) - start
         found.append(np.flatnonzero((open_ns > deadline) & (row >= 0)) + part.start)
     return np.concatenate(found) if found else np.empty(0, np.int64)
-
-
-def _any_longer(start: Array, done: Array, limit_ns: int) -> bool:
-    """In the order of the rows, which is far cheaper than by slot."""
-    parts = list(chunks(len(start)))
-    return any(bool(((done[p] - start[p] > limit_ns) | (done[p] == 0)).any()) for p in parts)
 
 
 def _of_instance(history: BucketHistory, instance: Instance, slots: Array) -> list[Hits]:

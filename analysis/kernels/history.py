@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.bucket import CHUNK_ROWS, Bucket, Columns, chunks, is_constant, piecewise
+from analysis.capture.bucket import CHUNK_ROWS, Bucket, Columns, chunks, is_constant, picked, piecewise
+from analysis.kernels.exposure import NEVER
 from analysis.kernels.lookup import Ints, ragged
 from analysis.kernels.places import Places
 from analysis.kernels.slots import Slots, index_messages
@@ -34,8 +35,10 @@ _NEAR_ROWS = 64
 class BucketHistory:
     """A bucket with its slots. Build once, hand to every kernel."""
 
-    def __init__(self, bucket: Bucket) -> None:
+    def __init__(self, bucket: Bucket, longest_ns: int = NEVER) -> None:
+        """``longest_ns``: no call of the bucket was longer (`exposure.Calls`)."""
         self.bucket = bucket
+        self.longest_ns = longest_ns
         self.context = bucket.context
         self._index, slots = index_messages(bucket.sends, bucket.log, bucket.deliveries)
         self.groups, self.n_dense, self.n_slots = self._index.groups, self._index.n_dense, self._index.n_slots
@@ -85,7 +88,7 @@ class BucketHistory:
         for part in chunks(len(self.log_slot) if self.n_slots else 0):
             slot = self.log_slot[part]
             row = np.arange(part.start, part.stop, dtype=np.int32)
-            found.append(np.flatnonzero((slot >= 0) & (self.first[slot] != row)) + part.start)
+            found.append(np.flatnonzero((picked(self.first, slot) != row) & (slot >= 0)) + part.start)
         rows = np.concatenate(found) if found else np.empty(0, np.int64)
         slots = self.log_slot[rows]
         order = np.argsort(slots, kind="stable")
@@ -120,6 +123,10 @@ class BucketHistory:
 
     def group(self, slots: npt.NDArray[Any]) -> Ints:
         """Group of each slot."""
+        if len(slots) and slots.max() < self.n_dense:  # mostly they are of one
+            low, high = np.searchsorted(self.groups.start, [slots.min(), slots.max()], side="right") - 1
+            if low == high:
+                return np.full(len(slots), low)
         out = np.searchsorted(self.groups.start, slots, side="right") - 1
         sparse = slots >= self.n_dense
         if sparse.any():
@@ -255,9 +262,10 @@ class BucketHistory:
                 acked, found_at = sends[name], log[name]
                 both = is_constant(acked) and is_constant(found_at)
                 if not both or acked[0] != found_at[0]:
-                    differs |= acked[send] != found_at[row]
+                    differs |= picked(acked, send) != picked(found_at, row)
             if not is_constant(sends["batch"]) or not is_constant(log["batch"]):  # -1 is 0, see `Places`
-                differs |= np.maximum(sends["batch"][send], 0) != np.maximum(log["batch"][row], 0)
+                batches = picked(sends["batch"], send), picked(log["batch"], row)
+                differs |= np.maximum(batches[0], 0) != np.maximum(batches[1], 0)
             differs &= (self.outcome[part] == Outcome.OK) & (row >= 0)
             found.append(np.flatnonzero(differs) + part.start)
         slots = np.concatenate(found)
@@ -306,13 +314,16 @@ class BucketHistory:
         out = np.empty(self.n_slots, np.uint8)
         for part in chunks(self.n_slots):
             row = self.sent[part]
-            out[part] = np.where(row >= 0, column[row], Outcome.NONE) if len(column) else Outcome.NONE
+            out[part] = picked(column, row) if len(column) else Outcome.NONE
+            out[part][row < 0] = Outcome.NONE
         return out
 
     def of_send(self, name: str, slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """A column of the slots' send rows; where there is none, any value."""
-        column = self.bucket.sends[name]
-        return column[self.sent[slots]] if len(column) else np.zeros(len(slots), column.dtype)
+        sends = self.bucket.sends
+        if not sends.rows:
+            return np.zeros(len(slots), sends[name].dtype)
+        return sends.take(name, picked(self.sent, slots))
 
     def copies(self, slots: npt.NDArray[Any]) -> tuple[Ints, Ints]:
         """All log rows of some slots: (index into ``slots``, row), by index, then row."""
@@ -331,8 +342,10 @@ class BucketHistory:
         return piecewise(self._times, slots)
 
     def _times(self, slots: npt.NDArray[Any]) -> Ints:
-        sent = self.sent[slots] >= 0
-        done, start = self.of_send("t_done_ns", slots), self.of_send("t_start_ns", slots)
+        sent, done = picked(self.sent, slots) >= 0, self.of_send("t_done_ns", slots)
+        if sent.all() and (done > 0).all():
+            return done
+        start = self.of_send("t_start_ns", slots)
         out: Ints = np.where(sent, np.where(done > 0, done, start), 0).astype(np.int64)
         unsent = np.flatnonzero(~sent & (self.first[slots] >= 0))
         if len(unsent):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from analysis.capture.bucket import Array, is_constant, piecewise
+from analysis.capture.bucket import Array, is_constant, piecewise, piecewise_each
 from analysis.kernels.evidence import Bits, LogEvidence
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
@@ -29,20 +29,30 @@ def _lost(history: BucketHistory) -> list[Hits]:
     slots = history.acked_absent
     slots = slots[~np.isin(slots, claimed)] if len(claimed) else slots
     slots = slots[~history.sent_otherwise(slots)]
-    slots = slots[is_read(history, slots)]
     if not len(slots):
         return []
+    evidence = LogEvidence(history)
+
+    def answer(own: Array) -> tuple[Array, ...]:
+        place = _place(history, own)
+        unmet = evidence.absent(own, *place)
+        read, removed = evidence.is_read(unmet, *place), evidence.removed(own, *place)
+        return read, place[0], unmet, removed
+
+    read, *told = piecewise_each(answer, slots)
+    if not read.all():
+        slots, told = slots[read], [each[read] for each in told]
     dropped = is_dropped(history, slots)
     found = []
-    for cls, own in (("acked-lost", slots[~dropped]), ("dedup-silent-loss", slots[dropped])):
+    for cls, kept in (("acked-lost", ~dropped), ("dedup-silent-loss", dropped)):
+        own, stream, unmet, removed = (each if kept.all() else each[kept] for each in (slots, *told))
         if len(own):
-            stream, unmet = absence(history, own)
             found.append(
                 hits(
                     cls,
                     slot=own,
                     t_ns=history.times(own),
-                    split=_shape(history, own, stream) if cls == "acked-lost" else "",
+                    split=_shape(history, own, stream, removed) if cls == "acked-lost" else "",
                     unmet=unmet | LogEvidence(history).producer_ended(own),
                     stream=stream,
                     note=_what_lies_there(history, own) if cls == "acked-lost" else _namesake(history, own),
@@ -54,7 +64,12 @@ def _lost(history: BucketHistory) -> list[Hits]:
 def is_read(history: BucketHistory, slots: Array) -> Array:
     """Of absent messages, those whose place was read: of the others nobody knows, and nothing is said."""
     evidence = LogEvidence(history)
-    return piecewise(lambda own: evidence.is_read(own, *_place(history, own)), slots)
+
+    def answer(own: Array) -> Array:
+        place = _place(history, own)
+        return evidence.is_read(evidence.absent(own, *place), *place)
+
+    return piecewise(answer, slots)
 
 
 def unread(history: BucketHistory) -> dict[str, int]:
@@ -100,15 +115,22 @@ def _namesake(history: BucketHistory, slots: Array) -> Callable[[int], Note]:
 def absence(history: BucketHistory, slots: Array) -> tuple[Array, Bits]:
     """Stream where each absent message should be, and whether absence there is proved."""
     evidence = LogEvidence(history)
-    stream = piecewise(lambda own: _place(history, own)[0], slots)
-    return stream, piecewise(lambda own: evidence.absent(own, *_place(history, own)), slots)
+
+    def answer(own: Array) -> tuple[Array, Array]:
+        place = _place(history, own)
+        return place[0], evidence.absent(own, *place)
+
+    stream, unmet = piecewise_each(answer, slots)
+    return stream, unmet
 
 
 def _place(history: BucketHistory, slots: Array) -> tuple[Array, Array]:
     """Stream and position where messages should be; 0 and -1 where nobody knows."""
-    stream = history.of_send("stream", slots).astype(np.int64)
-    position = np.where(stream > 0, history.of_send("position", slots), -1)
-    return np.where(stream > 0, stream, expected_stream(history, slots)), position
+    stream, position = history.of_send("stream", slots).astype(np.int64), history.of_send("position", slots)
+    named = stream > 0
+    if named.all():
+        return stream, position
+    return np.where(named, stream, expected_stream(history, slots)), np.where(named, position, -1)
 
 
 def stream_of_rows(history: BucketHistory, slots: Array, row: Array) -> Array:
@@ -127,11 +149,9 @@ def expected_stream(history: BucketHistory, slots: Array) -> Array:
     return history.by_group(out, slots)
 
 
-def _shape(history: BucketHistory, slots: Array, stream: Array) -> Array:
+def _shape(history: BucketHistory, slots: Array, stream: Array, removed: Array) -> Array:
     """Index of removed or power, or of prefix, middle, tail or all: where the hole is among what its lane has
     stored."""
-    evidence = LogEvidence(history)
-    removed = piecewise(lambda own: evidence.removed(own, *_place(history, own)), slots)
     shape = np.full(len(slots), split_index("acked-lost", "removed"), np.int8)
     rest = np.flatnonzero(~removed)  # of what a fault removed there may be millions
     if len(rest):

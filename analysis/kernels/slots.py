@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.bucket import Array, Columns, chunks, is_constant
+from analysis.capture.bucket import Array, Columns, as_constant, chunks, is_constant
 from analysis.kernels.lookup import Ints, Lookup, distinct
 from harness.records import Check, Event, Kind
 
@@ -56,14 +56,18 @@ def index_messages(sends: Columns, log: Columns, deliveries: Columns) -> tuple[I
 
     Probes, payloads that are not ours, and events that are no delivery have no slot.
     """
-    dense = _Dense(sends)
-    tables = (sends, log, deliveries)
-    found, strays = zip(*(_dense_slots(dense, table) for table in tables), strict=True)
-    sparse, indexes = _sorted_distinct([_identities(t, r) for t, r in zip(tables, strays, strict=True)])
+    dense, found, strays, identities = _Dense(sends), [], [], []
+    for table in (sends, log, deliveries):
+        slots, rows = _dense_slots(dense, table)
+        found.append(slots)
+        strays.append(rows)
+        identities.append(_identities(table, rows))
+        table.drop("seq")  # the largest of what nobody asks for again
+    sparse, indexes = _sorted_distinct(identities)
     for slots, rows, number in zip(found, strays, indexes, strict=True):
         slots[rows] = number + dense.size
     groups, sparse_group = _with_sparse_groups(dense.groups, sparse)
-    return Index(dense, groups, sparse, sparse_group), list(found)
+    return Index(dense, groups, sparse, sparse_group), found
 
 
 @dataclass(frozen=True)
@@ -114,12 +118,17 @@ class _Dense:
         top = np.full(len(pairs), -1, np.int64)
         count = np.zeros(len(pairs), np.int64)
         for part, pair in zip(chunks(sends.rows), found, strict=True):
-            group, seq = self._groups.index(pair), sends["seq"][part]
-            chosen = _first_attempts(sends, part)
+            seq, chosen = sends["seq"][part], _first_attempts(sends, part)
             if chosen is not None:
-                group, seq = group[chosen], seq[chosen]
-            np.maximum.at(top, group, seq)
-            count += np.bincount(group, minlength=len(pairs))
+                seq = seq[chosen]
+                pair = pair[: len(seq)] if is_constant(pair) else pair[chosen]
+            if is_constant(pair):
+                one = int(self._groups.index(pair[:1])[0])
+                top[one], count[one] = max(top[one], seq.max()), count[one] + len(seq)
+            else:
+                group = self._groups.index(pair)
+                np.maximum.at(top, group, seq)
+                count += np.bincount(group, minlength=len(pairs))
         size = np.where(top < _DENSE_FACTOR * count + _DENSE_SLACK, top + 1, 0)
         start = np.append(0, np.cumsum(size)).astype(np.int64)
         self.size = int(start[-1])
@@ -135,43 +144,49 @@ class _Dense:
 
     def _pair(self, table: Mapping[str, Array], part: slice) -> Ints:
         """A number for the instance and lane of each row."""
-        pair: Array = self._instances.index(table["instance"][part])
+        instance, lane = as_constant(table["instance"][part]), as_constant(table["lane"][part])
+        count, is_one = len(instance), is_constant(instance) and is_constant(lane)
+        if is_one:
+            instance, lane = instance[:1], lane[:1]
+        pair: Array = self._instances.index(instance)
         if self._wide:
             pair = pair.astype(np.int64) * self._width
-        pair += self._lanes.index(table["lane"][part])
-        return pair
+        pair += self._lanes.index(lane)
+        return np.broadcast_to(pair, count) if is_one else pair
 
     def slots(self, table: Mapping[str, Array], part: slice) -> Ints:
         """Dense slot of each row by its identity, -1 = none."""
-        pair = self._pair(table, part)
-        group: Array = pair if self._by_pair else self._groups.index(pair)
-        seq, attempt = table["seq"][part], table["attempt"]
+        pair, seq, attempt = self._pair(table, part), table["seq"][part], table["attempt"]
+        group: Array = pair[:1] if is_constant(pair) else pair
+        group = group if self._by_pair else self._groups.index(group)
         fits = seq < np.take(self._room, group)
         if not is_constant(attempt) or attempt[0] != 0:
             fits &= attempt[part] == 0
-        slots: Ints = np.take(self._start, group)
-        slots += seq
+        slots: Ints = np.take(self._start, group) + seq
         if not fits.all():
             slots[~fits] = -1
         return slots
 
 
-def has_identity(table: Columns, part: slice) -> Flags | None:
+#: What holds for a row that is a message of a producer, by column.
+_CONDITIONS: Mapping[str, Callable[[Array], Flags]] = {
+    "kind": lambda c: c != Kind.PROBE,
+    "check": lambda c: c == Check.OK,
+    "event": lambda c: c == Event.DELIVER,
+}
+
+
+def has_identity(table: Mapping[str, Array], part: slice) -> Flags | None:
     """Rows that are messages of a producer, warm-up or load; None = all of them."""
     wanted: Flags | None = None
-    conditions: Sequence[tuple[str, Callable[[Array], Flags]]] = (
-        ("kind", lambda c: c != Kind.PROBE),
-        ("check", lambda c: c == Check.OK),
-        ("event", lambda c: c == Event.DELIVER),
-    )
-    for name, holds in conditions:
+    for name, holds in _CONDITIONS.items():
         if name not in table:
             continue
         column = table[name]
         if is_constant(column) and holds(column[:1])[0]:
             continue
         wanted = holds(column[part]) if wanted is None else wanted & holds(column[part])
-    return wanted
+    return None if wanted is None or wanted.all() else wanted
 
 
 def _first_attempts(sends: Columns, part: slice) -> Flags | None:
@@ -185,23 +200,24 @@ def _first_attempts(sends: Columns, part: slice) -> Flags | None:
 
 def _dense_slots(dense: _Dense, table: Columns) -> tuple[Slots, npt.NDArray[np.intp]]:
     """Dense slot of every row, and the rows that have an identity but no dense slot."""
-    out = np.empty(table.rows, np.int32)
+    out, filled = np.empty(table.rows, np.int32), 0
     strays = [np.empty(0, np.intp)]
-    for part in chunks(table.rows):
-        slots, wanted = dense.slots(table, part), has_identity(table, part)
+    for chunk in table.in_turn(*(name for name in (*_IDENTITY, *_CONDITIONS) if name in table)):
+        slots, wanted = dense.slots(chunk, slice(None)), has_identity(chunk, slice(None))
         stray = slots < 0
         if wanted is not None:
             slots[~wanted] = -1
             stray &= wanted
-        out[part] = slots
-        strays.append(np.flatnonzero(stray) + part.start)
+        out[filled : filled + len(slots)] = slots
+        strays.append(np.flatnonzero(stray) + filled)
+        filled += len(slots)
     return out, np.concatenate(strays)
 
 
 def _identities(table: Columns, rows: npt.NDArray[np.intp]) -> Ints:
     if not len(rows):
         return np.empty((0, 4), np.int64)
-    return np.column_stack([table[name][rows].astype(np.int64) for name in _IDENTITY])
+    return np.column_stack([table.take(name, rows).astype(np.int64) for name in _IDENTITY])
 
 
 def _sorted_distinct(parts: Sequence[Ints]) -> tuple[Ints, list[Slots]]:

@@ -77,7 +77,8 @@ def _is_read(history: BucketHistory, delivery: Array, slot: Array) -> Array:
     evidence, context = LogEvidence(history), history.context
     topic = context.stream_topic[np.where(place[0] < len(context.stream_topic), place[0], 0)]
     is_old = table["t_ns"][delivery] < context.remade[topic]
-    return np.asarray(evidence.is_read(slot, *place) & ~evidence.removed(slot, *place) & ~is_old)
+    is_read = evidence.is_read(evidence.absent(slot, *place), *place)
+    return np.asarray(is_read & ~evidence.removed(slot, *place) & ~is_old)
 
 
 def _absent_classes(

@@ -20,8 +20,9 @@ from analysis.kernels.across import SplitStreams, judge_split, stream_rows
 from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.classify import classify
 from analysis.kernels.contradictions import as_far_as_certain, contradictions
+from analysis.kernels.exposure import Calls
 from analysis.kernels.partial import Partial
-from analysis.series import Grid, series_of
+from analysis.series import NEEDED, Grid, series_of
 from harness.records import SEALED
 
 SECOND_PASS = -1  # in the place of a bucket's number
@@ -64,9 +65,11 @@ def judge_bucket(task: Task, number: int) -> BucketReport:
         rows = {table: getattr(bucket, table).rows_read for table in SEALED}
         streams = stream_rows(bucket)
         lanes, piped = task.context.lane_streams(), task.context.piped_lanes()
-        series = series_of(bucket.sends, bucket.deliveries, task.grid, lanes, piped)
+        calls = Calls(task.context)
+        sends = calls.watching(bucket.sends.in_turn(*{*NEEDED, *Calls.NEEDED}))
+        series = series_of(sends, bucket.deliveries, task.grid, lanes, piped)
         told = contradictions(bucket)
-        judged = classify(as_far_as_certain(bucket), with_hits=task.with_hits)
+        judged = classify(as_far_as_certain(bucket), calls, with_hits=task.with_hits)
     except Exception as error:  # noqa: BLE001 - the wall of a kernel: its failure is an unknown
         return BucketReport(number, error=f"bucket {number}: {summary(error)}")
     took_s = time.monotonic() - began

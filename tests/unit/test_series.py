@@ -43,7 +43,7 @@ def send(
 
 
 def series(rows: list[dict[str, int]], delivered: list[dict[str, int]] | None = None) -> Series:
-    return series_of(table(SENDS, rows), table(DELIVERIES, delivered or []), GRID, LANES)
+    return series_of([table(SENDS, rows)], table(DELIVERIES, delivered or []), GRID, LANES)
 
 
 def test_what_pipelines_make_is_in_no_rate_latency_or_outage() -> None:
@@ -53,7 +53,7 @@ def test_what_pipelines_make_is_in_no_rate_latency_or_outage() -> None:
         send(9000, None, Outcome.INFO, lane=2),
     ]  # fmt: skip
     alone = series(own)
-    both = series_of(table(SENDS, [*own, *piped]), table(DELIVERIES, []), GRID, LANES, piped=[2])
+    both = series_of([table(SENDS, [*own, *piped])], table(DELIVERIES, []), GRID, LANES, piped=[2])
     counted = {"attempted": 4, "ok": 1, "fail": 1, "info": 1, "aborted": 1, "open": 1}
     assert both.totals == {name: value + counted.get(name, 0) for name, value in alone.totals.items()}
     assert both.outages == alone.outages
