@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from analysis.capture.bucket import is_constant
+
 Ints = npt.NDArray[np.int64]
 
 _MANTISSA_BITS = 6
@@ -118,9 +120,13 @@ class Dense:
         if not len(steps):
             return
         cells = bin_of(value_ns)
+        self._max_ns = max(self._max_ns, int(value_ns.max()))
+        if is_constant(steps):
+            start = int(steps[0]) * BINS
+            self._counts[start : start + BINS] += np.bincount(cells, minlength=BINS)
+            return
         cells += steps.astype(np.int32, copy=False) * np.int32(BINS)
         self._waiting.append(cells)
-        self._max_ns = max(self._max_ns, int(value_ns.max()))
         if sum(map(len, self._waiting)) >= len(self._counts):
             self._count()
 

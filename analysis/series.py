@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from analysis.capture.bucket import as_constant, is_constant, short
 from analysis.histogram import Dense, Histogram
 from harness.records import Event, Kind, Outcome
 
@@ -85,7 +86,11 @@ class Grid:
         return self._place(t_ns, self.tick_ns, self.ticks)
 
     def step(self, t_ns: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        """Step of each time, clipped into the grid."""
+        """Step of each time, clipped into the grid; a view of one element where all are in one."""
+        if len(t_ns):
+            ends = self._place(np.array([t_ns.min(), t_ns.max()]), self.step_ns, self.steps)
+            if ends[0] == ends[1]:
+                return np.broadcast_to(ends[:1], len(t_ns))
         return self._place(t_ns, self.step_ns, self.steps)
 
     def _place(self, t_ns: npt.NDArray[Any], width_ns: int, count: int) -> npt.NDArray[np.int32]:
@@ -228,7 +233,7 @@ class _Builder:
         due_step, start, end = grid.step(t_due), grid.tick(t_start), grid.tick(t_done)
         if unfinished.any():
             end[unfinished] = start[unfinished]
-        end_step = end // grid.ticks_a_step
+        end_step = as_constant(end // grid.ticks_a_step)
         self._count("due", due_step)
         for name, mask in (("ok", ok), ("fail", fail), ("info", info)):
             self._count(name, _at(end_step, mask))
@@ -250,7 +255,10 @@ class _Builder:
             self._totals[name] += value if isinstance(value, int) else int(np.count_nonzero(value))
 
     def _count(self, name: str, steps: npt.NDArray[np.int32]) -> None:
-        self._steps[name] += np.bincount(steps, minlength=self._grid.steps)
+        if is_constant(steps):
+            self._steps[name][steps[0]] += len(steps)
+        else:
+            self._steps[name] += np.bincount(steps, minlength=self._grid.steps)
 
     def _mark(
         self,
@@ -260,17 +268,21 @@ class _Builder:
         ok: npt.NDArray[np.bool_],
     ) -> None:
         """Note in which tick each stream had a message offered, and an ok."""
-        stream = self._lanes.take(sends["lane"], mode="clip")
+        stream = self._lanes.take(short(sends["lane"]), mode="clip")
         routed = stream == _NO_STREAM
         if routed.any():  # the client chose: where it was acknowledged, if it was
-            stream[routed] = np.maximum(sends["stream"][routed], _NO_STREAM)
+            stream = np.where(routed, np.maximum(sends["stream"], _NO_STREAM), stream)
         cell = self._row.take(stream, mode="clip")
         if (cell < 0).any():
             self._make_room(stream)
             cell = self._row.take(stream, mode="clip")
-        cell *= self._grid.ticks  # one number a (stream, tick): marking is a scatter, in any order
-        self._offered.reshape(-1)[cell + start] = True
-        np.minimum.at(self._oldest.reshape(-1), _at(cell, ok) + _at(end, ok), _at(start, ok))
+        cell = cell * self._grid.ticks  # one number a (stream, tick): marking is a scatter, in any order
+        offered, acked, start = cell + start, _at(cell + end, ok), _at(start, ok)
+        self._offered.reshape(-1)[offered[_heads(offered)]] = True
+        if len(acked):
+            heads = _heads(acked)  # many that follow each other were acknowledged in one tick
+            oldest = np.minimum.reduceat(start, heads)
+            np.minimum.at(self._oldest.reshape(-1), acked[heads], oldest)
 
     def _make_room(self, stream: Ints) -> None:
         seen = np.flatnonzero(np.bincount(stream))
@@ -300,6 +312,14 @@ class _Builder:
         for stream in streams[streams > _NO_STREAM].tolist():
             row = self._row[stream]
             yield from _gaps(stream, self._oldest[row], self._offered[row] | anywhere, self._grid)
+
+
+def _heads(values: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
+    """Where each stretch of equal values begins."""
+    new = np.empty(len(values), np.bool_)
+    new[:1] = True
+    np.not_equal(values[1:], values[:-1], out=new[1:])
+    return np.flatnonzero(new)
 
 
 def _at(values: npt.NDArray[Any], mask: npt.NDArray[np.bool_]) -> npt.NDArray[Any]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 
 from analysis.capture.bucket import Bucket, Columns
 from analysis.capture.context import Context
 from analysis.kernels import deaths
-from analysis.kernels.exposure import COUNTED, COUNTED_ONCE, OF_FAULTS, exposure_of, of_bucket, open_at
+from analysis.kernels.exposure import COUNTED, COUNTED_ONCE, OF_FAULTS, Calls, exposure_of, of_bucket, open_at
 from harness.contracts.rows import FaultDetails, FaultEvent, WorkerRow
 from harness.exposure import CAPTURED
 from harness.faultlog import FaultLog, FaultRecord
@@ -72,6 +74,30 @@ def test_what_a_bucket_shows() -> None:
         "nacks": 1,
         "rollbacks": 1,
     }
+
+
+def test_calls_are_told_by_any_chunks() -> None:
+    rng = np.random.default_rng(7)
+    faults = tuple(FaultRecord(n, "kill", inject_ns=5 * n, end_ns=5 * n + 1, effective=True) for n in (2, 4))
+    for _ in range(100):
+        count = int(rng.integers(0, 9))
+        start = rng.integers(1, 30, count)
+        done = np.where(rng.random(count) < 0.9, start + rng.integers(0, 9, count), 0)
+        kind, outcome = rng.integers(1, 4, count), rng.integers(1, 5, count)
+        sends = table("sends", kind=kind, outcome=outcome, t_start_ns=start, t_done_ns=done)
+        calls, ends = Calls(Context(faults=faults)), np.sort(rng.integers(0, count + 1, 3))
+        parts = itertools.pairwise([0, *ends.tolist(), count])
+        for _ in calls.watching({n: sends[n][a:b] for n in Calls.NEEDED} for a, b in parts):
+            pass
+        ours = np.flatnonzero(kind != Kind.PROBE)
+        acked = done[ours][outcome[ours] == Outcome.OK]
+        never = np.iinfo(np.int64).max
+        assert calls.longest_ns == max([0, *np.where(done == 0, never, done - start).tolist()])
+        assert calls.counts() == {
+            "sends_open_at_fault": open_at(np.array([10, 20]), start[ours], done[ours]),
+            "sends_before_first_ok": int(np.count_nonzero(start[ours] < acked.min(initial=never))),
+            "sends_not_ok": int(np.isin(outcome[ours], [Outcome.OK, Outcome.ABORTED], invert=True).sum()),
+        }
 
 
 def test_a_client_is_exposed_to_a_fault_until_it_ends_or_gives_itself_up() -> None:

@@ -11,8 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from analysis.capture.bucket import Bucket, Columns, is_constant, load_bucket
+from analysis.capture.bucket import Bucket, Columns, is_constant, load_bucket, open_tables
 from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
 from harness.records import SEALED, Check
@@ -135,6 +137,46 @@ def test_dropped_columns_come_back_in_the_same_order() -> None:
     before = log["position"].tolist()
     log.drop("position")
     assert log["position"].tolist() == before == [0, 0, 1]
+
+
+def sealed_sends(root: Path) -> Columns:
+    """Two files of row groups of three rows; some have one value, the second file lacks a column."""
+    folder = root / "sealed" / "sends" / "bucket=00"
+    folder.mkdir(parents=True)
+    rows = {"seq": [5, 5, 5, 6, 7, 9, 8, 8], "kind": [2] * 8, "stream": [1, 1, 1, 1, 1, 1, 4, 4]}
+    for part, missing in enumerate(["", "stream"]):
+        columns = [c for c in SEALED["sends"] if c.name in rows and c.name != missing]
+        table = pa.table({c.name: np.array(rows[c.name], c.dtype) for c in columns})
+        pq.write_table(table, folder / f"part-{part}.parquet", row_group_size=3)
+    return open_tables(str(root), 0)["sends"]
+
+
+@pytest.mark.parametrize("held", [(), ("seq",), ("seq", "kind", "stream")])
+def test_rows_that_pass_are_those_of_the_whole_columns(tmp_path: Path, held: tuple[str, ...]) -> None:
+    sends, names = sealed_sends(tmp_path), ("seq", "kind", "stream")
+    for name in held:
+        assert len(sends[name]) == 16
+    passed = list(sends.in_turn(*names))
+    for name in names:
+        found = np.concatenate([chunk[name] for chunk in passed])
+        assert found.dtype == sends[name].dtype
+        assert found.tolist() == sends[name].tolist()
+    sends.drop_rows(np.array([0, 4]))
+    assert [row for chunk in sends.in_turn("seq") for row in chunk["seq"].tolist()] == sends["seq"].tolist()
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.lists(st.integers(-1, 15), max_size=4), max_size=8))
+def test_some_rows_are_those_of_the_whole_column(
+    tmp_path_factory: pytest.TempPathFactory, asked: list[list[int]]
+) -> None:
+    root = tmp_path_factory.mktemp("run")
+    sends, whole = sealed_sends(root), open_tables(str(root), 0)["sends"]
+    for rows in asked:
+        for name in ("seq", "kind", "stream"):
+            found = sends.take(name, np.array(rows, np.int32))
+            assert found.dtype == whole[name].dtype
+            assert found.tolist() == whole[name][rows].tolist()
 
 
 def test_the_context_is_picklable_and_small(tmp_path: Path) -> None:
