@@ -143,7 +143,9 @@ class Columns(Mapping[str, Array]):
 
     def take(self, name: str, rows: npt.NDArray[Any]) -> Array:
         """A column at some rows (-1: the last). For few it decodes only the row groups that they are in."""
-        if name in self._held or self._orders or self._files is None or not len(rows):
+        if not len(rows):
+            return np.empty(0, self._dtypes[name])
+        if name in self._held or self._orders or self._files is None:
             return picked(self[name], rows)
         rows = np.where(rows < 0, rows + self.rows, rows)
         group = self._files.group_of(rows)

@@ -349,7 +349,7 @@ class BucketHistory:
         out: Ints = np.where(sent, np.where(done > 0, done, start), 0).astype(np.int64)
         unsent = np.flatnonzero(~sent & (self.first[slots] >= 0))
         if len(unsent):
-            out[unsent] = self.bucket.log["t_intended_ns"][self.first[slots[unsent]]]
+            out[unsent] = self.bucket.log.take("t_intended_ns", self.first[slots[unsent]])
         return out
 
 

@@ -205,6 +205,8 @@ def _false_nack(history: BucketHistory) -> list[Hits]:
 def _misplaced(history: BucketHistory) -> list[Hits]:
     claimed, _ = history.corrupt_claims
     slots = history.ack_elsewhere[~np.isin(history.ack_elsewhere, claimed)]
+    if not len(slots):
+        return []
     slots = slots[~LogEvidence(history).removed(slots, *_place(history, slots))]
     if not len(slots):
         return []
