@@ -78,7 +78,7 @@ def picked(column: Array, rows: npt.NDArray[Any]) -> Array:
     count = len(rows)
     if count and rows[0] >= 0 and rows[-1] - rows[0] == count - 1 and (rows[1:] - rows[:-1] == 1).all():
         return column[int(rows[0]) : int(rows[0]) + count]
-    return column[rows]
+    return np.asarray(column[rows])
 
 
 class Columns(Mapping[str, Array]):
@@ -152,7 +152,7 @@ class Columns(Mapping[str, Array]):
         wanted = np.flatnonzero(np.bincount(group))
         self._decoded[name] += len(wanted)
         if self._decoded[name] * _FEW_GROUPS > len(self._files.starts):
-            return self[name][rows]
+            return np.asarray(self[name][rows])
         found = np.empty(len(rows), self._dtypes[name])
         for number in wanted.tolist():
             own = np.flatnonzero(group == number)
