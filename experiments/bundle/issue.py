@@ -113,7 +113,8 @@ def _expected(judged: Judged, told: JudgedRound) -> Iterator[str]:
 def _about(judged: Judged, told: JudgedRound) -> str:
     bug = judged.campaign.reproduction if judged.campaign else None
     if bug is not None:
-        return f"Known as {bug.question.bug} ({bug.question.report}): {words.plain(judged.campaign.about)}"  # type: ignore[union-attr]
+        where = bug.question.report or "no report of it was found"
+        return f"Known as {bug.question.bug} ({where}): {words.plain(judged.campaign.about)}"  # type: ignore[union-attr]
     about = told.result.about or (judged.campaign.about if judged.campaign else "")
     return words.plain(about) or f"Every promise that the settings of `{told.result.scenario}` make."
 

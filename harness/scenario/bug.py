@@ -1,4 +1,4 @@
-"""The `bug` part of a scenario: who reported it, which variants to compare, what must have happened.
+"""The `bug` part of a scenario: where it was reported, which variants to compare, what must have happened.
 
 A bug is an ordinary scenario whose variants are the arms: one `expect`s the class of the bug, the other is
 expected clean, and both meet the same seeds and the same faults. `exposure` says what a round must have
@@ -33,15 +33,19 @@ class PairSpec(Part):
 
 
 def _link(text: str) -> str:
+    if text == "none":
+        return ""
     if not re.match(r"https?://[^/\s]+/\S*$", text):
-        raise ValueError("must be a link: https://...")
+        raise ValueError("must be a link, https://..., or none")
     return text
 
 
 class BugSpec(Part):
     """A known bug, for `brokerstorm repro`."""
 
-    report: Annotated[str, AfterValidator(_link)] = Field(description="link to the report or the fix")
+    report: Annotated[str, AfterValidator(_link)] = Field(
+        description="link to the report or the fix, or none: nobody has reported it"
+    )
     exposure: ExposureSpec | None = Field(
         None, description="what a round must have met to count; only a bug that needs no fault can be without"
     )

@@ -29,7 +29,7 @@ BAD = [
     (
         "report: https://example.org/issues/1",
         "report: me",
-        "bug.report: must be a link: https://..., got 'me'",
+        "bug.report: must be a link, https://..., or none, got 'me'",
     ),
     ("  report: https://example.org/issues/1\n", "", "bug.report: is missing"),
     (
@@ -72,6 +72,13 @@ def test_a_bug_is_a_scenario_whose_variants_are_its_arms(file: Path) -> None:
         ("old", None, "acked-lost"),
         ("new", None, "clean"),
     ]
+
+
+def test_a_defect_that_nobody_has_reported_says_so(file: Path) -> None:
+    file.write_text(GOOD.replace("https://example.org/issues/1", "none"))
+    scenario = load_scenario(file)
+    assert scenario.bug is not None
+    assert scenario.bug.report == ""
 
 
 @pytest.mark.parametrize(("right", "wrong", "message"), BAD, ids=[case[2][:40] for case in BAD])
