@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 
 	"brokerstorm/kit"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -34,6 +35,8 @@ type producer struct {
 	headers []kgo.RecordHeader
 	client  *kgo.Client
 	own     []*transactional // with transactions: one for each goroutine that sends, and not the one above
+	held    atomic.Int64     // sends that wait for room in the client's buffer
+	crowded atomic.Int64     // sends that began to, while another did
 }
 
 func produce(session *kit.Session) error {
@@ -136,7 +139,9 @@ func knowsTopics(client *kgo.Client, lanes []kit.Lane) error {
 
 func (p *producer) CallSize() int { return p.size }
 
-func (p *producer) Exposure() map[string]any { return nil }
+func (p *producer) Exposure() map[string]any {
+	return map[string]any{"held_together": p.crowded.Load()}
+}
 
 // Send calls the client once.
 func (p *producer) Send(messages []*kit.Message) {
@@ -164,7 +169,11 @@ func (p *producer) Send(messages []*kit.Message) {
 	case !p.wait:
 		client.TryProduce(context.Background(), record, promise)
 	case p.isFull(client, len(message.Payload)):
+		if p.held.Add(1) > 1 {
+			p.crowded.Add(1)
+		}
 		message.Blocking(func() { client.Produce(context.Background(), record, promise) })
+		p.held.Add(-1)
 	default:
 		client.Produce(context.Background(), record, promise)
 	}
