@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"brokerstorm/kit"
@@ -13,6 +14,20 @@ import (
 )
 
 const optionsHint = "options are the functions of package kgo that make one: ProducerLinger, RequiredAcks ..."
+
+// retriableErrors counts answers to Produce that are to be tried again, by the line that the client logs when it asks
+// for metadata before that. Several at once are one line.
+var retriableErrors atomic.Int64
+
+// clientLog is stderr, kept by the harness.
+type clientLog struct{}
+
+func (c clientLog) Write(line []byte) (int, error) {
+	if strings.Contains(string(line), "produce request had retry batches") {
+		retriableErrors.Add(1)
+	}
+	return os.Stderr.Write(line)
+}
 
 // maker makes an option of the client from text; nil: the text is "false" for one that can only be set.
 type maker func(text string) (kgo.Opt, error)
@@ -142,7 +157,7 @@ func clientOptions(session *kit.Session, options map[string]string, own ...kgo.O
 	spec := session.Spec
 	made := []kgo.Opt{
 		kgo.ClientID(spec.Name), kgo.SeedBrokers(strings.Split(spec.Bootstrap, ",")...),
-		kgo.WithLogger(kgo.BasicLogger(os.Stderr, kgo.LogLevelInfo, logPrefix)),
+		kgo.WithLogger(kgo.BasicLogger(clientLog{}, kgo.LogLevelInfo, logPrefix)),
 	}
 	secured, err := secure(options)
 	if err != nil {

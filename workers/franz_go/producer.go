@@ -140,7 +140,7 @@ func knowsTopics(client *kgo.Client, lanes []kit.Lane) error {
 func (p *producer) CallSize() int { return p.size }
 
 func (p *producer) Exposure() map[string]any {
-	return map[string]any{"held_together": p.crowded.Load()}
+	return map[string]any{"held_together": p.crowded.Load(), "retriable_errors": retriableErrors.Load()}
 }
 
 // Send calls the client once.
