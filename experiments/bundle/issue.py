@@ -198,6 +198,8 @@ def _hit_rate(judged: Judged) -> Iterator[str]:
     if campaign.reproduction is not None:
         labels = reproduction_rows(campaign, campaign.reproduction)
         head = " | ".join(f"{arm.role}: {_cell(arm.name)}" for arm in campaign.variants)
+        if any(arm.about for arm in campaign.variants):
+            labels.insert(0, ("about", [arm.about for arm in campaign.variants]))
         rows = [f"| {label} | {' | '.join(map(_cell, cells))} |" for label, cells in labels]
         yield "\n".join([f"| | {head} |", "|---" * (1 + len(campaign.variants)) + "|", *rows])
         outcome, why = campaign.reproduction.outcome.value, words.plain(campaign.reproduction.why)

@@ -18,6 +18,8 @@ from analysis.report.terminal import console
 from analysis.report.terminal_repro import print_reproduction
 from analysis.verdict.campaign import Campaign, Proved, Question, RunSummary
 from analysis.verdict.reproduction import ReproductionAnswer, answer
+from experiments.bundle.contents import Judged
+from experiments.bundle.issue import _hit_rate
 from harness.rundir import RunDir
 from tests.report_samples import failing, passing, unknown
 
@@ -223,3 +225,10 @@ def test_the_page_and_junit_say_the_same() -> None:
         (QUESTION, "hhhh", "ccc", "errors"),
     ):
         assert ET.fromstring(campaign_xml(campaign(question, affected, fixed), [])).get(key) == "1"
+
+
+def test_the_report_to_paste_says_what_the_arms_are(tmp_path: Path) -> None:
+    known = campaign(QUESTION, "hhhh", "cccc")
+    arms = [replace(arm, about=f"acks of {arm.name}") for arm in known.variants]
+    judged = Judged(root=RunDir(tmp_path), rounds=[], campaign=replace(known, variants=arms))
+    assert "| about | acks of old | acks of new |" in "\n".join(_hit_rate(judged))
