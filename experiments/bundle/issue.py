@@ -59,7 +59,7 @@ def issue_text(judged: Judged, archive: str, left_out: Sequence[str]) -> str:
 
 def _told(judged: Judged) -> JudgedRound:
     """The round that the report is about: the first with something grave of the class that was expected."""
-    expected = [v.expect for v in judged.campaign.variants if v.expect != CLEAN] if judged.campaign else []
+    expected = _looked_for(judged)
 
     def weight(each: JudgedRound) -> tuple[bool, bool]:
         found = {finding.cls for finding in grave(each.result)}
@@ -68,17 +68,24 @@ def _told(judged: Judged) -> JudgedRound:
     return min(judged.rounds, key=weight)
 
 
-def _main(result: Result) -> Finding | None:
-    return next(iter(result.violations()), None) or next(iter(grave(result)), None)
+def _looked_for(judged: Judged) -> list[str]:
+    """Classes that were expected of a campaign's variants."""
+    return [v.expect for v in judged.campaign.variants if v.expect != CLEAN] if judged.campaign else []
 
 
-def _first(result: Result) -> Witness | None:
-    found = _main(result)
+def _main(judged: Judged, result: Result) -> Finding | None:
+    """What was looked for, where it was found; else what is gravest."""
+    found, expected = [*result.violations(), *grave(result)], _looked_for(judged)
+    return next((each for each in found if each.cls in expected), next(iter(found), None))
+
+
+def _first(judged: Judged, result: Result) -> Witness | None:
+    found = _main(judged, result)
     return min(found.witnesses, key=lambda w: w.t_s, default=None) if found else None
 
 
 def _title(judged: Judged, told: JudgedRound) -> str:
-    found = _main(told.result)
+    found = _main(judged, told.result)
     what = f"{found.cls}: {found.sentence}" if found else "nothing was found"
     return f"{_clients(told)}: {what} ({judged.root.run_id})"
 
@@ -99,7 +106,7 @@ def _clients(told: JudgedRound) -> str:
 
 def _expected(judged: Judged, told: JudgedRound) -> Iterator[str]:
     yield "## What was expected"
-    found = _main(told.result)
+    found = _main(judged, told.result)
     promises = [
         f"- {words.plain(name)}: {words.plain(text)}"
         for name, text in told.result.environment.items()
@@ -127,7 +134,7 @@ def _happened(judged: Judged, told: JudgedRound) -> Iterator[str]:
     lines += [f"- {words.plain(reason)}" for reason in result.reasons] or ["- every validity check passed"]
     lines += ["", f"{sends_line(result.sends)}; {rate_line(result.rate)}."]
     yield "\n".join(lines)
-    found, witness = _main(result), _first(result)
+    found, witness = _main(judged, result), _first(judged, result)
     if found and witness:
         shown = [words.witness_line(witness, found.sentence)]
         shown += [words.sequence(witness.around, _WIDTH)] if witness.around else []
@@ -145,7 +152,7 @@ def _happened(judged: Judged, told: JudgedRound) -> Iterator[str]:
 def _sequence(judged: Judged, told: JudgedRound) -> Iterator[str]:
     """What was done to the cluster, and the life of the first witness."""
     fired = [fault for fault in told.result.faults if not fault.skipped]
-    witness = _first(told.result)
+    witness = _first(judged, told.result)
     is_one = witness is not None and is_message(witness)
     life = _life(_opened(judged, told), told, witness.message) if witness and is_one else []
     if not fired and not life:

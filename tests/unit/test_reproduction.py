@@ -19,7 +19,7 @@ from analysis.report.terminal_repro import print_reproduction
 from analysis.verdict.campaign import Campaign, Proved, Question, RunSummary
 from analysis.verdict.reproduction import ReproductionAnswer, answer
 from experiments.bundle.contents import Judged
-from experiments.bundle.issue import _hit_rate
+from experiments.bundle.issue import _hit_rate, _main
 from harness.rundir import RunDir
 from tests.report_samples import failing, passing, unknown
 
@@ -232,3 +232,12 @@ def test_the_report_to_paste_says_what_the_arms_are(tmp_path: Path) -> None:
     arms = [replace(arm, about=f"acks of {arm.name}") for arm in known.variants]
     judged = Judged(root=RunDir(tmp_path), rounds=[], campaign=replace(known, variants=arms))
     assert "| about | acks of old | acks of new |" in "\n".join(_hit_rate(judged))
+
+
+def test_the_report_to_paste_is_about_the_class_that_was_looked_for(tmp_path: Path) -> None:
+    judged = Judged(root=RunDir(tmp_path), rounds=[], campaign=campaign(QUESTION, "hhhh", "cccc"))
+    lost = next(iter(failing().violations()))
+    died = replace(lost, cls="client-died")
+    result = replace(failing(), findings=[died, lost])
+    assert _main(judged, result) == lost
+    assert _main(replace(judged, campaign=None), result) == died
