@@ -186,7 +186,7 @@ class AuditRole:
                 position = truncated_from(state.epochs, state.read_to, now, state.low)
             position = min(max(position, state.low), state.end)
             if position < state.read_to:
-                text = f"{state.stream}: read to {state.read_to}, and the log was truncated to {position}"
+                text = f"{state.stream}: read to {state.read_to}, and from {position} on it is read again"
                 self.session.report.event("truncated", text)
                 state.again, state.read_to = position, position
                 state.why = "end" if position >= state.end else ""
