@@ -80,7 +80,7 @@ class KilledRun:
     left: tuple[str, ...]
 
 
-class LeftOut(Exception):
+class NotPossible(Exception):
     """The fault is not possible on this machine; the text says why."""
 
 
@@ -100,7 +100,7 @@ def kill(folder: Path, kind: str, runtime: str, amid_s: float) -> KilledRun:
     """Start a run, kill it amid its fault, clean up, and look.
 
     Raises:
-        LeftOut: the machine lacks something.
+        NotPossible: the machine lacks something.
         RuntimeError: the run ended before its fault, or none came.
     """
     folder.mkdir(parents=True)
@@ -120,7 +120,7 @@ def kill(folder: Path, kind: str, runtime: str, amid_s: float) -> KilledRun:
             run.kill()
     last = " ".join(log.read_text().splitlines()[-2:]) or "it said nothing"
     if run.returncode == Exit.ENVIRONMENT:
-        raise LeftOut(last)
+        raise NotPossible(last)
     if injected is None or run.returncode != -9:
         raise RuntimeError(f"no fault to be killed in: {last} (exit code {run.returncode}); see {log}")
     run_id = injected.root.relative_to(runs).parts[0]
@@ -163,7 +163,7 @@ def show(folder: Path, kind: str, runtime: str, kills: int, draw: random.Random)
     for number in range(1, kills + 1):
         try:
             one = kill(folder / f"{kind}-{number}", kind, runtime, draw.uniform(0, _AMID_S))
-        except LeftOut as why:
+        except NotPossible as why:
             print(f"{kind}: left out: {why}", flush=True)
             return ()
         except RuntimeError as error:

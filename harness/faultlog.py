@@ -197,6 +197,12 @@ def remade_topics(records: Iterable[FaultRecord]) -> dict[str, int]:
     return found
 
 
+def may_lack_what_was_read(records: Iterable[FaultRecord]) -> bool:
+    """Whether a log may not hold what readers had of it before: files were damaged, or all copies lost what
+    they had not synced."""
+    return any(fault.details.damaged or fault.details.unkept for fault in records)
+
+
 def missing_rows(records: Iterable[FaultRecord], planned: int, *, is_complete: bool) -> list[str]:
     """What the rows of a run lack, in sentences. Each planned fault has an ``inject`` or a ``skipped`` row
     once the run is complete; nothing can be told of a fault whose first row is gone.

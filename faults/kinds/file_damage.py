@@ -22,7 +22,8 @@ from harness.protocols.files import Damage, DamagedPlace, DamagesFiles, FileKind
 from harness.protocols.nodes import Killable, Stoppable
 
 _STOP_S: Final = 30.0
-#: A node reads its files when it starts and fetches what it lacks; one not whole by then has refused them.
+#: A node reads its files when it starts and fetches what it lacks; later than this it refuses them, or is
+#: slow.
 _COME_BACK_S: Final = 30.0
 _NAMED: Final = 2
 _KEPT: Final = 50

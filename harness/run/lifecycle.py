@@ -16,7 +16,7 @@ from harness.contracts.plan import ConsumerPlan, Plan
 from harness.contracts.rows import Manifest
 from harness.contracts.worker import StatsLine
 from harness.errors import EnvironmentNotReady, Interrupted, WorkerError
-from harness.faultlog import FaultRecord, read_faults, remade_topics
+from harness.faultlog import may_lack_what_was_read, read_faults, remade_topics
 from harness.plan.hours import audit_follows
 from harness.protocols.clocks import CLIENT_CLOCKS, HasClocks
 from harness.protocols.cluster import Cluster, HasHighWatermark, Progress
@@ -374,8 +374,12 @@ class LiveRun:
         if audit_follows(self._plan):
             self._leaders.record(has_times=not _clocks_set(self._cluster))
         try:
-            faults = read_faults(self._run.faults)
-            pool.start_audit(self._leaders.epochs(faults), anew=self._has_to_be_read_anew(faults))
+            faults, can_go_back = read_faults(self._run.faults), SYSTEMS[self._plan.system].has_offsets
+            if audit_follows(self._plan) and not can_go_back and not self._leaders.has_told:
+                text = "nobody said which ledgers hold what was read during the load"
+                self._manifest.problem("audit", text)
+            anew = not can_go_back and may_lack_what_was_read(faults)
+            pool.start_audit(self._leaders.epochs(faults), anew=anew)
         except WorkerError as error:
             self._manifest.problem("audit", str(error))
             return
@@ -383,15 +387,6 @@ class LiveRun:
         for worker in pool.auditors:
             if not self._wait_done(worker, end):
                 self._manifest.problem("audit", f"reader {worker.name} did not reach the end in time")
-
-    def _has_to_be_read_anew(self, faults: Sequence[FaultRecord]) -> bool:
-        """Whether what was read while the log grew may not be there, and its readers cannot go back to where
-        that begins: without offsets. Of ledgers it is known with how much they were closed."""
-        if not audit_follows(self._plan) or SYSTEMS[self._plan.system].has_offsets:
-            return False
-        if not self._leaders.has_told:
-            self._manifest.problem("audit", "nobody said which ledgers hold what was read during the load")
-        return any(fault.details.damaged or fault.details.unkept for fault in faults)
 
     def _close(self, status: str) -> None:
         """Leave nothing running and nothing unsaved, whatever happened before."""

@@ -16,7 +16,7 @@ Progress = Callable[[str, float | None], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class WorkerProgram:
     """What a worker is for one version of its client.
 
     Attributes:
@@ -45,7 +45,7 @@ class CompiledWorkers:
     """
 
     how: str
-    program: Callable[[WorkerSpec, str], Program]
+    program: Callable[[WorkerSpec, str], WorkerProgram]
     timeout_s: float
 
     def launch(

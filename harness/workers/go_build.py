@@ -39,7 +39,7 @@ from harness.toolchains.own_builds import (
     own_build,
     pinned_source,
 )
-from harness.workers.compiled import CompiledWorkers, Program, cached_program
+from harness.workers.compiled import CompiledWorkers, WorkerProgram, cached_program
 from harness.workers.spec import PROGRAMS, GoBuild, WorkerSpec
 
 KIT = PROGRAMS / "go_kit"
@@ -64,11 +64,11 @@ class Module:
         return f"{self.path} v{self.version}"
 
 
-def _program(worker: WorkerSpec, version: str) -> Program:
+def _program(worker: WorkerSpec, version: str) -> WorkerProgram:
     module, go = module_of(worker, version), find_go()
     label = module.own.label if module.own else module.version
     build = partial(_build_copy, worker, module, go)
-    return Program(label, binary_path(worker, module, go), bool(module.own), build)
+    return WorkerProgram(label, binary_path(worker, module, go), bool(module.own), build)
 
 
 _WORKERS = CompiledWorkers("with Go, once", _program, BUILD_TIMEOUT_S)

@@ -44,7 +44,7 @@ from harness.toolchains.rust import (
     listed_versions,
     run_cargo,
 )
-from harness.workers.compiled import CompiledWorkers, Program, cached_program
+from harness.workers.compiled import CompiledWorkers, WorkerProgram, cached_program
 from harness.workers.spec import PROGRAMS, RustBuild, WorkerSpec
 
 KIT = PROGRAMS / "rust_kit"
@@ -70,9 +70,9 @@ class Client:
         return f"{self.version}-own-{self.own.key}" if self.own else self.version
 
 
-def _program(worker: WorkerSpec, version: str) -> Program:
+def _program(worker: WorkerSpec, version: str) -> WorkerProgram:
     client, rust = client_of(worker, version), find_rust()
-    return Program(
+    return WorkerProgram(
         client.label,
         binary_path(worker, client, rust),
         bool(client.own),

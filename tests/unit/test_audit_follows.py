@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from analysis.capture.bucket import Bucket, Columns
 from analysis.capture.context import Context
 from harness.contracts.rows import Bounds, FaultDetails, Leadership
-from harness.faultlog import FaultRecord
+from harness.faultlog import FaultRecord, may_lack_what_was_read
 from harness.run.leaderships import LeaderWatch
 from tests.unit.seal_rows import log_columns
 
@@ -165,6 +165,13 @@ def test_what_retention_removed_is_not_read_again(audit: ModuleType, tmp_path: P
     role._fix_bounds()
     role._go_back()
     assert (state.begin, state.read_to, state.end, state.again, state.why) == (0, 4, 9, 4, "")
+
+
+def test_a_log_may_lack_what_was_read_after_damage_and_when_no_copy_was_synced() -> None:
+    harmless = FaultRecord(1, "kill")
+    assert not may_lack_what_was_read([harmless])
+    for details in (FaultDetails(damaged={"bookie-1": []}), FaultDetails(unkept=("orders-0",))):
+        assert may_lack_what_was_read([harmless, FaultRecord(2, "power-loss", details=details)])
 
 
 def test_a_damaged_file_makes_what_was_read_uncertain(tmp_path: Path) -> None:
