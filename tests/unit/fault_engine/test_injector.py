@@ -13,6 +13,7 @@ import faults
 from faults.engine.ledger import Ledger
 from faults.kinds import KINDS
 from faults.kit.cluster_view import ClusterView
+from harness.contracts.rows import FaultEvent
 from harness.errors import ScenarioError
 from harness.protocols.cluster import PartitionState
 from harness.protocols.members import Quorum
@@ -22,12 +23,20 @@ from tests.unit.fault_engine.rig import TOPICS, Rig, kill
 
 
 def test_kill_from_inject_to_healed(cluster: StateCluster, run: RunDir) -> None:
+    """A kill is healed to the moment, proved by then or not; here its node comes back once it is proved."""
     seen: list[str] = []
-    rig = Rig(
-        cluster, run, kill(0.05, target="leader-of:orders-1"), on_event=lambda row: seen.append(row.event)
-    )
-    rig.injector.join(20)
-    inject, effect, heal, healed = rig.rows()
+    proved, start = threading.Event(), cluster.runtime.start
+
+    def listen(row: FaultEvent) -> None:
+        seen.append(row.event)
+        if row.event == "effect":
+            proved.set()
+
+    cluster.runtime.start = lambda node: (proved.wait(20), start(node))  # type: ignore[assignment, return-value]
+    rig = Rig(cluster, run, kill(0.05, target="leader-of:orders-1"), on_event=listen)
+    rig.injector.join(40)
+    rows = {row["event"]: row for row in rig.rows()}  # a second effect row replaces the first
+    inject, effect, heal, healed = (rows[event] for event in ("inject", "effect", "heal", "healed"))
     assert inject["kind"] == "kill"
     assert inject["target"] == "leader-of:orders-1"
     assert inject["targets"] == ["kafka-2"]
@@ -37,9 +46,10 @@ def test_kill_from_inject_to_healed(cluster: StateCluster, run: RunDir) -> None:
     assert effect["details"]["leaders_moved"] == 2
     assert "process gone; leaders of 2 partitions moved" in effect["evidence"]
     assert (heal["t_ns"] - inject["t_ns"]) / 1e9 >= 0.2
+    assert healed["t_ns"] > heal["t_ns"]
     assert healed["ok"] is True
     assert cluster.runtime.calls == ["kill kafka-2", "start kafka-2"]
-    assert seen == ["inject", "effect", "heal", "healed"]
+    assert (seen[0], set(seen)) == ("inject", set(rows))
     assert Ledger(run).entries() == []
     assert rig.injector.heal_all(1) == []
 
