@@ -20,7 +20,7 @@ from harness.clusters.clocks import clocks
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout, Service
 from harness.clusters.layout.node_layout import Layout, LoopbackWiring
-from harness.clusters.layout.runtime import GIVEN_BROKERS, NodeRuntime
+from harness.clusters.layout.runtime import GIVEN_MEMBERS, NodeRuntime
 from harness.clusters.limits import node_limits
 from harness.clusters.network import packets
 from harness.clusters.network.packets import Packets
@@ -34,7 +34,6 @@ from harness.log_stamp import LOG_ZONE
 from harness.protocols.clocks import CLIENT_CLOCKS, OWN_CLOCKS
 from harness.protocols.cluster import Endpoint, Node
 from harness.protocols.files import Damage, DamagedPlace, FileKind
-from harness.protocols.members import DYNAMIC_QUORUM, SPARE_CONTROLLER
 from harness.protocols.power import Unsynced
 from harness.protocols.versions import versions_of
 from harness.systems import system_of
@@ -51,10 +50,7 @@ _NOT_INHERITED = (
     *("GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT"),
 )
 #: What a fault may need of the cluster from its start on, and this runtime has.
-_GIVEN_CONTROLLERS = {DYNAMIC_QUORUM, SPARE_CONTROLLER}
-GIVES: frozenset[str] = (
-    GIVEN_BROKERS | _GIVEN_CONTROLLERS | NEEDS | node_limits.GIVES | disks.GIVES | clocks.GIVES
-)
+GIVES: frozenset[str] = GIVEN_MEMBERS | NEEDS | node_limits.GIVES | disks.GIVES | clocks.GIVES
 #: Called with a node and its folder before its first start: put formatted storage in place.
 Prepare = Callable[[Node, NodeFolder], None]
 

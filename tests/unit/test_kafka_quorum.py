@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +16,6 @@ from harness.clusters.cluster import describe_cluster
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.protocols.members import DYNAMIC_QUORUM, FOURTH_BROKER, SPARE_CONTROLLER, Quorum
 from harness.systems.kafka import failover
-from harness.systems.kafka.assembly import first_voters, voting_flags
 from harness.systems.kafka.single import (
     AddRaftVoterRequest,
     AddRaftVoterResponse,
@@ -61,25 +62,31 @@ def test_every_node_is_told_where_the_first_voters_are() -> None:
     assert dynamic[5]["advertised.listeners"].startswith("CONTROLLER://127.")
 
 
-def test_storage_is_formatted_for_three_voters_and_for_those_that_join() -> None:
-    runtime = describe_cluster("kafka", needs=CHANGES).runtime
-    text = runtime.layout.conf_text(runtime.layout.node("kafka-1"), "server.properties")
-    first = first_voters(runtime.spec, text)
-    flags = {node.number: voting_flags(node, first) for node in runtime.layout.nodes}
+def voting_flags(needs: frozenset[str], runtime: str) -> dict[int, list[str]]:
+    """Number of a node -> what the storage tool is told of the quorum."""
+    layout = describe_cluster("kafka", needs=needs, runtime=runtime).runtime.layout
+    return {node.number: layout.conf_text(node, "voters.flags").split() for node in layout.nodes}
+
+
+@pytest.mark.parametrize(
+    ("runtime", "host"), [("process", r"127\.\d+\.\d+\.{}"), ("docker", "kafka-{}-mesh")]
+)
+def test_storage_is_formatted_for_three_voters_and_for_those_that_join(runtime: str, host: str) -> None:
+    flags = voting_flags(CHANGES, runtime)
     assert flags[1] == flags[2] == flags[3]
     said, voters = flags[1]
     assert said == "--initial-controllers"
-    numbers, places = zip(*(each.split("@") for each in voters.split(",")), strict=True)
-    assert numbers == ("1", "2", "3")
-    assert len({place.rpartition(":")[2] for place in places}) == 3
-    assert flags[4] == flags[5] == ("--no-initial-controllers",)
+    for number, voter in enumerate(voters.split(","), 1):
+        found = re.fullmatch(rf"{number}@{host.format(number)}:19095:([\w-]{{22}})", voter)
+        assert found, voter
+        assert len(base64.urlsafe_b64decode(found[1] + "==")) == 16
+    assert len({voter.rpartition(":")[2] for voter in voters.split(",")}) == 3
+    assert flags[4] == flags[5] == ["--no-initial-controllers"]
 
 
-def test_a_static_quorum_asks_the_storage_tool_for_nothing() -> None:
-    runtime = describe_cluster("kafka").runtime
-    node = runtime.layout.node("kafka-1")
-    first = first_voters(runtime.spec, runtime.layout.conf_text(node, "server.properties"))
-    assert voting_flags(node, first) == ()
+@pytest.mark.parametrize("runtime", ["process", "docker"])
+def test_a_static_quorum_asks_the_storage_tool_for_nothing(runtime: str) -> None:
+    assert voting_flags(frozenset(), runtime) == {1: [], 2: [], 3: []}
 
 
 def test_brokers_that_know_no_such_quorum_are_refused_in_one_line() -> None:
@@ -88,23 +95,25 @@ def test_brokers_that_know_no_such_quorum_are_refused_in_one_line() -> None:
     assert describe_cluster("kafka", version="3.9.1", needs=CHANGES).runtime.spec.version == "3.9.1"
 
 
-def test_only_processes_have_it() -> None:
-    runtime = type(describe_cluster("kafka", runtime="docker").runtime)
-    with pytest.raises(UsageError, match="docker runtime cannot give: dynamic-quorum, spare-controller"):
-        runtime.require(CHANGES)
+@pytest.mark.parametrize("runtime", ["process", "docker"])
+def test_both_runtimes_have_it(runtime: str) -> None:
+    described = describe_cluster("kafka", runtime=runtime, needs=CHANGES).runtime
+    type(described).require(CHANGES)
+    assert described.outside("controller") == ["kafka-5"]
+    assert described.layout.advertised(described.layout.node("kafka-5"))["controller"].endswith(
+        {"process": ".5:19095", "docker": "kafka-5-mesh:19095"}[runtime]
+    )
 
 
 @pytest.mark.parametrize("kind", ["add-controller", "remove-controller"])
-@pytest.mark.parametrize(("runtime", "needs"), [("process", frozenset()), ("docker", CHANGES)])
-def test_a_cluster_with_static_voters_is_refused_before_it_starts(
-    kind: str, runtime: str, needs: frozenset[str]
-) -> None:
+@pytest.mark.parametrize("runtime", ["process", "docker"])
+def test_a_cluster_with_static_voters_is_refused_before_it_starts(kind: str, runtime: str) -> None:
     nodes = {f"kafka-{n}": ("broker", "controller") for n in (1, 2, 3)}
     timeline = faults.compile([{"fault": kind, "at": 1}], seed=1, load_s=60, topics=[], nodes=nodes)
-    static = describe_cluster("kafka", runtime=runtime, needs=needs)
+    static = describe_cluster("kafka", runtime=runtime)
     with pytest.raises(ScenarioError, match=f"{kind} is not possible on this cluster: .*dynamic-quorum"):
         faults.refuse_unsupported(timeline, static)
-    faults.refuse_unsupported(timeline, describe_cluster("kafka", needs=CHANGES))
+    faults.refuse_unsupported(timeline, describe_cluster("kafka", runtime=runtime, needs=CHANGES))
 
 
 def test_the_numbers_of_messages_that_are_described_here() -> None:

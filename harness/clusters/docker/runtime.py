@@ -28,7 +28,7 @@ from harness.clusters.docker.wiring import MESH, DockerWiring, variables
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.node_layout import Layout
-from harness.clusters.layout.runtime import GIVEN_BROKERS, NodeRuntime
+from harness.clusters.layout.runtime import GIVEN_MEMBERS, NodeRuntime
 from harness.clusters.network import packets
 from harness.clusters.network.packets import Packets
 from harness.clusters.nodes.file_damage import damage_files, is_of
@@ -61,7 +61,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
 
     name: ClassVar[str] = "docker"
     gives: ClassVar[frozenset[str]] = (
-        limits.GIVES | volumes.GIVES | GIVEN_BROKERS | _NETWORK | {CLIENT_CLOCKS}
+        limits.GIVES | volumes.GIVES | GIVEN_MEMBERS | _NETWORK | {CLIENT_CLOCKS}
     )
     hint: ClassVar[str] = "--runtime process may; docs/explanation/runtimes.md says which fault exists where"
 

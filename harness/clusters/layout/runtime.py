@@ -11,10 +11,12 @@ from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.node_layout import Layout
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
-from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER, SPARE_CONTROLLER
+from harness.protocols.members import DYNAMIC_QUORUM, FOURTH_BROKER, SPARE_BROKER, SPARE_CONTROLLER
 
 #: A fault needs a broker beside the nodes that are controllers, too.
 GIVEN_BROKERS: Final = frozenset({SPARE_BROKER, FOURTH_BROKER})
+#: Nodes that join and leave, and votes that change.
+GIVEN_MEMBERS: Final = GIVEN_BROKERS | {SPARE_CONTROLLER, DYNAMIC_QUORUM}
 _BROKER_ALONE: Final = ("broker",)
 _CONTROLLER_ALONE: Final = ("controller",)
 

@@ -92,14 +92,15 @@ class _Kafka(Assembly):
 
         def prepare(node: Node, folder: NodeFolder) -> None:
             properties = (folder.conf / "server.properties").read_text()
-            first = first_voters(launch.spec, properties)
+            voting = (folder.conf / "voters.flags").read_text().split()
             template = formatted_storage(
-                launch.java.path, launch.jars, properties, launch.spec.version, voting_flags(node, first)
+                launch.java.path, launch.jars, properties, launch.spec.version, voting
             )
+            voter = re.search(rf"\b{node.number}@[^,]*:([^,]+)", " ".join(voting))
             identity = {
                 "cluster.id": cluster_id(run_id),
                 "node.id": str(node.number),
-                "directory.id": _directory(node.number) if node.number in first else fresh_directory(),
+                "directory.id": voter[1] if voter else fresh_directory(),
             }
             clone_storage(folder.data, template=template, identity=identity)
 
@@ -126,28 +127,6 @@ def fresh_directory() -> str:
     return base64_of(uuid.uuid4().bytes)
 
 
-def _directory(number: int) -> str:
-    """The id of the disk of one of the first voters: the same in every run, as what is cached holds it. One
-    that was wiped has it again, and votes: as with static voters."""
-    return cluster_id(f"directory of {number}")
-
-
-def first_voters(spec: ClusterLayout, properties: str) -> dict[int, str]:
-    """Number -> address of the controllers that a dynamic quorum begins with; none where it is static."""
-    found = re.search(r"^controller\.quorum\.bootstrap\.servers=(.*)$", properties, flags=re.MULTILINE)
-    numbers = [service.number for service in spec.nodes if {"broker", "controller"} <= {*service.roles}]
-    return dict(zip(numbers, found[1].split(","), strict=True)) if found else {}
-
-
-def voting_flags(node: Node, first: Mapping[int, str]) -> tuple[str, ...]:
-    """What the storage tool is told of the quorum (KIP-853)."""
-    if not first:
-        return ()
-    if node.number not in first:
-        return ("--no-initial-controllers",)
-    return "--initial-controllers", ",".join(f"{n}@{at}:{_directory(n)}" for n, at in first.items())
-
-
 def clone_storage(data: Path, *, template: Path, identity: Mapping[str, str]) -> None:
     """Copy formatted storage to ``data`` and give it a node's identity: keys of its ``meta.properties``."""
     shutil.copytree(template, data, dirs_exist_ok=True)
@@ -165,7 +144,7 @@ def formatted_storage(
 
     Args:
         properties: a node's server.properties with ``log.dirs`` of no importance.
-        voting: as `voting_flags`.
+        voting: what the storage tool is told of the quorum.
 
     Raises:
         EnvironmentNotReady: Kafka refuses the settings (its own message), or the disk is full.
