@@ -61,17 +61,20 @@ LIVENESS: Final = (
         breaks=(ALWAYS,),
         needs=("readiness-restored",),
         asks=("consumers", "silence-limit"),
-        sentence="messages were waiting and the assigned consumer was given none",
+        sentence="messages were waiting and the group was given none",
         example="acknowledged 4 at 12.0 s; nothing delivered from 11.9 s to 31.0 s",
         explanation=(
             "A member of the group held the partition, acknowledged messages lay in it undelivered, and "
             "none came for longer than the limit (limits.stall). Time in which a fault was applied, or "
-            "in which the consumer's process did not run, is subtracted."
+            "in which the consumer's process did not run, is subtracted. So is a partition judged that a "
+            "member gave back and that none was given again, though one ran until the last producer was "
+            "closed."
         ),
         unit="windows",
         splits={
             "resumed": SubKind("deliveries went on later"),
             "to the end": SubKind("nothing was delivered until the end"),
+            "held by nobody": SubKind("it was given back, and no member was given it again"),
         },
     ),
     AnomalyClass(

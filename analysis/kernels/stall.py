@@ -2,8 +2,9 @@
 
 A gap between two deliveries of a stream to a group is a stall when, for longer than the limit, an
 acknowledged message lay above everything delivered so far, a member held the stream, no fault was
-applied and the member's process ran. Gaps are looked for on a coarse grid first, so that a stream whose
-messages keep coming costs one pass.
+applied and the member's process ran. A stream that was given back, and that no member was given again, is
+waited for by all that run. Gaps are looked for on a coarse grid first, so that a stream whose messages keep
+coming costs one pass.
 
 Where messages are settled one by one (Pulsar), a session holds the streams of its topics as long as it runs,
 and a window that lasts to the end, with messages that nobody was ever given, is a stuck backlog.
@@ -32,11 +33,12 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A session held the stream from ``start_ns`` to ``end_ns``."""
+    """A session held the stream from ``start_ns`` to ``end_ns``; ``vacant``: it was there to be given it."""
 
     session: int
     start_ns: int
     end_ns: int
+    vacant: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class QuietStretch:
     start_ns: int
     end_ns: int
     waiting: int
-    resumed: bool
+    split: str
 
 
 def judge(history: BucketHistory, groups: Sequence[Given]) -> list[Hits]:
@@ -61,7 +63,7 @@ def judge(history: BucketHistory, groups: Sequence[Given]) -> list[Hits]:
         if reading.subscription == "queue":
             continue
         stalls = _stalls(given)
-        stuck = [s for s in stalls if reading.is_individual and not s.resumed]
+        stuck = [s for s in stalls if reading.is_individual and s.split != "resumed"]
         found += _hits(history, given, "stall", [s for s in stalls if s not in stuck])
         found += _hits(history, given, "backlog-stuck", stuck)
     return found
@@ -95,6 +97,7 @@ def _holdings(given: Given, stream: int) -> list[Holding]:
     topic = context.stream_name(stream).rpartition("-")[0]
     since: dict[int, int] = {}
     found = []
+    given_back: set[int] = set()
     for change in given.matching.changes:
         if change.stream not in (stream, 0) or given.matching.group_of_session[change.session] != given.group:
             continue
@@ -105,6 +108,8 @@ def _holdings(given: Given, stream: int) -> list[Holding]:
             # What a client gives back that died before was held to no purpose.
             until = min(change.t_ns, (known.end_ns if known else 0) or _NEVER)
             found.append(Holding(change.session, since.pop(change.session), until))
+            if change.event == Event.REVOKE and until == change.t_ns:
+                given_back.add(until)
         if change.event == Event.ASSIGN:
             since[change.session] = change.t_ns
     if not found and not since and context.reading(given.group).is_individual:
@@ -113,7 +118,23 @@ def _holdings(given: Given, stream: int) -> list[Holding]:
     for session, start in since.items():
         known = context.sessions.get(session)
         found.append(Holding(session, start, (known.end_ns if known else 0) or _NEVER))
+    left_ns = max((h.end_ns for h in found), default=_NEVER)
+    if left_ns in given_back:  # and not the end of its last holder
+        found += _vacancies(given, topic, left_ns)
     return found
+
+
+def _vacancies(given: Given, topic: str, since_ns: int) -> list[Holding]:
+    """Who could have been given a stream of the topic that nobody has held since.
+
+    Until the last producer was closed: what a member gives back after that may be its last act.
+    """
+    context = given.history.context
+    if context.reading(given.group).is_individual:
+        return []
+    members = [s for s in context.group_sessions().get(given.group, []) if topic in s.topics]
+    spans = [(s.number, max(s.start_ns, since_ns), min(s.end_ns or _NEVER, context.end_ns)) for s in members]
+    return [Holding(number, start, end, vacant=True) for number, start, end in spans if start < end]
 
 
 def _quiet(given: Given, streams: Array, start_ns: int, end_ns: int) -> Array:
@@ -158,7 +179,9 @@ def _of_stream(given: Given, stream: int, holdings: list[Holding], end_ns: int) 
             continue
         waiting = int(np.count_nonzero(left < end))
         holder = next((h.session for h in holdings if h.start_ns < end and h.end_ns > start), 0)
-        found.append(QuietStretch(stream, holder, start, end, waiting, gap < len(times)))
+        split = "held by nobody" if any(h.vacant for h in holdings) else "to the end"
+        split = "resumed" if gap < len(times) else split
+        found.append(QuietStretch(stream, holder, start, end, waiting, split))
     return found
 
 
@@ -218,8 +241,7 @@ def _hits(history: BucketHistory, given: Given, cls: str, stalls: list[QuietStre
     context = history.context
     splits = np.zeros(len(stalls), np.int8)
     if cls == "stall":
-        names = ["resumed" if s.resumed else "to the end" for s in stalls]
-        splits = np.array([split_index("stall", name) for name in names])
+        splits = np.array([split_index("stall", s.split) for s in stalls])
 
     def note(i: int) -> Note:
         s = stalls[i]

@@ -49,6 +49,8 @@ def of_stream(facts: Facts, group: str, stream: int) -> list[Hit]:
         if stop - start > context.stall_ns and idle_ns(facts, group, stream, start, stop) > context.stall_ns:
             unmet = frozenset() if context.readiness_restored else frozenset({"readiness-restored"})
             cls, split = "stall", "resumed" if number < len(given) else "to the end"
+            if split == "to the end" and is_vacant(facts, group, stream, context.end_ns - 1):
+                split = "held by nobody"
             if number == len(given) and reading.is_individual:
                 cls, split = "backlog-stuck", ""
             hits.append(Hit(cls, ("stall", stream, start), split, unmet, start))
@@ -73,8 +75,10 @@ def acknowledged(facts: Facts, stream: int) -> list[tuple[int, Place]]:
 
 def idle_ns(facts: Facts, group: str, stream: int, start: int, stop: int) -> int:
     """Time in which a running member held the stream and no fault was applied."""
-    steps = range(start, stop, STEP_NS)
-    return STEP_NS * sum(1 for t in steps if is_held(facts, group, stream, t) and not is_excused(facts, t))
+    steps = [t for t in range(start, stop, STEP_NS) if not is_excused(facts, t)]
+    return STEP_NS * sum(
+        is_held(facts, group, stream, t) or is_vacant(facts, group, stream, t) for t in steps
+    )
 
 
 def is_held(facts: Facts, group: str, stream: int, t_ns: int) -> bool:
@@ -101,6 +105,38 @@ def is_held(facts: Facts, group: str, stream: int, t_ns: int) -> bool:
         if events and events[-1]["event"] == Event.ASSIGN and running and alive:
             return True
     return False
+
+
+def is_vacant(facts: Facts, group: str, stream: int, t_ns: int) -> bool:
+    """Given back before, held by nobody from then on, while a member runs and producers do."""
+    return (
+        not facts.context.reading(group).is_individual
+        and left_ns(facts, group, stream) <= t_ns < facts.context.end_ns
+        and any(
+            s.start_ns <= t_ns
+            and (not s.end_ns or t_ns < s.end_ns)
+            and not any(a <= t_ns < b for a, b in s.frozen)
+            for s in readers(facts, group, stream)
+        )
+    )
+
+
+def left_ns(facts: Facts, group: str, stream: int) -> int:
+    """When the last one that held the stream gave it back; where it ended with it, or still has it: never."""
+    never = 1 << 62
+    ends = []
+    for number in {r["session"] for r in facts.deliveries if group_of(facts, r) == group}:
+        session, held = facts.context.sessions.get(number), False
+        dead_ns = (session.end_ns if session else 0) or never
+        for r in facts.deliveries:
+            if r["session"] == number and r["stream"] in (stream, 0):
+                if r["event"] == Event.REVOKE and held:
+                    ends.append((min(r["t_ns"], dead_ns), r["t_ns"] > dead_ns))
+                held = r["event"] == Event.ASSIGN or (held and r["event"] != Event.REVOKE)
+        if held:
+            ends.append((dead_ns, True))
+    last_ns = max(ends, default=(never, True))[0]
+    return last_ns if (last_ns, False) in ends else never
 
 
 def is_excused(facts: Facts, t_ns: int) -> bool:

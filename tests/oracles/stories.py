@@ -216,6 +216,13 @@ class Story:
             session = self.draw(st.integers(1, self.h.sessions))
             partition = self.draw(st.integers(0, self.h.partitions - 1))
             self.act(session, partition, at)
+        if self.rarely():
+            self.give_all_back()
+
+    def give_all_back(self) -> None:
+        """From then on nobody holds anything, however long the rest is."""
+        for session, streams in self.h._owned.items():
+            self.h.revoke(*(stream - 1 for stream in sorted(streams)), session=session, at_ms=self.tick())
 
     def act(self, session: int, partition: int, at: dict[tuple[int, int], int]) -> None:
         draw, h, key = self.draw, self.h, (session, partition)

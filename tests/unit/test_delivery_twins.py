@@ -41,6 +41,22 @@ def waited(for_s: float, *, acked: bool = True) -> History:
     return h.deliver(3, at_ms=900 + for_s * 1e3)
 
 
+def given_back(*, taken: bool = False, closed_s: float = 30.0, runs_s: float = 30.0) -> History:
+    """Two members; the one that held the partition gives it back at 0.6 s, and 1 waits in it from 0.9 s on.
+
+    The last producer is closed after ``closed_s``, the members run until ``runs_s``.
+    """
+    h = History(sessions=2).send(0).send(1, at_ms=900).log(0, 1).assign(0, at_ms=0).deliver(0, at_ms=500)
+    h.revoke(0, at_ms=600)
+    if taken:
+        h.assign(0, session=2, at_ms=15_000).deliver(1, session=2, at_ms=15_500)
+    else:
+        h.revoke(0, at_ms=29_000)  # a client that closes may say so again
+    h.workers |= {f"c-{i}": {"t_end_ns": EPOCH_NS + round(runs_s * 1e9)} for i in (1, 2)}
+    h.workers["p-1"] = {"t_end_ns": EPOCH_NS + round(closed_s * 1e9)}
+    return h
+
+
 def missed(for_s: float) -> History:
     """Members of a share group: one is killed at 0.8 s, and what waited for it comes ``for_s`` later."""
     share = ConsumerPromise(subscription="shared", order="none", member_timeout_s=20.0)
@@ -62,6 +78,7 @@ def vanished(outcome: str) -> History:
 
 
 NOTHING: Found = {}
+NEVER_GIVEN: Found = {("not-dispatched", ""): ["1/0/1"]}
 
 PAIRS = [
     Pair(
@@ -135,6 +152,29 @@ PAIRS = [
         {("stall", "resumed"): ["orders-0"]},
         lambda: missed(34.0),
         NOTHING,
+    ),
+    Pair(
+        "held by nobody",
+        given_back,
+        {("stall", "held by nobody"): ["orders-0"], **NEVER_GIVEN},
+        lambda: given_back(taken=True),
+        NOTHING,
+    ),
+    Pair(
+        "given back as the last act",  # when the producer is closed, consumers are, too
+        lambda: given_back(closed_s=16.5),
+        {("stall", "held by nobody"): ["orders-0"], **NEVER_GIVEN},
+        lambda: given_back(closed_s=15.5),
+        NEVER_GIVEN,
+        by_class=True,
+    ),
+    Pair(
+        "nobody was there to be given it",
+        lambda: given_back(runs_s=16.5),
+        {("stall", "held by nobody"): ["orders-0"], **NEVER_GIVEN},
+        lambda: given_back(runs_s=15.5),
+        NEVER_GIVEN,
+        by_class=True,
     ),
     Pair(
         "nothing waited",  # nobody knows that message 3 is there
