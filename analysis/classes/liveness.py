@@ -66,8 +66,8 @@ LIVENESS: Final = (
         explanation=(
             "A member of the group held the partition, acknowledged messages lay in it undelivered, and "
             "none came for longer than the limit (limits.stall). Time in which a fault was applied, or "
-            "in which the consumer's process did not run, is subtracted. So is a partition judged that a "
-            "member gave back and that none was given again, though one ran until the last producer was "
+            "in which the consumer's process did not run, is subtracted. A partition that a member gave back "
+            "and that none was given again, though one ran, is judged alike, until the last producer was "
             "closed."
         ),
         unit="windows",
