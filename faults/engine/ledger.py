@@ -22,11 +22,11 @@ import signal
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import psutil
 
-from faults.kit.cluster_view import ability_text, find_ability
+from faults.kit.cluster_view import A, ability_text, find_ability
 from harness.contracts import read_document
 from harness.contracts.ledger import LedgerEntry, StoppedProcess
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
@@ -172,7 +172,7 @@ def _restore(cluster: Cluster, entry: LedgerEntry) -> list[str]:
     return problems
 
 
-def _part(cluster: Cluster, ability: type) -> Any:
+def _part(cluster: Cluster, ability: type[A]) -> A:
     """The part of a cluster that could once do a thing.
 
     Raises:
@@ -188,7 +188,9 @@ def _part(cluster: Cluster, ability: type) -> Any:
 
 
 def _repair_network(cluster: Cluster, entry: LedgerEntry) -> None:
-    for ability, names in ((HasDetours, entry.impaired), (LosesPackets, entry.losing)):
-        if names and (part := find_ability(cluster, ability)) is not None:
-            for name in names:
-                part.repair(name)
+    if entry.impaired and (detours := find_ability(cluster, HasDetours)):
+        for name in entry.impaired:
+            detours.repair(name)
+    if entry.losing and (packets := find_ability(cluster, LosesPackets)):
+        for name in entry.losing:
+            packets.repair(name)

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-from typing import cast
 
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
 from faults.kit.leadership import TopicFault
 from faults.kit.membership import MemberChange
@@ -78,7 +77,7 @@ class AddBroker(TopicFault[AddBrokerParams]):
         return ["start a broker that is no controller", moved, left]
 
     def prepare(self, params: AddBrokerParams, view: ClusterView, draw: int) -> Added:
-        outside = cast("HasMembers", find_ability(view.cluster, HasMembers)).outside()
+        outside = view.ability(HasMembers).outside()
         if not outside:
             raise FiringSkipped("every broker is in the cluster already")
         there = sorted(view.states_of(params.topic))

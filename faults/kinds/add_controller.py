@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
 from faults.kit.params import Inventory, Params
-from faults.kit.votes import VoteChange, VoteFault, refuse_second, votes_of
+from faults.kit.votes import VoteChange, VoteFault, refuse_second
 from harness.durations import Seconds
 from harness.protocols.members import DYNAMIC_QUORUM, SPARE_CONTROLLER, ChangesVoters, HasMembers
 
@@ -19,25 +17,21 @@ class AddControllerParams(Params):
     for_: Seconds = Field(10.0, alias="for", gt=0, description="it leaves again after this long")
 
 
-def _members(view: ClusterView) -> HasMembers:
-    return cast("HasMembers", find_ability(view.cluster, HasMembers))
-
-
 class Voting(VoteChange):
     """A voter more. Its heal takes the vote, so it asks brokers."""
 
     gives = True
 
     def apply(self) -> None:
-        _members(self.view).join(self.node)
+        self.view.ability(HasMembers).join(self.node)
         self.give()
 
     def heal(self) -> None:
         self.take()
-        _members(self.view).leave(self.node)
+        self.view.ability(HasMembers).leave(self.node)
 
     def is_undone(self) -> bool:
-        return self.node in _members(self.view).outside("controller")
+        return self.node in self.view.ability(HasMembers).outside("controller")
 
 
 class AddController(VoteFault[AddControllerParams]):
@@ -65,9 +59,9 @@ class AddController(VoteFault[AddControllerParams]):
         return ["start a controller that is no broker", "AddRaftVoter", left]
 
     def prepare(self, params: AddControllerParams, view: ClusterView, draw: int) -> Voting:
-        outside = _members(view).outside("controller")
+        outside = view.ability(HasMembers).outside("controller")
         if not outside:
             raise FiringSkipped("every controller is in the quorum already")
-        before = votes_of(view).quorum()
+        before = view.ability(ChangesVoters).quorum()
         refuse_second(view, before)
         return Voting(view, outside[0], params, before, params.within)

@@ -12,7 +12,7 @@ from typing import Final
 
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView, find_ability, is_outside
+from faults.kit.cluster_view import ClusterView, is_outside
 from faults.kit.injection import FaultKind, Injection
 from faults.kit.params import Inventory, Params
 from harness.durations import Seconds
@@ -35,9 +35,7 @@ class BrokersAsked(Injection):
 
     def __init__(self, view: ClusterView, params: AdminQuestionParams) -> None:
         super().__init__(view, view.brokers, params)
-        found = find_ability(view.cluster, AnswersOwned)
-        assert isinstance(found, AnswersOwned)
-        self._brokers = found
+        self._brokers = view.ability(AnswersOwned)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._ask, name="admin-question", daemon=True)
         self._answered = self._silent = 0

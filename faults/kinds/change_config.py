@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, cast
+from typing import Annotated, Final
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
@@ -53,7 +53,7 @@ class ConfigChanged(Injection):
     def __init__(self, view: ClusterView, topic: str, params: ChangeConfigParams) -> None:
         super().__init__(view, [topic], params)
         self._topic = topic
-        self._admin = cast("ChangesTopics", find_ability(view.cluster, ChangesTopics))
+        self._admin = view.ability(ChangesTopics)
         self._own = self._admin.own_settings(topic, list(params.config))
         self._before = self._admin.settings(topic, list(params.config))
         self._begins = self._spans()

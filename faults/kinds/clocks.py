@@ -12,7 +12,7 @@ from faults.kit.clients import clients_of_run, is_client, refuse_clients
 from faults.kit.cluster_view import ClusterView
 from faults.kit.injection import Injection
 from faults.kit.params import Inventory, NodeParams
-from faults.kit.resources import LimitedUntilWhole, ResourceFault, ability
+from faults.kit.resources import LimitedUntilWhole, ResourceFault
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
@@ -103,7 +103,7 @@ class ClockSet(LimitedUntilWhole):
         self, view: ClusterView, targets: Sequence[str], params: ClockParams, ahead_s: float, speed: float
     ) -> None:
         super().__init__(view, targets, params)
-        self._clocks: HasClocks = ability(view, HasClocks)
+        self._clocks = view.ability(HasClocks)
         self._ahead_s, self._speed = ahead_s, speed
         self._told = _Told(self._clocks.clock_told, self.targets, speed)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from faults.kit.clients import ClientFault, ClientParams, matching_workers, worker_names
-from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
 from faults.kit.injection import Instant
 from faults.kit.params import Inventory
@@ -15,13 +15,6 @@ from harness.protocols.cluster import ClientConnection, HasConnections, Proof
 
 class ConnectionCloseParams(ClientParams):
     """The keys of every fault on clients."""
-
-
-def connections(view: ClusterView) -> HasConnections:
-    """The part of the cluster that knows its clients' connections."""
-    found = find_ability(view.cluster, HasConnections)
-    assert isinstance(found, HasConnections)
-    return found
 
 
 class ConnectionsClosed(Instant):
@@ -40,11 +33,11 @@ class ConnectionsClosed(Instant):
 
     def apply(self) -> None:
         for connection in self.chosen:
-            connections(self.view).close_connection(connection)
+            self.view.ability(HasConnections).close_connection(connection)
 
     def proof(self) -> Proof:
         """Effective when the broker does not list a closed connection any more."""
-        there = {(found.port, found.id) for found in connections(self.view).connections()}
+        there = {(found.port, found.id) for found in self.view.ability(HasConnections).connections()}
         self._gone |= {one.id for one in self.chosen if (one.port, one.id) not in there}
         text = f"{len(self._gone)} of {len(self.chosen)} connections of {', '.join(self.targets)} closed"
         return Proof(bool(self._gone), text, {"closed": sorted(self._gone)})
@@ -72,7 +65,7 @@ class ConnectionClose(ClientFault[ConnectionCloseParams]):
         pids = set(wanted.values())
         chosen = [
             found
-            for found in connections(view).connections()
+            for found in view.ability(HasConnections).connections()
             if found.pid in pids or found.client_name in wanted
         ]
         if not chosen:

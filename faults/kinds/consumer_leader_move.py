@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import cast
 
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import Instant
 from faults.kit.leadership import TopicFault
@@ -20,11 +19,6 @@ from harness.protocols.cluster import MovesConsumerLeaders, Proof
 class ConsumerLeaderMoveParams(OneTopicParams):
     group: str = Field(description="of consumers")
     streams: tuple[str, ...] = Field((), description="exactly these, `orders-0`; empty = all of the topic")
-
-
-def mover(view: ClusterView) -> MovesConsumerLeaders:
-    """The part of the cluster that knows who leads consumers."""
-    return cast("MovesConsumerLeaders", find_ability(view.cluster, MovesConsumerLeaders))
 
 
 class ConsumerLeadersMoved(Instant):
@@ -46,10 +40,10 @@ class ConsumerLeadersMoved(Instant):
 
     def apply(self) -> None:
         for stream in self.targets:
-            mover(self.view).move_consumer_leader(self.group, stream)
+            self.view.ability(MovesConsumerLeaders).move_consumer_leader(self.group, stream)
 
     def _look(self) -> None:
-        leaders = mover(self.view).consumer_leaders(self.group, [self.params.topic])
+        leaders = self.view.ability(MovesConsumerLeaders).consumer_leaders(self.group, [self.params.topic])
         for stream, old in self.before.items():
             leader = leaders.get(stream)
             if leader and leader != old:
@@ -99,7 +93,7 @@ class ConsumerLeaderMove(TopicFault[ConsumerLeaderMoveParams]):
     def prepare(self, params: ConsumerLeaderMoveParams, view: ClusterView, draw: int) -> ConsumerLeadersMoved:
         inventory = view.inventory
         group = next(iter(inventory.coordinated.get(f"group:{params.group}", ())), params.group)
-        found = mover(view).consumer_leaders(group, [params.topic])
+        found = view.ability(MovesConsumerLeaders).consumer_leaders(group, [params.topic])
         led = {stream: leader for stream, leader in found.items() if leader}
         if params.streams:
             led = {stream: leader for stream, leader in led.items() if stream in params.streams}

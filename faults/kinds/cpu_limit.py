@@ -9,7 +9,7 @@ from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.params import Inventory, NodeParams
-from faults.kit.resources import ResourceFault, ResourceLimited, ability
+from faults.kit.resources import ResourceFault, ResourceLimited
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import Details, HasPlacement
@@ -32,7 +32,7 @@ class CpuLimited(ResourceLimited):
 
     def __init__(self, view: ClusterView, targets: Sequence[str], params: CpuLimitParams) -> None:
         super().__init__(view, targets, params)
-        self._cpu: LimitsCpu = ability(view, LimitsCpu)
+        self._cpu = view.ability(LimitsCpu)
         self._at_first = {node: self._cpu.cpu_use(node) for node in targets}
         self._limited = False
 

@@ -10,7 +10,7 @@ from pydantic import Field
 from faults.kit.cluster_view import ClusterView
 from faults.kit.node_loss import changes_text
 from faults.kit.params import Inventory, NodeParams
-from faults.kit.resources import LimitedUntilWhole, ResourceFault, ability
+from faults.kit.resources import LimitedUntilWhole, ResourceFault
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement
@@ -36,7 +36,7 @@ class DiskFilled(LimitedUntilWhole):
 
     def __init__(self, view: ClusterView, targets: Sequence[str], params: DiskFullParams) -> None:
         super().__init__(view, targets, params)
-        self._disk: FillsDisk = ability(view, FillsDisk)
+        self._disk = view.ability(FillsDisk)
         self._said = ""
 
     def apply(self) -> None:

@@ -12,7 +12,6 @@ from pydantic import Field
 from faults.kinds.kill import Killed
 from faults.kit.cluster_view import ClusterView, find_ability
 from faults.kit.params import Inventory, Size, in_units
-from faults.kit.resources import ability
 from faults.kit.several import SeveralNodesFault, SeveralNodesParams
 from harness.durations import Seconds
 from harness.errors import EnvironmentNotReady
@@ -56,7 +55,7 @@ class FilesDamaged(Killed):
         self, view: ClusterView, targets: Sequence[str], params: FileDamageParams, seed: int
     ) -> None:
         super().__init__(view, targets, params)
-        self._disks: DamagesFiles = ability(view, DamagesFiles)
+        self._disks = view.ability(DamagesFiles)
         self._seed = seed
         self._damaged: dict[str, list[DamagedPlace]] = {}
         self._wiped: dict[str, str] = {}
@@ -65,9 +64,9 @@ class FilesDamaged(Killed):
     def apply(self) -> None:
         for node in self.targets:
             if self.params.stop == "kill":
-                self.view.killable.kill(node)
+                self.view.ability(Killable).kill(node)
             else:
-                self.view.stoppable.stop(node, timeout_s=_STOP_S)
+                self.view.ability(Stoppable).stop(node, timeout_s=_STOP_S)
         self._gone = not any(self.view.is_running(node) for node in self.targets)
         for number, node in enumerate(self.targets):
             asked = self.params
@@ -111,7 +110,7 @@ class FilesDamaged(Killed):
         if self._started_s is not None and self.params.wipe:
             for node in self._refusing():
                 self._wiped[node] = self._why(node)
-                self.view.killable.kill(node)
+                self.view.ability(Killable).kill(node)
                 self._disks.renew_data(node)
                 if forgets := find_ability(self.view.cluster, ForgetsNodes):
                     forgets.forget(node)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import Instant
 from faults.kit.leadership import TopicFault
@@ -31,7 +29,7 @@ class Grown(Instant):
         self._topic, self._before, self._wanted = topic, before, params.to or 0
 
     def apply(self) -> None:
-        cast("GrowsTopics", find_ability(self.view.cluster, GrowsTopics)).grow(self._topic, self._wanted)
+        self.view.ability(GrowsTopics).grow(self._topic, self._wanted)
 
     def proof(self) -> Proof:
         """What the brokers name, each with a leader."""

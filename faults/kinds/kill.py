@@ -26,7 +26,7 @@ class Killed(NodeLoss):
 
     def apply(self) -> None:
         for node in self.targets:
-            self.view.killable.kill(node)
+            self.view.ability(Killable).kill(node)
         self._gone = not any(self.view.is_running(node) for node in self.targets)
 
     def process_evidence(self) -> str:

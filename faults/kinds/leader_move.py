@@ -32,7 +32,7 @@ class LeaderMoved(LeaderChange):
     leaders step down in favour of another server."""
 
     def apply(self) -> None:
-        self.view.leader_moves.move_leaders(self.topic, self.wanted)
+        self.view.ability(MovesLeaders).move_leaders(self.topic, self.wanted)
 
 
 class LeaderMove(TopicFault[LeaderMoveParams]):

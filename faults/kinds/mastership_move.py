@@ -6,7 +6,7 @@ import random
 
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import FaultKind, Instant
 from faults.kit.params import Inventory, Params, names
@@ -18,13 +18,6 @@ class MastershipMoveParams(Params):
     to: str = Field("other", description="a node, or `other`: any but the master")
 
 
-def mastership(view: ClusterView) -> HasMastership:
-    """The part of the cluster that knows its master."""
-    found = find_ability(view.cluster, HasMastership)
-    assert isinstance(found, HasMastership)
-    return found
-
-
 class MastershipMoved(Instant):
     """A replica was asked to become the master."""
 
@@ -34,11 +27,11 @@ class MastershipMoved(Instant):
         self._seen = ""
 
     def apply(self) -> None:
-        mastership(self.view).move_mastership(self.new)
+        self.view.ability(HasMastership).move_mastership(self.new)
 
     def proof(self) -> Proof:
         """Effective when another node than before was seen as the master."""
-        master = mastership(self.view).master()
+        master = self.view.ability(HasMastership).master()
         if master not in (None, self.old):
             self._seen = self._seen or str(master)
         if not self._seen:
@@ -51,7 +44,7 @@ class MastershipMoved(Instant):
         return "kept"
 
     def missing(self) -> str:
-        return "" if mastership(self.view).master() else "no node is the master"
+        return "" if self.view.ability(HasMastership).master() else "no node is the master"
 
 
 class MastershipMove(FaultKind[MastershipMoveParams]):
@@ -78,7 +71,7 @@ class MastershipMove(FaultKind[MastershipMoveParams]):
         return [f'PUT /api/latest/virtualhostnode/{to} {{"role": "MASTER"}}']
 
     def prepare(self, params: MastershipMoveParams, view: ClusterView, draw: int) -> MastershipMoved:
-        group = mastership(view)
+        group = view.ability(HasMastership)
         master = group.master()
         if master is None:
             raise FiringSkipped("no node is the master right now")

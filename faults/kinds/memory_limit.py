@@ -10,7 +10,7 @@ from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.params import Inventory, NodeParams, Size, in_units
-from faults.kit.resources import ResourceFault, ResourceLimited, ability
+from faults.kit.resources import ResourceFault, ResourceLimited
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import Details, HasPlacement
@@ -35,7 +35,7 @@ class MemoryLimited(ResourceLimited):
 
     def __init__(self, view: ClusterView, targets: Sequence[str], params: MemoryLimitParams) -> None:
         super().__init__(view, targets, params)
-        self._memory: LimitsMemory = ability(view, LimitsMemory)
+        self._memory = view.ability(LimitsMemory)
         self._at_first = {node: self._memory.memory_use(node) for node in targets}
         self._limits: dict[str, int] = {}
         self._seen: dict[str, MemoryUse] = {}

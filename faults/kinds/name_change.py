@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from typing import Literal
 
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.cluster_view import ClusterView
 from faults.kit.network import Impaired, NetworkFault, NetworkParams
 from faults.kit.params import Inventory
 from faults.kit.targets import target_text
@@ -37,7 +37,7 @@ class Renamed(Impaired):
 
     def apply(self) -> None:
         for node in self.targets:
-            self._new += tuple(self._names().rename(self.name, node))
+            self._new += tuple(self.view.ability(RenamesNodes).rename(self.name, node))
         self._applied = True
 
     def sentence(self, affected: dict[str, float | None]) -> str:
@@ -47,14 +47,11 @@ class Renamed(Impaired):
         """Effective when the old address is dead; who has found the new one is told beside."""
         proof = super().proof()
         if self._applied and not self.is_undone():
-            self._found |= self._names().found_by(self._new)
+            self._found |= self.view.ability(RenamesNodes).found_by(self._new)
         if not self._found or not proof.effective:
             return proof
         text = f"{proof.evidence}; found at the new address by {', '.join(sorted(self._found))}"
         return Proof(True, text, {**proof.details, "found_by": sorted(self._found)})
-
-    def _names(self) -> RenamesNodes:
-        return cast("RenamesNodes", find_ability(self.view.cluster, RenamesNodes))
 
 
 class NameChange(NetworkFault[NameChangeParams]):

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import cast
 
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.cluster_view import ClusterView, ability_of
 from faults.kit.errors import FiringSkipped
 from faults.kit.network import Link, Way
 from faults.kit.node_loss import NodeFault, NodeLoss
@@ -41,7 +40,7 @@ class PacketsLost(NodeLoss):
         super().__init__(view, targets, params)
         self.away = ()
         self.looks_first = True
-        self.packets = packets(view.cluster)
+        self.packets = view.ability(LosesPackets)
         self.name = f"fault-{uuid.uuid4().hex[:8]}"
         self._lost = 0
 
@@ -81,11 +80,6 @@ class PacketsLost(NodeLoss):
         return LedgerEntry(losing=(self.name,))
 
 
-def packets(cluster: Cluster) -> LosesPackets:
-    """The part of the cluster that can lose packets."""
-    return cast("LosesPackets", find_ability(cluster, LosesPackets))
-
-
 class PacketLoss(NodeFault[PacketLossParams]):
     """Lose a share of the packets of connections to a node for `for` (Linux, root and iptables)."""
 
@@ -101,7 +95,7 @@ class PacketLoss(NodeFault[PacketLossParams]):
         return params.for_
 
     def refusal(self, params: PacketLossParams, cluster: Cluster) -> str:
-        return packets(cluster).why_not(params.link)
+        return ability_of(cluster, LosesPackets).why_not(params.link)
 
     def commands(self, params: PacketLossParams, inventory: Inventory) -> list[str]:
         words = {"both": "to and from", "in": "to", "out": "from"}[params.way]
@@ -113,6 +107,6 @@ class PacketLoss(NodeFault[PacketLossParams]):
         ]
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: PacketLossParams) -> NodeLoss:
-        if not any(packets(view.cluster).has_ports(node, params.link) for node in targets):
+        if not any(view.ability(LosesPackets).has_ports(node, params.link) for node in targets):
             raise FiringSkipped(f"no connections of {params.link} to {', '.join(targets)}")
         return PacketsLost(view, targets, params)

@@ -9,10 +9,19 @@ from pydantic import Field, model_validator
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
-from faults.kit.network import Impaired, NetworkFault, NetworkParams, Way, detours
+from faults.kit.network import Impaired, NetworkFault, NetworkParams, Way
 from faults.kit.params import Inventory
 from faults.kit.targets import target_text
-from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_CUTS, PEER_DETOURS, Flow, Impairment, Wire
+from harness.protocols.network import (
+    CLIENT_DETOURS,
+    CLIENTS,
+    PEER_CUTS,
+    PEER_DETOURS,
+    Flow,
+    HasDetours,
+    Impairment,
+    Wire,
+)
 
 
 class PartitionParams(NetworkParams):
@@ -97,7 +106,7 @@ class Partition(NetworkFault[PartitionParams]):
     def impaired(
         self, view: ClusterView, targets: tuple[str, ...], params: PartitionParams, flows: Sequence[Flow]
     ) -> Partitioned:
-        wires, brokers = detours(view.cluster).wires(), view.brokers
+        wires, brokers = view.ability(HasDetours).wires(), view.brokers
         if params.shape != "node":
             if len(brokers) < 3:
                 raise FiringSkipped(f"a {params.shape} needs three brokers, there are {len(brokers)}")

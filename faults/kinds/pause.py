@@ -31,8 +31,8 @@ class Paused(NodeLoss):
 
     def apply(self) -> None:
         for node in self.targets:
-            self.view.pausable.pause(node)
-        self._stopped = all(self.view.pausable.is_paused(node) for node in self.targets)
+            self.view.ability(Pausable).pause(node)
+        self._stopped = all(self.view.ability(Pausable).is_paused(node) for node in self.targets)
 
     def process_evidence(self) -> str:
         return self.view.seen.paused if self._stopped else ""
@@ -57,20 +57,20 @@ class Paused(NodeLoss):
 
     def _nobody_answers(self) -> bool:
         """Asked of a stopped process only: the silence of one that was just resumed proves nothing."""
-        if not all(self.view.pausable.is_paused(node) for node in self.targets):
+        if not all(self.view.ability(Pausable).is_paused(node) for node in self.targets):
             return False
         silent = [self.view.answers(node) is False for node in self.targets]
-        return all(silent) and all(self.view.pausable.is_paused(node) for node in self.targets)
+        return all(silent) and all(self.view.ability(Pausable).is_paused(node) for node in self.targets)
 
     def heal(self) -> None:
         for node in self.targets:
-            self.view.pausable.resume(node)
+            self.view.ability(Pausable).resume(node)
 
     def is_undone(self) -> bool:
-        return not any(self.view.pausable.is_paused(node) for node in self.targets)
+        return not any(self.view.ability(Pausable).is_paused(node) for node in self.targets)
 
     def missing(self) -> str:
-        paused = [node for node in self.targets if self.view.pausable.is_paused(node)]
+        paused = [node for node in self.targets if self.view.ability(Pausable).is_paused(node)]
         return f"{', '.join(paused)} still stopped" if paused else super().missing()
 
     def ledger_entry(self) -> LedgerEntry:

@@ -12,7 +12,7 @@ from pydantic import Field
 from faults.kinds.kill import Killed
 from faults.kit.cluster_view import ClusterView
 from faults.kit.params import Inventory, in_units
-from faults.kit.resources import ResourceFault, ability
+from faults.kit.resources import ResourceFault
 from faults.kit.several import SeveralNodesFault, SeveralNodesParams
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Proof
@@ -42,13 +42,13 @@ class PowerLost(Killed):
 
     def __init__(self, view: ClusterView, targets: Sequence[str], params: PowerLossParams, seed: int) -> None:
         super().__init__(view, targets, params)
-        self._disks: LosesPower = ability(view, LosesPower)
+        self._disks = view.ability(LosesPower)
         self._seed = seed
         self._dropped: dict[str, Unsynced] = {}
 
     def apply(self) -> None:
         with ThreadPoolExecutor(len(self.targets)) as pool:
-            list(pool.map(self.view.killable.kill, self.targets))
+            list(pool.map(self.view.ability(Killable).kill, self.targets))
         self._gone = not any(self.view.is_running(node) for node in self.targets)
         torn, folders = self.params.tail == "torn", self.params.directories == "lost"
         for node in self.targets:

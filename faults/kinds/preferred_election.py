@@ -20,7 +20,7 @@ class PreferredElected(LeaderChange):
     """An election of the first replica of each partition."""
 
     def apply(self) -> None:
-        self.view.leaders.elect_preferred(self.topic, sorted(self.wanted))
+        self.view.ability(HasLeaders).elect_preferred(self.topic, sorted(self.wanted))
 
 
 class PreferredElection(TopicFault[PreferredParams]):

@@ -50,7 +50,7 @@ class Reassigned(Instant):
 
     @property
     def _admin(self) -> HasReassignments:
-        return self.view.reassignments
+        return self.view.ability(HasReassignments)
 
     def apply(self) -> None:
         if self.params.throttle is None:

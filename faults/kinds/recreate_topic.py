@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import StepProblem
 from faults.kit.injection import Injection
 from faults.kit.leadership import TopicFault
@@ -29,7 +27,7 @@ class Recreated(Injection):
     def __init__(self, view: ClusterView, topic: str, params: RecreateTopicParams) -> None:
         super().__init__(view, [topic], params)
         self._topic = topic
-        self._admin = cast("RemakesTopics", find_ability(view.cluster, RemakesTopics))
+        self._admin = view.ability(RemakesTopics)
         self._made = self._admin.made_of(topic)
         self._before = self._admin.topic_ids(topic)
         self._is_there = True

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
 from faults.kit.injection import FaultKind
 from faults.kit.membership import MemberChange
@@ -82,7 +80,7 @@ class RemoveBroker(FaultKind[RemoveBrokerParams]):
         return [left, "SIGTERM; UnregisterBroker", again]
 
     def prepare(self, params: RemoveBrokerParams, view: ClusterView, draw: int) -> Removed:
-        found = cast("HasMembers", find_ability(view.cluster, HasMembers)).may_leave()
+        found = view.ability(HasMembers).may_leave()
         if not found:
             raise FiringSkipped("no broker is in the cluster that is no controller")
         return Removed(view, found[0], params)

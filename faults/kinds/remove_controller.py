@@ -9,7 +9,7 @@ from pydantic import Field
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.params import Inventory, Params, names
-from faults.kit.votes import VoteChange, VoteFault, refuse_second, votes_of
+from faults.kit.votes import VoteChange, VoteFault, refuse_second
 from harness.durations import Seconds
 from harness.protocols.members import DYNAMIC_QUORUM, ChangesVoters, Quorum
 
@@ -77,7 +77,7 @@ class RemoveController(VoteFault[RemoveControllerParams]):
         ]
 
     def prepare(self, params: RemoveControllerParams, view: ClusterView, draw: int) -> NotVoting:
-        before = votes_of(view).quorum()
+        before = view.ability(ChangesVoters).quorum()
         refuse_second(view, before)
         if len(before.voters) < _LEAST:
             raise FiringSkipped(f"only {names(sorted(before.voters))} vote: each is needed")

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.cluster_view import ClusterView, ability_of
 from faults.kit.network import Impaired, NetworkFault, NetworkParams
 from faults.kit.params import Inventory
 from faults.kit.targets import target_text
@@ -41,7 +40,7 @@ class Stalling(Impaired):
 
     def proof(self) -> Proof:
         """Effective when a request was held."""
-        found = stalling(self.view.cluster).stalled(self.name)
+        found = self.view.ability(StallsRequests).stalled(self.name)
         if found.seen:  # nothing is counted any more once it is healed
             self._found = found
             self._worst = (
@@ -51,11 +50,6 @@ class Stalling(Impaired):
         said = self._worst or f"no {', '.join(self.params.requests)} request was seen"
         details = {"seen": self._found.seen, "held": self._found.held}
         return Proof(bool(self._found.held), f"{', '.join(self.targets)}: {said}", details)
-
-
-def stalling(cluster: Cluster) -> StallsRequests:
-    """The part of the cluster that can stall requests."""
-    return cast("StallsRequests", find_ability(cluster, StallsRequests))
 
 
 class RequestStall(NetworkFault[RequestStallParams]):
@@ -75,7 +69,7 @@ class RequestStall(NetworkFault[RequestStallParams]):
         return params
 
     def refusal(self, params: RequestStallParams, cluster: Cluster) -> str:
-        kinds = stalling(cluster).request_kinds()
+        kinds = ability_of(cluster, StallsRequests).request_kinds()
         if unknown := [name for name in params.requests if name not in kinds]:
             close = did_you_mean(unknown[0], kinds, label="allowed") if kinds else "none can be told apart"
             return f"no request {unknown[0]!r} of {cluster.system}; {close}"

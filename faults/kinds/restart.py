@@ -37,7 +37,7 @@ class Stopped(Killed):
     def stop(self, node: str) -> float:
         """Stop one node; seconds that it took."""
         start = time.monotonic()
-        by_itself = self.view.stoppable.stop(node, timeout_s=self.params.stop_within)
+        by_itself = self.view.ability(Stoppable).stop(node, timeout_s=self.params.stop_within)
         took_s = time.monotonic() - start
         self._orderly = self._orderly is not False and by_itself and took_s < _ORDERLY_S
         return took_s

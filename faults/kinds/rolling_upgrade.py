@@ -48,7 +48,7 @@ class Upgraded(Rolled):
     def __init__(self, view: ClusterView, params: RollingVersionParams) -> None:
         of_role = {role: view.brokers if role == "broker" else view.with_role(role) for role in params.roles}
         super().__init__(view, params, dict.fromkeys(chain.from_iterable(of_role.values())))
-        self._versions: HasVersions = find_ability(view.cluster, HasVersions)  # type: ignore[assignment]
+        self._versions: HasVersions = view.ability(HasVersions)
         self._was = {node: self._versions.version(node) for node in self.targets}
         self._raised: dict[str, tuple[int, int]] = {}
         if set(self._was.values()) <= {params.to}:

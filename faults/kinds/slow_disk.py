@@ -9,7 +9,7 @@ from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView
 from faults.kit.params import Inventory, NodeParams, Size, in_units
-from faults.kit.resources import ResourceFault, ResourceLimited, ability
+from faults.kit.resources import ResourceFault, ResourceLimited
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import Details, HasPlacement
@@ -35,7 +35,7 @@ class DiskSlowed(ResourceLimited):
 
     def __init__(self, view: ClusterView, targets: Sequence[str], params: SlowDiskParams) -> None:
         super().__init__(view, targets, params)
-        self._disk: SlowsDisk = ability(view, SlowsDisk)
+        self._disk = view.ability(SlowsDisk)
         self._before_s = max(self._disk.try_write(node, _PROBE_BYTES)[1] for node in targets)
         self._longest_s = 0.0
         self._written = {node: self._disk.written(node) for node in targets}

@@ -30,7 +30,7 @@ class Transferred(Reload):
         self.bundle, self.to = bundle, to
 
     def apply(self) -> None:
-        self.view.transfers.transfer_bundle(self.bundle, self.to)
+        self.view.ability(HasTransfers).transfer_bundle(self.bundle, self.to)
         self.done = 1
 
     def proof(self) -> Proof:

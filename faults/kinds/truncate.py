@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Any
 
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView, find_ability
+from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import Instant
 from faults.kit.leadership import TopicFault, refuse_unknown
@@ -32,7 +31,7 @@ class Truncated(Instant):
 
     def __init__(self, view: ClusterView, topic: str, params: TruncateParams) -> None:
         super().__init__(view, [f"{topic}-{partition}" for partition in sorted(params.cuts)], params)
-        self._logs: TruncatesLogs = _logs(view)
+        self._logs = view.ability(TruncatesLogs)
         self._topic = topic
         self._before = self._logs.log_spans(topic)
 
@@ -90,7 +89,9 @@ class Truncate(TopicFault[TruncateParams]):
         return [f"DeleteRecords {which} before the offset that leaves {1 - params.share:.0%} of each log"]
 
     def prepare(self, params: TruncateParams, view: ClusterView, draw: int) -> Truncated:
-        cuts = dict(params.cuts) or _chosen(_logs(view).log_spans(params.topic), params, random.Random(draw))
+        cuts = dict(params.cuts) or _chosen(
+            view.ability(TruncatesLogs).log_spans(params.topic), params, random.Random(draw)
+        )
         if not cuts:
             raise FiringSkipped(f"{params.topic} holds nothing that could be removed")
         return Truncated(view, params.topic, params.model_copy(update={"cuts": cuts}))
@@ -104,7 +105,3 @@ def _chosen(
     worth = [p for p, offset in cuts.items() if offset > spans[p][0]]
     chosen = sorted(rng.sample(worth, min(params.partitions or len(worth), len(worth))))
     return {p: cuts[p] for p in chosen}
-
-
-def _logs(view: ClusterView) -> Any:
-    return find_ability(view.cluster, TruncatesLogs)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import TypeVar, cast
 
 from faults.kit.params import Inventory
 from harness.errors import BrokerstormError
@@ -14,27 +14,29 @@ from harness.protocols.cluster import (
     HasBundles,
     HasCoordinators,
     HasHealthProbe,
-    HasLeaders,
     HasPlacement,
-    HasReassignments,
-    HasTransfers,
-    MovesLeaders,
     Node,
     PartitionState,
 )
 from harness.protocols.faulting import ClientLives, Clients
-from harness.protocols.nodes import Killable, Pausable, SeenAway, Startable, Stoppable, TellsRunning
+from harness.protocols.nodes import SeenAway, Startable, TellsRunning
 
 POLL_S = 0.2
+A = TypeVar("A")  #: an ability
 
 
-def find_ability(cluster: Cluster, ability: type) -> Any | None:
+def find_ability(cluster: Cluster, ability: type[A]) -> A | None:
     """The part of the cluster that has an ability (itself, its runtime, its admin, its detours, its packets,
     the drivers of its nodes); None when none has."""
     network = (getattr(cluster.runtime, name, None) for name in ("detours", "packets"))
     drivers = getattr(cluster.runtime, "drivers", ())
     parts = (cluster, cluster.runtime, cluster.admin, *network, *drivers)
     return next((part for part in parts if isinstance(part, ability)), None)
+
+
+def ability_of(cluster: Cluster, ability: type[A]) -> A:
+    """The part of the cluster that has an ability of the fault; one without it was refused before."""
+    return cast("A", find_ability(cluster, ability))
 
 
 def is_outside(cluster: Cluster) -> bool:
@@ -124,33 +126,29 @@ class ClusterView:
         return next(node for node in self.cluster.runtime.nodes if node.name == name)
 
     @property
-    def killable(self) -> Killable:
-        return cast("Killable", find_ability(self.cluster, Killable))
-
-    @property
     def seen(self) -> SeenAway:
         """How the loss of a node is seen here."""
         found: SeenAway = getattr(self.cluster.runtime, "seen", SeenAway())
         return found
 
-    def is_running(self, node: str) -> bool:
-        return cast("TellsRunning", find_ability(self.cluster, TellsRunning)).is_running(node)
-
-    def start(self, node: str) -> None:
-        """Start a node that is down; returns when its process runs. No-op when it runs."""
-        cast("Startable", find_ability(self.cluster, Startable)).start(node)
-
-    @property
-    def stoppable(self) -> Stoppable:
-        return cast("Stoppable", find_ability(self.cluster, Stoppable))
-
-    @property
-    def pausable(self) -> Pausable:
-        return cast("Pausable", find_ability(self.cluster, Pausable))
+    def ability(self, ability: type[A]) -> A:
+        """As `ability_of`."""
+        return ability_of(self.cluster, ability)
 
     @property
     def placement(self) -> HasPlacement:
-        return cast("HasPlacement", find_ability(self.cluster, HasPlacement))
+        return self.ability(HasPlacement)
+
+    @property
+    def bundles(self) -> HasBundles:
+        return self.ability(HasBundles)
+
+    def is_running(self, node: str) -> bool:
+        return self.ability(TellsRunning).is_running(node)
+
+    def start(self, node: str) -> None:
+        """Start a node that is down; returns when its process runs. No-op when it runs."""
+        self.ability(Startable).start(node)
 
     def coordinators(self, group: str) -> list[str]:
         """The node that coordinates each name of a group or of transactions (`Inventory.coordinated`).
@@ -159,30 +157,10 @@ class ClusterView:
             BrokerstormError: the cluster does not answer.
         """
         kind, _, name = group.partition(":")
-        source = cast("HasCoordinators", find_ability(self.cluster, HasCoordinators))
+        source = self.ability(HasCoordinators)
         names = self._planned.coordinated.get(group, (name,))  # without a run it is the brokers' name
         found = [source.coordinator(kind, each) for each in names]
         return [node for node in found if node is not None]
-
-    @property
-    def bundles(self) -> HasBundles:
-        return cast("HasBundles", find_ability(self.cluster, HasBundles))
-
-    @property
-    def transfers(self) -> HasTransfers:
-        return cast("HasTransfers", find_ability(self.cluster, HasTransfers))
-
-    @property
-    def leader_moves(self) -> MovesLeaders:
-        return cast("MovesLeaders", find_ability(self.cluster, MovesLeaders))
-
-    @property
-    def leaders(self) -> HasLeaders:
-        return cast("HasLeaders", find_ability(self.cluster, HasLeaders))
-
-    @property
-    def reassignments(self) -> HasReassignments:
-        return cast("HasReassignments", find_ability(self.cluster, HasReassignments))
 
     def answers(self, node: str) -> bool | None:
         """Whether a request of our own to a node is answered; None when the cluster cannot tell."""

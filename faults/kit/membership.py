@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import cast
 
-from faults.kit.cluster_view import POLL_S, ClusterView, find_ability
+from faults.kit.cluster_view import POLL_S, ClusterView
 from faults.kit.injection import Injection
 from faults.kit.params import Params
 from harness.errors import EnvironmentNotReady
@@ -25,8 +24,8 @@ class MemberChange(Injection):
         super().__init__(view, [node], params)
         self.node = node
         self._within_s = within_s
-        self.members = cast("HasMembers", find_ability(view.cluster, HasMembers))
-        self.admin = cast("UnregistersBrokers", find_ability(view.cluster, UnregistersBrokers))
+        self.members = view.ability(HasMembers)
+        self.admin = view.ability(UnregistersBrokers)
 
     def join(self) -> None:
         self.members.join(self.node)

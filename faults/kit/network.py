@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
-from typing import ClassVar, Final, Generic, Literal, TypeVar, cast
+from typing import ClassVar, Final, Generic, Literal, TypeVar
 
 from pydantic import Field
 
@@ -51,11 +51,6 @@ class NetworkParams(NodeParams):
 
 
 N = TypeVar("N", bound=NetworkParams)
-
-
-def detours(cluster: Cluster) -> HasDetours:
-    """The part of the cluster that its connections run through."""
-    return cast("HasDetours", find_ability(cluster, HasDetours))
 
 
 def flows_of(wires: Iterable[Wire], nodes: Sequence[str], link: str, way: str) -> list[Flow]:
@@ -125,7 +120,7 @@ class Impaired(NodeLoss):
 
     def look(self) -> dict[str, float | None]:
         """A request on each wire, now."""
-        ask, connect = self.view.cluster.request, detours(self.view.cluster).connect
+        ask, connect = self.view.cluster.request, self.view.ability(HasDetours).connect
         return measure(ask, self.wires, timeout_s=self.timeout_s, ballast=self.ballast, connect=connect)
 
     def objection(self) -> str:
@@ -135,7 +130,7 @@ class Impaired(NodeLoss):
         return super().objection() if self.away else ""
 
     def apply(self) -> None:
-        detours(self.view.cluster).impair(self.name, self.flows, self.impairment)
+        self.view.ability(HasDetours).impair(self.name, self.flows, self.impairment)
         self._applied = True
 
     def shows_effect(self, name: str, took_s: float | None) -> bool:
@@ -153,7 +148,7 @@ class Impaired(NodeLoss):
             now = self.look()
             affected = {name: took for name, took in now.items() if self.shows_effect(name, took)}
             # Else it was healed meanwhile, or the machine stood still.
-            if affected and detours(self.view.cluster).is_impaired(self.name):
+            if affected and self.view.ability(HasDetours).is_impaired(self.name):
                 self._worst = self.sentence(affected)
         if self.away:
             self._note_change(self.view.snapshot())
@@ -167,10 +162,10 @@ class Impaired(NodeLoss):
         return self._worst
 
     def heal(self) -> None:
-        detours(self.view.cluster).repair(self.name)
+        self.view.ability(HasDetours).repair(self.name)
 
     def is_undone(self) -> bool:
-        return not detours(self.view.cluster).is_impaired(self.name)
+        return not self.view.ability(HasDetours).is_impaired(self.name)
 
     def missing(self) -> str:
         """Toxics gone, requests as before, and what a node lacks that was away."""
@@ -219,7 +214,7 @@ class NetworkFault(NodeFault[N], Generic[N]):
         found = find_ability(cluster, HasDetours)
         if found is None:
             return ""  # that an ability is missing is said elsewhere
-        if reason := cast("HasDetours", found).why_not(params.link, self.how):
+        if reason := found.why_not(params.link, self.how):
             return reason
         have = {"clients" if wire.source == CLIENTS else "peers" for wire in found.wires()}
         lacking = [side for side in ("clients", "peers") if params.link in (side, "all") and side not in have]
@@ -240,7 +235,9 @@ class NetworkFault(NodeFault[N], Generic[N]):
         raise NotImplementedError
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: N) -> NodeLoss:
-        flows = flows_of(detours(view.cluster).wires(), targets, params.link, getattr(params, "way", "both"))
+        flows = flows_of(
+            view.ability(HasDetours).wires(), targets, params.link, getattr(params, "way", "both")
+        )
         return self.impaired(view, targets, params, flows)
 
     def impaired(

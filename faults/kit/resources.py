@@ -5,23 +5,19 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, Final, Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
-from faults.kit.cluster_view import ClusterView, Snapshot, find_ability
+from faults.kit.cluster_view import ClusterView, Snapshot
 from faults.kit.node_loss import NodeFault, NodeLoss, changes_text
 from faults.kit.params import NodeParams
 from harness.contracts.ledger import LedgerEntry
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Cluster, Details, Proof
+from harness.protocols.nodes import Killable
 
 N = TypeVar("N", bound=NodeParams)
 #: A node is whole again within a second or two; one that is not by then never will be.
 _CATCH_UP_S: Final = 10.0
-
-
-def ability(view: ClusterView, kind: type) -> Any:
-    """The part of the cluster that has an ability; the engine refused clusters without it."""
-    return find_ability(view.cluster, kind)
 
 
 class ResourceFault(NodeFault[N], Generic[N]):
@@ -135,7 +131,7 @@ class LimitedUntilWhole(ResourceLimited):
             self._note_change(self.view.snapshot())
             self._restarted = True
             for node in self._not_whole():
-                self.view.killable.kill(node)
+                self.view.ability(Killable).kill(node)
         super().heal()
         self._lifted_s = self._lifted_s or time.monotonic()
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import TypeVar
 
-from faults.kit.cluster_view import POLL_S, ClusterView, find_ability
+from faults.kit.cluster_view import POLL_S, ClusterView
 from faults.kit.errors import FiringSkipped
 from faults.kit.injection import FaultKind, Injection
 from faults.kit.params import Params
@@ -16,10 +16,6 @@ from harness.protocols.members import ChangesVoters, Quorum
 from harness.waiting import wait_while
 
 P = TypeVar("P", bound=Params)
-
-
-def votes_of(view: ClusterView) -> ChangesVoters:
-    return cast("ChangesVoters", find_ability(view.cluster, ChangesVoters))
 
 
 def refuse_second(view: ClusterView, before: Quorum) -> None:
@@ -47,7 +43,7 @@ class VoteChange(Injection):
         self.node = node
         self.before = before
         self._within_s = within_s
-        self.admin = votes_of(view)
+        self.admin = view.ability(ChangesVoters)
 
     def give(self) -> None:
         self._until(lambda: self.admin.add_voter(self.node), "gets no vote")

@@ -10,6 +10,7 @@ import pytest
 
 from faults.kinds.connection_close import ConnectionClose, ConnectionCloseParams
 from faults.kinds.mastership_move import MastershipMove, MastershipMoveParams
+from faults.kit.cluster_view import ability_of
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.params import Inventory
 from harness.clusters import spec_of
@@ -143,6 +144,9 @@ class Place:
     def __init__(self, group: Any, clients: Mapping[str, int] | None = None) -> None:
         self.cluster = Cluster(group)
         self.clients = lambda: dict(clients or {})
+
+    def ability(self, ability: type) -> Any:
+        return ability_of(self.cluster, ability)  # type: ignore[arg-type]
 
     @staticmethod
     def faulted() -> frozenset[str]:

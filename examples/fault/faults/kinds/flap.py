@@ -31,7 +31,7 @@ class Flapped(Killed):
             if self.view.stopping.wait(self.params.down):
                 return  # everything must be healed now: the heal starts the nodes
             for node in self.targets:
-                self.view.killable.start(node)
+                self.view.ability(Killable).start(node)
             if self.view.stopping.wait(self.params.up):
                 return
 
