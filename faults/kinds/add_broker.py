@@ -64,9 +64,6 @@ class AddBroker(TopicFault[AddBrokerParams]):
     needs = frozenset({SPARE_BROKER})
     params = AddBrokerParams
 
-    def lasts_s(self, params: AddBrokerParams) -> float | None:
-        return params.for_
-
     def ends_within_s(self, params: AddBrokerParams) -> float | None:
         return params.for_ + 2 * params.within
 

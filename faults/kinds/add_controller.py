@@ -42,14 +42,8 @@ class AddController(VoteFault[AddControllerParams]):
     needs = frozenset({SPARE_CONTROLLER, DYNAMIC_QUORUM})
     params = AddControllerParams
 
-    def complete(self, params: AddControllerParams, inventory: Inventory) -> AddControllerParams:
-        return params
-
     def target(self, params: AddControllerParams) -> str:
         return "a controller that is no broker"
-
-    def lasts_s(self, params: AddControllerParams) -> float | None:
-        return params.for_
 
     def ends_within_s(self, params: AddControllerParams) -> float | None:
         return params.for_ + params.within

@@ -88,17 +88,8 @@ class AdminQuestion(FaultKind[AdminQuestionParams]):
     abilities = (AnswersOwned,)
     params = AdminQuestionParams
 
-    def complete(self, params: AdminQuestionParams, inventory: Inventory) -> AdminQuestionParams:
-        return params
-
-    def target(self, params: AdminQuestionParams) -> str:
-        return "all"
-
     def choices(self, params: AdminQuestionParams) -> list[str]:
         return [f"every {params.gap:g} s"]
-
-    def lasts_s(self, params: AdminQuestionParams) -> float | None:
-        return params.for_
 
     def refusal(self, params: AdminQuestionParams, cluster: Cluster) -> str:
         return "brokers of others are not asked what they may hang on" if is_outside(cluster) else ""

@@ -143,9 +143,6 @@ class ChangeConfig(TopicFault[ChangeConfigParams]):
     def choices(self, params: ChangeConfigParams) -> list[str]:
         return [", ".join(f"{key}={value}" for key, value in params.config.items())]
 
-    def lasts_s(self, params: ChangeConfigParams) -> float | None:
-        return params.for_
-
     def commands(self, params: ChangeConfigParams, inventory: Inventory) -> list[str]:
         settings = ", ".join(f"{key}={value}" for key, value in params.config.items())
         request = system_of(inventory.system).change_request.format(topic=params.topic)

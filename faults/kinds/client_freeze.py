@@ -136,9 +136,6 @@ class ClientFreeze(ClientFault[ClientFreezeParams]):
     kind = "client-freeze"
     params = ClientFreezeParams
 
-    def lasts_s(self, params: ClientFreezeParams) -> float | None:
-        return params.for_
-
     def commands(self, params: ClientFreezeParams, inventory: Inventory) -> list[str]:
         shortest, longest = params.period
         return [

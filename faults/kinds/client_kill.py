@@ -90,9 +90,6 @@ class ClientKill(EndingFault[ClientKillParams]):
     kind = "client-kill"
     params = ClientKillParams
 
-    def lasts_s(self, params: ClientKillParams) -> float | None:
-        return params.for_
-
     def commands(self, params: ClientKillParams, inventory: Inventory) -> list[str]:
         return [f"SIGKILL {params.target}", f"after {params.for_:g} s: start its next life"]
 

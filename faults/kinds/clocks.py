@@ -189,9 +189,6 @@ class _ClockFault(ResourceFault[C]):
     def part(self, params: C, inventory: Inventory) -> str:
         return "" if is_client(params.target) else super().part(params, inventory)
 
-    def lasts_s(self, params: C) -> float | None:
-        return params.for_
-
     def _commands(self, what: str, params: C, inventory: Inventory) -> list[str]:
         who = params.target if is_client(params.target) else target_text(params.target, inventory)
         return [f"wall clock of {who}: {what}", f"after {params.for_:g} s: the machine's again"]

@@ -80,9 +80,6 @@ class CpuLimit(ResourceFault[CpuLimitParams]):
     needs = frozenset({"cpu-quota"})
     params = CpuLimitParams
 
-    def lasts_s(self, params: CpuLimitParams) -> float | None:
-        return params.for_
-
     def commands(self, params: CpuLimitParams, inventory: Inventory) -> list[str]:
         return [
             f"CPU quota of {params.cores * 100:g} ms each 100 ms for {target_text(params.target, inventory)}",

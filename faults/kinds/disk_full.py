@@ -87,9 +87,6 @@ class DiskFull(ResourceFault[DiskFullParams]):
     needs = frozenset({"data-volume"})
     params = DiskFullParams
 
-    def lasts_s(self, params: DiskFullParams) -> float | None:
-        return params.for_
-
     def commands(self, params: DiskFullParams, inventory: Inventory) -> list[str]:
         return [
             f"fallocate a ballast file until ENOSPC, data volume of {target_text(params.target, inventory)}",

@@ -144,9 +144,6 @@ class FileDamage(SeveralNodesFault[FileDamageParams]):
     abilities = (DamagesFiles, Killable, Stoppable, HasPlacement)
     params = FileDamageParams
 
-    def lasts_s(self, params: FileDamageParams) -> float | None:
-        return params.for_
-
     def commands(self, params: FileDamageParams, inventory: Inventory) -> list[str]:
         stop = "SIGKILL" if params.stop == "kill" else f"SIGTERM, within {_STOP_S:g} s,"
         what = {

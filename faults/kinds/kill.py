@@ -53,9 +53,6 @@ class Kill(NodeFault[KillParams]):
     abilities = (Killable, HasPlacement)
     params = KillParams
 
-    def lasts_s(self, params: KillParams) -> float | None:
-        return params.for_
-
     def commands(self, params: KillParams, inventory: Inventory) -> list[str]:
         return [
             f"SIGKILL {target_text(params.target, inventory)}",

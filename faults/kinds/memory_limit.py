@@ -98,9 +98,6 @@ class MemoryLimit(ResourceFault[MemoryLimitParams]):
     needs = frozenset({"memory-group"})
     params = MemoryLimitParams
 
-    def lasts_s(self, params: MemoryLimitParams) -> float | None:
-        return params.for_
-
     def commands(self, params: MemoryLimitParams, inventory: Inventory) -> list[str]:
         fixed = f"what it cannot give back then + {in_units(params.headroom)}"
         limit = in_units(params.limit) if params.limit else fixed

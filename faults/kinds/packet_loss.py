@@ -91,9 +91,6 @@ class PacketLoss(NodeFault[PacketLossParams]):
         target_text(params.target, inventory)  # several nodes at once are no loss of nodes
         return params
 
-    def lasts_s(self, params: PacketLossParams) -> float | None:
-        return params.for_
-
     def refusal(self, params: PacketLossParams, cluster: Cluster) -> str:
         return ability_of(cluster, LosesPackets).why_not(params.link)
 

@@ -86,9 +86,6 @@ class Pause(NodeFault[PauseParams]):
     abilities = (Pausable, TellsRunning, HasPlacement)
     params = PauseParams
 
-    def lasts_s(self, params: PauseParams) -> float | None:
-        return params.for_
-
     def commands(self, params: PauseParams, inventory: Inventory) -> list[str]:
         return [f"SIGSTOP {target_text(params.target, inventory)}", f"after {params.for_:g} s: SIGCONT"]
 

@@ -103,9 +103,6 @@ class PowerLoss(SeveralNodesFault[PowerLossParams], ResourceFault[PowerLossParam
     def needs_for(self, params: PowerLossParams) -> frozenset[str]:
         return self.needs | ({"synced-folders"} if params.directories == "lost" else set())
 
-    def lasts_s(self, params: PowerLossParams) -> float | None:
-        return params.for_
-
     def commands(self, params: PowerLossParams, inventory: Inventory) -> list[str]:
         folders = ", names in folders included" if params.directories == "lost" else ""
         return [

@@ -76,9 +76,6 @@ class RecreateTopic(TopicFault[RecreateTopicParams]):
     def choices(self, params: RecreateTopicParams) -> list[str]:
         return []
 
-    def lasts_s(self, params: RecreateTopicParams) -> float | None:
-        return params.for_
-
     def commands(self, params: RecreateTopicParams, inventory: Inventory) -> list[str]:
         again = f"after {params.for_:g} s: CreateTopics {params.topic}, with the settings that it had"
         return [f"DeleteTopics {params.topic}; wait until no broker in reach knows it", again]

@@ -62,14 +62,8 @@ class RemoveBroker(FaultKind[RemoveBrokerParams]):
     takes_nodes = True
     params = RemoveBrokerParams
 
-    def complete(self, params: RemoveBrokerParams, inventory: Inventory) -> RemoveBrokerParams:
-        return params
-
     def target(self, params: RemoveBrokerParams) -> str:
         return "a broker that is no controller"
-
-    def lasts_s(self, params: RemoveBrokerParams) -> float | None:
-        return params.for_
 
     def ends_within_s(self, params: RemoveBrokerParams) -> float | None:
         return params.for_ + params.within

@@ -60,12 +60,6 @@ class RemoveController(VoteFault[RemoveControllerParams]):
             raise StepProblem("target", f"no controller {params.target!r}. Allowed: {names(allowed)}")
         return params
 
-    def target(self, params: RemoveControllerParams) -> str:
-        return params.target
-
-    def lasts_s(self, params: RemoveControllerParams) -> float | None:
-        return params.for_
-
     def ends_within_s(self, params: RemoveControllerParams) -> float | None:
         return params.for_ + params.within
 

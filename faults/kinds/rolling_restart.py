@@ -124,11 +124,5 @@ class RollingRestart(FaultKind[RollingRestartParams]):
         steps = f"{stop}; start it{later}; {ready}"
         return [f"{node}: {steps}" for node in target_text("all", inventory).split(", ")]
 
-    def complete(self, params: RollingRestartParams, inventory: Inventory) -> RollingRestartParams:
-        return params
-
-    def target(self, params: RollingRestartParams) -> str:
-        return "all"
-
     def prepare(self, params: RollingRestartParams, view: ClusterView, draw: int) -> Rolled:
         return Rolled(view, params)

@@ -84,9 +84,6 @@ class SlowDisk(ResourceFault[SlowDiskParams]):
     needs = frozenset({"slow-volume"})
     params = SlowDiskParams
 
-    def lasts_s(self, params: SlowDiskParams) -> float | None:
-        return params.for_
-
     def commands(self, params: SlowDiskParams, inventory: Inventory) -> list[str]:
         device = f"the device of the data volume of {target_text(params.target, inventory)}"
         return [

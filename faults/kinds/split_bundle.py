@@ -56,9 +56,6 @@ class SplitBundle(FaultKind[SplitBundleParams]):
         bundle_target(params.target, inventory)
         return params
 
-    def target(self, params: SplitBundleParams) -> str:
-        return params.target
-
     def commands(self, params: SplitBundleParams, inventory: Inventory) -> list[str]:
         return [f"PUT {NAMESPACE_URL}/{bundle_rule(params.target)}/split?unload=true"]
 

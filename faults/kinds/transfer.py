@@ -66,9 +66,6 @@ class Transfer(FaultKind[TransferParams]):
             raise StepProblem("to", f"no broker {params.to!r}. Allowed: {names(['other', *brokers])}")
         return params
 
-    def target(self, params: TransferParams) -> str:
-        return params.target
-
     def choices(self, params: TransferParams) -> list[str]:
         return [f"to {params.to}"]
 

@@ -44,9 +44,6 @@ class Unload(FaultKind[UnloadParams]):
         parse_unit(params.target, inventory, extra=("random",))
         return params
 
-    def target(self, params: UnloadParams) -> str:
-        return params.target
-
     def commands(self, params: UnloadParams, inventory: Inventory) -> list[str]:
         return unload_requests(params.target, inventory)
 

@@ -110,9 +110,6 @@ class UnloadStorm(FaultKind[UnloadStormParams]):
         parse_unit(params.target, inventory, extra=_ALL)
         return params
 
-    def target(self, params: UnloadStormParams) -> str:
-        return params.target
-
     said = FaultKind.said | {"times", "pairs"}
 
     def choices(self, params: UnloadStormParams) -> list[str]:

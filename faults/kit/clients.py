@@ -46,9 +46,6 @@ class ClientFault(FaultKind[C], Generic[C]):
             )
         return params
 
-    def target(self, params: C) -> str:
-        return params.target
-
 
 def refuse_clients(target: str, inventory: Inventory, but: Mapping[str, str]) -> None:
     """Raises: StepProblem: the target is no client of the load, or one for which ``but`` has a reason."""

@@ -132,17 +132,18 @@ class FaultKind(ABC, Generic[P]):
     def doc(cls) -> str:
         return (cls.__doc__ or "").strip().splitlines()[0]
 
-    @abstractmethod
     def complete(self, params: P, inventory: Inventory) -> P:
         """Check names against the plan and fill in what it decides (the only topic, ...).
 
         Raises:
             StepProblem: the key and what is wrong with it.
         """
+        return params
 
-    @abstractmethod
     def target(self, params: P) -> str:
-        """The target as text, for tables and charts."""
+        """The target as text, for tables and charts: the key ``target``; all where there is no such key."""
+        said: str = getattr(params, "target", "all")
+        return said
 
     def part(self, params: P, inventory: Inventory) -> str:
         """What the target was to the cluster when it was chosen, for the proof; empty = nothing is said."""
@@ -161,8 +162,9 @@ class FaultKind(ABC, Generic[P]):
         return " ".join([self.kind, self.target(params), *self.choices(params), *lasts, *rest])
 
     def lasts_s(self, params: P) -> float | None:
-        """Seconds from applied to heal; None when it ends by itself."""
-        return None
+        """Seconds from applied to heal: the key ``for``; None when it ends by itself."""
+        for_s: float | None = getattr(params, "for_", None)
+        return for_s
 
     def ends_within_s(self, params: P) -> float | None:
         """Longest time from injected to the beginning of its heal; None when nobody knows. Faults that end by

@@ -206,9 +206,6 @@ class NetworkFault(NodeFault[N], Generic[N]):
             return params
         return super().complete(params, inventory)
 
-    def lasts_s(self, params: N) -> float | None:
-        return params.for_
-
     def refusal(self, params: N, cluster: Cluster) -> str:
         """Why this cluster cannot be cut there; empty when it can."""
         found = find_ability(cluster, HasDetours)

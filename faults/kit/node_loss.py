@@ -177,9 +177,6 @@ class NodeFault(FaultKind[N], Generic[N]):
     def abilities_for(self, params: N) -> tuple[type, ...]:
         return (*self.abilities, HasCoordinators) if is_coordinator(params.target) else self.abilities
 
-    def target(self, params: N) -> str:
-        return params.target
-
     def part(self, params: N, inventory: Inventory) -> str:
         return part_text(params.target, inventory)
 
