@@ -47,155 +47,77 @@ MOST_DEPTH = 64
 NIGHT_FILE = "night.json"
 
 
+class PathBelow:
+    """An attribute: a path below the ``root`` that an object has."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __get__(self, folder: Any, owner: type) -> Path:
+        found: Path = folder.root / self._path
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class RunDir:
     """Paths of one run. Nothing is created until `create`."""
 
     root: Path
 
+    scenario = PathBelow("scenario.yaml")
+    plan = PathBelow("plan.json")
+    manifest = PathBelow("manifest.json")
+    #: Present only in the folder of a scenario with variants.
+    campaign = PathBelow("campaign.json")
+    raw = PathBelow("raw")
+    sealed = PathBelow("sealed")
+    names = PathBelow("sealed/names.jsonl")
+    log_bounds = PathBelow("sealed/log_bounds.jsonl")
+    #: Who led which stream; missing where nobody could say. Raw: as it was told, before it was sealed.
+    leaderships = PathBelow("sealed/leaderships.jsonl")
+    raw_leaderships = PathBelow("leaderships.jsonl")
+    #: What the groups of pipelines had committed in the end; missing where nobody could say.
+    committed_offsets = PathBelow("sealed/committed_offsets.jsonl")
+    raw_committed_offsets = PathBelow("committed_offsets.jsonl")
+    #: What every replica has; missing where only leaders were read.
+    replicas = PathBelow("sealed/replicas.jsonl")
+    raw_replicas = PathBelow("replicas.jsonl")
+    #: What producers journalled of their transactions; missing where there were none.
+    transactions = PathBelow("sealed/transactions.jsonl")
+    #: Transactions as the brokers' logs hold them; missing where nobody used any.
+    log_transactions = PathBelow("log_transactions.jsonl")
+    #: Rows, files and damage per worker; present when sealing has finished.
+    seal_report = PathBelow("sealed/seal.json")
+    #: What was sealed while the run went on; gone when sealing has finished.
+    sealed_parts = PathBelow("sealed/parts.jsonl")
+    #: What the bundle that a run came from leaves out of its capture; missing where it is whole.
+    left_out = PathBelow("left-out.json")
+    #: What a bundle says of itself; present only where one was opened.
+    bundle = PathBelow("bundle.json")
+    faults = PathBelow("faults.jsonl")
+    events = PathBelow("events.jsonl")
+    metrics = PathBelow("metrics.jsonl")
+    ledger = PathBelow("ledger")
+    stacks = PathBelow("stacks")
+    cluster = PathBelow("cluster")
+    result = PathBelow("result.json")
+    report = PathBelow("report.html")
+    junit = PathBelow("junit.xml")
+
     @property
     def run_id(self) -> str:
         return self.root.name
 
-    @property
-    def scenario(self) -> Path:
-        return self.root / "scenario.yaml"
-
-    @property
-    def plan(self) -> Path:
-        return self.root / "plan.json"
-
-    @property
-    def manifest(self) -> Path:
-        return self.root / "manifest.json"
-
-    @property
-    def campaign(self) -> Path:
-        """Present only in the folder of a scenario with variants."""
-        return self.root / "campaign.json"
-
-    @property
-    def raw(self) -> Path:
-        return self.root / "raw"
-
     def worker(self, name: str) -> Path:
         return self.raw / name
-
-    @property
-    def sealed(self) -> Path:
-        return self.root / "sealed"
 
     def bucket_file(self, table: str, bucket: int, part: int = 0) -> Path:
         """``part``: 0, 1, 2 ... of a run that is sealed while it goes on; 1 and up: of other machines."""
         return self.sealed / table / f"bucket={bucket:02d}" / f"part-{part}.parquet"
 
-    @property
-    def names(self) -> Path:
-        return self.sealed / "names.jsonl"
-
-    @property
-    def log_bounds(self) -> Path:
-        return self.sealed / "log_bounds.jsonl"
-
-    @property
-    def leaderships(self) -> Path:
-        """Who led which stream; missing where nobody could say."""
-        return self.sealed / self.raw_leaderships.name
-
-    @property
-    def committed_offsets(self) -> Path:
-        """What the groups of pipelines had committed in the end; missing where nobody could say."""
-        return self.sealed / self.raw_committed_offsets.name
-
-    @property
-    def replicas(self) -> Path:
-        """What every replica has; missing where only leaders were read."""
-        return self.sealed / self.raw_replicas.name
-
-    @property
-    def transactions(self) -> Path:
-        """What producers journalled of their transactions; missing where there were none."""
-        return self.sealed / "transactions.jsonl"
-
-    @property
-    def seal_report(self) -> Path:
-        """Rows, files and damage per worker; present when sealing has finished."""
-        return self.sealed / "seal.json"
-
-    @property
-    def sealed_parts(self) -> Path:
-        """What was sealed while the run went on; gone when sealing has finished."""
-        return self.sealed / "parts.jsonl"
-
-    @property
-    def left_out(self) -> Path:
-        """What the bundle that a run came from leaves out of its capture; missing where it is whole."""
-        return self.root / "left-out.json"
-
-    @property
-    def bundle(self) -> Path:
-        """What a bundle says of itself; present only where one was opened."""
-        return self.root / "bundle.json"
-
-    @property
-    def faults(self) -> Path:
-        return self.root / "faults.jsonl"
-
-    @property
-    def events(self) -> Path:
-        return self.root / "events.jsonl"
-
-    @property
-    def raw_leaderships(self) -> Path:
-        """The same as the brokers told it, before it was sealed."""
-        return self.root / "leaderships.jsonl"
-
-    @property
-    def raw_committed_offsets(self) -> Path:
-        """The same as the brokers told it, before it was sealed."""
-        return self.root / "committed_offsets.jsonl"
-
-    @property
-    def raw_replicas(self) -> Path:
-        """The same as it was read, before it was sealed."""
-        return self.root / "replicas.jsonl"
-
-    @property
-    def log_transactions(self) -> Path:
-        """Transactions as the brokers' logs hold them; missing where nobody used any."""
-        return self.root / "log_transactions.jsonl"
-
-    @property
-    def metrics(self) -> Path:
-        return self.root / "metrics.jsonl"
-
-    @property
-    def ledger(self) -> Path:
-        return self.root / "ledger"
-
-    @property
-    def stacks(self) -> Path:
-        return self.root / "stacks"
-
-    @property
-    def cluster(self) -> Path:
-        return self.root / "cluster"
-
     def calibration(self, name: str) -> RunDir:
         """Where one measurement of what the machine keeps leaves its logs."""
         return RunDir(self.root / "calibration" / name)
-
-    @property
-    def result(self) -> Path:
-        return self.root / "result.json"
-
-    @property
-    def report(self) -> Path:
-        return self.root / "report.html"
-
-    @property
-    def junit(self) -> Path:
-        return self.root / "junit.xml"
 
     def create(self) -> RunDir:
         """Make the folder and its fixed sub-folders; return self."""

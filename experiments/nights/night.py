@@ -22,7 +22,7 @@ from experiments.nights.matrix import Cell
 from experiments.nights.model import Keep
 from harness.contracts import typed
 from harness.errors import Exit, FailOn, UsageError
-from harness.rundir import NIGHT_FILE, RunDir, read_json, write_json
+from harness.rundir import NIGHT_FILE, PathBelow, RunDir, read_json, write_json
 
 SCHEMA_VERSION: Final = 1
 Word = Literal["pass", "fail", "unknown", "broken"]
@@ -127,6 +127,8 @@ class NightDir:
     """Paths of a night, and its state."""
 
     root: Path
+    plan = PathBelow(NIGHT_FILE)
+    document = PathBelow("suite.json")
 
     @property
     def id(self) -> str:
@@ -135,14 +137,6 @@ class NightDir:
     @property
     def run(self) -> RunDir:
         return RunDir(self.root)
-
-    @property
-    def plan(self) -> Path:
-        return self.root / NIGHT_FILE
-
-    @property
-    def document(self) -> Path:
-        return self.root / "suite.json"
 
     @property
     def is_over(self) -> bool:

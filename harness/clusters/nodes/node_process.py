@@ -20,7 +20,7 @@ import psutil
 
 from harness.clusters.nodes.processes import RUN_ID, ProcessId, identify, run_id_of
 from harness.errors import EnvironmentNotReady, HealError
-from harness.rundir import write_json
+from harness.rundir import PathBelow, write_json
 from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.02
@@ -47,31 +47,14 @@ class NodeFolder:
 
     root: Path
 
-    @property
-    def conf(self) -> Path:
-        return self.root / "conf"
-
-    @property
-    def data(self) -> Path:
-        return self.root / "data"
-
-    @property
-    def logs(self) -> Path:
-        return self.root / "logs"
-
-    @property
-    def temporary(self) -> Path:
-        """What the node's libraries unpack, empty at each start: a node that is killed removes nothing."""
-        return self.root / "tmp"
-
-    @property
-    def pid_file(self) -> Path:
-        return self.root / "pid.json"
-
-    @property
-    def version_file(self) -> Path:
-        """The version that the node was changed to, where it was."""
-        return self.root / "version"
+    conf = PathBelow("conf")
+    data = PathBelow("data")
+    logs = PathBelow("logs")
+    #: What the node's libraries unpack, empty at each start: a node that is killed removes nothing.
+    temporary = PathBelow("tmp")
+    pid_file = PathBelow("pid.json")
+    #: The version that the node was changed to, where it was.
+    version_file = PathBelow("version")
 
     def fill(self, text: str) -> str:
         """``{conf}``, ``{data}`` and ``{logs}`` as paths; other braces stay."""
