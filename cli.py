@@ -42,6 +42,7 @@ _OURS = ("analysis", "cli", "commands", "experiments", "faults", "harness")
 
 @click.group(
     cls=CommandGroup,
+    is_part=False,
     name="brokerstorm",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     example="brokerstorm run kafka-quick\nbrokerstorm show --html",

@@ -147,36 +147,24 @@ def _set_up_logging(verbose: int) -> None:
 class Command(click.Command):
     """A command that takes the global options too and ends its help with an example."""
 
-    def __init__(self, *args: Any, example: str = "", **keys: Any) -> None:
-        super().__init__(*args, **keys)
-        self.example = example
-        self.params += _global_options(hidden=True)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_example(formatter, self.example)
-
-
-class CommandGroup(click.Group):
-    """The whole, or a part of it: global options, commands in the order given."""
-
-    command_class = Command
-
-    def __init__(self, *args: Any, example: str = "", is_part: bool = False, **keys: Any) -> None:
+    def __init__(self, *args: Any, example: str = "", is_part: bool = True, **keys: Any) -> None:
         super().__init__(*args, **keys)
         self.example = example
         self.params += _global_options(hidden=is_part)
 
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Example"):
+            for line in self.example.splitlines():
+                formatter.write_text(for_terminal(line))
+
+
+class CommandGroup(Command, click.Group):
+    """The whole, or a part of it: commands in the order given."""
+
+    command_class = Command
+
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
-
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        write_example(formatter, self.example)
-
-
-def write_example(formatter: click.HelpFormatter, example: str) -> None:
-    with formatter.section("Example"):
-        for line in example.splitlines():
-            formatter.write_text(for_terminal(line))
 
 
 F = TypeVar("F", bound=Callable[..., Any])

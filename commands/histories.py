@@ -15,7 +15,7 @@ from commands.console import SCHEMA_VERSION, CommandGroup, Settings, command, te
 from commands.options import FileToWrite
 from commands.tables import paragraph
 from harness.errors import Exit, FailOn, UsageError
-from harness.rundir import find_run, is_url
+from harness.rundir import Document, find_run, is_url
 
 if TYPE_CHECKING:
     from experiments.history.report import SuiteReport
@@ -123,7 +123,6 @@ def report_night(history: History, folder: NightDir, night: Night) -> SuiteRepor
 @click.group(
     "history",
     cls=CommandGroup,
-    is_part=True,
     example="brokerstorm history import runs/*\nbrokerstorm history merge shard-*/history.sqlite",
 )
 def history() -> None:
@@ -159,16 +158,7 @@ def import_(settings: Settings, runs: tuple[str, ...], file: Path | None) -> int
         for run, why in left_out.items():
             paragraph(f"left out {run}: {why}", hanging="  ")
 
-    settings.show(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "history": str(path),
-            "added": added,
-            "already_there": there,
-            "left_out": left_out,
-        },
-        text,
-    )
+    settings.show(_taken(path, added, there, left_out), text)
     return Exit.USAGE if left_out and not added + there else Exit.PASS
 
 
@@ -205,17 +195,19 @@ def merge(settings: Settings, others: tuple[str, ...], file: Path | None) -> int
             paragraph(f"left out {other}: {why}", hanging="  ")
         write(f"{path}: {sum(added.values())} rounds added, {there} were there")
 
-    settings.show(
-        {
-            "schema_version": SCHEMA_VERSION,
-            "history": str(path),
-            "added": added,
-            "already_there": there,
-            "left_out": left_out,
-        },
-        text,
-    )
+    settings.show(_taken(path, added, there, left_out), text)
     return Exit.USAGE if left_out else Exit.PASS
+
+
+def _taken(path: Path, added: object, there: int, left_out: dict[str, str]) -> Document:
+    """What a history took in; ``added``: rounds, of several sources by their names."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "history": str(path),
+        "added": added,
+        "already_there": there,
+        "left_out": left_out,
+    }
 
 
 def _here(other: str, work: Path) -> Path:

@@ -31,7 +31,6 @@ _SHOWN_LEFT_OUT = 20
 @click.group(
     "suite",
     cls=CommandGroup,
-    is_part=True,
     example="brokerstorm suite plan quick\nbrokerstorm suite run quick --budget 15m",
 )
 def suite() -> None:

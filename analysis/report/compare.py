@@ -8,11 +8,11 @@ is said first.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from analysis.findings import Result, Status
+from analysis.findings import FaultRow, Result, Status
 from analysis.report import words
 from analysis.verdict.campaign import Campaign, RunSummary, VariantResult
 
@@ -104,30 +104,17 @@ def _class_rows(a: Result, b: Result) -> list[ComparisonRow]:
 
 
 def _fault_rows(a: Result, b: Result) -> list[ComparisonRow]:
-    def fired(result: Result) -> list[tuple[float | None, float | None, bool]]:
-        return [(f.outage_s, f.recovery_s, f.effective) for f in result.faults if not f.skipped]
-
-    def longest(values: list[float | None]) -> float | None:
+    def longest(values: Iterable[float | None]) -> float | None:
         return max((value for value in values if value is not None), default=None)
 
-    ours, theirs = fired(a), fired(b)
+    def row(name: str, unit: Unit, of: Callable[[list[FaultRow]], Value]) -> ComparisonRow:
+        return row_of("faults", name, unit, *(of([f for f in r.faults if not f.skipped]) for r in (a, b)))
+
     return [
-        row_of("faults", "fired", "count", len(ours), len(theirs)),
-        row_of("faults", "took effect", "count", sum(e for *_, e in ours), sum(e for *_, e in theirs)),
-        row_of(
-            "faults",
-            "longest outage",
-            "s",
-            longest([o for o, _, _ in ours]),
-            longest([o for o, _, _ in theirs]),
-        ),
-        row_of(
-            "faults",
-            "slowest recovery",
-            "s",
-            longest([r for _, r, _ in ours]),
-            longest([r for _, r, _ in theirs]),
-        ),
+        row("fired", "count", len),
+        row("took effect", "count", lambda fired: sum(f.effective for f in fired)),
+        row("longest outage", "s", lambda fired: longest(f.outage_s for f in fired)),
+        row("slowest recovery", "s", lambda fired: longest(f.recovery_s for f in fired)),
     ]
 
 
@@ -161,32 +148,24 @@ def _variant_rows(name: str, a: VariantResult | None, b: VariantResult | None) -
     def total(part: Callable[[RunSummary], Mapping[str, int]], key: str) -> Callable[[VariantResult], Value]:
         return lambda variant: sum(part(run).get(key, 0) for run in variant.runs)
 
-    runs = [run for variant in (a, b) if variant for run in variant.runs]
+    def classes(label: str, part: Callable[[RunSummary], Mapping[str, int]]) -> list[ComparisonRow]:
+        runs = [run for variant in (a, b) if variant for run in variant.runs]
+        names = dict.fromkeys(cls for run in runs for cls in part(run))
+        return [row(label.format(cls), "count", total(part, cls)) for cls in names]
+
     return [
         row("result", "text", lambda v: v.outcome.value),
         row("rounds", "count", lambda v: v.rounds),
         row("hits", "count", lambda v: v.hits),
         row("first after", "s", lambda v: v.first_witness_s),
-        *(row(cls, "count", total(_violations, cls)) for cls in _keys(runs, _violations)),
-        *(row(f"{cls} (excused)", "count", total(_excused, cls)) for cls in _keys(runs, _excused)),
+        *classes("{}", lambda run: run.violations),
+        *classes("{} (excused)", lambda run: run.excused),
         *(row(key, "count", total(lambda run: run.sends, key)) for key in _SENDS),
         row("achieved_per_s", "per_s", median(lambda run: run.rate, "achieved_per_s")),
         *(row(key, "ms", median(lambda run: run.latency_ms, key)) for key in ("p50", "p99")),
         row("longest outage", "s", median(lambda run: run.rate, "longest_outage_s")),
         row("faults that took effect", "count", total(lambda run: run.faults, "effective")),
     ]
-
-
-def _violations(run: RunSummary) -> Mapping[str, int]:
-    return run.violations
-
-
-def _excused(run: RunSummary) -> Mapping[str, int]:
-    return run.excused
-
-
-def _keys(runs: Sequence[RunSummary], part: Callable[[RunSummary], Mapping[str, int]]) -> list[str]:
-    return list(dict.fromkeys(key for run in runs for key in part(run)))
 
 
 def _difference(name: str, x: object, y: object) -> str:

@@ -25,7 +25,7 @@ _LOG = logging.getLogger(__name__)
 PERIOD_S: Final = 1.0
 
 
-class LeaderWatch:
+class LeaderWatch(PeriodicThread):
     """From `start` to `record`: watches owners where the system keeps no history of them."""
 
     def __init__(
@@ -35,6 +35,7 @@ class LeaderWatch:
         admin: Callable[[], Admin],
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
+        super().__init__("leaders", self.look, period_s=PERIOD_S)
         self._topics = [topic.name for topic in plan.topics]
         self._run = run
         self._admin = admin
@@ -42,15 +43,11 @@ class LeaderWatch:
         self._is_watched = not system_of(plan.system).keeps_leaders
         self._seen: dict[str, list[tuple[int, int, str | None]]] = {}
         self._last_look_ns = 0
-        self._thread = PeriodicThread("leaders", self.look, period_s=PERIOD_S)
         self._told: Sequence[Leadership] | None = None
 
     def start(self) -> None:
         if self._is_watched:
-            self._thread.start()
-
-    def stop(self) -> None:
-        self._thread.stop()
+            super().start()
 
     def look(self) -> None:
         """Note the leaders that are others than at the last look."""

@@ -28,7 +28,7 @@ COUNTERS = {
 Sources = Callable[[], Mapping[str, tuple[int | None, StatsLine]]]
 
 
-class Meter:
+class Meter(PeriodicThread):
     """Samples in a thread of its own; a sample that cannot be written is not the last.
 
     Args:
@@ -39,15 +39,12 @@ class Meter:
     def __init__(self, run: RunDir, *, workers: Sources, nodes: Sources) -> None:
         self._run = run
         self._sources = {"worker": workers, "node": nodes}
-        self._thread = PeriodicThread("metrics", self.sample, period_s=PERIOD_S)
-
-    def start(self) -> None:
-        self._thread.start()
+        super().__init__("metrics", self.sample, period_s=PERIOD_S)
 
     def stop(self) -> None:
         """End with a last sample."""
-        self._thread.stop()
-        self._thread.call()
+        super().stop()
+        self.call()
 
     def sample(self) -> None:
         """Write one row for each process that runs now, and one of the machine."""

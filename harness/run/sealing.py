@@ -24,7 +24,7 @@ LEAST_BYTES: Final = 16 << 20
 NICE: Final = 10
 
 
-class Sealing:
+class Sealing(PeriodicThread):
     """From `start` to `stop`. What cannot be sealed stays as it is, and is sealed at the end.
 
     Args:
@@ -37,20 +37,14 @@ class Sealing:
         self._tell = tell
         self._has_told = False
         period_s = min(max(plan.load_s / 30, PERIOD_S[0]), PERIOD_S[1])
-        self._thread = PeriodicThread("sealing", self.seal_now, period_s=period_s)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        self._thread.stop()
+        super().__init__("sealing", self.seal_now, period_s=period_s)
 
     def seal_now(self) -> None:
         """Seal what is finished, in the thread that calls."""
         give_way()
         try:
             while seal_finished(self._run, self._plan, least_bytes=LEAST_BYTES) > 4 * LEAST_BYTES:
-                if self._thread.is_stopped:
+                if self.is_stopped:
                     break  # the rest is sealed by more threads, which give way to nobody
                 # else it took so long that there is more
         except BrokerstormError as error:
