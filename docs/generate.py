@@ -1,4 +1,4 @@
-"""Writes the reference pages that are made from code, and the published scenario schema.
+"""Writes the reference pages and the published JSON Schemas, which are made from code.
 
 python docs/generate.py           write what is stale
 python docs/generate.py --check   only name it; exit code 1 if there is any
@@ -10,13 +10,13 @@ import json
 import sys
 from pathlib import Path
 
+from pydantic.json_schema import JsonSchemaValue
+
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-import experiments.history.summary  # noqa: E402
-import experiments.nights.document  # noqa: E402
-import experiments.nights.file  # noqa: E402
-from docs.anomalies_page import anomalies_page  # noqa: E402 - the tree is not on the path before
+from analysis.report import documents  # noqa: E402 - the tree is not on the path before
+from docs.anomalies_page import anomalies_page  # noqa: E402
 from docs.bugs_table import PAGE as BUGS_PAGE  # noqa: E402
 from docs.bugs_table import known_bugs_page  # noqa: E402
 from docs.cli_page import cli_page  # noqa: E402
@@ -27,6 +27,8 @@ from docs.markdown import MADE, item, paragraph  # noqa: E402
 from docs.matrix_page import matrix_page  # noqa: E402
 from docs.model_keys import key_item, models  # noqa: E402
 from docs.suite_page import suite_page  # noqa: E402
+from experiments.history import summary  # noqa: E402
+from experiments.nights import document, file  # noqa: E402
 from faults.schedule.reference import schema  # noqa: E402
 from harness.connections import schema as connections  # noqa: E402
 from harness.errors import EXIT_MEANING  # noqa: E402
@@ -55,12 +57,20 @@ def pages() -> dict[Path, str]:
         REFERENCE / "history.md": history_page(),
         EXPLANATION / "anomalies.md": anomalies_page(),
         BUGS_PAGE: known_bugs_page(),
-        experiments.nights.file.SCHEMA_FILE: experiments.nights.file.schema_text(),
-        experiments.nights.document.SCHEMA_FILE: experiments.nights.document.schema_text(),
-        experiments.history.summary.SCHEMA_FILE: experiments.history.summary.schema_text(),
-        connections.SCHEMA_FILE: connections.schema_text(),
-        SCHEMA_FILE: json.dumps(scenario_schema(schema()), indent=1) + "\n",
-        IMPORT_SCHEMA_FILE: json.dumps(import_schema(), indent=1) + "\n",
+        **{path: json.dumps(found, indent=1) + "\n" for path, found in schemas().items()},
+    }
+
+
+def schemas() -> dict[Path, JsonSchemaValue]:
+    """Every published JSON Schema."""
+    return {
+        **{documents.SCHEMA_FOLDER / name: found for name, found in documents.schemas().items()},
+        file.SCHEMA_FILE: file.suite_schema(),
+        document.SCHEMA_FILE: document.schema(),
+        summary.SCHEMA_FILE: summary.schema(),
+        connections.SCHEMA_FILE: connections.connection_schema(),
+        SCHEMA_FILE: scenario_schema(schema()),
+        IMPORT_SCHEMA_FILE: import_schema(),
     }
 
 

@@ -2,12 +2,11 @@
 
 Every document carries ``schema_version``; a change that would break a reader raises it. The schemas in
 ``schemas/`` are made from the dataclasses by `schemas` and published as files (a test keeps them equal),
-so that a reader in another language needs no Python: `python -m analysis.report.documents` writes them.
+so that a reader in another language needs no Python: `make docs` writes them.
 """
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -227,13 +226,3 @@ def _error_schema() -> Document:
         },
         "required": ["schema_version", "exit_code", "error"],
     }
-
-
-def write_schemas() -> None:
-    """Write every schema file."""
-    for name, schema in schemas().items():
-        (SCHEMA_FOLDER / name).write_text(json.dumps(schema, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    write_schemas()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict
 from pathlib import Path
@@ -65,10 +64,6 @@ def schema() -> JsonSchemaValue:
     made["properties"] |= {"schema_version": {"const": 1}, "kind": {"const": "suite-report"}}
     made["required"] = [*made["required"], "kind", "schema_version"]
     return {"$schema": DIALECT, **made, "title": "brokerstorm suite report", "description": "one morning"}
-
-
-def schema_text() -> str:
-    return json.dumps(schema(), indent=1) + "\n"
 
 
 # ----- Markdown --------------------------------------------------------------------------------------------

@@ -6,12 +6,12 @@ raises ``schema_version``.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Final, Literal, get_args
 
 from pydantic import TypeAdapter
+from pydantic.json_schema import JsonSchemaValue
 
 from experiments.nights.night import SCHEMA_VERSION, Ended, Night, NightDir, Word
 from harness.errors import FailOn
@@ -121,10 +121,10 @@ def summarize(folder: NightDir, night: Night, *, verdict: str, exit_code: int, c
     )
 
 
-def schema_text() -> str:
-    """The published JSON Schema as it stands in its file."""
+def schema() -> JsonSchemaValue:
+    """JSON Schema of the document."""
     made = TypeAdapter(SuiteDocument).json_schema(mode="serialization")
     made["required"] = sorted(made["properties"])
     head = {"$schema": DIALECT, "title": "brokerstorm suite"}
     rest = {key: value for key, value in made.items() if key != "title"}
-    return json.dumps({**head, **rest}, indent=1) + "\n"
+    return {**head, **rest}

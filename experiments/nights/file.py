@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -105,8 +104,3 @@ def new_suite(path: Path) -> str:
     text = (FOLDER / "new.template").read_text()
     values = {"@NAME@": name, "@SCHEMA@": SCHEMA_FILE.name, "FILE": str(path)}
     return re.sub("|".join(values), lambda found: values[found[0]], text)
-
-
-def schema_text() -> str:
-    """The published schema as it stands in its file."""
-    return json.dumps(suite_schema(), indent=1) + "\n"

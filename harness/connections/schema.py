@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Final
@@ -18,11 +17,6 @@ SCHEMA_FILE: Final = _FOLDER / "connection.schema.json"
 TEMPLATE: Final = _FOLDER / "connection.template"
 _PASSWORD: Final = "user: storm\n#   password: {env: STORM_PASSWORD} # or {file: password.txt}"
 _PROOFS: Final = {"token": "token: {env: STORM_TOKEN}     # or {file: token.txt}"}
-
-
-def schema_text() -> str:
-    """The published schema as it stands in its file."""
-    return json.dumps(connection_schema(), indent=1) + "\n"
 
 
 def connection_schema() -> JsonSchemaValue:

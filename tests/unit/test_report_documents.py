@@ -46,7 +46,7 @@ def test_rounds_that_were_not_played_leave_a_clean_variant_undecided() -> None:
 def test_published_schemas_are_what_the_code_says() -> None:
     made = documents.schemas()
     published = {path.name: json.loads(path.read_text()) for path in documents.SCHEMA_FOLDER.iterdir()}
-    assert published == json.loads(json.dumps(made)), "run `python -m analysis.report.documents`"
+    assert published == json.loads(json.dumps(made)), "run `make docs`"
 
 
 @pytest.mark.parametrize("result", [failing(), passing(), unknown()], ids=lambda r: r.verdict.value)
