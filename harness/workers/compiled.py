@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.toolchains.cache import cache_folder
-from harness.toolchains.go import build_once
+from harness.toolchains.go import build_once, numbers
 from harness.workers.spec import Readiness, WorkerSpec
 
 Progress = Callable[[str, float | None], None]
+VERSION: Final = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,22 @@ class CompiledWorkers:
         built = made.path.exists()
         text = made.label if built else f"{made.label}, to be built on first use"
         return Readiness(True, text, fetched=built or made.is_own)
+
+
+def numbered(worker: WorkerSpec, version: str, default: str, oldest: str) -> str:
+    """The number that a ``client_version`` asks for ("" = the default).
+
+    Raises:
+        UsageError: not a version, or older than the first that this worker is for.
+    """
+    wanted = version.strip().removeprefix("v") or default
+    if not VERSION.match(wanted):
+        raise UsageError(
+            f"{worker.library}: client_version {version!r} is not a version", hint=f"write e.g. {default}"
+        )
+    if numbers(wanted) < numbers(oldest):
+        raise UsageError(f"{worker.library} {wanted} is too old: this worker is for {oldest} and newer")
+    return wanted
 
 
 def cached_program(

@@ -39,12 +39,11 @@ from harness.toolchains.own_builds import (
     own_build,
     pinned_source,
 )
-from harness.workers.compiled import CompiledWorkers, WorkerProgram, cached_program
+from harness.workers.compiled import CompiledWorkers, WorkerProgram, cached_program, numbered
 from harness.workers.spec import PROGRAMS, GoBuild, WorkerSpec
 
 KIT = PROGRAMS / "go_kit"
 KIT_MODULE = "brokerstorm/kit"
-_VERSION = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,16 +84,9 @@ def module_of(worker: WorkerSpec, version: str) -> Module:
     if own := own_build(version):
         number = re.match(r"\d+\.\d+\.\d+", own.number)
         return Module("", f"{number[0] if number else '0.0.0'}-own.{own.key}", own)
-    wanted = version.strip().removeprefix("v") or build.default
-    if not _VERSION.match(wanted):
-        raise UsageError(
-            f"{worker.library}: client_version {version!r} is not a version", hint="write e.g. 1.43.3"
-        )
-    tables = [table for table in build.modules if numbers(table.from_) <= numbers(wanted)]
-    if not tables:
-        oldest = build.modules[0].from_
-        raise UsageError(f"{worker.library} {wanted} is too old: this worker is for {oldest} and newer")
-    return Module(tables[-1].path, wanted)
+    wanted = numbered(worker, version, build.default, build.modules[0].from_)
+    paths = [table.path for table in build.modules if numbers(table.from_) <= numbers(wanted)]
+    return Module(paths[-1], wanted)
 
 
 def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:

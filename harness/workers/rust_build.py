@@ -44,12 +44,11 @@ from harness.toolchains.rust import (
     listed_versions,
     run_cargo,
 )
-from harness.workers.compiled import CompiledWorkers, WorkerProgram, cached_program
+from harness.workers.compiled import VERSION, CompiledWorkers, WorkerProgram, cached_program, numbered
 from harness.workers.spec import PROGRAMS, RustBuild, WorkerSpec
 
 KIT = PROGRAMS / "rust_kit"
 _MANIFEST = "Cargo.toml"
-_VERSION = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,15 +92,7 @@ def client_of(worker: WorkerSpec, version: str) -> Client:
     build = _build_of(worker)
     if own := own_build(version):
         return Client(own.number, own)
-    wanted = version.strip().removeprefix("v") or build.default
-    if not _VERSION.match(wanted):
-        raise UsageError(
-            f"{worker.library}: client_version {version!r} is not a version",
-            hint=f"write e.g. {build.default}",
-        )
-    if numbers(wanted) < numbers(build.from_):
-        raise UsageError(f"{worker.library} {wanted} is too old: this worker is for {build.from_} and newer")
-    return Client(wanted)
+    return Client(numbered(worker, version, build.default, build.from_))
 
 
 def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
@@ -198,7 +189,7 @@ def _along(worker: WorkerSpec, metadata: str) -> Iterator[tuple[str, str]]:
     for asked in packages[build.crate]["dependencies"]:
         name, number = asked["name"], asked["req"].removeprefix("^")
         # A build of the user's brings them, at a path.
-        is_named = name in build.along and asked["source"] and _VERSION.match(number)
+        is_named = name in build.along and asked["source"] and VERSION.match(number)
         if is_named and packages[name]["version"].partition("+")[0] != number:
             yield name, number
 
