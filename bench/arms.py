@@ -16,12 +16,14 @@ S = TypeVar("S")
 
 
 @contextmanager
-def cluster_of(system: str, *, secure: bool = False) -> Iterator[tuple[BrokerCluster[Any], Path]]:
+def cluster_of(
+    system: str, *, secure: bool = False, needs: frozenset[str] = frozenset()
+) -> Iterator[tuple[BrokerCluster[Any], Path]]:
     """A cluster that is up, and a folder; both are gone at the end."""
     with tempfile.TemporaryDirectory(prefix="brokerstorm-bench-") as temporary:
         root = Path(temporary)
         cluster = open_cluster(
-            system, run_id=f"bench-{time.monotonic_ns()}", folder=root / "cluster", secure=secure
+            system, run_id=f"bench-{time.monotonic_ns()}", folder=root / "cluster", secure=secure, needs=needs
         )
         try:
             cluster.up(timeout_s=120)

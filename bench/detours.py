@@ -12,16 +12,15 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
-import time
-from pathlib import Path
+from contextlib import ExitStack
 from statistics import median
 from typing import Any
 
 import psutil
 
+from bench.arms import cluster_of
 from bench.producing import Sample, run_producer
-from harness.clusters.cluster import BrokerCluster, open_cluster
+from harness.clusters.cluster import BrokerCluster
 from harness.clusters.nodes.processes import run_processes
 from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
 
@@ -43,31 +42,24 @@ def proxy_cpu_s(cluster: BrokerCluster[Any]) -> float:
 def measure(rounds: int, seconds: float) -> dict[tuple[float, str], list[tuple[Sample, float]]]:
     """(rate, arm) -> samples, each with the proxy's CPU time, warm-up and drain included."""
     found: dict[tuple[float, str], list[tuple[Sample, float]]] = {}
-    with tempfile.TemporaryDirectory(prefix="brokerstorm-bench-") as temporary:
-        root, clusters = Path(temporary), dict[str, BrokerCluster[Any]]()
-        try:
-            for arm, needs in ARMS.items():
-                run_id = f"bench-{arm}-{time.monotonic_ns()}"
-                clusters[arm] = open_cluster("kafka", run_id=run_id, folder=root / arm, needs=needs)
-                clusters[arm].up(timeout_s=120)
-            for number in range(rounds):
-                for rate in (UNLIMITED, STEADY):
-                    for arm in list(ARMS)[:: 1 if number % 2 else -1]:
-                        before_s = proxy_cpu_s(clusters[arm])
-                        sample = run_producer(
-                            clusters[arm], root / f"p-{number}-{rate:.0f}-{arm}",
-                            rate=rate, seconds=seconds, payload=150, capture=False,
-                        )  # fmt: skip
-                        proxy_s = proxy_cpu_s(clusters[arm]) - before_s
-                        found.setdefault((rate, arm), []).append((sample, proxy_s))
-                        print(
-                            f"round {number}  {rate or 'unlimited':>9}  {arm:7}  {sample.rate_per_s:>9,.0f}/s"
-                            f"  late at most {sample.late_max_ms:,.0f} ms  proxy {proxy_s:.2f} CPU-s",
-                            file=sys.stderr,
-                        )
-        finally:
-            for cluster in clusters.values():
-                cluster.down()
+    with ExitStack() as up:
+        places = {arm: up.enter_context(cluster_of("kafka", needs=needs)) for arm, needs in ARMS.items()}
+        for number in range(rounds):
+            for rate in (UNLIMITED, STEADY):
+                for arm in list(ARMS)[:: 1 if number % 2 else -1]:
+                    cluster, root = places[arm]
+                    before_s = proxy_cpu_s(cluster)
+                    sample = run_producer(
+                        cluster, root / f"p-{number}-{rate:.0f}",
+                        rate=rate, seconds=seconds, payload=150, capture=False,
+                    )  # fmt: skip
+                    proxy_s = proxy_cpu_s(cluster) - before_s
+                    found.setdefault((rate, arm), []).append((sample, proxy_s))
+                    print(
+                        f"round {number}  {rate or 'unlimited':>9}  {arm:7}  {sample.rate_per_s:>9,.0f}/s"
+                        f"  late at most {sample.late_max_ms:,.0f} ms  proxy {proxy_s:.2f} CPU-s",
+                        file=sys.stderr,
+                    )
     return found
 
 
