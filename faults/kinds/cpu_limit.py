@@ -79,12 +79,10 @@ class CpuLimit(ResourceFault[CpuLimitParams]):
     abilities = (LimitsCpu, Killable, HasPlacement)
     needs = frozenset({"cpu-quota"})
     params = CpuLimitParams
+    injects = CpuLimited
 
     def commands(self, params: CpuLimitParams, inventory: Inventory) -> list[str]:
         return [
             f"CPU quota of {params.cores * 100:g} ms each 100 ms for {target_text(params.target, inventory)}",
             f"after {params.for_:g} s: no quota",
         ]
-
-    def injection(self, view: ClusterView, targets: tuple[str, ...], params: CpuLimitParams) -> CpuLimited:
-        return CpuLimited(view, targets, params)

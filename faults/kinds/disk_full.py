@@ -86,12 +86,10 @@ class DiskFull(ResourceFault[DiskFullParams]):
     abilities = (FillsDisk, Killable, HasPlacement)
     needs = frozenset({"data-volume"})
     params = DiskFullParams
+    injects = DiskFilled
 
     def commands(self, params: DiskFullParams, inventory: Inventory) -> list[str]:
         return [
             f"fallocate a ballast file until ENOSPC, data volume of {target_text(params.target, inventory)}",
             f"after {params.for_:g} s: delete it; start the node again if it died or does not get in sync",
         ]
-
-    def injection(self, view: ClusterView, targets: tuple[str, ...], params: DiskFullParams) -> DiskFilled:
-        return DiskFilled(view, targets, params)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from faults.kit.cluster_view import ClusterView
 from faults.kit.node_loss import NodeFault, NodeLoss
 from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
@@ -52,12 +51,10 @@ class Kill(NodeFault[KillParams]):
     kind = "kill"
     abilities = (Killable, HasPlacement)
     params = KillParams
+    injects = Killed
 
     def commands(self, params: KillParams, inventory: Inventory) -> list[str]:
         return [
             f"SIGKILL {target_text(params.target, inventory)}",
             f"after {params.for_:g} s: start it again",
         ]
-
-    def injection(self, view: ClusterView, targets: tuple[str, ...], params: KillParams) -> Killed:
-        return Killed(view, targets, params)

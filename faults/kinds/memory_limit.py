@@ -97,6 +97,7 @@ class MemoryLimit(ResourceFault[MemoryLimitParams]):
     abilities = (LimitsMemory, Killable, HasPlacement)
     needs = frozenset({"memory-group"})
     params = MemoryLimitParams
+    injects = MemoryLimited
 
     def commands(self, params: MemoryLimitParams, inventory: Inventory) -> list[str]:
         fixed = f"what it cannot give back then + {in_units(params.headroom)}"
@@ -105,8 +106,3 @@ class MemoryLimit(ResourceFault[MemoryLimitParams]):
             f"memory limit of {limit} for {target_text(params.target, inventory)}",
             f"after {params.for_:g} s: no limit; start it again if the kernel killed it",
         ]
-
-    def injection(
-        self, view: ClusterView, targets: tuple[str, ...], params: MemoryLimitParams
-    ) -> MemoryLimited:
-        return MemoryLimited(view, targets, params)

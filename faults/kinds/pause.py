@@ -85,9 +85,7 @@ class Pause(NodeFault[PauseParams]):
     kind = "pause"
     abilities = (Pausable, TellsRunning, HasPlacement)
     params = PauseParams
+    injects = Paused
 
     def commands(self, params: PauseParams, inventory: Inventory) -> list[str]:
         return [f"SIGSTOP {target_text(params.target, inventory)}", f"after {params.for_:g} s: SIGCONT"]
-
-    def injection(self, view: ClusterView, targets: tuple[str, ...], params: PauseParams) -> Paused:
-        return Paused(view, targets, params)

@@ -8,7 +8,6 @@ from typing import Final
 from pydantic import Field
 
 from faults.kinds.kill import Killed
-from faults.kit.cluster_view import ClusterView
 from faults.kit.node_loss import NodeFault
 from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
@@ -65,6 +64,7 @@ class Restart(NodeFault[RestartParams]):
     kind = "restart"
     abilities = (Stoppable, HasPlacement)
     params = RestartParams
+    injects = Stopped
     lasts_word = "down"
 
     def lasts_s(self, params: RestartParams) -> float | None:
@@ -77,6 +77,3 @@ class Restart(NodeFault[RestartParams]):
             f"{stop}; SIGKILL if it has not stopped within {params.stop_within:g} s",
             f"{later}start it again",
         ]
-
-    def injection(self, view: ClusterView, targets: tuple[str, ...], params: RestartParams) -> Stopped:
-        return Stopped(view, targets, params)

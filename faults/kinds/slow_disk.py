@@ -83,6 +83,7 @@ class SlowDisk(ResourceFault[SlowDiskParams]):
     abilities = (SlowsDisk, Killable, HasPlacement)
     needs = frozenset({"slow-volume"})
     params = SlowDiskParams
+    injects = DiskSlowed
 
     def commands(self, params: SlowDiskParams, inventory: Inventory) -> list[str]:
         device = f"the device of the data volume of {target_text(params.target, inventory)}"
@@ -90,6 +91,3 @@ class SlowDisk(ResourceFault[SlowDiskParams]):
             f"throttle {device} to {in_units(params.rate)}/s, reading and writing",
             f"after {params.for_:g} s: full speed",
         ]
-
-    def injection(self, view: ClusterView, targets: tuple[str, ...], params: SlowDiskParams) -> DiskSlowed:
-        return DiskSlowed(view, targets, params)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Final, Generic, TypeVar
+from typing import ClassVar, Final, Generic, TypeVar
 
 from faults.kit.cluster_view import ClusterView, Snapshot
 from faults.kit.errors import StepProblem
@@ -167,6 +167,8 @@ class NodeFault(FaultKind[N], Generic[N]):
     """Base of the kinds with a node as target."""
 
     takes_nodes = True
+    #: What it does to them; a kind that has more to tell it makes it in `injection`.
+    injects: ClassVar[type[NodeLoss]]
 
     def complete(self, params: N, inventory: Inventory) -> N:
         target = parse(params.target, inventory)
@@ -187,5 +189,5 @@ class NodeFault(FaultKind[N], Generic[N]):
         chosen = targets[0] if target.form != "all" else "all"
         return self.injection(view, targets, params.model_copy(update={"target": chosen}))
 
-    @abstractmethod
-    def injection(self, view: ClusterView, targets: tuple[str, ...], params: N) -> NodeLoss: ...
+    def injection(self, view: ClusterView, targets: tuple[str, ...], params: N) -> NodeLoss:
+        return self.injects(view, targets, params)

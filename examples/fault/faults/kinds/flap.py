@@ -5,7 +5,6 @@ from __future__ import annotations
 from pydantic import Field
 
 from faults.kinds.kill import Killed
-from faults.kit.cluster_view import ClusterView
 from faults.kit.node_loss import NodeFault
 from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
@@ -42,6 +41,7 @@ class Flap(NodeFault[FlapParams]):
     kind = "flap"
     abilities = (Killable, HasPlacement)
     params = FlapParams
+    injects = Flapped
 
     def ends_within_s(self, params: FlapParams) -> float | None:
         """How long a start takes is the node's."""
@@ -53,6 +53,3 @@ class Flap(NodeFault[FlapParams]):
     def commands(self, params: FlapParams, inventory: Inventory) -> list[str]:
         turn = f"SIGKILL {target_text(params.target, inventory)}, start it {params.down:g} s later"
         return [f"{turn}; again {params.up:g} s after that, {params.times} times in all"]
-
-    def injection(self, view: ClusterView, targets: tuple[str, ...], params: FlapParams) -> Flapped:
-        return Flapped(view, targets, params)
