@@ -95,7 +95,6 @@ class BarrierJob:
         self._group = f"load-{id(self):x}"
         self._thread = threading.Thread(target=self._run, name="load-job", daemon=True)
         self._error: Exception | None = None
-        self._is_ending = False
 
     def start(self) -> None:
         """

@@ -24,7 +24,6 @@ from harness.clusters.layout.compose import ClusterLayout, compose_file, read_co
 from harness.clusters.layout.distribution import pinned
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.process_runtime import ProcessRuntime
-from harness.clusters.security.certificates import Authority
 from harness.clusters.security.made import CONNECTION_FILE, ClusterSecurity, forget
 from harness.clusters.sources import SOURCES, ClusterPlace, NodeSoftware, ProcessSource
 from harness.connections.security import ANYBODY, Security
@@ -77,7 +76,6 @@ class BrokerCluster(Generic[A]):
         self.admin_url = admin_url
         self.security = security
         self.made = made
-        self.authority: Authority | None = None
 
     @property
     def connection_file(self) -> Path | None:
@@ -96,7 +94,7 @@ class BrokerCluster(Generic[A]):
             EnvironmentNotReady: a node died (its last log lines) or what is missing at the timeout.
         """
         if self.made:
-            self.authority = self.made.make(self.runtime.layout)
+            self.made.make(self.runtime.layout)
         self.runtime.up()
         self.admin.watch = self.runtime.check
         try:

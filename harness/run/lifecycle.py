@@ -225,7 +225,7 @@ class LiveRun:
         self._pool.follow_again()
         self._watch_clients()
         self._phase("load")
-        self._manifest.go_on_with("load")
+        self._manifest.go_on_with_load()
         return self._offer(since_s=(time.monotonic_ns() - self._epoch_ns) / 1e9)
 
     def _offer(self, *, since_s: float = 0.0) -> bool:

@@ -91,13 +91,13 @@ class ManifestFile:
         with self._lock:
             self.update(phases=[*self._closed(now), Phase(name, now)])
 
-    def go_on_with(self, name: str) -> None:
-        """A phase that had ended goes on, as one from its first beginning."""
+    def go_on_with_load(self) -> None:
+        """The load, which had ended, goes on, as one from its first beginning."""
         with self._lock:
             phases = self._closed(time.monotonic_ns())
-            start_ns = min((phase.start_ns for phase in phases if phase.name == name), default=0)
-            others = [phase for phase in phases if phase.name != name]
-            self.update(phases=[*others, Phase(name, start_ns or time.monotonic_ns())])
+            start_ns = min((phase.start_ns for phase in phases if phase.name == "load"), default=0)
+            others = [phase for phase in phases if phase.name != "load"]
+            self.update(phases=[*others, Phase("load", start_ns or time.monotonic_ns())])
 
     def end_phase(self, end_ns: int) -> None:
         """The current phase ended then, and no other has begun."""
