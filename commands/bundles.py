@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from commands import completion
-from commands.console import SCHEMA_VERSION, Settings, command, write
+from commands.console import Settings, command, write
 from commands.options import FileToWrite
 from harness.errors import Exit, UsageError
 from harness.rundir import is_url, point_latest
@@ -62,7 +62,6 @@ def bundle(settings: Settings, run: str | None, output: Path | None, max_size: i
         raise UsageError(f"{target} exists", hint="--force writes over it, -o FILE names another")
     made = make_bundle(root, target, max_size, os.environ)
     document = {
-        "schema_version": SCHEMA_VERSION,
         "file": str(made.path),
         "bytes": made.bytes,
         "files": made.files,
@@ -99,7 +98,7 @@ def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
         point_latest(opened.run)  # what was opened is what one wants to see
     run = opened.run.root
     cover = opened.cover
-    document = {"schema_version": SCHEMA_VERSION, "folder": str(run), "left_out": cover.left_out}
+    document = {"folder": str(run), "left_out": cover.left_out}
     named = str(run) if folder else opened.run.run_id
 
     def text() -> None:
@@ -135,6 +134,6 @@ def upload_(settings: Settings, run: str, url: str) -> int:
     root = run_of(settings.run_dir, run)
     copied = upload(root, url)
     there = (Folder(url) / root.run_id).url
-    document = {"schema_version": SCHEMA_VERSION, "url": there, "files": len(copied)}
+    document = {"url": there, "files": len(copied)}
     settings.show(document, lambda: write(f"{there}: {len(copied)} files of {root.run_id}"))
     return Exit.PASS

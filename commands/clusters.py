@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import completion
-from commands.console import SCHEMA_VERSION, Settings, command, write
+from commands.console import Settings, command, write
 from commands.options import cluster_option, needs_option, offline_option, runtime_option, secure_option
 from experiments.plans import choose_plans, needs_of, read_scenario
 from harness.errors import EnvironmentNotReady, Exit, HealError, UsageError
@@ -115,7 +115,6 @@ def _known_needs(needs: Sequence[str]) -> frozenset[str]:
 
 def _description(run_id: str, cluster: BrokerCluster[Any]) -> Document:
     return {
-        "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
         "system": cluster.system,
         "version": cluster.version,
@@ -217,7 +216,7 @@ def down(settings: Settings, name: str | None, everything: bool) -> int:
         for claim in chosen:
             stop_kept(claim)
     stopped = [claim.run_id for claim in chosen]
-    document = {"schema_version": SCHEMA_VERSION, "stopped": stopped}
+    document = {"stopped": stopped}
     settings.show(document, lambda: write("stopped: " + (", ".join(stopped) or "nothing was up")))
     return Exit.PASS
 
@@ -251,7 +250,7 @@ def inject(
     run = RunDir(Path(claim.folder).parent).create()
     with closing(settings.progress()) as progress:
         injected = inject_once(fault, parameters, cluster, run, for_s, on_event=progress.fault, seed=seed)
-    document = {"schema_version": SCHEMA_VERSION, "run_id": claim.run_id, **asdict(injected)}
+    document = {"run_id": claim.run_id, **asdict(injected)}
     settings.show(document, lambda: _show_injection(injected))
     return Exit.PASS if injected.effective else Exit.UNKNOWN
 

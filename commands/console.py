@@ -40,9 +40,11 @@ class Settings(CommandContext):
     verbose: int
 
     def show(self, document: Document, text: Callable[[], None]) -> None:
-        """Write the JSON document, or call ``text`` to write for people."""
+        """Write the JSON document, with its ``schema_version``, or call ``text`` to write for people."""
         with reader_may_leave():
             if self.json:
+                if "schema_version" not in document:
+                    document = {"schema_version": SCHEMA_VERSION, **document}
                 _put(json.dumps(document, indent=1, default=str, ensure_ascii=False), sys.stdout)
             else:
                 text()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import completion
-from commands.console import SCHEMA_VERSION, Settings, command, write
+from commands.console import Settings, command, write
 from commands.options import offline_option
 from harness.errors import EnvironmentNotReady, Exit, UsageError, did_you_mean
 from harness.rundir import new_run
@@ -96,7 +96,7 @@ def _chosen(worker: WorkerSpec, only: tuple[str, ...]) -> list[WorkerCheck]:
 
 
 def _list(settings: Settings, worker: WorkerSpec, names: list[str]) -> int:
-    document = {"schema_version": SCHEMA_VERSION, "worker": worker.library, "checks": names}
+    document = {"worker": worker.library, "checks": names}
     settings.show(document, lambda: write("\n".join(names)))
     return Exit.PASS
 
@@ -160,7 +160,6 @@ def _summary(settings: Settings, worker: WorkerSpec, version: str, results: list
     counts = {word: sum(result.outcome == word for result in results) for word in _WORDS}
     code = Exit.FAIL if counts["broken"] else Exit.PASS
     document = {
-        "schema_version": SCHEMA_VERSION,
         "exit_code": int(code),
         "worker": worker.library,
         "system": worker.system,

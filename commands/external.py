@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from commands.console import SCHEMA_VERSION, Settings, write
+from commands.console import Settings, write
 from commands.tables import show_checks
 from experiments.plans import (
     choose_plans,
@@ -51,7 +51,6 @@ def clean_external(
                 failures += _removed(external, made, end)
     lines = [made.describe() for made in found]
     document = {
-        "schema_version": SCHEMA_VERSION,
         "dry_run": dry_run,
         "cluster_id": external.found.cluster_id,
         "found": lines,
@@ -111,7 +110,6 @@ def doctor_external(settings: Settings, file: Path, scenario: str | None, runtim
     missing = [check for check in checks if check.needed and not check.ok]
     code = Exit.ENVIRONMENT if missing else Exit.PASS
     document = {
-        "schema_version": SCHEMA_VERSION,
         "exit_code": int(code),
         "cluster_id": external.found.cluster_id,
         "checks": [asdict(check) for check in checks],

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import completion
-from commands.console import SCHEMA_VERSION, CommandGroup, Settings, command, tell, write
+from commands.console import CommandGroup, Settings, command, tell, write
 from commands.options import FileToWrite
 from commands.tables import paragraph
 from harness.errors import Exit, FailOn, UsageError
@@ -202,7 +202,6 @@ def merge(settings: Settings, others: tuple[str, ...], file: Path | None) -> int
 def _taken(path: Path, added: object, there: int, left_out: dict[str, str]) -> Document:
     """What a history took in; ``added``: rounds, of several sources by their names."""
     return {
-        "schema_version": SCHEMA_VERSION,
         "history": str(path),
         "added": added,
         "already_there": there,
@@ -243,7 +242,7 @@ def upload(settings: Settings, url: str, file: Path | None) -> int:
         copy = Path(work) / "history.sqlite"
         known.copy_to(copy)
         Folder(url).put(copy, copy.name)
-    settings.show({"schema_version": SCHEMA_VERSION, "url": there.url}, lambda: write(there.url))
+    settings.show({"url": there.url}, lambda: write(there.url))
     return Exit.PASS
 
 
@@ -260,7 +259,7 @@ def export(settings: Settings, target: Path, file: Path | None) -> int:
     with opened(settings, file, make=False) as known:
         rows = export_parquet(known, target)
     settings.show(
-        {"schema_version": SCHEMA_VERSION, "file": str(target), "rounds": rows},
+        {"file": str(target), "rounds": rows},
         lambda: write(f"{target}: {rows} rounds"),
     )
     return Exit.PASS

@@ -180,7 +180,7 @@ def show(settings: Settings, run: str | None, html: bool) -> int:
         if not root.report.exists():  # of a bundle that was opened
             _draw_pages(root)
         webbrowser.open(root.report.as_uri())
-        settings.show({"schema_version": 1, "report": str(root.report)}, lambda: write(str(root.report)))
+        settings.show({"report": str(root.report)}, lambda: write(str(root.report)))
     return code
 
 

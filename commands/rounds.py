@@ -100,7 +100,6 @@ def repro_all(settings: Settings, request: ReproRequest, budget_s: float | None)
         raise
     code = zoo.exit_code_of(looks)
     document = {
-        "schema_version": 1,
         "bugs": [asdict(look) for look in looks],
         "left_out": left_out,
         "exit_code": code,

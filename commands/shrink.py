@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import completion
-from commands.console import SCHEMA_VERSION, Settings, command
+from commands.console import Settings, command
 from commands.options import (
     FileToWrite,
     master_option,
@@ -85,7 +85,6 @@ def _show(settings: Settings, search: Search, root: RunDir, out: Path) -> int:
     played = sum(not each.is_unusable for rounds in search.played.values() for each in rounds)
     untried = not_tried(search) if search.shows else 0
     document = {
-        "schema_version": SCHEMA_VERSION,
         "exit_code": int(code),
         "class": search.cls,
         "shown": search.shows,

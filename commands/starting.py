@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 
 from commands import completion
-from commands.console import SCHEMA_VERSION, Settings, command
+from commands.console import Settings, command
 from commands.options import (
     FileToWrite,
     connection_option,
@@ -67,7 +67,7 @@ def list_(settings: Settings, kind: str, inside: str | None) -> int:
     if inside is not None and kind != "runs":
         raise UsageError(f"`list {kind}` takes no further name: {inside}", hint="only `list runs NIGHT` does")
     items = getattr(inventory, kind)(settings) if inside is None else inventory.runs_of(settings, inside)
-    document = {"schema_version": SCHEMA_VERSION, "kind": kind, "items": items}
+    document = {"kind": kind, "items": items}
     settings.show(document, lambda: inventory.show(kind, items, settings))
     return Exit.PASS
 
@@ -110,7 +110,7 @@ def new(
         schema.write_bytes(source.read_bytes())
     except OSError as error:
         raise UsageError(f"cannot write {error.filename or path}: {error.strerror}") from error
-    document = {"schema_version": SCHEMA_VERSION, "file": str(path), "schema": str(schema)}
+    document = {"file": str(path), "schema": str(schema)}
     text = f"{path} written, and {schema.name} beside it for editors; `brokerstorm {then}"
     settings.show(document, lambda: paragraph(text))
     return Exit.PASS
@@ -195,7 +195,6 @@ def plan(
     plans = [each for each in rounds if each.seed == chosen]
     timelines = [timeline_of(each) for each in plans]
     document = {
-        "schema_version": SCHEMA_VERSION,
         "plans": [
             {**each.model_dump(), "timeline": timeline_rows(timeline)}
             for each, timeline in zip(plans, timelines, strict=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from commands import completion
-from commands.console import SCHEMA_VERSION, CommandGroup, Settings, command, tell, write
+from commands.console import CommandGroup, Settings, command, tell, write
 from commands.histories import report, report_night
 from commands.options import offline_option, refuse_beside_resume, runtime_option, seconds
 from commands.tables import paragraph, table
@@ -117,7 +117,6 @@ def plan(settings: Settings, file: str, **given: Any) -> int:
 def _plan_document(planned: PlannedNight) -> Document:
     choice, night = planned.choice, planned.night
     return {
-        "schema_version": SCHEMA_VERSION,
         "kind": "suite-plan",
         "suite": night.suite,
         "seed": night.seed,

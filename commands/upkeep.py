@@ -11,7 +11,7 @@ import click
 
 from commands import completion
 from commands.clusters import heal_kept, kept_clusters
-from commands.console import SCHEMA_VERSION, Settings, command, write
+from commands.console import Settings, command, write
 from commands.external import clean_external, doctor_external
 from commands.options import connection_option, set_option
 from commands.tables import show_checks, table
@@ -54,7 +54,7 @@ def doctor(settings: Settings, scenario: str | None, cluster_file: Path | None, 
     plans = choose_plans(read_scenario(scenario), seed=0)
     found = preflight(plans, settings.run_dir, runtime, tell_docker=True, ask_indexes=True)
     code = Exit.ENVIRONMENT if found.missing else Exit.PASS
-    document = {"schema_version": SCHEMA_VERSION, "exit_code": int(code), **found.document()}
+    document = {"exit_code": int(code), **found.document()}
 
     settings.show(document, lambda: show_checks(scenario, found.checks, found.warnings))
     return code
@@ -93,7 +93,6 @@ def fetch(
         if images:
             folders |= _fetch_images(list(dict.fromkeys(clusters)), plans, progress.download)
     document = {
-        "schema_version": SCHEMA_VERSION,
         "scenario": scenario or DEFAULT_SCENARIO,
         "fetched": folders,
     }
@@ -176,7 +175,6 @@ def _clean_machine(settings: Settings, name: str | None, *, everything: bool, dr
             remove(found)
             healed = [claim.run_id for claim in kept if heal_kept(claim)]
     document = {
-        "schema_version": SCHEMA_VERSION,
         "dry_run": dry_run,
         "removed": [] if dry_run else lines,
         "found": lines,

@@ -259,10 +259,6 @@ class Column:
     doc: str
     missing: int = 0
 
-    @property
-    def numpy(self) -> npt.DTypeLike:
-        return np.dtype(self.dtype)
-
 
 _DELTA, _DICT = "DELTA_BINARY_PACKED", "dictionary"
 

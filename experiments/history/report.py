@@ -126,11 +126,6 @@ class SuiteReport:
         """The changes that this morning tells, those of the machine too."""
         return [change for change in self.changes if change.told == self.night]
 
-    @property
-    def new_cells(self) -> set[str]:
-        """As of `_new_cells`."""
-        return _new_cells(self.fresh, self.cells)
-
 
 def night_of(history: History, suite: str | None = None, night: str | None = None) -> tuple[str, str]:
     """(suite, night): the last night of the suite that ran last, unless others are named.
@@ -176,7 +171,7 @@ def report_of(
     findings = _findings(story, rounds, night)
     fresh = [change for change in story.changes if change.told == night]
     broken = {row.exit_code or 0 for row in rounds if row.night == night and row.verdict is None}
-    decided = Decision.of({row.cell: row.word for row in cells}, broken, _new_cells(fresh, cells), fail_on)
+    decided = Decision.of({row.cell: row.word for row in cells}, broken, new_cells(fresh, cells), fail_on)
     cells = [replace(row, counts=row.cell in decided.counted) for row in cells]
     counted = Counter(row.word for row in cells)
     counts = _counts(cells, fail_on)
@@ -201,7 +196,7 @@ def report_of(
     )
 
 
-def _new_cells(fresh: Sequence[Change], cells: Sequence[CellRow]) -> set[str]:
+def new_cells(fresh: Sequence[Change], cells: Sequence[CellRow]) -> set[str]:
     """Cells in which a class is worse since this night, and not because of the machine; and red ones that no
     night before says anything of: nothing says that it is old."""
     told = {
