@@ -121,9 +121,7 @@ def measure(clients: Sequence[str], rounds: int, messages: int, payload: int) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--client", action="append", choices=producers_of("kafka"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--messages", type=int, default=2_000_000)

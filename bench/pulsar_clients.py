@@ -179,9 +179,7 @@ def measure(args: argparse.Namespace) -> dict[str, list[Sample]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--topics", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=20.0)

@@ -98,9 +98,7 @@ def compared(size: PlantedRun, workers: int, usage: TreeUsage, counts: Counts) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--messages", type=int, nargs="+", default=[10**7, 10**8], help="ascending sizes")
     parser.add_argument("--workers", type=int, nargs="+", default=[LOCAL], help="0: here, without a cluster")
     parser.add_argument("--tile", type=int, default=5_000_000, help="sends after which a run repeats itself")

@@ -85,9 +85,7 @@ def bench(source: RunDir, folder: Path, rounds: int) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--run", type=Path, help="a run whose raw segments are still there")
     parser.add_argument("--messages", type=int, default=3_000_000)
     parser.add_argument("--producers", type=int, default=2)

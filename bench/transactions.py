@@ -98,9 +98,7 @@ def cost(run: RunDir) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--messages", type=int, default=10_000_000)
     parser.add_argument("--topics", type=int, default=8, help="pairs of a topic read and one written")
     parser.add_argument("--each", type=int, default=40, help="blocks of each story")

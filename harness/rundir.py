@@ -1,20 +1,4 @@
-"""Every path inside a run directory, in one place.
-
-runs/<id>/                      a run, or a campaign whose rounds are sub-folders
-  scenario.yaml plan.json       what was asked; what was resolved from it
-  manifest.json                 versions, machine, command, promise, phases, status
-  raw/<worker>/                 spec.json names.jsonl *.seg stdout.jsonl stderr.log
-  sealed/<table>/bucket=NN/part-N.parquet   names.jsonl  log_bounds.jsonl
-                                leaderships.jsonl  transactions.jsonl  committed_offsets.jsonl  replicas.jsonl
-  faults.jsonl events.jsonl metrics.jsonl leaderships.jsonl log_transactions.jsonl
-  committed_offsets.jsonl replicas.jsonl
-  ledger/                       faults applied right now
-  stacks/                       dumps of workers that hung
-  result.json report.html junit.xml
-  bundle.json issue.md left-out.json        of an opened bundle
-  calibration/<variant>-<n>/    logs of the n-th measurement of the rate  (the campaign's, for its rounds)
-  cluster/<node>/               conf data logs tmp pid.json      (the campaign's, for its rounds)
-"""
+"""Every path inside a run directory, in one place: of a run, or a campaign whose rounds are sub-folders."""
 
 from __future__ import annotations
 
@@ -64,12 +48,16 @@ class RunDir:
 
     root: Path
 
+    #: What was asked, and what was resolved from it.
     scenario = PathBelow("scenario.yaml")
     plan = PathBelow("plan.json")
+    #: Versions, machine, command, promise, phases, status.
     manifest = PathBelow("manifest.json")
     #: Present only in the folder of a scenario with variants.
     campaign = PathBelow("campaign.json")
+    #: A folder a worker: spec.json, names.jsonl, segments, stdout.jsonl, stderr.log.
     raw = PathBelow("raw")
+    #: A folder a table, with one a bucket (`bucket_file`).
     sealed = PathBelow("sealed")
     names = PathBelow("sealed/names.jsonl")
     log_bounds = PathBelow("sealed/log_bounds.jsonl")
@@ -97,8 +85,11 @@ class RunDir:
     faults = PathBelow("faults.jsonl")
     events = PathBelow("events.jsonl")
     metrics = PathBelow("metrics.jsonl")
+    #: Faults that are applied right now.
     ledger = PathBelow("ledger")
+    #: Dumps of workers that hung.
     stacks = PathBelow("stacks")
+    #: A folder a node; of the rounds of a campaign, in the folder of that.
     cluster = PathBelow("cluster")
     result = PathBelow("result.json")
     report = PathBelow("report.html")
