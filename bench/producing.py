@@ -79,15 +79,17 @@ def run_producer(
         WorkerError: a worker did not start.
         RuntimeError: one did not end in time.
     """
-    topic = fresh_topic(cluster, partitions)
-    batching = (partitions, linger_ms)
-    workers = [
-        start(
-            _spec(cluster, topic, folder / f"p-{n}", n, rate, seconds, payload, capture, library, *batching),
-            cluster.security,
-        )
-        for n in range(1, producers + 1)
-    ]
+    topic, words = fresh_topic(cluster, partitions), load_worker(library).contract
+    options = {**words.words("durable"), **words.words("linger", ms=linger_ms)}
+    client = ClientPart(library=library, version=_version(cluster, library), options=options)
+    lanes = LanePart(topic=topic, mode="partition", first=0, count=partitions, partitions=partitions)
+
+    def spec(n: int) -> ProcessSpec:
+        part = producer_part([lanes], rate, seconds, payload, instance=n, capture=capture)
+        place = folder / f"p-{n}"
+        return bench_spec("kafka", place, cluster.bootstrap, "", {topic: topic}, partitions, client, part)
+
+    workers = [start(spec(n), cluster.security) for n in range(1, producers + 1)]
     try:
         t0_ns, brokers_s = _send(cluster, [worker for worker, _ in workers], seconds)
     finally:
@@ -117,27 +119,6 @@ def _send(cluster: KafkaCluster, workers: list[WorkerProcess], seconds: float) -
         if not worker.wait_done(70):
             raise RuntimeError(f"the producer did not end: {worker.why()}")
     return t0_ns, brokers_s
-
-
-def _spec(
-    cluster: KafkaCluster,
-    topic: str,
-    folder: Path,
-    instance: int,
-    rate: float,
-    seconds: float,
-    payload: int,
-    capture: bool,
-    library: str,
-    partitions: int,
-    linger_ms: int,
-) -> ProcessSpec:
-    words = load_worker(library).contract
-    options = {**words.words("durable"), **words.words("linger", ms=linger_ms)}
-    lanes = LanePart(topic=topic, mode="partition", first=0, count=partitions, partitions=partitions)
-    client = ClientPart(library=library, version=_version(cluster, library), options=options)
-    part = producer_part([lanes], rate, seconds, payload, instance=instance, capture=capture)
-    return bench_spec("kafka", folder, cluster.bootstrap, "", {topic: topic}, partitions, client, part)
 
 
 def producer_part(
