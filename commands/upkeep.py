@@ -92,12 +92,8 @@ def fetch(
             fetch_spark(progress.download)
         if images:
             folders |= _fetch_images(list(dict.fromkeys(clusters)), plans, progress.download)
-    document = {
-        "scenario": scenario or DEFAULT_SCENARIO,
-        "fetched": folders,
-    }
-    if system:
-        document["scenario"] = None
+    asked = None if system else scenario or DEFAULT_SCENARIO
+    document = {"scenario": asked, "fetched": folders}
     settings.show(document, lambda: table([[name, where] for name, where in folders.items()]))
     return Exit.PASS
 
