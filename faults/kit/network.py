@@ -232,9 +232,9 @@ class NetworkFault(NodeFault[N], Generic[N]):
         raise NotImplementedError
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: N) -> NodeLoss:
-        flows = flows_of(
-            view.ability(HasDetours).wires(), targets, params.link, getattr(params, "way", "both")
-        )
+        here = {CLIENTS, *view.nodes}  # nobody answers for a node that has not joined, or has left
+        wires = [wire for wire in view.ability(HasDetours).wires() if {wire.source, wire.target} <= here]
+        flows = flows_of(wires, targets, params.link, getattr(params, "way", "both"))
         return self.impaired(view, targets, params, flows)
 
     def impaired(

@@ -115,6 +115,17 @@ def test_a_wire_that_was_silent_before_proves_nothing(
     assert detours.applied == {}
 
 
+def test_a_node_that_has_not_joined_is_not_asked(
+    cluster: StateCluster, detours: StateDetours, run: RunDir
+) -> None:
+    spare = Wire("kafka-1", "kafka-4", {"client": Endpoint("127.0.0.1", 1)})
+    detours._wires.append(spare)
+    detours.deaf.add(str(spare))
+    rig = Rig(cluster, run, {"fault": "partition", "target": "kafka-1", "link": "peers", "at": 0, "for": 0.2})
+    rig.injector.join(20)
+    assert "no answer on 4 of 4 wires" in rig.rows("effect")[0]["evidence"]
+
+
 def test_a_node_cut_from_its_peers_is_away_and_one_cut_from_clients_is_not(
     cluster: StateCluster, detours: StateDetours, run: RunDir
 ) -> None:
