@@ -129,6 +129,7 @@ def producer_part(
     *,
     instance: int = 1,
     capture: bool = True,
+    warm_up_s: float = WARM_UP_S,
 ) -> ProducerPart:
     """A producer that warms up and sends for ``seconds``."""
     return ProducerPart(
@@ -137,7 +138,7 @@ def producer_part(
         rate_per_s=rate,
         payload_bytes=payload,
         payload_max_bytes=payload,
-        warm_up_s=WARM_UP_S,
+        warm_up_s=warm_up_s,
         load_s=seconds,
         call_deadline_s=60,
         capture=capture,

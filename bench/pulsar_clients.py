@@ -114,7 +114,7 @@ class Arms:
             LanePart(topic=name, mode="partition", first=0, count=1, partitions=1) for name in self.names
         ]
         client = ClientPart(library=library, version=self._version(library), options=options)
-        part = producer_part(lanes, rate, self.seconds, self.payload)
+        part = producer_part(lanes, rate, self.seconds, self.payload, warm_up_s=WARM_UP_S)
         addresses = {name: f"{where}/{name}" for name in self.names}
         return bench_spec(
             "pulsar", folder, self.cluster.bootstrap, self.cluster.admin_url, addresses, 1, client, part
