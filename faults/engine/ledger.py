@@ -30,6 +30,7 @@ from faults.kit.cluster_view import A, ability_text, find_ability
 from harness.contracts import read_document
 from harness.contracts.ledger import LedgerEntry, StoppedProcess
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
+from harness.faultlog import read_faults
 from harness.protocols.cluster import ChangesTopics, Cluster
 from harness.protocols.limits import LiftsLimits
 from harness.protocols.network import HasDetours, LosesPackets
@@ -105,15 +106,19 @@ def _heal_run(cluster: Cluster | None, run: RunDir) -> list[str]:
             failures += problems
             continue
         if cluster is not None:
-            _note_healed(run, entry.id)
+            _note_healed(run, entry.id, "healed from the ledger")
         ledger.remove(entry.id)
+    if cluster is not None and not failures:
+        for fault in read_faults(run.faults):
+            if fault.is_applied:  # a change that lasts, or killed before there was an effect
+                _note_healed(run, fault.id, "nothing of it was left to undo")
     return failures
 
 
-def _note_healed(run: RunDir, fault_id: int) -> None:
+def _note_healed(run: RunDir, fault_id: int, evidence: str) -> None:
     for event in (
         {"event": "heal"},
-        {"event": "healed", "ok": True, "undone": True, "evidence": "healed from the ledger"},
+        {"event": "healed", "ok": True, "undone": True, "evidence": evidence},
     ):
         append_jsonl(run.faults, {"id": fault_id, **event, "t_ns": time.monotonic_ns()})
 

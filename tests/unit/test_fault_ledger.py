@@ -16,7 +16,8 @@ import faults
 from faults.engine.ledger import Ledger
 from faults.kit.identity import process_of
 from harness.contracts.ledger import LedgerEntry, StoppedProcess
-from harness.rundir import RunDir, read_jsonl, write_json
+from harness.faultlog import read_faults
+from harness.rundir import RunDir, read_jsonl, write_json, write_jsonl
 from harness.start_times import started_s
 from harness.waiting import wait_until
 from tests.unit.fault_cluster import StateCluster
@@ -89,6 +90,16 @@ def test_killed_nodes_are_started_only_on_a_cluster_that_is_kept(run: RunDir) ->
     assert faults.heal_from_ledger(cluster, run) == []  # type: ignore[arg-type]
     assert cluster.runtime.is_running("kafka-2")
     assert [(row["id"], row["event"]) for row in read_jsonl(run.faults)] == [(2, "heal"), (2, "healed")]
+
+
+def test_a_fault_that_leaves_nothing_to_undo_is_not_said_to_be_applied(run: RunDir) -> None:
+    """The harness was killed between a leader move and the look at its effect."""
+    row = {"id": 1, "event": "inject", "kind": "leader-move", "target": "orders", "targets": ["orders-0"]}
+    write_jsonl(run.faults, [{**row, "planned_s": 8.0, "params": {}, "t_ns": 1}])
+    assert faults.heal_from_ledger(None, run) == []
+    assert [fault.is_applied for fault in read_faults(run.faults)] == [True]
+    assert faults.heal_from_ledger(StateCluster(), run) == []  # type: ignore[arg-type]
+    assert [(fault.is_applied, fault.effective) for fault in read_faults(run.faults)] == [(False, False)]
 
 
 def test_rounds_of_a_campaign(run: RunDir, sleeper: psutil.Process) -> None:

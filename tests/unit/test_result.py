@@ -68,6 +68,11 @@ def test_warm_up_is_judged_but_enters_neither_rate_nor_latency(tmp_path: Path) -
     assert found.rows["sends"] == 500
 
 
+def test_what_two_readers_of_the_log_saw_at_one_place_is_one_row(tmp_path: Path) -> None:
+    history = steady().log(200, 201, position=200)
+    assert result(history.write(tmp_path / "run")).rows["log"] == 500
+
+
 def test_the_timeline_counts_every_message_once_and_zero_is_the_start_of_load(tmp_path: Path) -> None:
     timeline = result(steady().write(tmp_path / "run")).timeline
     assert timeline.start_s == -1
