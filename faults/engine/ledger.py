@@ -87,7 +87,8 @@ def heal_from_ledger(cluster: Cluster | None, run: RunDir) -> list[str]:
     """Heal what another process left applied in a run, or in any round of a campaign.
 
     Stopped processes are continued in any case (a stopped one cannot even be asked to end); nodes that were
-    killed or stopped are started only on a cluster that is to be kept. Does not wait for the ISR.
+    killed or stopped are started only on a cluster that is to be kept. Does not wait for the ISR. What was
+    injected and has no entry any more is not applied, and the journal of a cluster that is kept says so.
 
     Args:
         cluster: the run's cluster if it is to be kept, else None.
@@ -110,7 +111,7 @@ def _heal_run(cluster: Cluster | None, run: RunDir) -> list[str]:
         ledger.remove(entry.id)
     if cluster is not None and not failures:
         for fault in read_faults(run.faults):
-            if fault.is_applied:  # a change that lasts, or killed before there was an effect
+            if fault.is_applied:  # as written down: what lasts has its entry until it is healed
                 _note_healed(run, fault.id, "nothing of it was left to undo")
     return failures
 
