@@ -154,7 +154,7 @@ def _assembled(
     limits = thresholds(facts, {check.name: check.ok for check in checks})
     verdict, reasons = decide(findings, checks, limits)
     counts = _summed(r.partial.counts for r in reports if r.partial)
-    if reports and all(r.partial for r in reports):
+    if "log_rows" in counts and all(r.partial for r in reports):
         rows = rows | {"log": counts["log_rows"]}  # a place that was read twice is one
     not_tested = untested(context, counts, {finding.cls for finding in findings if finding.count})
     applied = files.manifest.problems_of("not-healed")

@@ -32,13 +32,14 @@ pytestmark = [pytest.mark.live, pytest.mark.spark]
 HOSTS = ("127.0.0.11", "127.0.0.12", "127.0.0.13")
 AHEAD_S = (0, 1000, -500)
 RUN_S = 300.0
-#: What is acknowledged without an answer is lost with the leader.
+#: What is acknowledged without an answer is lost with the leader. On a busy machine it takes seconds from
+#: when the fault is due until the leader is known.
 SCENARIO = """
 name: several
 topics: {orders: {partitions: 6, replication: 3}}
 load:
   rate: 3000
-  duration: 8s
+  duration: 14s
   warm_up: 1s
   producers: {shop: {count: 3, lanes: partition, options: {acks: 0, enable.idempotence: false}}}
   consumers: {billing: {count: 3}}
@@ -46,7 +47,7 @@ faults:
   - {fault: kill, target: "leader-of:orders", at: 2s, for: 3s}
 require: {delivery: durable, rate_ratio: 0.5}
 """
-
+SENDS = 3000 * (1 + 14)
 
 #: An application that commits every second does again what it did since, when it is killed.
 PIPELINE = """
@@ -132,7 +133,7 @@ def test_three_machines_find_what_one_does(master: str, scenario: Path, bucket: 
     three = told(tmp_path / "three", "run", str(scenario), "--seed", "7", *words)
     assert (one[0], three[0]) == (Exit.FAIL, Exit.FAIL), one[2] + three[2]
     assert violations(three[1]) == violations(one[1]) == {"acked-lost"}
-    assert three[1]["sends"]["attempted"] == one[1]["sends"]["attempted"] == 27_000
+    assert three[1]["sends"]["attempted"] == one[1]["sends"]["attempted"] == SENDS
     (run,) = [path for path in (tmp_path / "three").iterdir() if not path.is_symlink()]
     executors = read_json(run / "manifest.json")["executors"]
     assert [each["clients"] for each in executors] == [
@@ -164,7 +165,7 @@ def test_a_cluster_of_others_is_loaded_as_from_one(
         make_whole(cluster)
     assert (one[0], three[0]) == (Exit.FAIL, Exit.FAIL), one[2] + three[2]
     assert violations(three[1]) == violations(one[1]) == {"acked-lost"}
-    assert three[1]["sends"]["attempted"] == one[1]["sends"]["attempted"] == 27_000
+    assert three[1]["sends"]["attempted"] == one[1]["sends"]["attempted"] == SENDS
 
 
 def test_an_executor_without_a_secret_ends_the_run_before_the_load(
@@ -214,7 +215,7 @@ def test_a_machine_that_is_lost_makes_the_run_unknown(master: str, scenario: Pat
     assert (process.returncode, document["verdict"]) == (Exit.UNKNOWN, "unknown"), err
     assert any("is gone" in reason for reason in document["reasons"]), document["reasons"]
     assert violations(document) == set()
-    assert 0 < document["sends"]["attempted"] < 27_000
+    assert 0 < document["sends"]["attempted"] < SENDS
     assert agents() == []
 
 
