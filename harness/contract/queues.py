@@ -51,6 +51,25 @@ def what_was_committed_is_taken_once(rig: Rig) -> None:
     equal("messages left", len(rig.stored(topic)), 0)
 
 
+@check("consumer", applies=is_queue, supports={"settle": "transacted"})
+def no_acknowledgement_covers_what_the_application_was_not_given(rig: Rig) -> None:
+    """A consumer of several queues that is killed: messages that it was never given are still there."""
+    topics = [rig.topic() for _ in range(4)]
+    fed = {topic: rig.feed(topic).done_line.ok for topic in topics}
+    consumer = rig.consumer(topics[0], also=topics[1:], settle="transacted", per_transaction=5, work_s=0.002)
+    consumer.wait_stats(lambda stats: stats.delivered >= 100)
+    assert consumer.pid is not None
+    os.kill(consumer.pid, signal.SIGKILL)
+    consumer.wait_end()
+    given = consumer.events(Event.DELIVER)
+    expect(len(given) < sum(fed.values()), "everything was given before the consumer was killed")
+    for number, topic in enumerate(topics, start=1):
+        seen = given["header"]["seq"][given["stream"] == number]
+        left = rig.stored(topic)["header"]["seq"]
+        missing = set(range(fed[topic])) - set(seen.tolist()) - set(left.tolist())
+        equal(f"messages of queue {number} that were removed and never given", sorted(missing), [])
+
+
 @check("producer", applies=is_queue)
 def a_killed_producer_leaves_only_whole_transactions(rig: Rig) -> None:
     topic = rig.topic()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,14 +123,15 @@ class Rig:
         security: Security | None = None,
         beside: Mapping[str, SpecPart] = MappingProxyType({}),
         to: str = "",
+        also: Sequence[str] = (),
     ) -> DrivenWorker:
         """A worker of a role; the one under test unless another is named.
 
         ``security``: what it is told that the cluster asks, instead of what that does. ``beside``, ``to``: of
-        a pipeline, its halves and the topic that it writes.
+        a pipeline, its halves and the topic that it writes. ``also``: further topics of a consumer.
         """
         name = name or f"{role}-{len(self.started) + 1}"
-        counts = {each: self.partitions.get(each, 1) for each in (topic, to) if each}
+        counts = {each: self.partitions.get(each, 1) for each in (topic, to, *also) if each}
         streams = [f"{each}-{p}" for each, count in counts.items() for p in range(count)]
         wanted = (self.version if worker is None else "") if version is None else version
         tested = worker or self.worker
@@ -204,18 +205,20 @@ class Rig:
         """The reference producer fills a topic; ``how`` as of `producer`."""
         return self.producer(topic, worker=self.reference, version=self.system.audit[1], **how).send_all()
 
-    def consumer(self, topic: str, *, options: Mapping[str, str] | None = None, **how: Any) -> DrivenWorker:
-        """``how``: further keys of a consumer (receive, settle, work_s ...)."""
+    def consumer(
+        self, topic: str, *, options: Mapping[str, str] | None = None, also: Sequence[str] = (), **how: Any
+    ) -> DrivenWorker:
+        """``also``: further topics; ``how``: further keys of a consumer (receive, settle, work_s ...)."""
         usual = {
             "session": len(self.started) + 1,
             "group": f"g-{topic}",
-            "topics": [topic],
+            "topics": [topic, *also],
             "commit_every_s": 0.3,
             "settle": self.system.auto_settle,
         }
         part = ConsumerPart.model_validate({**usual, **how})
         always = self.worker.contract.words("consumer")
-        made = self.start("consumer", topic, part, options={**always, **(options or {})})
+        made = self.start("consumer", topic, part, options={**always, **(options or {})}, also=also)
         made.wait_ready(READY_S)
         return made
 

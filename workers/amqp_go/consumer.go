@@ -16,13 +16,14 @@ const idle = 300 * time.Millisecond
 // class tx), closing it gives them back.
 type member struct {
 	*connection
-	asked       consuming
-	journal     *kit.Journal
-	handed      chan handed
-	gone        chan struct{} // closed with the channel whose messages are handed over
-	open        int64         // messages of the open transaction
+	asked   consuming
+	journal *kit.Journal
+	handed  chan handed
+	gone    chan struct{} // closed with the channel whose messages are handed over
+	// Delivery tags of the open transaction. Tags count over all queues of the channel, and each queue has a goroutine
+	// of its own: one acknowledgement up to the newest tag would cover messages that the application was not given yet.
+	open        []uint64
 	transaction int64
-	last        uint64
 }
 
 // handed over by the client, and the application has not yet asked for it.
@@ -102,7 +103,7 @@ func (m *member) Read(leave context.Context) error {
 			wait(leave, pause)
 		}
 	}
-	if m.open > 0 && m.channel != nil {
+	if len(m.open) > 0 && m.channel != nil {
 		if err := m.end(false); err != nil {
 			m.lost(err)
 		}
@@ -131,7 +132,7 @@ func (m *member) turn(leave context.Context) error {
 	case given := <-m.handed:
 		return m.take(given)
 	case <-quiet.C:
-		if m.open > 0 {
+		if len(m.open) > 0 {
 			return m.end(false)
 		}
 	}
@@ -152,8 +153,8 @@ func (m *member) take(given handed) error {
 	}
 	m.journal.Handed(place, redelivered, m.transaction, given.Body)
 	spec.Work()
-	m.open, m.last = m.open+1, given.DeliveryTag
-	if m.open < spec.PerTransaction {
+	m.open = append(m.open, given.DeliveryTag)
+	if int64(len(m.open)) < spec.PerTransaction {
 		return nil
 	}
 	return m.end(spec.RollbackEvery > 0 && m.transaction%spec.RollbackEvery == 0)
@@ -177,24 +178,26 @@ func (m *member) end(rollsBack bool) error {
 			return err
 		}
 	} else {
-		if err := m.channel.Ack(m.last, true); err != nil {
-			return err
+		for _, tag := range m.open {
+			if err := m.channel.Ack(tag, false); err != nil {
+				return err
+			}
 		}
 		if err := m.channel.TxCommit(); err != nil {
 			return err
 		}
 	}
 	m.journal.Note(ended, nowhere, m.transaction)
-	m.open, m.transaction = 0, m.transaction+1
+	m.open, m.transaction = m.open[:0], m.transaction+1
 	return nil
 }
 
 // lost: what was handed over and not committed is for the next who asks.
 func (m *member) lost(err error) {
-	if m.open > 0 {
+	if len(m.open) > 0 {
 		m.transaction++
 	}
-	m.open = 0
+	m.open = m.open[:0]
 	m.broken(err)
 }
 
