@@ -1,4 +1,4 @@
-"""Reads the clients that gave themselves up: in events.jsonl workers tell their words."""
+"""Reads the clients that died: those that gave themselves up, and those that took their process down."""
 
 from __future__ import annotations
 
@@ -12,23 +12,33 @@ from harness.contracts.rows import EventRow
 KIND: Final = "client-died"
 #: The client made an error of it; another client has its name; its settings ask for it.
 ERROR, FENCED, ASKED = "error", "fenced", "asked"
+#: The client took its process down; the harness saw it.
+CRASHED: Final = "crashed"
 
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A client that declared itself dead. ``name`` and ``text``: of its error, in its own words."""
+    """A client that declared itself dead, or that crashed.
+
+    ``name`` and ``text``: its error in its own words; ``where``: the call that crashed.
+    """
 
     worker: str
     t_ns: int
     name: str
     text: str
     why: str = ERROR
+    where: str = ""
 
 
 def deaths(events: Iterable[EventRow]) -> dict[str, Death]:
-    """Worker -> the first that it said."""
+    """Worker -> its crash, or else the first that it said."""
     found: dict[str, Death] = {}
     for row in events:
         if row.kind == KIND:
-            found.setdefault(row.worker, Death(row.worker, row.t_ns, row.name, row.text, row.why or ERROR))
+            why = row.why or ERROR
+            death = Death(row.worker, row.t_ns, row.name, row.text, why, row.where)
+            if why == CRASHED:
+                found[row.worker] = death
+            found.setdefault(row.worker, death)
     return found

@@ -14,7 +14,7 @@ LIVENESS: Final = (
         breaks=(ALWAYS,),
         needs=("readiness-restored",),
         asks=("self-reports",),
-        sentence="the client declared itself dead, though the brokers came back",
+        sentence="the client declared itself dead though the brokers came back, or took its process down",
         example="at 23.4 s: _FATAL, broker: out of order sequence number; every send after that is refused",
         explanation=(
             "Clients are made to outlive brokers: connections are made again, sends repeated. Some errors a "
@@ -23,13 +23,16 @@ LIVENESS: Final = (
             "due and refused (*fail*), and open ones have the outcome that the client gives them. It is no "
             "violation when the cluster never worked again, nor where the client's settings ask for it. A "
             "client is fenced when another one takes its name; whether the run did that is not known, so "
-            "this is only suspect."
+            "this is only suspect. A client has crashed when its process ended by a signal, a panic, an "
+            "assertion or an exception that no application can catch, and the run did not cause it; code of "
+            "the worker itself, and a process that got no memory, are left out."
         ),
         unit="clients",
         splits={
             "gave up": SubKind("an error that the client calls fatal"),
             "fenced": SubKind("another client with its name took its place, it says"),
             "as configured": SubKind("its settings ask it to give up", Status.PERMITTED),
+            "crashed": SubKind("it ended the process of its application"),
         },
     ),
     AnomalyClass(

@@ -1,11 +1,11 @@
-"""Finds clients that gave themselves up. It looks at no message, so it runs once a run, on the driver."""
+"""Finds clients that gave themselves up or crashed. It looks at no message, and runs once, on the driver."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from analysis.capture.context import Context, Instance, SessionFacts
-from analysis.capture.deaths import ASKED, FENCED, Death
+from analysis.capture.deaths import ASKED, CRASHED, FENCED, Death
 from analysis.kernels.class_hits import NO_MESSAGE, ClassHits
 from analysis.kernels.hits import BITS
 from analysis.kernels.partial import Episode, Partial, RawWitness
@@ -13,7 +13,7 @@ from analysis.kernels.partial import Episode, Partial, RawWitness
 #: In the place of a bucket's number.
 WHOLE_RUN = -1
 #: What a worker says of the reason -> sub-kind of the class.
-_SPLITS = {FENCED: "fenced", ASKED: "as configured"}
+_SPLITS = {FENCED: "fenced", ASKED: "as configured", CRASHED: "crashed"}
 
 
 def judge(context: Context, *, with_hits: bool = False) -> Partial:
@@ -33,13 +33,16 @@ def _hit(episode: Episode) -> ClassHits:
 
 def _episode(client: Instance | SessionFacts, death: Death, context: Context) -> Episode:
     split = _SPLITS.get(death.why, "gave up")
-    unmet = () if context.readiness_restored else ("readiness-restored",)
+    # A client that waits for brokers may give up when they never come back; nothing excuses a crash.
+    is_excused = not context.readiness_restored and split != "crashed"
+    unmet = ("readiness-restored",) if is_excused else ()
+    crashed_in = f" in {death.where}" if death.where else ""
     witness = RawWitness(
         message=client.name,
         where=client.client or "its client",
         t_ns=death.t_ns,
         error=death.name,
-        detail=death.text or death.name,
+        detail=(death.text or death.name) + crashed_in,
     )
     is_producer = isinstance(client, Instance)
     return Episode(

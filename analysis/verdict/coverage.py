@@ -125,10 +125,11 @@ def _cut(facts: RunFacts) -> ValidityCheck:
 
 def _capture(facts: RunFacts) -> ValidityCheck:
     workers = facts.manifest.workers
+    stuck = [w.name for w in workers if w.stuck and not w.done]
     gone = [
         w.name + (f" (exit code {w.exit_code})" if w.exit_code is not None else "")
         for w in workers
-        if not _is_recorded(w)
+        if not _is_recorded(w) and not w.stuck
     ]
     killed = [w.name for w in workers if w.killed]
     hung = [w.name for w in workers if w.hung and not w.done]
@@ -138,9 +139,14 @@ def _capture(facts: RunFacts) -> ValidityCheck:
         return ValidityCheck(
             "capture", False, f"worker died before it was done: {_some(gone)}; records may be missing"
         )
+    if stuck:
+        text = f"{_some(stuck)} did not end when told to, and was killed by the run"
+        return ValidityCheck("capture", False, f"{text}; what it would have recorded at its end is missing")
+    crashed = [w.name for w in workers if w.crashed]
     ended = f"; {_some(hung)} hung and was ended, every row kept" if hung else ""
     by = "" if facts.manifest.problems_of("resumed") else " by a fault"
     ended += f"; {_some(killed)} killed{by}, every row kept" if killed else ""
+    ended += f"; {_some(crashed)} crashed, every row kept" if crashed else ""
     return ValidityCheck("capture", True, f"{len(workers)} workers recorded everything{ended}")
 
 
@@ -165,8 +171,8 @@ def _machines(facts: RunFacts) -> ValidityCheck | None:
 
 
 def _is_recorded(worker: WorkerRow) -> bool:
-    """Every row is there: it said so, or the run itself ended it."""
-    return worker.done or worker.hung or worker.killed
+    """Every row is there: it said so, or it was ended, or crashed, and its rows lie on mapped pages."""
+    return worker.done or worker.hung or worker.killed or worker.crashed
 
 
 def _transactions(facts: RunFacts) -> ValidityCheck | None:

@@ -49,7 +49,8 @@ def look_for(run: RunDir, text: str) -> Sighting:
 
 def _in_events(rows: list[EventRow], lacking: list[str]) -> Iterator[tuple[str, str]]:
     for row in rows:
-        where = f"{row.worker} waits in {row.where}" if row.where else f"{row.worker}: {row.text}"
+        verb = "waits" if row.kind in KINDS else "crashed"
+        where = f"{row.worker} {verb} in {row.where}" if row.where else f"{row.worker}: {row.text}"
         yield where, "\n".join((row.where, row.thread, row.text, row.why, *row.frames))
         if row.kind in KINDS and not row.frames:
             lacking.append(f"no stacks of {row.worker} were to be had")

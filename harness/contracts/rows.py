@@ -290,8 +290,8 @@ class EventRow:
     Attributes:
         kind: ``frozen``, ``client-died``, ``hang``, ``stall``, ``stuck``, ``found-so-far``, ``not-sealed``,
             or a worker's own word.
-        where: the call that it waits in, with its ``thread``, its ``stack`` and the file of all ``stacks``;
-            None: nobody looked.
+        where: the call that it waits in, or crashed in, with its ``thread``, its ``stack`` and the file
+            of all ``stacks``; None: nobody looked.
         since_ns: it has waited since then; None: a worker's own event.
         name, why: of a client that died: its error, and why it died.
         frozen_ns: how long its process did not run, until ``t_ns``.
@@ -438,6 +438,8 @@ class WorkerRow:
         exposure: its own counters.
         done: it said so: it recorded everything.
         hung: it was ended because it hung; every row is there, as of one that a fault ``killed``.
+        stuck: it did not end when it was told to, and the run ended it.
+        crashed: its client took the process down; every row is there.
         life_of: the client of the plan that it is a later life of.
         offers_from_ns, offers_until_ns: when a producer of several lives offered messages; 0 = as planned.
         open_sends: when it ended.
@@ -458,6 +460,8 @@ class WorkerRow:
     exposure: dict[str, int] = field(default_factory=dict)
     done: bool = False
     hung: bool = False
+    stuck: bool = False
+    crashed: bool = False
     life_of: str = ""
     killed: bool = False
     offers_from_ns: int = 0

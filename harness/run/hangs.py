@@ -1,8 +1,9 @@
-"""Reports of hangs and stalls: the sentence for people, and the stacks of the worker."""
+"""Reports of hangs, stalls and crashes: the sentence for people, and the stacks of the worker."""
 
 from __future__ import annotations
 
 from harness.progress.view import clock
+from harness.run.crashes import Crash
 from harness.run.liveness import Hang, Stall
 from harness.run.stacks import shown, waiting
 from harness.run.worker_process import WorkerProcess
@@ -45,5 +46,19 @@ def take_stacks(worker: WorkerProcess, run: RunDir) -> Document:
         return {}
     found: Document = {"stacks": str(target.relative_to(run.root))}
     if (stack := waiting(target.read_text(errors="replace"))) is not None:
+        found |= {"where": stack.where, "thread": stack.title, "stack": shown(stack)}
+    return found
+
+
+def keep_dump(worker: WorkerProcess, crash: Crash, run: RunDir) -> Document:
+    """Keep what a process printed as it crashed; what an event row says of it (`take_stacks`)."""
+    found: Document = {}
+    if crash.dump:
+        target = run.stacks / f"{worker.name}.txt"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(crash.dump)
+        found["stacks"] = str(target.relative_to(run.root))
+    if crash.stack is not None:
+        stack = crash.stack
         found |= {"where": stack.where, "thread": stack.title, "stack": shown(stack)}
     return found

@@ -60,6 +60,18 @@ class Stack:
             return _call(line, after)
         return ""
 
+    @property
+    def is_of_worker(self) -> bool:
+        """Whether the innermost call is code of a worker or its kit: no library lies between."""
+        for line in self.lines:
+            if not _is_frame(line):
+                continue
+            if _WORKER.match(line):
+                return True
+            if not _is_standard(line):
+                return False
+        return False
+
 
 def shown(stack: Stack) -> list[str]:
     """The innermost `SHOWN_LINES`; the place of a Go frame stands indented under its call."""

@@ -12,7 +12,8 @@ from harness.contracts.rows import WorkerRow
 from harness.contracts.worker import ProcessSpec, StatsLine
 from harness.plan.hours import audit_follows
 from harness.protocols.cluster import Progress
-from harness.run.hangs import hang_sentence, stall_sentence, take_stacks
+from harness.run.crashes import Crash
+from harness.run.hangs import hang_sentence, keep_dump, stall_sentence, take_stacks
 from harness.run.hosts import THIS_MACHINE, Hosts, OneMachine
 from harness.run.liveness import Hang, HangDetector, Stall
 from harness.run.manifest import ManifestFile
@@ -380,9 +381,24 @@ class WorkerPool:
             if worker.done.is_set() or worker.is_ending or worker.was_killed or worker.name in self._reported:
                 continue
             self._reported.add(worker.name)
+            if worker.role != "audit" and (crash := worker.crash()):
+                self._report_crash(worker, crash)
+                continue
             text = f"worker {worker.name} died (exit code {worker.exit_code}): {worker.why()}"
             self._manifest.problem("worker-died", text)
             self._progress.note(text)
+
+    def _report_crash(self, worker: WorkerProcess, crash: Crash) -> None:
+        """Keep the dump and write the event of a client that took its process down."""
+        worker.has_crashed = worker.client_died = True
+        text = f"the client ended its process (exit code {worker.exit_code}): {crash.text}"
+        self._progress.note(f"{self._who(worker)}: {text}")
+        self._manifest.problem("client-crashed", f"{worker.name}: {text}")
+        event = {"worker": worker.name, "kind": "client-died", "why": "crashed", "t_ns": worker.t_end_ns}
+        append_jsonl(
+            self.run.events,
+            {**event, "name": crash.name, "text": crash.text, **keep_dump(worker, crash, self.run)},
+        )
 
     def end_hanging_producers(self) -> None:
         """End every producer with a call open past its deadline, after taking its stacks.
@@ -418,6 +434,7 @@ class WorkerPool:
     def end_stuck(self, worker: WorkerProcess, text: str) -> None:
         """Keep the stacks of a worker that does not end though it was reported to, end it, go on."""
         self._reported.add(worker.name)
+        worker.was_stuck = True
         self._keep_stacks(worker, self._report_waiting(worker, "stuck", text))
         worker.kill()
 
@@ -507,6 +524,8 @@ class WorkerPool:
             exposure=worker.done_line.exposure or worker.stats.exposure,
             done=worker.done.is_set(),
             hung=worker.name in self._hung,
+            stuck=worker.was_stuck,
+            crashed=worker.has_crashed,
             t_start_ns=worker.t_start_ns,
             t_end_ns=worker.t_end_ns,
             instance=own.get("instance"),

@@ -25,6 +25,7 @@ from harness.connections.redaction import SecretRemover
 from harness.contracts.rows import WorkerRow
 from harness.contracts.worker import ErrorLine, ProcessSpec, ReadyLine, StatsLine
 from harness.errors import WorkerError
+from harness.run.crashes import TAIL_BYTES, Crash, crash_of_client
 from harness.run.hosts import THIS_MACHINE, Host, Process
 from harness.run.liveness import CallSource
 from harness.waiting import wait_until, wait_while
@@ -75,6 +76,10 @@ class WorkerProcess:
         self.life_of = ""
         #: The run ends it now, and ended it by SIGKILL: no death to be told.
         self.is_ending = self.was_killed = False
+        #: Its client took the process down.
+        self.has_crashed = False
+        #: It did not end when it was told to, and the run ended it.
+        self.was_stuck = False
         #: What an earlier life of the same consumer was handed: stream -> next position.
         self.carried: dict[str, int] = {}
         #: Of a client with several lives: when it offered messages (0 = as the plan says), what it left open.
@@ -273,13 +278,26 @@ class WorkerProcess:
 
     def why(self) -> str:
         """The worker's own word on what went wrong, else the end of its log."""
-        if self.errors:
-            return self.errors[-1].text or str(self.errors[-1])
-        try:
-            lines = (self.folder / "stderr.log").read_text(errors="replace").splitlines()
-        except OSError:
-            lines = []
+        said = self._last_error()
+        if said:
+            return said
+        lines = self._log_end().splitlines()
         return " | ".join(lines[-LOG_TAIL_LINES:]) or f"exit code {self.exit_code}, no message"
+
+    def crash(self) -> Crash | None:
+        """How its client took the process down; None while it lives, and where the client did not."""
+        return crash_of_client(self.exit_code, self._log_end(), self._last_error())
+
+    def _last_error(self) -> str:
+        if not self.errors:
+            return ""
+        return self.errors[-1].text or str(self.errors[-1])
+
+    def _log_end(self) -> str:
+        """The end of what it printed: its client's log, then what is no line of the worker protocol."""
+        log, printed = (_end_of(self.folder / name, TAIL_BYTES) for name in ("stderr.log", "stdout.jsonl"))
+        said = b"".join(map(_no_message, printed.splitlines(keepends=True)))
+        return (log + said).decode(errors="replace")
 
     def tell(self, line: str) -> None:
         """Send one command line, whole, whoever calls; a dead worker is not an error here, its exit code
@@ -362,6 +380,14 @@ def _size(path: Path) -> int:
 def _no_message(line: bytes) -> bytes:
     """A line of what a worker printed; nothing where it told us something by it."""
     return b"" if line.startswith(b"{") else line
+
+
+def _end_of(path: Path, limit: int) -> bytes:
+    """At most ``limit`` bytes; empty where the file cannot be read."""
+    try:
+        return _from(path, max(0, _size(path) - limit))
+    except OSError:
+        return b""
 
 
 def _from(path: Path, at: int) -> bytes:

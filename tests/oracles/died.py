@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.oracles.facts import Facts, Hit
 
-WHY = {"error": "gave up", "fenced": "fenced", "asked": "as configured"}
+WHY = {"error": "gave up", "fenced": "fenced", "asked": "as configured", "crashed": "crashed"}
 
 
 def client_died(facts: Facts) -> list[Hit]:
@@ -14,7 +14,7 @@ def client_died(facts: Facts) -> list[Hit]:
         if not client.died:
             continue
         unmet = {
-            "readiness-restored": not context.readiness_restored,
+            "readiness-restored": not context.readiness_restored and client.died.why != "crashed",
             "own-name": client.died.why == "fenced",
         }
         missing = frozenset(name for name, lacks in unmet.items() if lacks)

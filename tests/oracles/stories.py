@@ -339,11 +339,11 @@ class Story:
             )
 
     def client_dies(self) -> None:
-        """It says so once or twice; only the first time counts."""
+        """It says so once or twice; the first time counts, or its crash."""
         worker = self.draw(st.sampled_from(["p-1", "c-1", "c-2"]))
         for _ in range(self.draw(st.integers(1, 2))):
             at_ms = float(self.draw(st.integers(0, 100)) * STEP_MS)
-            why = self.draw(st.sampled_from(["error", "fenced", "asked"]))
+            why = self.draw(st.sampled_from(["error", "fenced", "asked", "crashed"]))
             self.h.client_died(worker, why=why, at_ms=at_ms)
 
 
