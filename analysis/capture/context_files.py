@@ -186,8 +186,8 @@ def _promise(said: PromisePlan, *, exactly_once: bool) -> Promise:
 
 
 def _is_whole(worker: WorkerRow) -> bool:
-    """It said so, or the run itself ended it by SIGKILL: every row was written before what it is about."""
-    return worker.done or worker.killed
+    """It said so, or a SIGKILL of the run or a crash ended it: every row was written before what it is about."""
+    return worker.done or worker.killed or worker.crashed
 
 
 def _client(library: str, worker: WorkerRow) -> str:

@@ -141,6 +141,7 @@ def test_a_crash_is_a_violation_and_its_rows_are_whole(tmp_path: Path) -> None:
     (check,) = [each for each in result.coverage if each.name == "capture"]
     assert check.ok
     assert "p-1 crashed, every row kept" in check.text
+    assert "phantom" not in result.untested
 
 
 def test_nothing_excuses_a_crash(tmp_path: Path) -> None:
