@@ -186,7 +186,7 @@ def _promise(said: PromisePlan, *, exactly_once: bool) -> Promise:
 
 
 def _is_whole(worker: WorkerRow) -> bool:
-    """It said so, or a SIGKILL of the run or a crash ended it: every row was written before what it is about."""
+    """It said so, or SIGKILL or a crash ended it: every row was written before what it is about."""
     return worker.done or worker.killed or worker.crashed
 
 

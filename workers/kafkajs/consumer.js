@@ -6,7 +6,7 @@ const { Journal, runMember } = kit("journal");
 
 class Member {
   constructor(session, consumer) {
-    Object.assign(this, { session, consumer, stopping: false });
+    Object.assign(this, { session, consumer, stopping: false, answeredCommits: 0 });
     this.journal = new Journal(session);
     this.listen();
   }
@@ -17,6 +17,7 @@ class Member {
       const streams = Object.entries(memberAssignment).flatMap(([topic, each]) => each.map((p) => `${topic}-${p}`));
       this.journal.nowHas(streams);
     });
+    this.consumer.on(events.COMMIT_OFFSETS, () => this.answeredCommits++);
     // Before 1.16 the client tells of a rebalance only when it is over.
     if (events.REBALANCING) this.consumer.on(events.REBALANCING, () => this.journal.revoked());
     this.consumer.on(events.CRASH, ({ payload: { error, restart } }) => {
@@ -48,8 +49,16 @@ class Member {
       const dash = stream.lastIndexOf("-");
       return { topic: stream.slice(0, dash), partition: Number(stream.slice(dash + 1)), offset: String(position) };
     });
+    // From 2.0.1 on commitOffsets returns without an error and without a request once the client's runner has stopped
+    // (after a crash, before it starts again). COMMIT_OFFSETS is emitted when the brokers have answered.
+    const before = this.answeredCommits;
     try {
       await this.consumer.commitOffsets(positions);
+      if (this.answeredCommits === before) {
+        this.journal.expose("commits_never_sent");
+        this.session.report.error("commit never sent: commitOffsets returned without an error and sent no request");
+        return;
+      }
       taken.forEach(([stream, position]) => this.journal.committed(stream, position));
     } catch (error) {
       this.session.report.error(`commit: ${textOf(error)}`);
@@ -81,4 +90,4 @@ async function consume(session, kafkajs) {
   await runMember(session, member.journal, member);
 }
 
-module.exports = { consume };
+module.exports = { consume, Member };

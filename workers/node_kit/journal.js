@@ -15,15 +15,21 @@ class Journal {
     const subscription = names.id("subscription", part.group);
     this.segments = new Segments(spec.capture_dir, "deliveries", part.session, spec.run_tag, { subscription });
     Object.assign(this, { session, epoch: 0, delivered: 0, assigned: [] });
-    Object.assign(this, { positions: new Map(), uncommitted: new Map() });
+    Object.assign(this, { positions: new Map(), uncommitted: new Map(), exposure: {} });
     session.report.counts = () => ({
       delivered: this.delivered, epoch: this.epoch, positions: Object.fromEntries(this.positions),
+      exposure: this.exposure,
     });
   }
 
   write(stream, fields) {
     const id = this.session.names.id("stream", stream);
     writeDelivery(this.segments.next(), { tNs: nowNs(), epoch: this.epoch, stream: id, ...fields });
+  }
+
+  /** Counts what only the client can know, by its name in `[exposure]` of worker.toml. */
+  expose(counter) {
+    this.exposure[counter] = (this.exposure[counter] || 0) + 1;
   }
 
   /** The client handed a message over. */
