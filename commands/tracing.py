@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -65,7 +66,9 @@ def trace(
         holder = _run_of_message(run_of(settings.run_dir, run), message)
     found = look_up(holder, message, log_lines=LOG_LINES if log_lines is None else log_lines)
     beyond = len(found.logs.lines) + sum(found.logs.left_out.values())
-    again = f"`brokerstorm trace {found.message or message} {holder.root} --log-lines {beyond}`"
+    again = (
+        f"`brokerstorm trace {found.message or message} {shlex.quote(str(holder.root))} --log-lines {beyond}`"
+    )
     settings.show(
         trace_document(found),
         lambda: print_trace(

@@ -57,7 +57,7 @@ class RunDir:
     campaign = PathBelow("campaign.json")
     #: A folder a worker: spec.json, names.jsonl, segments, stdout.jsonl, stderr.log.
     raw = PathBelow("raw")
-    #: A folder a table, with one a bucket (`bucket_file`).
+    #: A folder a table, with one a bucket (`bucket_folder`).
     sealed = PathBelow("sealed")
     names = PathBelow("sealed/names.jsonl")
     log_bounds = PathBelow("sealed/log_bounds.jsonl")
@@ -102,9 +102,17 @@ class RunDir:
     def worker(self, name: str) -> Path:
         return self.raw / name
 
-    def bucket_file(self, table: str, bucket: int, part: int = 0) -> Path:
-        """``part``: 0, 1, 2 ... of a run that is sealed while it goes on; 1 and up: of other machines."""
-        return self.sealed / table / f"bucket={bucket:02d}" / f"part-{part}.parquet"
+    def bucket_folder(self, table: str, bucket: int) -> Path:
+        """The folder that holds a table's rows of one bucket, in any number of parts."""
+        return self.sealed / table / f"bucket={bucket:02d}"
+
+    def bucket_file(self, table: str, bucket: int, part: int) -> Path:
+        """Where sealing writes one part of a bucket. Readers take all parts
+        (`analysis.capture.capture.bucket_parts`): no part is the bucket.
+
+        ``part``: 0, 1, 2 ... in a run that is sealed during the load; 1 and up: parts of other machines.
+        """
+        return self.bucket_folder(table, bucket) / f"part-{part}.parquet"
 
     def calibration(self, name: str) -> RunDir:
         """Where one measurement of what the machine keeps leaves its logs."""

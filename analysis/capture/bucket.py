@@ -20,9 +20,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from analysis.capture.capture import bucket_parts
 from analysis.capture.context import Context
 from harness.filesystems import filesystem_of
 from harness.records import SEALED
@@ -345,11 +345,11 @@ def load_bucket(root_uri: str, number: int, context: Context) -> Bucket:
 def open_tables(root_uri: str, number: int) -> dict[str, Columns]:
     """The tables of a bucket, rows in the order of the files."""
     filesystem, root = filesystem_of(root_uri)
-    return {t: _open(filesystem, f"{root}/sealed/{t}/bucket={number:02d}", t) for t in SEALED}
+    return {t: _open(filesystem, bucket_parts(filesystem, root, t, number), t) for t in SEALED}
 
 
-def _open(filesystem: Any, folder: str, table: str) -> Columns:
-    files = _TableFiles(filesystem, folder, table)
+def _open(filesystem: Any, paths: Sequence[str], table: str) -> Columns:
+    files = _TableFiles(filesystem, paths, table)
     return Columns(table, int(files.starts[-1]), files.whole, files)
 
 
@@ -360,10 +360,7 @@ class _TableFiles:
         starts: first row of each row group, and the number of rows.
     """
 
-    def __init__(self, filesystem: Any, folder: str, table: str) -> None:
-        infos = filesystem.get_file_info(pafs.FileSelector(folder, allow_not_found=True))
-        found = (info.path for info in infos if info.is_file and info.path.endswith(".parquet"))
-        paths = sorted(found, key=lambda path: (len(path), path))  # part-10 is behind part-9
+    def __init__(self, filesystem: Any, paths: Sequence[str], table: str) -> None:
         self._files = [pq.ParquetFile(filesystem.open_input_file(path)) for path in paths]
         self._columns = {column.name: column for column in SEALED[table]}
         self._groups = [(f, g) for f, file in enumerate(self._files) for g in range(file.num_row_groups)]

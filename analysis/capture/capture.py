@@ -138,6 +138,18 @@ def _damage_beside(run: RunDir, name: str, sealed: SealedFile) -> str:
     return f"{name} is not the file that was sealed{counted}"
 
 
+def bucket_parts(filesystem: Any, root: str, table: str, bucket: int) -> list[str]:
+    """Paths of all files that hold a table's rows of one bucket, in the order they were sealed in.
+
+    There may be many: a long run is sealed during the load, and other machines seal their own rows. A table
+    without rows in this bucket has none.
+    """
+    selector = pafs.FileSelector(f"{root}/sealed/{table}/bucket={bucket:02d}", allow_not_found=True)
+    found = (info for info in filesystem.get_file_info(selector) if info.is_file)
+    paths = (info.path for info in found if info.path.endswith(".parquet"))
+    return sorted(paths, key=lambda path: (len(path), path))  # part-10 comes after part-9
+
+
 def damaged_files(root_uri: str, bucket: int, checksums: Mapping[str, str]) -> list[str]:
     """A sentence for each file of a bucket that is gone, is not as it was sealed, or was not sealed at all.
 
@@ -149,9 +161,8 @@ def damaged_files(root_uri: str, bucket: int, checksums: Mapping[str, str]) -> l
     folder = f"{root}/sealed"
     paths = {path for path in checksums if f"/bucket={bucket:02d}/" in path}
     for table in SEALED:
-        selector = pafs.FileSelector(f"{folder}/{table}/bucket={bucket:02d}", allow_not_found=True)
-        files = (info.path for info in filesystem.get_file_info(selector) if info.path.endswith(".parquet"))
-        paths |= {path.removeprefix(f"{folder}/") for path in files}
+        parts = bucket_parts(filesystem, root, table, bucket)
+        paths |= {path.removeprefix(f"{folder}/") for path in parts}
     found = (_damage_of(filesystem, folder, path, checksums) for path in sorted(paths))
     return [text for text in found if text]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import shlex
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import IO
@@ -370,8 +371,8 @@ def _closing(result: Result, report: Path | None) -> RenderableType:
         lines.append(("report", str(report)))
     traced = next((w.message for f in result.violations() for w in f.witnesses if is_message(w)), None)
     if traced is not None:
-        run = f" {report.parent}" if report is not None else ""
-        lines.append(("trace", for_terminal(f"brokerstorm trace {traced}{run}")))
+        where = [str(report.parent)] if report is not None else []
+        lines.append(("trace", for_terminal(shlex.join(["brokerstorm", "trace", traced, *where]))))
     if result.verdict is Verdict.UNKNOWN:
         lines.append(unknown_help())
     lines.append(("repeat", for_terminal(words.plain(result.command))))

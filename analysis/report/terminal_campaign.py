@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 from rich.console import Console, RenderableType
@@ -47,7 +48,12 @@ def next_steps(campaign: Campaign, report: Path | None, *, is_stopped: bool = Fa
         lines.append(("report", str(report)))
         shown = [first for variant in campaign.variants if (first := first_witness(variant))]
         lines += [
-            ("trace", for_terminal(f"brokerstorm trace {witness.message} {report.parent / run.path}"))
+            (
+                "trace",
+                for_terminal(
+                    shlex.join(["brokerstorm", "trace", witness.message, str(report.parent / run.path)])
+                ),
+            )
             for run, _, witness in shown[:1]
             if is_message(witness)
         ]

@@ -53,9 +53,10 @@ def trace(run: RunDir, message: str, *, log_lines: int = LOG_LINES) -> Trace:
         UsageError: not the form of a message, unknown in this run, or the run has no sealed capture, or one
             that its documents do not fit.
     """
-    if not run.sealed.is_dir():
+    if not run.seal_report.exists():  # parts that were sealed during the load are not the whole capture
         raise UsageError(
-            f"{run.root} has no sealed capture", hint="`brokerstorm analyze` seals and judges a run"
+            f"{run.root} has no sealed capture",
+            hint=f"`brokerstorm analyze {run.root}` seals and judges a run that has ended",
         )
     with reading(run):
         found = _look_up(_Tracer(SealedTables(run)), message)

@@ -1,4 +1,4 @@
-"""Reads single rows of a sealed run: opens the files of one bucket only, and filters while it reads."""
+"""Reads single rows of a sealed run: opens all files of one bucket, and filters while it reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from analysis.capture.capture import Capture, damaged_files
+from analysis.capture.capture import Capture, bucket_parts, damaged_files
 from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
 from analysis.capture.left_out import LeftOut
@@ -118,18 +118,20 @@ class SealedTables:
         self, table: str, bucket: int, where: pc.Expression, columns: list[str] | None = None
     ) -> pa.Table | None:
         self._require_whole(bucket)
-        path = self._run.bucket_file(table, bucket).relative_to(self._run.root)
         try:
             filesystem, root = filesystem_of(self._root)
+            parts = bucket_parts(filesystem, root, table, bucket)
+            if not parts:
+                return None
             # partitioning=None: the folder's "bucket=NN" is no column
             return pq.read_table(
-                f"{root}/{path}", filters=where, columns=columns, partitioning=None, filesystem=filesystem
+                parts, filters=where, columns=columns, partitioning=None, filesystem=filesystem
             )
-        except FileNotFoundError:
-            return None
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
+            folder = self._run.bucket_folder(table, bucket).relative_to(self._run.root)
             raise UsageError(
-                f"cannot read {path}: {words.plain(str(error))}", hint="`brokerstorm analyze` seals it again"
+                f"cannot read {folder}: {words.plain(str(error))}",
+                hint="`brokerstorm analyze` seals it again",
             ) from error
 
     def written(self, stream: int) -> tuple[Ints, Ints]:

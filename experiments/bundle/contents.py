@@ -49,7 +49,7 @@ class JudgedRound:
         """Name in the bundle, and the file, of every table of these buckets."""
         for table, number in sorted(self.capture.bytes_of):
             if number in buckets:
-                for path in sorted(self.run.bucket_file(table, number).parent.glob("*.parquet")):
+                for path in sorted(self.run.bucket_folder(table, number).glob("*.parquet")):
                     yield self.prefix + path.relative_to(self.run.root).as_posix(), path
 
     def left_out(self, kept: frozenset[int]) -> LeftOut:

@@ -154,14 +154,14 @@ def _sequence(judged: Judged, told: JudgedRound) -> Iterator[str]:
     fired = [fault for fault in told.result.faults if not fault.skipped]
     witness = _first(judged, told.result)
     is_one = witness is not None and is_message(witness)
-    life = _life(_opened(judged, told), told, witness.message) if witness and is_one else []
+    life = _life(_opened(judged, told), told, witness.message) if witness and is_one else ""
     if not fired and not life:
         return
     yield "## The sequence"
     if fired:
         yield _faults(_nearest(fired, witness), len(fired))
-    if witness and life:
-        yield f"The life of {words.plain(witness.message)}:\n\n{_code(life)}"
+    if life:
+        yield life
 
 
 def _nearest(fired: Sequence[FaultRow], witness: Witness | None) -> list[FaultRow]:
@@ -186,15 +186,16 @@ def _opened(judged: Judged, told: JudgedRound) -> str:
     return f"{judged.root.run_id}/{told.run.run_id}" if judged.campaign else judged.root.run_id
 
 
-def _life(opened: str, told: JudgedRound, message: str) -> list[str]:
-    """`trace` of the message; nothing where the capture is damaged."""
+def _life(opened: str, told: JudgedRound, message: str) -> str:
+    """What `trace` shows of the message, or why it cannot."""
+    name = words.plain(message)
     out = io.StringIO()
     try:
         more_with = f"brokerstorm trace {message} {opened} --log-lines 200"
         print_trace(console(out, color=False), trace(told.run, message), more_with=more_with)
-    except UsageError:
-        return []
-    return out.getvalue().rstrip().split("\n")
+    except UsageError as error:
+        return f"The life of {name} cannot be shown: {words.plain(str(error))}."
+    return f"The life of {name}:\n\n{_code(out.getvalue().rstrip().splitlines())}"
 
 
 def _hit_rate(judged: Judged) -> Iterator[str]:

@@ -127,7 +127,7 @@ class CheckedImport:
 
     def _seal(self, run: RunDir, table: str, routing: Routing) -> dict[Path, SealedFile]:
         """The bucket files of a table."""
-        buckets = BucketFiles(table, routing.buckets, lambda number: run.bucket_file(table, number))
+        buckets = BucketFiles(table, routing.buckets, lambda number: run.bucket_file(table, number, 0))
         place = _Places(table, routing)
         try:
             with pa.memory_map(str(self._spool / table)) as source, pa.ipc.open_file(source) as reader:

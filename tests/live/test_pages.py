@@ -7,6 +7,7 @@ brokers again is taken as far as that.
 from __future__ import annotations
 
 import re
+import shlex
 import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,10 +15,12 @@ from pathlib import Path
 import pytest
 
 from harness.errors import Exit
+from harness.rundir import RunDir
 from tests.cli.answers import STARTS, StartedError, refuse_to_start
 from tests.live.run_rig import brokerstorm
 from tests.machine import ORPHANS
 from tests.pages import PAGES, ROOT, commands_of
+from tests.planted.parts import in_two_parts
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("spark")]
 
@@ -41,8 +44,48 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("BROKERSTORM_RUN_DIR", str(place / "runs"))
         said = brokerstorm(*recipe.split(), *SMALLER)
         assert said.code == Exit.PASS, said.out + said.err
+        for each in ("unsafe-1", "safe-1"):  # a load of a minute is sealed in parts, this one is too short
+            in_two_parts(RunDir(place / "runs" / "latest" / each))
         patch.setattr(webbrowser, "open", lambda *_: True)
         yield place
+
+
+def printed_commands(summary: str) -> list[list[str]]:
+    """The commands at the end of a summary."""
+    return [
+        shlex.split(line)
+        for line in re.findall(r"^(?:trace|repeat) +brokerstorm (.+)$", summary, re.MULTILINE)
+    ]
+
+
+@pytest.mark.parametrize("run", ["latest", "latest/unsafe-1"])
+def test_each_command_that_the_summary_prints(run: str, ran: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for owner, name in STARTS:
+        monkeypatch.setattr(owner, name, refuse_to_start)
+    summary = brokerstorm("show", run).out
+    trace, repeat = printed_commands(summary)
+    followed = brokerstorm(*trace)
+    assert followed.code == Exit.PASS, followed.err
+    assert followed.out.startswith(trace[1])
+    assert "not in the log" in followed.out
+    (page,) = re.findall(r"^report +(.+)$", summary, re.MULTILINE)
+    assert (ran / page).is_file()
+    with pytest.raises(StartedError):
+        brokerstorm(*repeat)
+
+
+def test_a_message_of_every_part_is_found(ran: Path) -> None:
+    """The last message of a lane is in the last part of its bucket, in every table."""
+    run = ran / "runs" / "latest" / "safe-1"
+    for lane in range(6):
+        sent = re.search(
+            rf"1/{lane} sent seq 0\.\.(\d+)", brokerstorm("trace", f"1/{lane}/999999999", str(run)).err
+        )
+        assert sent is not None
+        found = brokerstorm("trace", f"1/{lane}/{sent[1]}", str(run))
+        assert found.code == Exit.PASS, found.err
+        assert "stored" in found.out
+        assert "not in the log" not in found.out
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)

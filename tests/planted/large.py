@@ -212,7 +212,7 @@ def _write_bucket(
             journals.deliveries(world, view, c.session, group, buckets, bucket) for c in plan.consumers
         )
     for table, parts in chunks.items():
-        file = GroupedFile(run.bucket_file(table, bucket), table)
+        file = GroupedFile(run.bucket_file(table, bucket, 0), table)
         for columns in parts:
             file.write(columns)
         file.commit()

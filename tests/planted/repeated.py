@@ -146,7 +146,7 @@ class _Repeated:
         return _Steps(messages, load_ns, places, ordinals, epochs)
 
     def _rows(self, table: str, bucket: int) -> Columns:
-        read = pq.ParquetFile(self._once.bucket_file(table, bucket)).read()
+        read = pq.ParquetFile(self._once.bucket_file(table, bucket, 0)).read()
         return {c.name: read[c.name].to_numpy() for c in SEALED[table]}
 
     def write(self, threads: int) -> None:
@@ -172,7 +172,7 @@ class _Repeated:
     def _bucket(self, bucket: int) -> dict[str, SealedFile]:
         done = {}
         for table in SEALED:
-            path = self._run.bucket_file(table, bucket)
+            path = self._run.bucket_file(table, bucket, 0)
             file = GroupedFile(path, table)
             for rows in self._tiles(table, bucket):
                 file.write(rows)

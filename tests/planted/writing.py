@@ -77,7 +77,7 @@ def write_sealed(run: RunDir, plan: Plan, chunks: Iterable[Tables]) -> tuple[dic
             for bucket in np.unique(buckets):
                 key = (table, int(bucket))
                 if key not in files:
-                    files[key] = BucketFile(run.bucket_file(*key), table)
+                    files[key] = BucketFile(run.bucket_file(*key, 0), table)
                 chosen = np.flatnonzero(buckets == bucket)
                 files[key].write({c.name: columns[c.name][chosen] for c in SEALED[table]})
     written = {file.path.relative_to(run.sealed).as_posix(): file.commit() for file in files.values()}

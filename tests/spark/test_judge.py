@@ -107,7 +107,7 @@ def test_buckets_merge_into_one_finding_with_its_fault(spark: SparkContext, tmp_
 
 
 def swap(run: RunDir, table: str) -> None:
-    first, second = run.bucket_file(table, 0), run.bucket_file(table, 1)
+    first, second = run.bucket_file(table, 0, 0), run.bucket_file(table, 1, 0)
     content = first.read_bytes()
     first.write_bytes(second.read_bytes())
     second.write_bytes(content)
@@ -115,7 +115,7 @@ def swap(run: RunDir, table: str) -> None:
 
 def garble(run: RunDir, table: str) -> None:
     """Change one byte in the middle, which a reader of Parquet need not notice."""
-    path = run.bucket_file(table, 1)
+    path = run.bucket_file(table, 1, 0)
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 0xFF
     path.write_bytes(bytes(content))
@@ -125,7 +125,7 @@ def garble(run: RunDir, table: str) -> None:
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
-        (lambda run, table: run.bucket_file(table, 1).unlink(), "is missing"),
+        (lambda run, table: run.bucket_file(table, 1, 0).unlink(), "is missing"),
         (garble, "is not the file that was sealed"),
         (swap, "is not the file that was sealed"),
     ],
@@ -157,7 +157,7 @@ def test_without_checksums_missing_rows_accuse_nobody(
     run = write(clean(), tmp_path / "run")
     write_json(run.seal_report, read_json(run.seal_report) | {"files": {}})
     for table in tables:
-        run.bucket_file(table, 2).unlink()
+        run.bucket_file(table, 2, 0).unlink()
     result = judge(run, spark)
     assert (result.verdict, found(result)) == (Verdict.UNKNOWN, {})
     assert "20 of 60 log rows" in "\n".join(result.reasons)
@@ -166,7 +166,7 @@ def test_without_checksums_missing_rows_accuse_nobody(
 def test_a_kernel_that_raises_is_unknown_and_named(spark: SparkContext, tmp_path: Path) -> None:
     run = write(clean(), tmp_path / "run")
     write_json(run.seal_report, read_json(run.seal_report) | {"files": {}})
-    run.bucket_file("log", 1).write_bytes(b"not parquet")
+    run.bucket_file("log", 1, 0).write_bytes(b"not parquet")
     result = judge(run, spark)
     assert result.verdict is Verdict.UNKNOWN
     assert "judging failed: bucket 1: ArrowInvalid" in "\n".join(result.reasons)
@@ -178,7 +178,7 @@ def test_a_violation_elsewhere_survives_a_damaged_bucket(spark: SparkContext, tm
     history.send(20, partition=2)
     history.send(21, partition=2).log(21, partition=2).deliver(21, partition=2)  # 20 is lost
     run = write(history, tmp_path / "run")
-    run.bucket_file("log", 0).write_bytes(b"not parquet")
+    run.bucket_file("log", 0, 0).write_bytes(b"not parquet")
     result = judge(run, spark)
     assert result.verdict is Verdict.FAIL
     assert found(result) == {"acked-lost": 1}

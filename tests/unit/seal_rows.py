@@ -55,13 +55,13 @@ def put(run: RunDir, worker: str, table: TableId, owner: int, rows: Any, **optio
 
 def sealed(run: RunDir, table: str, buckets: int = 2) -> list[dict[str, list[Any]]]:
     """Columns of each bucket; an empty bucket has no file."""
-    files = [run.bucket_file(table, b) for b in range(buckets)]
+    files = [run.bucket_file(table, b, 0) for b in range(buckets)]
     return [pq.read_table(f).to_pydict() if f.exists() else {} for f in files]
 
 
 def all_rows(run: RunDir, table: str, buckets: int = 2) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    for path in (run.bucket_file(table, b) for b in range(buckets)):
+    for path in (run.bucket_file(table, b, 0) for b in range(buckets)):
         rows += pq.read_table(path).to_pylist() if path.exists() else []
     return rows
 

@@ -22,6 +22,7 @@ from harness.errors import UsageError
 from harness.rundir import RunDir, read_json
 from tests.planted.judged import judge_here
 from tests.planted.pairs import Pair
+from tests.planted.parts import in_two_parts
 from tests.planted.tiny import History
 from tests.unit import test_delivery_twins, test_kernels_twins, test_pulsar_twins, test_queue_twins
 
@@ -79,6 +80,28 @@ def test_two_bundles_of_a_run_are_equal_and_so_is_that_of_the_opened_one(tmp_pat
     for each in (run, opened):
         again = make_bundle(each, tmp_path / "again" / made.path.name, ROOM, {})
         assert again.path.read_bytes() == made.path.read_bytes()
+
+
+def test_the_report_follows_the_first_witness_through_every_part(tmp_path: Path) -> None:
+    run = in_two_parts(judged(lost_late(), tmp_path / "run"))
+    _, opened = bundled(run, tmp_path)
+    issue = (opened.root / "issue.md").read_text()
+    assert "The life of 1/0/37:" in issue
+    assert "not in the log; orders-0: the audit read 0..38, its end" in issue
+
+
+def test_the_report_says_why_it_cannot_follow_the_first_witness(tmp_path: Path) -> None:
+    run = judged(lost_late(), tmp_path / "run")
+    run.bucket_file("sends", 0, 0).write_bytes(b"damaged")
+    _, opened = bundled(run, tmp_path)
+    issue = (opened.root / "issue.md").read_text()
+    assert "The life of 1/0/37 cannot be shown: the capture is damaged: sealed/sends/bucket=00" in issue
+
+
+def lost_late() -> History:
+    """Message 37 of 40 is acknowledged and not in the log."""
+    history = History(sessions=0).sent(40)
+    return history.log(*(seq for seq in range(40) if seq != 37))
 
 
 # -- cut to size
@@ -152,7 +175,7 @@ def test_a_row_that_was_left_out_is_not_a_row_that_is_damaged(tmp_path: Path) ->
 
 def test_a_file_that_is_gone_from_an_opened_bundle_is_still_damage(tmp_path: Path) -> None:
     _, opened = bundled(judged(lossy(), tmp_path / "run"), tmp_path)
-    opened.bucket_file("log", 0).unlink()
+    opened.bucket_file("log", 0, 0).unlink()
     again = judge_here(opened)
     assert again.verdict is Verdict.UNKNOWN
     assert "log/bucket=00/part-0.parquet is missing" in again.reasons[0]

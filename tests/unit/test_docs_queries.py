@@ -19,6 +19,7 @@ from harness.records import SEALED
 from harness.rundir import RunDir, point_latest, write_json
 from tests.planted.judged import hits_here
 from tests.planted.large import plant
+from tests.planted.parts import in_two_parts
 from tests.planted.planters import Truth
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -35,9 +36,13 @@ ANOMALIES = {
 
 
 def make_run(folder: Path) -> Truth:
-    """The folders that `make run` leaves, with a known few anomalies of several kinds in ``unsafe-1``."""
+    """The folders that `make run` leaves, with a known few anomalies of several kinds in ``unsafe-1``.
+
+    It is sealed in two parts.
+    """
     campaign = RunDir(folder / "runs" / "r1")
     truth = plant(campaign.root / "unsafe-1", messages=20_000, partitions=4, anomalies=ANOMALIES, seed=11)
+    in_two_parts(RunDir(campaign.root / "unsafe-1"))
     write_json(campaign.campaign, {"runs": ["unsafe-1"]})
     write_hits(folder / "hits.parquet", *hits_here(RunDir(campaign.root / "unsafe-1")))
     point_latest(campaign)

@@ -26,7 +26,7 @@ Ids = tuple[int, ...]
 
 
 def rows_of(run: RunDir, table: str, bucket: int) -> Rows:
-    path = run.bucket_file(table, bucket)
+    path = run.bucket_file(table, bucket, 0)
     return pq.read_table(path).to_pylist() if path.exists() else []
 
 

@@ -53,9 +53,9 @@ def test_write_makes_a_whole_run(tmp_path: Path) -> None:
     assert read_json(run.manifest)["status"] == "complete"
     assert [r["event"] for r in read_jsonl(run.faults)] == ["inject", "effect", "heal", "healed"]
     assert read_jsonl(run.log_bounds)[2]["read_to"] == 5
-    sends = pq.read_table(run.bucket_file("sends", 0))
+    sends = pq.read_table(run.bucket_file("sends", 0, 0))
     assert sends["lane"].to_pylist() == [0] * 5 + [2] * 5
-    assert not run.bucket_file("sends", 1).exists()
+    assert not run.bucket_file("sends", 1, 0).exists()
 
 
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda s: s.name)

@@ -114,7 +114,7 @@ def test_round_trip(
     for name in SEALED:
         assert report.rows[name] == sum(len(c["stream"]) for c in tables_named(tables, name))
         for bucket, rows in enumerate(expected[name]):
-            path = run.bucket_file(name, bucket)
+            path = run.bucket_file(name, bucket, 0)
             assert (pq.read_table(path).to_pylist() if path.exists() else []) == rows
 
 

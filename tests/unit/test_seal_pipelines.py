@@ -29,7 +29,7 @@ def logged(instance: int, position: int, **values: int) -> Columns:
 
 def sealed_log(run: RunDir, plan: Plan) -> list[dict[str, Any]]:
     seal(run, plan)
-    return pq.read_table(run.bucket_file("log", 0)).to_pylist()
+    return pq.read_table(run.bucket_file("log", 0, 0)).to_pylist()
 
 
 def test_the_input_of_an_output_is_read_from_its_header(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_what_groups_had_committed_is_sealed_with_the_numbers_of_streams(tmp_pat
 
 def test_a_capture_of_before_has_no_inputs(tmp_path: Path) -> None:
     run = committed(made(piped().sent(1).log(0), 0), 1).write(tmp_path / "run")
-    path = run.bucket_file("log", 0)
+    path = run.bucket_file("log", 0, 0)
     assert load_bucket(str(run.root), 0, Context()).log["source_position"].tolist() == [-1, 0]
     (pipeline,) = load_context(run).pipelines
     assert (pipeline.group, pipeline.committed) == ("billing", {1: 1})

@@ -15,15 +15,19 @@ from analysis.report.trace import Trace, trace
 from harness.errors import UsageError
 from harness.records import Check, Event, Kind
 from harness.rundir import RunDir
+from tests.planted.parts import in_two_parts
 from tests.planted.tiny import History
 from tests.planted.tiny_pipelines import made, piped
 from tests.report_samples import failing
 from tests.report_samples.findings import reorder_finding
 
 
-@pytest.fixture
-def premature(tmp_path: Path) -> RunDir:
-    """1,[4],2,3,4 on orders-1: message 3 is stored early and again; a kill lies around it."""
+@pytest.fixture(params=["one part", "two parts"])
+def premature(request: pytest.FixtureRequest, tmp_path: Path) -> RunDir:
+    """1,[4],2,3,4 on orders-1: message 3 is stored early and again; a kill lies around it.
+
+    Once sealed in one go, once as sealing during the load leaves it.
+    """
     h = History(partitions=2, buckets=2)
     h.fault("kill", "kafka-1", at_ms=2, until_ms=900)
     for seq in range(6):
@@ -31,7 +35,8 @@ def premature(tmp_path: Path) -> RunDir:
     h.log(0, 3, 1, 2, 3, 4, 5, partition=1)
     h.deliver(0, 3, 1, 2, 3, partition=1, at_ms=50).commit(4, partition=1, at_ms=60)
     h.sent(3).log(0, 1, 2)
-    return h.write(tmp_path / "run")
+    run = h.write(tmp_path / "run")
+    return in_two_parts(run) if request.param == "two parts" else run
 
 
 def test_an_output_and_its_input_name_each_other(tmp_path: Path) -> None:
@@ -212,8 +217,23 @@ def test_a_run_without_sealed_capture_says_what_to_do(tmp_path: Path) -> None:
     assert "analyze" in caught.value.hint
 
 
+def test_a_run_that_is_not_sealed_to_its_end_says_nothing_of_a_message(premature: RunDir) -> None:
+    premature.seal_report.unlink()
+    with pytest.raises(UsageError, match="no sealed capture"):
+        trace(premature, "1/1/3")
+
+
+def test_the_cause_of_a_loss_reads_every_part_of_the_log(tmp_path: Path) -> None:
+    h = History().sent(8).log(0, 1, 2, 3, 5, 6, 7)
+    h.led("kafka-1", 0, at_ms=-5_000, first=0).led("kafka-2", 1, at_ms=6, first=4)
+    run = h.write(tmp_path / "run")
+    whole = trace(run, "1/0/4").cause
+    assert "kafka-2" in whole
+    assert trace(in_two_parts(run), "1/0/4").cause == whole
+
+
 def test_a_damaged_file_is_a_clear_error(premature: RunDir) -> None:
-    file = premature.bucket_file("sends", 1)
+    file = premature.bucket_file("sends", 1, 0)
     file.write_bytes(file.read_bytes()[:100])
     with pytest.raises(UsageError, match=r"the capture is damaged: sealed/sends/bucket=01"):
         trace(premature, "1/1/3")
