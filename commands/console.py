@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from commands.repeating import repeat_command
 from experiments.context import CommandContext
@@ -84,8 +85,15 @@ def _put(text: str, target: IO[str]) -> None:
 
 
 def _note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    if value not in (None, False, 0):
-        context.meta[_META + str(parameter.name)] = value
+    """Keep a global option. The group and its command both read it, the command last: what the command reads
+    in the environment gives way to what was typed before it."""
+    if value in (None, False, 0):
+        return
+    name = str(parameter.name)
+    if context.get_parameter_source(name) is ParameterSource.ENVIRONMENT:
+        context.meta.setdefault(_META + name, value)
+    else:
+        context.meta[_META + name] = value
 
 
 def _global_options(*, hidden: bool) -> list[click.Option]:

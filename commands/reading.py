@@ -15,7 +15,7 @@ from commands import completion
 from commands.console import Settings, command, write
 from experiments.plans import read_plan
 from harness.errors import Exit, UsageError
-from harness.rundir import NIGHT_FILE, RunDir
+from harness.rundir import NIGHT_FILE, RunDir, find_night
 
 if TYPE_CHECKING:
     from analysis.findings import Result
@@ -164,11 +164,14 @@ def _judge(
 def show(settings: Settings, run: str | None, html: bool) -> int:
     """Show the verdict of a run again.
 
-    RUN is an id from `list runs` or a folder; default the latest. The exit code is that of the verdict.
+    RUN is an id from `list runs` or `list nights`, or a folder; default the latest run. The exit code is that
+    of the verdict.
     """
     from analysis.report.documents import read_campaign, read_result
     from commands import summaries
 
+    if (folder := find_night(settings.run_dir, run)) is not None:
+        return _show_night(settings, folder, html=html)
     root = _find(settings, run)
     if root.campaign.exists():
         campaign = read_campaign(root)
@@ -179,9 +182,29 @@ def show(settings: Settings, run: str | None, html: bool) -> int:
     if html:
         if not root.report.exists():  # of a bundle that was opened
             _draw_pages(root)
-        webbrowser.open(root.report.as_uri())
-        settings.show({"report": str(root.report)}, lambda: write(str(root.report)))
+        _open_page(settings, root.report)
     return code
+
+
+def _show_night(settings: Settings, folder: Path, *, html: bool) -> int:
+    """Show a night as it ended; the exit code of its `suite run`."""
+    from commands.summaries import print_night
+    from experiments.nights.document import read_outcome
+    from experiments.nights.night import NightDir
+
+    night = NightDir(folder)
+    outcome = read_outcome(night)
+    if html:
+        _open_page(settings, night.run.report)
+    else:
+        settings.show(outcome.document(), lambda: print_night(outcome, night.run.report))
+    return outcome.exit_code
+
+
+def _open_page(settings: Settings, page: Path) -> None:
+    """Open a report in the browser, and print its path."""
+    webbrowser.open(page.resolve().as_uri())
+    settings.show({"report": str(page)}, lambda: write(str(page)))
 
 
 def _draw_pages(root: RunDir) -> None:

@@ -10,11 +10,13 @@ from analysis.report.documents import campaign_document, run_document
 from analysis.report.terminal import console, print_result
 from analysis.report.terminal_campaign import print_campaign
 from analysis.report.terminal_repro import print_reproduction
-from commands.console import Settings, reader_may_leave
+from commands.console import Settings, reader_may_leave, write
+from commands.tables import paragraph
 
 if TYPE_CHECKING:
     from analysis.findings import Result
     from analysis.verdict.campaign import Campaign
+    from experiments.nights.document import SuiteDocument
     from harness.rundir import RunDir
 
 
@@ -48,6 +50,19 @@ def show_stopped(settings: Settings, root: RunDir, campaign: Campaign) -> None:
     out = console(sys.stdout, color=settings.color)
     with reader_may_leave():
         printed(out, campaign, report=_report(root), is_stopped=True)
+
+
+def print_night(outcome: SuiteDocument, page: Path) -> None:
+    """Print how each round of a night ended, its verdict and its page."""
+    for cell in outcome.cells:
+        for each in cell.rounds:
+            reasons = f": {'; '.join(each.reasons)}" if each.reasons else ""
+            paragraph(f"{each.verdict:<7}  {cell.id}, seed {each.seed}{reasons}", hanging=" " * 9)
+    for skipped in outcome.not_run:
+        paragraph(f"not run  {skipped.cell}: {skipped.why}", hanging=" " * 9)
+    paragraph(f"{outcome.suite}: {outcome.verdict}: {outcome.counts}")
+    if page.exists():
+        write(str(page))
 
 
 def _report(run: RunDir) -> Path | None:

@@ -151,21 +151,19 @@ def find_run(base: Path, name: str | None) -> RunDir:
     """The run that the user means: a path, an id below ``base``, or the latest.
 
     Raises:
-        UsageError: no such run, or the folder holds none.
+        UsageError: no such run, a night, or the folder holds no run or does not say which is the latest.
     """
+    if night := find_night(base, name):
+        raise UsageError(
+            f"{night.name} is a night of several runs",
+            hint=f"`brokerstorm list runs {night.name}` names them; `brokerstorm show {night.name}` shows it",
+        )
     wanted = name or LATEST
-    candidates = [Path(wanted)] if os.sep in wanted else []
-    candidates += [base / wanted, Path(wanted)]
+    candidates = _places(base, wanted)
     for path in candidates:
         run = RunDir(path.resolve())
         if run.manifest.exists() or run.campaign.exists():
             return run
-    for path in candidates:
-        if (path / NIGHT_FILE).exists():
-            raise UsageError(
-                f"{wanted} is a night of several runs",
-                hint=f"`brokerstorm list runs {path.name}` names them; its page is {path}/report.html",
-            )
     have = ", ".join(r.run_id for r in list(all_runs(base))[:5])
     if not have and name is None:
         raise UsageError(f"there is no run in {base} yet", hint="`brokerstorm run kafka-quick` makes one")
@@ -174,6 +172,50 @@ def find_run(base: Path, name: str | None) -> RunDir:
         f"no run {wanted!r} in {base}" + (": it has no manifest.json or campaign.json" if is_there else ""),
         hint=f"runs there: {have or 'none yet'}. `brokerstorm list runs` shows all",
     )
+
+
+def find_night(base: Path, name: str | None) -> Path | None:
+    """The folder of the night that the user names; without a name, of the newest one in a folder that holds
+    nights and no run. None where it is no night."""
+    if name is not None:
+        return next((path for path in _places(base, name) if (path / NIGHT_FILE).is_file()), None)
+    if _latest(base) is not None or not base.is_dir():
+        return None
+    nights = (path.parent for path in base.glob(f"*/{NIGHT_FILE}") if not path.parent.is_symlink())
+    return max(nights, key=lambda path: path.name, default=None)
+
+
+def _places(base: Path, name: str) -> list[Path]:
+    """Where a run of that name may be."""
+    head, _, rest = name.partition(os.sep)
+    found = [Path(name)] if os.sep in name else []
+    if head == LATEST and (latest := _latest(base)) is not None:
+        found.append(latest / rest)
+    return [*found, base / name, Path(name)]
+
+
+def _latest(base: Path) -> Path | None:
+    """The latest run of a folder; None where there is none.
+
+    The link says it. Copies of runs come without the link: then it is the one that began last.
+
+    Raises:
+        UsageError: several runs, and not all of their names say when they began.
+    """
+    link = base / LATEST
+    if any(path.exists() for path in (RunDir(link).manifest, RunDir(link).campaign)):
+        return link
+    runs = list(all_runs(base))
+    if len(runs) < 2:
+        return runs[0].root if runs else None
+    try:
+        return max(runs, key=lambda run: begun_at(run.run_id)).root
+    except ValueError:
+        names = ", ".join(run.run_id for run in runs[:5])
+        raise UsageError(
+            f"{base} has several runs and no link {LATEST!r}, so the latest one is unknown",
+            hint=f"name one: {names}. `brokerstorm list runs` shows all",
+        ) from None
 
 
 def all_runs(base: Path) -> Iterator[RunDir]:

@@ -97,10 +97,10 @@ def print_result(out: Console, result: Result, *, report: Path | None = None, ve
 def emit(out: Console, *parts: RenderableType) -> None:
     """Print; without colour no line ends in blanks, so a log stays tidy."""
     if out.color_system is not None:
-        out.print(*parts, sep="\n")
+        out.print(*parts, sep="\n", crop=False)
         return
     with out.capture() as captured:
-        out.print(*parts, sep="\n")
+        out.print(*parts, sep="\n", crop=False)
     lines = [line.rstrip() for line in captured.get().splitlines()]
     out.file.write("\n".join(lines) + "\n")
     out.file.flush()
@@ -122,6 +122,16 @@ def rows(pairs: Iterable[tuple[str, Text | str]]) -> Table:
     for label, text in pairs:
         grid.add_row(Text(label, style="dim"), text if isinstance(text, Text) else Text(text))
     return grid
+
+
+def closing_lines(pairs: Iterable[tuple[str, Text | str]]) -> Group:
+    """Labelled lines with paths and commands, never cut or wrapped: a copy of a line must work in a shell."""
+    return Group(
+        *(
+            Text.assemble((f"{label:<{LABEL_WIDTH}} ", "dim"), text, no_wrap=True, overflow="ignore")
+            for label, text in pairs
+        )
+    )
 
 
 def _title(result: Result) -> str:
@@ -377,4 +387,4 @@ def _closing(result: Result, report: Path | None) -> RenderableType:
         lines.append(unknown_help())
     lines.append(("repeat", for_terminal(words.plain(result.command))))
     lines.append(("exit", str(result.exit_code)))
-    return rows(lines)
+    return closing_lines(lines)

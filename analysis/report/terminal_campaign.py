@@ -12,7 +12,14 @@ from rich.text import Text
 
 from analysis.findings import Witness
 from analysis.report import words
-from analysis.report.terminal import emit, faults_counted, is_message, rows, unknown_help, witness_facts
+from analysis.report.terminal import (
+    closing_lines,
+    emit,
+    faults_counted,
+    is_message,
+    unknown_help,
+    witness_facts,
+)
 from analysis.verdict.campaign import CLEAN, Campaign, Expectation, RunSummary, VariantResult
 from harness.invocation import for_terminal
 
@@ -60,7 +67,7 @@ def next_steps(campaign: Campaign, report: Path | None, *, is_stopped: bool = Fa
     if outcome_of(campaign) is Expectation.UNDECIDED:
         lines.append(unknown_help())
     lines.append(("repeat", for_terminal(words.plain(campaign.command))))
-    return rows(lines if is_stopped else [*lines, ("exit", str(campaign.exit_code))])
+    return closing_lines(lines if is_stopped else [*lines, ("exit", str(campaign.exit_code))])
 
 
 def outcome_of(campaign: Campaign) -> Expectation:

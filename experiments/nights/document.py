@@ -14,8 +14,9 @@ from pydantic import TypeAdapter
 from pydantic.json_schema import JsonSchemaValue
 
 from experiments.nights.night import SCHEMA_VERSION, Ended, Night, NightDir, Word
-from harness.errors import FailOn
-from harness.rundir import DIALECT, Document
+from harness.contracts import typed
+from harness.errors import FailOn, UsageError
+from harness.rundir import DIALECT, Document, read_json
 
 SCHEMA_FILE: Final = Path(__file__).with_name("schemas") / "suite.json"
 
@@ -119,6 +120,20 @@ def summarize(folder: NightDir, night: Night, *, verdict: str, exit_code: int, c
         not_run=not_run_of(folder, night),
         command=night.command,
     )
+
+
+def read_outcome(folder: NightDir) -> SuiteDocument:
+    """The document of a night that is over.
+
+    Raises:
+        UsageError: the night is not over, or the document is damaged or of another version.
+    """
+    if not folder.is_over:
+        raise UsageError(
+            f"{folder.id} is not over: it is running, or it was interrupted",
+            hint=f"`brokerstorm list runs {folder.id}` shows the runs that have ended",
+        )
+    return typed(read_json(folder.document), SuiteDocument, str(folder.document))
 
 
 def schema() -> JsonSchemaValue:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from experiments.judging import RoundOutcome, outcome_of, summarize
 from experiments.plans import read_plan
 from harness.contracts.plan import Plan
 from harness.plan.build import build_plans
-from harness.rundir import RunDir, point_latest, write_json
+from harness.rundir import RunDir, point_latest, read_json, write_json
 from harness.scenario.file import load_scenario
 from tests.report_samples import failing, passing
 
@@ -105,6 +106,40 @@ def test_compare_takes_two_runs_or_two_campaigns(
     document = json.loads(out)
     jsonschema.validate(document, schemas()["compare.json"])
     assert {row["section"] for row in document["rows"]} == {"unsafe", "safe"}
+
+
+def test_what_was_typed_wins_over_the_environment(
+    campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERSTORM_RUN_DIR", str(tmp_path / "elsewhere"))
+    assert answer(capsys, "--run-dir", str(tmp_path), "show")[0] == 0
+    assert answer(capsys, "show", "--run-dir", str(tmp_path))[0] == 0
+    assert answer(capsys, "show")[0] == 2
+
+
+def test_copied_runs_have_a_latest_one_without_the_link(
+    campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "latest").unlink()
+    for name in ("show", "show latest", "show latest/safe-1"):
+        assert answer(capsys, *name.split(), "--run-dir", str(tmp_path))[0] == 0, name
+    RunDir(tmp_path / "mine").create()
+    write_json(RunDir(tmp_path / "mine").manifest, {"status": "complete"})
+    code, _, err = answer(capsys, "show", "--run-dir", str(tmp_path))
+    assert code == 2
+    assert "has several runs and no link 'latest'" in err
+    assert campaign.run_id in err
+
+
+def test_a_printed_command_is_one_line_however_long(
+    campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = read_json(campaign.campaign)
+    command = shlex.join(["brokerstorm", "run", "kafka-quick", "--set", f"faults=[{'{fault: kill}, ' * 20}]"])
+    write_json(campaign.campaign, document | {"command": command})
+    _, out, _ = answer(capsys, "show", "--run-dir", str(tmp_path))
+    (line,) = [line for line in out.splitlines() if line.startswith("repeat ")]
+    assert shlex.split(line)[1:] == shlex.split(command)
 
 
 @pytest.mark.long

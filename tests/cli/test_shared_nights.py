@@ -101,8 +101,35 @@ def test_nights_and_their_runs_are_listed(
     assert {row["status"] for name, row in by_id.items() if first.name not in name} == {"removed"}
     assert len(by_id) == len(others) + 1
     assert main([*map(str, run_dir), "show", f"{NIGHT}/{first.name}"]) in (0, 1, 3)
-    assert main([*map(str, run_dir), "show", NIGHT]) == 2
+    assert main([*map(str, run_dir), "trace", "1/0/0", NIGHT]) == 2
     assert f"`brokerstorm list runs {NIGHT}` names them" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_night_is_shown_as_it_ended(
+    suite: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = list[str]()
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    assert play(suite, "m1", "--only", "kafka-quick", "--night", NIGHT) == 0
+    run_dir = ("--run-dir", str(tmp_path / "m1"))
+    page = tmp_path / "m1" / NIGHT / "report.html"
+    for named in ([NIGHT], []):  # a folder of one night and no run: that is the latest
+        capsys.readouterr()
+        assert main([*run_dir, "show", *named]) == 0
+        out = capsys.readouterr().out
+        assert "ten: pass: 1 pass" in out
+        assert str(page) in out
+        assert main([*run_dir, "show", *named, "--html"]) == 0
+    assert opened == [page.as_uri()] * 2
+    code, document = answer(capsys, *run_dir, "show", NIGHT)
+    assert (code, document) == (0, read_json(page.with_name("suite.json")))
+    document["exit_code"] = 1
+    write_json(page.with_name("suite.json"), document)
+    assert main([*run_dir, "show", NIGHT]) == 1
+    page.with_name("suite.json").unlink()
+    capsys.readouterr()
+    assert main([*run_dir, "show", NIGHT]) == 2
+    assert f"{NIGHT} is not over" in capsys.readouterr().err
 
 
 def test_a_night_that_is_not_there_is_one_line(
