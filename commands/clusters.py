@@ -14,6 +14,7 @@ import click
 from commands import completion
 from commands.console import Settings, command, write
 from commands.options import cluster_option, needs_option, offline_option, runtime_option, secure_option
+from experiments.leftovers import end_leftovers
 from experiments.plans import choose_plans, needs_of, read_scenario
 from harness.errors import EnvironmentNotReady, Exit, HealError, UsageError
 from harness.rundir import Document, RunDir, new_run
@@ -164,7 +165,7 @@ def heal_kept(claim: Claim) -> bool:
     run = RunDir(Path(claim.folder).parent)
     if not any(run.ledger.glob("*.json")):
         return False
-    failures = faults.heal_from_ledger(attach_cluster(Path(claim.folder)), run)
+    failures = faults.heal_from_ledger(attach_cluster(Path(claim.folder)), run, claim.run_id)
     if failures:
         raise HealError("; ".join(failures), hint=f"`brokerstorm clean {claim.run_id}` removes the cluster")
     return True
@@ -173,15 +174,15 @@ def heal_kept(claim: Claim) -> bool:
 def stop_kept(claim: Claim) -> None:
     """Stop a kept cluster; what is paused is continued first, a stopped process cannot end."""
     import faults
-    from harness.clusters import attach_cluster, leftovers
+    from harness.clusters import attach_cluster
 
     folder = Path(claim.folder)
-    faults.heal_from_ledger(None, RunDir(folder.parent))
+    faults.heal_from_ledger(None, RunDir(folder.parent), claim.run_id)
     try:
         attach_cluster(folder).down()
     except (UsageError, EnvironmentNotReady):
         # Its folder or its Java is gone: processes and claim still know.
-        leftovers.remove(leftovers.find(claim.run_id))
+        end_leftovers(claim.run_id)
 
 
 def _choose(name: str | None, how: str) -> Claim:

@@ -77,7 +77,7 @@ def _removed(external: External, made: MadeBy, end: Callable[[str], None]) -> li
     cluster = external.left_by(made)
     try:
         end(made.run_id)
-        failures = faults.heal_from_ledger(cluster, RunDir(Path(made.folder)))
+        failures = faults.heal_from_ledger(cluster, RunDir(Path(made.folder)), made.run_id)
     except BrokerstormError as error:
         failures = [str(error)]
     if failures:  # what was made stays, too: by it the next `clean` finds the run

@@ -20,6 +20,7 @@ from experiments.leftovers import end_leftovers, remove
 from experiments.plans import choose_plans, read_scenario
 from experiments.preflight import preflight
 from harness.errors import Exit, UsageError
+from harness.run_ids import checked_run_id
 from harness.rundir import find_run
 
 if TYPE_CHECKING:
@@ -143,7 +144,8 @@ def clean(
 
     Finds processes and addresses of runs whose harness is gone, by run id; captures and logs stay. With
     RUN only that run's, also if its cluster was kept on purpose. Clusters that were left running are
-    healed and go on running. The exit code is 5 if something could not be removed. With --cluster what
+    healed and continue to run. What belongs to another user or state folder is listed and left alone. The
+    exit code is 5 if something could not be removed. With --cluster what
     runs left on that cluster: workers that still send to it, faults, topics and groups.
     """
     if cluster_file:
@@ -153,13 +155,26 @@ def clean(
     return _clean_machine(settings, name, everything=everything, dry_run=dry_run)
 
 
+def _refuse_name(settings: Settings, name: str, left_alone: Sequence[str]) -> None:
+    """Refuse a run that left nothing of ours; one that is there is tidy.
+
+    Raises:
+        UsageError: it belongs to somebody else, or there is no such run.
+    """
+    if left_alone:
+        raise UsageError(f"{name} is not ours to clean: {left_alone[0]}")
+    find_run(settings.run_dir, name)
+
+
 def _clean_machine(settings: Settings, name: str | None, *, everything: bool, dry_run: bool) -> int:
     """Remove what runs left on this machine."""
     from harness.clusters import leftovers
 
-    found = leftovers.find(Path(name).name if name else None)
+    run_id = checked_run_id(Path(name).name) if name else None
+    found = leftovers.find(run_id)
+    left_alone = [one.describe() for one in leftovers.find_others(run_id)]
     if name and not found:
-        find_run(settings.run_dir, name)  # a name that is nobody's is a mistake, not a tidy run
+        _refuse_name(settings, name, left_alone)
     kept = [] if name else kept_clusters()
     if everything:
         found += [one for claim in kept for one in leftovers.find(claim.run_id)]
@@ -176,6 +191,7 @@ def _clean_machine(settings: Settings, name: str | None, *, everything: bool, dr
         "found": lines,
         "healed": healed,
         "still_up": [claim.run_id for claim in kept],
+        "left_alone": left_alone,
     }
 
     def text() -> None:
@@ -187,6 +203,8 @@ def _clean_machine(settings: Settings, name: str | None, *, everything: bool, dr
             write("nothing was left behind")
         for claim in kept:
             write(f"still up  {claim.run_id}; `brokerstorm down` stops it")
+        for line in left_alone:
+            write(f"left alone  {line}")
 
     settings.show(document, text)
     return Exit.PASS

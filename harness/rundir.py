@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from harness.errors import UsageError
+from harness.run_ids import run_id_from
 
 LATEST = "latest"
 #: An object of JSON, YAML or TOML as a file, an answer or a message has it: not checked by a model yet, or
@@ -243,12 +244,13 @@ def begun_at(run_id: str) -> datetime:
 
 
 def new_run(run_dir: Path, name: str) -> RunDir:
-    """A folder of its own for a run that starts now, named so that names sort by time.
+    """A folder of its own for a run that starts now, named so that names sort by time. The name is a run id:
+    what else ``name`` has becomes a dash.
 
     Raises:
         UsageError: the folder of runs cannot be written.
     """
-    stem = f"{time.strftime(_BEGUN)}-{name}"
+    stem = run_id_from(f"{time.strftime(_BEGUN)}-{name}")
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
         for number in range(1, 100):

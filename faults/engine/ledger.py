@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +32,7 @@ from harness.contracts import read_document
 from harness.contracts.ledger import LedgerEntry, StoppedProcess
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.faultlog import read_faults
+from harness.owners import run_id_of
 from harness.protocols.cluster import ChangesTopics, Cluster
 from harness.protocols.limits import LiftsLimits
 from harness.protocols.network import HasDetours, LosesPackets
@@ -39,6 +41,7 @@ from harness.rundir import RunDir, append_jsonl, write_json
 from harness.start_times import SAME_START_S, started_s
 from harness.waiting import wait_while
 
+_NAME: Final = re.compile(r"fault-(\d{1,9})\.json", re.ASCII)
 #: psutil computes start times from the boot time, which moves a little when the clock is set.
 #: SIGCONT takes effect when the kernel next looks; more means that somebody stops it again.
 _CONTINUE_S: Final = 5.0
@@ -62,12 +65,18 @@ class Ledger:
 
     def entries(self) -> list[LedgerEntry]:
         """What is applied, oldest first. A file that cannot be read counts as an entry without content."""
-        found = []
+        found: list[LedgerEntry] = []
+        if self._folder.is_symlink():
+            return found  # entries are removed, and elsewhere nothing is
         for path in sorted(self._folder.glob("fault-*.json")):
+            named = _NAME.fullmatch(path.name)
+            number = int(named[1]) if named else 0
             try:
-                found.append(read_document(path, LedgerEntry))
+                entry = read_document(path, LedgerEntry)
+                damaged = "" if entry.id == number else f"{path} holds the fault {entry.id}"
             except UsageError as error:
-                found.append(LedgerEntry(id=int(path.stem.removeprefix("fault-")), damaged=str(error)))
+                entry, damaged = LedgerEntry(), str(error)
+            found.append(replace(entry, id=number, damaged=damaged))
         return found
 
     def _path(self, fault_id: int) -> Path:
@@ -83,7 +92,7 @@ class Ledger:
                 os.close(handle)
 
 
-def heal_from_ledger(cluster: Cluster | None, run: RunDir) -> list[str]:
+def heal_from_ledger(cluster: Cluster | None, run: RunDir, owner: str = "") -> list[str]:
     """Heal what another process left applied in a run, or in any round of a campaign.
 
     Stopped processes are continued in any case (a stopped one cannot even be asked to end); nodes that were
@@ -92,18 +101,20 @@ def heal_from_ledger(cluster: Cluster | None, run: RunDir) -> list[str]:
 
     Args:
         cluster: the run's cluster if it is to be kept, else None.
+        owner: run id that the processes of the run have; empty = the name of its folder.
 
     Returns:
         What could not be healed, as text; those entries stay.
     """
-    return [failure for each in (run, *run.rounds()) for failure in _heal_run(cluster, each)]
+    owner = owner or run.run_id
+    return [failure for each in (run, *run.rounds()) for failure in _heal_run(cluster, each, owner)]
 
 
-def _heal_run(cluster: Cluster | None, run: RunDir) -> list[str]:
+def _heal_run(cluster: Cluster | None, run: RunDir, owner: str) -> list[str]:
     ledger = Ledger(run)
     failures: list[str] = []
     for entry in ledger.entries():
-        if problems := _heal_entry(entry, cluster):
+        if problems := _heal_entry(entry, cluster, owner):
             failures += problems
             continue
         if cluster is not None:
@@ -124,11 +135,12 @@ def _note_healed(run: RunDir, fault_id: int, evidence: str) -> None:
         append_jsonl(run.faults, {"id": fault_id, **event, "t_ns": time.monotonic_ns()})
 
 
-def _heal_entry(entry: LedgerEntry, cluster: Cluster | None) -> list[str]:
+def _heal_entry(entry: LedgerEntry, cluster: Cluster | None, owner: str) -> list[str]:
     name = f"fault {entry.id} ({entry.kind})"
     if entry.outside and cluster is None:
         return [f"{name}: its nodes are not ours to start; `brokerstorm clean --cluster FILE` heals it"]
-    problems = [f"{name}: {problem}" for problem in map(_continue, entry.paused) if problem]
+    said = (_continue(process, owner) for process in entry.paused)
+    problems = [f"{name}: {problem}" for problem in said if problem]
     if cluster is not None:
         problems += [f"{name}: {text}" for text in _restore(cluster, entry)]
     if entry.damaged and cluster is not None:
@@ -136,9 +148,13 @@ def _heal_entry(entry: LedgerEntry, cluster: Cluster | None) -> list[str]:
     return problems
 
 
-def _continue(process: StoppedProcess) -> str:
-    """SIGCONT a process if it is still the one that was stopped. Empty text = nothing is stopped any more."""
-    if (pid := process.pid) is None:
+def _continue(process: StoppedProcess, owner: str) -> str:
+    """SIGCONT a process if it is still the one that was stopped. Empty text = nothing is stopped any more.
+
+    The ledger is a file, and a file may be forged: only a process of the run is sent a signal.
+    """
+    pid = process.pid
+    if pid is None or run_id_of(pid) != owner:
         return ""
     try:
         found = psutil.Process(pid)

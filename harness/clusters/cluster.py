@@ -33,6 +33,7 @@ from harness.protocols.cluster import Node
 from harness.protocols.members import DYNAMIC_QUORUM, FOURTH_BROKER, SPARE_BROKER, SPARE_CONTROLLER
 from harness.protocols.power import LosesPower
 from harness.protocols.versions import versions_of
+from harness.run_ids import checked_run_id
 from harness.rundir import write_json
 from harness.systems import SYSTEMS
 from harness.systems.base import Request
@@ -160,7 +161,7 @@ def open_cluster(
 
     Raises:
         UsageError: unknown system, version or topology, a setting that the runtime owns, a need that the
-            runtime cannot give.
+            runtime cannot give, or not a run id.
         EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses; no engine, no images;
             no Go for the programs that faults need.
     """
@@ -309,6 +310,7 @@ def attach_cluster(folder: Path) -> BrokerCluster[Any]:
     try:
         state = read_document(path, ClusterState)
         needs = frozenset(state.needs)
+        checked_run_id(state.run_id)
         what = (state.system, state.version, state.topology)
         spec = spec_of(*what, run_id=state.run_id, secure=state.secure, needs=needs)
         names = assembly_of(spec.system).secrets() if state.secure else ()

@@ -2,16 +2,20 @@
 networks and volumes, addresses, pid files.
 
 A process belongs to a run when its environment says so (BROKERSTORM_RUN_ID), whatever a pid file claims; what
-is in a Docker engine, when its label says so. An engine may serve several users: what is there of a run
-that has no claim here is somebody else's, unless it is asked for by run id.
+is in a Docker engine, when its label says so. The run is ours when the process runs as this user and names
+this state folder (`harness.owners`); `find_others` lists what belongs to others, and it is left alone. An
+engine may serve several users: what is there of a run that has no claim here is somebody else's, unless it
+is asked for by run id.
 Runs that are still looked after are not leftovers: their harness lives, or their cluster was kept on
 purpose. Asked for by run id, they are.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Mapping
+import os
+import shlex
+import shutil
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -24,11 +28,17 @@ from harness.clusters.layout import addresses
 from harness.clusters.limits import node_limits
 from harness.clusters.network import packets
 from harness.clusters.nodes.node_process import NodeFolder
-from harness.clusters.nodes.processes import ProcessId, end, run_processes
+from harness.clusters.nodes.processes import ProcessId, end, processes_of_others, run_processes
 from harness.clusters.security import made
-from harness.errors import EnvironmentNotReady, HealError
+from harness.errors import EnvironmentNotReady, HealError, UsageError
+from harness.owners import STATE, RunOwner
+from harness.rundir import read_json
 
 _END_S = 4.0
+#: What a cluster's folder says of itself (`harness.clusters.cluster`).
+_STATE_FILE = "cluster.json"
+#: Heals what is still applied to the cluster of a claim; returns what could not be healed, as text.
+Heal = Callable[[addresses.Claim], list[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +71,72 @@ class Leftover:
         return f"{self.run_id}: {', '.join(part for part in parts if part)}"
 
 
+@dataclass(frozen=True, slots=True)
+class LeftAlone:
+    """Something that looks like a leftover and is not ours, or not certain to be one.
+
+    Attributes:
+        what: a run id, or a path.
+        command: what its owner can do about it.
+    """
+
+    what: str
+    why: str
+    command: str
+
+    def describe(self) -> str:
+        """One line for people."""
+        return f"{self.what}: {self.why}; {self.command}"
+
+
+def find_others(run_id: str | None = None) -> list[LeftAlone]:
+    """What `find` leaves out of one run, or of all: processes without a parent that belong to another user or
+    state folder, damaged claims, and processes that a damaged claim may speak of."""
+    theirs: dict[RunOwner, list[ProcessId]] = {}
+    for identity, owner in processes_of_others(run_id):
+        if run_id or not has_parent(identity):
+            theirs.setdefault(owner, []).append(identity)
+    found = [_left_to(owner, processes, run_id) for owner, processes in theirs.items()]
+    if run_id:
+        return found
+    damaged = addresses.damaged_claims()
+    for path, problem in damaged.items():
+        found.append(LeftAlone(str(path), problem, f"`rm -r {shlex.quote(str(path))}` removes it"))
+    for one, processes in _unclaimed().items() if damaged else ():
+        why = f"processes {names_of(processes)}, which a damaged claim may have kept"
+        found.append(LeftAlone(one, why, f"`brokerstorm clean {one}` ends them"))
+    return found
+
+
+def _left_to(owner: RunOwner, processes: list[ProcessId], run_id: str | None) -> LeftAlone:
+    why = f"processes {names_of(processes)} belong to "
+    again = f"brokerstorm clean{f' {run_id}' if run_id else ''}"
+    if owner.uid != os.geteuid():
+        return LeftAlone(owner.run_id, f"{why}user {owner.uid}", f"that user can run `{again}`")
+    command = f"`{STATE}={shlex.quote(owner.state)} {again}` looks after it"
+    return LeftAlone(owner.run_id, f"{why}the state folder {owner.state}", command)
+
+
+def _unclaimed() -> dict[str, list[ProcessId]]:
+    """Run id -> processes of ours without a parent, of runs that have no claim."""
+    claimed = {claim.run_id for claim in addresses.claims()}
+    found: dict[str, list[ProcessId]] = {}
+    for identity, one in run_processes():
+        if one not in claimed and not has_parent(identity):
+            found.setdefault(one, []).append(identity)
+    return found
+
+
 def find(run_id: str | None = None) -> list[Leftover]:
     """Leftovers of one run, alive or kept or not; with None those of all runs that nobody looks after."""
     claims = [claim for claim in addresses.claims() if run_id in (None, claim.run_id)]
     kept = {claim.run_id for claim in claims if claim.kept}
     tended = {claim.run_id for claim in claims if claim.owner.is_alive()} | kept
+    # A damaged claim may be that of a cluster that was kept: what has no claim then may be its.
+    uncertain = set(_unclaimed()) if run_id is None and addresses.damaged_claims() else set()
     processes: dict[str, list[ProcessId]] = {}
     for identity, found in run_processes(run_id):
-        if run_id is None and (found in tended or has_parent(identity)):
+        if run_id is None and (found in tended or found in uncertain or has_parent(identity)):
             continue
         processes.setdefault(found, []).append(identity)
     run_ids = set(processes) | {claim.run_id for claim in claims if run_id or claim.run_id not in tended}
@@ -87,9 +155,14 @@ def find(run_id: str | None = None) -> list[Leftover]:
     return [replace(one, unseen=unseen) if one.is_in_engine else one for one in left]
 
 
-def remove(leftovers: Iterable[Leftover]) -> None:
-    """Kill the processes (checked again by start time and run id), then remove what is in the engine, then
-    drop pid files and addresses. What needs no engine is gone also when none answers.
+def _heals_nothing(claim: addresses.Claim) -> list[str]:
+    return []
+
+
+def remove(leftovers: Iterable[Leftover], heal: Heal = _heals_nothing) -> None:
+    """Kill the processes (checked again by start time, user and run id), then remove what is in the engine,
+    heal, drop the brokers' data and pid files, and last give back the addresses: by its claim the next
+    `clean` finds a run that this one could not finish. What needs no engine is gone also when none answers.
 
     Raises:
         HealError: something is still there.
@@ -98,28 +171,54 @@ def remove(leftovers: Iterable[Leftover]) -> None:
     leftovers = sorted(leftovers, key=lambda one: one.is_in_engine)
     # Processes first: a compose plugin among them would go on creating.
     left = end([(identity, one.run_id) for one in leftovers for identity in one.processes], timeout_s=_END_S)
+    unhealed: list[str] = []
     with ExitStack() as stack:
         client: Any = None
         for one in leftovers:
             if one.is_in_engine:
                 client = client or stack.enter_context(closing(engine.connect()))
                 _empty_engine(client, one)
-            _forget(one)
+            unhealed += _forget(one, heal)
     if left:
         raise HealError(
             f"{len(left)} processes survived SIGKILL: {', '.join(str(identity.pid) for identity in left)}",
             hint="they hang in the kernel; look at their disk with `ps -o pid,stat,wchan`",
         )
+    if unhealed:
+        raise HealError("; ".join(unhealed), hint="`brokerstorm clean` tries again")
 
 
-def _forget(one: Leftover) -> None:
-    """Drop what a run has on this machine besides processes and containers."""
+def _forget(one: Leftover, heal: Heal) -> list[str]:
+    """Drop what a run has on this machine besides processes and containers; what could not be healed."""
     for claim in one.claims:
         _drop_pid_files(Path(claim.folder), one.run_id)
     packets.clear(one.run_id)
     made.forget(one.run_id)
-    node_limits.clear(one.run_id, [Path(claim.folder) for claim in one.claims])
-    addresses.release(one.run_id)
+    folders = [folder for claim in one.claims if is_folder_of(folder := Path(claim.folder), one.run_id)]
+    node_limits.clear(one.run_id, folders)
+    problems = [problem for claim in one.claims for problem in heal(claim)]
+    for folder in folders:
+        for node in own_folders(folder):
+            shutil.rmtree(node / "data", ignore_errors=True)  # it follows no link, not even its argument
+    if not problems:
+        addresses.release(one.run_id)
+    return problems
+
+
+def is_folder_of(folder: Path, run_id: str) -> bool:
+    """Whether this is the folder of a run's cluster: a claim can name any folder, and its data is removed."""
+    try:
+        return not folder.is_symlink() and read_json(folder / _STATE_FILE).get("run_id") == run_id
+    except UsageError:
+        return False
+
+
+def own_folders(folder: Path) -> list[Path]:
+    """The folders of nodes in a cluster's folder; links lead elsewhere and are left out."""
+    try:
+        return sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
+    except OSError:
+        return []
 
 
 def _in_engine(
@@ -173,9 +272,10 @@ def has_parent(identity: ProcessId) -> bool:
 
 
 def _drop_pid_files(folder: Path, run_id: str) -> None:
-    for path in folder.glob(f"*/{NodeFolder(folder).pid_file.name}"):
+    for node in own_folders(folder):
+        path = NodeFolder(node).pid_file
         try:
-            if json.loads(path.read_text()).get("run_id") == run_id:
+            if read_json(path).get("run_id") == run_id:
                 path.unlink(missing_ok=True)
-        except (OSError, ValueError):
+        except (OSError, UsageError):
             continue

@@ -290,7 +290,7 @@ def test_a_killed_harness_leaves_a_stopped_node_that_the_ledger_frees(
     pid = kafka.runtime.pid("kafka-2")
     killed_harness(kafka, run, "pause")
     assert psutil.Process(pid).status() == psutil.STATUS_STOPPED
-    assert faults.heal_from_ledger(None, run) == []
+    assert faults.heal_from_ledger(None, run, kafka.runtime.run_id) == []
     assert psutil.Process(pid).status() != psutil.STATUS_STOPPED
     make_whole(kafka, "orders")
     assert_whole(kafka)

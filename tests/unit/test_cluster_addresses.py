@@ -15,8 +15,9 @@ import pytest
 
 from harness.clusters import leftovers
 from harness.clusters.layout import addresses
-from harness.clusters.nodes.processes import RUN_ID, ProcessId, identify
+from harness.clusters.nodes.processes import ProcessId, identify
 from harness.errors import EnvironmentNotReady
+from harness.owners import RUN_ID
 
 PORTS = [28471, 28472]
 ROOT = Path(__file__).parents[2]

@@ -16,8 +16,9 @@ import psutil
 import pytest
 
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess, telling_lines
-from harness.clusters.nodes.processes import RUN_ID, ProcessId, end, identify, run_processes
+from harness.clusters.nodes.processes import ProcessId, end, identify, run_processes
 from harness.errors import EnvironmentNotReady
+from harness.owners import RUN_ID
 from harness.waiting import wait_until
 
 IDLE = ["sleep", "600"]

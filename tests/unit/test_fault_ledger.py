@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from faults.engine.ledger import Ledger
 from faults.kit.identity import process_of
 from harness.contracts.ledger import LedgerEntry, StoppedProcess
 from harness.faultlog import read_faults
+from harness.owners import marks_of
 from harness.rundir import RunDir, read_jsonl, write_json, write_jsonl
 from harness.start_times import started_s
 from harness.waiting import wait_until
@@ -36,8 +38,12 @@ def run(tmp_path: Path) -> RunDir:
 
 @pytest.fixture
 def sleeper() -> Iterator[psutil.Process]:
-    """A process group of its own, as a node is."""
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+    """A process group of its own with the variables of the run, as a node is."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(60)"],
+        start_new_session=True,
+        env={**os.environ, **marks_of("run")},
+    )
     yield psutil.Process(child.pid)
     child.kill()
     child.wait()

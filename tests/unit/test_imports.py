@@ -34,6 +34,7 @@ ALLOWED = {
         "harness.protocols",
         "harness.errors",
         "harness.rundir",
+        "harness.owners",
         "harness.durations",
         "harness.start_times",
         "harness.waiting",

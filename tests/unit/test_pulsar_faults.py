@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -23,6 +24,7 @@ from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
 from faults.kit.params import Inventory
 from harness.errors import EnvironmentNotReady, ScenarioError
+from harness.owners import marks_of
 from harness.protocols.cluster import Endpoint, Node, PartitionState, TopicSettings
 from harness.rundir import RunDir, read_jsonl
 from harness.systems.pulsar.names import bundle_of, bundles_between
@@ -316,7 +318,8 @@ def test_a_service_unit_prints_as_it_is_written() -> None:
 
 @pytest.fixture
 def process() -> Iterator[subprocess.Popen[bytes]]:
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+    argv = [sys.executable, "-c", "import time; time.sleep(60)"]
+    child = subprocess.Popen(argv, env={**os.environ, **marks_of("run")})
     yield child
     child.kill()
     child.wait()

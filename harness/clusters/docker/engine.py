@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError
+from harness.run_ids import is_run_id
 from harness.waiting import wait_while
 
 LABEL = "brokerstorm.run"
@@ -30,6 +31,8 @@ _TIMEOUT_S = 30
 _PING_S = 3
 _REMOVE_S = 20.0
 _THREADS = 8
+#: Paths in a node's folder that `keep_logs` writes.
+_WRITTEN_LOGS = (".", "logs", "logs/stdout.log", "logs/stderr.log")
 
 
 def socket_path() -> Path | None:
@@ -124,7 +127,7 @@ def runs(client: Any) -> set[str]:
         labels = [each.attrs.get("Labels") for each in found]
         labels += [each.attrs.get("Labels") for each in client.networks.list(filters=_filter())]
         labels += [each.attrs.get("Labels") for each in client.volumes.list(filters=_filter())]
-    return {each[LABEL] for each in labels if each and each.get(LABEL)}
+    return {each[LABEL] for each in labels if each and is_run_id(each.get(LABEL))}
 
 
 def containers(client: Any, run_id: str) -> list[Any]:
@@ -192,7 +195,11 @@ def keep_logs(client: Any, run_id: str, folder: Path) -> None:
         return
     with suppress(EnvironmentNotReady):
         for container in containers(client, run_id):
-            if service := service_of(container):
+            service = service_of(container)
+            # A label is a text of anybody's with the right to start containers; a link leads elsewhere.
+            if is_run_id(service) and not any(
+                (folder / service / below).is_symlink() for below in _WRITTEN_LOGS
+            ):
                 with suppress(EnvironmentNotReady):
                     keep_log(container, folder / service / "logs")
 

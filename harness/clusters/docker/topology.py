@@ -10,8 +10,8 @@ from typing import Any
 
 from harness.clusters.docker.wiring import env_text
 from harness.clusters.layout.compose import ClusterLayout
-from harness.clusters.nodes.processes import RUN_ID
 from harness.errors import EnvironmentNotReady
+from harness.owners import marks_of
 
 ENV_FILE = "compose.env"
 _UP_S = 300.0
@@ -72,7 +72,7 @@ def up(
             env_file,
             [profile for profile in (spec.topology, *profiles) if profile],
             list(services),
-            {**inherited, RUN_ID: values["BROKERSTORM_RUN_ID"]},
+            {**inherited, **marks_of(values["BROKERSTORM_RUN_ID"])},
         ).start()
     except subprocess.CalledProcessError as error:
         raise _refused(

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from harness.clusters.drivers.driven import DrivenNodes, abilities_of, is_open
 from harness.clusters.drivers.driver import Driver
-from harness.clusters.nodes.processes import RUN_ID
 from harness.connections.drivers import DriversPart
 from harness.connections.file import Connection
+from harness.owners import RUN_ID
 from harness.protocols.cluster import Admin, Endpoint, HasHealthProbe, Node
 
 __all__ = ["DrivenNodes", "Driver", "drivers_of", "drivers_on"]

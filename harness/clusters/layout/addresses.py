@@ -11,18 +11,22 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import socket
+import stat
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import platformdirs
 from filelock import FileLock, Timeout
 
 from harness.clusters.nodes.processes import ProcessId, identify, run_processes
-from harness.errors import EnvironmentNotReady
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.owners import STATE, state_root
+from harness.run_ids import checked_run_id
+from harness.rundir import read_json
 
 BLOCKS = 253
 CHECK_BLOCK = 254  # never given to a run: where `doctor` tries whether addresses can be bound
@@ -44,17 +48,21 @@ def state_folder() -> Path:
     """Where claims live; BROKERSTORM_STATE overrides.
 
     Raises:
-        EnvironmentNotReady: it cannot be made.
+        EnvironmentNotReady: it cannot be made, or others can write to it: `clean` does what files there say.
     """
-    override = os.environ.get("BROKERSTORM_STATE")
-    folder = Path(override) if override else platformdirs.user_state_path("brokerstorm")
-    folder = folder / "addresses"
+    root = state_root()
+    folder = root / "addresses"
+    hint = f"set {STATE} to a folder that only this user can write to"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for found in (root, folder):
+            about = found.stat()
+            if about.st_uid != os.geteuid():
+                raise EnvironmentNotReady(f"the state folder {found} belongs to another user", hint=hint)
+            if about.st_mode & stat.S_IWOTH:
+                raise EnvironmentNotReady(f"every user can write to the state folder {found}", hint=hint)
     except OSError as error:
-        raise EnvironmentNotReady(
-            f"cannot write to {folder}: {error.strerror}", hint="set BROKERSTORM_STATE to a folder of yours"
-        ) from error
+        raise EnvironmentNotReady(f"cannot write to {folder}: {error.strerror}", hint=hint) from error
     return folder
 
 
@@ -64,17 +72,43 @@ def address(block: int, number: int) -> str:
 
 
 def claims() -> list[Claim]:
-    """Every claim on file, valid or not."""
-    found = []
+    """Every claim on file, whether its harness lives or not. A damaged one is none: its block can be claimed
+    again."""
+    return [found for _, found in _claim_files() if isinstance(found, Claim)]
+
+
+def damaged_claims() -> dict[Path, str]:
+    """Files in the place of claims that hold none -> what is wrong with each, for people."""
+    return {path: found for path, found in _claim_files() if isinstance(found, str)}
+
+
+def _claim_files() -> Iterator[tuple[Path, Claim | str]]:
+    """Each file with its claim, or with what is wrong with it."""
     for path in sorted(state_folder().glob("127.0.*.json")):
         try:
-            row = json.loads(path.read_text())
-            owner = ProcessId(row["pid"], row["started_s"])
-            runtime = row.get("runtime", "process")
-            found.append(Claim(row["block"], row["run_id"], row["folder"], owner, row["kept"], runtime))
-        except (OSError, ValueError, KeyError):
-            continue  # torn by a crash: claimable again
-    return found
+            yield path, _claim_in(path)
+        except KeyError as error:
+            yield path, f"a damaged claim: it has no {error}"
+        except (UsageError, ValueError) as error:
+            yield path, f"a damaged claim: {error}"
+
+
+def _claim_in(path: Path) -> Claim:
+    """
+    Raises:
+        UsageError, ValueError, KeyError: it is damaged.
+    """
+    row = read_json(path)
+    block, folder, kept, runtime = row["block"], row["folder"], row["kept"], row.get("runtime", "process")
+    named = re.fullmatch(r"127\.0\.(\d{1,3})\.json", path.name)
+    if named is None or type(block) is not int or block != int(named[1]) or not 0 < block <= BLOCKS:
+        raise ValueError(f"its block is {str(block)[:40]!r}")
+    if not isinstance(folder, str) or "\0" in folder or not Path(folder).is_absolute():
+        raise ValueError("its folder is not an absolute path")
+    if type(kept) is not bool or not isinstance(runtime, str):
+        raise ValueError("kept or runtime has another type")
+    owner = ProcessId(row["pid"], row["started_s"])
+    return Claim(block, checked_run_id(str(row["run_id"])), folder, owner, kept, runtime)
 
 
 def claim(
@@ -92,13 +126,16 @@ def claim(
         living: run ids that have containers; asked only when a run that had some has lost its harness.
 
     Raises:
+        UsageError: not a run id.
         EnvironmentNotReady: no block is free on these ports.
     """
+    checked_run_id(run_id)
     ports = list(ports)
     refused: OSError | None = None
     with _lock():
         held = {c.block for c in claims() if c.owner.is_alive()}
         held |= _held_by_nodes(living)
+        held |= {block for block in range(1, BLOCKS + 1) if _path(block).is_dir()}
         # Start somewhere else for every run: users on one machine have separate claims.
         first = zlib.crc32(run_id.encode())
         for block in ((first + step) % BLOCKS + 1 for step in range(BLOCKS)):
@@ -106,7 +143,7 @@ def claim(
                 continue
             refused = _refused(block, ports)
             if refused is None:
-                _write(Claim(block, run_id, str(folder), _self(), kept=False, runtime=runtime))
+                _write(Claim(block, run_id, str(folder.absolute()), _self(), kept=False, runtime=runtime))
                 return block
     listed = ", ".join(map(str, ports))
     if refused is not None and refused.errno == errno.EADDRNOTAVAIL:

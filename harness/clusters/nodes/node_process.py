@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import re
 import resource
@@ -18,9 +17,10 @@ from pathlib import Path
 
 import psutil
 
-from harness.clusters.nodes.processes import RUN_ID, ProcessId, identify, run_id_of
-from harness.errors import EnvironmentNotReady, HealError
-from harness.rundir import PathBelow, write_json
+from harness.clusters.nodes.processes import ProcessId, identify
+from harness.errors import EnvironmentNotReady, HealError, UsageError
+from harness.owners import marks_of, run_id_of
+from harness.rundir import PathBelow, read_json, write_json
 from harness.waiting import wait_until, wait_while
 
 _POLL_S = 0.02
@@ -100,7 +100,7 @@ class NodeProcess:
                     self._child = subprocess.Popen(
                         command,
                         cwd=self.folder.root,
-                        env={**environment, RUN_ID: self._run_id},
+                        env={**environment, **marks_of(self._run_id)},
                         stdin=subprocess.DEVNULL,
                         stdout=out,
                         stderr=err,
@@ -121,9 +121,9 @@ class NodeProcess:
         if self._child is not None and self._child.poll() is None:
             return
         try:
-            row = json.loads(self.folder.pid_file.read_text())
+            row = read_json(self.folder.pid_file)
             found = ProcessId(row["pid"], row["started_s"])
-        except (OSError, ValueError, KeyError):
+        except (UsageError, ValueError, KeyError):
             return
         if found.is_alive() and run_id_of(found.pid) == self._run_id:
             self._identity, self._child = found, None

@@ -1,11 +1,13 @@
 """Processes of a run: who they are, whether they live, and ending exactly those.
 
-Every process that a run starts has BROKERSTORM_RUN_ID in its environment. A pid alone proves nothing (pids
-are reused), so before any signal to a process that is not our child its start time and run id are checked.
+Every process that a run starts has the variables of `harness.owners.marks_of` in its environment. A pid
+alone proves nothing (pids are reused), so before any signal to a process that is not our child its start
+time, user, state folder and run id are checked.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 from collections.abc import Iterable, Iterator
@@ -14,19 +16,29 @@ from dataclasses import dataclass
 import psutil
 
 from harness.errors import EnvironmentNotReady
+from harness.owners import RunOwner, is_pid, owner_of, run_id_of
 from harness.start_times import SAME_START_S, started_s
 from harness.waiting import wait_while
 
-RUN_ID = "BROKERSTORM_RUN_ID"
 _POLL_S = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessId:
-    """A process that cannot be mistaken for a later one with the same pid."""
+    """A process that cannot be mistaken for a later one with the same pid.
+
+    Raises:
+        ValueError: no process can have this pid or start time: it may come from a damaged file.
+    """
 
     pid: int
     started_s: float
+
+    def __post_init__(self) -> None:
+        if not is_pid(self.pid):
+            raise ValueError(f"{str(self.pid)[:40]!r} is not a pid")
+        if type(self.started_s) not in (int, float) or not math.isfinite(self.started_s):
+            raise ValueError(f"{str(self.started_s)[:40]!r} is not a start time")
 
     def is_alive(self) -> bool:
         """Whether it still runs; a zombie is dead."""
@@ -49,24 +61,29 @@ def identify(pid: int) -> ProcessId | None:
     return identity if identity.is_alive() else None
 
 
-def run_id_of(pid: int) -> str | None:
-    """The run that started a process; None when it is not ours, not readable or gone."""
-    try:
-        return psutil.Process(pid).environ().get(RUN_ID)
-    except (psutil.Error, OSError):
-        return None
-
-
 def run_processes(run_id: str | None = None) -> Iterator[tuple[ProcessId, str]]:
-    """Every live process of a run (of any run when None) with its run id, but never this one or its parents:
-    a user may have the variable in the shell."""
-    ours = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
+    """Every live process of a run of ours (of any when None) with its run id, but never this one or its
+    parents: a user may have the variable in the shell."""
+    for identity, owner in _marked_processes(run_id):
+        if owner.is_us:
+            yield identity, owner.run_id
+
+
+def processes_of_others(run_id: str | None = None) -> Iterator[tuple[ProcessId, RunOwner]]:
+    """Every live process of a run (of any when None) that another user, or another state folder, has."""
+    for identity, owner in _marked_processes(run_id):
+        if not owner.is_us:
+            yield identity, owner
+
+
+def _marked_processes(run_id: str | None) -> Iterator[tuple[ProcessId, RunOwner]]:
+    own = {os.getpid(), *(p.pid for p in psutil.Process().parents())}
     for pid in psutil.pids():
-        if pid in ours:
+        if pid in own:
             continue
-        found = run_id_of(pid)
-        if found and run_id in (None, found) and (identity := identify(pid)):
-            yield identity, found
+        owner = owner_of(pid)
+        if owner and run_id in (None, owner.run_id) and (identity := identify(pid)):
+            yield identity, owner
 
 
 def end(identities: Iterable[tuple[ProcessId, str]], *, timeout_s: float = 5.0) -> list[ProcessId]:

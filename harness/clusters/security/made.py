@@ -22,6 +22,7 @@ from harness.connections.secret import Secret
 from harness.connections.security import Access, Auth, Tls
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Node
+from harness.run_ids import checked_run_id
 from harness.rundir import Document
 
 #: The harness itself; may do everything.
@@ -175,8 +176,12 @@ def hosts_of(layout: Layout, node: Node) -> Iterable[str]:
 
 
 def folder_of(run_id: str) -> Path:
-    """Where the secrets of a run's cluster are."""
-    return state_folder().parent / "security" / run_id
+    """Where the secrets of a run's cluster are.
+
+    Raises:
+        UsageError: not a run id.
+    """
+    return state_folder().parent / "security" / checked_run_id(run_id)
 
 
 def forget(run_id: str) -> None:

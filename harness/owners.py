@@ -1,0 +1,89 @@
+"""Whose a process is: it is ours when it runs as this user, and its environment names this state folder."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import platformdirs
+import psutil
+
+from harness.run_ids import checked_run_id, is_run_id
+
+#: The variable that every process of a run has in its environment.
+RUN_ID: Final = "BROKERSTORM_RUN_ID"
+#: The variable that names the state folder: for a command the one to use, in a process of a run the one that
+#: its run is claimed in.
+STATE: Final = "BROKERSTORM_STATE"
+_MOST_PID: Final = 2**31 - 1
+
+
+def is_pid(number: object) -> bool:
+    """Whether this can be the pid of one process; 0 and negative numbers mean groups to the kernel."""
+    return type(number) is int and 0 < number <= _MOST_PID
+
+
+def default_state() -> Path:
+    """The state folder of a user who names none."""
+    return platformdirs.user_state_path("brokerstorm")
+
+
+def state_root() -> Path:
+    """This command's state folder, absolute and without links; it may not exist yet."""
+    return Path(os.environ.get(STATE) or default_state()).resolve()
+
+
+def marks_of(run_id: str) -> dict[str, str]:
+    """Variables that tell the processes of a run from all others.
+
+    Raises:
+        UsageError: not a run id.
+    """
+    return {RUN_ID: checked_run_id(run_id), STATE: str(state_root())}
+
+
+@dataclass(frozen=True, slots=True)
+class RunOwner:
+    """The run that a process belongs to, and whose run that is.
+
+    Attributes:
+        state: the state folder in which the run is claimed.
+    """
+
+    run_id: str
+    uid: int
+    state: str
+
+    @property
+    def is_us(self) -> bool:
+        """Whether it is this user, with this state folder."""
+        return self.uid == os.geteuid() and self.state == str(state_root())
+
+
+def owner_of(pid: int) -> RunOwner | None:
+    """What the environment of a process says of its run; None when it is of no run, not readable or gone.
+
+    Anybody may start a process with any environment: the user id is the kernel's word, the rest is a claim.
+    A program with the set-user-id bit has the environment of its caller: its real user counts.
+    """
+    if not is_pid(pid):
+        return None
+    try:
+        process = psutil.Process(pid)
+        environment = process.environ()
+        uid = process.uids().real
+    except (psutil.Error, OSError):
+        return None
+    run_id = environment.get(RUN_ID, "")
+    if not is_run_id(run_id):
+        return None
+    # Earlier versions named no state folder in it: then it is the default, as for a command.
+    return RunOwner(run_id, uid, environment.get(STATE) or str(default_state().resolve()))
+
+
+def run_id_of(pid: int) -> str | None:
+    """The run of ours that started a process; None when it is not ours, not readable or gone."""
+    owner = owner_of(pid)
+    return owner.run_id if owner and owner.is_us else None
