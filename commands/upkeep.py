@@ -24,6 +24,7 @@ from harness.run_ids import checked_run_id
 from harness.rundir import find_run
 
 if TYPE_CHECKING:
+    from harness.clusters.leftovers import LeftAlone
     from harness.contracts.plan import Plan
     from harness.toolchains.jars import Progress
 
@@ -155,14 +156,14 @@ def clean(
     return _clean_machine(settings, name, everything=everything, dry_run=dry_run)
 
 
-def _refuse_name(settings: Settings, name: str, left_alone: Sequence[str]) -> None:
+def _refuse_name(settings: Settings, name: str, others: Sequence[LeftAlone]) -> None:
     """Refuse a run that left nothing of ours; one that is there is tidy.
 
     Raises:
         UsageError: it belongs to somebody else, or there is no such run.
     """
-    if left_alone:
-        raise UsageError(f"{name} is not ours to clean: {left_alone[0]}")
+    if others:
+        raise UsageError(f"cannot clean {name}: its {others[0].why}", hint=others[0].command)
     find_run(settings.run_dir, name)
 
 
@@ -172,9 +173,10 @@ def _clean_machine(settings: Settings, name: str | None, *, everything: bool, dr
 
     run_id = checked_run_id(Path(name).name) if name else None
     found = leftovers.find(run_id)
-    left_alone = [one.describe() for one in leftovers.find_others(run_id)]
+    others = leftovers.find_others(run_id)
+    left_alone = [one.describe() for one in others]
     if name and not found:
-        _refuse_name(settings, name, left_alone)
+        _refuse_name(settings, name, others)
     kept = [] if name else kept_clusters()
     if everything:
         found += [one for claim in kept for one in leftovers.find(claim.run_id)]

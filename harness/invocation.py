@@ -20,7 +20,7 @@ NAME: Final = "brokerstorm"
 #: Set by the launcher of a checkout to how it was called.
 CALLED_AS: Final = "BROKERSTORM_CALLED_AS"
 _TREE: Final = Path(__file__).resolve().parents[1]
-_COMMAND: Final = re.compile(rf"(^ *|`(?:sudo )?){NAME}(?= [A-Za-z-])")
+_COMMAND: Final = re.compile(rf"(^ *|`(?:sudo |[A-Z_]+=\S+ )?){NAME}(?= [A-Za-z-])")
 _PAGE: Final = re.compile(r"(?<![\w/])docs/[\w/-]+\.md\b")
 
 
