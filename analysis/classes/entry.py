@@ -53,6 +53,7 @@ ASKS: Final[Mapping[str, str]] = {
     "ignored-results": "every producer looked at the results of its sends",
     "resent": "no application sent a message again",
     "transactions": "nothing was sent in a transaction",
+    "transaction-journal": "no producer kept a journal of its transactions",
     "shared-markers": "a marker names the one transaction that it ends",
     "transactional-ids": "transactions have no id that a later life takes over",
     "pipelines": "no pipeline made messages of one topic of those of another",

@@ -102,6 +102,11 @@ SENDING: Final = (
         ),
         splits={
             **_SHAPE,
+            "withheld": SubKind(
+                "the log holds it in a transaction that was aborted or did not end; no journal says whether "
+                "its application asked for that",
+                status=Status.SUSPECT,
+            ),
             "removed": SubKind(
                 "a fault removed what lay there, on purpose: no loss", status=Status.PERMITTED
             ),
@@ -263,6 +268,10 @@ SENDING: Final = (
         asks=("sends",),
         sentence="outcome unknown to the client; the log does not have it",
         example="sent 4: timed out; stored 3 5",
-        explanation="A timeout or a lost connection, and the message was not stored: it must be sent again.",
+        explanation=(
+            "A timeout or a lost connection, and the message was not stored, or only in a transaction that "
+            "was aborted: it must be sent again. A message whose transaction is open in the log, or of "
+            "which nobody read the end, is left out."
+        ),
     ),
 )

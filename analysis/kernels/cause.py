@@ -92,8 +92,9 @@ class Causes:
 
 
 def _is_asked(cls: str, split: str) -> bool:
-    """No leader change lies behind what a fault removed on purpose, of which there may be millions."""
-    return split != "removed" if cls == LOST else split == _SAME_SEND
+    """No leader change explains what a fault removed on purpose, of which there may be millions, or what the
+    log holds."""
+    return split not in ("removed", "withheld") if cls == LOST else split == _SAME_SEND
 
 
 def _acked(history: BucketHistory, hits: Hits, index: Array) -> _Asked:

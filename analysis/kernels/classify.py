@@ -77,11 +77,12 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
     history = BucketHistory(bucket, calls.longest_ns)
     unread = presence.unread(history)
     counts = _counts(history) | unread | exposure.of_bucket(bucket, calls)
-    counts["info_not_stored"] -= unread["info_unread"]
+    counts["info_not_stored"] -= unread["info_unread"] + unread["info_undecided"]
     hits = [h for judge in _LOG_KERNELS for h in judge(history)]
     member = transactions.Membership(history)
     hits += transactions.judge(history, member)
     hits += fencing.judge(history, member)
+    never_visible = transactions.never_visible(history, member)
     atoms = transactions.atoms(history, member)
     del member
     hits += pipelines.judge(history)
@@ -89,7 +90,7 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
     bucket.sends.drop("t_intended_ns", "late_outcome")  # witnesses look at the others again
     matching = Matching(history)
     groups = judged_groups(history, matching)
-    hits += dispatch.judge(history, matching, groups)
+    hits += dispatch.judge(history, matching, groups, never_visible)
     hits += stall.judge(history, groups)
     hits += queues.judge(history)
     hits += silence.judge(history)

@@ -23,9 +23,14 @@ from analysis.kernels.matching import Assignments, Given, Matching
 from harness.records import Event
 
 
-def judge(history: BucketHistory, matching: Matching, groups: Sequence[Given]) -> list[Hits]:
-    """Every class about deliveries except stall."""
-    found = unlogged.judge(history, matching)
+def judge(
+    history: BucketHistory, matching: Matching, groups: Sequence[Given], never_visible: Array
+) -> list[Hits]:
+    """Every class about deliveries except stall.
+
+    ``never_visible``: as `transactions.never_visible` returns them.
+    """
+    found = unlogged.judge(history, matching, never_visible)
     for given in groups:
         found += [*_repeats(given), *_not_dispatched(given)]
     return found

@@ -20,7 +20,7 @@ from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import Hits, Note, hits
 from analysis.kernels.labels import place_of
 from analysis.kernels.lookup import Ints
-from analysis.kernels.transactions import Membership
+from analysis.kernels.transactions import Membership, unread_markers
 from harness.contracts.rows import StaleWrite
 
 
@@ -151,6 +151,7 @@ def _hits(history: BucketHistory, split: str, row: Ints, stream: Ints, note: Cal
         slot=np.full(len(row), -1),
         t_ns=history.row_times(row),
         split=split,
+        unmet=unread_markers(history, stream),
         stream=stream,
         row=row,
         note=note,

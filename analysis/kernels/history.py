@@ -240,6 +240,16 @@ class BucketHistory:
         return known[number.ravel()[len(stored) :]]
 
     @cached_property
+    def undecided(self) -> Ints:
+        """Slots that readers of committed data may see yet, ascending: the log holds no visible copy of them,
+        but one whose transaction is open, or of which nobody read the end."""
+        rows, slots = self.invisible
+        is_open = self.bucket.log.take("txn", rows) == Txn.OPEN
+        found = np.unique(np.concatenate([slots[is_open], self.unsettled[1]]))
+        found = found[found >= 0]
+        return np.asarray(found[~self.present[found]], np.int64)
+
+    @cached_property
     def acked_absent(self) -> Ints:
         """Slots acknowledged and not in the log at all. What it holds as aborted, or as open still, is judged
         by its transaction."""

@@ -73,10 +73,28 @@ def is_read(history: BucketHistory, slots: Array) -> Array:
 
 
 def unread(history: BucketHistory) -> dict[str, int]:
-    """Messages of which nobody knows whether they are stored, as their place was not read, by outcome."""
-    unknown = np.flatnonzero((history.outcome == Outcome.INFO) & ~history.present)
-    slots = {"acked_unread": history.acked_absent, "info_unread": unknown}
-    return {name: int(np.count_nonzero(~is_read(history, own))) for name, own in slots.items()}
+    """Messages of which nobody knows whether they are stored, by outcome: their place was not read, or
+    (``undecided``) the log has them in a transaction that may become visible yet."""
+    unread = {
+        "acked_unread": history.acked_absent,
+        "info_unread": _unknown_and_absent(history),
+    }
+    counts = {name: int(np.count_nonzero(~is_read(history, own))) for name, own in unread.items()}
+    undecided = history.outcome[history.undecided]
+    _, unended = history.unsettled
+    acked = np.unique(unended[unended >= 0])
+    acked = acked[(history.outcome[acked] == Outcome.OK) & ~history.present[acked]]
+    return counts | {
+        "info_undecided": int(np.count_nonzero(undecided == Outcome.INFO)),
+        "acked_undecided": len(acked),
+    }
+
+
+def _unknown_and_absent(history: BucketHistory) -> Array:
+    """Slots of unknown outcome that the log does not hold, or holds as aborted."""
+    absent = (history.outcome == Outcome.INFO) & ~history.present
+    absent[history.undecided] = False
+    return np.flatnonzero(absent)
 
 
 def is_dropped(history: BucketHistory, slots: Array) -> Array:
@@ -225,12 +243,11 @@ EVIDENCE_OF_PLACE = np.uint16(BITS["audit-complete"])
 
 
 def _unknown(history: BucketHistory) -> list[Hits]:
-    unknown = history.outcome == Outcome.INFO
     found = []
-    stored = np.flatnonzero(unknown & history.present)
+    stored = np.flatnonzero((history.outcome == Outcome.INFO) & history.present)
     if len(stored):
         found.append(_stored(history, "info-stored", stored))
-    absent = np.flatnonzero(unknown & ~history.present)
+    absent = _unknown_and_absent(history)
     absent = absent[is_read(history, absent)]
     if len(absent):
         stream, unmet = absence(history, absent)

@@ -66,14 +66,81 @@ class Membership:
 
 
 def judge(history: BucketHistory, member: Membership) -> list[Hits]:
-    """aborted-read in the log, hanging-transaction, mixed-transaction, intermediate-read."""
+    """aborted-read in the log, hanging-transaction, mixed-transaction, intermediate-read, and acked-lost of
+    messages whose transaction no journal knows."""
+    unknown = [*_acked_and_withheld(history, member), *_aborted_by_outcome(history, member)]
     if not member:
-        return []
+        return unknown
     return [
+        *unknown,
         *_aborted(history, member),
         *_hanging(history, member),
         *_mixed(history, member),
         *_early(history, member),
+    ]
+
+
+def never_visible(history: BucketHistory, member: Membership) -> Array:
+    """Slots, ascending, that no reader of committed data may see, of those whose end in the log nobody read:
+    the journal, or the outcome where there is no journal, says that they were not committed."""
+    _, slots = history.unsettled
+    slots = np.unique(slots[slots >= 0])
+    aborted = history.outcome[slots] == Outcome.ABORTED
+    if member:
+        of = member.of_slot[slots]
+        aborted = np.where(of >= 0, ~member.table.may_be_committed[of], aborted)
+    return np.asarray(slots[aborted], np.int64)
+
+
+def _of_no_transaction(member: Membership, slots: Array) -> Array:
+    """Those of the slots that the journal has in no transaction."""
+    return slots[member.of_slot[slots] < 0] if member else slots
+
+
+def _acked_and_withheld(history: BucketHistory, member: Membership) -> list[Hits]:
+    """Acknowledged messages that the log holds as aborted or open, though no transaction of theirs is known:
+    whether their application asked for that is not known either."""
+    rows, hidden = history.invisible
+    slots, at = np.unique(hidden, return_index=True)
+    rows, slots = rows[at[slots >= 0]], slots[slots >= 0].astype(np.int64)
+    own = (history.outcome[slots] == Outcome.OK) & ~history.present[slots]
+    own &= ~np.isin(slots, history.unsettled[1])
+    own[own] = np.isin(slots[own], _of_no_transaction(member, slots[own]))
+    own[own] = ~history.sent_otherwise(slots[own])
+    rows, slots = rows[own].astype(np.int64), slots[own]
+    if not len(slots):
+        return []
+    return [
+        hits(
+            "acked-lost",
+            slot=slots,
+            t_ns=history.times(slots),
+            split="withheld",
+            stream=stream_of_rows(history, slots, rows),
+            row=rows,
+        )
+    ]
+
+
+def _aborted_by_outcome(history: BucketHistory, member: Membership) -> list[Hits]:
+    """Visible messages whose outcome is aborted, and whose transaction no journal knows. Where the log says
+    nothing of a transaction either, nobody may have read how it ended."""
+    slots = np.flatnonzero((history.outcome == Outcome.ABORTED) & history.present)
+    slots = _of_no_transaction(member, slots)
+    if not len(slots):
+        return []
+    row = history.first[slots].astype(np.int64)
+    is_ended = history.bucket.log.take("txn", row) == Txn.COMMITTED
+    return [
+        hits(
+            "aborted-read",
+            slot=slots,
+            t_ns=history.times(slots),
+            split="in the log",
+            unmet=np.where(is_ended, 0, BITS["markers-read"]),
+            stream=stream_of_rows(history, slots, row),
+            row=row,
+        )
     ]
 
 
@@ -115,7 +182,7 @@ def _hanging(history: BucketHistory, member: Membership) -> list[Hits]:
             slot=slots,
             t_ns=history.times(slots),
             split=np.where(ended, *names),
-            unmet=np.where(_is_marked(history)[stream], 0, BITS["markers-read"]),
+            unmet=unread_markers(history, stream),
             stream=stream,
             row=row[slots],
             note=lambda i: Note(detail=member.table.name(int(member.of_slot[slots[i]]))),
@@ -123,11 +190,12 @@ def _hanging(history: BucketHistory, member: Membership) -> list[Hits]:
     ]
 
 
-def _is_marked(history: BucketHistory) -> npt.NDArray[np.bool_]:
-    """By stream id: the markers were read to the end."""
+def unread_markers(history: BucketHistory, stream: Array) -> Array:
+    """The bit of markers-read for each of these streams whose markers were not read to the end."""
     context = history.context
-    bounds = [context.stream_bounds(stream) for stream in range(len(context.streams) + 1)]
-    return np.array([each.is_marked for each in bounds])
+    bounds = [context.stream_bounds(number) for number in range(len(context.streams) + 1)]
+    is_marked = np.array([each.is_marked for each in bounds])
+    return np.where(is_marked[stream], 0, BITS["markers-read"])
 
 
 @dataclass(frozen=True, slots=True)

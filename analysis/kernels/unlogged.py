@@ -9,7 +9,7 @@ import numpy as np
 from analysis.capture.bucket import Array, is_constant
 from analysis.kernels.changes import LostAcks
 from analysis.kernels.evidence import LogEvidence
-from analysis.kernels.history import BucketHistory
+from analysis.kernels.history import BucketHistory, Hidden
 from analysis.kernels.hits import Hits, Note, hits, split_index
 from analysis.kernels.matching import Matching
 from analysis.kernels.power import lost_with_power
@@ -17,21 +17,30 @@ from analysis.kernels.unrecorded import is_phantom, unknown_writers
 from harness.records import Check, Event, Outcome
 
 
-def judge(history: BucketHistory, matching: Matching) -> list[Hits]:
-    """aborted-read, delivered-then-lost, phantom and corrupt in delivery."""
-    return [*_strangers(history, matching), *_corrupt(history)]
+def judge(history: BucketHistory, matching: Matching, never_visible: Array) -> list[Hits]:
+    """aborted-read, delivered-then-lost, phantom and corrupt in delivery.
+
+    ``never_visible``: messages, ascending, whose copy in the log nobody read the end of, and whose producer
+    says that readers of committed data must not see them.
+    """
+    return [*_strangers(history, matching, never_visible), *_corrupt(history)]
 
 
-def _strangers(history: BucketHistory, matching: Matching) -> list[Hits]:
+def _strangers(history: BucketHistory, matching: Matching, never_visible: Array) -> list[Hits]:
     """aborted-read, delivered-then-lost, phantom in delivery."""
     delivery = matching.unmatched
     _, unknown = history.unsettled
-    delivery = delivery[~np.isin(history.delivery_slot[delivery], unknown[unknown >= 0])]
+    unknown = np.setdiff1d(unknown[unknown >= 0], never_visible)
+    delivery = delivery[~np.isin(history.delivery_slot[delivery], unknown)]
     if not len(delivery):
         return []
     table = history.bucket.deliveries
     slot = history.delivery_slot[delivery].astype(np.int64)
-    aborted = _aborted(history, delivery, slot)
+    is_unread = np.isin(slot, never_visible)
+    aborted = _is_copy(history, history.invisible, delivery, slot)
+    aborted |= is_unread & _is_copy(history, history.unsettled, delivery, slot)
+    known = aborted | ~is_unread
+    delivery, slot, aborted = delivery[known], slot[known], aborted[known]
     absent = ~aborted & (history.first[slot] < 0)
     unsent = history.sent[slot] < 0
     found = []
@@ -96,9 +105,9 @@ def _absent_classes(
     )
 
 
-def _aborted(history: BucketHistory, delivery: Array, slot: Array) -> Array:
-    """Deliveries of a row that belongs to an aborted or open transaction."""
-    rows, hidden = history.invisible
+def _is_copy(history: BucketHistory, hidden_copies: Hidden, delivery: Array, slot: Array) -> Array:
+    """Deliveries from the place of such a copy of their own message."""
+    rows, hidden = hidden_copies
     if not len(rows):
         return np.zeros(len(delivery), np.bool_)
     table = history.bucket.deliveries

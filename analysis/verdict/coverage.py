@@ -48,6 +48,7 @@ class RunFacts:
     missing: Sequence[str] = field(default=())  # parts of the capture that are not there
     contradictions: Sequence[str] = field(default=())  # in what the audit recorded
     acked_unread: int = 0  # acknowledged messages whose place the audit did not read
+    acked_undecided: int = 0  # acknowledged messages whose transaction nobody read the end of
     cpu: CpuShares | None = None  # over the load
 
 
@@ -178,7 +179,13 @@ def _is_recorded(worker: WorkerRow) -> bool:
 def _transactions(facts: RunFacts) -> ValidityCheck | None:
     """Without the markers nobody knows which messages of a transaction can be seen."""
     if not any(producer.transactions for producer in facts.plan.producers):
-        return None
+        if not facts.acked_undecided:
+            return None
+        return ValidityCheck(
+            "transactions",
+            False,
+            f"nobody read how the transactions of acknowledged messages ended: {facts.acked_undecided:,}",
+        )
     best = {each.stream: each for each in facts.bounds if each.is_marked}
     unread = [stream for stream in facts.streams if stream not in best]
     if unread:

@@ -109,6 +109,7 @@ def result_of(
         absences=_absences(files, grid, load_end_ns),
     )
     findings = _findings(files, context, load_end_ns, reports)
+    counts = _summed(r.partial.counts for r in reports if r.partial)
     facts = RunFacts(
         manifest=files.manifest,
         plan=files.plan,
@@ -123,7 +124,8 @@ def result_of(
         errors=errors,
         lateness_ns=files.lateness_ns(context),
         missing=[*missing, *capture.torn()],
-        acked_unread=_summed(r.partial.counts for r in reports if r.partial).get("acked_unread", 0),
+        acked_unread=counts.get("acked_unread", 0),
+        acked_undecided=counts.get("acked_undecided", 0),
         contradictions=list(dict.fromkeys(text for r in reports for text in r.contradictions)),
         cpu=cpu_use(files.metrics, context.epoch_ns, load_end_ns),
     )

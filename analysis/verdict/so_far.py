@@ -1,8 +1,9 @@
-"""Says what can be told of a run while it goes on: what is certain by now, and what is open until the end.
+"""Says what can be told of a run while it goes on: what the log shows, and what is open until the end.
 
-A part of a run is judged by the same kernels as the whole. What they see directly in it stays, whatever comes
-later. That something is absent is certain only in the end: the log may be truncated until then. Deliveries
-wait for the end: journals of several members of a group are not cut at the same moment.
+A part of a run is judged by the same kernels as the whole. Nothing of it is certain before the end: until
+then the log may be cut, and rows that show an anomaly go with what was cut off. That something is absent is
+open anyway. Deliveries wait for the end: journals of several members of a group are not cut at the same
+moment.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Final
 
 from analysis.findings import Finding
 
-#: Seen directly in the log and in sends, or from two rows that both stay.
-CERTAIN: Final = frozenset(
+#: Seen directly in rows of the log and of sends: true as long as the log keeps those rows.
+SEEN: Final = frozenset(
     {
         "corrupt",
         "wrong-partition",
@@ -31,26 +32,26 @@ OPEN: Final = frozenset({"acked-lost", "dedup-silent-loss"})
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """Of one class: how many messages, and whether it is certain."""
+    """Messages of one class. ``is_seen``: the log shows them; else they are absent where it was read."""
 
     cls: str
     count: int
-    is_certain: bool
+    is_seen: bool
     first: str
 
     @property
     def text(self) -> str:
         """For people."""
-        state = "" if self.is_certain else ", open until the end"
-        return f"{self.cls} {self.count:,}{state}: {self.first}"
+        state = "unless the log is cut later" if self.is_seen else "open until the end"
+        return f"{self.cls} {self.count:,}, {state}: {self.first}"
 
 
 def so_far(findings: Iterable[Finding]) -> list[SoFar]:
     """What to tell of the findings in a part of a run."""
     told = []
     for each in findings:
-        is_certain = each.cls in CERTAIN and each.status == "violation"
-        if is_certain or (each.cls in OPEN and each.status in ("violation", "suspect")):
+        is_seen = each.cls in SEEN and each.status == "violation"
+        if is_seen or (each.cls in OPEN and each.status in ("violation", "suspect")):
             first = each.witnesses[0].sentence if each.witnesses else each.sentence
-            told.append(SoFar(each.cls, each.count, is_certain, first))
+            told.append(SoFar(each.cls, each.count, is_seen, first))
     return told

@@ -31,6 +31,7 @@ _HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
     "transactions": lambda context, counts: (
         len(context.transactions) > 0 or counts.get("transaction_rows", 0) > 0
     ),
+    "transaction-journal": lambda context, counts: len(context.transactions) > 0,
     "shared-markers": lambda context, counts: context.has_offsets,  # Pulsar's have the transaction's id
     "transactional-ids": lambda context, counts: context.has_offsets,  # Pulsar's are a transaction's own
     "pipelines": lambda context, counts: bool(context.pipelines),

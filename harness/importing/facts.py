@@ -13,7 +13,7 @@ from harness.errors import UsageError
 from harness.importing.rows import Range, Read, refuse_row
 from harness.importing.source import ImportSource
 from harness.importing.values import Ints
-from harness.records import Check, Event, Kind
+from harness.records import Check, Event, Kind, Outcome, Txn
 from harness.systems import system_of
 
 #: Producers, and consumer sessions: each is an entry of the plan.
@@ -44,6 +44,8 @@ class ImportFacts:
         self.sessions: dict[int, SessionRows] = {}
         self.events: set[int] = set()
         self.named_positions = self.has_checks = self.has_epochs = False
+        #: The log has a column for the states of transactions; some message was sent in one.
+        self.has_states = self.has_transactions = False
         self.first_ns = self.last_ns = self.first_due_ns = 0
         #: Sends for which the call stands in, as the import has no intended time of theirs.
         self.without_due = 0
@@ -69,6 +71,7 @@ class ImportFacts:
         """Which columns a table has."""
         self.has_checks |= "check" in present
         self.has_epochs |= "epoch" in present
+        self.has_states |= table == "log" and "txn" in present
         if table != "sends" and self.rows[table] and "attempt" not in present:
             self._without_attempt.append(table)
 
@@ -123,6 +126,7 @@ class ImportFacts:
         self.without_due += int((rows["t_intended_ns"] == rows["t_start_ns"]).sum())
         self.named_positions |= bool((rows["position"] >= 0).any())
         self.has_resends |= bool((rows["attempt"] > 0).any())
+        self.has_transactions |= bool((rows["outcome"] == Outcome.ABORTED).any())
         for name in ("t_intended_ns", "t_start_ns", "t_done_ns"):
             self._seen(rows[name][rows[name] > 0])
         due = rows["t_intended_ns"][rows["kind"] != Kind.PROBE]
@@ -133,6 +137,7 @@ class ImportFacts:
         rows = read.rows
         intact = rows["check"] == Check.OK
         self._meet("log", rows["lane"][intact], rows["stream"][intact])
+        self.has_transactions |= bool((rows["txn"] != Txn.NONE).any())
         if self._system.has_offsets and self._ranges:
             self._refuse_unread(read)
 

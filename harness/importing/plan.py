@@ -235,6 +235,11 @@ def unstated(said: ImportFile, facts: ImportFacts) -> dict[str, str]:
         "settlements": (settled, "no row of deliveries is a commit or a confirmed acknowledgement"),
         "fixed-lanes": (bool(said.lanes), "import.yaml does not say lanes"),
         "self-reports": (False, "no table says whether a client declared itself dead"),
+        "transactions": (facts.has_states or facts.has_transactions, "log has no column txn"),
+        "transaction-journal": (
+            facts.has_states and not facts.has_transactions,
+            "an import has no journal of transactions",
+        ),
         "deadlines": _of_each(said, facts, "deadline"),
         "ignored-results": _of_each(said, facts, "results"),
         "resent": _of_each(said, facts, "results"),

@@ -6,6 +6,7 @@ from harness.records import Check, Event, Outcome, Txn
 from tests.oracles.facts import Facts, Hit, Place, Row, identity, place
 from tests.oracles.logged import absence, is_read, nobody_sent, time_of
 from tests.oracles.removed import cut_of, is_before_first_given, is_removed, remade_ns, topic_of_stream
+from tests.oracles.transacted import may_be_committed, members, transactions
 
 BREAKS = (Event.ASSIGN, Event.REVOKE, Event.SEEK)
 
@@ -152,14 +153,25 @@ def start(facts: Facts, group: str, stream: int) -> int:
     return min(position for _, _, position in told if position >= 0)
 
 
+def is_given_though_aborted(facts: Facts, row: Row) -> bool:
+    """A delivery of the copy of which nobody read the end, though its producer says: not committed."""
+    name, there = identity(row), facts.at.get(place(row))
+    if there is None or identity(there) != name or not facts.is_message(there) or facts.visible(there):
+        return False
+    key = members(facts).get(name)
+    if key is not None:
+        return not may_be_committed(transactions(facts)[key])
+    return name in facts.sent and facts.sent[name]["outcome"] == Outcome.ABORTED
+
+
 def from_elsewhere(facts: Facts) -> list[Hit]:
     """aborted-read, delivered-then-lost, phantom in delivery."""
     aborted, phantoms, holes, lost = [], [], [], []
     unknown = {identity(row) for row in facts.log if facts.is_message(row) and row["txn"] == Txn.UNKNOWN}
     for row in facts.from_log():
-        if facts.matches(row) or identity(row) in unknown:
-            continue
         name = identity(row)
+        if facts.matches(row) or (name in unknown and not is_given_though_aborted(facts, row)):
+            continue
         there = facts.at.get(place(row))
         if there and facts.is_message(there) and not facts.visible(there) and identity(there) == name:
             session = facts.context.sessions.get(row["session"])

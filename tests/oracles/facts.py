@@ -67,6 +67,8 @@ class Facts:
             if self.is_message(row) and row["txn"] <= Txn.COMMITTED:
                 self.copies.setdefault(identity(row), []).append(row)
         self.withheld = {identity(r) for r in self.log if self.is_message(r) and not self.visible(r)}
+        hidden = [r for r in self.log if self.is_message(r) and r["txn"] in (Txn.OPEN, Txn.UNKNOWN)]
+        self.undecided = {identity(r) for r in hidden} - set(self.copies)
         self.at = {place(row): row for row in self.log}
         self.taken = {identity(r) for r in self.given() if context.is_queue[r["stream"]]}
 

@@ -141,7 +141,7 @@ def info(facts: Facts) -> list[Hit]:
     for name, row in facts.sent.items():
         if row["outcome"] == INFO and facts.present(name):
             hits.append(Hit("info-stored", name, t_ns=time_of(facts, name)))
-        elif row["outcome"] == INFO:
+        elif row["outcome"] == INFO and name not in facts.undecided:
             unmet = expected_absence(facts, name) & {"audit-complete"}
             if not is_read(facts, unmet, facts.acked_place(name)):
                 continue

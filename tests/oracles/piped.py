@@ -8,7 +8,7 @@ from analysis.capture.context import PipelineGroup
 from harness.records import Txn
 from tests.oracles.facts import Facts, Hit, Row, identity, place
 from tests.oracles.logged import time_of
-from tests.oracles.transacted import members
+from tests.oracles.transacted import members, unread_markers
 
 
 def outputs(facts: Facts, pipeline: PipelineGroup, stream: int) -> list[Row]:
@@ -122,7 +122,8 @@ def fence_breach(facts: Facts) -> list[Hit]:
     before = None
     for row, transaction in late:
         if (transaction, row["stream"]) != before:
-            hits.append(Hit("fence-breach", ("row", *place(row)), "older life"))
+            lacks = unread_markers(facts, row["stream"])
+            hits.append(Hit("fence-breach", ("row", *place(row)), "older life", lacks))
         before = (transaction, row["stream"])
     for stream, bounds in facts.context.bounds.items():
         for write in bounds.stale:
@@ -131,7 +132,7 @@ def fence_breach(facts: Facts) -> list[Hit]:
             shown = inside[0] if inside else rows[-1] if rows else None
             if write.is_marker or all(shown is not row for row, _ in late):
                 name = ("row", *place(shown)) if shown else ("stall", stream)
-                hits.append(Hit("fence-breach", name, "older epoch"))
+                hits.append(Hit("fence-breach", name, "older epoch", unread_markers(facts, stream)))
     return hits
 
 

@@ -279,9 +279,7 @@ class Story:
 
     def circumstances(self) -> None:
         h = self.h
-        for partition in range(h.partitions):
-            if self.rarely():
-                h.bounds(partition, begin=self.draw(st.integers(0, 3)), read_to=self.draw(st.integers(0, 5)))
+        self.audited()
         if self.rarely():
             h.manifest["readiness_restored"] = False
         if self.rarely():
@@ -299,6 +297,15 @@ class Story:
             h.events.append(
                 {"worker": worker, "kind": "frozen", "t_ns": end, "frozen_ns": 20 * STEP_MS * 10**6}
             )
+
+    def audited(self) -> None:
+        """Mostly all of each stream is read, with its markers."""
+        for partition in range(self.h.partitions):
+            if self.rarely():
+                begin, read_to = self.draw(st.integers(0, 3)), self.draw(st.integers(0, 5))
+                self.h.bounds(partition, begin=begin, read_to=read_to)
+            elif self.is_transacted and self.rarely():
+                self.h.bounds(partition, marked=self.draw(st.integers(0, 3)))
 
     def node_dies(self) -> None:
         start = self.draw(st.integers(0, 100)) * STEP_MS

@@ -76,7 +76,8 @@ class PipelineStory(Story):
             last, is_marker = first + self.draw(st.integers(0, 2)), self.draw(st.booleans())
             write = {"first": first, "last": last, "producer_id": 7, "epoch": 1, "newest": 2}
             at = self.draw(st.integers(0, self.h.partitions + self.to - 1))
-            self.h.bounds(at, stale=[write | {"is_marker": is_marker}])
+            marked = self.draw(st.sampled_from([None, None, 0]))
+            self.h.bounds(at, stale=[write | {"is_marker": is_marker}], marked=marked)
 
 
 class PulsarStory(Story):

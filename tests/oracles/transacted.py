@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.records import Asked, Outcome, Txn
 from tests.oracles.facts import Facts, Hit, Identity, identity, place
-from tests.oracles.logged import expected_absence, time_of
+from tests.oracles.logged import expected_absence, resent, time_of
 
 Key = tuple[int, int]  # instance, number
 
@@ -54,6 +54,29 @@ def aborted_read(facts: Facts) -> list[Hit]:
     ]
 
 
+def of_no_transaction(facts: Facts) -> list[Hit]:
+    """Messages in no transaction of the journal: acknowledged and held as aborted or open, or aborted and
+    visible."""
+    hits = []
+    known = members(facts)
+    for name, row in facts.sent.items():
+        if name in known:
+            continue
+        is_withheld = name in facts.withheld and not facts.present(name) and not resent(facts, name)
+        if row["outcome"] == Outcome.OK and is_withheld and state(facts, name) != Txn.UNKNOWN:
+            hits.append(Hit("acked-lost", name, "withheld", t_ns=time_of(facts, name)))
+        if row["outcome"] == Outcome.ABORTED and facts.present(name):
+            ended = facts.copies[name][0]["txn"] == Txn.COMMITTED
+            unmet = frozenset() if ended else frozenset({"markers-read"})
+            hits.append(Hit("aborted-read", name, "in the log", unmet, time_of(facts, name)))
+    return hits
+
+
+def unread_markers(facts: Facts, stream: int) -> frozenset[str]:
+    bounds = facts.context.stream_bounds(stream)
+    return frozenset() if bounds.marked >= bounds.end else frozenset({"markers-read"})
+
+
 def hanging_transaction(facts: Facts) -> list[Hit]:
     hits = []
     known = transactions(facts)
@@ -61,9 +84,9 @@ def hanging_transaction(facts: Facts) -> list[Hit]:
         if facts.present(name) or state(facts, name) != Txn.OPEN:
             continue
         rows = [r for r in facts.log if identity(r) == name and r["txn"] in (Txn.ABORTED, Txn.OPEN)]
-        bounds = facts.context.stream_bounds([r for r in rows if facts.is_message(r)][-1]["stream"])
+        stream = [r for r in rows if facts.is_message(r)][-1]["stream"]
         ended = known[key]["outcome"] in (Outcome.OK, Outcome.ABORTED)
-        unmet = frozenset() if bounds.marked >= bounds.end else frozenset({"markers-read"})
+        unmet = unread_markers(facts, stream)
         hits.append(Hit("hanging-transaction", name, "ended" if ended else "never ended", unmet))
     return hits
 
@@ -131,6 +154,7 @@ def atomicity(facts: Facts) -> list[Hit]:
 
 ORACLES = (
     aborted_read,
+    of_no_transaction,
     hanging_transaction,
     mixed_transaction,
     intermediate_read,

@@ -16,7 +16,7 @@ from harness.contracts.plan import Plan
 from harness.errors import UsageError
 from harness.importing.capture import import_run
 from harness.importing.source import ImportSource
-from harness.records import SEALED, Event
+from harness.records import SEALED, Event, Txn
 from harness.rundir import RunDir, read_json
 from tests.planted.foreign import COLUMNS, KNOWN, description, rows_of, write_import
 from tests.planted.judged import judge_here
@@ -298,3 +298,64 @@ def test_latency_says_since_when_it_counts(judged: Judged, tmp_path: Path, witho
     assert ("From the intended time, so that" in latency.summary) is (not without)
     (first, *_) = trace(latest(tmp_path), "1/0/0").sends
     assert (first.t_intended_s is None) is (without > 0)
+
+
+def in_transactions(*ends: str, outcomes: str = "ok") -> tuple[History, Any]:
+    """Messages that are sent and stored in order, each in a transaction that the log says ended so; of the
+    last one the producer says ``outcomes``."""
+    history = History()
+    for seq in range(len(ends)):
+        history.send(seq, outcomes if seq == len(ends) - 1 else "ok")
+    history.log(*range(len(ends)))
+    for row, how in zip(history.rows["log"], ends, strict=True):
+        row["txn"] = Txn[how.upper()]
+    rows = rows_of(history, COLUMNS | {"log": (*COLUMNS["log"], "txn")})
+    for row in rows["log"]:
+        row["txn"] = Txn(row["txn"]).name.lower()
+    return history, rows
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome", "expected"),
+    [
+        ("committed", "ok", {}),
+        ("aborted", "ok", {"acked-lost": (Status.SUSPECT, 1)}),
+        ("open", "ok", {"acked-lost": (Status.SUSPECT, 1)}),
+        ("unknown", "ok", {}),
+        ("aborted", "aborted", {}),
+        ("unknown", "aborted", {}),
+        ("committed", "aborted", {"aborted-read": (Status.VIOLATION, 1)}),
+        ("none", "aborted", {"aborted-read": (Status.SUSPECT, 1)}),
+    ],
+)
+def test_an_import_with_transactions_passes_only_as_its_outcomes_say(
+    judged: Judged, end: str, outcome: str, expected: Mapping[str, Any]
+) -> None:
+    """An import has no journal of transactions: its outcomes and the state in the log are all there is."""
+    history, rows = in_transactions("committed", "committed", end, outcomes=outcome)
+    result = judged(history, rows=rows | {"deliveries": []}, groups=None)
+    assert found(result) == expected
+    passes = end == "committed" if outcome == "ok" else end in ("aborted", "unknown")
+    if not passes:
+        assert result.verdict in (Verdict.UNKNOWN, Verdict.FAIL)
+    else:
+        assert (result.verdict, result.reasons) == (Verdict.PASS, [])
+    if end == "unknown" and outcome == "ok":
+        assert result.reasons == ["nobody read how the transactions of acknowledged messages ended: 1"]
+
+
+def test_an_import_lists_what_it_cannot_show_of_transactions(judged: Judged) -> None:
+    history, rows = in_transactions("committed", "committed")
+    classes = {
+        "torn-transaction",
+        "lost-commit",
+        "mixed-transaction",
+        "hanging-transaction",
+        "intermediate-read",
+        "fence-breach",
+    }
+    history.deliver(0, 1)
+    said = judged(history, rows=rows | {"deliveries": rows_of(history)["deliveries"]}).untested
+    assert {said[cls] for cls in classes} == {"not known: an import has no journal of transactions"}
+    plain = judged(clean(), rows=rows_of(clean())).untested
+    assert plain["aborted-read"] == "not known: log has no column txn"

@@ -255,7 +255,7 @@ PAIRS = [
         "lost, not in a transaction that was aborted after its acknowledgement",
         lambda: History().sent(5).log(0, 1).log(3, 4, position=3),
         {("acked-lost", "middle"): ["1/0/2"]},
-        lambda: aborted("ok"),
+        lambda: aborted("aborted"),
         NOT_MINE,
     ),
     Pair(

@@ -7,7 +7,7 @@ import pytest
 from analysis.classes import status_of
 from analysis.findings import Status
 from harness.contracts.plan import PromisePlan
-from harness.records import Txn
+from harness.records import Outcome, Txn
 from tests.oracles.judging import context_from, judged
 from tests.planted.pairs import Pair, found
 from tests.planted.tiny import History
@@ -40,7 +40,9 @@ def skipped(how: str, at: int = 3) -> History:
 
 def unseen(how: Txn, *, committed_only: bool = True) -> History:
     """Input 1 was written in a transaction that ended so, and there is no output of it."""
-    return hidden(plain(0, 2, committed_only=committed_only), 1, how)
+    h = hidden(plain(0, 2, committed_only=committed_only), 1, how)
+    h.rows["sends"][1]["outcome"] = Outcome.ABORTED if how is Txn.ABORTED else Outcome.INFO
+    return h
 
 
 def two_lives(*order: tuple[int, int], partition: int = 0, system: str = "kafka") -> History:

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from analysis.findings import Result
-from analysis.verdict.so_far import CERTAIN, OPEN, so_far
+from analysis.findings import Finding, Result, Status
+from analysis.verdict.so_far import OPEN, SEEN, so_far
 from harness.contracts.plan import Plan
 from harness.records import TableId
 from harness.rundir import RunDir, read_json, write_json
@@ -95,17 +95,35 @@ def test_cut_anywhere_what_is_told_stays_and_the_verdict_is_that_of_the_whole(
     one = RunDir(tmp_path / "one")
     shutil.copytree(whole.root, one.root)
     seal(one, plan_of(one))
-    everything, certain = judge_here(one), set().union(*broken(one, CERTAIN))
-    assert {f.cls for f in everything.findings} >= CERTAIN - {"client-sequence-regression"}
+    everything, seen = judge_here(one), set().union(*broken(one, SEEN))
+    assert {f.cls for f in everything.findings} >= SEEN - {"client-sequence-regression"}
     told: set[str] = set()
     for run in growing(whole, tmp_path, seed):
         part = RunDir(tmp_path / "part")
         if write_so_far(run, plan_of(run), part):
             said = so_far(judge_here(part).findings)
             told |= {each.cls for each in said}
-            assert {each.is_certain for each in said if each.cls in OPEN} <= {False}
-            assert all(certain & {*each} - {(0, -1, -1)} for each in broken(part, CERTAIN))
+            assert {each.is_seen for each in said if each.cls in OPEN} <= {False}
+            assert all(seen & {*each} - {(0, -1, -1)} for each in broken(part, SEEN))
     assert told >= {"write-duplicate", "corrupt", "acked-lost"}
     seal(run, plan_of(run))
     assert shown(judge_here(run)) == shown(everything)
     assert judge_here(run).verdict == everything.verdict
+
+
+def finding(cls: str, status: Status) -> Finding:
+    return Finding(cls=cls, status=status, count=2, sentence="s", promise="p", evidence="e")
+
+
+def test_nothing_is_told_as_certain_before_the_end() -> None:
+    """A log that is cut later takes the rows with it that show a duplicate."""
+    told = so_far([finding("write-duplicate", Status.VIOLATION), finding("acked-lost", Status.SUSPECT)])
+    assert [each.text for each in told] == [
+        "write-duplicate 2, unless the log is cut later: s",
+        "acked-lost 2, open until the end: s",
+    ]
+
+
+def test_what_is_permitted_or_not_proved_in_the_log_is_not_told() -> None:
+    weaker = [finding("write-duplicate", status) for status in Status if status is not Status.VIOLATION]
+    assert so_far([*weaker, finding("acked-lost", Status.PERMITTED)]) == []

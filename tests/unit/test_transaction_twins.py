@@ -6,7 +6,7 @@ import pytest
 
 from analysis.classes import status_of
 from analysis.findings import Status
-from tests.planted.pairs import Pair, found
+from tests.planted.pairs import Pair, aborted, found
 from tests.planted.tiny import History
 from tests.planted.tiny_transactions import stored, transaction
 
@@ -125,6 +125,28 @@ def test_a_reader_of_committed_data_sees_nothing_before_the_commit_was_asked_for
 def test_rows_of_which_nobody_knows_the_end_are_neither_seen_nor_lost() -> None:
     assert found(both("unknown", "committed")) == {}
     assert found(both("unknown", "unknown", outcome="aborted", asked="abort")) == {}
+    assert found(both("unknown", "unknown", outcome="info")) == {}
+
+
+def test_a_reader_of_committed_data_that_was_given_an_aborted_message_proves_it_without_the_marker() -> None:
+    def given(outcome: str, asked: str) -> History:
+        end = "committed" if asked == "commit" else "aborted"
+        return both("unknown", end, outcome=outcome, asked=asked).deliver(0)
+
+    unread = given("aborted", "abort")
+    assert found(unread, committed_only=True) == {("aborted-read", "read committed"): ["1/0/0"]}
+    assert found(unread, committed_only=False) == {("aborted-read", "read uncommitted"): ["1/0/0"]}
+    committed = given("ok", "commit").deliver(0, 1, partition=1)
+    assert found(committed, committed_only=True) == {}
+
+
+def test_an_acknowledged_message_of_no_known_transaction_is_suspect_where_the_log_withholds_it() -> None:
+    """The near-miss: another attempt of the application is visible."""
+    lost = aborted("ok")
+    assert found(lost) == {("acked-lost", "withheld"): ["1/0/2"]}
+    assert status_of("acked-lost", "withheld", None) is Status.SUSPECT
+    again = aborted("ok").send(2, attempt=1).log(2, attempt=1)
+    assert found(again) == {}
 
 
 def test_markers_that_were_not_read_prove_no_hanging_transaction() -> None:

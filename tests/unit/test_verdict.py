@@ -206,6 +206,10 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
         lambda: facts(plan=IN_TRANSACTIONS),
         "markers of transactions were not read to the end: orders-0",
     ),
+    "transactions of an import undecided": (
+        lambda: facts(acked_undecided=3),
+        "nobody read how the transactions of acknowledged messages ended: 3",
+    ),
     "markers disagree": (
         lambda: facts(plan=IN_TRANSACTIONS, bounds=[{**BOUND, "marked": 10_000, "disagree": 1}]),
         "markers and the brokers' list of aborted transactions disagree: orders-0",
