@@ -27,6 +27,7 @@ from commands import (
     upkeep,
 )
 from commands.console import CommandGroup, report_problem, show_help
+from commands.streams import output_problem, prepare_streams
 from harness import __version__
 from harness.errors import BrokerstormError, Exit
 from harness.invocation import NAME, called, how_to_install
@@ -71,6 +72,16 @@ for _command in (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point of the console script; returns the exit code (docs/reference/exit-codes.md)."""
+    if arguments is None:
+        prepare_streams()
+    code = _run(arguments)
+    problem = output_problem()
+    is_verdict = code in (Exit.PASS, Exit.FAIL, Exit.UNKNOWN)
+    return _report_output(problem) if problem is not None and is_verdict else code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    """Run the command; its exit code, whatever happens."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given
     with ExitStack() as stack:
@@ -110,9 +121,18 @@ def _report(error: BaseException, text: str, *, code: Exit, as_json: bool, hint:
     return report_problem(type(error).__name__, text, hint=hint, exit_code=code, as_json=as_json)
 
 
+def _report_output(problem: OSError) -> int:
+    """The result could not be written: no exit code of a verdict, which is in the folder of the run."""
+    text = f"the output could not be written: {problem.strerror or problem}"
+    hint = "`brokerstorm show` shows the verdict of the latest run again"
+    return _report(problem, text, hint=hint, code=Exit.OUTPUT, as_json=False)
+
+
 def _report_other(error: Exception, *, as_json: bool) -> int:
     """A bug, but for a library that only some commands load, a file name that no file system takes, and a
-    file that this user may not use."""
+    file that this user may not use, and output that cannot be written."""
+    if isinstance(error, OSError) and (problem := output_problem()) is not None:
+        return _report_output(problem)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] not in _OURS:
         text = f"{sys.executable} has no module {error.name}"
         return _report(error, text, hint=how_to_install(), code=Exit.ENVIRONMENT, as_json=as_json)

@@ -12,7 +12,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ import click
 from click.core import ParameterSource
 
 from commands.repeating import repeat_command
+from commands.streams import drop_output, output_problem
 from experiments.context import CommandContext
 from harness.invocation import for_terminal
 from harness.run.interrupts import Interrupts
@@ -58,8 +59,7 @@ def reader_may_leave() -> Iterator[None]:
         yield
         sys.stdout.flush()
     except BrokenPipeError:
-        # What is still buffered would raise again at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        drop_output()
 
 
 #: What could move a terminal's cursor or change its colours: a name of the user's may hold it.
@@ -207,15 +207,15 @@ def report_problem(kind: str, text: str, *, hint: str, exit_code: int, as_json: 
     not need the libraries that may be what is broken.
     """
     text = " ".join(text.split())
-    with reader_may_leave():
-        if as_json:
-            error = {"type": kind, "message": text, "hint": hint}
-            document = {"schema_version": SCHEMA_VERSION, "exit_code": int(exit_code), "error": error}
+    if as_json:
+        error = {"type": kind, "message": text, "hint": hint}
+        document = {"schema_version": SCHEMA_VERSION, "exit_code": int(exit_code), "error": error}
+        with suppress(OSError):  # `output_problem` finds it
             _put(json.dumps(document, indent=1, ensure_ascii=False), sys.stdout)
-        else:
-            tell(text)
-            if hint:
-                write(f"  {hint}", file=sys.stderr)
+    if not as_json or output_problem() is not None:
+        tell(text)
+        if hint:
+            write(f"  {hint}", file=sys.stderr)
     return int(exit_code)
 
 

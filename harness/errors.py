@@ -37,6 +37,7 @@ class Exit(IntEnum):
     ENVIRONMENT = 4
     NOT_HEALED = 5
     BUG = 70
+    OUTPUT = 74
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -62,6 +63,10 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
     ),
     Exit.NOT_HEALED: ("a fault could not be healed: something is left behind", "`brokerstorm clean`"),
     Exit.BUG: ("an internal error", "report it with the traceback file that is named"),
+    Exit.OUTPUT: (
+        "the output could not be written: a full disk, a closed stream; a verdict is in the run folder",
+        "`brokerstorm show`",
+    ),
     Exit.INTERRUPTED: (
         "stopped by Ctrl-C before there was a verdict; healed, what was captured is kept",
         "`brokerstorm analyze`",

@@ -14,10 +14,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from analysis.report.documents import write_result
 from cli import main
 from harness.clusters.cluster import STATE_FILE
 from harness.clusters.layout import addresses
-from harness.rundir import write_json
+from harness.rundir import RunDir, write_json
+from tests.report_samples import passing
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKERSTORM = [sys.executable, str(ROOT / "cli.py")]
@@ -45,6 +47,38 @@ def test_the_process_ends_with_the_exit_code(arguments: list[str], code: int, tm
     done = run(*arguments, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("arguments", "streams", "code"),
+    [
+        ("show", ">&-", 74),
+        ("--json show", ">/dev/full", 74),
+        ("show", ">&- 2>&-", 74),
+        ("list classes", ">/dev/full", 74),
+        ("--help", ">/dev/full", 74),
+        ("show", "<&-", 0),
+        ("show", "2>/dev/full", 0),
+        ("show nosuch", "2>/dev/full", 2),
+        ("--json show nosuch", ">/dev/full", 2),
+        ("--json show nosuch", ">&- 2>&-", 2),
+    ],
+)
+def test_output_that_cannot_be_written_is_no_verdict(
+    arguments: str, streams: str, code: int, tmp_path: Path
+) -> None:
+    kept = RunDir(tmp_path / "runs" / "20260101-000000-kept").create()
+    write_json(kept.manifest, {"status": "complete"})
+    write_result(kept, passing())
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {streams}', "sh", *BROKERSTORM, *arguments.split()],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    if code == 74 and "2>" not in streams:
+        assert done.stderr.startswith("brokerstorm: the output could not be written: ")
 
 
 @pytest.mark.parametrize(
