@@ -149,6 +149,12 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
         lambda: facts(manifest=manifest(workers=[{"name": "p-1", "done": False, "exit_code": -9}])),
         "worker died before it was done: p-1 (exit code -9)",
     ),
+    "worker killed by the run": (
+        lambda: facts(
+            manifest=manifest(workers=[{"name": "c-1", "done": False, "stuck": True, "exit_code": -9}])
+        ),
+        "c-1 did not end when told to, and was killed by the run",
+    ),
     "machine lost": (
         lambda: facts(manifest=manifest(executors=[MACHINE, {**MACHINE, "lost": "task 1 on b is gone"}])),
         "task 1 on b is gone: what ran there was cut short",
