@@ -195,7 +195,10 @@ def test_clients_are_killed_and_pipelines_run_on_other_machines(master: str, tmp
     path = tmp_path / "piped.yaml"
     path.write_text(PIPELINE)
     code, document, err = told(tmp_path / "runs", "run", str(path), "--load-master", master)
-    assert (code, violations(document)) == (Exit.FAIL, {"input-twice"}), err
+    # Without transactions a kill between output and commit makes an output twice; not every kill comes there.
+    twice = violations(document)
+    assert twice <= {"input-twice"}, err
+    assert code == (Exit.FAIL if twice else Exit.PASS), err
     assert [fault["effective"] for fault in document["faults"]] == [True, True], document["faults"]
     checks = {each["name"]: each for each in document["coverage"]}
     assert checks["capture"]["ok"], checks
