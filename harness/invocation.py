@@ -13,6 +13,7 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from functools import cache
+from importlib import metadata
 from pathlib import Path
 from typing import Final
 
@@ -49,6 +50,23 @@ def how_to_install() -> str:
     if (_TREE / "Makefile").is_file():
         return f"run: make -C {shlex.quote(str(_TREE))} setup"
     return "install brokerstorm again, with what it needs"
+
+
+def how_to_install_extra(extra: str) -> str:
+    """The command that installs the packages of an extra beside this brokerstorm, such as ``telemetry``.
+
+    It names those packages. There is no release yet: what an index holds under our name, if anything, is not
+    ours.
+    """
+    try:
+        needed = metadata.requires(NAME) or []
+    except metadata.PackageNotFoundError:
+        return how_to_install()
+    wanted = [each.partition(";") for each in needed]
+    packages = [name.strip() for name, _, marker in wanted if re.search(rf"extra == .{extra}\b", marker)]
+    if not packages:
+        return how_to_install()
+    return f"run: {shlex.join([sys.executable, '-m', 'pip', 'install', *packages])}"
 
 
 def for_terminal(text: str) -> str:

@@ -109,5 +109,5 @@ class DriversPart(ConnectionPart):
     command: CommandDriverPart | None = Field(None, description="By programs of yours.")
     docker: DockerDriverPart | None = Field(None, description="By a Docker engine.")
     kubernetes: KubernetesDriverPart | None = Field(
-        None, description="By a Kubernetes API server; needs the extra brokerstorm[kubernetes]."
+        None, description="By a Kubernetes API server; needs the extra `kubernetes` (docs/howto/install.md)."
     )

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from harness.errors import EnvironmentNotReady, UsageError
+from harness.invocation import how_to_install_extra
 
 if TYPE_CHECKING:
     from harness.telemetry.telemetry import Telemetry
@@ -21,7 +22,6 @@ DEFAULT_HOST: Final = "127.0.0.1"
 DEFAULT_PORT: Final = 9464
 DEFAULT_COLLECTOR: Final = "http://localhost:4318"
 _METRICS_PATH: Final = "/v1/metrics"
-INSTALL: Final = "pip install 'brokerstorm[telemetry]'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,9 @@ def metrics_request(
     )
     if not _is_installed():
         name = "--otlp" if otlp is not None else "--prometheus"
-        raise EnvironmentNotReady(f"{name} needs packages that are not installed", hint=INSTALL)
+        raise EnvironmentNotReady(
+            f"{name} needs packages that are not installed", hint=how_to_install_extra("telemetry")
+        )
     return asked
 
 
@@ -75,7 +77,8 @@ def _implied(environment: Mapping[str, str]) -> MetricsRequest:
     if not is_pushed and not is_served:
         return MetricsRequest()
     if not _is_installed():
-        return MetricsRequest(problem=f"the environment asks for metrics, and there are none: {INSTALL}")
+        install = how_to_install_extra("telemetry")
+        return MetricsRequest(problem=f"the environment asks for metrics, and there are none: {install}")
     try:
         return MetricsRequest(
             (_checked(whole) if whole else _endpoint(base or DEFAULT_COLLECTOR)) if is_pushed else None,

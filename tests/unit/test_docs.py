@@ -198,3 +198,22 @@ def test_the_vocabulary_names_classes_that_there_are() -> None:
     names = re.findall(r"`(\w+)`", table)
     assert names
     assert [name for name in names if not re.search(rf"^class {name}\b", code, re.MULTILINE)] == []
+
+
+#: What makes pip take our name from a package index: not a path, a wheel or a URL.
+BY_NAME = re.compile(
+    r"""pip install[^`\n#]*?[\s'"]brokerstorm(?=$|[\s'"`\[=<>~])|["']brokerstorm(\[\w+\])?["'],?\s*\]"""
+)
+
+
+def test_nothing_says_to_install_us_from_an_index() -> None:
+    """There is no release: whoever registers the name would be installed."""
+    suffixes = {".md", ".py", ".toml", ".yml", ".yaml"}
+    folders = ("analysis", "commands", "docs", "examples", "experiments", "harness", "launcher", "workers")
+    files = [*PAGES, *(path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file())]
+    named = {
+        path.relative_to(ROOT).as_posix(): found[0]
+        for path in files
+        if path.suffix in suffixes and (found := BY_NAME.search(path.read_text(errors="replace")))
+    }
+    assert named == {}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import sys
+
 import pytest
 
 from harness.errors import EnvironmentNotReady, UsageError
@@ -67,6 +71,12 @@ def test_without_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(telemetry, "find_spec", missing)
     with pytest.raises(EnvironmentNotReady) as refused:
         metrics_request(None, "9464", {})
-    assert refused.value.hint == "pip install 'brokerstorm[telemetry]'"
+    words = shlex.split(refused.value.hint.removeprefix("run: "))
+    assert words[:4] == [sys.executable, "-m", "pip", "install"]
+    assert {re.split(r"[^\w-]", word)[0] for word in words[4:]} == {
+        "opentelemetry-sdk",
+        "opentelemetry-exporter-otlp-proto-http",
+        "prometheus-client",
+    }
     assert "pip install" in metrics_request(None, None, {ENDPOINT: "http://col:4318"}).problem
     assert metrics_request(None, None, {}) == NOTHING

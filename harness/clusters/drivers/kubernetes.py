@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 from harness.clusters.drivers.driver import Driver, State
 from harness.connections.drivers import NODE, Action, KubernetesDriverPart
 from harness.errors import EnvironmentNotReady
+from harness.invocation import how_to_install_extra
 from harness.waiting import wait_until
 
 _POLL_S: Final = 0.2
@@ -89,7 +90,7 @@ class KubernetesDriver(Driver):
             except ImportError:
                 raise EnvironmentNotReady(
                     "the kubernetes driver needs Kubernetes' own client, which is not installed",
-                    hint="pip install 'brokerstorm[kubernetes]'",
+                    hint=how_to_install_extra("kubernetes"),
                 ) from None
             self._found = client.CoreV1Api(client.ApiClient(self._settings(client, config)))
         return self._found
