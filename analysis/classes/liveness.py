@@ -69,9 +69,11 @@ LIVENESS: Final = (
         explanation=(
             "A member of the group held the partition, acknowledged messages lay in it undelivered, and "
             "none came for longer than the limit (limits.stall). Time in which a fault was applied, or "
-            "in which the consumer's process did not run, is subtracted. A partition that a member gave back "
-            "and that none was given again, though one ran, is judged alike, until the last producer was "
-            "closed."
+            "in which the consumer's process did not run, is subtracted. For readers of committed data a "
+            "message waits from when every transaction that began before it in the partition had ended; "
+            "where the end was not recorded, from when a later message was given. A partition that a member "
+            "gave back and that none was given again, though one ran, is judged alike, until the last "
+            "producer was closed."
         ),
         unit="windows",
         splits={

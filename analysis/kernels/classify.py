@@ -30,6 +30,7 @@ from analysis.kernels import (
     presence,
     queues,
     silence,
+    stable,
     stall,
     transactions,
     unchecked,
@@ -83,6 +84,7 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
     hits += transactions.judge(history, member)
     hits += fencing.judge(history, member)
     never_visible = transactions.never_visible(history, member)
+    held = stable.held_rows(history, member)
     atoms = transactions.atoms(history, member)
     del member
     hits += pipelines.judge(history)
@@ -91,7 +93,7 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
     matching = Matching(history)
     groups = judged_groups(history, matching)
     hits += dispatch.judge(history, matching, groups, never_visible)
-    hits += stall.judge(history, groups)
+    hits += stall.judge(history, groups, held)
     hits += queues.judge(history)
     hits += silence.judge(history)
     chosen = _by_root_cause(history, _between_topics(history, hits))

@@ -2,9 +2,10 @@
 
 A gap between two deliveries of a stream to a group is a stall when, for longer than the limit, an
 acknowledged message lay above everything delivered so far, a member held the stream, no fault was
-applied and the member's process ran. A stream that was given back, and that no member was given again, is
-waited for by all that run. Gaps are looked for on a coarse grid first, so that a stream whose messages keep
-coming costs one pass.
+applied and the member's process ran. Readers of committed data also wait for the end of every transaction
+that began before the message (`kernels.stable`). A stream that was given back, and that no member was given
+again, is waited for by all that run. Gaps are looked for on a coarse grid first, so that a stream whose
+messages keep coming costs one pass.
 
 Where messages are settled one by one (Pulsar), a session holds the streams of its topics as long as it runs,
 and a window that lasts to the end, with messages that nobody was ever given, is a stuck backlog.
@@ -23,6 +24,7 @@ from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import count_of
 from analysis.kernels.lookup import Lookup, distinct
 from analysis.kernels.matching import Given
+from analysis.kernels.stable import HeldRows
 from harness.records import Event, Outcome
 
 _TICKS_A_LIMIT = 8
@@ -53,8 +55,11 @@ class QuietStretch:
     split: str
 
 
-def judge(history: BucketHistory, groups: Sequence[Given]) -> list[Hits]:
-    """stall and backlog-stuck: one hit a window. Queues have a judge of their own."""
+def judge(history: BucketHistory, groups: Sequence[Given], held: HeldRows) -> list[Hits]:
+    """stall and backlog-stuck: one hit a window. Queues have a judge of their own.
+
+    ``held``: what groups of readers of committed data wait for.
+    """
     if history.context.stall_ns <= 0 or not history.bucket.log.rows:
         return []
     found = []
@@ -62,26 +67,32 @@ def judge(history: BucketHistory, groups: Sequence[Given]) -> list[Hits]:
         reading = history.context.reading(given.group)
         if reading.subscription == "queue":
             continue
-        stalls = _stalls(given)
+        stalls = _stalls(given, held if _is_committed_only(given) else None)
         stuck = [s for s in stalls if reading.is_individual and s.split != "resumed"]
         found += _hits(history, given, "stall", [s for s in stalls if s not in stuck])
         found += _hits(history, given, "backlog-stuck", stuck)
     return found
 
 
-def _stalls(given: Given) -> list[QuietStretch]:
+def _is_committed_only(given: Given) -> bool:
+    """Some member of the group is given committed data only."""
+    members = given.history.context.group_sessions().get(given.group, [])
+    return any(member.committed_only for member in members)
+
+
+def _stalls(given: Given, held: HeldRows | None) -> list[QuietStretch]:
     streams = distinct(given.history.bucket.log["stream"])
     end_ns = _end_ns(given)
     holdings = {s: _holdings(given, s) for s in streams.tolist()}
-    held = {s: own for s, own in holdings.items() if own}
-    if not held:
+    holdings = {stream: own for stream, own in holdings.items() if own}
+    if not holdings:
         return []
-    start_ns = min(h.start_ns for own in held.values() for h in own)
+    start_ns = min(h.start_ns for own in holdings.values() for h in own)
     quiet = _quiet(given, streams, start_ns, end_ns)
     found = []
-    for stream, own in held.items():
+    for stream, own in holdings.items():
         if quiet[int(np.searchsorted(streams, stream))]:
-            found += _of_stream(given, stream, own, end_ns)
+            found += _of_stream(given, stream, own, end_ns, held)
     return found
 
 
@@ -157,11 +168,16 @@ def _quiet(given: Given, streams: Array, start_ns: int, end_ns: int) -> Array:
     return np.array([bool(np.diff(e).max() >= _TICKS_A_LIMIT) for e in edges])
 
 
-def _of_stream(given: Given, stream: int, holdings: list[Holding], end_ns: int) -> list[QuietStretch]:
+def _of_stream(
+    given: Given, stream: int, holdings: list[Holding], end_ns: int, held: HeldRows | None
+) -> list[QuietStretch]:
     history, limit = given.history, given.history.context.stall_ns
     rows, available = _waiting_since(history, stream)
     delivery = given.of_streams(np.array([stream]))
     times = history.bucket.deliveries["t_ns"][delivery]
+    if held is not None:
+        given_row = given.matching.row[delivery].astype(np.int64)
+        available = np.maximum(available, held.available_ns(rows, given_row, times))
     order = np.argsort(times, kind="stable")
     begin = min(h.start_ns for h in holdings)
     starts = np.append(begin, times[order])

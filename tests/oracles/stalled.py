@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from analysis.capture.context import SessionFacts
-from harness.records import Event, Outcome
+from harness.records import Event, Outcome, Txn
 from tests.oracles.dispatched import group_of, groups
-from tests.oracles.facts import Facts, Hit, Place, identity, place
+from tests.oracles.facts import Facts, Hit, Place, Row, identity, place
+from tests.oracles.transacted import members, transactions
 
 #: Small histories put every time on this grid, so a gap can be walked.
 STEP_NS = 500_000_000
+NEVER_NS = 1 << 62
 
 
 def stall(facts: Facts) -> list[Hit]:
@@ -41,10 +43,10 @@ def of_stream(facts: Facts, group: str, stream: int) -> list[Hit]:
     hits = []
     for number, ((begin, _), stop) in enumerate(zip(edges, stops, strict=True)):
         above = max(p for _, p in edges[: number + 1])
-        waiting = [acked for acked, where in acknowledged(facts, stream) if where > above]
+        waiting = [acked for acked, where in available(facts, group, stream) if where > above]
         if number == len(given) and reading.is_individual:
             seen = {p for _, _, p in given}
-            waiting = [acked for acked, where in acknowledged(facts, stream) if where not in seen]
+            waiting = [acked for acked, where in available(facts, group, stream) if where not in seen]
         start = max(begin, min(waiting, default=stop))
         if stop - start > context.stall_ns and idle_ns(facts, group, stream, start, stop) > context.stall_ns:
             unmet = frozenset() if context.readiness_restored else frozenset({"readiness-restored"})
@@ -71,6 +73,35 @@ def acknowledged(facts: Facts, stream: int) -> list[tuple[int, Place]]:
         if row["stream"] == stream and sent and sent["outcome"] == Outcome.OK:
             found.append((sent["t_done_ns"], place(row)))
     return found
+
+
+def available(facts: Facts, group: str, stream: int) -> list[tuple[int, Place]]:
+    """As `acknowledged`; readers of committed data wait for the end of all transactions before it."""
+    found = acknowledged(facts, stream)
+    if not any(s.committed_only for s in facts.context.sessions.values() if s.group == group):
+        return found
+    rows = [r for r in facts.log if r["stream"] == stream and facts.is_message(r) and r["txn"] != Txn.NONE]
+    ends = [(place(row), end_ns(facts, group, row, rows)) for row in rows]
+    return [(max([t_ns, *(end for at, end in ends if at <= where)]), where) for t_ns, where in found]
+
+
+def end_ns(facts: Facts, group: str, row: Row, rows: list[Row]) -> int:
+    """When the transaction of a row of the log was over, as its producer was answered; else when something
+    at or behind its first row in the stream was given out."""
+    if row["txn"] == Txn.OPEN:
+        return NEVER_NS
+    key, own = members(facts).get(identity(row)), members(facts)
+    ended = transactions(facts)[key] if key else {"outcome": Outcome.INFO, "t_done_ns": 0}
+    if ended["outcome"] in (Outcome.OK, Outcome.ABORTED) and ended["t_done_ns"]:
+        return int(ended["t_done_ns"])
+    first = min(place(r) for r in rows if r is row or (key and own.get(identity(r)) == key))
+    times = [
+        r["t_ns"]
+        for r in facts.given()
+        if r["stream"] == row["stream"] and group_of(facts, r) == group and facts.matches(r)
+        if place(r) >= first
+    ]
+    return min(times, default=NEVER_NS)
 
 
 def idle_ns(facts: Facts, group: str, stream: int, start: int, stop: int) -> int:

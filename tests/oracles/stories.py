@@ -114,12 +114,15 @@ class Story:
         number = self.draw(st.sampled_from([0, 1, 1, 2])) if self.is_transacted else 0
         if number and (instance, number) not in self.begun:
             self.begun.add((instance, number))
+            asked_ns = EPOCH_NS + self.draw(ASKED) * STEP_MS * 1_000_000
+            took_ns = self.draw(st.sampled_from([1, 1, 60])) * STEP_MS * 1_000_000
             self.h.transactions.append(
                 {
                     "instance": instance,
                     "number": number,
                     "asked": self.draw(st.integers(0, 3)),
-                    "t_asked_ns": EPOCH_NS + self.draw(ASKED) * STEP_MS * 1_000_000,
+                    "t_asked_ns": asked_ns,
+                    "t_done_ns": asked_ns + took_ns,
                     "outcome": self.draw(st.sampled_from([1, 1, 3, 4])),
                 }
             )

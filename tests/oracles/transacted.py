@@ -14,7 +14,7 @@ Key = tuple[int, int]  # instance, number
 
 def transactions(facts: Facts) -> dict[Key, Mapping[str, Any]]:
     table = facts.context.transactions
-    names = ("asked", "outcome", "t_asked_ns")
+    names = ("asked", "outcome", "t_asked_ns", "t_done_ns")
     return {
         (int(table.instance[i]), int(table.number[i])): {name: int(getattr(table, name)[i]) for name in names}
         for i in range(len(table))

@@ -6,8 +6,9 @@ import pytest
 
 from analysis.classes import status_of
 from analysis.findings import Status
-from tests.planted.pairs import Pair, aborted, found
-from tests.planted.tiny import History
+from harness.records import Txn
+from tests.planted.pairs import Found, Pair, aborted, found
+from tests.planted.tiny import EPOCH_NS, History
 from tests.planted.tiny_transactions import stored, transaction
 
 
@@ -155,3 +156,49 @@ def test_markers_that_were_not_read_prove_no_hanging_transaction() -> None:
         h.bounds(partition, marked=0)
     assert {cls for cls, _ in found(h)} == {"hanging-transaction"}
     assert status_of("hanging-transaction", "ended", None, ("markers-read",)) is Status.SUSPECT
+
+
+def long_transaction(given_s: float, *, ended: str = "committed", committed_s: float = 25.0) -> History:
+    """Message 0 is read; 1 and 2 are sent in a transaction from 1 s to ``committed_s``, and 3 without one at
+    2 s. What the log shows of them is given out ``given_s`` after the start."""
+    h = History(producers=2)
+    h.send(0, at_ms=0).log(0).assign(0, at_ms=0).deliver(0, at_ms=100)
+    outcome = {"committed": "ok", "aborted": "info"}[ended]
+    h.send(1, outcome, at_ms=1_000, transaction=1).send(2, outcome, at_ms=1_500, transaction=1)
+    h.send(0, instance=2, at_ms=2_000)
+    done_ns = EPOCH_NS + round(committed_s * 1e9) if ended == "committed" else 0
+    row = {"instance": 1, "number": 1, "t_asked_ns": done_ns, "t_done_ns": done_ns}
+    h.transactions.append(row | ({"asked": 1, "outcome": 1} if done_ns else {"asked": 0, "outcome": 3}))
+    h.log(1, 2)
+    for stored_row in h.rows["log"][1:]:
+        stored_row["txn"] = Txn[ended.upper()]
+    h.log(0, instance=2)
+    if ended == "committed":
+        h.deliver(1, 2, at_ms=given_s * 1e3)
+    return h.deliver(0, instance=2, at_ms=given_s * 1e3)
+
+
+STALLED: Found = {("stall", "resumed"): ["orders-0"]}
+
+
+@pytest.mark.parametrize(
+    ("history", "stalls"),
+    [
+        (long_transaction(39.0), False),
+        (long_transaction(41.0), True),
+        (long_transaction(16.0, committed_s=3.0), False),
+        (long_transaction(19.0, committed_s=3.0), True),
+        (long_transaction(61.0, ended="aborted"), False),  # its producer died: nobody knows when it ended
+    ],
+)
+def test_a_reader_of_committed_data_waits_for_the_end_of_every_transaction_before_a_message(
+    history: History, stalls: bool
+) -> None:
+    harmless = {("info-not-stored", ""): ["1/0/1", "1/0/2"]}
+    told = {key: names for key, names in found(history, committed_only=True).items() if key not in harmless}
+    assert told == (STALLED if stalls else {})
+    assert STALLED.items() <= found(history, committed_only=False).items() or not stalls
+
+
+def test_a_reader_of_everything_waits_for_no_transaction() -> None:
+    assert found(long_transaction(39.0), committed_only=False) == STALLED
