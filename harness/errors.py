@@ -64,7 +64,7 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
     Exit.NOT_HEALED: ("a fault could not be healed: something is left behind", "`brokerstorm clean`"),
     Exit.BUG: ("an internal error", "report it with the traceback file that is named"),
     Exit.OUTPUT: (
-        "the output could not be written: a full disk, a closed stream; a verdict is in the run folder",
+        "the output could not be written (full disk, closed stream); a verdict is in the run folder",
         "`brokerstorm show`",
     ),
     Exit.INTERRUPTED: (
