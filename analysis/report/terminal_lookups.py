@@ -75,6 +75,11 @@ def _story(trace: Trace) -> RenderableType:
     for send in trace.sends:
         if send.t_done_s is None:
             grid.add_row("", "info", Text(f"attempt {send.attempt} never got an outcome"))
+    for group in trace.not_given:
+        told = f"no delivery to {group.group} ({', '.join(group.members)}) is recorded"
+        if group.incomplete:
+            told += f"; the journal of {', '.join(group.incomplete)} is incomplete"
+        grid.add_row("", "not given", Text(told))
     if not moments:
         grid.add_row("", "", "no send, delivery or fault is recorded for it")
     return grid

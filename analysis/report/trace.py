@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow.compute as pc
 
+from analysis.capture.context import SessionFacts
 from analysis.findings import FaultRow
 from analysis.kernels.labels import place_text
 from analysis.report import words
@@ -23,6 +24,7 @@ from analysis.report.trace_model import (
     AckedPlace,
     Delivered,
     Neighbour,
+    NotGiven,
     Output,
     SendAttempt,
     Stored,
@@ -132,6 +134,7 @@ class _Tracer:
             log_text=self._log_text(lane, sends),
             acked_places=() if log else tuple(self._acked_place(row) for row in sends if self._place(row)),
             deliveries=tuple(self._delivered(row, bucket) for row in sorted(events, key=lambda r: r.t_ns)),
+            not_given=tuple(self._not_given(log, events)),
             faults=self._faults(made_sends),
             classes=tuple(self._tables.classes.get(name.whole, ())),
             client_names=self._client_names([*sends, *log]),
@@ -248,6 +251,22 @@ class _Tracer:
             check=Check(row.check).name.lower().replace("_", " "),
             t_committed_s=self._context.seconds(min(commits)) if commits else None,
         )
+
+    def _not_given(self, log: Sequence[SealedRow], events: Sequence[SealedRow]) -> Iterator[NotGiven]:
+        """Groups that read a topic where the message is stored, and have no delivery of it."""
+        topics = {self._context.stream_name(row.stream).rpartition("-")[0] for row in log}
+        sessions = self._context.sessions
+        given = {sessions[row.session].group for row in events if row.session in sessions}
+        groups: dict[str, list[SessionFacts]] = {}
+        for session in sessions.values():
+            if session.group not in given and topics.intersection(session.topics):
+                groups.setdefault(session.group, []).append(session)
+        for group, members in sorted(groups.items()):
+            yield NotGiven(
+                group=words.plain(group),
+                members=tuple(words.plain(each.name) for each in members),
+                incomplete=tuple(words.plain(each.name) for each in members if not each.complete),
+            )
 
     def _settled_ns(self, row: SealedRow, bucket: int) -> list[int]:
         """When what the session did later settled this delivery."""

@@ -83,6 +83,20 @@ class Delivered:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NotGiven:
+    """A group that reads the topic of a stored message, and has no delivery of it in its journals.
+
+    Attributes:
+        members: names of its consumers.
+        incomplete: members whose journal is not whole, so that one of them may have been given the message.
+    """
+
+    group: str
+    members: tuple[str, ...]
+    incomplete: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientEvent:
     """What a worker said of its client: a connection lost or made again, an assignment."""
 
@@ -106,6 +120,7 @@ class Trace:
     log_text: str  # what an empty ``log`` means: absent, only unread, or that a queue keeps none
     acked_places: tuple[AckedPlace, ...] = ()  # of a message that is not in the log
     deliveries: tuple[Delivered, ...]
+    not_given: tuple[NotGiven, ...] = ()
     faults: tuple[FaultRow, ...]
     classes: tuple[str, ...] = field(default=())  # classes that name it as a witness, if judged
     client_names: tuple[str, ...] = ()  # what the broker calls its producer, where the client says it

@@ -86,6 +86,28 @@ def test_deliveries_and_the_commit_that_covers_each(premature: RunDir) -> None:
     assert second.t_committed_s is None  # committed 4: position 4 itself is not covered
 
 
+def test_a_group_that_was_not_given_a_stored_message_is_named(tmp_path: Path) -> None:
+    h = History().sent(4).log(0, 1, 2, 3).deliver(0, 1, 3)
+    run = h.write(tmp_path / "run")
+    (group,) = trace(run, "1/0/2").not_given
+    assert (group.group, group.members, group.incomplete) == ("group", ("c-1",), ())
+    assert "no delivery to group (c-1) is recorded" in shown(run, "1/0/2")
+    assert trace(run, "1/0/1").not_given == ()
+    assert "no delivery to" not in shown(run, "1/0/1")
+
+
+def test_a_group_without_its_whole_journal_may_have_been_given_it(tmp_path: Path) -> None:
+    h = History().sent(2).log(0, 1).deliver(0)
+    h.workers["c-1"] = {"exit_code": -9, "done": False}
+    assert "no delivery to group (c-1) is recorded; the journal of c-1 is incomplete" in shown(
+        h.write(tmp_path / "run"), "1/0/1"
+    )
+
+
+def test_a_message_that_is_not_stored_was_given_to_nobody(tmp_path: Path) -> None:
+    assert trace(History().sent(2).log(0).deliver(0).write(tmp_path / "run"), "1/0/1").not_given == ()
+
+
 def test_faults_around_it(premature: RunDir) -> None:
     (fault,) = trace(premature, "1/1/3").faults
     assert (fault.kind, fault.target) == ("kill", "kafka-1")
