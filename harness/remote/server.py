@@ -14,8 +14,12 @@ from harness.remote.executor import Executor
 from harness.remote.wire import Channel, Message
 from harness.waiting import wait_until
 
-#: A connection says within this who it is.
+#: A connection says within this who it is, however slowly.
 HELLO_S: Final = 10.0
+#: Most bytes of what it says: token, numbers and names. Until then it may be anybody's.
+_HELLO_BYTES: Final = 4096
+#: Connections that are asked who they are at once; others wait in the listener's queue.
+MOST_GREETINGS: Final = 16
 
 
 class LoadServer:
@@ -31,6 +35,7 @@ class LoadServer:
         self._half: dict[tuple[int, str], tuple[Message, Channel]] = {}
         self._executors: dict[int, Executor] = {}
         self._lock = threading.Lock()
+        self._greetings = threading.BoundedSemaphore(MOST_GREETINGS)
         try:
             self._listener = socket.create_server((host, 0), backlog=4 * tasks)
         except OSError as error:
@@ -73,22 +78,27 @@ class LoadServer:
 
     def _accept(self) -> None:
         while True:
+            self._greetings.acquire()
             try:
                 connection, _ = self._listener.accept()
             except OSError:
+                self._greetings.release()
                 return  # closed
             threading.Thread(target=self._greet, args=(connection,), daemon=True).start()
 
     def _greet(self, connection: socket.socket) -> None:
-        channel = Channel(connection)
-        channel.limit(HELLO_S)
-        hello = channel.receive() or {}
+        try:
+            channel, hello = _hello_of(connection)
+        except OSError:  # it is gone already
+            connection.close()
+            return
+        finally:
+            self._greetings.release()
         number, kind = hello.get("task"), hello.get("kind")
         is_ours = secrets.compare_digest(str(hello.get("token", "")).encode(), self.token.encode())
         if not is_ours or not isinstance(number, int) or kind not in ("control", "clock"):
             channel.close()
             return
-        channel.limit(None)
         with self._lock:
             self._half[number, kind] = hello, channel
             pair = [self._half.get((number, each)) for each in ("control", "clock")]
@@ -102,3 +112,24 @@ class LoadServer:
         self._listener.close()
         for executor in self.executors:
             executor.end()
+
+
+def _hello_of(connection: socket.socket) -> tuple[Channel, Message]:
+    """The first message of a connection; an empty one where there is none within `HELLO_S`.
+
+    Raises:
+        OSError: the other end is gone.
+    """
+    channel = Channel(connection)
+
+    def cut() -> None:
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)  # wakes who reads
+
+    deadline = threading.Timer(HELLO_S, cut)
+    deadline.daemon = True
+    deadline.start()
+    try:
+        return channel, channel.receive(_HELLO_BYTES) or {}
+    finally:
+        deadline.cancel()

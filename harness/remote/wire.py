@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 Message = dict[str, Any]
-#: A message that is longer comes from a stranger: names and reports are a few megabytes at most.
+#: Most bytes of a message of a task that knows the token: names and reports are a few megabytes at most.
 MOST_BYTES: Final = 256 << 20
 
 
@@ -34,12 +34,12 @@ class Channel:
             return False
         return True
 
-    def receive(self) -> Message | None:
-        """The next message; None once the other end is gone, or says what is no message."""
+    def receive(self, most_bytes: int = MOST_BYTES) -> Message | None:
+        """The next message; None once the other end is gone, or sends something else or something longer."""
         try:
-            line = self._reading.readline(MOST_BYTES)
+            line = self._reading.readline(most_bytes)
             found = json.loads(line) if line.endswith(b"\n") else None
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
 

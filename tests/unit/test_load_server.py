@@ -1,0 +1,95 @@
+"""What strangers can do to the port on which a driver waits for the tasks of a load."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from harness.remote import server as module
+from harness.remote.server import LoadServer
+
+HOST = "127.0.0.1"
+_WAIT_S = 10.0
+
+
+@pytest.fixture
+def server() -> Iterator[LoadServer]:
+    found = LoadServer(HOST, 1)
+    yield found
+    found.close()
+
+
+def connected(server: LoadServer) -> socket.socket:
+    link = socket.create_connection(server.address, timeout=_WAIT_S)
+    link.settimeout(_WAIT_S)
+    return link
+
+
+def is_closed(link: socket.socket) -> bool:
+    """Whether the other end closes it within `_WAIT_S`."""
+    try:
+        return link.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def hello(server: LoadServer, kind: str) -> bytes:
+    about = {"host": "there", "machine": "x86_64", "python": "3.11", "pid": 1}
+    return json.dumps({**about, "token": server.token, "task": 0, "kind": kind}).encode() + b"\n"
+
+
+def test_a_stranger_is_cut_off_after_a_few_kilobytes(server: LoadServer) -> None:
+    before = psutil.Process().memory_info().rss
+    with connected(server) as link, pytest.raises((BrokenPipeError, ConnectionResetError)):
+        link.sendall(b"x" * (64 << 20))
+    assert psutil.Process().memory_info().rss - before < 32 << 20
+
+
+def test_deep_json_is_no_greeting_and_no_error(server: LoadServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    raised: list[object] = []
+    monkeypatch.setattr("threading.excepthook", raised.append)
+    with connected(server) as link:
+        link.sendall(b"[" * 5_000 + b"\n")
+        assert is_closed(link)
+    assert raised == []
+
+
+def test_a_greeting_has_one_deadline_however_slowly_it_comes(
+    server: LoadServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HELLO_S", 1.0)
+    with connected(server) as link:
+        link.settimeout(0.2)
+        began = time.monotonic()
+        while time.monotonic() - began < _WAIT_S:
+            try:
+                link.sendall(b"x")
+                if link.recv(1) == b"":
+                    break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        assert time.monotonic() - began < _WAIT_S / 2
+
+
+def test_strangers_that_wait_leave_room_for_a_task(
+    server: LoadServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HELLO_S", 1.0)
+    strangers = [connected(server) for _ in range(40)]
+    greeters = [thread for thread in module.threading.enumerate() if "_greet" in thread.name]
+    assert len(greeters) <= module.MOST_GREETINGS
+    with connected(server) as control, connected(server) as clock:
+        control.sendall(hello(server, "control"))
+        clock.sendall(hello(server, "clock"))
+        assert len(server.wait(_WAIT_S, lambda: "")) == 1
+    for link in strangers:
+        link.close()
