@@ -6,7 +6,7 @@
     +-- EnvironmentNotReady      4  Java, network, ports, memory, disk, a cluster that never got ready
     +-- WorkerError              4  a worker could not be built or started
     +-- HealError                5  a fault is still applied
-    +-- Interrupted        130/143  Ctrl-C or SIGTERM, after healing, without a verdict
+    +-- Interrupted        130/143  Ctrl-C, SIGTERM or SIGHUP, after healing, without a verdict
 
 A message names the thing, the value found and what is allowed; ``hint`` is the next step.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import difflib
 import errno
+import signal
 from collections.abc import Iterable
 from enum import IntEnum
 from typing import Final, Literal
@@ -72,7 +73,8 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
         "`brokerstorm analyze`",
     ),
     Exit.TERMINATED: (
-        "stopped by SIGTERM before there was a verdict; healed, what was captured is kept",
+        "stopped by SIGTERM or SIGHUP (a closed terminal) before there was a verdict; healed, what was"
+        " captured is kept",
         "`brokerstorm analyze`",
     ),
 }
@@ -123,7 +125,8 @@ class Interrupted(BrokerstormError):
 
     def __init__(self, message: str, *, signal_number: int) -> None:
         super().__init__(message)
-        self.exit_code = Exit.TERMINATED if signal_number == 15 else Exit.INTERRUPTED
+        is_ctrl_c = signal_number == signal.SIGINT
+        self.exit_code = Exit.INTERRUPTED if is_ctrl_c else Exit.TERMINATED
 
 
 def did_you_mean(wrong: str, known: Iterable[str], *, label: str = "known") -> str:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: one orderly stop, bounded in time, and a second signal to hurry.
+"""Ctrl-C, SIGTERM and SIGHUP: one orderly stop, bounded in time, and a second signal to hurry.
 
 Outside of `Interrupts.deferred` the first signal raises `Interrupted` in the main thread, which is right
 while brokers start. Inside it (load, healing, clean-up) a signal is only noted, because an exception in the
@@ -7,12 +7,14 @@ middle of a heal would leave the fault applied; the code there looks at `stop` a
 Between `begin_finishing` and `end_finishing` the first signal only shortens the load: heal, drain, audit and
 judging get their usual time, and the second signal does what the first one does elsewhere.
 
-Both handlers are installed explicitly: a shell that starts us in the background has SIGINT ignored, and
-without a handler SIGTERM ends Python before any ``finally``.
+The handlers are installed explicitly: a shell that starts us in the background has SIGINT ignored, and
+without a handler SIGTERM and SIGHUP end Python before any ``finally``. SIGHUP comes when the terminal is
+closed or its connection is lost. `nohup` ignores it, and then it stays ignored.
 """
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -23,7 +25,9 @@ from typing import Any, Self
 
 from harness.errors import Interrupted
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: File descriptors of what we print: stdout and stderr.
+_PRINTED_TO = (1, 2)
 #: After the first signal all waiting of a run together (healing, outcomes, readers) gets this long.
 STOPPING_S = 10.0
 
@@ -41,9 +45,13 @@ class Interrupts:
         self._deferred = 0
         self._is_finishing = False
         self._previous: dict[int, Any] = {}
+        self._on_terminal: list[int] = []
 
     def __enter__(self) -> Self:
+        self._on_terminal = [number for number in _PRINTED_TO if os.isatty(number)]
         for number in _SIGNALS:
+            if number == signal.SIGHUP and signal.getsignal(number) == signal.SIG_IGN:
+                continue
             self._previous[number] = signal.signal(number, self._handle)
         return self
 
@@ -55,6 +63,8 @@ class Interrupts:
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._signal = self._signal or number
+        if number == signal.SIGHUP:
+            self._print_nowhere()
         if self.stop.is_set():
             self.hurry.set()
         else:
@@ -62,6 +72,13 @@ class Interrupts:
         self.stop.set()
         if self._deferred == 0:
             self.raise_if_stopped()
+
+    def _print_nowhere(self) -> None:
+        """The terminal is gone: a write to it would fail, and end what heals."""
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        for number in self._on_terminal:
+            os.dup2(nowhere, number)
+        os.close(nowhere)
 
     def begin_finishing(self) -> None:
         """From here on there is something to judge: the first signal shortens the load, and no more."""

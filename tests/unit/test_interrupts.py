@@ -24,7 +24,7 @@ from tests.specs import worker_spec
 
 @pytest.fixture
 def interrupts() -> Iterator[Interrupts]:
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with Interrupts() as found:
         yield found
     assert {number: signal.getsignal(number) for number in before} == before
@@ -35,7 +35,12 @@ def send(number: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, Exit.INTERRUPTED), (signal.SIGTERM, Exit.TERMINATED)]
+    ("number", "code"),
+    [
+        (signal.SIGINT, Exit.INTERRUPTED),
+        (signal.SIGTERM, Exit.TERMINATED),
+        (signal.SIGHUP, Exit.TERMINATED),
+    ],
 )
 def test_the_first_is_raised_at_once(interrupts: Interrupts, number: int, code: Exit) -> None:
     with pytest.raises(Interrupted, match=signal.Signals(number).name) as caught:
@@ -43,6 +48,17 @@ def test_the_first_is_raised_at_once(interrupts: Interrupts, number: int, code: 
     assert caught.value.exit_code is code
     assert interrupts.stop.is_set()
     assert not interrupts.hurry.is_set()
+
+
+def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Interrupts() as interrupts:
+            send(signal.SIGHUP)
+            assert not interrupts.stop.is_set()
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_while_it_heals_signals_are_noted_and_the_second_means_hurry(interrupts: Interrupts) -> None:
