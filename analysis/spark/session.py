@@ -43,10 +43,11 @@ DRIVER_MEMORY, LEAST_DRIVER_MEMORY = "1g", "512m"
 _LOG_LINES = 6
 _MASTER_ANSWERS_S = 5.0  # Spark itself would try for a minute
 _ROOT = Path(__file__).resolve().parents[2]
-_SHIPPED = (
+#: Modules of the harness that executors are sent, beside all of `analysis`.
+SHIPPED: Final = (
     *(
         f"harness/{name}.py"
-        for name in ("__init__", "errors", "faultlog", "filesystems", "records", "rundir")
+        for name in ("__init__", "errors", "faultlog", "filesystems", "records", "run_ids", "rundir")
     ),
     *(f"harness/contracts/{name}.py" for name in ("__init__", "rows", "seal", "message")),
 )
@@ -290,7 +291,7 @@ def _first_line(error: BaseException) -> str:
 def module_files() -> list[tuple[Path, str]]:
     """(file, name in the archive) of everything an executor must import."""
     ours = (file for file in (_ROOT / "analysis").rglob("*.py") if "report" not in file.parts)
-    files = [*sorted(ours), *(_ROOT / name for name in _SHIPPED)]
+    files = [*sorted(ours), *(_ROOT / name for name in SHIPPED)]
     return [(file, file.relative_to(_ROOT).as_posix()) for file in files]
 
 

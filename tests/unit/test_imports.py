@@ -293,6 +293,20 @@ def test_kernels_know_no_spark() -> None:
     assert wrong == []
 
 
+def test_executors_of_spark_get_every_module_of_the_harness_that_theirs_import() -> None:
+    """They have nothing of ours but what is shipped to them; modules that are imported when they are read."""
+    from analysis.spark.session import SHIPPED
+
+    missing = {
+        f"{shipped}: {node.module}"
+        for shipped in SHIPPED
+        for node in tree_of(ROOT / shipped).body
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("harness")
+        if (file := module_file(node.module or "")) and str(file.relative_to(ROOT)) not in SHIPPED
+    }
+    assert missing == set()
+
+
 def test_no_module_is_named_after_nothing() -> None:
     empty_words = {"utils", "util", "helpers", "helper", "common", "misc", "manager"}
     assert [name_of(path) for path in sources() if path.stem in empty_words] == []
