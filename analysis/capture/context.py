@@ -119,6 +119,9 @@ class Reading:
         ack_timeout_ns: the client asks for a redelivery after this; 0 = never.
         acks_confirmed: the client's confirmation of an ack stands for the broker's.
         batch_index_acks: single messages of a batch are acknowledged, at both ends.
+        nack_delay_ns: a refused message comes again after this; None = not known.
+        max_deliveries: a message is given this often at most; 0 = no limit, None = not known.
+        may_drop: the settings that let the broker drop messages that were not given yet; empty = none do.
         because: the setting that decided order, ack, ack_timeout and so on, as text for people.
         unknown: those of them that are assumed: the client's worker.toml does not say.
     """
@@ -129,6 +132,9 @@ class Reading:
     ack_timeout_ns: int = 0
     acks_confirmed: bool = False
     batch_index_acks: bool = False
+    nack_delay_ns: int | None = None
+    max_deliveries: int | None = None
+    may_drop: str = ""
     because: Mapping[str, str] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
 

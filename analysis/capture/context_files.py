@@ -240,6 +240,9 @@ def _reading(consumer: ConsumerPlan) -> Reading:
         ack_timeout_ns=round(said.ack_timeout_s * _NS),
         acks_confirmed=said.acks_confirmed,
         batch_index_acks=said.batch_index_acks,
+        nack_delay_ns=None if said.nack_delay_s is None else round(said.nack_delay_s * _NS),
+        max_deliveries=said.max_deliveries,
+        may_drop=said.may_drop,
         because=said.because,
         unknown=frozenset(said.unknown),
     )

@@ -84,6 +84,31 @@ DELIVERY: Final = (
         ),
     ),
     AnomalyClass(
+        name="refused-not-redelivered",
+        rank=142,
+        breaks=(ALWAYS,),
+        needs=("delivery-capture", "readiness-restored", "settings-known", "attempts-known"),
+        asks=("consumers", "log", "refusals"),
+        sentence="refused by its consumer, never settled, and never given to the group again",
+        example="delivered 1 2 3, 2 refused, 1 and 3 acknowledged; the backlog is empty, 2 never came again",
+        explanation=(
+            "A consumer refused the message (a negative acknowledgement, or a release), and no member of the "
+            "group acknowledged it. So it must be given to the group again. Here it was not: the brokers say "
+            "that the group has no backlog, or it was due for longer than limits.stall after the redelivery "
+            "delay, while a member ran and no fault was applied. Messages that a dead letter policy or a "
+            "limit of deliveries took are permitted and counted apart. What is refused to a queue is judged "
+            "as lost-after-rollback and backlog-stuck."
+        ),
+        splits={
+            "gone from the backlog": SubKind("the brokers count it as settled"),
+            "not given again": SubKind("the group had a backlog to the end, and was not given it"),
+            "delivery limit": SubKind(
+                "given as often as its settings allow (dead letter policy, most deliveries)",
+                Status.PERMITTED,
+            ),
+        },
+    ),
+    AnomalyClass(
         name="per-key-reorder",
         rank=145,
         breaks=(ALWAYS,),

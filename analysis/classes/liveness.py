@@ -93,7 +93,8 @@ LIVENESS: Final = (
         explanation=(
             "The subscription or queue still held messages when the consumers stopped, and for longer than "
             "the limit (limits.stall) before that it gave out nothing, though consumers were connected. Time "
-            "in which a fault was applied or the consumer's process did not run is subtracted."
+            "in which a fault was applied or the consumer's process did not run is subtracted. In a "
+            "log, only messages that were never given count; refused ones are refused-not-redelivered."
         ),
         unit="windows",
     ),

@@ -76,6 +76,11 @@ class Times:
         order = np.lexsort((t_ns, row))
         self._row, self._t_ns = row[order], t_ns[order]
 
+    @property
+    def rows(self) -> Array:
+        """Log rows that have such an event, ascending, each once."""
+        return np.unique(self._row)
+
     def first(self, rows: Array, since: Array | int = 0) -> Ints:
         """The first event of each row at or after a time; `NEVER` where there is none."""
         at = np.searchsorted(self._row, rows, side="left")

@@ -29,6 +29,7 @@ from analysis.kernels import (
     placement,
     presence,
     queues,
+    refusals,
     silence,
     stable,
     stall,
@@ -93,6 +94,7 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
     matching = Matching(history)
     groups = judged_groups(history, matching)
     hits += dispatch.judge(history, matching, groups, never_visible)
+    hits += refusals.judge(groups)
     hits += stall.judge(history, groups, held)
     hits += queues.judge(history)
     hits += silence.judge(history)
@@ -255,6 +257,7 @@ def _counts(history: BucketHistory) -> dict[str, int]:
         "log_rows": history.bucket.log.rows,
         "log_probes": int(np.count_nonzero(history.bucket.log["kind"] == Kind.PROBE)),
         "rollback_rows": sum(int(np.count_nonzero(deliveries["event"] == each)) for each in _ROLLBACKS),
+        "refusal_rows": int(np.count_nonzero(deliveries["event"] == Event.NACK)),
         "transaction_rows": int(np.count_nonzero(history.bucket.log["txn"])),
         "numbered_rows": int(np.count_nonzero(history.bucket.log["client_name"])),
         "delivery_rows": deliveries.rows,

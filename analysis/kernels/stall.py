@@ -82,8 +82,8 @@ def _is_committed_only(given: Given) -> bool:
 
 def _stalls(given: Given, held: HeldRows | None) -> list[QuietStretch]:
     streams = distinct(given.history.bucket.log["stream"])
-    end_ns = _end_ns(given)
-    holdings = {s: _holdings(given, s) for s in streams.tolist()}
+    end_ns = group_end_ns(given)
+    holdings = {s: holdings_of(given, s) for s in streams.tolist()}
     holdings = {stream: own for stream, own in holdings.items() if own}
     if not holdings:
         return []
@@ -96,13 +96,13 @@ def _stalls(given: Given, held: HeldRows | None) -> list[QuietStretch]:
     return found
 
 
-def _end_ns(given: Given) -> int:
+def group_end_ns(given: Given) -> int:
     """When the last member of the group stopped; without a record, the end of observation."""
     sessions = given.history.context.group_sessions().get(given.group, [])
     return max((s.end_ns for s in sessions), default=0) or given.history.context.end_ns
 
 
-def _holdings(given: Given, stream: int) -> list[Holding]:
+def holdings_of(given: Given, stream: int) -> list[Holding]:
     """Who held the stream when, from assigns and revokes; without any, whoever was subscribed."""
     context = given.history.context
     topic = context.stream_name(stream).rpartition("-")[0]
@@ -213,8 +213,14 @@ def _waiting_since(history: BucketHistory, stream: int) -> tuple[Array, Array]:
 
 
 def _idle_ns(given: Given, holdings: list[Holding], start: int, end: int) -> int:
-    """Time of the window in which a running member held the stream, no fault was applied, and the group knew
-    which of its members were gone."""
+    """Time of the window that lies in `idle_spans`."""
+    clipped = [(max(a, start), min(b, end)) for a, b in idle_spans(given, holdings)]
+    return sum(b - a for a, b in union(clipped))
+
+
+def idle_spans(given: Given, holdings: Iterable[Holding]) -> list[Span]:
+    """Disjoint, ascending spans in which a running member held the stream, no fault was applied, and the
+    group knew which of its members were gone."""
     context = given.history.context
     faults = [(f.start_ns, f.over_ns) for f in context.faults if f.effective]
     members = context.group_sessions().get(given.group, [])
@@ -223,8 +229,7 @@ def _idle_ns(given: Given, holdings: list[Holding], start: int, end: int) -> int
     for h in holdings:
         session = context.sessions.get(h.session)
         held += without([(h.start_ns, h.end_ns)], [*faults, *(session.frozen if session else ())])
-    clipped = [(max(a, start), min(b, end)) for a, b in held]
-    return sum(b - a for a, b in union(clipped))
+    return union(held)
 
 
 def union(spans: Iterable[Span]) -> list[Span]:

@@ -23,7 +23,7 @@ import zipfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from analysis.spark.gateway import active, hush, open_gateway
 from analysis.spark.gateway import close as close_session

@@ -35,6 +35,7 @@ _HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
     "shared-markers": lambda context, counts: context.has_offsets,  # Pulsar's have the transaction's id
     "transactional-ids": lambda context, counts: context.has_offsets,  # Pulsar's are a transaction's own
     "pipelines": lambda context, counts: bool(context.pipelines),
+    "refusals": lambda context, counts: counts.get("refusal_rows", 0) > 0,
     "rollbacks": lambda context, counts: counts.get("rollback_rows", 0) > 0,
     "replicas": lambda context, counts: bool(context.replicas),
     "self-reports": lambda context, counts: _any_says_died(context),

@@ -83,6 +83,10 @@ class ConsumerPromise(PlanPart):
         acks_confirmed: the client's answer to an acknowledgement is the broker's, not its own.
         batch_index_acks: an acknowledgement counts for one message of a batch, at the client and at the
             broker; without it a batch is acknowledged when all of its messages are.
+        nack_delay_s: a refused message comes again after this long; None = not known.
+        max_deliveries: a message is given this often at most, then it goes to the dead letters or is
+            dropped; 0 = no limit, None = not known.
+        may_drop: the settings that let the broker drop messages that were not given yet; empty = none do.
         because: the setting that decided each of them, as text for people.
         unknown: names in ``because`` of what the worker.toml of the client does not say; the strongest is
             assumed, and what breaks it is suspect.
@@ -95,6 +99,9 @@ class ConsumerPromise(PlanPart):
     committed_only: bool = False
     acks_confirmed: bool = True
     batch_index_acks: bool = False
+    nack_delay_s: float | None = None
+    max_deliveries: int | None = None
+    may_drop: str = ""
     because: dict[str, str] = Field(default_factory=dict)
     unknown: list[str] = Field(default_factory=list)
 

@@ -99,7 +99,8 @@ class ClientSettings:
         count = number(found)
         if count < 0:
             raise ScenarioError(f"{found.text}: must be 0 (never) or more")
-        return facts.times * (count / 1000.0 if facts.unit == "ms" else float(count))
+        per_second = {"us": 1_000_000.0, "ms": 1_000.0}.get(facts.unit, 1.0)
+        return facts.times * (count / per_second)
 
     def _in_force(self, name: str, facts: SettingFacts) -> Setting:
         found = self._given(facts) or self._default(name, facts)

@@ -89,7 +89,7 @@ class TimeFacts(SettingFacts):
         times: how often it may pass, one after the other, until the client gives up.
     """
 
-    unit: Literal["ms", "s", "duration"]
+    unit: Literal["us", "ms", "s", "duration"]
     times: int = Field(1, ge=1)
 
 

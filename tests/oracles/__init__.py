@@ -14,6 +14,7 @@ from tests.oracles.ordered import ORACLES as ORDERED
 from tests.oracles.piped import ORACLES as PIPED
 from tests.oracles.queued import ORACLES as QUEUED
 from tests.oracles.ranking import ranked
+from tests.oracles.refused import ORACLES as REFUSED
 from tests.oracles.removed import between_topics
 from tests.oracles.replicated import ORACLES as REPLICATED
 from tests.oracles.settled import ORACLES as SETTLED
@@ -24,7 +25,19 @@ __all__ = ["Facts", "Hit", "Name", "judge"]
 
 
 #: Of several hits of one class and status the first stands: what the log holds, before what was given out.
-_ALL = (*LOGGED, *ORDERED, *TRANSACTED, *PIPED, *DISPATCHED, *SETTLED, *STALLED, *QUEUED, *DIED, *REPLICATED)
+_ALL = (
+    *LOGGED,
+    *ORDERED,
+    *TRANSACTED,
+    *PIPED,
+    *DISPATCHED,
+    *SETTLED,
+    *REFUSED,
+    *STALLED,
+    *QUEUED,
+    *DIED,
+    *REPLICATED,
+)
 
 
 def judge(facts: Facts) -> list[Hit]:

@@ -92,6 +92,9 @@ class PulsarStory(Story):
             ack_timeout_s=draw(st.sampled_from([0.0, 1.0, 3.0])),
             acks_confirmed=draw(st.booleans()),
             batch_index_acks=draw(st.booleans()),
+            nack_delay_s=draw(st.sampled_from([None, 0.0, 1.0])),
+            max_deliveries=draw(st.sampled_from([None, 0, 0, 0, 2])),
+            may_drop=draw(st.sampled_from(["", "", "", "evicts"])),
         )
         self.mode = draw(st.sampled_from(["key", "partition"])) if kind != "key_shared" else "key"
         cumulative = kind in ("exclusive", "failover") and draw(st.booleans())

@@ -6,11 +6,14 @@ from typing import Any
 
 from harness.contracts.plan import ConsumerPromise
 from tests.planted.plans import DURABLE
-from tests.planted.tiny import History
+from tests.planted.tiny import EPOCH_NS, History
 
 NO_DEDUP = DURABLE.model_copy(update={"dedup": False})
 SHARED = ConsumerPromise(subscription="shared", order="none", ack_timeout_s=1.0, acks_confirmed=False)
 RECEIPTS = ConsumerPromise(subscription="shared", order="none", acks_confirmed=True)
+#: Refused messages come again after 1 s, as often as it takes; or twice at most.
+REFUSING = SHARED.model_copy(update={"ack_timeout_s": 0.0, "nack_delay_s": 1.0, "max_deliveries": 0})
+DEAD_LETTERS = REFUSING.model_copy(update={"max_deliveries": 2})
 KEYED = ConsumerPromise(subscription="key_shared", order="key", acks_confirmed=False)
 FAILOVER = ConsumerPromise(subscription="failover", order="stream", acks_confirmed=False)
 
@@ -58,6 +61,19 @@ def timed(acked_ms: float, again_ms: float, *, batch: int = 1, fault: bool = Fal
 def refused() -> History:
     h = five(SHARED).deliver(0, 1, at_ms=2_000).acked(0, at_ms=2_010).nack(1, at_ms=2_020)
     return h.deliver(1, position=1, at_ms=2_500).deliver(2, 3, 4)
+
+
+def never_again(reading: ConsumerPromise = REFUSING, *, drained: bool = True, for_s: float = 20.0) -> History:
+    """Message 1 is refused at 2 s, the others are acknowledged; the consumer runs ``for_s`` after that."""
+    h = five(reading).deliver(0, 1, 2, 3, 4, redelivery=0, at_ms=1_990).acked(0, 2, 3, 4).nack(1, at_ms=2_000)
+    h.workers["c-1"] = {"t_start_ns": EPOCH_NS, "t_end_ns": EPOCH_NS + round((2 + for_s) * 1e9)}
+    h.manifest["drained"] = drained
+    return h
+
+
+def given_twice(reading: ConsumerPromise) -> History:
+    """Message 1 is refused, given again and refused again."""
+    return never_again(reading).deliver(1, position=1, redelivery=1, at_ms=3_000).nack(1)
 
 
 def confirmed(confirmed_ms: float, again_ms: float, **more: Any) -> History:

@@ -279,6 +279,32 @@ def test_what_a_consumer_is_promised(
 
 
 @pytest.mark.parametrize(
+    ("client", "options", "broker", "delay_s", "most"),
+    [
+        ("pulsar-client-java", {}, {}, 60.0, 0),
+        (
+            "pulsar-client-java",
+            {"negativeAckRedeliveryDelayMicros": "1500000", "deadLetterPolicy.maxRedeliverCount": "1"},
+            {},
+            1.5,
+            2,
+        ),
+        ("pulsar-client", {"negative_ack_redelivery_delay_ms": "1000"}, {}, 1.0, 0),
+        ("pulsar-client-go", {}, {}, None, None),
+        ("nats.go", {"Consumer.MaxDeliver": "3"}, {}, 0.0, 3),
+        ("nats.go", {}, {}, 0.0, 0),
+        ("kafka-clients", {"group.type": "share"}, {}, 0.0, 5),
+        ("kafka-clients", {"group.type": "share"}, {"group.share.delivery.count.limit": "2"}, 0.0, 2),
+    ],
+)
+def test_when_and_how_often_a_refused_message_comes_again(
+    client: str, options: dict[str, str], broker: dict[str, str], delay_s: float | None, most: int | None
+) -> None:
+    made = consumer_promise(Consuming(client, "", options, broker, "ack"))
+    assert (made.nack_delay_s, made.max_deliveries) == (delay_s, most)
+
+
+@pytest.mark.parametrize(
     ("client", "options", "committed_only"),
     [
         ("confluent-kafka", {}, True),

@@ -13,15 +13,19 @@ from harness.records import Event
 from tests.oracles.judging import context_from, judged
 from tests.planted.pairs import Found, Pair, found
 from tests.planted.pulsar_stories import (
+    DEAD_LETTERS,
     FAILOVER,
     NO_DEDUP,
     RECEIPTS,
+    REFUSING,
     SHARED,
     confirmed,
     deduplicated,
     five,
+    given_twice,
     half_a_batch,
     handed_over,
+    never_again,
     one_key,
     pulsar,
     reconnected,
@@ -34,6 +38,7 @@ from tests.planted.pulsar_stories import (
 from tests.planted.tiny import EPOCH_NS, History
 
 NOTHING: Found = {}
+GONE: Found = {("refused-not-redelivered", "gone from the backlog"): ["1/0/1"]}
 TO_BE_ACKED = {("delivery-duplicate", "not acknowledged"): ["1/0/1"]}
 
 
@@ -208,6 +213,34 @@ DELIVERY_PAIRS = [
         TO_BE_ACKED,
     ),
     Pair(
+        "refused, and gone from the backlog",
+        never_again,
+        GONE,
+        lambda: never_again().deliver(1, position=1, redelivery=1, at_ms=3_000).acked(1),
+        {("delivery-duplicate", "after nack"): ["1/0/1"]},
+    ),
+    Pair(
+        "refused, and never given again",
+        lambda: never_again(drained=False),
+        {("refused-not-redelivered", "not given again"): ["1/0/1"]},
+        lambda: never_again(drained=False, for_s=16.0),  # due for 14 s, less than limits.stall
+        NOTHING,
+    ),
+    Pair(
+        "refused, and acknowledged later",
+        never_again,
+        GONE,
+        lambda: never_again().acked(1, at_ms=2_500),
+        NOTHING,
+    ),
+    Pair(
+        "refused as often as the dead letter policy allows",
+        lambda: given_twice(REFUSING),
+        GONE,
+        lambda: given_twice(DEAD_LETTERS),
+        {("refused-not-redelivered", "delivery limit"): ["1/0/1"]},
+    ),
+    Pair(
         "key held elsewhere",
         lambda: handed_over(settled=False),
         {("per-key-reorder", "held elsewhere"): ["1/0/1"]},
@@ -278,6 +311,26 @@ def test_of_several_faults_one_that_cost_acknowledgements_is_enough() -> None:
     h = confirmed(2_200, 3_000).fault("pause", "broker-1", 2_400, 2_500, acks="unknown")
     (episode,) = judged(h.fault("kill", "broker-1", 2_600, 2_700, acks="at-risk")).episodes
     assert (episode.split, episode.unmet) == ("after a crash", ())
+
+
+@pytest.mark.parametrize(
+    ("reading", "faulty", "unmet"),
+    [
+        (REFUSING, False, ()),
+        (REFUSING.model_copy(update={"max_deliveries": None}), False, ("settings-known",)),
+        (REFUSING.model_copy(update={"may_drop": "ttl"}), False, ("settings-known",)),
+        (DEAD_LETTERS, False, ()),
+        (DEAD_LETTERS, True, ("attempts-known",)),
+    ],
+)
+def test_what_may_have_taken_a_refused_message_makes_it_suspect(
+    reading: ConsumerPromise, faulty: bool, unmet: tuple[str, ...]
+) -> None:
+    h = never_again(reading)
+    if faulty:
+        h.fault("unload", "orders", 2_500, 2_600)
+    (episode,) = judged(h).episodes
+    assert (episode.cls, tuple(episode.unmet)) == ("refused-not-redelivered", unmet)
 
 
 def test_the_sequence_of_a_premature_message_is_told_by_both_counters() -> None:

@@ -196,11 +196,14 @@ def _of_share_group(
     }
     session_s = settings.seconds("share_session") or 0.0
     brokers_ms = broker_config.get("group.share.session.timeout.ms", "")
+    limit = broker_config.get("group.share.delivery.count.limit", "5")
     return ConsumerPromise(
         subscription="shared",
         order="none",
         member_timeout_s=max(session_s, int(brokers_ms) / 1000 if brokers_ms.isdigit() else 0.0),
         committed_only=_is_committed(isolation),
+        nack_delay_s=0.0,  # a released record is available at once
+        max_deliveries=int(limit) if limit.isdigit() else None,
         because=because,
     )
 

@@ -120,6 +120,8 @@ def read_consumer(
         order=order,
         ack_timeout_s=0.0 if is_ordered else settings.seconds("ack_wait") or 0.0,
         acks_confirmed=confirmed is None or confirmed.is_true,
+        nack_delay_s=0.0,  # the servers give a refused message again at once
+        max_deliveries=max(limit, 0) if most else None,
         because={name: text or settings.unstated(names.get(name, name)) for name, text in stated.items()},
         unknown=[name for name in ("order", "ack_timeout", "ack") if not stated[name]],
     )

@@ -111,11 +111,21 @@ def read_consumer(
         committed_only=True,  # whoever asks: brokers give nothing else out (PIP-31)
         acks_confirmed=receipt is None or receipt.is_true,
         batch_index_acks=batch is not None and batch.is_true and at_broker in TRUE,
+        nack_delay_s=settings.seconds("nack_delay"),
+        max_deliveries=_max_deliveries(settings),
         because={
             name: text or settings.unstated(settings_of.get(name, name)) for name, text in stated.items()
         },
         unknown=[name for name, text in stated.items() if not text or (name == "order" and not known)],
     )
+
+
+def _max_deliveries(settings: ClientSettings) -> int | None:
+    """How often the dead letter policy lets a message be given; 0 = no policy, None = not known."""
+    redeliveries = settings.number("max_redeliver")
+    if redeliveries is None:
+        return None
+    return redeliveries + 1 if redeliveries > 0 else 0
 
 
 def _subscription(settings: ClientSettings) -> tuple[Subscription | None, str]:

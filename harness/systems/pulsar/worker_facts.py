@@ -7,7 +7,10 @@ from harness.workers.facts import SettingFacts, TimeFacts
 
 
 class PulsarFacts(Part):
-    """Settings of a Pulsar client."""
+    """Settings of a Pulsar client.
+
+    ``max_redeliver``: redeliveries after which its dead letter policy takes a message; 0 = it has none.
+    """
 
     send_timeout: TimeFacts | None = None
     batching: SettingFacts | None = None
@@ -16,6 +19,8 @@ class PulsarFacts(Part):
     ack_timeout: TimeFacts | None = None
     ack_receipt: SettingFacts | None = None
     batch_index_ack: SettingFacts | None = None
+    nack_delay: TimeFacts | None = None
+    max_redeliver: SettingFacts | None = None
 
 
 FACTS = PulsarFacts
