@@ -74,13 +74,15 @@ DELIVERY: Final = (
         name="not-dispatched",
         rank=140,
         breaks=(ALWAYS,),
-        needs=("drained", "delivery-capture", "start-known"),
+        needs=("drained", "delivery-capture", "start-known", "settings-known"),
         asks=("consumers",),
         sentence="in the log, but never given to the group",
         example="stored 3 4 5, delivered 3 _ 5",
         explanation=(
             "The group subscribed to the topic and was drained, and no member was given the message. "
-            "The log has it, so this is lost between broker and application, not by the broker's log."
+            "The log has it, so this is lost between broker and application, not by the broker's log. "
+            "Where a setting lets the broker drop messages of the backlog (Pulsar: a quota that evicts, a "
+            "time to live), it is suspect: which of them were dropped is not recorded."
         ),
     ),
     AnomalyClass(

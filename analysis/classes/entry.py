@@ -35,7 +35,10 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
     "markers-read": "the markers that end transactions were read to the end of the stream",
     "offsets-read": "the position that the pipeline's group had committed in the end is known",
     "attempts-known": "it is known how often its broker had sent it, and that this was within the limit",
-    "settings-known": "what the client's settings promise is stated (worker.toml, import.yaml)",
+    "settings-known": (
+        "what the client's settings promise is stated (worker.toml, import.yaml), "
+        "and no setting lets its broker drop messages"
+    ),
 }
 
 #: What a run must have for a class to be about it; and why it is not, without.

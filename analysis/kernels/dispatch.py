@@ -285,7 +285,9 @@ def _not_dispatched(given: Given) -> list[Hits]:
         return []
 
     def note(i: int) -> Note:
-        return Note(detail=f"group {given.group} was not given position {place_of(history, int(rows[i]))}")
+        said = f"group {given.group} was not given position {place_of(history, int(rows[i]))}"
+        dropping = history.context.reading(given.group).may_drop
+        return Note(detail=f"{said}; {dropping} lets the broker drop it" if dropping else said)
 
     return [
         hits(
@@ -321,6 +323,8 @@ def _undelivered(given: Given, wanted: Array) -> Array:
 def _dispatch_evidence(given: Given, rows: Array, complete: bool) -> Array:
     context, log = given.history.context, given.history.bucket.log
     base = (0 if context.drained else BITS["drained"]) | (0 if complete else BITS["delivery-capture"])
+    if context.reading(given.group).may_drop:
+        base |= BITS["settings-known"]
     unmet = np.full(len(rows), base, np.uint16)
     starts, streams = _starts(given), log["stream"][rows]
     for stream, position in starts.items():

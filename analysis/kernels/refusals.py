@@ -229,7 +229,7 @@ def _hits(given: Given, refused: _Refused, at: Array, split: str, unmet: Array) 
         times = int(max(refused.given[at[i]], refused.counted[at[i]]))
         said = f"group {given.group}: {where}, refused at {refused_s:.3f} s, given {times} times"
         dropping = history.context.reading(given.group).may_drop
-        return Note(detail=f"{said}; {dropping}" if dropping else said)
+        return Note(detail=f"{said}; {dropping} lets the broker drop it" if dropping else said)
 
     return [
         hits(

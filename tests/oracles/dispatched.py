@@ -133,6 +133,8 @@ def not_dispatched(facts: Facts) -> list[Hit]:
                 unmet.add("drained")
             if not all(s.complete for s in members):
                 unmet.add("delivery-capture")
+            if context.reading(group).may_drop:
+                unmet.add("settings-known")
             first = unseen[0]
             is_early = first["position"] < start(facts, group, first["stream"])
             if is_early or is_before_first_given(facts, mine, first):

@@ -279,6 +279,25 @@ def test_what_a_consumer_is_promised(
 
 
 @pytest.mark.parametrize(
+    ("broker", "may_drop"),
+    [
+        ({}, ""),
+        (
+            {"ttlDurationDefaultInSeconds": "0", "backlogQuotaDefaultRetentionPolicy": "producer_exception"},
+            "",
+        ),
+        ({"ttlDurationDefaultInSeconds": "60"}, "ttlDurationDefaultInSeconds=60"),
+        (
+            {"backlogQuotaDefaultRetentionPolicy": "consumer_backlog_eviction"},
+            "backlogQuotaDefaultRetentionPolicy=consumer_backlog_eviction",
+        ),
+    ],
+)
+def test_which_settings_let_a_broker_drop_its_backlog(broker: dict[str, str], may_drop: str) -> None:
+    assert consumer_promise(Consuming("pulsar-client-java", "", {}, broker, "ack")).may_drop == may_drop
+
+
+@pytest.mark.parametrize(
     ("client", "options", "broker", "delay_s", "most"),
     [
         ("pulsar-client-java", {}, {}, 60.0, 0),

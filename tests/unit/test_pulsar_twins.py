@@ -313,6 +313,16 @@ def test_of_several_faults_one_that_cost_acknowledgements_is_enough() -> None:
     assert (episode.split, episode.unmet) == ("after a crash", ())
 
 
+@pytest.mark.parametrize(("may_drop", "unmet"), [("", ()), ("ttl", ("settings-known",))])
+def test_what_a_broker_may_drop_is_not_said_to_be_lost_on_the_way(
+    may_drop: str, unmet: tuple[str, ...]
+) -> None:
+    reading = REFUSING.model_copy(update={"may_drop": may_drop})
+    h = History(reading=reading).sent(3).log(0, 1, 2).deliver(0, 2)
+    found = [episode for episode in judged(h).episodes if episode.cls == "not-dispatched"]
+    assert [episode.unmet for episode in found] == [unmet]
+
+
 @pytest.mark.parametrize(
     ("reading", "faulty", "unmet"),
     [

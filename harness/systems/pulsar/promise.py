@@ -113,11 +113,22 @@ def read_consumer(
         batch_index_acks=batch is not None and batch.is_true and at_broker in TRUE,
         nack_delay_s=settings.seconds("nack_delay"),
         max_deliveries=_max_deliveries(settings),
+        may_drop=_may_drop(consuming.broker_config),
         because={
             name: text or settings.unstated(settings_of.get(name, name)) for name, text in stated.items()
         },
         unknown=[name for name, text in stated.items() if not text or (name == "order" and not known)],
     )
+
+
+def _may_drop(broker_config: Mapping[str, str]) -> str:
+    """The settings by which brokers drop messages of a backlog; empty = none do."""
+    policy = broker_config.get("backlogQuotaDefaultRetentionPolicy", "")
+    found = [f"backlogQuotaDefaultRetentionPolicy={policy}"] if policy == "consumer_backlog_eviction" else []
+    ttl = broker_config.get("ttlDurationDefaultInSeconds", "0")
+    if ttl not in ("", "0"):
+        found.append(f"ttlDurationDefaultInSeconds={ttl}")
+    return ", ".join(found)
 
 
 def _max_deliveries(settings: ClientSettings) -> int | None:
