@@ -88,13 +88,13 @@ def _why_promise(cls: str, split: str, promise: Promise | None) -> str:
     own = entry.splits.get(split)
     if own is not None and own.status is not None:
         return own.text
-    if entry.breaks == (INFORMATION,):
+    if entry.broken_by(split) == (INFORMATION,):
         return "breaks no promise"
-    if entry.breaks == (APPLICATION,):
+    if entry.broken_by(split) == (APPLICATION,):
         return "breaks no promise: the application did not look at the result of its send"
-    if entry.breaks == (CAPTURE,):
+    if entry.broken_by(split) == (CAPTURE,):
         return "a gap in the capture: nothing is said of the broker"
-    if entry.breaks == (ALWAYS,):
+    if entry.broken_by(split) == (ALWAYS,):
         return "wrong under any settings"
     asked, held = promise or Promise(), entry.held(promise, split)
     concerned = [kind for kind in entry.broken_by(split) if asked.holds(kind) is held]

@@ -78,6 +78,17 @@ class SubKind:
     breaks: tuple[str, ...] = ()
 
 
+#: Splits of what is absent because a fault took it away (`analysis.kernels.removal`).
+TAKEN: Final[Mapping[str, SubKind]] = {
+    "removed": SubKind("a fault removed what lay there, on purpose: no loss", status=Status.PERMITTED),
+    "power": SubKind(
+        "every replica in sync lost power before it was synced: only settings that sync each batch "
+        "promise otherwise",
+        breaks=("synced",),
+    ),
+}
+
+
 @dataclass(frozen=True, slots=True)
 class AnomalyClass:
     """One row of the table.
@@ -112,13 +123,14 @@ class AnomalyClass:
         own = self.splits.get(split)
         if own is not None and own.status is not None:
             return own.status if proved or own.status is not Status.VIOLATION else Status.SUSPECT
-        if self.breaks == (INFORMATION,):
+        breaks = self.broken_by(split)
+        if breaks == (INFORMATION,):
             return Status.INFO
-        if self.breaks == (APPLICATION,):
+        if breaks == (APPLICATION,):
             return Status.APPLICATION_ERROR
-        if self.breaks == (CAPTURE,):
+        if breaks == (CAPTURE,):
             return Status.SUSPECT
-        if self.breaks == (ALWAYS,):
+        if breaks == (ALWAYS,):
             return Status.VIOLATION if proved else Status.SUSPECT
         held = self.held(promise, split)
         if held is False:
@@ -129,7 +141,7 @@ class AnomalyClass:
         """Whether the status of such a hit follows from a promise."""
         own = self.splits.get(split)
         fixed = {INFORMATION, APPLICATION, CAPTURE, ALWAYS}
-        return (own is None or own.status is None) and not fixed.intersection(self.breaks)
+        return (own is None or own.status is None) and not fixed.intersection(self.broken_by(split))
 
     def broken_by(self, split: str) -> tuple[str, ...]:
         """The promises that such a hit breaks."""

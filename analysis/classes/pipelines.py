@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from analysis.capture.context import INPUT_ONCE, INPUT_ORDER
-from analysis.classes.entry import ALWAYS, AnomalyClass, SubKind
+from analysis.classes.entry import ALWAYS, TAKEN, AnomalyClass, SubKind
 from analysis.findings import Status
 
 PIPELINES: Final = (
@@ -46,6 +46,7 @@ PIPELINES: Final = (
         ),
         splits={
             "no output": SubKind("the log holds no output of it"),
+            **TAKEN,
             "aborted": SubKind("its output was aborted, its position was committed all the same"),
             "not durable": SubKind(
                 "what is acknowledged by the leader alone may be lost, an output too", Status.PERMITTED

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from analysis.classes.entry import ALWAYS, APPLICATION, INFORMATION, AnomalyClass, SubKind
+from analysis.classes.entry import ALWAYS, APPLICATION, INFORMATION, TAKEN, AnomalyClass, SubKind
 from analysis.findings import Status
 
 _SHAPE = {
@@ -107,14 +107,7 @@ SENDING: Final = (
                 "its application asked for that",
                 status=Status.SUSPECT,
             ),
-            "removed": SubKind(
-                "a fault removed what lay there, on purpose: no loss", status=Status.PERMITTED
-            ),
-            "power": SubKind(
-                "every replica in sync lost power before it was synced: only settings that sync each batch "
-                "promise otherwise",
-                breaks=("synced",),
-            ),
+            **TAKEN,
         },
     ),
     AnomalyClass(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from analysis.classes.entry import ALWAYS, AnomalyClass, SubKind
+from analysis.classes.entry import ALWAYS, TAKEN, AnomalyClass, SubKind
 from analysis.findings import Status
 
 TRANSACTIONS: Final = (
@@ -51,6 +51,7 @@ TRANSACTIONS: Final = (
         splits={
             "committed": SubKind("its commit was acknowledged"),
             "commit not answered": SubKind("nobody knows of its commit, but it was one or it was none"),
+            **TAKEN,
         },
     ),
     AnomalyClass(
@@ -67,6 +68,7 @@ TRANSACTIONS: Final = (
             "hold are acked-lost besides."
         ),
         unit="transactions",
+        splits={"": SubKind("no fault explains it"), **TAKEN},
     ),
     AnomalyClass(
         name="mixed-transaction",

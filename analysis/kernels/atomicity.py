@@ -58,6 +58,8 @@ def _episode(context: Context, found: Atoms, at: int, cls: str, unmet: tuple[str
         detail=detail,
     )
     split = "" if cls == "lost-commit" else "committed" if table.is_committed[at] else "commit not answered"
+    if found.removed[at] + found.power[at] == sent - seen - int(found.unsure[at]):
+        split = "power" if found.power[at] else "removed"
     return Episode(
         cls=cls,
         split=split,

@@ -19,6 +19,7 @@ class Atoms:
         sent: messages.
         seen: visible ones.
         unsure: those of which that is not known, or not final.
+        removed, power: those that are not visible because a fault removed them, or the power went.
         seen_at, gone_at: (n, 3): lane, seq and stream of the first visible one, and of the first that
             certainly is not; lane -1 = none.
     """
@@ -27,6 +28,8 @@ class Atoms:
     sent: Array
     seen: Array
     unsure: Array
+    removed: Array
+    power: Array
     seen_at: Array
     gone_at: Array
 
@@ -35,7 +38,7 @@ def merged(parts: Sequence[Atoms], size: int) -> Atoms | None:
     """Those of all buckets, by transaction; ``size``: of the table."""
     if not parts:
         return None
-    sums = {name: np.zeros(size, np.int64) for name in ("sent", "seen", "unsure")}
+    sums = {name: np.zeros(size, np.int64) for name in ("sent", "seen", "unsure", "removed", "power")}
     at = {name: np.full((size, 3), -1, np.int64) for name in ("seen_at", "gone_at")}
     for part in parts:
         for name, total in sums.items():

@@ -21,12 +21,14 @@ from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import count_of, name_of, place_of
 from analysis.kernels.lookup import Ints
 from analysis.kernels.presence import expected_stream
-from harness.records import Txn
+from analysis.kernels.removal import Removal, may_hold_others, removed_outputs
+from harness.records import Event, Txn
 
 Flags = npt.NDArray[np.bool_]
 #: Evidence that an output is in no log. That its producer had ended is none of it: the position behind its
 #: input was committed already.
 _ABSENT = ("audit-complete", "log-kept", "readiness-restored")
+_NOT_HANDED = np.iinfo(np.int64).max
 
 
 def judge(history: BucketHistory) -> list[Hits]:
@@ -80,8 +82,50 @@ def _works(history: BucketHistory, pipeline: PipelineGroup) -> Iterator[_Work]:
         slot = history.log_slot[own]
         first = slot >= 0
         first[first] = history.first[slot[first]] == own[first]
+        if may_hold_others(history.context, stream):
+            own, first = _of_present_inputs(history, pipeline, stream, own, first)
         seen = own[first]
         yield _Work(history, pipeline, stream, seen, log["source_position"][seen], own[withheld[own]])
+
+
+def _of_present_inputs(
+    history: BucketHistory, pipeline: PipelineGroup, stream: int, rows: Ints, first: Flags
+) -> tuple[Ints, Flags]:
+    """Outputs that were sent after the pipeline was handed what lies at the place that they name. Those sent
+    before are of another message that lay there, which a fault took away."""
+    log, context = history.bucket.log, history.context
+    span = _rows_of(log["stream"], range(stream, stream + 1))
+    positions = log["position"][span]
+    source = log["source_position"][rows]
+    at = np.minimum(np.searchsorted(positions, source), max(len(positions) - 1, 0))
+    is_there = positions[at] == source if len(positions) else np.zeros(len(rows), np.bool_)
+    inputs = np.full(len(rows), -1, np.int64)
+    inputs[is_there] = history.log_slot[span.start + at[is_there]]
+    since_ns = np.full(len(rows), context.remade[context.stream_topic[stream]])
+    known = inputs >= 0
+    handed_ns = _handed(history, pipeline, inputs[known], last=False)
+    since_ns[known] = np.maximum(since_ns[known], np.where(handed_ns == _NOT_HANDED, 0, handed_ns))
+    own = log["instance"][rows], log["lane"][rows], log["seq"][rows], log["attempt"][rows]
+    sent = history.find(np.column_stack([column.astype(np.int64) for column in own]))
+    start_ns = np.where(sent >= 0, history.of_send("t_start_ns", np.maximum(sent, 0)), _NOT_HANDED)
+    kept = start_ns >= since_ns - context.clock_bound_ns
+    return rows[kept], first[kept]
+
+
+def _handed(history: BucketHistory, pipeline: PipelineGroup, slots: Ints, *, last: bool) -> Ints:
+    """When the pipeline was first, or last, given messages; `_NOT_HANDED` where its journal does not say."""
+    table = history.bucket.deliveries
+    sessions = [n for n, s in history.context.sessions.items() if s.group == pipeline.group]
+    given = np.flatnonzero((table["event"] == Event.DELIVER) & np.isin(history.delivery_slot, slots))
+    given = given[np.isin(table["session"][given], sessions)]
+    order = np.lexsort((table["t_ns"][given], history.delivery_slot[given]))
+    slot, t_ns = history.delivery_slot[given[order]], table["t_ns"][given[order]]
+    at = np.searchsorted(slot, slots, side="right" if last else "left") - int(last)
+    inside = (at >= 0) & (at < len(slot))
+    inside[inside] = slot[at[inside]] == slots[inside]
+    found = np.full(len(slots), _NOT_HANDED)
+    found[inside] = t_ns[at[inside]]
+    return found
 
 
 def _rows_of(column: Array, streams: range) -> slice:
@@ -188,7 +232,7 @@ def _skipped(work: _Work) -> list[Hits]:
             "input-skipped",
             slot=slots,
             t_ns=history.times(slots),
-            split=_skipped_splits(history.context, work.pipeline, aborted),
+            split=_skipped_splits(work, aborted, _removal(work, slots, position)),
             unmet=unmet,
             stream=np.full(len(rows), work.stream),
             row=rows,
@@ -220,17 +264,34 @@ def _has(wanted: Ints, given: Ints) -> Flags:
     return found
 
 
+def _output_stream(work: _Work) -> int:
+    """Stream that the outputs of the work belong in."""
+    context = work.history.context
+    to = context.topic_streams(work.pipeline.to)
+    return to[(work.stream - context.topic_streams(work.pipeline.source).start) % len(to)]
+
+
+def _removal(work: _Work, slots: Ints, position: Ints) -> Array:
+    """How faults took the outputs of these inputs away. Where nobody recorded when the pipeline was handed an
+    input, it was at once."""
+    handed_ns = _handed(work.history, work.pipeline, slots, last=True)
+    handed_ns = np.where(handed_ns == _NOT_HANDED, work.history.times(slots), handed_ns)
+    stream = _output_stream(work)
+    return removed_outputs(work.history, stream, work.rows, work.source, position, handed_ns)
+
+
 def _absent(context: Context, work: _Work) -> int:
     """What is not shown of the log that the outputs would be in."""
-    to = context.topic_streams(work.pipeline.to)
-    partition = work.stream - context.topic_streams(work.pipeline.source).start
-    bounds = context.stream_bounds(to[partition % len(to)])
-    holds = (bounds.is_complete, bounds.begin == 0, context.readiness_restored)
+    stream = _output_stream(work)
+    bounds = context.stream_bounds(stream)
+    holds = (bounds.is_complete, bounds.begin <= context.cut[stream], context.readiness_restored)
     return sum(BITS[name] for name, held in zip(_ABSENT, holds, strict=True) if not held)
 
 
-def _skipped_splits(context: Context, pipeline: PipelineGroup, aborted: Flags) -> Array:
-    if context.instance(pipeline.instance).promise.holds("delivery") is False:
+def _skipped_splits(work: _Work, aborted: Flags, removal: Array) -> Array:
+    promise = work.history.context.instance(work.pipeline.instance).promise
+    if promise.holds("delivery") is False:
         return np.full(len(aborted), split_index("input-skipped", "not durable"))
-    names = [split_index("input-skipped", name) for name in ("aborted", "no output")]
-    return np.where(aborted, *names)
+    names = ("aborted", "removed", "power", "no output")
+    splits = [split_index("input-skipped", name) for name in names]
+    return np.select([aborted, removal == Removal.REMOVED, removal == Removal.POWER], splits[:3], splits[3])

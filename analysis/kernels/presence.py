@@ -11,7 +11,7 @@ from analysis.kernels.evidence import Bits, LogEvidence
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import name_of, place_of
-from analysis.kernels.power import acknowledged, lost_with_power
+from analysis.kernels.removal import Removal, removed_sends
 from harness.records import Outcome
 
 #: Ledger that a broker's deduplication gives a send it drops.
@@ -34,27 +34,29 @@ def _lost(history: BucketHistory) -> list[Hits]:
     evidence = LogEvidence(history)
 
     def answer(own: Array) -> tuple[Array, ...]:
-        place = _place(history, own)
-        unmet = evidence.absent(own, *place)
-        read, removed = evidence.is_read(unmet, *place), evidence.removed(own, *place)
-        return read, place[0], unmet, removed
+        where = place(history, own)
+        unmet = evidence.absent(own, *where)
+        return evidence.is_read(unmet, *where), *where, unmet
 
     read, *told = piecewise_each(answer, slots)
     if not read.all():
         slots, told = slots[read], [each[read] for each in told]
-    dropped = is_dropped(history, slots)
+    stream, position, unmet = told
+    removal = removed_sends(history, slots, stream, position)
+    dropped = is_dropped(history, slots) & (removal == Removal.NOT)
     found = []
     for cls, kept in (("acked-lost", ~dropped), ("dedup-silent-loss", dropped)):
-        own, stream, unmet, removed = (each if kept.all() else each[kept] for each in (slots, *told))
+        chosen = (slots, stream, unmet, removal)
+        own, stream_of, unmet_of, removal_of = (each if kept.all() else each[kept] for each in chosen)
         if len(own):
             found.append(
                 hits(
                     cls,
                     slot=own,
                     t_ns=history.times(own),
-                    split=_shape(history, own, stream, removed) if cls == "acked-lost" else "",
-                    unmet=unmet | LogEvidence(history).producer_ended(own),
-                    stream=stream,
+                    split=_shape(history, own, removal_of) if cls == "acked-lost" else "",
+                    unmet=unmet_of | LogEvidence(history).producer_ended(own),
+                    stream=stream_of,
                     note=_what_lies_there(history, own) if cls == "acked-lost" else _namesake(history, own),
                 )
             )
@@ -66,8 +68,8 @@ def is_read(history: BucketHistory, slots: Array) -> Array:
     evidence = LogEvidence(history)
 
     def answer(own: Array) -> Array:
-        place = _place(history, own)
-        return evidence.is_read(evidence.absent(own, *place), *place)
+        where = place(history, own)
+        return evidence.is_read(evidence.absent(own, *where), *where)
 
     return piecewise(answer, slots)
 
@@ -135,14 +137,14 @@ def absence(history: BucketHistory, slots: Array) -> tuple[Array, Bits]:
     evidence = LogEvidence(history)
 
     def answer(own: Array) -> tuple[Array, Array]:
-        place = _place(history, own)
-        return place[0], evidence.absent(own, *place)
+        where = place(history, own)
+        return where[0], evidence.absent(own, *where)
 
     stream, unmet = piecewise_each(answer, slots)
     return stream, unmet
 
 
-def _place(history: BucketHistory, slots: Array) -> tuple[Array, Array]:
+def place(history: BucketHistory, slots: Array) -> tuple[Array, Array]:
     """Stream and position where messages should be; 0 and -1 where nobody knows."""
     stream, position = history.of_send("stream", slots).astype(np.int64), history.of_send("position", slots)
     named = stream > 0
@@ -167,17 +169,18 @@ def expected_stream(history: BucketHistory, slots: Array) -> Array:
     return history.by_group(out, slots)
 
 
-def _shape(history: BucketHistory, slots: Array, stream: Array, removed: Array) -> Array:
+def _shape(history: BucketHistory, slots: Array, removal: Array) -> Array:
     """Index of removed or power, or of prefix, middle, tail or all: where the hole is among what its lane has
     stored."""
-    shape = np.full(len(slots), split_index("acked-lost", "removed"), np.int8)
-    rest = np.flatnonzero(~removed)  # of what a fault removed there may be millions
+    removed, power = (split_index("acked-lost", name) for name in ("removed", "power"))
+    shape = np.where(removal == Removal.POWER, power, removed).astype(np.int8)
+    rest = np.flatnonzero(removal == Removal.NOT)
     if len(rest):
-        shape[rest] = _shape_of(history, slots[rest], stream[rest])
+        shape[rest] = _shape_of(history, slots[rest])
     return shape
 
 
-def _shape_of(history: BucketHistory, slots: Array, stream: Array) -> Array:
+def _shape_of(history: BucketHistory, slots: Array) -> Array:
     stored = np.flatnonzero(history.present & (history.sent >= 0))
     groups = history.groups
     low = np.full(len(groups), np.iinfo(np.int64).max)
@@ -194,10 +197,9 @@ def _shape_of(history: BucketHistory, slots: Array, stream: Array) -> Array:
     np.minimum.at(low, history.sparse_group[sparse], history.sparse[sparse, 2])
     np.maximum.at(high, history.sparse_group[sparse], history.sparse[sparse, 2])
     seq, lowest, highest = identity[:, 2], low[group], high[group]
-    shapes = ("power", "all", "prefix", "tail", "middle")
-    power = lost_with_power(history, stream, acknowledged(history, slots))
+    shapes = ("all", "prefix", "tail", "middle")
     return np.select(
-        [power, highest < 0, seq < lowest, seq > highest, seq >= lowest],
+        [highest < 0, seq < lowest, seq > highest, seq >= lowest],
         [split_index("acked-lost", name) for name in shapes],
     )
 
@@ -225,7 +227,7 @@ def _misplaced(history: BucketHistory) -> list[Hits]:
     slots = history.ack_elsewhere[~np.isin(history.ack_elsewhere, claimed)]
     if not len(slots):
         return []
-    slots = slots[~LogEvidence(history).removed(slots, *_place(history, slots))]
+    slots = slots[removed_sends(history, slots, *place(history, slots)) == Removal.NOT]
     if not len(slots):
         return []
     stream, position = history.of_send("stream", slots).astype(np.int64), history.of_send("position", slots)

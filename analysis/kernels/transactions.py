@@ -19,7 +19,8 @@ from analysis.kernels.atoms import Atoms
 from analysis.kernels.evidence import LogEvidence
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
-from analysis.kernels.presence import absence, stream_of_rows
+from analysis.kernels.presence import absence, place, stream_of_rows
+from analysis.kernels.removal import Removal, power_cuts, removed_sends
 from harness.records import Asked, Event, Outcome, Txn
 
 _NONE = -1
@@ -299,11 +300,35 @@ def atoms(history: BucketHistory, member: Membership) -> Atoms | None:
     gone = np.flatnonzero(~seen & ~unsure & (member.state[slots] == Txn.NONE))
     _, unproved = absence(history, slots[gone])
     unsure[gone] = (unproved | LogEvidence(history).producer_ended(slots[gone])) > 0
+    removal = _removal(history, member, slots, gone)
+    removal[seen | unsure] = Removal.NOT
     size = len(member.table)
-    counts = [np.bincount(of[flags], minlength=size) for flags in (slice(None), seen, unsure)]
+    kinds = (slice(None), seen, unsure, removal == Removal.REMOVED, removal == Removal.POWER)
+    counts = [np.bincount(of[flags], minlength=size) for flags in kinds]
     own = np.flatnonzero(counts[0])
     examples = [_first(history, of, slots, flags, size)[own] for flags in (seen, ~seen & ~unsure)]
     return Atoms(own, *(count[own] for count in counts), *examples)
+
+
+def _removal(history: BucketHistory, member: Membership, slots: Array, gone: Array) -> Array:
+    """How messages that nobody sees were taken away: those that the log does not hold (``gone``: their
+    indexes), and those that a marker aborted which stands where the power had taken the log."""
+    removal = np.zeros(len(slots), np.int8)
+    if not any(fault.effective for fault in history.context.faults):
+        return removal
+    removal[gone] = removed_sends(history, slots[gone], *place(history, slots[gone]))
+    rows, hidden = history.invisible
+    at = np.flatnonzero(member.state[slots] == Txn.ABORTED)
+    order = np.argsort(hidden, kind="stable")
+    row = rows[order[np.searchsorted(hidden[order], slots[at])]]
+    stream = history.bucket.log["stream"][row].astype(np.int64)
+    position, end = history.bucket.log["position"][row], history.bucket.log["txn_end"][row]
+    done_ns = member.table.t_done_ns[member.of_slot[slots[at]]]
+    for number in np.unique(stream).tolist():
+        for began_at, back_ns in power_cuts(history.context, number):
+            cut = (stream == number) & (position < began_at) & (end >= began_at) & (done_ns < back_ns)
+            removal[at[cut]] = Removal.POWER
+    return removal
 
 
 def _first(history: BucketHistory, of: Array, slots: Array, flags: npt.NDArray[np.bool_], size: int) -> Array:

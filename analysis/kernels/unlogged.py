@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import numpy as np
 
 from analysis.capture.bucket import Array, is_constant
-from analysis.kernels.changes import LostAcks
 from analysis.kernels.evidence import LogEvidence
 from analysis.kernels.history import BucketHistory, Hidden
 from analysis.kernels.hits import Hits, Note, hits, split_index
 from analysis.kernels.matching import Matching
-from analysis.kernels.power import lost_with_power
+from analysis.kernels.removal import Removal, removed_deliveries
 from analysis.kernels.unrecorded import is_phantom, unknown_writers
 from harness.records import Check, Event, Outcome
 
@@ -54,40 +53,24 @@ def _strangers(history: BucketHistory, matching: Matching, never_visible: Array)
         found.append(_given_out(history, "aborted-read", delivery[at], slot[at], split=split))
     for cls, split_name, flags in _absent_classes(history, slot, absent, unsent):
         at = np.flatnonzero(flags)
+        which: str | Array = split_name
         if cls == "delivered-then-lost":
             at = at[_is_read(history, delivery[at], slot[at])]
+            removal = removed_deliveries(history, slot[at], delivery[at])
+            at, removal = at[removal != Removal.REMOVED], removal[removal != Removal.REMOVED]
+            seen, power = (split_index(cls, name) for name in ("seen", "power"))
+            which = np.where(removal == Removal.POWER, power, seen)
         if len(at):
-            which = (
-                _with_power(history, delivery[at], slot[at]) if cls == "delivered-then-lost" else split_name
-            )
             found.append(_given_out(history, cls, delivery[at], slot[at], split=which))
     return found
 
 
-def _with_power(history: BucketHistory, delivery: Array, slot: Array) -> Array:
-    """Index of "power", or of "seen": whether they went with the power of every replica in sync."""
-    table = history.bucket.deliveries
-    stream, position, ledger = (
-        table[name][delivery].astype(np.int64) for name in ("stream", "position", "ledger")
-    )
-    given = LostAcks(history.of_send("t_start_ns", slot), table["t_ns"][delivery], position, ledger)
-    return np.where(
-        lost_with_power(history, stream, given),
-        split_index("delivered-then-lost", "power"),
-        split_index("delivered-then-lost", "seen"),
-    )
-
-
 def _is_read(history: BucketHistory, delivery: Array, slot: Array) -> Array:
-    """Whether the places were read that deliveries came from: elsewhere, and where a fault removed
-    everything on purpose, nothing is known to be lost since."""
+    """Whether the places were read that deliveries came from: elsewhere nothing is known to be lost since."""
     table = history.bucket.deliveries
     place = table["stream"][delivery].astype(np.int64), table["position"][delivery]
-    evidence, context = LogEvidence(history), history.context
-    topic = context.stream_topic[np.where(place[0] < len(context.stream_topic), place[0], 0)]
-    is_old = table["t_ns"][delivery] < context.remade[topic]
-    is_read = evidence.is_read(evidence.absent(slot, *place), *place)
-    return np.asarray(is_read & ~evidence.removed(slot, *place) & ~is_old)
+    evidence = LogEvidence(history)
+    return evidence.is_read(evidence.absent(slot, *place), *place)
 
 
 def _absent_classes(

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from analysis.capture.context import PipelineGroup
 from harness.records import Txn
-from tests.oracles.facts import Facts, Hit, Row, identity, place
+from tests.oracles.facts import Facts, Hit, Identity, Row, identity, place
 from tests.oracles.logged import time_of
+from tests.oracles.removed import cut_of, remade_ns, topic_of_stream
 from tests.oracles.transacted import members, unread_markers
 
 
@@ -16,7 +17,26 @@ def outputs(facts: Facts, pipeline: PipelineGroup, stream: int) -> list[Row]:
     first = facts.context.topic_streams(pipeline.source).start
     own = facts.context.topic_streams(pipeline.to)
     rows = [r for r in facts.log if facts.is_message(r) and r["stream"] in own and r["source_position"] >= 0]
-    return [r for r in rows if first + r["source_partition"] == stream]
+    rows = [r for r in rows if first + r["source_partition"] == stream]
+    since_ns = remade_ns(facts, pipeline.source)
+    return [r for r in rows if is_of_present_input(facts, pipeline, stream, r)] if since_ns else rows
+
+
+def is_of_present_input(facts: Facts, pipeline: PipelineGroup, stream: int, row: Row) -> bool:
+    """Sent after the topic of its input was made again, and the pipeline was first handed that input."""
+    sent = facts.sent.get(identity(row))
+    if sent is None:
+        return True
+    there = [r for r in facts.log if r["stream"] == stream and r["position"] == row["source_position"]]
+    handed = [handed_ns(facts, pipeline, identity(r)) for r in there if facts.visible(r)]
+    since_ns = [remade_ns(facts, pipeline.source), *(min(times) for times in handed if times)]
+    return bool(sent["t_start_ns"] >= max(since_ns))
+
+
+def handed_ns(facts: Facts, pipeline: PipelineGroup, name: Identity) -> list[int]:
+    """When members of the pipeline were given a message."""
+    own = [n for n, s in facts.context.sessions.items() if s.group == pipeline.group]
+    return [r["t_ns"] for r in facts.given() if r["session"] in own and identity(r) == name]
 
 
 def seen(facts: Facts, rows: list[Row]) -> list[Row]:
@@ -69,10 +89,11 @@ def skipped_of(facts: Facts, pipeline: PipelineGroup, stream: int) -> Iterator[H
     committed = pipeline.committed.get(stream)
     end = max(is_seen, default=-1) if committed is None else committed
     to = context.topic_streams(pipeline.to)
-    bounds = context.stream_bounds(to[(stream - context.topic_streams(pipeline.source).start) % len(to)])
+    output = to[(stream - context.topic_streams(pipeline.source).start) % len(to)]
+    bounds = context.stream_bounds(output)
     unmet = {
         "audit-complete": not bounds.is_complete,
-        "log-kept": bounds.begin > 0,
+        "log-kept": bounds.begin > cut_of(facts, output),
         "readiness-restored": not context.readiness_restored,
         "offsets-read": committed is None,
     }
@@ -90,10 +111,24 @@ def skipped_of(facts: Facts, pipeline: PipelineGroup, stream: int) -> Iterator[H
             or facts.lane_stream(row["lane"]) not in (0, stream)
         ):
             continue
-        split = "aborted" if position in aborted else "no output"
+        last_ns = max(handed_ns(facts, pipeline, identity(row)), default=time_of(facts, identity(row)))
+        split = "removed" if is_removed_output(facts, made, output, position, last_ns) else "no output"
+        split = "aborted" if position in aborted else split
         if context.instance(pipeline.instance).promise.holds("delivery") is False:
             split = "not durable"
         yield Hit("input-skipped", identity(row), split, lacks, time_of(facts, identity(row)))
+
+
+def is_removed_output(facts: Facts, made: list[Row], output: int, position: int, last_ns: int) -> bool:
+    """It would be in a topic that is another one now, or before what is left of the log: its input was handed
+    out before the fault, and lies before those of all outputs behind the cut."""
+    if last_ns < remade_ns(facts, topic_of_stream(facts, output)):
+        return True
+    own = [r for r in seen(facts, made) if r["stream"] == output and r["position"] >= cut_of(facts, output)]
+    name = facts.context.stream_name(output)
+    cuts = [f for f in facts.context.faults if f.effective and name in f.details.cut]
+    is_before = all(position < r["source_position"] for r in own)
+    return is_before and any(last_ns < fault.over_ns for fault in cuts)
 
 
 def late_rows(facts: Facts) -> list[tuple[Row, tuple[int, int]]]:

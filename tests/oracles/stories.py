@@ -318,11 +318,12 @@ class Story:
         """The begin of a log, or a topic that is made again, with a leader that never changes or does."""
         start = self.draw(st.integers(0, 60)) * STEP_MS
         is_effective = self.draw(st.sampled_from([True, True, False]))
-        details: dict[str, Any] = {"remade": ["orders"]}
+        topic = self.draw(st.sampled_from([topic.name for topic in self.h.plan.topics]))
+        details: dict[str, Any] = {"remade": [topic]}
         if self.draw(st.booleans()):
-            details = {"cut": {"orders-0": self.draw(st.integers(1, 5))}}
+            details = {"cut": {f"{topic}-0": self.draw(st.integers(1, 5))}}
         end = start + 4 * STEP_MS
-        self.h.fault("by an operator", "orders", start, end, effective=is_effective, details=details)
+        self.h.fault("by an operator", topic, start, end, effective=is_effective, details=details)
         if self.draw(st.booleans()):
             self.h.led("kafka-1", 0, at_ms=start, first=0)
             if self.rarely():

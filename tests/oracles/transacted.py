@@ -8,6 +8,7 @@ from typing import Any
 from harness.records import Asked, Outcome, Txn
 from tests.oracles.facts import Facts, Hit, Identity, identity, place
 from tests.oracles.logged import expected_absence, resent, time_of
+from tests.oracles.removed import is_removed
 
 Key = tuple[int, int]  # instance, number
 
@@ -145,10 +146,15 @@ def atomicity(facts: Facts) -> list[Hit]:
             continue
         committed = transaction["outcome"] == Outcome.OK
         named = ("event", *gone[0][:3], 0)
+        taken = [
+            n for n in gone if state(facts, n) == Txn.NONE and is_removed(facts, n, facts.acked_place(n))
+        ]
         if seen:
-            hits.append(Hit("torn-transaction", named, "committed" if committed else "commit not answered"))
+            split = "committed" if committed else "commit not answered"
+            hits.append(Hit("torn-transaction", named, "removed" if taken == gone else split))
         elif committed:
-            hits.append(Hit("lost-commit", named, "", frozenset({"audit-complete"} if unsure else ())))
+            unmet = frozenset({"audit-complete"} if unsure else ())
+            hits.append(Hit("lost-commit", named, "removed" if taken == gone else "", unmet))
     return hits
 
 

@@ -1,0 +1,176 @@
+"""What a fault took out of the log is missed by no class: of transactions, and of pipelines."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from analysis.classes import status_of
+from analysis.findings import Status
+from tests.oracles.judging import context_from, judged
+from tests.planted.plans import DURABLE
+from tests.planted.tiny import EPOCH_NS, History
+from tests.planted.tiny_pipelines import committed, made, piped
+from tests.planted.tiny_transactions import stored
+
+UNSYNCED = DURABLE.model_copy(update={"synced": False, "required": {}})
+Told = dict[tuple[str, str], tuple[Status, int]]
+
+
+def told(h: History) -> Told:
+    """Class and split -> status and count, without what breaks no promise."""
+    context = context_from(h)
+    found: Told = {}
+    for each in judged(h, context).episodes:
+        status = status_of(each.cls, each.split, context.promise(each.instance), each.unmet)
+        if status is not Status.INFO:
+            before = found.get((each.cls, each.split), (status, 0))[1]
+            found[each.cls, each.split] = status, before + each.count
+    return found
+
+
+# -- transactions
+
+
+def in_a_power_loss(h: History, *streams: str) -> History:
+    """Every node loses its power at 5 s, and is back at 10 s; the next leaders begin at 1."""
+    h.fault("power-loss", "kafka-3", 5_000, 10_000, details={"unkept": list(streams)})
+    for partition in range(h.partitions):
+        h.led("kafka-1", 0, at_ms=0, partition=partition, first=0)
+        h.led("kafka-2", 1, at_ms=9_000, partition=partition, first=1)
+    return h
+
+
+def transacted(partitions: tuple[int, ...], *, done_ms: float = 4_000) -> History:
+    """Message 0 of both partitions in no transaction; 1 of some of them in one, committed by ``done_ms``."""
+    h = History(partitions=2, promise=UNSYNCED)
+    for partition in (0, 1):
+        h.send(0, partition=partition, at_ms=1_000)
+    for partition in partitions:
+        h.send(1, partition=partition, at_ms=2_000, transaction=1, position=1)
+    times = {"t_asked_ns": EPOCH_NS + 3_000_000_000, "t_done_ns": EPOCH_NS + round(done_ms * 1e6)}
+    h.transactions.append({"instance": 1, "number": 1, "asked": 1, "outcome": 1, **times})
+    for partition in (0, 1):
+        h.log(0, partition=partition)
+    return h
+
+
+@pytest.mark.parametrize(
+    ("unkept", "status", "split"),
+    [(("orders-0", "orders-1"), Status.PERMITTED, "power"), (("orders-0",), Status.VIOLATION, "")],
+)
+def test_a_commit_that_went_with_the_power_is_held_to_what_is_synced(
+    unkept: tuple[str, ...], status: Status, split: str
+) -> None:
+    h = in_a_power_loss(transacted((0, 1)), *unkept)
+    for partition in (0, 1):
+        h.bounds(partition, end=5)
+    found = told(h)
+    assert found["lost-commit", split] == (status, 1)
+
+
+@pytest.mark.parametrize(("unkept", "split"), [("orders-1", "power"), ("orders-0", "committed")])
+def test_a_transaction_that_the_power_tore_is_held_to_what_is_synced(unkept: str, split: str) -> None:
+    h = stored(in_a_power_loss(transacted((0, 1)), unkept), 1, partition=0)
+    status = Status.PERMITTED if split == "power" else Status.VIOLATION
+    assert told(h.bounds(1, end=5))["torn-transaction", split] == (status, 1)
+
+
+@pytest.mark.parametrize(("cut_at", "split"), [(2, "power"), (4, "")])
+def test_a_message_that_was_aborted_when_the_power_had_taken_its_commit_is_held_to_what_is_synced(
+    cut_at: int, split: str
+) -> None:
+    """The log ends it by a marker at 2, of the leader after the power loss or of the one before."""
+    h = stored(in_a_power_loss(transacted((0,)), "orders-0"), 1, how="aborted", partition=0)
+    h.leaderships[1]["first"] = cut_at
+    status = Status.PERMITTED if split else Status.VIOLATION
+    assert told(h)["lost-commit", split] == (status, 1)
+
+
+# -- pipelines: inputs 0 1 2 are read at 1, 2 and 3 s
+
+
+def worked(*outputs: int, at: int = 3, **where: Any) -> History:
+    """Three inputs, handed to the pipeline; outputs of some of them in the log."""
+    h = piped(promise=UNSYNCED, sessions=0, **where)
+    h.send(0, at_ms=100).send(1, at_ms=101).send(2, at_ms=102).log(0, 1, 2)
+    member = h.plan.pipelines[0].session
+    for seq in range(3):
+        h.deliver(seq, session=member, at_ms=1_000.0 * (seq + 1))
+    h.at(3_100)
+    return committed(made(h, *outputs), at)
+
+
+SKIPPED = ("input-skipped", "no output")
+REMADE: dict[str, Any] = {"details": {"remade": ["invoices"]}}
+CUT: dict[str, Any] = {"details": {"cut": {"invoices-0": 1}}}
+UNKEPT: dict[str, Any] = {"details": {"unkept": ["invoices-0"]}}
+
+
+@pytest.mark.parametrize(
+    ("remade_ms", "expected"),
+    [
+        (2_500, {("input-skipped", "removed"): (Status.PERMITTED, 2)}),
+        (1_500, {("input-skipped", "removed"): (Status.PERMITTED, 1), SKIPPED: (Status.VIOLATION, 1)}),
+        (500, {SKIPPED: (Status.VIOLATION, 2)}),
+    ],
+)
+def test_outputs_from_before_their_topic_was_made_again_are_not_missed(
+    remade_ms: float, expected: Told
+) -> None:
+    h = worked(2).fault("recreate-topic", "invoices", remade_ms - 200, remade_ms, **REMADE)
+    assert told(h) == expected
+
+
+def test_outputs_that_a_fault_cut_off_are_not_missed() -> None:
+    """Input 0 went before the cut; nothing of input 2 was ever behind it."""
+    h = worked(1, at=3).fault("truncate", "invoices", 3_500, 3_600, **CUT).bounds(1, begin=1)
+    for row in h.rows["log"]:
+        row["position"] += row["stream"] == 2
+    h.bounds(1, begin=1, end=2, read_to=2)
+    assert told(h) == {("input-skipped", "removed"): (Status.PERMITTED, 1), SKIPPED: (Status.VIOLATION, 1)}
+
+
+@pytest.mark.parametrize(
+    ("from_ms", "expected"),
+    [
+        (5_000, {("input-skipped", "power"): (Status.PERMITTED, 1)}),
+        (500, {SKIPPED: (Status.VIOLATION, 1)}),
+    ],
+)
+def test_outputs_that_went_with_the_power_are_held_to_what_is_synced(from_ms: float, expected: Told) -> None:
+    h = worked(0, 1).fault("power-loss", "kafka-3", from_ms, from_ms + 1_000, **UNKEPT)
+    h.led("kafka-1", 0, at_ms=0, partition=1, first=0)
+    h.led("kafka-2", 1, at_ms=from_ms + 900, partition=1, first=2)
+    assert told(h) == expected
+
+
+def test_outputs_of_a_source_that_was_made_again_are_told_apart() -> None:
+    """Two topics of one name had a message at position 0, and an output of each is there."""
+    h = piped(promise=UNSYNCED, sessions=0).send(0, at_ms=100).send(1, at_ms=101)
+    member = h.plan.pipelines[0].session
+    h.deliver(0, session=member, position=0, at_ms=200).deliver(1, session=member, position=1, at_ms=201)
+    made(h.at(300), 0, 1)
+    h.fault("recreate-topic", "orders", 1_000, 1_200, details={"remade": ["orders"]})
+    h.send(2, at_ms=1_300).send(3, at_ms=1_301).log(2, 3)
+    h.deliver(2, session=member, position=0, at_ms=1_400).deliver(3, session=member, position=1, at_ms=1_401)
+    assert told(committed(made(h.at(1_500), 0, 1, first=2), 2)) == {
+        ("acked-lost", "removed"): (Status.PERMITTED, 2)
+    }
+    skips = piped(promise=UNSYNCED, sessions=0).send(0, at_ms=100)
+    skips.deliver(0, session=member, position=0, at_ms=200)
+    made(skips.at(300), 0)
+    skips.fault("recreate-topic", "orders", 1_000, 1_200, details={"remade": ["orders"]})
+    skips.send(1, at_ms=1_300).log(1).deliver(1, session=member, position=0, at_ms=1_400)
+    assert told(committed(skips, 1))[SKIPPED] == (Status.VIOLATION, 1), (
+        "its output is that of another message"
+    )
+
+
+def test_what_was_acknowledged_as_a_repeat_by_a_topic_that_is_gone_is_not_lost() -> None:
+    h = History(system="pulsar").fault(
+        "recreate-topic", "orders", 1_000, 1_200, details={"remade": ["orders"]}
+    )
+    h.send(0, at_ms=100, dropped=True)
+    assert told(h.send(1, at_ms=1_300).log(1)) == {("acked-lost", "removed"): (Status.PERMITTED, 1)}
