@@ -47,7 +47,8 @@ class LogEvidence:
         known = is_one & (position >= 0)
         is_cut = known & (position < cut[np.where(is_one, stream, 0)])
         done_ns = self._history.of_send("t_done_ns", slots)
-        is_gone = (done_ns > 0) & (done_ns < self._context.remade[short(self._topic_of(slots))])
+        since_ns = self._context.remade[short(self._topic_of(slots))] - self._context.clock_bound_ns
+        is_gone = (done_ns > 0) & (done_ns < since_ns)
         for one in np.flatnonzero(known & ~is_gone & self.before_remade(slots)).tolist():
             at = int(stream[min(one, len(stream) - 1)])
             is_gone[one] = self._is_above(at, int(position[one]), int(done_ns[one]))
@@ -76,7 +77,9 @@ class LogEvidence:
             return np.zeros(len(slots), np.bool_)
         sent = self._history.sent[slots] >= 0
         start_ns = self._history.of_send("t_start_ns", slots)
-        return np.asarray(sent & (start_ns < self._context.remade[short(self._topic_of(slots))]))
+        since_ns = self._context.remade[short(self._topic_of(slots))]
+        is_before = start_ns < since_ns + self._context.clock_bound_ns
+        return np.asarray(sent & (since_ns > 0) & is_before)
 
     def absent(self, slots: Array, stream: Array, position: Array) -> Bits:
         """For messages not found in the log: was the place read where they would be?

@@ -48,7 +48,8 @@ def judge(given: Given, twice: Array) -> list[Hits]:
     firsts = _firsts(given, twice)
     if not len(firsts):
         return []
-    late, held = _overtaken(firsts), _held(given, firsts, twice)
+    late = _overtaken(firsts, given.history.context.clock_bound_ns)
+    held = _held(given, firsts, twice)
     found = []
     if len(late):
         words = _overtaken_words(given, firsts, late)
@@ -87,16 +88,31 @@ def _earliest(given: Given, twice: Array, row: Array, delivery: Array) -> Array:
     return np.where(rows[where] == row, every[order][at][where], delivery)
 
 
-def _overtaken(f: _Firsts) -> Array:
-    """Messages first given after a later one of their key."""
+def _overtaken(f: _Firsts, bound_ns: int) -> Array:
+    """Messages first given after a later one of their key: by the clock of one session, or by more than
+    clocks of several machines may differ."""
     number = np.append(0, np.cumsum(f.key[1:] != f.key[:-1]))
-    t_ns = f.t_ns - f.t_ns.min()
-    if float(t_ns.max() + 1) * float(number[-1] + 1) >= _ROOM:  # then to the microsecond
-        t_ns //= 1_000
-    # Later keys get larger values, so the least of all that follow is one of the same key if any is lower.
-    value = t_ns + number * (int(t_ns.max()) + 1)
+    late = _after_later(number, f.t_ns, bound_ns)
+    if not bound_ns:
+        return late
+    order = np.lexsort((f.session, number))
+    session, number = f.session[order], number[order]
+    apart = np.append(0, np.cumsum((number[1:] != number[:-1]) | (session[1:] != session[:-1])))
+    return np.union1d(late, order[_after_later(apart, f.t_ns[order], 0)])
+
+
+def _after_later(number: Array, t_ns: Array, bound_ns: int) -> Array:
+    """Elements later than one that follows them, by more than the bound, and has the same number; numbers
+    ascend."""
+    t_ns = t_ns - t_ns.min()
+    unit = 1
+    if float(t_ns.max() + bound_ns + 1) * float(number[-1] + 1) >= _ROOM:  # then to the microsecond
+        unit = 1_000
+    t_ns, bound = t_ns // unit, bound_ns // unit
+    # Later numbers get larger values, so the least of all that follow is of the same one if any is lower.
+    value = t_ns + number * (int(t_ns.max()) + bound + 1)
     least = np.minimum.accumulate(value[::-1])[::-1]
-    return np.flatnonzero(value[:-1] > least[1:])
+    return np.flatnonzero(value[:-1] > least[1:] + bound)
 
 
 def _held(given: Given, f: _Firsts, twice: Array) -> dict[int, int]:
@@ -111,7 +127,7 @@ def _held(given: Given, f: _Firsts, twice: Array) -> dict[int, int]:
     release[chosen] = _released(given, f.of(chosen), twice)
     found: dict[int, int] = {}
     for start, size in zip(begin[several].tolist(), sizes[several].tolist(), strict=True):
-        found |= _held_of_key(f, release, start, start + size)
+        found |= _held_of_key(f, release, slice(start, start + size), given.history.context.clock_bound_ns)
     return found
 
 
@@ -130,17 +146,19 @@ def _released(given: Given, f: _Firsts, twice: Array) -> Array:
     return settled
 
 
-def _held_of_key(f: _Firsts, release: Array, start: int, end: int) -> dict[int, int]:
-    own = slice(start, end)
-    session, t_ns, until = f.session[own], f.t_ns[own], release[own]
+def _held_of_key(f: _Firsts, release: Array, own: slice, bound_ns: int) -> dict[int, int]:
+    """As `_held`, of the messages of one key. A message that another consumer was given within the bound of
+    the clocks came before or after: overtaken or held, it is out of order either way."""
+    session, t_ns, until = f.session[own], f.t_ns[own] + bound_ns, release[own]
     found: dict[int, int] = {}
     for holder in np.unique(session).tolist():
         reach = np.maximum.accumulate(np.where(session == holder, until, -1))
         at = np.flatnonzero((session[1:] != holder) & (t_ns[1:] < reach[:-1])) + 1
         for i in at.tolist():
-            held = (session[:i] == holder) & (t_ns[:i] <= t_ns[i]) & (until[:i] > t_ns[i])
+            given_ns = f.t_ns[own][:i]
+            held = (session[:i] == holder) & (given_ns <= t_ns[i]) & (until[:i] > t_ns[i])
             if held.any():
-                found.setdefault(start + i, start + int(np.argmax(held)))
+                found.setdefault(own.start + i, own.start + int(np.argmax(held)))
     return found
 
 

@@ -68,7 +68,7 @@ def _too_many(history: BucketHistory, groups: Array) -> list[Hits]:
     allowed = np.zeros(len(rows), np.int64)
     for topic, times in context.growths.items():
         own = topic_of == context.topics.index(topic)
-        allowed[own] = np.searchsorted(times, t_ns[own], side="right")
+        allowed[own] = np.searchsorted(times, t_ns[own] + context.clock_bound_ns, side="right")
     wrong = np.flatnonzero(age[pair.ravel()] > allowed)
     home = pairs[by_age, 1][first_of_group][pair.ravel()[wrong]]
     return _hits(history, "key", slots[index[wrong]], rows[wrong], home)

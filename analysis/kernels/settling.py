@@ -75,6 +75,8 @@ class _Verdicts:
     def __init__(self, given: Given, repeats: Repeats, streams: Array) -> None:
         table = given.history.bucket.deliveries
         self._given, self._repeats = given, repeats
+        #: Sessions may be of several machines. A reason that may have come before a delivery counts as one.
+        self._bound_ns = given.history.context.clock_bound_ns
         self._reading = given.history.context.reading(given.group)
         self._now, self._before = table["t_ns"][repeats.now], table["t_ns"][repeats.before]
         self._session = table["session"][repeats.before].astype(np.int64)
@@ -114,8 +116,8 @@ class _Verdicts:
         """(class, split, indexes of the repeats)."""
         reading, limit = self._reading, self._reading.ack_timeout_ns
         timed = np.full(len(self._now), limit > 0)
-        nacked = self._nacked < self._now
-        bound_ns = self._given.history.context.clock_bound_ns  # sessions may be of several machines
+        bound_ns = self._bound_ns
+        nacked = self._nacked < self._now + bound_ns
         in_time = timed & (self._acked - self._handed <= limit) & (self._acked < self._now - bound_ns)
         young = timed & (self._now + bound_ns - self._handed < limit) & (self._acked >= self._now)
         by_client = reading.subscription in ("shared", "key_shared")
@@ -158,10 +160,11 @@ class _Verdicts:
         quiet = np.ones(len(start), np.bool_)
         for fault in context.faults:
             if fault.effective:
-                quiet &= (fault.over_ns + SETTLE_NS < start) | (fault.start_ns > end)
+                is_before = fault.over_ns + SETTLE_NS + self._bound_ns < start
+                quiet &= is_before | (fault.start_ns > end + self._bound_ns)
         ends = {n: s.end_ns for n, s in context.sessions.items() if s.end_ns}
         for number, end_ns in ends.items():
-            quiet &= (self._session != number) | (end_ns >= end)
+            quiet &= (self._session != number) | (end_ns >= end + self._bound_ns)
         return quiet
 
     def _fault_between(self, *acks: ConfirmedAcks, effective: bool = True) -> Array:
@@ -169,7 +172,8 @@ class _Verdicts:
         found = np.zeros(len(self._now), np.bool_)
         for fault in self._given.history.context.faults:
             if fault.confirmed_acks in acks and fault.effective >= effective:
-                found |= (fault.over_ns >= self._confirmed) & (fault.start_ns <= self._now)
+                is_after = fault.over_ns >= self._confirmed - self._bound_ns
+                found |= is_after & (fault.start_ns <= self._now + self._bound_ns)
         return found
 
     def unmet(self, cls: str, at: Array) -> Array:
