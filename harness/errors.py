@@ -73,8 +73,7 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
         "`brokerstorm analyze`",
     ),
     Exit.TERMINATED: (
-        "stopped by SIGTERM or SIGHUP (a closed terminal) before there was a verdict; healed, what was"
-        " captured is kept",
+        "stopped by SIGTERM or SIGHUP (closed terminal) before a verdict; healed, data is kept",
         "`brokerstorm analyze`",
     ),
 }

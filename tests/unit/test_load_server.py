@@ -1,4 +1,4 @@
-"""What strangers can do to the port on which a driver waits for the tasks of a load."""
+"""Strangers at the port on which a driver waits for the tasks of a load: little is taken from them."""
 
 from __future__ import annotations
 
