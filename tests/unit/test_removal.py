@@ -1,4 +1,4 @@
-"""What a fault took out of the log is missed by no class: of transactions, and of pipelines."""
+"""A fault that took messages out of a log: no class of transactions or pipelines misses them."""
 
 from __future__ import annotations
 
