@@ -116,6 +116,7 @@ _NEEDED = {
     ("delivery", "durable"): "no acknowledged message lost, whatever is promised",
     ("order", True): "order kept in each lane",
     ("dedup", True): "none stored twice",
+    ("keys", True): "each key in one partition, whichever producer sent it",
 }
 
 

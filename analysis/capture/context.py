@@ -27,6 +27,8 @@ REDELIVERY_ORDER = "redelivery-order"
 INPUT_ONCE, INPUT_ORDER = "input-once", "input-order"
 #: Of an acknowledged message: it survives that all replicas in sync lose power at once.
 SYNCED = "synced"
+#: All producers put a key into one partition. No client promises it, a scenario may require it.
+SHARED_KEYS = "keys"
 _REQUIRED = {REDELIVERY_ORDER: "order", INPUT_ORDER: "order", INPUT_ONCE: "dedup", SYNCED: "delivery"}
 
 
@@ -52,14 +54,14 @@ class Promise:
     required: Mapping[str, str | bool | None] = field(default_factory=dict)
 
     def holds(self, kind: str) -> bool | None:
-        """Whether ``delivery``, ``order``, ``dedup``, ``synced``, ``redelivery-order``, ``input-once`` or
-        ``input-order`` is promised or required.
+        """Whether ``delivery``, ``order``, ``dedup``, ``synced``, ``redelivery-order``, ``input-once``,
+        ``input-order`` or ``keys`` is promised or required.
 
         None = not known.
         """
         if self.required.get(_REQUIRED.get(kind, kind)):
             return True
-        if kind == REDELIVERY_ORDER:
+        if kind in (REDELIVERY_ORDER, SHARED_KEYS):
             return False
         if kind in (INPUT_ONCE, INPUT_ORDER):
             return self.exactly_once
@@ -276,6 +278,11 @@ class Context:
         for group in self.lane_groups:
             keyed[group.first : group.first + group.count] = group.mode == "key"
         return keyed
+
+    @cached_property
+    def keys_are_shared(self) -> bool:
+        """All producers must put the messages of a key into one stream, as the scenario requires."""
+        return any(instance.promise.holds(SHARED_KEYS) for instance in self.instances.values())
 
     @cached_property
     def is_queue(self) -> npt.NDArray[np.bool_]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from analysis.capture.context import SHARED_KEYS
 from analysis.classes.entry import ALWAYS, APPLICATION, INFORMATION, TAKEN, AnomalyClass, SubKind
 from analysis.findings import Status
 
@@ -46,11 +47,16 @@ SENDING: Final = (
             "An explicit partition is kept or the send fails. For keys, all messages of a key and "
             "producer must be in one partition; those outside the one that holds most of them are counted. "
             "Each time that a fault gave the topic more partitions a key may have one more from then on: "
-            "a partitioner promises no order across them, within each it is judged."
+            "a partitioner promises no order across them, within each it is judged. Where the scenario says "
+            "`require.keys: shared`, the same holds for all producers of a key together: client libraries "
+            "have partitioners of their own."
         ),
         splits={
             "partition": SubKind("the producer named another partition"),
             "key": SubKind("the key's other messages are in another partition"),
+            "shared": SubKind(
+                "another producer's messages of the key are in another partition", breaks=(SHARED_KEYS,)
+            ),
         },
     ),
     AnomalyClass(

@@ -12,7 +12,8 @@ from analysis.kernels.hits import Hits, Note, hits
 
 
 def judge(history: BucketHistory) -> list[Hits]:
-    """wrong-partition: an explicit partition not kept; a key in more than its topic's growth explains."""
+    """wrong-partition: an explicit partition not kept; a key in more than its topic's growth explains, of one
+    producer or, where the scenario requires that producers share keys, of all."""
     context, groups = history.context, history.groups
     low, high = history.spread
     lane = groups.lane
@@ -21,31 +22,67 @@ def judge(history: BucketHistory) -> list[Hits]:
     keyed = np.zeros(len(groups), np.bool_)
     expected[known] = context.lane_stream[lane[known]]
     keyed[known] = context.lane_is_keyed[lane[known]]
+    found = []
     elsewhere = np.flatnonzero((expected > 0) & ((low != expected) | (high != expected)) & known)
-    scattered = np.flatnonzero(keyed & (low != high))
-    topic_of = context.lane_topic[lane[scattered]]
-    grown = np.isin(topic_of, [context.topics.index(topic) for topic in context.growths])
-    found = _too_many(history, scattered[grown]) if grown.any() else []
-    scattered = scattered[~grown]
-    for split, affected in (("partition", elsewhere), ("key", scattered)):
-        if len(affected):
-            found += _outside(history, split, affected, expected)
+    if len(elsewhere):
+        found += _outside(history, "partition", elsewhere, expected)
+    own = np.arange(len(groups))
+    found += _scattered(history, "key", np.flatnonzero(keyed & (low != high)), own)
+    if context.keys_are_shared:
+        found += _scattered(history, "shared", *_spread_over_producers(history, np.flatnonzero(keyed)))
     return found
 
 
-def _outside(history: BucketHistory, split: str, affected: Array, expected: Array) -> list[Hits]:
-    """Messages of the groups with a copy outside the group's home."""
+def _spread_over_producers(history: BucketHistory, keyed: Array) -> tuple[Array, Array]:
+    """Groups of keys that lie in several streams, over all producers; and by group the first one of its key,
+    which stands for all."""
+    low, high = history.spread
+    lane, first, of = np.unique(history.groups.lane[keyed], return_index=True, return_inverse=True)
+    lowest = np.full(len(lane), np.iinfo(np.int64).max)
+    highest = np.full(len(lane), -1)
+    np.minimum.at(lowest, of, low[keyed])
+    np.maximum.at(highest, of, high[keyed])
+    unit = np.arange(len(history.groups))
+    unit[keyed] = keyed[first[of]]
+    return keyed[(lowest != highest)[of]], unit
+
+
+def _is_grown(history: BucketHistory, groups: Array) -> Array:
+    """Groups whose topic was given more partitions."""
+    context = history.context
+    topic_of = context.lane_topic[history.groups.lane[groups]]
+    return np.isin(topic_of, [context.topics.index(topic) for topic in context.growths])
+
+
+def _scattered(history: BucketHistory, split: str, groups: Array, unit: Array) -> list[Hits]:
+    """Messages of keys outside the stream of their key. ``unit``: by group, which are judged as one."""
+    if not len(groups):
+        return []
+    grown = _is_grown(history, groups)
+    found = _too_many(history, split, groups[grown], unit) if grown.any() else []
+    return found + (_outside(history, split, groups[~grown], None, unit) if not grown.all() else [])
+
+
+def _outside(
+    history: BucketHistory, split: str, affected: Array, expected: Array | None, unit: Array | None = None
+) -> list[Hits]:
+    """Messages of the groups with a copy outside the group's home.
+
+    ``expected``: by group, None = the stream that holds most of what is judged as one (``unit``).
+    """
     slots = history.slots_of_groups(affected)
     slots = slots[history.sent[slots] >= 0]
     index, rows = history.copies(slots)
     stream = history.bucket.log["stream"][rows].astype(np.int64)
     group = history.group(slots)[index]
-    home = expected if split == "partition" else _homes(len(history.groups), group, stream)
-    wrong = np.flatnonzero(stream != home[group])
-    return _hits(history, split, slots[index[wrong]], rows[wrong], home[group[wrong]])
+    if expected is None:
+        group = group if unit is None else unit[group]
+        expected = _homes(len(history.groups), group, stream)
+    wrong = np.flatnonzero(stream != expected[group])
+    return _hits(history, split, slots[index[wrong]], rows[wrong], expected[group[wrong]])
 
 
-def _too_many(history: BucketHistory, groups: Array) -> list[Hits]:
+def _too_many(history: BucketHistory, split: str, groups: Array, unit: Array) -> list[Hits]:
     """Of keys whose topic grew: messages in one partition more than there were numbers of partitions until
     then. A partitioner gives a key one partition for each number; which client goes by which number, and
     since when, nobody promises."""
@@ -53,7 +90,7 @@ def _too_many(history: BucketHistory, groups: Array) -> list[Hits]:
     slots = history.slots_of_groups(groups)
     slots = slots[history.sent[slots] >= 0]
     index, rows = history.copies(slots)
-    t_ns, group = history.times(slots)[index], history.group(slots)[index]
+    t_ns, group = history.times(slots)[index], unit[history.group(slots)[index]]
     order = np.lexsort((rows, t_ns, group))
     index, rows, t_ns, group = index[order], rows[order], t_ns[order], group[order]
     stream = history.bucket.log["stream"][rows].astype(np.int64)
@@ -71,7 +108,7 @@ def _too_many(history: BucketHistory, groups: Array) -> list[Hits]:
         allowed[own] = np.searchsorted(times, t_ns[own] + context.clock_bound_ns, side="right")
     wrong = np.flatnonzero(age[pair.ravel()] > allowed)
     home = pairs[by_age, 1][first_of_group][pair.ravel()[wrong]]
-    return _hits(history, "key", slots[index[wrong]], rows[wrong], home)
+    return _hits(history, split, slots[index[wrong]], rows[wrong], home)
 
 
 def _hits(history: BucketHistory, split: str, slots: Array, rows: Array, home: Array) -> list[Hits]:

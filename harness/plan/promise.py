@@ -219,6 +219,7 @@ class ProducerSettings(ABC):
                 "delivery": "durable" if require.delivery == "durable" else None,
                 "order": True if require.order == "lane" else None,
                 "dedup": True if require.dedup == "once" else None,
+                "keys": True if require.keys == "shared" else None,
             },
         )
 

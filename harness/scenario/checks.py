@@ -379,6 +379,8 @@ def _joining_problems(scenario: Scenario) -> Iterator[Problem]:
 
 def _lane_problems(scenario: Scenario) -> Iterator[Problem]:
     """Producers that share a topic's keyed lanes must mean the same keys; a sending thread needs a lane."""
+    if scenario.require.keys == "shared" and all(spec.lanes != "key" for spec in scenario.load.writers):
+        yield ("require", "keys"), "needs a producer with lanes: key"
     keys: dict[str, tuple[str, int]] = {}
     for name, spec in scenario.load.producers.items():
         topics = [scenario.topics[t] for t in spec.topics or scenario.topics if t in scenario.topics]

@@ -338,6 +338,11 @@ class RequireSpec(Part):
     dedup: Literal["once", "as-configured"] = Field(
         "as-configured", description="once: no message is stored twice"
     )
+    keys: Literal["shared", "as-configured"] = Field(
+        "as-configured",
+        description="shared: a key's messages are in one partition, whichever producer sent them (`lanes: "
+        "key`). Partitioners of client libraries differ",
+    )
     rate_ratio: float = Field(
         0.99,
         ge=0,

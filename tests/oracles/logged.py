@@ -204,22 +204,35 @@ def wrong_partition(facts: Facts) -> list[Hit]:
         expected = facts.lane_stream(lane)
         if expected and any(row["stream"] != expected for row in rows):
             hits.append(Hit("wrong-partition", name, "partition", t_ns=time_of(facts, name)))
-        if context.lane_is_keyed[lane] and name in scattered(facts, instance, lane):
+        if not context.lane_is_keyed[lane]:
+            continue
+        if name in scattered(facts, [instance], lane):
             hits.append(Hit("wrong-partition", name, "key", t_ns=time_of(facts, name)))
+        every = sorted({i for i, ln, _, _ in facts.copies if ln == lane})
+        if keys_are_shared(facts) and name in scattered(facts, every, lane):
+            hits.append(Hit("wrong-partition", name, "shared", t_ns=time_of(facts, name)))
     return hits
 
 
-def scattered(facts: Facts, instance: int, lane: int) -> set[Identity]:
+def keys_are_shared(facts: Facts) -> bool:
+    return any(i.promise.required.get("keys") for i in facts.context.instances.values())
+
+
+def growths_of(facts: Facts, lane: int) -> list[int]:
+    topic = topic_of_lane(facts, lane)
+    return [f.start_ns for f in facts.context.faults if f.effective and topic in f.details.grown]
+
+
+def scattered(facts: Facts, instances: list[int], lane: int) -> set[Identity]:
     """Messages of a key outside the partition that holds most copies, of equals the lowest. Of a topic that
     grew: in one partition more, as they come up, than there were numbers of partitions until then."""
     own = sorted(
         (time_of(facts, name), place(row), name)
         for name, rows in facts.copies.items()
-        if name[:2] == (instance, lane) and name in facts.sent
+        if name[0] in instances and name[1] == lane and name in facts.sent
         for row in rows
     )
-    topic = topic_of_lane(facts, lane)
-    times = [f.start_ns for f in facts.context.faults if f.effective and topic in f.details.grown]
+    times = growths_of(facts, lane)
     found = Counter(where[0] for _, where, _ in own)
     home = min(found, key=lambda stream: (-found[stream], stream))
     if not times:

@@ -28,7 +28,8 @@ UNSAFE = PromisePlan(delivery="leader", order=False, dedup=False, because={}, re
 REQUIRED = PromisePlan(
     delivery="leader", order=False, dedup=False, because={}, required={"dedup": True, "delivery": "durable"}
 )
-PROMISES = st.sampled_from([DURABLE, UNSAFE, REQUIRED])
+SHARED = DURABLE.model_copy(update={"required": {"keys": True}})
+PROMISES = st.sampled_from([DURABLE, UNSAFE, REQUIRED, SHARED])
 OUTCOMES = st.sampled_from(["ok"] * 6 + ["fail", "info", "open"])
 TRANSACTED = st.sampled_from(["ok"] * 3 + ["aborted"] * 2 + ["fail", "info", "open"])
 WAITS = st.sampled_from([0, 0, 0, 1, 1, 2, 40, 400])  # grid steps; 15 s is 30, 130 s is 260

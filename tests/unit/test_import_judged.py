@@ -222,6 +222,7 @@ BESIDE_ROWS = (
     "a replica",
     "replicas",
     "key in a third partition",
+    "key that two producers put",
 )
 #: No import has a journal of transactions, nor the markers of a log, nor pipelines.
 OF_RUNS = ("transaction", "txn_end", "source_partition", "source_position")

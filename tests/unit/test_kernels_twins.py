@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from harness.contracts.plan import PromisePlan
 from harness.records import Check, Kind
 from tests.planted.pairs import Found, Pair, aborted, five
+from tests.planted.plans import DURABLE
 from tests.planted.tiny import EPOCH_NS, History
 
 
@@ -50,6 +52,31 @@ def keyed(*partitions: int) -> History:
     h = History(partitions=2, mode="key")
     for seq, partition in enumerate(partitions):
         h.send(seq, lane=0, partition=partition).log(seq, lane=0, partition=partition)
+    return h
+
+
+SHARED = DURABLE.model_copy(update={"required": {"keys": True}})
+
+
+def two_writers(
+    first: tuple[int, ...],
+    second: tuple[int, ...],
+    *,
+    promise: PromisePlan = DURABLE,
+    partitions: int = 2,
+    grows_at_s: float = 0,
+) -> History:
+    """Messages of key 0 of two producers in turn, one a second from 1 s on, each in the given partition."""
+    h = History(partitions=partitions, mode="key", producers=2, promise=promise)
+    if grows_at_s:
+        details = {"grown": {"orders": partitions - 1}}
+        h.fault("grow-partitions", "orders", grows_at_s * 1e3, grows_at_s * 1e3 + 100, details=details)
+    for seq in range(max(len(first), len(second))):
+        for instance, own in ((1, first), (2, second)):
+            if seq < len(own):
+                at_ms = 1_000 * (seq + 1) + 100 * instance
+                h.send(seq, lane=0, partition=own[seq], instance=instance, at_ms=at_ms)
+                h.log(seq, lane=0, partition=own[seq], instance=instance)
     return h
 
 
@@ -187,6 +214,34 @@ PAIRS = [
         {("wrong-partition", "key"): ["1/0/2"]},
         lambda: routed(1, 1, 0, 1),
         NOT_MINE,
+    ),
+    Pair(
+        "key that two producers put into two partitions",
+        lambda: two_writers((1, 1, 1), (0, 0), promise=SHARED),
+        {("wrong-partition", "shared"): ["2/0/0", "2/0/1"]},
+        lambda: two_writers((1, 1, 1), (0, 0)),
+        {},
+    ),
+    Pair(
+        "key that one of two producers spreads",
+        lambda: two_writers((1, 0, 1), (1, 1), promise=SHARED),
+        {("wrong-partition", "key"): ["1/0/1"]},
+        lambda: two_writers((1, 1, 1), (1, 1), promise=SHARED),
+        {},
+    ),
+    Pair(
+        "key that one producer keeps in the partition of another's stray",
+        lambda: two_writers((1, 1, 1, 0), (0, 0), promise=SHARED),
+        {("wrong-partition", "key"): ["1/0/3"], ("wrong-partition", "shared"): ["1/0/0", "1/0/1", "1/0/2"]},
+        lambda: two_writers((1, 1, 1), (1, 1), promise=SHARED),
+        {},
+    ),
+    Pair(
+        "key that two producers put into three partitions of a topic that grew once",
+        lambda: two_writers((1, 1, 2), (1, 1, 0), promise=SHARED, partitions=3, grows_at_s=2.5),
+        {("wrong-partition", "shared"): ["2/0/2"]},
+        lambda: two_writers((1, 1, 2), (1, 1, 2), promise=SHARED, partitions=3, grows_at_s=2.5),
+        {},
     ),
     Pair(
         "key in a third partition though its topic grew once",

@@ -401,9 +401,11 @@ def test_how_long_a_share_group_waits_for_a_dead_member(
 
 
 def test_required_is_what_the_application_needs() -> None:
-    assert promise("kafka-python", {}).required == {"delivery": "durable", "order": None, "dedup": None}
-    needed = promise("kafka-python", {}, delivery="as-configured", order="lane", dedup="once").required
-    assert needed == {"delivery": None, "order": True, "dedup": True}
+    usual = promise("kafka-python", {}).required
+    assert usual == {"delivery": "durable", "order": None, "dedup": None, "keys": None}
+    asked = {"delivery": "as-configured", "order": "lane", "dedup": "once", "keys": "shared"}
+    needed = promise("kafka-python", {}, **asked).required
+    assert needed == {"delivery": None, "order": True, "dedup": True, "keys": True}
 
 
 @pytest.mark.parametrize(

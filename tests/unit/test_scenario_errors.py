@@ -241,6 +241,14 @@ BAD = [
         "name: x\nload: {producers: {p: {lanes: key, keys: 5}, q: {lanes: key, keys: 6}}}\n",
         "load.producers.q.keys: must be 5, as producer p has on orders, got 6",
     ),
+    (
+        "name: x\nload: {producers: {p: {lanes: routed}}}\nrequire: {keys: shared}\n",
+        "bad.yaml:3: require.keys: needs a producer with lanes: key, got 'shared'",
+    ),
+    (
+        "name: x\nload: {producers: {p: {lanes: key}}}\nrequire: {keys: once}\n",
+        "require.keys: must be",
+    ),
     ("name: x\ntopics: {}\n", "topics: needs at least 1, got {}"),
     ("name: x\ntopics: {a b: {}}\n", "topics.a b: a name holds letters, digits, . _ -"),
     ("name: x\ntopics: {a: {partitions: 0}}\n", "topics.a.partitions: must be at least 1, got 0"),
