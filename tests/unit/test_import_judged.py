@@ -223,6 +223,7 @@ BESIDE_ROWS = (
     "replicas",
     "key in a third partition",
     "key that two producers put",
+    "key that one producer keeps",
 )
 #: No import has a journal of transactions, nor the markers of a log, nor pipelines.
 OF_RUNS = ("transaction", "txn_end", "source_partition", "source_position")
