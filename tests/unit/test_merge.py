@@ -85,7 +85,8 @@ def test_what_may_break_a_promise_that_nobody_stated_is_suspect() -> None:
     assert (lost.status, lost.promise) == (Status.SUSPECT, "may break delivery: not known: no [promises]")
     assert (
         lost.evidence
-        == "not shown: what the client's settings promise is stated (worker.toml, import.yaml), and no setting lets its broker drop messages"
+        == "not shown: what the client's settings promise is stated (worker.toml, import.yaml), "
+        "and no setting lets its broker drop messages"
     )
     assert found(episode("corrupt")) == [("corrupt", Status.VIOLATION)], "no setting makes it right"
     assert found(replace(episode("delivery-reorder", instance=2), session=5)) == [
