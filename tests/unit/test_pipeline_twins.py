@@ -198,3 +198,63 @@ def test_an_output_that_only_the_leader_had_may_be_lost() -> None:
     leader = PromisePlan(delivery="leader", order=False, dedup=False, because={}, required={})
     assert found(plain(0, 2, promise=leader)) == {("input-skipped", "not durable"): ["1/0/1"]}
     assert statuses(plain(0, 2, promise=leader), "input-skipped") == {Status.PERMITTED}
+
+
+def test_an_input_in_a_partition_that_is_not_its_own_is_not_missed_there() -> None:
+    """Its output is in the bucket of the partition where it was read."""
+    stray = piped(2).sent(2).log(0, 1).send(0, partition=1).log(0, partition=0, lane=1)
+    committed(made(stray, 0, 1, instance=2), 3)
+    (episode,) = (e for e in judged(stray).episodes if e.cls == "wrong-partition")
+    assert episode.witnesses[0].symptoms == ()
+    own = piped(2).sent(3).log(0, 1, 2)
+    assert found(committed(made(own, 0, 1), 3))["input-skipped", "no output"] == ["1/0/2"]
+
+
+def test_outputs_that_retention_may_have_taken_are_not_missed_for_certain() -> None:
+    assert statuses(plain(0, 2).bounds(1, begin=1), "input-skipped") == {Status.SUSPECT}
+
+
+Two = tuple[int, int]
+
+
+def lives(first: Two, second: Two, *, starts: Two, ids: Two) -> History:
+    """Two lives of one client. (instance, seq) of two messages behind each other, then one more of the first;
+    each is in a transaction. ``starts``, ``ids``: start time and number of the transactional id by life."""
+    h = History(producers=2, sessions=0)
+    h.workers["p-1"] = {"t_start_ns": starts[0], "life_of": "shop"}
+    h.workers["p-2"] = {"t_start_ns": starts[1], "life_of": "shop"}
+    for instance, seq in (first, second, (first[0], first[1] + 1)):
+        transaction(h, seq + 1, seq, instance=instance)
+        h.transactions[-1]["id"] = ids[instance - 1]
+        stored(h, seq, instance=instance)
+    return h
+
+
+def test_the_later_life_is_the_one_that_began_later() -> None:
+    breach = {("fence-breach", "older life"): ["orders-0@4"]}
+    assert found(lives((1, 0), (2, 0), starts=(1, 2), ids=(0, 0))) == breach
+    assert found(lives((1, 0), (2, 0), starts=(2, 1), ids=(0, 0))) == {
+        ("fence-breach", "older life"): ["orders-0@2"]
+    }, "the second instance began before the first"
+    assert found(lives((2, 0), (1, 0), starts=(2, 1), ids=(0, 0))) == breach
+
+
+def test_a_life_fences_its_own_transactional_ids_only() -> None:
+    assert found(lives((1, 0), (2, 0), starts=(1, 2), ids=(0, 1))) == {}
+
+
+def test_a_late_write_of_which_nobody_read_the_end_is_late_all_the_same() -> None:
+    h = two_lives((1, 0), (2, 0), (1, 1))
+    h.rows["log"][2]["txn"] = Txn.UNKNOWN
+    assert found(h)["fence-breach", "older life"] == ["orders-0@4"]
+
+
+@pytest.mark.parametrize(
+    ("is_marker", "splits"), [(False, {"older life"}), (True, {"older life", "older epoch"})]
+)
+def test_a_late_batch_counts_once_and_its_marker_as_well(is_marker: bool, splits: set[str]) -> None:
+    h = two_lives((1, 0), (2, 0), (1, 1))
+    at = 5 if is_marker else 4
+    write = {"first": at, "last": at, "producer_id": 7, "epoch": 1, "newest": 2}
+    h.bounds(stale=[write | {"is_marker": is_marker}])
+    assert {split for cls, split in found(h) if cls == "fence-breach"} == splits

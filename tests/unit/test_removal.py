@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from analysis.classes import status_of
 from analysis.findings import Status
-from tests.oracles.judging import context_from, judged
+from analysis.kernels.replicas import stretches
+from harness.contracts.rows import ReplicaRow, ReplicaSpan
+from tests.oracles.judging import context_from, judged, labels
 from tests.planted.plans import DURABLE
 from tests.planted.tiny import EPOCH_NS, History
 from tests.planted.tiny_pipelines import committed, made, piped
 from tests.planted.tiny_transactions import stored
+from tests.unit.test_pulsar_twins import confirmed
 
 UNSYNCED = DURABLE.model_copy(update={"synced": False, "required": {}})
 Told = dict[tuple[str, str], tuple[Status, int]]
@@ -174,3 +178,79 @@ def test_what_was_acknowledged_as_a_repeat_by_a_topic_that_is_gone_is_not_lost()
     )
     h.send(0, at_ms=100, dropped=True)
     assert told(h.send(1, at_ms=1_300).log(1)) == {("acked-lost", "removed"): (Status.PERMITTED, 1)}
+
+
+# -- at the border of a fault
+
+
+def test_a_message_of_unknown_outcome_was_not_acknowledged_by_a_topic_that_is_gone() -> None:
+    """It was given out of the second topic of the name, and is not in it any more."""
+    h = History().fault("recreate-topic", "orders", 1_000, 1_200, details={"remade": ["orders"]})
+    h.send(0, at_ms=1_300).send(1, "open", at_ms=1_301).log(0)
+    h.deliver(0, at_ms=1_400).deliver(1, position=1, at_ms=1_401).bounds(end=5)
+    assert told(h)["delivered-then-lost", "seen"] == (Status.VIOLATION, 1)
+
+
+@pytest.mark.parametrize(("acked_ms", "status"), [(9_900, Status.PERMITTED), (10_100, Status.VIOLATION)])
+@pytest.mark.parametrize("is_led", [True, False])
+def test_what_was_acknowledged_when_the_power_was_back_did_not_go_with_it(
+    acked_ms: float, status: Status, is_led: bool
+) -> None:
+    """The power is back at 10 s. Where leaders began is known, or the log itself tells what was kept."""
+    h = History(promise=UNSYNCED)
+    h.fault("power-loss", "kafka-3", 5_000, 10_000, details={"unkept": ["orders-0"]})
+    if is_led:
+        h.led("kafka-1", 0, at_ms=0, first=0).led("kafka-2", 1, at_ms=10_500, first=1)
+    h.send(0, at_ms=1_000).log(0).send(1, position=1, at_ms=acked_ms - 1).bounds(end=5)
+    ((_, found),) = told(h).items()
+    assert found == (status, 1)
+
+
+@pytest.mark.parametrize(("cut_ms", "status"), [(11_900, Status.PERMITTED), (12_100, Status.VIOLATION)])
+def test_a_leader_that_began_long_after_the_power_was_back_cut_nothing_off_for_it(
+    cut_ms: float, status: Status
+) -> None:
+    """Leaders of before are elected within 2 s of the recovery."""
+    h = History(promise=UNSYNCED)
+    h.fault("power-loss", "kafka-3", 5_000, 10_000, details={"unkept": ["orders-0"]})
+    h.led("kafka-1", 0, at_ms=0, first=0).led("kafka-2", 1, at_ms=cut_ms, first=1)
+    h.send(0, at_ms=1_000).log(0).send(1, position=1, at_ms=4_000).bounds(end=5)
+    ((_, found),) = told(h).items()
+    assert found == (status, 1)
+
+
+def test_the_first_message_that_a_fault_left_is_missed_by_a_group_that_was_not_given_it() -> None:
+    h = History().sent(4).log(0, 1, 2, 3).deliver(3)
+    h.fault("truncate", "orders", 500, 600, details={"cut": {"orders-0": 2}})
+    assert told(h) == {("not-dispatched", ""): (Status.VIOLATION, 1)}
+
+
+def test_rows_behind_the_end_of_a_log_that_was_read_again_are_none() -> None:
+    """The reader had read two messages before the log was cut there, and was then at its end."""
+    h = History().send(0).send(1, "info").send(2, "info").log(0, 1, 2)
+    h.bounds(end=1, read_to=1)
+    h._bounds[1]["again"] = 1
+    assert {cls for cls, _, _, _ in labels(judged(h))} == {"info-not-stored"}
+    h._bounds[1] |= {"end": 2, "read_to": 2}
+    assert Counter(cls for cls, _, _, _ in labels(judged(h))) == {"info-not-stored": 1, "info-stored": 1}
+
+
+def test_a_fault_of_unknown_effect_around_a_confirmation_leaves_it_in_doubt() -> None:
+    """Whether it took effect is not known: it began before the confirmation, and was over after it."""
+    around = confirmed(2_200, 3_000)
+    around.fault("restart", "broker-1", 1_000, 2_500, acks="at-risk", effective=False)
+    before = confirmed(2_200, 3_000)
+    before.fault("restart", "broker-1", 1_000, 1_100, acks="at-risk", effective=False)
+    cls = "redelivered-after-ack", "confirmed"
+    assert (told(around)[cls], told(before)[cls]) == ((Status.SUSPECT, 1), (Status.VIOLATION, 1))
+
+
+def test_a_replica_refuses_nothing_behind_its_own_end() -> None:
+    """The other one has more, which nobody asked this one for."""
+    span = ReplicaSpan(first=5, last=11, digest="a", intact=True)
+    common: dict[str, Any] = {"stream": "orders-0", "in_sync": True, "begin": 0}
+    short = ReplicaRow(node="kafka-2", leads=False, end=8, read_to=6, refused=True, **common)
+    long = ReplicaRow(node="kafka-1", leads=True, end=12, read_to=12, odd=(span,), **common)
+    found = [(one.replica.node, one.first, one.last, one.split) for one in stretches([long, short])]
+    assert ("kafka-2", 6, 7, "unreadable") in found
+    assert not [one for one in found if one[0] == "kafka-2" and one[2] >= 8]

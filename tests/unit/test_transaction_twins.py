@@ -6,8 +6,11 @@ import pytest
 
 from analysis.classes import status_of
 from analysis.findings import Status
+from analysis.kernels import atomicity
 from harness.records import Txn
+from tests.oracles.judging import context_from, judged, labels
 from tests.planted.pairs import Found, Pair, aborted, found
+from tests.planted.plans import DURABLE
 from tests.planted.tiny import EPOCH_NS, History
 from tests.planted.tiny_transactions import stored, transaction
 
@@ -202,3 +205,88 @@ def test_a_reader_of_committed_data_waits_for_the_end_of_every_transaction_befor
 
 def test_a_reader_of_everything_waits_for_no_transaction() -> None:
     assert found(long_transaction(39.0), committed_only=False) == STALLED
+
+
+def refused(outcome: str, asked: str) -> History:
+    """Message 1 of a transaction is refused by the client and is in the log all the same."""
+    h = transaction(History(), 1, 0, outcome=outcome, asked=asked).send(1, "fail", transaction=1)
+    how = "committed" if outcome == "ok" else "aborted"
+    return stored(stored(h, 0, how=how, marker=False), 1, how="committed")
+
+
+def test_a_refused_message_belongs_to_its_transaction_only_if_that_was_aborted() -> None:
+    assert found(refused("aborted", "abort")) == {("aborted-read", "in the log"): ["1/0/1"]}
+    shown = found(refused("ok", "commit"))
+    assert shown == {("false-nack", ""): ["1/0/1"]}
+
+
+def test_a_refused_message_that_is_absent_tears_no_transaction() -> None:
+    h = transaction(History(), 1, 0).send(1, "fail", transaction=1)
+    assert found(stored(h, 0)) == {}
+
+
+def test_a_message_that_is_visible_elsewhere_does_not_hang() -> None:
+    h = stored(transaction(History(), 1, 0), 0, how="open", marker=False)
+    h.rows["sends"][0]["position"] = 1
+    assert found(h) == {("hanging-transaction", "ended"): ["1/0/0"]}
+    assert found(stored(h, 0)) == {}
+
+
+def test_a_transaction_whose_abort_was_acknowledged_has_ended() -> None:
+    assert found(both("open", "open", outcome="aborted", asked="abort")) == {
+        ("hanging-transaction", "ended"): ["1/0/0", "1/0/1", "1/1/0", "1/1/1"]
+    }
+
+
+def test_only_a_commit_is_waited_for() -> None:
+    """An abort that comes after a delivery makes it no intermediate read; where the copy lies that was given,
+    nobody read."""
+    h = History().send(0, "aborted", transaction=1)
+    asked = h.now_ns + 10_000_000
+    h.transactions.append({"instance": 1, "number": 1, "asked": 2, "t_asked_ns": asked, "outcome": 4})
+    stored(h, 0, how="unknown", marker=False)
+    assert found(h.deliver(0, position=7, at_ms=5), committed_only=True) == {}
+
+
+def unmet_of(h: History) -> set[tuple[str, frozenset[str]]]:
+    return {(cls, unmet) for cls, _, unmet, _ in labels(judged(h, context_from(h)))}
+
+
+def test_what_needs_markers_says_so() -> None:
+    h = both("open", "open").bounds(0, marked=0).bounds(1, marked=9)
+    by_stream = {
+        (message[:3], unmet) for cls, _, unmet, message in labels(judged(h)) if cls == "hanging-transaction"
+    }
+    assert by_stream == {("1/0", frozenset({"markers-read"})), ("1/1", frozenset())}
+
+
+def absent(*, ended: bool = True, read_to: int | None = None, seen: bool = False) -> History:
+    """A committed transaction of which one message is not in the log, or neither is."""
+    h = transaction(History(promise=DURABLE), 1, 0, 1)
+    if seen:
+        stored(h, 0)
+    h.workers["p-1"] = {"t_end_ns": EPOCH_NS + 10**9 if ended else 0}
+    return h.bounds(end=5, read_to=read_to) if read_to is not None else h.bounds(end=5)
+
+
+@pytest.mark.parametrize("seen", [True, False])
+def test_what_is_not_shown_to_be_absent_proves_no_torn_or_lost_transaction(seen: bool) -> None:
+    cls = "torn-transaction" if seen else "lost-commit"
+    assert (cls, frozenset()) in unmet_of(absent(seen=seen))
+    for unproved in (absent(seen=seen, ended=False), absent(seen=seen, read_to=int(seen))):
+        assert cls not in {told for told, _ in unmet_of(unproved)}
+
+
+def test_a_commit_of_which_a_part_may_be_seen_yet_is_not_shown_to_be_lost() -> None:
+    assert ("lost-commit", frozenset({"audit-complete"})) in unmet_of(both("unknown", "aborted"))
+    assert ("lost-commit", frozenset()) in unmet_of(both("aborted", "aborted"))
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_commit_is_not_shown_to_be_lost_where_a_bucket_is_missing(is_whole: bool) -> None:
+    h = both("aborted", "aborted")
+    context = context_from(h)
+    atoms = judged(h, context).atoms
+    assert atoms is not None
+    (episode,) = atomicity.judge(context, [atoms], is_whole=is_whole).episodes
+    assert episode.unmet == (() if is_whole else ("audit-complete",))
