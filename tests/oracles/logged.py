@@ -96,7 +96,8 @@ def acked_lost(facts: Facts) -> list[Hit]:
             unmet.add("producer-ended")
         where = facts.acked_place(name)
         how = "removed" if is_removed(facts, name, where) else shape(facts, name)
-        cls, split = ("acked-lost", how) if row["ledger"] != -1 else ("dedup-silent-loss", "")
+        is_lost = how == "removed" or row["ledger"] != -1
+        cls, split = ("acked-lost", how) if is_lost else ("dedup-silent-loss", "")
         hits.append(Hit(cls, name, split, frozenset(unmet), time_of(facts, name)))
     return hits
 
