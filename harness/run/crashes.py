@@ -49,6 +49,8 @@ _NODE_FILE = re.compile(r"[( ](?:file://)?(/[^():\n]+):\d+:\d+")
 _RUST_PLACE = re.compile(r"panicked at (?P<file>[^:]+):\d+:\d+")
 #: Where Cargo keeps what it downloaded, and where a library of Rust itself was built.
 _RUST_LIBRARY = re.compile(r"/registry/src/|/git/checkouts/")
+#: Characters at the start of a dump and at the end of a log that are searched for a lack of memory.
+_NEAR: Final = 4096
 #: Bytes at the end of a log that are searched.
 TAIL_BYTES: Final = 1 << 24
 
@@ -84,7 +86,8 @@ def crash_of_client(exit_code: int | None, log: str, said: str = "") -> Crash | 
     if exit_code is None:
         return None
     dump = _dump(log)
-    if _NO_MEMORY.search(dump[:4096]):
+    # What a runtime prints when it gets no memory is not always a first line that is known.
+    if _NO_MEMORY.search(dump[:_NEAR]) or _NO_MEMORY.search(log[-_NEAR:]):
         return None
     if exit_code < 0:
         return _by_signal(-exit_code, dump)

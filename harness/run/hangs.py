@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from harness.progress.view import clock
 from harness.run.crashes import Crash
 from harness.run.liveness import Hang, Stall
@@ -51,13 +53,14 @@ def take_stacks(worker: WorkerProcess, run: RunDir) -> Document:
 
 
 def keep_dump(worker: WorkerProcess, crash: Crash, run: RunDir) -> Document:
-    """Keep what a process printed as it crashed; what an event row says of it (`take_stacks`)."""
+    """Keep what a process printed as it crashed; return the fields of its event row (`take_stacks`)."""
     found: Document = {}
     if crash.dump:
         target = run.stacks / f"{worker.name}.txt"
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(crash.dump)
-        found["stacks"] = str(target.relative_to(run.root))
+        with suppress(OSError):  # on a full disk the dump stays in the worker's own log
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(crash.dump)
+            found["stacks"] = str(target.relative_to(run.root))
     if crash.stack is not None:
         stack = crash.stack
         found |= {"where": stack.where, "thread": stack.title, "stack": shown(stack)}

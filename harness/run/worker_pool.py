@@ -339,6 +339,10 @@ class WorkerPool:
         row |= {k: str(row[k]) for k in ("text", "name", "why", "where", "thread") if k in row}
         row.setdefault("t_ns", time.monotonic_ns())
         row = {"worker": worker.name, "kind": message.get("kind", kind), **row}
+        self._write_event(row)
+
+    def _write_event(self, row: Document) -> None:
+        """Write an event, or keep it for `record` where the disk is full."""
         try:
             append_jsonl(self.run.events, row)
         except OSError:  # a full disk must not make us deaf: `record` writes it, or fails
@@ -396,10 +400,8 @@ class WorkerPool:
         self._progress.note(f"{self._who(worker)}: {text}")
         self._manifest.problem("client-crashed", f"{worker.name}: {text}")
         event = {"worker": worker.name, "kind": "client-died", "why": "crashed", "t_ns": worker.t_end_ns}
-        append_jsonl(
-            self.run.events,
-            {**event, "name": crash.name, "text": crash.text, **keep_dump(worker, crash, self.run)},
-        )
+        found = keep_dump(worker, crash, self.run)
+        self._write_event({**event, "name": crash.name, "text": crash.text, **found})
 
     def end_hanging_producers(self) -> None:
         """End every producer with a call open past its deadline, after taking its stacks.

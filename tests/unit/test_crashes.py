@@ -114,6 +114,8 @@ def test_a_client_that_ends_its_process_is_known_by_the_first_line(
         (2, GO_WORKER),
         (2, "fatal error: runtime: out of memory\n\ngoroutine 1 [running]:\nx.y.Z()\n\t/z.go:1\n"),
         (-signal.SIGABRT, "terminate called after throwing an instance of 'std::bad_alloc'\n"),
+        (-signal.SIGABRT, "memory allocation of 33554432 bytes failed\n"),  # Rust
+        (-signal.SIGABRT, "FATAL ERROR: Reached heap limit - JavaScript heap out of memory\n"),  # V8
         (70, GO_CAUGHT_IN_WORKER),
         (70, RUST_WORKER),
         (70, NODE_WORKER),
