@@ -17,7 +17,7 @@ from harness.waiting import wait_until
 
 SPARK_HOME = Path(pyspark.__file__).parent
 HOST = "127.0.0.1"
-START_S = 60.0
+START_S = 180.0
 
 
 def free_port() -> int:

@@ -21,7 +21,7 @@ from harness.waiting import wait_until
 from harness.workers import launch
 from harness.workers.spec import WorkerSpec
 
-READY_S: Final = 40.0  # a JVM or an interpreter on a busy machine
+READY_S: Final = 120.0  # a JVM or an interpreter on a machine that other work keeps busy
 Rows = npt.NDArray[np.void]
 
 
@@ -80,7 +80,7 @@ class DrivenWorker(WorkerProcess):
         self.tell(f"start {t0_ns}")
         return t0_ns
 
-    def wait_stats(self, wanted: Callable[[StatsLine], bool], timeout_s: float = 40) -> StatsLine:
+    def wait_stats(self, wanted: Callable[[StatsLine], bool], timeout_s: float = 120) -> StatsLine:
         """The first stats line for which ``wanted(stats)`` holds."""
 
         def holds() -> bool:

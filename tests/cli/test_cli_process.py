@@ -261,11 +261,11 @@ def test_a_run_checks_the_machine_before_it_leaves_anything(tmp_path: Path) -> N
 @pytest.mark.long
 def test_clean_ends_what_carries_the_runs_id_and_nothing_else(tmp_path: Path) -> None:
     mine, other = (f"test-{uuid.uuid4()}" for _ in range(2))
+    env = {"BROKERSTORM_STATE": str(tmp_path / "state")}
     sleepers = [
-        subprocess.Popen(["sleep", "300"], env={**os.environ, "BROKERSTORM_RUN_ID": run_id})
+        subprocess.Popen(["sleep", "300"], env={**os.environ, **env, "BROKERSTORM_RUN_ID": run_id})
         for run_id in (mine, other)
     ]
-    env = {"BROKERSTORM_STATE": str(tmp_path / "state")}
     try:
         seen = run("clean", mine, "--dry-run", cwd=tmp_path, env=env)
         assert seen.stdout == f"found  {mine}: 1 processes (sleep {sleepers[0].pid})\n"

@@ -16,7 +16,7 @@ from harness.waiting import wait_until
 
 #: Set by continuous integration: a test that cannot have Docker fails there, it is not skipped.
 REQUIRED = "BROKERSTORM_DOCKER_TESTS"
-START_S = 30.0
+START_S = 120.0
 STOP_S = 40.0
 
 

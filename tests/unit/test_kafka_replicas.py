@@ -56,8 +56,8 @@ class Broker:
             raise EnvironmentNotReady("no answer")
         if offset == self.error_at and self.asked.count(offset) <= self.errors:
             return {partition: Row(error_code=CORRUPT_MESSAGE)}
-        there = [data for first, data in self.log.items() if first >= offset]
-        return {partition: Row(there[0] if there else b"")}
+        there = [data for first, data in self.log.items() if first + 1 >= offset]
+        return {partition: Row(b"".join(there[:2]))}
 
 
 def found(*brokers: Broker) -> tuple[list[tuple[str, int, int, str]], list[int]]:
@@ -89,13 +89,14 @@ def damaged(first: int) -> dict[int, bytes]:
         (Broker(LOG | {2: batch(2, b"another")}), [("kafka-2", 2, 3, "other")]),
         (Broker(LOG, error_at=4), [("kafka-2", 4, 5, "unreadable")]),
         (Broker(LOG, error_at=4, errors=1), []),
+        (Broker(damaged(2), error_at=2), [("kafka-2", 2, 3, "damaged")]),
     ],
-    ids=["alike", "damaged", "missing", "other", "unreadable", "an error that passes"],
+    ids=["alike", "damaged", "missing", "other", "unreadable", "an error that passes", "a damaged header"],
 )
 def test_a_replica_beside_two_others(other: Broker, wrong: list[Any]) -> None:
     assert found(Broker(LOG), other, Broker(LOG))[0] == wrong
 
 
 def test_what_nobody_answers_for_again_is_not_known() -> None:
-    other = Broker(damaged(2), answers=3)  # it was read, and is gone when its odd span is looked at
+    other = Broker(damaged(2), answers=2)  # it was read, and is gone when its odd span is looked at
     assert found(Broker(LOG), other, Broker(LOG)) == ([], [6, 2, 6])
