@@ -1,18 +1,20 @@
 # `make` lists the targets. `make run` and `make test` set up what they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test check bench docs dist clean
+.PHONY: help setup run lint test test-all test-more check bench docs dist clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
 BIN := .venv/bin
-PYTEST_ARGS ?= -m "not slow"
+PYTEST_ARGS ?= -m "not slow and not extended"
+# Seconds in which `make test-more` begins tests.
+WITHIN ?= 600
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 # Many containers set it: each of hundreds of short processes would compile the same modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-7s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: .venv/.installed ## the virtual environment, from requirements.lock with hashes
 
@@ -58,8 +60,14 @@ lint: setup
 check: lint ## format, lint, types and the quick tests, no broker among them; before every commit
 	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not long" tests/unit tests/cli
 
-test: lint ## format, lint, types and every test but the slow ones, on real brokers too
+test: lint ## format, lint, types and the tests that every change must pass, on real brokers too
 	@$(BIN)/python -m pytest -n 3 $(PYTEST_ARGS)
+
+test-more: setup ## tests that make test leaves out, none of minutes; begins none after WITHIN seconds
+	@$(BIN)/python -m pytest -n 3 -m "extended and not slow" -p tests.rotation --within $(WITHIN)
+
+test-all: lint ## every test, those that take minutes too (hours)
+	@$(BIN)/python -m pytest -n 3
 
 bench: setup ## what capture, clients, sealing and judging cost (an hour); docs/performance.md has the rest
 	@set -e; for name in capture_overhead clients seal analysis; do $(BIN)/python -m bench.$$name; done
