@@ -62,6 +62,7 @@ def test_the_wheel_holds_every_file_that_a_command_reads(wheel: Path) -> None:
     assert wanted - names(wheel) == set()
 
 
+@pytest.mark.extended
 def test_the_sdist_makes_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Path) -> None:
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path / "tree", filter="data")
@@ -80,6 +81,7 @@ def editable(tmp_path_factory: pytest.TempPathFactory) -> Installed:
     return install(ROOT, tmp_path_factory.mktemp("editable"))
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("kind", ["installed", "editable"])
 @pytest.mark.parametrize("way", ["brokerstorm", "python -m brokerstorm", "launcher of a checkout"])
 @pytest.mark.parametrize("safe_path", ["", "1"])
@@ -111,6 +113,7 @@ def test_an_installed_tree_finds_its_own_files(
     assert names(theirs) == names(capsys.readouterr().out) != []
 
 
+@pytest.mark.extended
 def test_an_installed_plan_is_that_of_the_tree(installed: Installed) -> None:
     plans = [installed.call(*words, "plan", "pulsar-storm") for words in ([str(installed.command)], LAUNCHER)]
     assert plans[0].stdout == plans[1].stdout
@@ -162,6 +165,7 @@ def test_messages_name_the_launcher_of_a_checkout(tmp_path: Path, typed: str) ->
     assert done.stderr == f"brokerstorm: which scenario?\n  `{typed} list scenarios` shows them\n"
 
 
+@pytest.mark.extended
 def test_files_keep_the_plain_name(installed: Installed) -> None:
     done = installed.call(str(installed.command), "--json", "run")
     assert json.loads(done.stdout)["error"]["hint"] == "`brokerstorm list scenarios` shows them"

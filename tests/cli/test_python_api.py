@@ -105,6 +105,7 @@ except brokerstorm.BrokerstormError as error:
 """
 
 
+@pytest.mark.extended
 @pytest.mark.long
 def test_an_installed_api_beside_modules_named_like_ours(tmp_path: Path) -> None:
     wheel = build("wheel", tmp_path / "wheel")
@@ -124,6 +125,7 @@ def test_an_installed_api_beside_modules_named_like_ours(tmp_path: Path) -> None
     assert "brokerstorm_cluster [session scope]" in listed.stdout
 
 
+@pytest.mark.extended
 @pytest.mark.long
 def test_the_example_is_right_by_the_types_of_the_api() -> None:
     command = [

@@ -38,6 +38,7 @@ def has_data(engine: Any, node: str) -> bool:
     return any(volume.name.endswith(f"{node}-data") for volume in engine.volumes.list())
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("kind", "needs", "meanwhile"),
     [("add-broker", frozenset({SPARE_BROKER}), True), ("remove-broker", FIVE, False)],
@@ -60,6 +61,7 @@ def test_a_broker_comes_and_goes(
     assert is_there() == (not meanwhile, not meanwhile)
 
 
+@pytest.mark.extended
 def test_a_controller_votes_and_one_that_is_killed_votes_again(
     pool: ClusterPool, engine: Any, tmp_path: Path
 ) -> None:

@@ -142,6 +142,7 @@ def test_a_frozen_node_accepts_connections_and_answers_nothing(whole: KafkaClust
     wait_until("an answer", lambda: whole.admin.answers("kafka-3"))
 
 
+@pytest.mark.extended
 def test_a_container_is_given_less_cpu_and_all_of_it_again(whole: KafkaCluster) -> None:
     runtime = whole.runtime
     assert isinstance(runtime, LimitsCpu)
@@ -154,6 +155,7 @@ def test_a_container_is_given_less_cpu_and_all_of_it_again(whole: KafkaCluster) 
     whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize(
     ("step", "shown"),
     [
@@ -180,6 +182,7 @@ def test_what_a_container_lacks_is_seen_and_given_back(
     assert whole.runtime.memory_use("kafka-2").limit is None
 
 
+@pytest.mark.extended
 def test_a_container_has_damaged_files_and_is_wiped_where_it_refuses_them(
     whole: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -225,6 +228,7 @@ def test_a_node_cut_off_from_its_peers_is_fenced_and_clients_still_reach_it(
     assert None not in measure(KAFKA.request, wires, timeout_s=5, connect=detours.connect).values()
 
 
+@pytest.mark.extended
 def test_a_frozen_node_can_be_killed_and_stopped(whole: KafkaCluster) -> None:
     whole.runtime.pause("kafka-1")
     whole.runtime.kill("kafka-1")
@@ -236,6 +240,7 @@ def test_a_frozen_node_can_be_killed_and_stopped(whole: KafkaCluster) -> None:
     assert not whole.runtime.is_running("kafka-1")
 
 
+@pytest.mark.extended
 def test_another_process_takes_a_kept_cluster_over(whole: KafkaCluster) -> None:
     """`inject` and `down` are such processes."""
     attached = attach_cluster(whole.runtime.folder)
@@ -256,6 +261,7 @@ cluster.up(timeout_s=180)
 """
 
 
+@pytest.mark.extended
 def test_a_harness_killed_while_compose_works_leaves_nothing_after_clean(
     kafka_image: Any, engine: Any, run_id: str, tmp_path: Path
 ) -> None:

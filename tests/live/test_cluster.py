@@ -235,6 +235,7 @@ def cluster_id(cluster: BrokerCluster[Any]) -> str:
     return next(found).read_text().split("cluster.id=")[1]
 
 
+@pytest.mark.extended
 def test_a_kept_cluster_beside_another_can_be_taken_over(
     kafka: KafkaCluster, run_id: str, tmp_path: Path
 ) -> None:
@@ -262,6 +263,7 @@ def test_a_kept_cluster_beside_another_can_be_taken_over(
         attach_cluster(tmp_path)
 
 
+@pytest.mark.extended
 def test_a_killed_harness_leaves_only_what_is_found_and_removed(
     kafka: KafkaCluster, run_id: str, tmp_path: Path
 ) -> None:

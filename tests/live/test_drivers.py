@@ -83,6 +83,7 @@ def ours(pool: ClusterPool) -> Iterator[KafkaCluster]:
     make_whole(found)
 
 
+@pytest.mark.extended
 def test_an_operators_program_pauses_and_restarts_nodes(ours: KafkaCluster, tmp_path: Path) -> None:
     folder, run = ours.runtime.folder, RunDir(tmp_path / new_run_id()).create()
     found = external(connection_file(ours, tmp_path, commands(folder, *ACTIONS)), run)
@@ -112,6 +113,7 @@ def test_clean_heals_a_node_that_a_killed_run_left_dead(ours: KafkaCluster, tmp_
     clean_heals(file, run, ours, "kafka-3")
 
 
+@pytest.mark.extended
 def test_clean_waits_for_the_pod_that_a_killed_run_left_to_its_owner(
     ours: KafkaCluster, tmp_path: Path
 ) -> None:

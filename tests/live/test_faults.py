@@ -29,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 Begin = Callable[..., FaultRig]
 
 
+@pytest.mark.extended
 def test_pause_beyond_the_session_timeout(kafka: KafkaCluster, begin: Begin) -> None:
     rig = begin({"fault": "pause", "target": "leader-of:orders-3", "at": 0, "for": "5m"})
     (target,) = rig.wait_for("inject")["targets"]
@@ -64,6 +65,7 @@ def test_targets_by_what_a_node_does(kafka: KafkaCluster, begin: Begin) -> None:
     assert found["follower-of:orders-3"] in set(states["orders-3"].replicas) - {states["orders-3"].leader}
 
 
+@pytest.mark.extended
 def test_restart_hands_leaders_over_first(kafka: KafkaCluster, begin: Begin) -> None:
     rig = begin({"fault": "restart", "target": "leader-of:orders", "at": 0, "down": 1})
     rig.finish()
@@ -72,6 +74,7 @@ def test_restart_hands_leaders_over_first(kafka: KafkaCluster, begin: Begin) -> 
     assert effect["details"]["leaders_moved"] >= 1
 
 
+@pytest.mark.extended
 def test_controller_kill_elects_another(kafka: KafkaCluster, begin: Begin) -> None:
     before = kafka.admin.controller()
     rig = begin({"fault": "controller-kill", "at": 0, "for": "5m"})
@@ -136,6 +139,7 @@ def test_truncated_logs_begin_later(kafka: KafkaCluster, begin: Begin) -> None:
     assert rig.rows("effect")[0]["details"]["cut"] == {f"orders-{p}": cuts[p] for p in cuts}
 
 
+@pytest.mark.extended
 def test_retention_removes_what_was_acknowledged_until_it_is_put_back(
     kafka: KafkaCluster, tmp_path: Path
 ) -> None:
@@ -192,6 +196,7 @@ def test_a_topic_is_deleted_and_made_again_as_it_was(kafka: KafkaCluster, tmp_pa
     assert before.config["min.insync.replicas"] == "2"
 
 
+@pytest.mark.extended
 @pytest.mark.skipif(bool(clocks.why_not()), reason=clocks.why_not())
 def test_a_broker_whose_clock_jumped_stamps_messages_with_its_time(kafka: KafkaCluster, begin: Begin) -> None:
     if "stamped" not in kafka.admin.topics():
@@ -226,6 +231,7 @@ def test_replicas_move_throttled_and_the_throttle_is_lifted(kafka: KafkaCluster,
     assert set(kafka.admin.own_settings(moved.name, THROTTLED_REPLICAS).values()) == {None}
 
 
+@pytest.mark.extended
 def test_rolling_restart(kafka: KafkaCluster, begin: Begin) -> None:
     pids = {node.name: kafka.runtime.pid(node.name) for node in kafka.runtime.nodes}
     rig = begin({"fault": "rolling-restart", "at": 0})
@@ -297,6 +303,7 @@ def test_a_killed_harness_leaves_a_stopped_node_that_the_ledger_frees(
     assert Ledger(run).entries() == []
 
 
+@pytest.mark.extended
 def test_a_killed_harness_leaves_a_dead_node_that_is_started_if_kept(
     kafka: KafkaCluster, run: RunDir
 ) -> None:
@@ -308,6 +315,7 @@ def test_a_killed_harness_leaves_a_dead_node_that_is_started_if_kept(
     assert [row["event"] for row in read_jsonl(run.faults)][-2:] == ["heal", "healed"]
 
 
+@pytest.mark.extended
 def test_damaged_files_are_served_or_refused(kafka: KafkaCluster, begin: Begin) -> None:
     """Kafka does not look at checksums of what it kept in good order: only other replicas show the damage.
     A broker that refuses its metadata is wiped, and has what the others have in the end."""

@@ -13,6 +13,7 @@ from tests.machine import ORPHANS
 pytestmark = pytest.mark.live
 
 
+@pytest.mark.extended
 def test_an_installed_command_runs_and_judges(tmp_path: Path) -> None:
     installed = install(build("wheel", tmp_path / "wheel"), tmp_path)
     words = [str(installed.command), "--json", "--run-dir", str(tmp_path / "runs")]

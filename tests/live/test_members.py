@@ -40,6 +40,7 @@ def test_a_broker_joins_takes_replicas_and_leaves(pool: ClusterPool, tmp_path: P
     assert not kafka.runtime.is_running(FOURTH)
 
 
+@pytest.mark.extended
 def test_a_broker_is_drained_leaves_and_joins_again(pool: ClusterPool, tmp_path: Path) -> None:
     kafka = of(pool, FOURTH_BROKER)
     before = kept(kafka)
@@ -53,6 +54,7 @@ def test_a_broker_is_drained_leaves_and_joins_again(pool: ClusterPool, tmp_path:
     assert kept(kafka) == before
 
 
+@pytest.mark.extended
 def test_a_controller_gets_a_vote_and_the_active_one_loses_its_own(pool: ClusterPool, tmp_path: Path) -> None:
     kafka = of(pool, DYNAMIC_QUORUM, SPARE_CONTROLLER)
     three = {"kafka-1", "kafka-2", "kafka-3"}

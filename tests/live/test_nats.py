@@ -83,6 +83,7 @@ def test_leaders_of_streams_and_of_consumers_move(cluster: NatsCluster, tmp_path
     admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=RUN_TAG)
 
 
+@pytest.mark.extended
 def test_a_killed_and_a_frozen_server_are_seen(cluster: NatsCluster, tmp_path: Path) -> None:
     for kind in ("kill", "pause"):
         step = {"fault": kind, "target": "leader-of:orders-0", "for": "3s"}
@@ -91,6 +92,7 @@ def test_a_killed_and_a_frozen_server_are_seen(cluster: NatsCluster, tmp_path: P
     cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=RUN_TAG)
 
 
+@pytest.mark.extended
 def test_a_copy_with_damaged_files_lacks_messages_and_is_found(cluster: NatsCluster) -> None:
     """What a server cannot read it drops, says that it is healthy, and is not sent it again.
 
@@ -118,6 +120,7 @@ def wrong_copies(cluster: NatsCluster) -> set[tuple[str, str]]:
     return {(one.replica.node, one.split) for one in stretches(rows)}
 
 
+@pytest.mark.extended
 def test_a_server_that_wants_all_memory_ends(cluster: NatsCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bit of a sequence number is another: all up to that one is noted as deleted, one by one, before a
     checksum is looked at. Its limit ends it, and not the machine; with a smaller one within seconds."""

@@ -40,6 +40,7 @@ def cut(cluster: BrokerCluster[Any], run: RunDir, step: dict[str, Any]) -> dict[
     return rows
 
 
+@pytest.mark.extended
 def test_latency_for_clients(kafka: BrokerCluster[Any], tmp_path: Path) -> None:
     step = {"fault": "latency", "target": "kafka-1", "delay": "300ms", "for": "1s"}
     rows = cut(kafka, RunDir(tmp_path / "run").create(), step)
@@ -57,6 +58,7 @@ def test_a_leader_cut_off_from_its_peers(kafka: BrokerCluster[Any], begin: Calla
     assert rig.rows("effect")[-1]["details"]["leaders_moved"] >= 1
 
 
+@pytest.mark.extended
 def test_a_fault_that_a_killed_process_left(kafka: BrokerCluster[Any], tmp_path: Path) -> None:
     """It is in the ledger before it is applied, and another process heals it."""
     run = RunDir(tmp_path / "run").create()

@@ -17,6 +17,7 @@ pytestmark = [
 ]
 
 
+@pytest.mark.extended
 def test_all_brokers_lose_what_they_acknowledged(pool: ClusterPool, tmp_path: Path) -> None:
     kafka = pool.get("kafka", needs=disks.GIVES, broker_config=IMPATIENT)
     kafka.admin.create_topics([ORDERS])

@@ -94,6 +94,7 @@ def test_a_bundle_goes_where_it_is_sent(whole: PulsarCluster, inject: Callable[.
     assert effect["details"]["bundles"] == [12, 13]
 
 
+@pytest.mark.extended
 def test_a_killed_owner_is_missed_and_comes_back(
     whole: PulsarCluster, inject: Callable[..., dict[str, Any]]
 ) -> None:
@@ -104,6 +105,7 @@ def test_a_killed_owner_is_missed_and_comes_back(
     assert None not in {state.leader for state in whole.admin.partition_states(NAMES).values()}
 
 
+@pytest.mark.extended
 def test_brokers_are_asked_what_they_own_only_when_a_scenario_says_so(
     whole: PulsarCluster, inject: Callable[..., dict[str, Any]]
 ) -> None:
@@ -113,12 +115,14 @@ def test_brokers_are_asked_what_they_own_only_when_a_scenario_says_so(
     assert set(whole.admin.bundle_owners().values()) <= {"broker-1", "broker-2", "broker-3"}
 
 
+@pytest.mark.extended
 def test_a_bookie_that_stands_still_answers_nobody(inject: Callable[..., dict[str, Any]]) -> None:
     effect = inject({"fault": "pause", "target": "role:bookie", "for": "2s"})
     assert effect["effective"], effect
     assert effect["details"]["silent"] == ["bookie-1"]
 
 
+@pytest.mark.extended
 def test_policies_change_and_are_put_back(
     whole: PulsarCluster, inject: Callable[..., dict[str, Any]]
 ) -> None:
@@ -139,6 +143,7 @@ def test_what_pulsar_refuses_is_told_in_its_words(whole: PulsarCluster) -> None:
         whole.admin.unload_stream("nothing-0")
 
 
+@pytest.mark.extended
 def test_a_namespace_goes_with_all_its_topics(whole: PulsarCluster) -> None:
     other = "public/bs-00000002"
     admin = whole.admin
@@ -154,6 +159,7 @@ def test_a_namespace_goes_with_all_its_topics(whole: PulsarCluster) -> None:
         admin._current, admin._partitions = ours, {}
 
 
+@pytest.mark.extended
 def test_a_dead_zookeeper_ends_the_start_and_leaves_nothing(tmp_path: Path) -> None:
     run_id = new_run_id()
     cluster = open_cluster("pulsar", run_id=run_id, folder=tmp_path)

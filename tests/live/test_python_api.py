@@ -13,6 +13,7 @@ from tests.machine import ORPHANS
 pytestmark = pytest.mark.live
 
 
+@pytest.mark.extended
 def test_the_example_project(tmp_path: Path) -> None:
     """Its folder holds modules named like ours: they must not come before ours, nor ours before them."""
     installed = install(build("wheel", tmp_path / "wheel"), tmp_path)

@@ -83,6 +83,7 @@ def inject(cluster: QpidCluster, folder: Path, step: dict[str, Any]) -> dict[str
     return fire(cluster, RunDir(folder).create(), TOPICS, step)["effect"]
 
 
+@pytest.mark.extended
 def test_a_group_serves_from_another_node_when_its_master_goes(group: QpidCluster, tmp_path: Path) -> None:
     admin = group.admin
     for ability in (HasMastership, HasBacklogs, HasConnections, HasHealthProbe):

@@ -36,6 +36,7 @@ def test_a_node_is_held_to_less_cpu(kafka: KafkaCluster, begin: Begin) -> None:
     assert kafka.runtime.cpu_use("kafka-1").cores is None
 
 
+@pytest.mark.extended
 @needing("memory-group")
 def test_a_node_is_held_to_less_memory(kafka: KafkaCluster, begin: Begin) -> None:
     assert "of memory" in struck(begin, {"fault": "memory-limit", "target": "kafka-1", "headroom": "1MB"})
@@ -49,6 +50,7 @@ def test_a_node_finds_its_disk_full(kafka: KafkaCluster, begin: Begin) -> None:
     assert kafka.runtime.try_write("kafka-2", 65536)[0] == ""
 
 
+@pytest.mark.extended
 @needing("slow-volume")
 def test_a_node_has_a_slow_disk(kafka: KafkaCluster, begin: Begin) -> None:
     said = struck(begin, {"fault": "slow-disk", "target": "kafka-3", "rate": "200kB"})

@@ -83,6 +83,7 @@ def test_clients_begin_again_and_the_rest_of_the_load_is_offered(tmp_path: Path)
     assert (code, "was not killed" in str(document)) == (Exit.USAGE, True)
 
 
+@pytest.mark.extended
 def test_without_its_brokers_what_it_captured_is_judged(tmp_path: Path) -> None:
     run = killed(tmp_path, "60s")
     leftovers.remove(leftovers.find(run.run_id))

@@ -58,6 +58,7 @@ def kill_producer(run: LiveRun) -> None:
     producer.kill()
 
 
+@pytest.mark.extended
 def test_the_same_faults_again_and_a_producer_that_dies_makes_the_run_unknown(
     passed: LiveRun, tmp_path: Path
 ) -> None:
@@ -175,6 +176,7 @@ def spoil_storage(run: LiveRun) -> None:
         meta.write_text("node.id=99\nversion=1\ncluster.id=AAAAAAAAAAAAAAAAAAAAAA\n")
 
 
+@pytest.mark.extended
 def test_a_broker_that_never_comes_back(tmp_path: Path) -> None:
     scenario = SCENARIO.replace("duration: 8s", "duration: 4s").replace(
         'pause, target: "leader-of:orders", at: 1s, for: 4s', "kill, target: kafka-2, at: 1s, for: 2s"

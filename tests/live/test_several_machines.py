@@ -155,6 +155,7 @@ def test_three_machines_find_what_one_does(master: str, scenario: Path, bucket: 
     assert agents() == []
 
 
+@pytest.mark.extended
 @pytest.mark.parametrize("secure", [True, False], ids=["TLS and users", "plain"])
 def test_a_cluster_of_others_is_loaded_as_from_one(
     master: str, scenario: Path, pool: ClusterPool, secure: bool, tmp_path: Path
@@ -174,6 +175,7 @@ def test_a_cluster_of_others_is_loaded_as_from_one(
     assert three[1]["sends"]["attempted"] == one[1]["sends"]["attempted"] == SENDS
 
 
+@pytest.mark.extended
 def test_an_executor_without_a_secret_ends_the_run_before_the_load(
     master: str, scenario: Path, pool: ClusterPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +193,7 @@ def test_an_executor_without_a_secret_ends_the_run_before_the_load(
     assert agents() == []
 
 
+@pytest.mark.extended
 def test_clients_are_killed_and_pipelines_run_on_other_machines(master: str, tmp_path: Path) -> None:
     path = tmp_path / "piped.yaml"
     path.write_text(PIPELINE)
@@ -228,6 +231,7 @@ def test_a_machine_that_is_lost_makes_the_run_unknown(master: str, scenario: Pat
     assert agents() == []
 
 
+@pytest.mark.extended
 def test_a_signal_ends_every_worker_everywhere(master: str, scenario: Path, tmp_path: Path) -> None:
     process = begun(tmp_path, "run", str(scenario), "--load-master", master)
     try:
@@ -247,6 +251,7 @@ def stores() -> set[psutil.Process]:
     return {each for each in psutil.Process().children() if "moto" in " ".join(each.cmdline())}
 
 
+@pytest.mark.extended
 def test_a_store_that_goes_away_leaves_the_run_here(scenario: Path, master: str, tmp_path: Path) -> None:
     others = stores()
     with s3_bucket(tmp_path / "log") as bucket:

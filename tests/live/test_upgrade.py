@@ -15,6 +15,7 @@ pytestmark = pytest.mark.live
 NEW = "4.1.2"
 
 
+@pytest.mark.extended
 def test_kafka_is_upgraded_under_load_and_its_features_are_raised(pool: ClusterPool, tmp_path: Path) -> None:
     needs = frozenset({need_of(NEW)})
     kafka = pool.get("kafka", version="3.9.1", needs=needs, broker_config=IMPATIENT)

@@ -265,14 +265,33 @@ def kit_of(worker: WorkerSpec) -> tuple[str, bool]:
     return worker.language, any("worker_kit.asyncio" in text for text in programs)
 
 
+#: What rests on a client more than on its kit: by every change, every worker is asked this.
+OF_EVERY_CLIENT = {
+    "every send is one row with one outcome",
+    "every stream is read to its last message",
+    "what was acknowledged is not given again",
+    "refused messages come again",
+    "a member journals what it saw and committed",
+    "no acknowledgement covers what the application was not given",
+    "refused by the broker is a fail",
+    "of each message one is made",
+    "sends have the outcome of their transaction",
+}
+
+
 def asked() -> Iterator[Any]:
-    """Worker and check of everything that can be asked; what a kit does, of one of its workers by day."""
+    """Worker and check of everything that can be asked. By every change the first worker of each kit is asked
+    all that takes no minutes, and the others what rests on their client."""
     workers = sorted(known_workers().values(), key=lambda worker: (worker.system, worker.library))
     of_kits = {kit_of(worker): worker for worker in reversed(workers) if worker.system == DEFAULT.name}
     for worker in workers:
         for check in checks_of(worker):
-            nightly = check.is_slow(worker) or (check.by_kit and worker not in of_kits.values())
-            marks = [pytest.mark.slow] if nightly else []
+            of_its_kit = worker in of_kits.values()
+            marks = []
+            if check.is_slow(worker) or (check.by_kit and not of_its_kit):
+                marks.append(pytest.mark.slow)
+            if not of_its_kit and check.name not in OF_EVERY_CLIENT:
+                marks.append(pytest.mark.extended)
             name = f"{worker.system} {worker.library}: {check.name}"
             if not check.missing(worker):
                 yield pytest.param(worker, check, id=name, marks=marks)

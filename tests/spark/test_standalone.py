@@ -104,6 +104,7 @@ def test_executors_without_our_modules_judge(master: str, tmp_path: Path) -> Non
     assert sorted(installed.hostile.rglob("*")) == before
 
 
+@pytest.mark.extended
 def test_executors_without_numpy_are_named(master: str, tmp_path: Path) -> None:
     """A Python that has PySpark's needs, but neither NumPy nor PyArrow: the interpreter without packages."""
     bare = tmp_path / "python"
@@ -145,6 +146,7 @@ warm.close()
 """
 
 
+@pytest.mark.extended
 def test_a_cluster_that_goes_away_is_unknown_and_no_hang(cluster: Cluster, tmp_path: Path) -> None:
     run, url = planted(tmp_path / "run"), cluster.url()
     judging = subprocess.Popen(

@@ -189,6 +189,7 @@ CELLS = [
 WANDERING = [replace(cell, rates=(0.0, 0.0), wanders=0.0 if cell.is_control else 0.3) for cell in CELLS]
 
 
+@pytest.mark.extended
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("cells", "world"),

@@ -52,6 +52,7 @@ def test_the_example_is_the_module_its_test_and_a_scenario() -> None:
     assert {Path(name).name for name in WRITTEN} == {"flap.py", "test_flap.py", "flap.yaml"}
 
 
+@pytest.mark.extended
 @pytest.mark.long
 def test_a_kind_is_one_module_and_made_pages(tree: Path) -> None:
     """Nothing but the example's files and what `make docs` writes differs from the tree."""
@@ -65,6 +66,7 @@ def test_a_kind_is_one_module_and_made_pages(tree: Path) -> None:
     assert changed - WRITTEN == MADE
 
 
+@pytest.mark.extended
 @pytest.mark.long
 def test_it_is_listed_planned_and_in_the_schema(tree: Path) -> None:
     listed = json.loads(python(tree, "cli.py", "--json", "list", "faults"))
@@ -77,6 +79,7 @@ def test_it_is_listed_planned_and_in_the_schema(tree: Path) -> None:
     assert "SIGKILL the node that leads most of orders, chosen then, start it 1 s later" in planned
 
 
+@pytest.mark.extended
 @pytest.mark.long
 def test_its_test_passes_and_those_of_the_registry_do(tree: Path) -> None:
     tests = [name for name in WRITTEN if Path(name).name.startswith("test_")]

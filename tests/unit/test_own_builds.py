@@ -169,6 +169,7 @@ def test_a_project_of_another_name_or_none(checkout: Path, tmp_path: Path) -> No
         environments.pinned(theirs, asked_build(f"dir:{wheel}"))
 
 
+@pytest.mark.extended
 @pytest.mark.long
 def test_a_python_build_that_fails_leaves_a_log_and_no_environment(
     checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -255,6 +255,7 @@ def test_a_bucket_that_memory_does_not_hold_is_said(tmp_path: Path, monkeypatch:
     assert "the largest comes to 180,000,000 rows, about 15 GiB, and 4 are free: more partitions" in warning
 
 
+@pytest.mark.extended
 @pytest.mark.usefixtures("asked")
 @pytest.mark.long
 def test_every_scenario_of_ours_is_without_a_warning(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ CASES: dict[str, Case] = {
 }
 
 
+@pytest.mark.extended
 @pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_killed_after_any_round_it_ends_with_the_same_answer(case: str, tmp_path: Path) -> None:
