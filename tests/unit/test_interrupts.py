@@ -24,10 +24,12 @@ from tests.specs import worker_spec
 
 @pytest.fixture
 def interrupts() -> Iterator[Interrupts]:
+    of_these_tests = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup make test` ignores it
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     with Interrupts() as found:
         yield found
     assert {number: signal.getsignal(number) for number in before} == before
+    signal.signal(signal.SIGHUP, of_these_tests)
 
 
 def send(number: int) -> None:

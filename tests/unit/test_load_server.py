@@ -14,7 +14,7 @@ from harness.remote import server as module
 from harness.remote.server import LoadServer
 
 HOST = "127.0.0.1"
-_WAIT_S = 10.0
+_WAIT_S = 60.0
 
 
 @pytest.fixture
