@@ -70,9 +70,15 @@ class FaultExecution(threading.Thread):
         prover.start()
         self._apply(injection, prover)
         self._applied.set()
-        self._hold(injection, prover)
-        if not self._leave:
-            self._heal(injection)
+        try:
+            self._hold(injection, prover)
+            if not self._leave:
+                self._heal(injection)
+        except Exception as error:  # noqa: BLE001 - a thread that ends here would pass for one that healed
+            _LOG.exception("fault %d (%s) failed while it was healed", self.firing.id, self.firing.kind)
+            trouble = self._undo(injection)
+            if trouble or not self._is_undone(injection):
+                self._failure = self._describe(trouble or f"internal error: {error!r}")
         prover.done.set()
         prover.join(PROOF_S)
 
@@ -103,6 +109,10 @@ class FaultExecution(threading.Thread):
             if objection := injection.objection():
                 raise FiringSkipped(objection)
             self._record(injection)
+        except OSError as error:
+            self._context.claims.release(self.firing.id)
+            self._context.ledger.remove(self.firing.id)
+            raise FiringSkipped(f"it could not be written down: {error.strerror}") from error
         except BaseException:
             self._context.claims.release(self.firing.id)
             raise

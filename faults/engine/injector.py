@@ -124,12 +124,17 @@ class Injector:
         ]
 
     def join(self, timeout_s: float = _A_DAY_S) -> None:
-        """Wait until every firing has come and is healed, at most ``timeout_s``."""
+        """Wait until every firing has come and is healed, at most ``timeout_s``.
+
+        Raises:
+            OSError: an event still finds no room on the disk.
+        """
         deadline = time.monotonic() + timeout_s
         if self._scheduler.ident is not None:
             self._scheduler.join(_left(deadline))
         for execution in list(self._executions):
             execution.join(_left(deadline))
+        self._context.journal.flush()
 
 
 def _left(deadline: float) -> float:

@@ -28,17 +28,33 @@ _LOG = logging.getLogger(__name__)
 
 
 class FaultJournal:
-    """Appends rows; tells ``on_event`` of each. Used by every thread that executes a fault."""
+    """Appends rows; tells ``on_event`` of each. Used by every thread that executes a fault.
+
+    A full disk must not keep a fault from being healed: a row without room waits for the next one, or for
+    `flush`. Only `inject` raises, because nothing is applied that is not written down.
+    """
 
     def __init__(self, run: RunDir, on_event: OnEvent) -> None:
         self._path = run.faults
         self._on_event = on_event
+        self._unwritten: list[Document] = []
         self._lock = threading.RLock()
 
     def inject(self, firing: Firing, injection: Injection) -> None:
+        """Write that a fault is about to be applied.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        self.flush()
         planned = {"planned_s": firing.t_s, "for_s": firing.for_s, "params": injection.params.document()}
         named = {"kind": firing.kind, "target": firing.target, "targets": list(injection.targets)}
-        self._write(firing.id, "inject", {**named, **planned, "confirmed_acks": injection.confirmed_acks()})
+        row = self._row(
+            firing.id, "inject", {**named, **planned, "confirmed_acks": injection.confirmed_acks()}
+        )
+        with self._lock:
+            append_jsonl(self._path, row)
+        self._tell(row)
 
     def effect(self, fault_id: int, proof: Proof) -> None:
         row = {"effective": proof.effective, "evidence": proof.evidence, "details": dict(proof.details)}
@@ -56,9 +72,30 @@ class FaultJournal:
         self._write(firing.id, "skipped", {**planned, "reason": reason})
 
     def _write(self, fault_id: int, event: str, fields: Document) -> None:
-        row = {"id": fault_id, "event": event, **fields, "t_ns": time.monotonic_ns()}
+        row = self._row(fault_id, event, fields)
         with self._lock:
-            append_jsonl(self._path, row)
+            self._unwritten.append(row)
+            try:
+                self.flush()
+            except OSError as error:
+                _LOG.warning("fault event %s of fault %d waits: %s", event, fault_id, error)
+        self._tell(row)
+
+    def flush(self) -> None:
+        """Write the rows that found no room, in their order.
+
+        Raises:
+            OSError: there is still none.
+        """
+        with self._lock:
+            while self._unwritten:
+                append_jsonl(self._path, self._unwritten[0])
+                del self._unwritten[0]
+
+    def _row(self, fault_id: int, event: str, fields: Document) -> Document:
+        return {"id": fault_id, "event": event, **fields, "t_ns": time.monotonic_ns()}
+
+    def _tell(self, row: Document) -> None:
         try:
             self._on_event(typed(row, FaultEvent, "an event of a fault"))
         except Exception:  # noqa: BLE001 - a listener's bug must not keep a fault from being healed

@@ -7,6 +7,7 @@ its folder; judging reads nothing else.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from functools import partial
 from harness.contracts.plan import ConsumerPlan, Plan
 from harness.contracts.rows import Manifest
 from harness.contracts.worker import StatsLine
-from harness.errors import EnvironmentNotReady, Interrupted, WorkerError
+from harness.errors import EnvironmentNotReady, HealError, Interrupted, WorkerError
 from harness.faultlog import may_lack_what_was_read, read_faults, remade_topics
 from harness.plan.hours import audit_follows
 from harness.protocols.clocks import CLIENT_CLOCKS, HasClocks
@@ -45,6 +46,7 @@ from harness.systems import SYSTEMS
 from harness.waiting import wait_until
 
 OnPhase = Callable[[str], None]
+_LOG = logging.getLogger(__name__)
 
 #: Between the `start` line and the first due message, so that every worker has read it.
 START_DELAY_NS = 300_000_000
@@ -163,9 +165,20 @@ class LiveRun:
                     record(self._plan, self._run, self._cluster.admin, timeout_s=self._budget_s("audit"))
                 self._leaders.record(has_times=not _clocks_set(self._cluster))
             status = "complete" if is_whole and not self._interrupts.gives_up.is_set() else "interrupted"
-        finally:
+        except BaseException as error:
             with self._interrupts.deferred():
+                try:
+                    self._close(status)
+                except Exception as later:  # noqa: BLE001 - the first error is the one to report
+                    _LOG.warning("closing the run: %s", later)
+                self._refuse_not_healed(error)
+            raise
+        with self._interrupts.deferred():
+            try:
                 self._close(status)
+            except Exception as error:
+                self._refuse_not_healed(error)
+                raise
         return RunOutcome(status, tuple(self._not_healed), self._is_restored)
 
     def _phase(self, name: str, note: str = "") -> None:
@@ -388,23 +401,60 @@ class LiveRun:
             if not self._wait_done(worker, end):
                 self._manifest.problem("audit", f"reader {worker.name} did not reach the end in time")
 
+    def _refuse_not_healed(self, error: BaseException) -> None:
+        """Report faults that are still applied after a run that an error ended: they are more urgent.
+
+        Raises:
+            HealError: there are some.
+        """
+        if self._not_healed:
+            raise HealError(
+                f"{error}; still applied: {'; '.join(self._not_healed)}",
+                hint=f"`brokerstorm clean {self._cluster.runtime.run_id}` ends what is left",
+            ) from error
+
     def _close(self, status: str) -> None:
-        """Leave nothing running and nothing unsaved, whatever happened before."""
-        self._injector.stop()
+        """Leave nothing running and nothing unsaved, whatever happened before.
+
+        Raises:
+            Exception: the first one of a step that failed; every later step was taken all the same.
+        """
+        failures: list[Exception] = []
+        for step in (
+            self._injector.stop,
+            self._heal_the_rest,
+            partial(self._injector.join, CLOSING_S),
+            partial(self._coming.stop, CLOSING_S),
+            self._hangs.stop,
+            self._stalls.stop,
+            self._leaders.stop,
+            self._sealing.stop,
+            self._end_workers,
+            self._meter.stop,
+            self._note_not_healed,
+            self._pool.record,
+            partial(self._finish_manifest, status),
+        ):
+            try:
+                step()
+            except Exception as error:  # noqa: BLE001 - a full disk must not leave workers running
+                failures.append(error)
+        if failures:
+            raise failures[0]
+
+    def _heal_the_rest(self) -> None:
         self._not_healed = self._injector.heal_all(CLOSING_S)
+
+    def _note_not_healed(self) -> None:
         for text in self._not_healed:
             self._manifest.problem("not-healed", text)
-        self._injector.join(CLOSING_S)
-        self._coming.stop(CLOSING_S)
-        self._hangs.stop()
-        self._stalls.stop()
-        self._leaders.stop()
-        self._sealing.stop()
+
+    def _end_workers(self) -> None:
         if self._interrupts.hurry.is_set():
             self._pool.kill()
         self._pool.stop()
-        self._meter.stop()
-        self._pool.record()
+
+    def _finish_manifest(self, status: str) -> None:
         self._manifest.update(executors=self._hosts.rows())
         if changed := _changed_versions(self._cluster):
             self._manifest.update(machine={**self._manifest.content.machine, "brokers at the end": changed})

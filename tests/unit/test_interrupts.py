@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from harness.errors import Exit, Interrupted
+from harness.errors import Exit, HealError, Interrupted
 from harness.run import interrupts as module
 from harness.run.interrupts import Interrupts
 from harness.run.lifecycle import LiveRun
@@ -191,3 +192,27 @@ def test_a_stop_cuts_waiting_short_that_had_begun(
     took_s = time.monotonic() - began
     worker.stop()
     assert 0.5 <= took_s < 10
+
+
+def test_a_full_disk_leaves_no_worker_running_and_hides_no_fault(interrupts: Interrupts) -> None:
+    done: list[str] = []
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def part(name: str, *verbs: str, **more: Any) -> Any:
+        return SimpleNamespace(**{v: lambda *_, v=v: done.append(f"{name}.{v}") for v in verbs}, **more)
+
+    live: Any = object.__new__(LiveRun)
+    live._interrupts, live._not_healed = interrupts, ()
+    live._cluster = SimpleNamespace(runtime=SimpleNamespace(run_id="r-1"))
+    live._manifest = SimpleNamespace(problem=full, update=full, finish=full)
+    live._injector = part("faults", "stop", "join", heal_all=lambda timeout_s: ["fault 1 (pause kafka-1)"])
+    live._pool = part("workers", "stop", record=full)
+    live._hosts = SimpleNamespace(rows=list)
+    for name in ("coming", "hangs", "stalls", "leaders", "sealing", "meter"):
+        setattr(live, f"_{name}", part(name, "stop"))
+    with pytest.raises(HealError, match=r"No space left on device; still applied: fault 1") as raised:
+        live._carried_out(full, lambda: True)
+    assert raised.value.exit_code == Exit.NOT_HEALED
+    assert {"workers.stop", "sealing.stop", "meter.stop"} <= set(done)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 import faults
+from faults.engine import journal
 from faults.engine.ledger import Ledger
 from harness.errors import EnvironmentNotReady
-from harness.rundir import RunDir, read_jsonl
+from harness.rundir import Document, RunDir, append_jsonl, read_jsonl
+from harness.waiting import wait_until
 from tests.unit.fault_cluster import NAMES, StateCluster
 from tests.unit.fault_engine.rig import TOPICS, Rig, kill
 
@@ -35,6 +39,33 @@ def test_heal_all_before_start_and_without_faults(cluster: StateCluster, run: Ru
     assert injector.heal_all(1) == []
     injector.join(1)
     injector.stop()
+
+
+def test_a_full_disk_keeps_nothing_from_healing(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What could not be written down is written once there is room again."""
+    is_full = threading.Event()
+
+    def append(path: Path, row: Document) -> None:
+        if is_full.is_set():
+            raise OSError(errno.ENOSPC, "No space left on device")
+        append_jsonl(path, row)
+
+    monkeypatch.setattr(journal, "append_jsonl", append)
+    rig = Rig(cluster, run, kill(0.0, 30.0), kill(1.0, target="kafka-2", together=True))
+    rig.wait_for("effect")
+    is_full.set()
+    assert wait_until(lambda: time.monotonic_ns() > rig.epoch_ns + 1.2e9, 5)  # the second one is due by then
+    assert rig.injector.heal_all(10) == []
+    assert cluster.runtime.running == set(NAMES)
+    with pytest.raises(OSError, match="No space left"):
+        rig.injector.join(5)
+    is_full.clear()
+    rig.injector.join(5)
+    assert rig.events(1) == ["inject", "effect", "heal", "healed"]
+    assert rig.rows("skipped")[0]["reason"] == "it could not be written down: No space left on device"
+    assert Ledger(run).entries() == []
 
 
 def test_heal_all_from_several_threads(cluster: StateCluster, run: RunDir) -> None:
