@@ -1,8 +1,12 @@
-"""Whose a process is: it is ours when it runs as this user, and its environment names this state folder."""
+"""Whose a process or container is: ours when it belongs to this user and names this state folder.
+
+A process says so in its environment, what is in a Docker engine by a label.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -18,6 +22,7 @@ RUN_ID: Final = "BROKERSTORM_RUN_ID"
 #: its run is claimed in.
 STATE: Final = "BROKERSTORM_STATE"
 _MOST_PID: Final = 2**31 - 1
+_MARK: Final = re.compile(r"(\d{1,10}):(/[^\x00-\x1f\x7f]*)", re.ASCII)
 
 
 def is_pid(number: object) -> bool:
@@ -44,6 +49,11 @@ def marks_of(run_id: str) -> dict[str, str]:
     return {RUN_ID: checked_run_id(run_id), STATE: str(state_root())}
 
 
+def owner_mark() -> str:
+    """This user and state folder as one text: the mark of what has no environment, such as a container."""
+    return f"{os.geteuid()}:{state_root()}"
+
+
 @dataclass(frozen=True, slots=True)
 class RunOwner:
     """The run that a process belongs to, and whose run that is.
@@ -60,6 +70,12 @@ class RunOwner:
     def is_us(self) -> bool:
         """Whether it is this user, with this state folder."""
         return self.uid == os.geteuid() and self.state == str(state_root())
+
+
+def marked_owner(run_id: str, mark: str) -> RunOwner | None:
+    """The owner that a mark names; None when the text is no mark."""
+    found = _MARK.fullmatch(mark)
+    return RunOwner(run_id, int(found[1]), found[2]) if found else None
 
 
 def owner_of(pid: int) -> RunOwner | None:

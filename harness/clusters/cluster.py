@@ -328,9 +328,11 @@ def attach_cluster(folder: Path) -> BrokerCluster[Any]:
             f"no cluster to attach to in {folder}: {path.name} is missing or unreadable",
             hint="start one with `brokerstorm up` or `run --keep-up`",
         ) from error
-    cluster = _assemble(source.runtime(spec, where), where.security)
+    runtime = source.runtime(spec, where)
+    runtime.management.restore()
+    cluster = _assemble(runtime, where.security)
     _offer_versions(cluster, where, offline=True, on_progress=None)
-    cluster.runtime.adopt()
+    runtime.adopt()
     addresses.take_over(where.block, where.run_id)
     return cluster
 

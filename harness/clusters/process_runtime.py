@@ -14,11 +14,12 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from harness.clusters.clocks import clocks
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout, Service
+from harness.clusters.layout.management import Management
 from harness.clusters.layout.node_layout import Layout, LoopbackWiring
 from harness.clusters.layout.runtime import GIVEN_MEMBERS, NodeRuntime
 from harness.clusters.limits import node_limits
@@ -105,10 +106,13 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         self.run_id = run_id
         self.folder = folder
         self.block = block
+        self.management = Management(run_id)
         self.packets = Packets(run_id, launch.spec, block)
         self.detours: LocalDetours | None = detours_of(run_id, folder, launch.spec, block, needs)
         wiring = LoopbackWiring(self.detours.plan if self.detours else None)
-        told = {"security": launch.security.values} if launch.security else {}
+        told: dict[str, Any] = {"management": self.management.values()}
+        if launch.security:
+            told["security"] = launch.security.values
         self.layout = Layout(launch.spec, folder, block, wiring, settings=launch.settings, **told)
         self._wiring, self._told = wiring, told
         self._offered = {launch.spec.asked: (launch, self.layout)}
@@ -195,6 +199,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         return {**super().facts, **({"broker jars": found} if found else {})}
 
     def up(self) -> None:
+        self.management.keep()
         for node in self.layout.all_nodes.values():
             self.layout.write_conf(node)
             self._prepare_data(node)

@@ -22,7 +22,7 @@ from harness.clusters.network.proxied import NEEDS
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.power import disks
 from harness.clusters.process_runtime import Launch, ProcessRuntime
-from harness.clusters.security.made import ClusterSecurity
+from harness.clusters.security.made import ClusterSecurity, forget
 from harness.errors import BrokerstormError, UsageError
 from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS, REQUESTS
 from harness.toolchains import jars as artifacts
@@ -260,3 +260,4 @@ def _record(launch: Launch, run_id: str, block: int) -> None:
             for node in runtime.nodes:
                 runtime.kill(node.name)
                 shutil.rmtree(NodeFolder(node.folder).data, ignore_errors=True)
+            forget(run_id)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pika
 import pytest
+import urllib3
 
+from harness.clusters.cluster import attach_cluster
 from harness.errors import Exit, UsageError
 from harness.protocols.cluster import (
     HasBacklogs,
     HasConnections,
     HasHealthProbe,
     HasMastership,
+    Node,
     TopicSettings,
 )
 from harness.rundir import RunDir
@@ -109,3 +115,62 @@ def test_a_group_serves_from_another_node_when_its_master_goes(group: QpidCluste
     assert admin.registered() == {"qpid-1", "qpid-2", "qpid-3"}
     admin.delete_topics(NAMES)
     assert admin.topics() == []
+
+
+def test_management_is_for_the_harness_alone(tmp_path: Path) -> None:
+    """Every account of the machine is `guest`; the management of a broker writes files as our user."""
+    with up("qpid", tmp_path, TOPICS[0], topology="memory") as cluster:
+        node, stolen = cluster.runtime.nodes[0], tmp_path / "stolen"
+        provider = {"type": "PlainPasswordFile", "path": str(stolen)}
+        answer = urllib3.request(
+            "PUT",
+            f"http://{node.admin}/api/latest/authenticationprovider/stranger",
+            body=json.dumps(provider),
+            headers={"Content-Type": "application/json", **urllib3.make_headers(basic_auth="guest:guest")},
+        )
+        assert (answer.status, stolen.exists()) == (401, False)
+        with pytest.raises(pika.exceptions.ProbableAccessDeniedError, match=r"PERFORM_ACTION\(manage\)"):
+            as_guest(node, "$management")
+        assert ask_amqp_management(node, "org.apache.qpid.VirtualHostLogger") == 403
+        # A later command is the harness, too.
+        assert attach_cluster(cluster.runtime.folder).admin.topics() == ["orders"]
+
+
+def as_guest(node: Node, virtual_host: str) -> pika.BlockingConnection:
+    """A connection with the password that everybody knows."""
+    proof = pika.PlainCredentials("guest", "guest")
+    return pika.BlockingConnection(
+        pika.ConnectionParameters(
+            host=node.client.host, port=node.client.port, virtual_host=virtual_host, credentials=proof
+        )
+    )
+
+
+def ask_amqp_management(node: Node, kind: str) -> int:
+    """Ask the virtual host's own management node to create something; returns the status of its answer."""
+    connection = as_guest(node, "")
+    try:
+        channel = connection.channel()
+        replies = channel.queue_declare("", exclusive=True).method.queue
+        asked = pika.BasicProperties(
+            content_type="amqp/map",
+            headers={"type": kind, "operation": "CREATE", "name": "stranger"},
+            reply_to=replies,
+        )
+        attributes = {"name": "stranger", "qpid-type": "VirtualHostFile", "fileName": "/nonexistent/stolen"}
+        channel.basic_publish("", "$management", amqp_map(attributes), asked)
+        _, properties, _ = next(channel.consume(replies, auto_ack=True, inactivity_timeout=UP_S))
+        assert properties
+        return int(properties.headers["statusCode"])
+    finally:
+        connection.close()
+
+
+def amqp_map(texts: dict[str, str]) -> bytes:
+    """A map as AMQP 0-10 encodes it: size, count, and each name with a text of 16-bit length (code 0x95)."""
+    entries = b"".join(
+        struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", 0x95, len(text)) + text.encode()
+        for name, text in texts.items()
+    )
+    counted = struct.pack(">I", len(texts)) + entries
+    return struct.pack(">I", len(counted)) + counted

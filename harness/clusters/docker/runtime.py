@@ -24,9 +24,10 @@ from harness.clusters.docker import groups as docker_groups
 from harness.clusters.docker.detours import container_detours
 from harness.clusters.docker.engine import asking
 from harness.clusters.docker.namespaces import Whereabouts
-from harness.clusters.docker.wiring import MESH, DockerWiring, variables
+from harness.clusters.docker.wiring import MANAGEMENT_FILE, MESH, DockerWiring, variables
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout
+from harness.clusters.layout.management import USER, Management
 from harness.clusters.layout.node_layout import Layout
 from harness.clusters.layout.runtime import GIVEN_MEMBERS, NodeRuntime
 from harness.clusters.network import packets
@@ -80,11 +81,14 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         self.run_id = run_id
         self.folder = folder
         self.block = block
+        self.management = Management(run_id)
         self.client = client
         self.needs = needs & self.gives | limits.GIVES  # the last asked for or not
         self.packets = Packets(run_id, spec, block, peers=False)
         self.detours = container_detours(run_id, folder, spec, block, needs, client, self.find)
-        self.layout = Layout(spec, folder, block, DockerWiring(spec, self.detours.plan), settings=settings)
+        wiring = DockerWiring(spec, self.detours.plan)
+        account = {"user": USER, "file": MANAGEMENT_FILE}
+        self.layout = Layout(spec, folder, block, wiring, settings=settings, management=account)
         self._volumes = volumes.BoundVolumes(run_id, folder, spec, client, needs)
         self.limits = self._volumes.limits
         self._environment = os.environ if environment is None else environment
@@ -102,6 +106,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         return volumes.why_not(need) if need in volumes.GIVES else ""
 
     def up(self) -> None:
+        self.management.keep()
         for node in self.layout.all_nodes.values():
             self._write_conf(node)
         compose = self._composing([self.spec.file, *self._volumes.make(), *self.detours.files()])
@@ -121,7 +126,9 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         """`topology.up` of some of this cluster's services."""
         group = docker_groups.make(self.client, self.run_id, self.spec)
         values = variables(self.spec, self.run_id, self.folder, self.block, group)
-        return partial(topology.up, self.spec, files, self.folder, values, self._environment)
+        # The plugin hands the password on from its own environment: it is in no file.
+        environment = {**self._environment, **self.management.environment()}
+        return partial(topology.up, self.spec, files, self.folder, values, environment)
 
     def join(self, node: str) -> None:
         """As `HasMembers.join`: its container is made now, with an empty volume."""

@@ -10,11 +10,14 @@ from harness.clusters.layout.compose import ClusterLayout, Service
 from harness.clusters.layout.detours import DetourMap
 from harness.clusters.layout.node_layout import Wiring, cluster_id
 from harness.errors import UsageError
+from harness.owners import owner_mark
 from harness.protocols.cluster import Node
 from harness.rundir import Document
 
 #: A node's name on the network that only nodes are on: it means nothing on the clients' network.
 MESH = "{name}-mesh"
+#: Where the start of a container writes user and password of its management; in its own memory alone.
+MANAGEMENT_FILE = "/dev/shm/management.passwd"
 _NO_VOLUME = "/tmp"
 
 
@@ -67,6 +70,7 @@ def variables(spec: ClusterLayout, run_id: str, folder: Path, block: int, group:
     return {
         f"{spec.system.upper()}_VERSION": spec.version,
         "BROKERSTORM_RUN_ID": run_id,
+        "BROKERSTORM_OWNER": owner_mark(),
         "BROKERSTORM_CLUSTER_DIR": str(folder),
         "BROKERSTORM_CLUSTER_ID": cluster_id(run_id),
         "BROKERSTORM_CGROUP": group,

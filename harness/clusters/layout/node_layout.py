@@ -84,6 +84,7 @@ class Layout:
 
     Args:
         settings: of the user, by the brokers' own names.
+        management: what templates are told of the harness' account in the brokers' management.
         security: a node's name -> what its templates are told where the cluster is secure.
     """
 
@@ -95,6 +96,7 @@ class Layout:
         wiring: Wiring,
         *,
         settings: Mapping[str, str] | None = None,
+        management: Mapping[str, str] | None = None,
         security: Callable[[str], Mapping[str, str]] = lambda node: {},
     ) -> None:
         self.spec = spec
@@ -102,6 +104,7 @@ class Layout:
         self.block = block
         self.wiring = wiring
         self.settings = dict(settings or {})
+        self._management = dict(management or {})
         self._security = security
         self.services = {service.name: service for service in spec.services}
         self.all_nodes = {name: self._node(service) for name, service in self.services.items()}
@@ -162,6 +165,7 @@ class Layout:
             "profiles": spec.profiles,
             "ports": dict(spec.ports),
             "security": self._security(node.name),
+            "management": self._management,
         }
 
     def check_conf(self) -> None:

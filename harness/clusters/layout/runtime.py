@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar, Final
 
 from harness.clusters.layout.compose import ClusterLayout
+from harness.clusters.layout.management import Management
 from harness.clusters.layout.node_layout import Layout
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
@@ -31,6 +32,7 @@ class NodeRuntime(ABC):
         folder: of the cluster, one sub-folder a node.
         block: R of the addresses 127.0.R.N.
         needs: of the faults that it was started for.
+        management: the account of the harness in the management of the brokers.
     """
 
     name: ClassVar[str]
@@ -41,6 +43,7 @@ class NodeRuntime(ABC):
     block: int
     layout: Layout
     needs: frozenset[str]
+    management: Management
     _outside: set[str]
 
     @classmethod

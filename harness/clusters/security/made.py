@@ -6,8 +6,6 @@ files of brokers that need them. The connection file lies in the cluster's folde
 
 from __future__ import annotations
 
-import os
-import secrets
 import shutil
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -15,14 +13,13 @@ from typing import Final
 
 import yaml
 
-from harness.clusters.layout.addresses import state_folder
 from harness.clusters.layout.node_layout import Layout
+from harness.clusters.layout.secret_files import folder_of, fresh_secret, write_secret_file
 from harness.clusters.security.certificates import Authority, Issued
 from harness.connections.secret import Secret
 from harness.connections.security import Access, Auth, Tls
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Node
-from harness.run_ids import checked_run_id
 from harness.rundir import Document
 
 #: The harness itself; may do everything.
@@ -32,7 +29,6 @@ CLIENT: Final = "brokerstorm"
 #: Somebody whom the brokers know, and who may do nothing.
 GUEST: Final = "guest"
 CONNECTION_FILE: Final = "connection.yaml"
-_RANDOM_BYTES: Final = 24
 
 
 class ClusterSecurity:
@@ -129,10 +125,10 @@ class ClusterSecurity:
 
     def _make(self, layout: Layout, authority: Authority) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-        self._write(self.ca, authority.certificate)
+        write_secret_file(self.ca, authority.certificate)
         known = {name: secret.reveal() for name, secret in self.secrets.items()}
         for name, text in known.items():
-            self._write(self.file(name), text.encode())
+            write_secret_file(self.file(name), text.encode())
         self._write_issued(self.folder / ADMIN, authority.issue(ADMIN))
         for node in layout.all_nodes.values():
             folder = self.folder / node.name
@@ -140,7 +136,7 @@ class ClusterSecurity:
             issued = authority.issue(node.client.host, hosts_of(layout, node))
             self._write_issued(folder / "node", issued)
             for target, text in layout.private_texts(node, {"secrets": known}).items():
-                self._write(folder / target, text.encode())
+                write_secret_file(folder / target, text.encode())
 
     def _write_issued(self, path: Path, issued: Issued) -> None:
         """As two files, and as one with the key first."""
@@ -149,22 +145,12 @@ class ClusterSecurity:
             (".key", issued.key),
             (".pem", issued.key + issued.certificate),
         ):
-            self._write(path.with_name(path.name + suffix), content)
-
-    def _write(self, path: Path, content: bytes) -> None:
-        """A file that only we can read, from its first byte on."""
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-            file.write(content)
+            write_secret_file(path.with_name(path.name + suffix), content)
 
 
 def fresh_passwords() -> dict[str, Secret]:
     """A new password for each user."""
     return {user: fresh_secret() for user in (ADMIN, CLIENT, GUEST)}
-
-
-def fresh_secret() -> Secret:
-    return Secret(secrets.token_urlsafe(_RANDOM_BYTES))
 
 
 def hosts_of(layout: Layout, node: Node) -> Iterable[str]:
@@ -173,15 +159,6 @@ def hosts_of(layout: Layout, node: Node) -> Iterable[str]:
     reached = [layout.wiring.reached_at(node, by) for by in layout.nodes]
     own = (node.client.host, node.peer.host, node.admin.host, layout.wiring.host(node))
     return {*told, *reached, *own}
-
-
-def folder_of(run_id: str) -> Path:
-    """Where the secrets of a run's cluster are.
-
-    Raises:
-        UsageError: not a run id.
-    """
-    return state_folder().parent / "security" / checked_run_id(run_id)
 
 
 def forget(run_id: str) -> None:

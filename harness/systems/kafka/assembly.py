@@ -20,6 +20,7 @@ from harness.clusters.cluster import BrokerCluster
 from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.node_layout import base64_of, cluster_id
 from harness.clusters.layout.runtime import NodeRuntime
+from harness.clusters.layout.secret_files import fresh_secret
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.process_runtime import Launch, Prepare
 from harness.clusters.security.certificates import usual_span
@@ -29,7 +30,6 @@ from harness.clusters.security.made import (
     GUEST,
     ClusterSecurity,
     fresh_passwords,
-    fresh_secret,
 )
 from harness.clusters.security.tokens import key_set, signed_token
 from harness.connections.secret import Secret

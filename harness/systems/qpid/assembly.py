@@ -24,6 +24,8 @@ class _Qpid(Assembly):
     def admin(
         self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
     ) -> QpidAdmin:
+        if access.admin.auth is None:
+            access = replace(access, admin=replace(access.admin, auth=runtime.management.auth))
         return QpidAdmin(runtime.nodes, is_reachable=is_reachable, access=access)
 
     def access(self, made: ClusterSecurity) -> Access:

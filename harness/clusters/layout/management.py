@@ -1,0 +1,82 @@
+"""The account of the harness in the management of our brokers, where clients need no account of their own.
+
+Without `--secure` clients prove nothing, or show what everybody knows. Management can do more than a client
+should: the management of Qpid writes files with the rights of the broker. So it is for the harness alone,
+with a random password. Processes read the password from a file (0600) in the state folder, as later commands
+do. The user of a container cannot read that file: a container gets a variable, and makes a file of its own.
+"""
+
+from __future__ import annotations
+
+import secrets
+from pathlib import Path
+from typing import Final
+
+from harness.clusters.layout.secret_files import folder_of, write_secret_file
+from harness.connections.secret import Secret
+from harness.connections.security import Auth
+from harness.errors import EnvironmentNotReady
+
+USER: Final = "management"
+#: The variable that hands the password to a container; compose files pass it on by this name.
+VARIABLE: Final = "BROKERSTORM_MANAGEMENT_PASSWORD"
+_RANDOM_BYTES: Final = 24
+
+
+class Management:
+    """User and password for the management of one cluster's brokers. The password is new until `restore`."""
+
+    def __init__(self, run_id: str) -> None:
+        self._run_id = run_id
+        # A letter and hexadecimal digits: no configuration language takes it for a number or an expression.
+        self._password = Secret("m" + secrets.token_hex(_RANDOM_BYTES))
+
+    @property
+    def auth(self) -> Auth:
+        """How the harness proves who it is."""
+        return Auth("user", self._password, USER)
+
+    @property
+    def secret_file(self) -> Path:
+        """The file with the password alone, for later commands and for connection files."""
+        return folder_of(self._run_id) / "management.secret"
+
+    @property
+    def _passwd_file(self) -> Path:
+        """The file that brokers read: one line, ``user:password``."""
+        return folder_of(self._run_id) / "management.passwd"
+
+    def values(self) -> dict[str, str]:
+        """What the templates of processes are given: nothing secret."""
+        return {"user": USER, "file": str(self._passwd_file)}
+
+    def environment(self) -> dict[str, str]:
+        """Variables for the containers of the cluster."""
+        return {VARIABLE: self._password.reveal()}
+
+    def keep(self) -> None:
+        """Write the password, for the brokers and for later commands on the same cluster.
+
+        Raises:
+            EnvironmentNotReady: it cannot be written.
+        """
+        password = self._password.reveal()
+        try:
+            write_secret_file(self.secret_file, password.encode())
+            write_secret_file(self._passwd_file, f"{USER}:{password}\n".encode())
+        except OSError as error:
+            raise EnvironmentNotReady(f"cannot write {error.filename}: {error.strerror}") from error
+
+    def restore(self) -> None:
+        """Read the password that the process which started the cluster wrote.
+
+        Raises:
+            EnvironmentNotReady: it is gone.
+        """
+        try:
+            self._password = Secret(self.secret_file.read_text())
+        except (OSError, UnicodeDecodeError) as error:
+            raise EnvironmentNotReady(
+                f"cannot read the management password of {self._run_id}: {error}",
+                hint=f"`brokerstorm clean {self._run_id}` removes the cluster",
+            ) from None
