@@ -3,9 +3,9 @@ networks and volumes, addresses, pid files.
 
 A process belongs to a run when its environment says so (BROKERSTORM_RUN_ID), whatever a pid file claims; what
 is in a Docker engine, when its label says so. The run is ours when the process runs as this user and names
-this state folder (`harness.owners`); `find_others` lists what belongs to others, and it is left alone. An
-engine may serve several users: what is there of a run that has no claim here is somebody else's, unless it
-is asked for by run id.
+this state folder (`harness.owners`), and so does the label of what is in an engine; `find_others` lists what
+belongs to others, and it is left alone. An engine is asked only for runs that have a claim here, or for the
+run id that is asked for.
 Runs that are still looked after are not leftovers: their harness lives, or their cluster was kept on
 purpose. Asked for by run id, they are.
 """
@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +31,7 @@ from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.nodes.processes import ProcessId, end, processes_of_others, run_processes
 from harness.clusters.security import made
 from harness.errors import EnvironmentNotReady, HealError, UsageError
-from harness.owners import STATE, RunOwner
+from harness.owners import STATE, RunOwner, marked_owner
 from harness.rundir import read_json
 
 _END_S = 4.0
@@ -96,7 +96,10 @@ def find_others(run_id: str | None = None) -> list[LeftAlone]:
     for identity, owner in processes_of_others(run_id):
         if run_id or not has_parent(identity):
             theirs.setdefault(owner, []).append(identity)
-    found = [_left_to(owner, processes, run_id) for owner, processes in theirs.items()]
+    found = [
+        _left_to(owner, f"processes {names_of(processes)}", run_id) for owner, processes in theirs.items()
+    ]
+    found += _others_in_engine(run_id)
     if run_id:
         return found
     damaged = addresses.damaged_claims()
@@ -108,8 +111,37 @@ def find_others(run_id: str | None = None) -> list[LeftAlone]:
     return found
 
 
-def _left_to(owner: RunOwner, processes: list[ProcessId], run_id: str | None) -> LeftAlone:
-    why = f"processes {names_of(processes)} belong to "
+def _others_in_engine(run_id: str | None) -> list[LeftAlone]:
+    """What is in the Docker engine of one run, or of the runs with a claim here, and is not ours."""
+    claimed = {claim.run_id for claim in addresses.claims() if claim.runtime == "docker"}
+    wanted = sorted(claimed) if run_id is None else [run_id]
+    if not wanted:
+        return []
+    try:
+        client = engine.connect()
+    except EnvironmentNotReady:
+        return []  # `find` says so of a run that had containers
+    found: list[LeftAlone] = []
+    with closing(client):
+        for one in wanted:
+            for mark, left in engine.others(client, one).items():
+                what = ", ".join(f"{len(names)} {kind} ({', '.join(names)})" for kind, names in left.items())
+                if owner := marked_owner(one, mark):
+                    found.append(_left_to(owner, what, run_id))
+                else:
+                    why = f"{what} do not say whose they are"
+                    found.append(LeftAlone(one, why, f"`{_docker_removal(left)}` removes them"))
+    return found
+
+
+def _docker_removal(left: Mapping[str, Sequence[str]]) -> str:
+    """The command that removes what is in an engine, in an order that works."""
+    verbs = {"containers": "docker rm -f -v", "networks": "docker network rm", "volumes": "docker volume rm"}
+    return " && ".join(f"{verb} {shlex.join(left[kind])}" for kind, verb in verbs.items() if kind in left)
+
+
+def _left_to(owner: RunOwner, what: str, run_id: str | None) -> LeftAlone:
+    why = f"{what} belong to "
     again = f"brokerstorm clean{f' {run_id}' if run_id else ''}"
     if owner.uid != os.geteuid():
         return LeftAlone(owner.run_id, f"{why}user {owner.uid}", f"that user can run `{again}`")

@@ -211,7 +211,7 @@ def test_what_is_laid_over_the_compose_file(rig: Rig, monkeypatch: pytest.Monkey
     proxy = services.pop(docker_proxy.SERVICE)
     api = rig.peers.plan.api
     assert proxy["ports"] == [f"{api.host}:{api.port}:{api.port}"]
-    assert proxy["labels"] == {"brokerstorm.run": "run-1"}
+    assert proxy["labels"] == {"brokerstorm.run": "run-1", "brokerstorm.owner": "${BROKERSTORM_OWNER}"}
     assert set(services) == {"kafka-1", "kafka-2", "kafka-3"}
     (mount,) = services["kafka-2"]["volumes"]
     assert (mount["source"], mount["target"]) == (str(rig.peers.hosts_path("kafka-2")), "/etc/hosts")

@@ -26,13 +26,18 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 class Thing:
     """A container, network or volume of a made-up engine."""
 
-    def __init__(self, engine: Engine, kind: str, name: str, *, stuck: bool = False) -> None:
+    def __init__(
+        self, engine: Engine, kind: str, name: str, *, stuck: bool = False, owner: str | None = None
+    ) -> None:
+        labels = docker_engine.labels_of("run-1")
+        if owner is not None:
+            labels[docker_engine.OWNER_LABEL] = owner
         self.engine, self.kind, self.name, self.stuck = engine, kind, name, stuck
         self.id = self.name
         self.attrs = {
             "State": "running",
             "Names": [f"/{name}"],
-            "Labels": {docker_engine.LABEL: "run-1", docker_engine.SERVICE_LABEL: name},
+            "Labels": {**labels, docker_engine.SERVICE_LABEL: name},
         }
 
     def logs(self, *, stream: bool, follow: bool, stdout: bool = True, stderr: bool = True) -> list[bytes]:
@@ -55,7 +60,7 @@ class Engine:
         self.removed: list[tuple[str, dict[str, bool]]] = []
         self.containers = self.networks = self.volumes = self
 
-    def add(self, kind: str, name: str, **how: bool) -> None:
+    def add(self, kind: str, name: str, **how: Any) -> None:
         self.things.append(Thing(self, kind, name, **how))
 
 
@@ -64,8 +69,13 @@ class Kind:
         self.engine, self.kind = engine, kind
 
     def list(self, **how: Any) -> list[Thing]:
-        assert how["filters"] == {"label": f"{docker_engine.LABEL}=run-1"}
-        return [each for each in self.engine.things if each.kind == self.kind]
+        asked = how["filters"]["label"]
+        wanted = {asked} if isinstance(asked, str) else set(asked)
+        return [
+            each
+            for each in self.engine.things
+            if each.kind == self.kind and wanted <= {f"{k}={v}" for k, v in each.attrs["Labels"].items()}
+        ]
 
 
 @pytest.fixture
@@ -144,9 +154,41 @@ def test_a_kept_cluster_is_left_alone_until_it_is_named(found_engine: Any, tmp_p
     assert named.in_engine["containers"] == ("kafka-1",)
 
 
-def test_containers_of_somebody_else_are_left_alone_until_their_run_is_named(found_engine: Any) -> None:
+def test_containers_of_a_run_without_a_claim_are_left_alone_until_it_is_named(found_engine: Any) -> None:
     assert found_here() == []
     assert [one.run_id for one in leftovers.find("run-1")] == ["run-1"]
+
+
+@pytest.mark.parametrize(
+    ("owner", "why", "command"),
+    [
+        ("1:/home/a/state", "belong to user 1", "that user can run `brokerstorm clean run-1`"),
+        (
+            f"{os.geteuid()}:/a b",
+            "belong to the state folder /a b",
+            "`BROKERSTORM_STATE='/a b' brokerstorm clean run-1` looks after it",
+        ),
+        ("", "do not say whose they are", "`docker rm -f -v theirs` removes them"),
+        ("1:/\033[2J", "do not say whose they are", "`docker rm -f -v theirs` removes them"),
+    ],
+)
+def test_containers_of_another_user_or_state_folder_are_said_and_not_removed(
+    engine: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, owner: str, why: str, command: str
+) -> None:
+    """Anybody who uses the engine can start a container with the run id of somebody else."""
+    engine.close = lambda: None
+    monkeypatch.setattr(docker_engine, "connect", lambda: engine)
+    engine.add("container", "theirs", owner=owner)
+    assert leftovers.find("run-1") == []
+    (left,) = leftovers.find_others("run-1")
+    assert left.describe() == f"run-1: 1 containers (theirs) {why}; {command}"
+
+    addresses.claim("run-1", tmp_path, [], runtime="docker")
+    let_its_harness_die()
+    engine.add("container", "ours")
+    assert [one.what for one in leftovers.find_others() if "theirs" in one.why] == ["run-1"]
+    leftovers.remove(found_here())
+    assert [thing.name for thing in engine.things] == ["theirs"]
 
 
 def test_containers_that_cannot_be_asked_for_are_not_forgotten(

@@ -74,7 +74,7 @@ def test_pulsar_in_a_container_tells_each_side_its_own_address() -> None:
 
 def test_a_group_of_qpid_nodes_meets_by_mesh_names() -> None:
     spec = spec_of("qpid", topology="group")
-    layout = Layout(spec, Path("/x"), 9, wiring.DockerWiring(spec))
+    layout = DockerRuntime("r", Path("/x"), 9, spec, None).layout
     found = json.loads(layout.conf_text(layout.node("qpid-2"), "config.json"))["virtualhostnodes"][0]
     assert (found["address"], found["helperAddress"]) == ("qpid-2-mesh:25690", "qpid-1-mesh:25690")
 
@@ -118,7 +118,8 @@ def test_everything_that_compose_makes_has_a_label() -> None:
             *document["networks"].values(),
             *document["volumes"].values(),
         ]
-        assert [each for each in kinds if engine.LABEL not in each.get("labels", {})] == []
+        needed = {engine.LABEL, engine.OWNER_LABEL}
+        assert [each for each in kinds if not needed <= each.get("labels", {}).keys()] == []
         for name, service in document["services"].items():
             assert all(isinstance(volume, str) and ":" in volume for volume in service.get("volumes", [])), (
                 name

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from harness.clusters import runtime_choice, spec_of
+from harness.clusters.docker import engine as engine_module
 from harness.clusters.docker.runtime import DockerRuntime
 from harness.clusters.docker.volumes import BoundVolumes
 from harness.clusters.limits import volumes
@@ -112,7 +113,7 @@ def test_they_belong_to_the_user_of_the_image_and_replace_the_engine_s(bound: Bo
     assert (found.st_uid, found.st_gid, stat.S_IMODE(found.st_mode)) == (1000, 7, 0o775)
     assert os.path.ismount(data)
     engine = bound._client
-    assert engine.created == [("apache/kafka:4.1.2", {"brokerstorm.run": "run-1"})]
+    assert engine.created == [("apache/kafka:4.1.2", engine_module.labels_of("run-1"))]
     assert engine.removed == 1
 
 

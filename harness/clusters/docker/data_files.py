@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
 from typing import Any, Final
 
-from harness.clusters.docker.engine import LABEL, asking
+from harness.clusters.docker.engine import asking, labels_of
 from harness.errors import EnvironmentNotReady
 from harness.protocols.files import DamagedPlace
 
@@ -62,7 +62,7 @@ def empty(client: Any, container: Any, mount: str, run_id: str) -> None:
             user="0",
             volumes_from=[container.id],
             network_disabled=True,
-            labels={LABEL: run_id},
+            labels=labels_of(run_id),
             remove=True,
         )
 

@@ -1,6 +1,7 @@
 """The Docker engine: reaching it, finding what runs of ours have there, and removing exactly that.
 
-Everything a run makes carries the label `LABEL` with the run id, and is found by that, never by a name.
+Everything a run makes carries the label `LABEL` with the run id and `OWNER_LABEL` with the user and the state
+folder, and is found by both, never by a name: an engine may serve several users.
 Docker's library is imported when an engine is asked for: a third of a second that other runs need not wait.
 """
 
@@ -18,10 +19,13 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError
+from harness.owners import owner_mark
 from harness.run_ids import is_run_id
 from harness.waiting import wait_while
 
 LABEL = "brokerstorm.run"
+#: User and state folder that something belongs to (`harness.owners.owner_mark`).
+OWNER_LABEL = "brokerstorm.owner"
 SERVICE_LABEL = "com.docker.compose.service"
 #: Of an image that we made.
 STANDIN_LABEL = "brokerstorm.standin"
@@ -121,7 +125,7 @@ def _cause(error: BaseException) -> BaseException:
 
 
 def runs(client: Any) -> set[str]:
-    """Run ids of all containers, networks and volumes of ours, running or not."""
+    """Run ids of all containers, networks and volumes of any owner, running or not."""
     with asking("cannot list what runs left in the Docker engine"):
         found = client.containers.list(all=True, sparse=True, filters=_filter())
         labels = [each.attrs.get("Labels") for each in found]
@@ -148,6 +152,29 @@ def leftovers(client: Any, run_id: str) -> dict[str, list[str]]:
         found["networks"] = [each.name for each in client.networks.list(filters=_filter(run_id))]
         found["volumes"] = [each.name for each in client.volumes.list(filters=_filter(run_id))]
     return {kind: names for kind, names in found.items() if names}
+
+
+def labels_of(run_id: str) -> dict[str, str]:
+    """The labels of what a run makes."""
+    return {LABEL: run_id, OWNER_LABEL: owner_mark()}
+
+
+def others(client: Any, run_id: str) -> dict[str, dict[str, list[str]]]:
+    """Owner label -> as `leftovers`, of what bears the run id and is not ours; "" = it has no such label."""
+    found: dict[str, dict[str, list[str]]] = {}
+    by_run = {"label": f"{LABEL}={run_id}"}
+    with asking(f"cannot list what {run_id} has in the Docker engine"):
+        listed = [
+            ("containers", each, each.attrs["Names"][0].lstrip("/"))
+            for each in client.containers.list(all=True, sparse=True, filters=by_run)
+        ]
+        listed += [("networks", each, each.name) for each in client.networks.list(filters=by_run)]
+        listed += [("volumes", each, each.name) for each in client.volumes.list(filters=by_run)]
+    for kind, each, name in listed:
+        owner = str((each.attrs.get("Labels") or {}).get(OWNER_LABEL, ""))
+        if owner != owner_mark():
+            found.setdefault(owner, {}).setdefault(kind, []).append(name)
+    return found
 
 
 def keep_log(container: Any, logs: Path) -> None:
@@ -283,5 +310,8 @@ def _attempt(do: Callable[[], None]) -> str:
     return ""
 
 
-def _filter(run_id: str | None = None) -> dict[str, str]:
-    return {"label": LABEL if run_id is None else f"{LABEL}={run_id}"}
+def _filter(run_id: str | None = None) -> dict[str, list[str]]:
+    """What the engine is asked for: everything of a run that is ours, or of any run and owner."""
+    if run_id is None:
+        return {"label": [LABEL]}
+    return {"label": [f"{label}={value}" for label, value in labels_of(run_id).items()]}

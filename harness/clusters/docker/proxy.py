@@ -80,7 +80,8 @@ def service(image: str, run_id: str, api: Endpoint) -> Document:
         "cgroup_parent": "${BROKERSTORM_CGROUP:-}",
         "dns_opt": ["ndots:1"],
         "dns_search": ["."],
-        "labels": {engine.LABEL: run_id},
+        # Through a variable: the path of a state folder may have a dollar sign in it.
+        "labels": {engine.LABEL: run_id, engine.OWNER_LABEL: "${BROKERSTORM_OWNER}"},
     }
 
 

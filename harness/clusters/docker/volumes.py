@@ -118,9 +118,8 @@ class BoundVolumes:
 
     def _as_in_image(self, service: Service) -> tarfile.TarInfo:
         """Owner and mode of the data folder of an image, which a volume of the engine would take over."""
-        label = {engine.LABEL: self._run_id}
         with asking(f"cannot look into {service.image}"):
-            made = self._client.containers.create(service.image, labels=label)
+            made = self._client.containers.create(service.image, labels=engine.labels_of(self._run_id))
             try:
                 chunks, _ = made.get_archive(service.data_mount)
                 archive = io.BytesIO(b"".join(chunks))
