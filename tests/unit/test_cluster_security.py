@@ -15,6 +15,7 @@ import yaml
 from harness.admin.tls import context_of
 from harness.clusters.assembly import assembly_of
 from harness.clusters.cluster import describe_cluster, open_cluster
+from harness.clusters.layout.management import Management
 from harness.clusters.security import made
 from harness.clusters.security.certificates import Authority
 from harness.connections.file import read_connection
@@ -66,6 +67,26 @@ def test_files_that_are_no_certificates_are_named(tmp_path: Path) -> None:
 def secure(system: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
     monkeypatch.setenv("BROKERSTORM_STATE", str(tmp_path / "state"))
     return describe_cluster(system, secure=True)
+
+
+def test_the_management_password_is_for_us_alone_and_for_later_commands(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("BROKERSTORM_STATE", str(tmp_path / "state"))
+    first, later = Management("run-1"), Management("run-1")
+    assert first.environment() != later.environment(), "each cluster has a password of its own"
+    with pytest.raises(EnvironmentNotReady, match="cannot read the management password of run-1") as raised:
+        later.restore()
+    assert raised.value.hint == "`brokerstorm clean run-1` removes the cluster"
+    first.keep()
+    later.restore()
+    assert later.environment() == first.environment()
+    files = list((tmp_path / "state" / "security" / "run-1").iterdir())
+    assert {path.name for path in files} == {"management.secret", "management.passwd"}
+    assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
+    assert not set(first.environment().values()) & set(first.values().values()), "no template is told it"
+    made.forget("run-1")
+    assert not any((tmp_path / "state" / "security").iterdir())
 
 
 SYSTEMS = ("kafka", "nats", "pulsar", "qpid")
