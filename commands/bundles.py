@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,8 @@ from harness.errors import Exit, UsageError
 from harness.rundir import is_url, point_latest
 
 DEFAULT_MAX_SIZE = "20MB"
+#: Of files that were not unpacked.
+_NAMES_SHOWN = 5
 _UNITS = {"": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 _SIZE = re.compile(r"(\d{1,12}(?:\.\d{1,12})?)\s*([KMG]B)?", re.IGNORECASE)
 
@@ -75,7 +78,8 @@ def bundle(settings: Settings, run: str | None, output: Path | None, max_size: i
             write(f"  redacted in {made.redacted} places: values of options named as secrets")
         for line in made.left_out:
             write(f"  left out: {line}")
-        write(f"  the report to paste: `brokerstorm open {made.path}`, then issue.md in its folder")
+        opening = f"brokerstorm open {shlex.quote(str(made.path))}"
+        write(f"  the report to paste: `{opening}`, then issue.md in its folder")
 
     settings.show(document, text)
     return Exit.PASS
@@ -87,9 +91,9 @@ def bundle(settings: Settings, run: str | None, output: Path | None, max_size: i
 def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
     """Unpack a bundle of a run.
 
-    DIR is a new or empty folder; default RUN_DIR/ID: it is the latest run then. Only plain
-    files below DIR are written, and no more of them than a bundle may hold. `show`, `trace`, `analyze` and
-    `run --replay` take the folder, and the archive itself.
+    DIR is a new or empty folder; default RUN_DIR/ID: it is the latest run then. Only the files that
+    a bundle holds are written, all of them below DIR; others in the archive are listed. `show`,
+    `trace`, `analyze` and `run --replay` take the folder, and the archive itself.
     """
     from experiments.bundle.opening import folder_of, open_bundle
 
@@ -98,13 +102,17 @@ def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
         point_latest(opened.run)  # what was opened is what one wants to see
     run = opened.run.root
     cover = opened.cover
-    document = {"folder": str(run), "left_out": cover.left_out}
-    named = str(run) if folder else opened.run.run_id
+    document = {"folder": str(run), "left_out": cover.left_out, "ignored": opened.ignored}
+    named = shlex.quote(str(run) if folder else opened.run.run_id)
 
     def text() -> None:
         write(f"{run}: {cover.run}, bundled by {cover.made_by}")
         for line in cover.left_out:
             write(f"  left out: {line}")
+        if opened.ignored:
+            shown = ", ".join(ascii(name)[1:-1] for name in opened.ignored[:_NAMES_SHOWN])
+            more = ", ..." if len(opened.ignored) > _NAMES_SHOWN else ""
+            write(f"  not unpacked, because a bundle does not hold such files: {shown}{more}")
         again = (
             f"`brokerstorm show --html {named}` draws its page, `brokerstorm analyze {named}` judges again"
         )

@@ -13,7 +13,7 @@ from commands import completion
 from commands.console import Settings, command, write
 from commands.options import offline_option
 from harness.errors import EnvironmentNotReady, Exit, UsageError, did_you_mean
-from harness.rundir import new_run
+from harness.rundir import new_run, resolved
 from harness.systems import SYSTEMS
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _worker(named: str) -> WorkerSpec:
     """By its folder or, where there is none of this name, by its client library."""
     from harness.workers import known_workers
 
-    path = Path(named).resolve()
+    path = resolved(Path(named))
     if not path.is_dir():
         known = known_workers()
         if named in known:

@@ -15,6 +15,7 @@ from commands.console import CommandGroup, Settings, command, tell, write
 from commands.options import FileToWrite
 from commands.tables import paragraph
 from harness.errors import Exit, FailOn, UsageError
+from harness.run_ids import is_run_id, run_id_from
 from harness.rundir import Document, find_run, is_url
 
 if TYPE_CHECKING:
@@ -88,10 +89,11 @@ def report(
 
     with opened(settings, file, make=False) as history:
         suite, told = night_of(history, name, night)
-        own = NightDir(settings.run_dir / told)
+        # A night of another machine may have any name, also one that leads out of the folder of runs.
+        own = NightDir(settings.run_dir / (told if is_run_id(told) else run_id_from(f"night-{told}")))
         by_night = own.load().fail_on if own.plan.exists() else "any"
         made = read_report(history, suite, told, fail_on=fail_on or by_night)
-    folder = to or (own.root if own.root.is_dir() else settings.run_dir / f"{made.suite}-report")
+    folder = to or (own.root if own.root.is_dir() else settings.run_dir / run_id_from(f"{made.suite}-report"))
     written = write_report(made, folder, publish=to is not None)
     settings.show(document(made), lambda: _show(made, written["page"]))
     return made.exit_code

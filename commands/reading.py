@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import webbrowser
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from commands import completion
 from commands.console import Settings, command, write
 from experiments.plans import read_plan
 from harness.errors import Exit, UsageError
-from harness.rundir import NIGHT_FILE, RunDir, find_night
+from harness.rundir import NIGHT_FILE, RunDir, find_night, resolved
 
 if TYPE_CHECKING:
     from analysis.findings import Result
@@ -122,7 +123,7 @@ def _analyze_import(settings: Settings, source: str, master: str | None, hits: P
     from harness.importing.capture import import_run
     from harness.importing.source import ImportSource
 
-    tables = ImportSource.open(source if "://" in source else str(Path(source).resolve()))
+    tables = ImportSource.open(source if "://" in source else str(resolved(Path(source))))
     with closing(settings.progress()) as progress:
         progress.phase("import", source)
         run = import_run(tables, settings.run_dir)  # before seconds are spent on a session
@@ -180,10 +181,18 @@ def show(settings: Settings, run: str | None, html: bool) -> int:
         result = read_result(root)
         code = result.exit_code if html else summaries.show_result(settings, root, result)
     if html:
-        if not root.report.exists():  # of a bundle that was opened
+        if not (root.report.exists() and _is_drawn_here(settings, root)):
             _draw_pages(root)
         _open_page(settings, root.report)
     return code
+
+
+def _is_drawn_here(settings: Settings, root: RunDir) -> bool:
+    """Whether the page of a run can only be one that this machine has drawn: a page that came with a run (a
+    bundle, a copy, a run at a URL) may be anybody's, scripts and all."""
+    above = RunDir(root.root.parent)
+    is_from_a_bundle = root.bundle.exists() or above.bundle.exists()
+    return not is_from_a_bundle and resolved(settings.run_dir) in root.root.parents
 
 
 def _show_night(settings: Settings, folder: Path, *, html: bool) -> int:
@@ -195,6 +204,13 @@ def _show_night(settings: Settings, folder: Path, *, html: bool) -> int:
     night = NightDir(folder)
     outcome = read_outcome(night)
     if html:
+        place = resolved(folder)
+        if resolved(settings.run_dir) not in place.parents:
+            parent, name = shlex.quote(str(place.parent)), shlex.quote(place.name)
+            raise UsageError(
+                f"{folder} is not in the folder of runs {settings.run_dir}, so its page may be anybody's",
+                hint=f"if you trust it: `brokerstorm --run-dir {parent} show --html {name}`",
+            )
         _open_page(settings, night.run.report)
     else:
         settings.show(outcome.document(), lambda: print_night(outcome, night.run.report))
@@ -203,7 +219,7 @@ def _show_night(settings: Settings, folder: Path, *, html: bool) -> int:
 
 def _open_page(settings: Settings, page: Path) -> None:
     """Open a report in the browser, and print its path."""
-    webbrowser.open(page.resolve().as_uri())
+    webbrowser.open(resolved(page).as_uri())
     settings.show({"report": str(page)}, lambda: write(str(page)))
 
 

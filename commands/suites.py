@@ -16,7 +16,7 @@ from commands.histories import report, report_night
 from commands.options import offline_option, refuse_beside_resume, runtime_option, seconds
 from commands.tables import paragraph, table
 from harness.errors import Exit
-from harness.rundir import Document, new_run, write_json
+from harness.rundir import Document, new_run, resolved, write_json
 from harness.toolchains.own_builds import in_words
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _begin(settings: Settings, request: SuiteRequest, history: History, path: Pa
     from experiments.nights.planning import plan_night
 
     planned = plan_night(settings, request, history, path, tell)
-    run_dir, suite = settings.run_dir.resolve(), planned.night.suite
+    run_dir, suite = resolved(settings.run_dir), planned.night.suite
     if name is None:
         night_dir = NightDir(new_run(run_dir, suite).root)
     else:

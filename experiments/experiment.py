@@ -31,7 +31,7 @@ from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, Interrupted, UsageError
 from harness.plan.build import with_tag
 from harness.plan.rates import as_recorded, is_open
-from harness.rundir import RunDir, append_jsonl, read_json, write_json, write_jsonl
+from harness.rundir import RunDir, append_jsonl, read_json, resolved, write_json, write_jsonl
 
 if TYPE_CHECKING:
     from analysis.verdict.reproduction import RoundQuestion
@@ -372,7 +372,7 @@ def begun(run_dir: Path, name: str, kind: str, asked: type[AskedT]) -> tuple[Run
             continue
         if (version := document.get("schema_version")) != SCHEMA_VERSION:
             raise UsageError(f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}")
-        return RunDir(folder.resolve()), typed(document.get("asked"), asked, str(path))
+        return RunDir(resolved(folder)), typed(document.get("asked"), asked, str(path))
     have = ", ".join(sorted(path.parent.name for path in run_dir.glob(f"*/{ASKED}") if _is(path, kind)))
     raise UsageError(f"no {kind} {name!r} in {run_dir}", hint=f"there: {have or 'none'}")
 

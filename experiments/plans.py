@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.protocols.versions import versions_of
-from harness.rundir import Document, RunDir
+from harness.rundir import Document, RunDir, resolved
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import PREFIX
 
@@ -242,7 +242,7 @@ def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
             )
     refuse_unspoken(plans, external.connection.security)
     planned = ExternalPlan(
-        file=str(external.connection.path.resolve()),
+        file=str(resolved(external.connection.path)),
         cluster_id=external.found.cluster_id,
         prefix=file.topics.prefix,
         nodes={name: list(roles) for name, roles in external.roles.items()},

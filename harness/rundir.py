@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import stat
 import tempfile
 import time
@@ -12,11 +13,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from fcntl import LOCK_EX, flock
+from io import BufferedReader
 from pathlib import Path
 from typing import IO, Any
 
 from harness.errors import UsageError
-from harness.run_ids import run_id_from
+from harness.run_ids import is_run_id, run_id_from
 
 LATEST = "latest"
 #: An object of JSON, YAML or TOML as a file, an answer or a message has it: not checked by a model yet, or
@@ -138,7 +140,7 @@ class RunDir:
         if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
             raise UsageError(f"{self.campaign}: runs is no list of folders")
         for entry in entries:
-            if entry in ("", ".", "..") or "/" in entry or "\0" in entry:
+            if not is_run_id(entry):
                 raise UsageError(f"{self.campaign}: {entry!r} is no folder of a round")
         return [RunDir(self.root / entry) for entry in entries]
 
@@ -162,7 +164,7 @@ def find_run(base: Path, name: str | None) -> RunDir:
     wanted = name or LATEST
     candidates = _places(base, wanted)
     for path in candidates:
-        run = RunDir(path.resolve())
+        run = RunDir(resolved(path))
         if run.manifest.exists() or run.campaign.exists():
             return run
     have = ", ".join(r.run_id for r in list(all_runs(base))[:5])
@@ -248,9 +250,10 @@ def new_run(run_dir: Path, name: str) -> RunDir:
     what else ``name`` has becomes a dash.
 
     Raises:
-        UsageError: the folder of runs cannot be written.
+        UsageError: the folder of runs cannot be written, or something else has the name of the latest run.
     """
     stem = run_id_from(f"{time.strftime(_BEGUN)}-{name}")
+    _require_a_link(run_dir / LATEST)
     try:
         run_dir.mkdir(parents=True, exist_ok=True)
         for number in range(1, 100):
@@ -267,9 +270,22 @@ def new_run(run_dir: Path, name: str) -> RunDir:
     raise UsageError(f"{run_dir} already holds a hundred runs of this second")
 
 
+def _require_a_link(latest: Path) -> None:
+    if latest.exists() and not latest.is_symlink():
+        raise UsageError(
+            f"{latest} is not the link to the latest run, but a file or folder of another origin",
+            hint=f"mv {shlex.quote(str(latest))} {shlex.quote(f'{latest}.old')}",
+        )
+
+
 def point_latest(run: RunDir) -> None:
-    """Let ``latest`` beside the run point at it."""
+    """Let the link ``latest`` in the folder of runs point at the run.
+
+    Raises:
+        UsageError: something else than a link has that name.
+    """
     link = run.root.parent / LATEST
+    _require_a_link(link)
     temporary = link.with_name(f".{LATEST}.{os.getpid()}")
     temporary.symlink_to(run.root.name)
     os.replace(temporary, link)
@@ -305,23 +321,83 @@ def _appearing(path: Path) -> Iterator[IO[str]]:
         raise
 
 
-def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
-    """The bytes of a document of a run. A pipe or a device would be waited for, or never end.
+def open_regular(path: Path) -> BufferedReader:
+    """Open a file that a user, a bundle or a run names, for reading. A pipe would be waited for, and a device
+    may never end.
 
     Raises:
-        UsageError: missing, unreadable, no regular file, or larger than ``most``.
+        UsageError: missing, unreadable, no regular file, or a name that no file can have.
     """
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise UsageError(f"cannot read {path}: it is no regular file")
+        file = open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb")  # noqa: SIM115
+    except (OSError, ValueError) as error:  # a zero byte, or a character that no file system takes
+        raise UsageError(f"cannot read {_printable(path)}: {reason_of(error)}") from error
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise UsageError(f"cannot read {path}: it is no regular file")
+    return file
+
+
+def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
+    """The content of a file that a user, a bundle or a run names.
+
+    Raises:
+        UsageError: as `open_regular`, or larger than ``most`` bytes.
+    """
+    with open_regular(path) as file:
+        try:
             data = file.read(most + 1)
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}") from error
     if len(data) > most:
         raise UsageError(f"cannot read {path}: larger than {most:,} bytes")
     return data
+
+
+def read_text(path: Path, most: int = MOST_BYTES) -> str:
+    """The text of a file that a user, a bundle or a run names; a byte order mark is no part of it.
+
+    Raises:
+        UsageError: as `read_bytes`, or not UTF-8.
+    """
+    try:
+        return read_bytes(path, most).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {path}: not UTF-8 text (byte {error.start})") from error
+
+
+def reason_of(error: OSError | ValueError) -> str:
+    """Why a file could not be opened, without its name."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    return "no file can have this name"
+
+
+def _printable(path: Path) -> str:
+    return str(path).encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+
+
+def path_below(folder: Path, text: str) -> Path:
+    """The path that a text in a file means: relative to ``folder``, ``~`` and ``~user`` expanded.
+
+    Raises:
+        UsageError: no such user, or a name that no file can have.
+    """
+    try:
+        path = folder / Path(text).expanduser()
+        os.fsencode(path)
+    except RuntimeError:
+        raise UsageError(f"{text}: there is no user of this name") from None
+    except ValueError:
+        raise UsageError(f"{_printable(Path(text))}: no file can have this name") from None
+    if "\0" in text:
+        raise UsageError(f"{_printable(Path(text))}: no file can have this name")
+    return path
+
+
+def resolved(path: Path) -> Path:
+    """The absolute path without links; a loop of links, which `Path.resolve` refuses, stays as it is."""
+    return Path(os.path.realpath(path))
 
 
 def read_json(path: Path) -> Document:

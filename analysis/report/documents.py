@@ -129,14 +129,21 @@ def read_campaign(run: RunDir) -> Campaign:
     """A judged campaign.
 
     Raises:
-        UsageError: not judged yet, or written by a version that this one cannot read.
+        UsageError: not judged yet, written by a version that this one cannot read, or a round of it is in a
+            folder that is not below its own.
     """
     document = read_json(run.campaign)
     if "variants" not in document:
         raise UsageError(
             f"{run.root} has not been judged", hint=f"`brokerstorm analyze {run.root}` judges it"
         )
-    return _parsed(Campaign, document, run.campaign)
+    campaign = _parsed(Campaign, document, run.campaign)
+    folders = {each.run_id for each in run.rounds()}
+    for variant in campaign.variants:
+        for summary in variant.runs:
+            if summary.path not in folders:
+                raise UsageError(f"{run.campaign}: {summary.path!r} is no folder of a round")
+    return campaign
 
 
 def _parsed(kind: type[_DocumentT], document: Document, path: Path) -> _DocumentT:

@@ -7,9 +7,12 @@ inlined.
 from __future__ import annotations
 
 import re
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from bokeh.embed import components
 from bokeh.resources import Resources
@@ -221,10 +224,10 @@ def _faults_card(result: Result) -> dict[str, str]:
 
 
 def _embed(drawn: Mapping[str, Chart]) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Bokeh's script for all charts, and each chart with its div; both are Bokeh's own markup."""
+    """Bokeh's script for all charts, without its tags, and each chart with its div; both are Bokeh's own."""
     if not drawn:
         return Markup(""), {}
-    script, divs = components({key: chart.plot for key, chart in drawn.items()})
+    script, divs = components({key: chart.plot for key, chart in drawn.items()}, wrap_script=False)
     embedded = {
         key: {
             "key": key,
@@ -276,8 +279,17 @@ def _environment() -> Environment:
         "left_out": left_out,
         "notes": notes,
         "sources": lambda logs: ", ".join(dict.fromkeys(line.source for line in logs.lines)),
+        "address": _address,
     }
     return made
+
+
+def _address(path: str) -> str:
+    """The link to a file below the page's folder, by its path. A result may come from a stranger: empty for a
+    path that leads elsewhere."""
+    if any(part in ("", ".", "..") for part in path.split("/")):
+        return ""
+    return "./" + quote(path, errors="replace")
 
 
 def render(template: str, **values: Any) -> str:
@@ -285,17 +297,26 @@ def render(template: str, **values: Any) -> str:
 
     ``chart_script``: Bokeh's for the charts of the page; empty where it has none.
     """
-    bokeh_js = Resources(mode="inline", components=["bokeh"]).js_raw[0] if values["chart_script"] else ""
+    scripts = [template_source("page.js")]
+    if chart_script := values.pop("chart_script"):
+        bokeh = Resources(mode="inline", components=["bokeh"]).js_raw[0]
+        scripts = [Markup(bokeh), chart_script, *scripts]
     return (
         _environment()
         .get_template(template)
         .render(
             style=template_source("style.css"),
-            page_js=template_source("page.js"),
-            bokeh_js=Markup(bokeh_js),
+            scripts=scripts,
+            script_policy=" ".join(map(_allowed, scripts)),
             **values,
         )
     )
+
+
+def _allowed(script: str) -> str:
+    """A script as the policy of the page names it: the browser runs no other."""
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
 
 
 def template_source(name: str) -> Markup:

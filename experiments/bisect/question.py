@@ -15,6 +15,7 @@ from experiments.nights.versions import Releases, between, choose, is_open
 from experiments.plans import drawn, read_scenario
 from harness.errors import UsageError, did_you_mean
 from harness.plan.build import build_plan
+from harness.rundir import resolved
 from harness.scenario.file import deep_merge, variants
 from harness.scenario.model import VariantSpec
 from harness.toolchains.cache import cache_folder
@@ -131,7 +132,7 @@ def question_of(
         good=good,
         bad=bad,
         versions=tuple(versions),
-        repo=str(request.repo.resolve()) if request.repo else "",
+        repo=str(resolved(request.repo)) if request.repo else "",
         is_fix=versions[0] == bad,
         error=request.error,
         rate=request.rate,

@@ -49,7 +49,7 @@ from experiments.plans import read_scenario
 from experiments.player import RoundOptions, opened_campaign
 from experiments.preflight import preflight
 from harness.errors import BrokerstormError, UsageError
-from harness.rundir import Document, RunDir, new_run, read_json, write_json
+from harness.rundir import Document, RunDir, new_run, read_json, resolved, write_json
 from harness.workers import launch, load_worker
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def begin(
         ends = [plans.plan(label_of(end, False), end, 1) for end in (question.bad, question.good)]
         for text in preflight(ends, context.run_dir, request.runtime).require().warnings:
             tell(f"warning: {text}")
-    root = new_run(context.run_dir.resolve(), f"bisect-{scenario.name}")
+    root = new_run(resolved(context.run_dir), f"bisect-{scenario.name}")
     root.scenario.write_text(scenario.text)
     keep_asked(root, KIND, question)
     return root, question

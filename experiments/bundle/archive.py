@@ -19,6 +19,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Final
 
 from harness.errors import UsageError
+from harness.rundir import open_regular
 
 BLOCK: Final = tarfile.BLOCKSIZE
 SUFFIX: Final = ".tar.gz"
@@ -90,11 +91,8 @@ def entries(archive: Path) -> Iterator[Entry]:
     Raises:
         UsageError: not a bundle, damaged, or not harmless.
     """
-    try:
-        size = archive.stat().st_size
-        file = archive.open("rb")
-    except OSError as error:
-        raise UsageError(f"cannot read {archive}: {error.strerror}") from error
+    file = open_regular(archive)
+    size = os.fstat(file.fileno()).st_size
     with file, gzip.GzipFile(fileobj=file, mode="rb") as unpacked:
         yield from _checked(archive, _Reader(archive, unpacked, most_bytes(size)))
 
@@ -183,11 +181,21 @@ def _refused(archive: Path, why: str) -> UsageError:
     return UsageError(f"{archive} is no bundle: {why}", hint="`brokerstorm bundle RUN` makes one")
 
 
-def unpack(archive: Path, target: Path, *, check: Callable[[Path], None]) -> None:
+def unpack(
+    archive: Path,
+    target: Path,
+    *,
+    check: Callable[[Path], None],
+    is_taken: Callable[[str], bool] = lambda _: True,
+) -> list[str]:
     """Unpack into ``target``, which appears whole or not at all.
 
     Args:
         check: raises UsageError when the folder that was unpacked is not what it should be.
+        is_taken: whether a file of this path is written.
+
+    Returns:
+        Paths of the files that were not written.
 
     Raises:
         UsageError: ``target`` has something in it, cannot be written, or the archive is no bundle.
@@ -202,7 +210,7 @@ def unpack(archive: Path, target: Path, *, check: Callable[[Path], None]) -> Non
     except OSError as error:
         raise UsageError(f"cannot write to {target.parent}: {error.strerror}") from error
     try:
-        _unpack(archive, part)
+        ignored = _unpack(archive, part, is_taken)
         try:
             check(part)
         except UsageError as error:
@@ -213,10 +221,15 @@ def unpack(archive: Path, target: Path, *, check: Callable[[Path], None]) -> Non
         raise UsageError(f"cannot write {target}: {error.strerror}") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
+    return ignored
 
 
-def _unpack(archive: Path, part: Path) -> None:
+def _unpack(archive: Path, part: Path, is_taken: Callable[[str], bool]) -> list[str]:
+    ignored = []
     for entry in entries(archive):
+        if not is_taken(entry.path):
+            ignored.append(entry.path)
+            continue
         path = part.joinpath(*PurePosixPath(entry.path).parts)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -225,3 +238,4 @@ def _unpack(archive: Path, part: Path) -> None:
             raise _refused(archive, f"{_shown(entry.path)} is a file and a folder") from error
         with file:
             file.writelines(entry.data)
+    return ignored

@@ -13,6 +13,7 @@ from analysis.capture.left_out import LeftOut
 from analysis.findings import Result
 from analysis.report.documents import read_campaign, read_result
 from analysis.verdict.campaign import Campaign
+from experiments.bundle.names import is_of_a_bundle
 from harness.contracts import read_document
 from harness.contracts.plan import Plan
 from harness.errors import UsageError
@@ -21,7 +22,7 @@ from harness.logs import log_files
 from harness.rundir import RunDir, read_json
 
 #: Made again when a bundle is opened, or of no use elsewhere.
-_NOT_TAKEN: Final = frozenset({"report.html", "junit.xml", "bundle.json", "issue.md", "left-out.json"})
+_NOT_TAKEN: Final = frozenset({"bundle.json", "issue.md", "left-out.json"})
 _NO_FOLDERS: Final = frozenset({"ledger", "calibration", "data", "tmp"})
 #: Of a larger log only the end is looked at.
 MOST_LOG_BYTES: Final = 32 << 20
@@ -109,16 +110,19 @@ def _round(run: RunDir, prefix: str) -> JudgedRound:
 
 
 def read_texts(root: RunDir) -> Texts:
-    """Every text file of a run or campaign but those that are made again; of a round of a campaign, the
-    scenario and the logs of the cluster as well."""
+    """Every text file of a run or campaign that a bundle may hold, except those that are made again; with a
+    round of a campaign, the scenario and the logs of the cluster as well."""
     texts = Texts()
     for path in _files(root.root):
-        _take(texts, path, path.relative_to(root.root).as_posix())
+        name = path.relative_to(root.root).as_posix()
+        if is_of_a_bundle(name):
+            _take(texts, path, name)
     above = RunDir(root.root.parent)
     if above.campaign.exists():
         for path in (above.scenario, *_files(above.cluster)):
-            if path.is_file():
-                _take(texts, path, path.relative_to(above.root).as_posix())
+            name = path.relative_to(above.root).as_posix()
+            if path.is_file() and is_of_a_bundle(name):
+                _take(texts, path, name)
     return texts
 
 
@@ -127,11 +131,7 @@ def _files(root: Path) -> Iterator[Path]:
         below[:] = sorted(name for name in below if name not in _NO_FOLDERS)
         for name in sorted(names):
             path = Path(folder) / name
-            is_taken = (
-                name not in _NOT_TAKEN
-                and not name.startswith(".")
-                and path.suffix not in (".seg", ".parquet")
-            )
+            is_taken = name not in _NOT_TAKEN and path.suffix != ".parquet"
             if is_taken and path.is_file() and not path.is_symlink():
                 yield path
 

@@ -10,29 +10,38 @@ from typing import Final
 
 from experiments.bundle.archive import SUFFIX, entries, unpack
 from experiments.bundle.cover import Cover, read_cover
+from experiments.bundle.names import OPENED, is_name_of_a_run, is_of_a_bundle
 from harness.errors import UsageError
-from harness.rundir import RunDir, find_run, is_url
+from harness.rundir import RunDir, find_run, is_url, open_regular, resolved
 
-#: Below the folder of runs, bundles that a command was given as a file.
-OPENED: Final = "bundles"
 _DIGITS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An opened bundle: its run folder, and what bundle.json says."""
+    """An opened bundle: its run folder and what bundle.json says.
+
+    Attributes:
+        ignored: paths of files that were not written, because a bundle does not hold such files.
+    """
 
     run: RunDir
     cover: Cover
+    ignored: list[str]
 
 
 def folder_of(archive: Path) -> str:
     """The folder that a bundle unpacks to, which is the id of its run.
 
     Raises:
-        UsageError: it is no bundle.
+        UsageError: it is no bundle, or no run can have the name of its folder.
     """
     for entry in entries(archive):
+        if not is_name_of_a_run(entry.folder):
+            raise UsageError(
+                f"{archive} is no bundle: its folder {entry.folder[:80]!a} cannot be the name of a run",
+                hint="`brokerstorm open BUNDLE DIR` unpacks it into the folder DIR",
+            )
         return entry.folder
     raise UsageError(f"{archive} is no bundle: it is empty")
 
@@ -43,9 +52,9 @@ def open_bundle(archive: Path, target: Path) -> Opened:
     Raises:
         UsageError: no bundle, not a harmless one, of another version, or ``target`` has something in it.
     """
-    unpack(archive, target, check=_require_a_run)
-    run = RunDir(target.resolve())
-    return Opened(run, read_cover(run))
+    ignored = unpack(archive, target, check=_require_a_run, is_taken=is_of_a_bundle)
+    run = RunDir(resolved(target))
+    return Opened(run, read_cover(run), ignored)
 
 
 def _require_a_run(folder: Path) -> None:
@@ -77,10 +86,11 @@ def run_of(base: Path, name: str | None, *, with_tables: bool = False) -> RunDir
     if name is None or not is_bundle(name):
         return find_run(base, name)
     archive = Path(name)
-    with archive.open("rb") as file:
+    folder = folder_of(archive)  # first: what is no bundle may be large
+    with open_regular(archive) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
-    target = base / OPENED / f"{folder_of(archive)}-{digest}"
-    run = RunDir(target.resolve())
+    target = base / OPENED / f"{folder}-{digest}"
+    run = RunDir(resolved(target))
     if not (run.manifest.exists() or run.campaign.exists()):
         shutil.rmtree(target, ignore_errors=True)
         open_bundle(archive, target)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sqlite3
+import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -14,50 +17,148 @@ from filelock import FileLock, Timeout
 
 from experiments.history.schema import MIGRATIONS, VERSION
 from harness.errors import EnvironmentNotReady, UsageError
+from harness.rundir import open_regular
 
 _SIDE_FILES: Final = ("-wal", "-shm")
 #: Names of databases, and how each SQLite 3 file begins.
 _SUFFIXES: Final = (".sqlite", ".sqlite3", ".db")
 _HEADER: Final = b"SQLite format 3\0"
+#: Size of the largest text in a history, and of a history that is merged: ten years of fifty cells are less.
+_MOST_VALUE_BYTES: Final = 16 << 20
+_MOST_BYTES: Final = 256 << 20
+#: How long checking or reading a file may take, and after how many steps of SQLite that is looked at.
+_LONGEST_S: Final = 60.0
+_STEPS: Final = 100_000
 
 
 def connected(path: Path, wait_s: float) -> sqlite3.Connection | None:
-    """A connection to a sound file (or to none yet); None where it is damaged or no database."""
+    """A connection to a sound file (or to none yet); None where it is damaged or no database.
+
+    The file may come from a stranger: its size of values is bounded, its schema is checked before anything of
+    it is run, and no function of its schema can have an effect.
+
+    Raises:
+        UsageError: the path is no regular file, a table of ours is something else there, or checking it takes
+            too long.
+    """
+    if path.exists() and not path.is_file():  # a pipe would be waited for
+        raise UsageError(f"cannot use {path} as a history: it is no regular file", hint="name a file")
     connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
+    connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
     try:
+        connection.execute("PRAGMA trusted_schema = OFF")
         connection.execute("PRAGMA foreign_keys = ON")
-        if connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",):
-            return connection
+        _require_our_tables(connection, path)
+        with watched(connection, path):
+            if connection.execute("PRAGMA quick_check(1)").fetchone() == ("ok",):
+                return connection
     except sqlite3.DatabaseError as error:
         if not _is_damage(error):
             connection.close()
             raise
+    except BaseException:
+        connection.close()
+        raise
     connection.close()
     return None
 
 
-def require_sound(path: Path, wait_s: float) -> None:
-    """That a history of another machine can be read, brought to this schema.
+def _require_our_tables(connection: sqlite3.Connection, path: Path) -> None:
+    """A view in the place of a table can be without end, and a trigger does something at each change.
 
     Raises:
-        UsageError: it cannot; it is left as it is.
+        UsageError: a table of ours is something else in a file of a schema that we know.
     """
-    if not path.is_file():
-        raise UsageError(f"there is no history {path}", hint="name files that `suite run` has written")
-    with told(path, wait_s):
-        connection = connected(path, wait_s)
-        if connection is None:
-            raise UsageError(f"{path} is damaged, or no history; it is left as it is")
+    version = connection.execute("PRAGMA user_version").fetchone()[0]
+    if not 0 < version <= VERSION:
+        return
+    query = "SELECT name, type, sql FROM sqlite_master WHERE tbl_name IN ({}) AND type != 'index'"
+    with closing(sqlite3.connect(":memory:")) as reference:
+        for step in MIGRATIONS[:version]:
+            reference.executescript(step)
+        names = [name for (name,) in reference.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        marks = ", ".join("?" * len(names))
+        wanted = set(reference.execute(query.format(marks), names).fetchall())
+    found = set(connection.execute(query.format(marks), names).fetchall())
+    if odd := sorted(str(name) for name, _, _ in found ^ wanted):
+        raise UsageError(
+            f"{path} is no history: {odd[0][:40]!a} in it is not as brokerstorm makes it",
+            hint="name a history that `suite run` has written",
+        )
+
+
+@contextmanager
+def watched(connection: sqlite3.Connection, path: Path) -> Iterator[None]:
+    """Let a signal end what SQLite does in the block, and end it after `_LONGEST_S`.
+
+    Raises:
+        UsageError: it took that long.
+    """
+    end = time.monotonic() + _LONGEST_S
+    raised: list[BaseException] = []
+
+    def is_over() -> bool:
         try:
-            if not _version(connection, path):
-                raise UsageError(f"{path} is empty: there is nothing in it to merge")
-            migrate(connection, path)
-        finally:
-            connection.close()
+            return time.monotonic() > end
+        except BaseException as error:  # noqa: BLE001 - of a signal; SQLite would swallow it
+            raised.append(error)
+            return True
+
+    connection.set_progress_handler(is_over, _STEPS)
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if raised:
+            raise raised[0] from None
+        if _code(error) == sqlite3.SQLITE_INTERRUPT:
+            raise UsageError(f"reading {path} took longer than {_LONGEST_S:g} s") from error
+        raise
+    finally:
+        connection.set_progress_handler(None, 0)
+
+
+@contextmanager
+def foreign(path: Path, wait_s: float) -> Iterator[Path]:
+    """A copy of a history of another machine, brought to this schema; the file itself is only read.
+
+    Raises:
+        UsageError: it cannot be read, is damaged or no history.
+    """
+    if not path.exists():
+        raise UsageError(f"there is no history {path}", hint="name files that `suite run` has written")
+    with tempfile.TemporaryDirectory(prefix="brokerstorm-") as work, told(path, wait_s):
+        copy = Path(work) / "history.sqlite"
+        for suffix in ("", "-wal"):
+            source = Path(f"{path}{suffix}")
+            if source.exists():
+                _copy(source, Path(f"{copy}{suffix}"))
+        try:
+            connection = connected(copy, wait_s)
+            if connection is None:
+                raise UsageError(f"{path} is damaged, or no history; it is left as it is")
+            with closing(connection):
+                if not _version(connection, path):
+                    raise UsageError(f"{path} is empty: there is nothing in it to merge")
+                migrate(connection, path)
+        except UsageError as error:
+            raise UsageError(str(error).replace(str(copy), str(path)), hint=error.hint) from error
+        yield copy
+
+
+def _copy(source: Path, target: Path) -> None:
+    with open_regular(source) as file, target.open("wb") as copied:
+        if os.fstat(file.fileno()).st_size > _MOST_BYTES:
+            raise UsageError(f"{source} is larger than {_MOST_BYTES >> 20} MiB: not a history to merge")
+        shutil.copyfileobj(file, copied, 1 << 20)
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    return error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _code(error: sqlite3.Error) -> int:
+    """SQLite's code of an error; 0 for an error of Python's own module, which has none."""
+    return (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
 
 
 def refuse_another_kind(path: Path) -> None:
@@ -66,7 +167,7 @@ def refuse_another_kind(path: Path) -> None:
     Raises:
         UsageError: it is left as it is.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         begins = file.read(len(_HEADER))
     if begins != _HEADER and path.suffix not in _SUFFIXES:
         raise UsageError(
@@ -134,7 +235,7 @@ def told(path: Path, wait_s: float) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        code = (error.sqlite_errorcode or 0) & 0xFF
+        code = _code(error)
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
             raise _locked(path, wait_s) from error
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
@@ -145,14 +246,23 @@ def told(path: Path, wait_s: float) -> Iterator[None]:
             raise UsageError(
                 f"cannot use {path} as a history: {error}", hint="name a file that can be written"
             ) from error
-        raise
+        raise damaged(path, error) from error
     except sqlite3.DatabaseError as error:
         if not _is_damage(error):
-            raise
+            raise damaged(path, error) from error
         raise EnvironmentNotReady(
             f"the history {path} was damaged while it was open: {error}",
             hint="the next command keeps it aside and begins a new one; `history import` takes the runs back",
         ) from error
+
+
+def damaged(path: Path, error: Exception) -> UsageError:
+    """What to raise for a file that SQLite can read, and whose values are none of a history."""
+    what = (str(error).splitlines() or [type(error).__name__])[0][:200]
+    return UsageError(
+        f"the history {path} is damaged: {what}",
+        hint=f"mv {shlex.quote(str(path))} {shlex.quote(f'{path}.damaged')}",
+    )
 
 
 def _locked(path: Path, wait_s: float) -> EnvironmentNotReady:

@@ -18,15 +18,19 @@ from typing import Any, Final
 
 from experiments.history.opening import (
     connected,
+    damaged,
+    foreign,
     migrate,
     refuse_another_kind,
-    require_sound,
     set_aside,
     told,
+    watched,
 )
 from experiments.history.rounds import Found, Round
 from experiments.history.schema import COLUMNS
+from harness.contracts import typed
 from harness.errors import UsageError
+from harness.rundir import Document
 
 DEFAULT_NAME: Final = "history.sqlite"
 #: How long another writer is waited for.
@@ -105,21 +109,8 @@ class History:
         Raises:
             EnvironmentNotReady: locked for too long, or the disk is full. Nothing of the row is kept.
         """
-        values = _values(row)
-        names, marks = ", ".join(values), ", ".join("?" * len(values))
         with self._writing() as connection:
-            if (
-                not replace
-                and connection.execute("SELECT 1 FROM rounds WHERE key = ?", (row.key,)).fetchone()
-            ):
-                return False
-            connection.execute("DELETE FROM rounds WHERE key = ?", (row.key,))
-            connection.execute(f"INSERT INTO rounds ({names}) VALUES ({marks})", tuple(values.values()))
-            connection.executemany(
-                f"INSERT INTO findings (key, number, {', '.join(_FOUND)}) VALUES (?, ?{', ?' * len(_FOUND)})",
-                [(row.key, number, *asdict(each).values()) for number, each in enumerate(row.found)],
-            )
-        return True
+            return _insert(connection, row, replace=replace)
 
     def skip(self, night: str, suite: str, cell: str, why: str) -> None:
         """Note that a cell did not run that night, and why; a later call has the last word."""
@@ -140,7 +131,7 @@ class History:
     def merge(self, source: Path) -> tuple[int, int]:
         """Take all of another history that is not here yet, or nothing; (rounds added, already here).
 
-        The other file stays as it is, but for being brought to this schema.
+        The other file stays as it is.
 
         Raises:
             UsageError: it is this file, no history, damaged, or of a newer schema.
@@ -148,26 +139,17 @@ class History:
         """
         if source.exists() and self.path.samefile(source):
             raise UsageError(f"{source} is the history that others are merged into", hint="name the others")
-        require_sound(source, self._wait_s)
-        columns, found = ", ".join(column.name for column in COLUMNS), f"key, number, {', '.join(_FOUND)}"
-        new = "FROM other.{} WHERE key NOT IN (SELECT key FROM main.rounds)"
-        with told(source, self._wait_s):
-            self._connection.execute("ATTACH ? AS other", (str(source),))
-        try:
-            with self._writing() as connection:
-                connection.execute("PRAGMA defer_foreign_keys = ON")  # findings come before their rounds
-                there = connection.execute("SELECT count(*) FROM other.rounds").fetchone()[0]
-                connection.execute(
-                    f"INSERT INTO main.findings ({found}) SELECT {found} {new.format('findings')}"
-                )
-                connection.execute(
-                    f"INSERT INTO main.rounds ({columns}) SELECT {columns} {new.format('rounds')}"
-                )
-                added = connection.execute("SELECT changes()").fetchone()[0]
-                connection.execute("INSERT OR IGNORE INTO main.skipped SELECT * FROM other.skipped")
-        finally:
-            self._connection.execute("DETACH other")
-        return added, there - added
+        with (
+            foreign(source, self._wait_s) as copy,
+            History.open(copy) as other,
+            watched(other._connection, source),
+        ):
+            other.path = source  # for messages
+            rounds, skipped = list(other.every_round()), other._every_skipped()
+        with self._writing() as connection:
+            added = sum(_insert(connection, row, replace=False) for row in rounds)
+            connection.executemany("INSERT OR IGNORE INTO skipped VALUES (?, ?, ?, ?)", skipped)
+        return added, len(rounds) - added
 
     # ----- reading
 
@@ -205,6 +187,13 @@ class History:
         query = "SELECT cell, why FROM skipped WHERE night = ? AND suite = ? ORDER BY cell"
         return {str(cell): str(why) for cell, why in self._rows(query, (night, suite))}
 
+    def _every_skipped(self) -> list[tuple[str, str, str, str]]:
+        """Night, suite, cell and reason of every cell that did not run."""
+        rows = self._rows("SELECT night, suite, cell, why FROM skipped ORDER BY night, suite, cell")
+        if not all(isinstance(value, str) for row in rows for value in row):
+            raise damaged(self.path, ValueError("a cell that did not run has a value that is no text"))
+        return [(night, suite, cell, why) for night, suite, cell, why in rows]
+
     def expected_s(self, cell: str, *, suite: str | None = None) -> float | None:
         """How long a round of the cell takes: the median of its last nights, seconds; None: unknown."""
         rows = self.last_rounds(cell, _EXPECTED_NIGHTS, suite=suite)
@@ -220,12 +209,16 @@ class History:
     def _rounds(self, where: str, values: Any) -> Iterator[Round]:
         names = ", ".join(column.name for column in COLUMNS)
         rows = self._rows(f"SELECT {names} FROM rounds {where}", values)
-        found: dict[str, list[Found]] = defaultdict(list)
+        found: dict[str, list[Document]] = defaultdict(list)
         query = f"SELECT key, {', '.join(_FOUND)} FROM findings WHERE key IN (SELECT key FROM rounds {where})"
         for key, *values_of in self._rows(f"{query} ORDER BY key, number", values):
             found[key].append(_found(values_of))
         for row in rows:
-            yield _round(row, found)
+            try:
+                made = _round(row, found)
+            except (ValueError, TypeError, RecursionError) as error:
+                raise damaged(self.path, error) from error
+            yield typed(made, Round, f"{self.path}: round {ascii(row[0])[:80]}")
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
@@ -240,8 +233,23 @@ class History:
             self._connection.execute("COMMIT")
 
 
-def _found(values: Sequence[Any]) -> Found:
-    return Found(**dict(zip((field.name for field in fields(Found)), values, strict=True)))
+def _insert(connection: sqlite3.Connection, row: Round, *, replace: bool) -> bool:
+    """Write a round within the transaction; False where one was there and was kept."""
+    if not replace and connection.execute("SELECT 1 FROM rounds WHERE key = ?", (row.key,)).fetchone():
+        return False
+    values = _values(row)
+    names, marks = ", ".join(values), ", ".join("?" * len(values))
+    connection.execute("DELETE FROM rounds WHERE key = ?", (row.key,))
+    connection.execute(f"INSERT INTO rounds ({names}) VALUES ({marks})", tuple(values.values()))
+    connection.executemany(
+        f"INSERT INTO findings (key, number, {', '.join(_FOUND)}) VALUES (?, ?{', ?' * len(_FOUND)})",
+        [(row.key, number, *asdict(each).values()) for number, each in enumerate(row.found)],
+    )
+    return True
+
+
+def _found(values: Sequence[Any]) -> Document:
+    return dict(zip((field.name for field in fields(Found)), values, strict=True))
 
 
 def _values(row: Round) -> dict[str, Any]:
@@ -253,10 +261,11 @@ def _values(row: Round) -> dict[str, Any]:
     return made
 
 
-def _round(values: Sequence[Any], found: Mapping[str, list[Found]]) -> Round:
-    made: dict[str, Any] = {}
+def _round(values: Sequence[Any], found: Mapping[str, list[Document]]) -> Document:
+    """The fields of a `Round`, not checked yet."""
+    made: Document = {}
     for column, value in zip(COLUMNS, values, strict=True):
         made[column.name] = json.loads(value) if column.is_json else value
     for name in ("is_sticky", "is_control"):
         made[name] = bool(made[name])
-    return Round(**made, found=found.get(made["key"], []))
+    return made | {"found": found.get(made["key"], [])}

@@ -15,12 +15,11 @@ from experiments.nights.model import Suite
 from harness.errors import UsageError, did_you_mean
 from harness.rundir import Document
 from harness.scenario.bundled import BUNDLED
-from harness.scenario.yaml_lines import parse, read
 from harness.validation import Location, dotted, file_schema, problem_of
+from harness.yaml_lines import SCHEMA_KEY, parse, read
 
 FOLDER: Final = BUNDLED / "suites"
 SCHEMA_FILE: Final = FOLDER / "suite.schema.json"
-_SCHEMA_KEY: Final = "$schema"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ def load_suite(name_or_path: str | Path) -> SuiteFile:
     path = _find(str(name_or_path))
     text = read(path)
     data, places = parse(path, text)
-    data.pop(_SCHEMA_KEY, None)
+    data.pop(SCHEMA_KEY, None)
     return suite_of(path, text, data, places)
 
 
@@ -94,7 +93,7 @@ def _find(text: str) -> Path:
 def suite_schema() -> JsonSchemaValue:
     """JSON Schema of a suite file."""
     made = file_schema(Suite, "suite", "One suite file; docs/reference/suite.md explains every key.")
-    made["properties"][_SCHEMA_KEY] = {"type": "string", "description": "for editors; ignored"}
+    made["properties"][SCHEMA_KEY] = {"type": "string", "description": "for editors; ignored"}
     return made
 
 

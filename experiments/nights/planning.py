@@ -25,6 +25,7 @@ from experiments.plans import read_scenario
 from harness.clusters import pinned as pinned_brokers
 from harness.clusters import spec_of
 from harness.errors import FailOn, UsageError
+from harness.rundir import resolved
 from harness.scenario.file import variants
 from harness.systems import SYSTEMS
 from harness.toolchains import maven
@@ -96,7 +97,7 @@ def plan_night(
     night = Night(
         suite=suite.name,
         about=suite.about,
-        file=str(file.path.resolve()),
+        file=str(resolved(file.path)),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=seed,
         budget_s=budget_s,

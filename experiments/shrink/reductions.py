@@ -13,13 +13,12 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any, Final, get_origin
 
 import faults.schedule.smaller as steps
 from harness.contracts.plan import FaultStep
 from harness.durations import parse_seconds, seconds_text
-from harness.rundir import Document
+from harness.rundir import Document, path_below, resolved
 from harness.scenario.model import ClusterSpec, ConsumerSpec, LoadSpec, ProducerSpec, Scenario, TopicSpec
 from harness.scenario.part import Part
 from harness.validation import Location
@@ -161,7 +160,7 @@ def pinned(scenario: Scenario) -> Document:
     kept["workers"] = scenario.worker_folders
     for part in (kept["load"], *kept["load"]["producers"].values()):
         if "csv" in (profile := part.get("profile") or {}):  # candidates lie in another folder
-            profile["csv"] = str((scenario.folder / Path(profile["csv"]).expanduser()).resolve())
+            profile["csv"] = str(resolved(path_below(scenario.folder, profile["csv"])))
     return {key: value for key, value in kept.items() if value not in ([], {})}
 
 

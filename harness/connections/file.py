@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Final, Literal, Self
 
-import yaml
 from pydantic import Field, ValidationError, model_validator
 
 from harness.connections.drivers import ConnectionPart, DriversPart
 from harness.connections.secret import Secret, SecretSource
 from harness.connections.security import Auth, Mechanism, Security, Tls
 from harness.errors import EnvironmentNotReady, UsageError
+from harness.rundir import path_below, read_bytes, resolved
 from harness.systems import SYSTEMS
-from harness.validation import dotted, problem_of
+from harness.validation import Location, dotted, problem_of
+from harness.yaml_lines import SCHEMA_KEY, parse, read
+
+#: The authorities that a system trusts have 0.3 MB.
+_MOST_CERTIFICATE_BYTES: Final = 16 << 20
 
 if TYPE_CHECKING:
     from typing import TypeAlias
@@ -166,7 +171,7 @@ class Connection:
     def named(self) -> dict[str, Any]:
         """How clients get in, for another machine: names of variables and files, never what they hold."""
         file = self.file.model_dump(mode="json", exclude={"admin_auth", "drivers", "nodes"})
-        return {"file": file, "folder": str(self.path.parent.resolve())}
+        return {"file": file, "folder": str(resolved(self.path.parent))}
 
 
 def security_here(named: Mapping[str, Any]) -> Security:
@@ -178,13 +183,7 @@ def security_here(named: Mapping[str, Any]) -> Security:
     """
     file, folder = ConnectionFile.model_validate(named["file"]), Path(named["folder"])
     tls = _tls(file, folder)
-    for key in ("ca", "certificate", "key"):
-        path: Path | None = getattr(tls, key, None)
-        try:
-            if path:
-                path.read_bytes()
-        except OSError as error:
-            raise EnvironmentNotReady(f"tls.{key}: cannot read {path}: {error.strerror}") from None
+    _require_certificates(tls, all_there=True)
     return Security(tls, _auth("auth", folder, file.auth))
 
 
@@ -195,38 +194,55 @@ def read_connection(path: Path) -> Connection:
         UsageError: no such file, no YAML, or a key that does not fit.
         EnvironmentNotReady: a secret that is not there.
     """
-    try:
-        data: Any = yaml.safe_load(path.read_text())
-    except (OSError, UnicodeDecodeError) as error:
+    if not path.exists():
         raise UsageError(
-            f"cannot read {path}: {error}", hint="`brokerstorm new --cluster` writes one"
-        ) from None
-    except yaml.YAMLError as error:
-        where = getattr(error, "problem_mark", None)
-        line = f" in line {where.line + 1}" if where else ""
-        raise UsageError(f"{path} is not YAML{line}: {getattr(error, 'problem', error)}") from None
-    file, problem = _checked(data)
+            f"there is no connection file {path}",
+            hint=f"`brokerstorm new {shlex.quote(str(path))} --cluster` writes one",
+        )
+    data, places = parse(path, read(path), what="a connection", has_secrets=True)
+    data.pop(SCHEMA_KEY, None)
+    file, location, problem = _checked(data)
     if file is None:
-        raise UsageError(f"{path}: {problem}")
+        place = next(location[:n] for n in range(len(location), -1, -1) if location[:n] in places)
+        raise UsageError(f"{places[place]}: {problem}")
     tls = _tls(file, path.parent)
+    _require_certificates(tls, all_there=False)
     clients, admin = (_auth(key, path.parent, getattr(file, key)) for key in ("auth", "admin_auth"))
     return Connection(path, file, Security(tls, clients), Security(tls, admin) if admin else None)
 
 
-def _checked(data: Any) -> tuple[ConnectionFile | None, str]:
-    """The file, or what is wrong with it. No value is repeated, nor kept in an exception's context: somebody
-    may have written a password where it does not belong."""
+def _require_certificates(tls: Tls | None, *, all_there: bool) -> None:
+    """Clients in C and Java would wait for a pipe without hearing a signal, so the files are looked at here.
+
+    Args:
+        all_there: whether a file that is missing is an error; else the client reports it.
+
+    Raises:
+        EnvironmentNotReady: a file cannot be read.
+    """
+    for key in ("ca", "certificate", "key"):
+        path: Path | None = getattr(tls, key, None)
+        try:
+            if path and (all_there or path.exists()):
+                read_bytes(path, _MOST_CERTIFICATE_BYTES)
+        except UsageError as error:
+            raise EnvironmentNotReady(f"tls.{key}: {error}") from None
+
+
+def _checked(data: Any) -> tuple[ConnectionFile | None, Location, str]:
+    """The file, or the key path of what is wrong with it and a sentence. No value is repeated, nor kept in an
+    exception's context: somebody may have written a password where it does not belong."""
     try:
-        return ConnectionFile.model_validate(data), ""
+        return ConnectionFile.model_validate(data), (), ""
     except ValidationError as error:
         location, sentence, others = problem_of(ConnectionFile, error, _hidden(data))
         more = f" (and {others} more)" if others else ""
-        return None, f"{dotted(location, 'the file')}: {sentence}{more}"
+        return None, location, f"{dotted(location, 'the file')}: {sentence}{more}"
 
 
 def _tls(file: ConnectionFile, folder: Path) -> Tls | None:
     def place(text: str) -> Path | None:
-        return (folder / text).resolve() if text else None
+        return resolved(path_below(folder, text)) if text else None
 
     part = file.tls
     if part is None:

@@ -8,9 +8,12 @@ from typing import Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from harness.errors import EnvironmentNotReady
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.rundir import path_below, read_text
 
 HIDDEN: Final = "(secret)"
+#: Size of the largest secret: tokens have some kilobytes.
+_MOST_BYTES: Final = 1 << 20
 
 
 class Secret:
@@ -73,12 +76,12 @@ class SecretSource(BaseModel):
             text, where = _taken(self.env), f"the environment variable {self.env}"
             hint = f"set it: read -rs {self.env}; export {self.env}"
         else:
-            path = folder / self.file
-            where, hint = str(path), "a text file that only you can read, with the secret alone"
+            hint = "write a text file that only you can read, with the secret alone"
             try:
-                text = path.read_text().rstrip("\r\n")
-            except (OSError, UnicodeDecodeError) as error:
-                raise EnvironmentNotReady(f"{key}: cannot read {path}: {error}", hint=hint) from None
+                path = path_below(folder, self.file)
+                where, text = str(path), read_text(path, _MOST_BYTES).rstrip("\r\n")
+            except UsageError as error:
+                raise EnvironmentNotReady(f"{key}: {error}", hint=hint) from None
         if not text:
             raise EnvironmentNotReady(f"{key}: {where} is empty or not set", hint=hint)
         return Secret(text)

@@ -16,10 +16,9 @@ from pydantic import ValidationError
 from harness.errors import UsageError, did_you_mean
 from harness.importing.columns import MAX_LANE, TABLES
 from harness.importing.model import MAX_STREAMS, ImportFile
-from harness.scenario.file import SCHEMA_KEY
-from harness.scenario.yaml_lines import MAX_FILE_BYTES, parse
 from harness.systems import SYSTEMS
 from harness.validation import Location, dotted, problem_of
+from harness.yaml_lines import MAX_FILE_BYTES, SCHEMA_KEY, parse
 
 DESCRIPTION: Final = "import.yaml"
 #: Ends of the names of table files, the longer ones first.

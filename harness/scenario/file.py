@@ -25,11 +25,9 @@ from harness.rundir import Document
 from harness.scenario.bundled import bundled_bugs, bundled_scenarios
 from harness.scenario.checks import Client, problems
 from harness.scenario.model import Scenario
-from harness.scenario.yaml_lines import parse, read
 from harness.toolchains.own_builds import anchored
 from harness.validation import Location, dotted, inner_type, problem_of, value_text
-
-SCHEMA_KEY = "$schema"  # editors look for it; it says nothing to us
+from harness.yaml_lines import SCHEMA_KEY, parse, read
 
 #: Folders that a scenario names -> the workers there are (`harness.workers.known_workers`).
 Clients = Callable[[Sequence[str]], Mapping[str, Client]]

@@ -17,7 +17,7 @@ from harness.contracts.plan import FaultStep
 from harness.durations import MAX_DURATION_S as MAX_DURATION_S
 from harness.durations import Seconds as Seconds
 from harness.durations import parse_seconds as parse_seconds
-from harness.rundir import Document
+from harness.rundir import Document, path_below, resolved
 from harness.scenario.bug import BugSpec
 from harness.scenario.headers import Headers
 from harness.scenario.part import Name as Name
@@ -427,7 +427,7 @@ class Scenario(Part):
     @property
     def worker_folders(self) -> list[str]:
         """The folders of ``workers``, absolute."""
-        return [str((self.folder / Path(folder).expanduser()).resolve()) for folder in self.workers]
+        return [str(resolved(path_below(self.folder, folder))) for folder in self.workers]
 
     def profile_table(self, producer: str = "") -> Table:
         """The rows of a producer's own profile, or else of ``load.profile``; none without either. Raises as

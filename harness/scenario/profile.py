@@ -18,6 +18,8 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from harness.durations import Seconds
+from harness.errors import UsageError
+from harness.rundir import path_below, read_text
 from harness.scenario.part import Part
 from harness.scenario.ratio import Ratio
 
@@ -29,6 +31,8 @@ STEP_S: Final = 0.1
 MOST_STEPS: Final = 200
 #: Rows of a table: every worker has them in its spec.
 MOST_ROWS: Final = 5_000
+#: A table of that many rows is far smaller.
+_MOST_CSV_BYTES: Final = 4 << 20
 
 _Above0 = Annotated[Seconds, Field(gt=0)]
 
@@ -103,7 +107,7 @@ class Profile(Part):
         if len(given) != 1:
             raise ValueError(f"must have one of {', '.join(type(self).model_fields)}")
         if self.csv is not None:
-            made = _from_csv(folder / Path(self.csv).expanduser(), load_s)
+            made = _from_csv(folder, self.csv, load_s)
         elif self.steps is not None:
             made = [(load_s / len(self.steps), share) for share in self.steps]
         else:
@@ -147,12 +151,14 @@ def _repeated(one: Table, period_s: float, load_s: float) -> Table:
 # ----- files ------------------------------------------------------------------------------------------
 
 
-def _from_csv(path: Path, load_s: float) -> Table:
+def _from_csv(folder: Path, name: str, load_s: float) -> Table:
     try:
-        rows = list(_rows(path.read_text(encoding="utf-8"), path.name))
-    except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "is not UTF-8"
-        raise ValueError(f"cannot read {path}: {why}") from None
+        path = path_below(folder, name)
+        rows = list(_rows(read_text(path, _MOST_CSV_BYTES), path.name))
+    except UsageError as error:
+        raise ValueError(str(error)) from None
+    except csv.Error as error:
+        raise ValueError(f"cannot read {path}: {error}") from None
     times, rates = [time for time, _ in rows], [rate for _, rate in rows]
     if not rows or times[0] != 0:
         raise ValueError(f"{path.name} must begin with a line for second 0")

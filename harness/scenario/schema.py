@@ -9,9 +9,9 @@ from pydantic.json_schema import JsonSchemaValue
 
 from harness.errors import UsageError, did_you_mean
 from harness.scenario.bundled import BUNDLED, SCHEMA_FILE, bundled_bugs, bundled_scenarios
-from harness.scenario.file import SCHEMA_KEY
 from harness.scenario.model import Scenario
 from harness.validation import file_schema
+from harness.yaml_lines import SCHEMA_KEY
 
 
 def scenario_schema(faults: JsonSchemaValue) -> JsonSchemaValue:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import platformdirs
 
+from harness.rundir import path_below
+
 
 def cache_folder() -> Path:
     """Where it is; BROKERSTORM_CACHE overrides."""
     override = os.environ.get("BROKERSTORM_CACHE")
-    return Path(override).expanduser() if override else platformdirs.user_cache_path("brokerstorm")
+    return path_below(Path(), override) if override else platformdirs.user_cache_path("brokerstorm")

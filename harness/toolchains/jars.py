@@ -11,12 +11,14 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shlex
 import shutil
 import tarfile
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from filelock import FileLock, Timeout
@@ -62,14 +64,26 @@ def is_complete(folder: Path) -> bool:
     )
 
 
-def resolved(folder: Path) -> str:
-    """The jars of a cached folder in a few words: how many, and a digest of their names and contents; empty
-    when nobody noted it."""
+def changed_jars(folder: Path) -> list[str]:
+    """Names of jars of a cached folder that are not as they were fetched: changed, missing or added since."""
     try:
-        files = json.loads((folder / _MARKER).read_text())["files"]
-        if isinstance(files, list):  # of an earlier version of ours, which noted no hashes
-            files = {name: _sha256(folder / name) for name in files}
+        fetched = json.loads((folder / _MARKER).read_text())["files"]
+        found = _hashes(folder)
     except (OSError, ValueError, KeyError):
+        return [_MARKER]
+    if isinstance(fetched, list):  # of an earlier version of ours, which noted no hashes
+        fetched = {name: found.get(name, "") for name in fetched}
+    return sorted(name for name in {*fetched, *found} if fetched.get(name) != found.get(name))
+
+
+def resolved(folder: Path) -> str:
+    """The jars of a cached folder as they are now in a few words: how many, and a digest of their names and
+    contents; empty for a folder that is not of the cache."""
+    try:
+        if not (folder / _MARKER).exists():
+            return ""
+        files = _hashes(folder)
+    except OSError:
         return ""
     return f"{len(files)}, sha256 {_digest(files)[:16]}"
 
@@ -87,13 +101,21 @@ def resolve(wanted: Artifacts, *, offline: bool = False, on_progress: Progress |
         offline: use the cache only.
         on_progress: called with a text and the share done (None: not known).
 
+    Jars of the cache are compared with what was fetched; those that changed are fetched again.
+
     Raises:
-        EnvironmentNotReady: not in the cache and offline, no network, no resolver, disk full.
+        EnvironmentNotReady: not in the cache and offline, changed in the cache and offline, no network, no
+            resolver, disk full.
         UsageError: a version that the repository does not have.
     """
     folder = jars_folder(wanted)
-    if is_complete(folder):
+    changed = changed_jars(folder) if is_complete(folder) else []
+    if is_complete(folder) and not changed:
         return folder
+    if changed and offline:
+        raise EnvironmentNotReady(
+            f"{folder / changed[0]} is not as it was fetched", hint=f"rm -r {shlex.quote(str(folder))}"
+        )
     if offline and not wanted.jars:
         raise EnvironmentNotReady(
             f"{wanted.title} is not in the cache ({folder.parent})",
@@ -103,6 +125,9 @@ def resolve(wanted: Artifacts, *, offline: bool = False, on_progress: Progress |
     try:
         with _locked(_asked(wanted), report):
             folder = jars_folder(wanted)
+            if is_complete(folder) and (changed := changed_jars(folder)):
+                report(f"{folder / changed[0]} is not as it was fetched: fetching it again", None)
+                shutil.rmtree(folder)
             if not is_complete(folder):
                 folder = _fetch(wanted, _asked(wanted), report)
     except OSError as error:
@@ -206,5 +231,13 @@ def _unpack(archive: Path, target: Path) -> None:
 
 
 def _sha256(path: Path) -> str:
+    found = path.stat()
+    return _sha256_of(path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+
+
+@lru_cache(maxsize=4096)
+def _sha256_of(path: Path, *identity: int) -> str:
+    """A run asks several times for the hashes of some hundred megabytes; ``identity``: what changes when the
+    file does."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Timer
+from typing import Final
 
 from filelock import FileLock
 
@@ -30,6 +31,8 @@ _VERSION = "3.9.9"
 _SHA256 = "7a9cdf674fc1703d6382f5f330b3d110ea1b512b51f1652846d9e4e8a588d766"
 #: One for every Maven, so that all resolve alike; that of Maven 3.8 (2.8) cannot copy what no pom asks for.
 _DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
+#: No questions, versions as they are now, and a file whose checksum is wrong is an error, not a warning.
+_OPTIONS: Final = ("-B", "-U", "-C")
 Report = Callable[[str], None]
 _NO_NETWORK = re.compile(
     r"Unknown host|UnknownHost|Network is unreachable|Connection refused|Connect.* timed out"
@@ -132,7 +135,7 @@ class Maven:
                 repository = Path(work, "repository")
                 wanted.own_modules().copy(repository, wanted.own.digest)
                 options.append(f"-Dmaven.repo.local={repository}")
-            command = [self._mvn(report), "-B", "-U", f"{_DEPENDENCY_PLUGIN}:{name}", *options]
+            command = [self._mvn(report), *_OPTIONS, f"{_DEPENDENCY_PLUGIN}:{name}", *options]
             return _run(command, Path(work), wanted.title, report, downloaded)
 
     def fetch_archive(self, wanted: Artifacts, target: Path, report: Report) -> Path:
@@ -147,7 +150,7 @@ class Maven:
     def _copy(self, artifact: str, title: str, target: Path, report: Report) -> None:
         with tempfile.TemporaryDirectory() as work:
             command = [
-                self._mvn(report), "-B", "-U", f"{_DEPENDENCY_PLUGIN}:copy", f"-Dartifact={artifact}",
+                self._mvn(report), *_OPTIONS, f"{_DEPENDENCY_PLUGIN}:copy", f"-Dartifact={artifact}",
                 f"-DoutputDirectory={target}",
             ]  # fmt: skip
             _run(command, Path(work), title, report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.gz)\b")

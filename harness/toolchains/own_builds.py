@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from harness.errors import UsageError, WorkerError
+from harness.rundir import path_below, resolved
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.checkout import Checkout, digest_of
 
@@ -162,18 +163,18 @@ def asked_build(version: str) -> AskedBuild:
         UsageError: no such folder or file.
     """
     text, number = version.removeprefix(PREFIX).strip(), ""
-    if (found := _NUMBERED.match(text)) and not Path(text).expanduser().exists():
+    if (found := _NUMBERED.match(text)) and not path_below(Path(), text).exists():
         text, number = found[1], found[2]
-    path, revision = Path(text).expanduser(), ""
+    path, revision = path_below(Path(), text), ""
     before, at, after = text.rpartition("@")
     if at and not path.exists():
-        path, revision = Path(before).expanduser(), after
+        path, revision = path_below(Path(), before), after
     if not path.exists() or not text:
         raise UsageError(
             f"there is no folder or file {os.path.normpath(path)}",
             hint=f"write {PREFIX}PATH, e.g. {PREFIX}../client",
         )
-    return AskedBuild(path.resolve(), revision, number.removeprefix("v"))
+    return AskedBuild(resolved(path), revision, number.removeprefix("v"))
 
 
 def pinned_source(asked: AskedBuild) -> OwnBuild:

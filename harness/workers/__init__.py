@@ -21,6 +21,7 @@ from pathlib import Path
 from harness.contracts.worker import ProcessSpec
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
 from harness.log_stamp import LOG_ZONE
+from harness.rundir import path_below, resolved
 from harness.toolchains.go import nearest
 from harness.toolchains.own_builds import AskedBuild, OwnBuild, asked_build, is_own, own_build
 from harness.workers import command, environments, go_build, java_build, rust_build
@@ -77,7 +78,7 @@ def known_workers(folders: Sequence[str | Path] = ()) -> Mapping[str, WorkerSpec
         UsageError: a folder without workers, a ``worker.toml`` that cannot be used, or two of one library.
     """
     ours = os.environ.get(VARIABLE, "").split(os.pathsep)
-    named = (Path(folder).expanduser().resolve() for folder in (*ours, *folders) if str(folder))
+    named = (resolved(path_below(Path(), str(folder))) for folder in (*ours, *folders) if str(folder))
     return _known(tuple(dict.fromkeys(named)))
 
 

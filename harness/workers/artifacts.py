@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 import re
+from base64 import urlsafe_b64encode
 from collections.abc import Iterable, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -18,7 +21,7 @@ def artifact_of(argv: Sequence[str], library: str) -> str:
     """What the command of a worker was made of, in a few words; empty where it cannot be told.
 
     Java: its jars, by names and contents. Python: the RECORD of the installed distribution, which holds the
-    hash of every file of it. Anything else: the program itself.
+    hash of every file of it, and which files are not as it says. Anything else: the program itself.
     """
     try:
         if _CLASSPATH in argv:
@@ -53,7 +56,32 @@ def _distribution(program: Path, library: str) -> str:
     named = re.sub(r"[-_.]+", "[-_.]", library)
     records = [record for site in own for record in site.glob(f"{named}-[0-9]*.dist-info/RECORD")]
     text = records[0].read_text() if records else metadata.distribution(library).read_text("RECORD")
-    return f"RECORD, sha256 {_hash([text.encode()])}" if text else ""
+    if not text:
+        return ""
+    site = records[0].parent.parent if records else Path(str(metadata.distribution(library).locate_file("")))
+    changed = changed_files(text, site)
+    said = f"; not as it says: {changed[0]}, {len(changed)} in all" if changed else ""
+    return f"RECORD, sha256 {_hash([text.encode()])}{said}"
+
+
+def changed_files(record: str, site: Path) -> list[str]:
+    """Files of an installed distribution that are missing or not as its RECORD says.
+
+    Args:
+        record: the text of its RECORD.
+        site: folder that the paths in it are relative to.
+    """
+    changed = []
+    for name, digest, *_ in csv.reader(io.StringIO(record)):
+        if not digest.startswith("sha256="):  # compiled code and RECORD itself have none
+            continue
+        try:
+            found = hashlib.sha256((site / name).read_bytes()).digest()
+        except OSError:
+            found = b""
+        if urlsafe_b64encode(found).rstrip(b"=").decode() != digest.removeprefix("sha256="):
+            changed.append(name)
+    return changed
 
 
 def _hash(parts: Iterable[bytes]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from harness.toolchains.own_builds import (
     own_build,
     pinned_source,
 )
+from harness.workers.artifacts import changed_files
 from harness.workers.spec import PROGRAMS, Readiness, WorkerSpec, installed_version
 
 _VERSION = re.compile(r"^[0-9][0-9A-Za-z.!+_-]{0,40}$")
@@ -179,8 +181,14 @@ def python_for(worker: WorkerSpec, version: str, *, offline: bool = False) -> Pa
         raise WorkerError(f"{library}: client_version {version!r} is not a version", hint="write e.g. 2.8.0")
     folder = environment_folder(worker, version)
     python = folder / "bin" / "python"
-    if is_built(worker, version):
+    changed = _changed(folder) if is_built(worker, version) else ""
+    if is_built(worker, version) and not changed:
         return python
+    if changed and offline:
+        raise WorkerError(
+            f"{changed} is not as it was installed, and --offline forbids installing it again",
+            hint=f"rm -r {shlex.quote(str(folder))}",
+        )
     if offline:
         raise WorkerError(
             f"{library} {version} is not in the cache and --offline forbids fetching it",
@@ -189,11 +197,20 @@ def python_for(worker: WorkerSpec, version: str, *, offline: bool = False) -> Pa
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(f"{folder}.lock", timeout=BUILD_TIMEOUT_S):
-            if not is_built(worker, version):
+            if not is_built(worker, version) or _changed(folder):
                 _build(worker, version, folder)
     except Timeout as error:
         raise WorkerError(f"{library} {version}: another process is still installing it") from error
     return python
+
+
+def _changed(folder: Path) -> str:
+    """A file of an environment that is not as it was installed; empty where there is none."""
+    for record in sorted(folder.glob("lib/python*/site-packages/*.dist-info/RECORD")):
+        site = record.parent.parent
+        if changed := changed_files(record.read_text(), site):
+            return str(site / changed[0])
+    return ""
 
 
 def _build(worker: WorkerSpec, version: str, folder: Path) -> None:

@@ -24,6 +24,7 @@ from harness.connections.redaction import SecretRemover
 from harness.connections.secret import Secret
 from harness.connections.security import Auth, Security, Tls
 from harness.errors import EnvironmentNotReady, UsageError
+from harness.rundir import read_text
 from harness.scenario.part import Part
 
 #: How clients prove who they are, as a table of ``[security.auth]``: `Mechanism`, and of oauthbearer the
@@ -205,11 +206,9 @@ def _jaas(text: str) -> str:
 
 def _contents(path: str) -> str:
     try:
-        return Path(path).read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise EnvironmentNotReady(
-            f"cannot read {path}: {error}", hint="tls of the connection file names PEM files"
-        ) from None
+        return read_text(Path(path))
+    except UsageError as error:
+        raise EnvironmentNotReady(str(error), hint="tls of the connection file names PEM files") from None
 
 
 _AS: Final[Mapping[str, Callable[[str], str]]] = {"": str, "jaas": _jaas, "contents": _contents}

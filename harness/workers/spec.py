@@ -22,7 +22,7 @@ from pydantic import (
 from harness.connections.security import Security
 from harness.errors import UsageError
 from harness.log_stamp import Stamp
-from harness.rundir import Document
+from harness.rundir import Document, read_text
 from harness.scenario.part import Name, Part
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import is_own
@@ -354,10 +354,12 @@ _MODELS: Final = {name: _model_of(name, system.worker_facts()) for name, system 
 
 def _parsed(path: Path) -> Document:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}", hint=_HINT) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        return tomllib.loads(read_text(path))
+    except UsageError as error:
+        raise UsageError(str(error), hint=_HINT) from error
+    except RecursionError:
+        raise UsageError(f"{path}: nested too deeply", hint=_HINT) from None
+    except ValueError as error:
         raise UsageError(f"{path}: not valid TOML: {error}", hint=_HINT) from error
 
 

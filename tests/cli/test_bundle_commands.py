@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from shutil import copytree
 
 import pytest
 
@@ -14,7 +15,7 @@ from experiments.bundle.archive import write_archive
 from experiments.repro.request import ReproRequest, as_in_run
 from experiments.variants import RunRequest
 from harness.errors import Exit, UsageError
-from harness.rundir import RunDir, find_run, read_json, write_json
+from harness.rundir import RunDir, find_run, new_run, read_json, write_json
 from tests.cli.answers import refuse_to_start
 from tests.lent import settings
 from tests.planted.campaign import LOST, leave_campaign
@@ -204,3 +205,75 @@ def test_rounds_of_an_opened_bundle_stay_below_its_folder(
     code, _, err = told(capsys, "analyze", f"{tmp_path}/x")
     assert (code, "is no folder of a round" in err) == (Exit.USAGE, True)
     assert not mine.report.exists()
+
+
+def a_bundle(runs: Path, target: Path, folder: str, more: dict[str, bytes]) -> Path:
+    """A bundle of one round with other files in it, in a folder of any name."""
+    whole = runs / "runs" / CAMPAIGN / "unsafe-1"
+    names = ("manifest.json", "result.json", "plan.json", "events.jsonl")
+    files = {name: (whole / name).read_bytes() for name in names if (whole / name).exists()}
+    with target.open("wb") as out:
+        write_archive(out, folder, {"bundle.json": b'{"schema_version": 1}', **files, **more})
+    return target
+
+
+def test_a_bundle_brings_no_page_and_nothing_else_that_is_acted_on(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+    more = {
+        "report.html": b"<script>alert(1)</script>",
+        "origin.json": b'{"url": "file:///tmp/elsewhere"}',
+        "experiment.json": b"{}",
+        "ledger/1.json": b"{}",
+        "cluster/cluster.json": b"{}",
+        "cluster/kafka-1/pid": b"1",
+        "raw/p/notes.html": b"x",
+    }
+    kept = {"cluster/kafka-1/logs/server.log.2026-11-27-09": b"a line", "raw/p/hs_err_pid1.log": b"a crash"}
+    file = a_bundle(runs, tmp_path / "x.tar.gz", "20260101-000000-evil", {**more, **kept})
+    code, out, err = told(capsys, "--run-dir", str(tmp_path / "runs"), "--json", "open", str(file))
+    assert (code, sorted(json.loads(out)["ignored"])) == (Exit.PASS, sorted(more)), err
+    run = tmp_path / "runs" / "20260101-000000-evil"
+    assert all((run / name).exists() for name in kept)
+    assert not any((run / name).exists() for name in more)
+    (run / "report.html").write_text("<script>alert(1)</script>")  # left by a version that unpacked it
+    told(capsys, "--run-dir", str(tmp_path / "runs"), "show", "--html")
+    assert len(opened) == 1
+    assert "alert(1)" not in (run / "report.html").read_text()
+
+
+def test_a_page_outside_the_folder_of_runs_is_drawn_anew(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("webbrowser.open", lambda _: True)
+    there = tmp_path / "sent"
+    copytree(runs / "runs" / CAMPAIGN / "unsafe-1", there)
+    (there / "report.html").write_text("<script>alert(1)</script>")
+    told(capsys, "--run-dir", str(tmp_path / "runs"), "show", "--html", str(there))
+    assert "alert(1)" not in (there / "report.html").read_text()
+
+
+@pytest.mark.parametrize(
+    "folder",
+    ["latest", "bundles", ".git", "history.sqlite", "history.sqlite-wal", "-rf", "--help", "$(id)", "a b"],
+)
+def test_a_bundle_whose_folder_is_no_name_of_a_run_needs_a_folder(
+    runs: Path, tmp_path: Path, folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = a_bundle(runs, tmp_path / "x.tar.gz", folder, {})
+    base = tmp_path / "runs"
+    for words in (["open", str(file)], ["show", str(file)]):
+        code, _, err = told(capsys, "--run-dir", str(base), *words)
+        assert (code, "cannot be the name of a run" in err) == (Exit.USAGE, True), err
+    assert not base.exists()
+    code, out, _ = told(capsys, "--run-dir", str(base), "open", str(file), str(tmp_path / "$(my) run"))
+    assert (code, f"'{tmp_path}/$(my) run'" in out) == (Exit.PASS, True)
+
+
+def test_a_folder_named_latest_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    (tmp_path / "latest").mkdir()
+    with pytest.raises(UsageError, match="not the link to the latest run"):
+        new_run(tmp_path, "x")
+    assert [each.name for each in tmp_path.iterdir()] == ["latest"]

@@ -8,7 +8,9 @@ import re
 import shutil
 import signal
 import subprocess
+from base64 import b64encode
 from dataclasses import dataclass
+from hashlib import sha256
 from html import unescape
 from pathlib import Path
 
@@ -41,10 +43,10 @@ FLAGS = (
 #: Nothing acknowledged, one window with a latency: what makes axes without a range.
 SILENT = TimeSeries(start_s=-5, step_s=1, intended=[0, 0], ok=[0, 0], p50_ms=[None] * 2, p99_ms=[None, 3.0])
 #: Writes down, a second after loading, every address that the page has asked for.
-SPY = """<script>addEventListener("load", () => setTimeout(() => {
+SPY = """addEventListener("load", () => setTimeout(() => {
   const asked = performance.getEntriesByType("resource").map((entry) => entry.name);
   document.documentElement.dataset.asked = asked.filter((name) => !name.startsWith("data:")).join(" ");
-}, 1000));</script>"""
+}, 1000));"""
 
 pytestmark = [
     pytest.mark.long,
@@ -64,9 +66,16 @@ class Visit:
         return [line for line in self.console if "[bokeh" not in line or "document idle" not in line]
 
 
+def with_script(html: str, script: str) -> str:
+    """The page with one more script that its policy allows."""
+    digest = b64encode(sha256(script.encode()).digest()).decode()
+    allowed = html.replace("script-src ", f"script-src 'sha256-{digest}' ", 1)
+    return allowed.replace("</body>", f"<script>{script}</script></body>")
+
+
 def visit(html: str, folder: Path) -> Visit:
     page = folder / "report.html"
-    page.write_text(html.replace("</body>", SPY + "</body>"))
+    page.write_text(with_script(html, SPY))
     argv = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}"]
     argv += [f"--virtual-time-budget={PAGE_TIME_MS}", "--dump-dom", page.as_uri()]
     dom, log = _output(argv)
@@ -80,8 +89,8 @@ def measured(html: str, folder: Path, width: int, expression: str) -> dict[str, 
     """What a JavaScript expression gives in a window 900 high, once the charts are drawn."""
     page = folder / "report.html"
     script = f"document.documentElement.dataset.measured = JSON.stringify({expression})"
-    ready = f"<script>addEventListener('load', () => setTimeout(() => {{ {script} }}, 2000));</script>"
-    page.write_text(html.replace("</body>", ready + "</body>"))
+    ready = f"addEventListener('load', () => setTimeout(() => {{ {script} }}, 2000));"
+    page.write_text(with_script(html, ready))
     argv = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}", f"--window-size={width},900"]
     argv += ["--hide-scrollbars", f"--virtual-time-budget={PAGE_TIME_MS}", "--dump-dom", page.as_uri()]
     found = re.search(r'data-measured="([^"]*)"', _output(argv)[0])
@@ -171,3 +180,10 @@ def test_a_request_would_be_seen_and_is_held_back(tmp_path: Path) -> None:
     seen = visit(run_page(passing()).replace("</main>", hole), tmp_path)
     assert sorted(seen.requested) == ["http://leak.invalid/x.js", "http://leak.invalid/x.png"]
     assert sum("Content Security Policy" in line for line in seen.problems) == 2
+
+
+def test_a_script_that_the_page_did_not_bring_does_not_run(tmp_path: Path) -> None:
+    hole = "<script>document.documentElement.dataset.broken = 'yes'</script></main>"
+    seen = visit(run_page(passing()).replace("</main>", hole), tmp_path)
+    assert 'data-ready="yes"' in seen.dom
+    assert "data-broken" not in seen.dom

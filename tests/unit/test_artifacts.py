@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from base64 import urlsafe_b64encode
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,11 +21,13 @@ from harness.rundir import RunDir
 from harness.scenario.model import Scenario
 from harness.toolchains import jars, maven
 from harness.toolchains.coordinates import Artifacts
+from harness.workers.artifacts import changed_files
 
 WANTED = Artifacts(("org.example:broker:1.2.3", "org.example:log:2.0"), ("org.example:tools",))
 #: Stands in for mvn: writes two jars, or does what BEHAVE says.
 FAKE_MVN = """#!/bin/sh
 echo call >> "$CALLS"
+echo "$@" > "$(dirname "$CALLS")/arguments"
 for a in "$@"; do case "$a" in -DoutputDirectory=*) out="${a#-DoutputDirectory=}";; esac; done
 echo "Downloaded from central: https://example.invalid/x/broker-1.2.3.jar (1 kB at 1 kB/s)"
 echo jar > "$out/broker-1.2.3.jar"; echo jar > "$out/log-2.0.jar"
@@ -295,3 +298,33 @@ def test_a_run_notes_which_jars_its_brokers_have(monkeypatch: pytest.MonkeyPatch
     opener = ClusterOpener("process", [plan], offline=True, secure=False, progress=BaseProgress())
     opened = opener.open(plan, RunDir(tmp_path))
     assert opened.facts == {**facts, "runtime": "process (asked for)"}
+
+
+def test_a_cached_jar_that_changed_is_fetched_again_and_offline_refused(calls: Path) -> None:
+    folder = jars.resolve(WANTED)
+    digest = jars.resolved(folder)
+    (folder / "log-2.0.jar").write_text("changed\n")
+    assert jars.resolved(folder) != digest, "the digest is of what is there, not of what was fetched"
+    with pytest.raises(EnvironmentNotReady, match=r"log-2\.0\.jar is not as it was fetched"):
+        jars.resolve(WANTED, offline=True)
+    assert jars.resolve(WANTED) == folder
+    assert (jars.resolved(folder), jars.changed_jars(folder)) == (digest, [])
+    (folder / "added-1.jar").write_text("added\n")  # it would be on the class path
+    assert jars.changed_jars(folder) == ["added-1.jar"]
+    jars.resolve(WANTED)
+    assert not (folder / "added-1.jar").exists()
+    assert calls.read_text().count("call") == 3
+
+
+def test_maven_takes_no_file_whose_checksum_is_wrong(calls: Path) -> None:
+    jars.resolve(WANTED)
+    assert "-C" in (calls.parent / "arguments").read_text().split()
+
+
+def test_a_file_of_a_wheel_that_changed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "client.py").write_bytes(b"one")
+    digest = urlsafe_b64encode(hashlib.sha256(b"one").digest()).rstrip(b"=").decode()
+    record = f"client.py,sha256={digest},3\nclient-1.dist-info/RECORD,,\n"
+    assert changed_files(record, tmp_path) == []
+    (tmp_path / "client.py").write_bytes(b"two")
+    assert changed_files(record, tmp_path) == ["client.py"]

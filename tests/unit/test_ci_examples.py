@@ -88,3 +88,11 @@ def test_the_suite_of_the_how_to_can_be_used(tmp_path: Path) -> None:
     (text,) = files_of(HOWTO).values()
     (tmp_path / "client.yaml").write_text(text)
     assert [spec.control for spec in load_suite(tmp_path / "client.yaml").suite.cells] == [False, False, True]
+
+
+@pytest.mark.parametrize("folder", [FOLDER, ROOT / ".github" / "workflows"], ids=lambda path: path.name)
+def test_every_action_is_pinned_to_a_commit(folder: Path) -> None:
+    """A tag or a branch is what its owner, or a thief of the account, says it is today."""
+    used = re.findall(r"uses: *(\S+)", "".join(path.read_text() for path in folder.glob("*.yml")))
+    assert used
+    assert [each for each in used if not re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", each)] == []

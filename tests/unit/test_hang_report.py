@@ -62,7 +62,7 @@ def test_the_page_shows_the_stack_and_nothing_of_it_is_markup() -> None:
     page = run_page(failing(hangs=ROWS))
     assert "Hangs and stalls" in page
     assert "SendMessages (sync_producer.go:138)" in page
-    assert 'href="stacks/producer-1.txt"' in page
+    assert 'href="./stacks/producer-1.txt"' in page
     assert "50 sends open &lt;script&gt;" in page
     assert "Hangs and stalls" not in run_page(failing())
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import re
+from base64 import b64encode
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
-from analysis.findings import Result, TimeSeries, ValidityCheck
+from analysis.findings import HangRow, Result, TimeSeries, ValidityCheck
 from analysis.report.charts import charts
 from analysis.report.html import campaign_page, run_page, write_run_page
 from analysis.report.windows import condensed
@@ -165,6 +167,39 @@ def test_hostile_text_stays_text() -> None:
     assert "{{ 7*7 }}" in page.text
 
 
+SCHEMES = (
+    "javascript:alert(1)//",
+    "data:text/html,x",
+    "//leak.invalid/x",
+    "/etc/passwd",
+    "../../x",
+    "\tjavascript:x",
+)
+
+
+@pytest.mark.parametrize("path", SCHEMES)
+def test_a_path_from_a_result_is_a_link_only_below_the_run(path: str) -> None:
+    hang = HangRow(worker="p", kind="hang", t_s=1.0, text="x", stacks=path)
+    run = replace(campaign().variants[0].runs[0], path=path)
+    variant = replace(campaign().variants[0], runs=[run])
+    for html in (run_page(failing(hangs=[hang])), campaign_page(replace(campaign(), variants=[variant]))):
+        links = [a["href"] or "" for tag, a in Page(html).tags if tag == "a"]
+        assert [each for each in links if not each.startswith(("#", "./"))] == []
+        assert not any(path.strip() in each for each in links)
+
+
+def test_the_policy_names_each_script_of_the_page_and_no_other() -> None:
+    html = failing_page()
+    policy = next(a["content"] or "" for tag, a in Page(html).tags if tag == "meta" and a.get("http-equiv"))
+    scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
+    digests = [b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    assert len(scripts) == 3
+    assert f"script-src {allowed};" in policy
+    for part in ("base-uri 'none'", "form-action 'none'"):
+        assert part in policy
+
+
 def test_hostile_campaign_text_stays_text() -> None:
     base = campaign()
     bad = replace(base, scenario=HOSTILE, about=HOSTILE, command=HOSTILE)
@@ -228,7 +263,7 @@ def test_campaign_page_links_each_run_and_draws_each_variant() -> None:
     html = campaign_page(campaign(), {"unsafe-1": failing(), "safe-1": passing()})
     page = Page(html)
     links = {a.get("href") for tag, a in page.tags if tag == "a"}
-    assert {"unsafe-1/report.html", "safe-1/report.html"} <= links
+    assert {"./unsafe-1/report.html", "./safe-1/report.html"} <= links
     assert "as expected" in page.text
     assert [a["id"] for tag, a in page.tags if tag == "figure"] == [
         "chart-throughput-0", "chart-counts-acked-lost-0", "chart-throughput-1"]  # fmt: skip

@@ -6,34 +6,36 @@ from pathlib import Path, PurePath
 
 import yaml
 
-from harness.errors import ScenarioError
-from harness.rundir import Document
+from harness.errors import ScenarioError, UsageError
+from harness.rundir import Document, read_text
 from harness.validation import Location, dotted, shown
 
+SCHEMA_KEY = "$schema"  # editors look for it; it says nothing to us
 MAX_FILE_BYTES = 1_000_000  # far above any real scenario; keeps a wrong file from being parsed for minutes
 MAX_KEYS = 50_000  # YAML aliases can expand a small file without end
 
 
 def read(path: Path) -> str:
-    """The text of a scenario file.
+    """The text of a YAML file that a user names.
 
     Raises:
-        ScenarioError: unreadable, too large or not UTF-8.
+        ScenarioError: unreadable, no regular file, too large or not UTF-8.
     """
     try:
-        raw = path.read_bytes()[: MAX_FILE_BYTES + 1]
-    except OSError as error:
-        raise ScenarioError(f"cannot read {path}: {error.strerror}") from error
-    if len(raw) > MAX_FILE_BYTES:
-        raise ScenarioError(f"{path}: larger than {MAX_FILE_BYTES} bytes: not a scenario file")
-    try:
-        return raw.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ScenarioError(f"{path}: not UTF-8 text (byte {error.start})") from error
+        return read_text(path, MAX_FILE_BYTES)
+    except UsageError as error:
+        raise ScenarioError(str(error)) from error
 
 
-def parse(path: PurePath, text: str, *, what: str = "a scenario") -> tuple[Document, dict[Location, str]]:
-    """The data, and the place (``file:line``) of every key in it. ``what``: of which file, for messages.
+def parse(
+    path: PurePath, text: str, *, what: str = "a scenario", has_secrets: bool = False
+) -> tuple[Document, dict[Location, str]]:
+    """The data, and the place (``file:line``) of every key in it.
+
+    Args:
+        what: kind of file, for messages.
+        has_secrets: whether a value may be a password that was written there by mistake: no message repeats
+            one, and no exception keeps one.
 
     Raises:
         ScenarioError: empty, not YAML, not a mapping, or a key given twice.
@@ -51,17 +53,23 @@ def parse(path: PurePath, text: str, *, what: str = "a scenario") -> tuple[Docum
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
-        raise ScenarioError(f"{path}{line}: not valid YAML: {error.problem}") from error
-    except RecursionError as error:
-        raise ScenarioError(f"{path}: nested too deeply") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise ScenarioError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from error
+        problem = f"{path}{line}: not valid YAML: {error.problem}"
+    except RecursionError:
+        problem = f"{path}: nested too deeply"
+    except yaml.reader.ReaderError as error:
+        problem = f"{path}: not valid YAML: {error.reason} (character {error.position})"
+    except (yaml.YAMLError, ValueError, TypeError) as error:
+        reason = "a value that cannot be read" if has_secrets else " ".join(str(error).split())
+        problem = f"{path}: not valid YAML: {reason}"
+    else:
+        if isinstance(data, dict):
+            return data, places
+        got = "another value" if has_secrets else shown(data)
+        problem = f"{path}:1: {what} is a mapping of key: value, got {got}"
     finally:
         if loader is not None:
             loader.dispose()
-    if not isinstance(data, dict):
-        raise ScenarioError(f"{path}:1: {what} is a mapping of key: value, got {shown(data)}")
-    return data, places
+    raise ScenarioError(problem)
 
 
 def _note_places(node: yaml.Node, location: Location, path: str, places: dict[Location, str]) -> None:
