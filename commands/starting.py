@@ -281,6 +281,12 @@ def run(
             )
         return resume_request(settings, find_run(settings.run_dir, resume), RunRequest(replay=None, **given))
     replayed = run_of(settings.run_dir, replay) if replay else None
+    if replayed is not None and replayed.campaign.exists():
+        rounds = [f"{replayed.run_id}/{each.run_id}" for each in replayed.rounds()]
+        raise UsageError(
+            f"--replay {replay} holds several runs: name one of its rounds",
+            hint=f"there are {', '.join(rounds[:10])}" if rounds else "none of its rounds has begun",
+        )
     if given["scenario"] is None and replayed is None:
         raise UsageError("which scenario?", hint="`brokerstorm list scenarios` shows them")
     metrics = metrics_request(otlp, prometheus)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import shlex
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -56,7 +58,7 @@ def trace(
     from experiments.bundle.opening import run_of
 
     if first:
-        cls, wanted = _class_and_run(message, run)
+        cls, wanted = _class_and_run(settings.run_dir, message, run)
         holder, message = _first(run_of(settings.run_dir, wanted), cls)
     elif message is None:
         raise UsageError(
@@ -81,8 +83,12 @@ def trace(
     return Exit.PASS
 
 
-def _class_and_run(*given: str | None) -> tuple[str, str | None]:
-    """The two words beside --first, in either order: a class, and anything else is a run."""
+def _class_and_run(run_dir: Path, *given: str | None) -> tuple[str, str | None]:
+    """The two words beside --first, in either order: a class, and anything else is a run.
+
+    Raises:
+        UsageError: two words that are no class, or one that is no run and nearly a class.
+    """
     from analysis.classes import CLASSES
 
     words = [word for word in given if word is not None]
@@ -92,6 +98,12 @@ def _class_and_run(*given: str | None) -> tuple[str, str | None]:
         raise UsageError(
             f"--first takes a class and a run; neither {others[0]!r} nor {others[1]!r} is a class",
             hint="`brokerstorm list classes` shows them",
+        )
+    near = difflib.get_close_matches(others[0], CLASSES, n=1) if others and not named else []
+    if near and not any(path.exists() for path in (run_dir / others[0], Path(others[0]))):
+        raise UsageError(
+            f"{others[0]!r} is neither a class nor a run; did you mean {near[0]}?",
+            hint="`brokerstorm list classes` and `brokerstorm list runs` show them",
         )
     return named, others[0] if others else None
 

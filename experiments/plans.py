@@ -98,12 +98,20 @@ def read_scenario(
 
     return load_scenario(
         name,
-        overrides=[*overrides, *([] if for_s is None else [f"{FOR} {for_s:.12g}s"])],
+        overrides=[*overrides, *([] if for_s is None else [f"{FOR} {_time_text(for_s)}"])],
         clients=known_workers,
         classes=list(CLASSES),
         check_faults=check_faults,
         pin=pinned_version,
     )
+
+
+def _time_text(seconds: float) -> str:
+    """Seconds as a user writes them: ``99h``, ``90s``."""
+    for unit, unit_s in (("h", 3600), ("m", 60)):
+        if seconds and seconds % unit_s == 0:
+            return f"{seconds / unit_s:.12g}{unit}"
+    return f"{seconds:.12g}s"
 
 
 def pinned_version(scenario: Scenario, client: str, version: str) -> str:

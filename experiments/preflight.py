@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from harness.contracts.worker import ProcessSpec
     from harness.need import Need
     from harness.plan.estimate import Estimate
+    from harness.workers.spec import WorkerSpec
 
 _MB = 1_000_000
 #: Limits that let nothing happen when they are 0; ``call`` and the stalls have a meaning of their own there.
@@ -193,9 +195,19 @@ def _refuse_options(plans: Sequence[Plan]) -> None:
         return refused_options(load_worker(spec.client.library, plan.workers), spec)
 
     with ThreadPoolExecutor(4) as pool:
-        for (_, spec), text in zip(asked.values(), pool.map(refused, asked.values()), strict=True):
+        for (plan, spec), text in zip(asked.values(), pool.map(refused, asked.values()), strict=True):
             if text:
-                raise ScenarioError(f"options of {spec.name}: {text}")
+                worker = load_worker(spec.client.library, plan.workers)
+                raise ScenarioError(f"options of {spec.name}: {_with_near_name(text, worker, spec)}")
+
+
+def _with_near_name(text: str, worker: WorkerSpec, spec: ProcessSpec) -> str:
+    """The client's own words with the option that they are about, and an option of a similar name."""
+    option = next((each for each in spec.client.options if each in text), "")
+    if not option or "did you mean" in text:
+        return text
+    near = difflib.get_close_matches(option, worker.option_names - {option}, n=1)
+    return f"{option}: {text}{f'; did you mean {near[0]}?' if near else ''}"
 
 
 def _specs(plan: Plan) -> list[ProcessSpec]:

@@ -57,7 +57,7 @@ def parse(
     except RecursionError:
         problem = f"{path}: nested too deeply"
     except yaml.reader.ReaderError as error:
-        problem = f"{path}: not valid YAML: {error.reason} (character {error.position})"
+        problem = f"{path}: not valid YAML: unacceptable character number {error.position + 1}"
     except (yaml.YAMLError, ValueError, TypeError) as error:
         reason = "a value that cannot be read" if has_secrets else " ".join(str(error).split())
         problem = f"{path}: not valid YAML: {reason}"

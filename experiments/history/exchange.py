@@ -76,12 +76,22 @@ def export_parquet(history: History, path: Path) -> int:
     """Write every round as one row; how many there are. The file appears whole or not at all.
 
     Raises:
-        UsageError: it is a folder.
+        UsageError: it is a folder, is not named as Parquet, or the history holds no round.
         EnvironmentNotReady: it cannot be written.
     """
     if path.is_dir():
         raise UsageError(f"cannot write {path}: it is a folder", hint="name a file, such as history.parquet")
+    if path.suffix != ".parquet":
+        raise UsageError(
+            f"cannot write {path}: the export is Parquet, and other tools go by the name of a file",
+            hint=f"name it {path.with_suffix('.parquet')}",
+        )
     rows = [_row(row) for row in history.every_round()]
+    if not rows:
+        raise UsageError(
+            f"the history {history.path} holds no round: there is nothing to export",
+            hint="`brokerstorm history import RUN` fills it",
+        )
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -39,8 +39,15 @@ class Shard:
             UsageError: not of that form.
         """
         match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
-        if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        if match is None:
             raise UsageError(f"--shard {text} is not of the form NUMBER/OF", hint="for example --shard 2/4")
+        if not 1 <= int(match[1]) <= int(match[2]):
+            raise UsageError(
+                f"--shard {text}: the first number must be from 1 to {int(match[2])}"
+                if int(match[2])
+                else f"--shard {text}: there must be at least one shard",
+                hint="for example --shard 2/4",
+            )
         return cls(int(match[1]), int(match[2]))
 
 

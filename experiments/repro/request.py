@@ -104,6 +104,11 @@ def refuse_mixture(request: ReproRequest) -> None:
             "--until-hit runs the affected version until it shows the bug",
             hint="leave out --quick, --rounds and --fixed",
         )
+    if request.quick and (request.rounds or 1) > 1:
+        raise UsageError(
+            f"--quick stops at the first hit and cannot be combined with --rounds {request.rounds}",
+            hint="leave out --quick or --rounds",
+        )
 
 
 def as_in_run(context: CommandContext, request: ReproRequest) -> ReproRequest:

@@ -9,7 +9,7 @@ from typing import Final, Literal
 
 from harness.contracts.plan import ConsumerPromise, PromisePlan, TopicPlan
 from harness.durations import parse_seconds
-from harness.errors import ScenarioError
+from harness.errors import ScenarioError, did_you_mean
 from harness.scenario.model import RequireSpec
 from harness.workers.facts import Implied, SettingFacts, TimeFacts
 from harness.workers.spec import FILE, Role, WorkerSpec
@@ -119,6 +119,9 @@ class ClientSettings:
         for option in facts.options:
             if option in self.options:
                 value = self.options[option].strip()
+                if facts.words and value.lower() not in map(str.lower, facts.words):
+                    near = did_you_mean(value, facts.words, label=f"{self.worker.library} takes")
+                    raise ScenarioError(f"{option}={value}: {near}")
                 return Setting(value, f"{option}={value}", given=True)
         own = self.worker.options.get(self.role, {})
         for option in facts.options:

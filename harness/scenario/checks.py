@@ -47,6 +47,10 @@ class Client(Protocol):
         """Options that the harness sets itself; a scenario that sets one would no longer say what is run."""
 
     @property
+    def instead(self) -> Mapping[str, str]:
+        """Reserved option -> which key of a scenario has its effect, or what is always so."""
+
+    @property
     def security_options(self) -> Collection[str]:
         """Options that are set from what a cluster asks of clients."""
 
@@ -273,7 +277,8 @@ def _option_problems(
 ) -> Iterator[Problem]:
     for option, value in getattr(spec, key).items():
         if option in worker.reserved:
-            yield (*at, key, option), "is set by brokerstorm itself: leave it out"
+            instead = worker.instead.get(option, "leave it out")
+            yield (*at, key, option), f"is set by brokerstorm itself: {instead}"
         elif option in worker.security_options:
             text = "is set from the connection file (`--cluster FILE`): leave it out"
             yield (*at, key, option), text

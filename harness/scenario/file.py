@@ -296,7 +296,10 @@ def _validated(data: Document, source: Source, *, inside: Location = ()) -> Scen
         try:
             source.check_faults(scenario)
         except ScenarioError as error:
-            raise ScenarioError(_fault_line(source, str(error), inside), hint=error.hint) from error
+            hint = error.hint
+            if (place := source.place(("load", "duration"))).startswith("--"):
+                hint = f"load.duration is that of {place}: the faults of the scenario must fit into it"
+            raise ScenarioError(_fault_line(source, str(error), inside), hint=hint) from error
     return scenario
 
 

@@ -64,6 +64,7 @@ class SettingFacts(Part):
         options: the client's names for it, the first one wins; none = it cannot be set.
         default: of the newest version; None = what ``[options]`` of the worker sets.
         values: the client's words for ours (``waitforall = "all"``), in lower case.
+        words: every value that the client takes, as its documentation has them; empty = it takes others, too.
         inverse: the option says the opposite (franz-go's DisableIdempotentWrite).
     """
 
@@ -71,6 +72,7 @@ class SettingFacts(Part):
     default: str | None = None
     other_defaults: list[OtherDefault] = Field(default_factory=list)
     values: dict[str, str] = Field(default_factory=dict)
+    words: list[str] = Field(default_factory=list)
     inverse: bool = False
     implied: list[Implied] = Field(default_factory=list)
 

@@ -197,6 +197,7 @@ class WorkerSpec(Part):
         options: by role, native options the worker sets unless the scenario does.
         transactional: options of a producer in transactions, unless the scenario sets them.
         reserved: options that the harness sets itself; a scenario that sets one is refused.
+        instead: option of `reserved` -> which key of a scenario has its effect, or what is always so.
         tools: commands it needs on PATH beyond brokerstorm itself and its toolchain.
         supports: by key of a producer or consumer, the values this worker can do; a key it leaves out has
             the values every worker can do.
@@ -226,6 +227,7 @@ class WorkerSpec(Part):
     options: dict[Role, dict[str, str]] = Field(default_factory=dict)
     transactional: dict[str, str] = Field(default_factory=dict)
     reserved: list[str] = Field(default_factory=list)
+    instead: dict[str, str] = Field(default_factory=dict)
     supports: dict[Ability, list[str]] = Field(default_factory=dict)
     since: dict[Ability, str] = Field(default_factory=dict)
     values_since: dict[str, dict[str, str]] = Field(default_factory=dict)
@@ -312,6 +314,19 @@ class WorkerSpec(Part):
     def folder(self) -> Path:
         """Where it lies."""
         return self._folder
+
+    @property
+    def option_names(self) -> set[str]:
+        """Every option of the client that its worker.toml names; the client has more."""
+        names = {*self.reserved, *self.transactional, *(self.codec.options if self.codec else ())}
+        names.update(option for options in self.options.values() for option in options)
+        for facts in vars(self.promises).values() if self.promises else ():
+            if isinstance(facts, SettingFacts):
+                names.update(facts.options)
+        for options in vars(self.contract).values():
+            if isinstance(options, dict):
+                names.update(options)
+        return names
 
     @property
     def security_options(self) -> set[str]:

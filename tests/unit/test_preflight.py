@@ -67,8 +67,8 @@ def test_a_broker_setting_that_the_runtime_owns_is_refused(
     [
         (
             "name: x\nload: {producers: {p: {options: {lingr.ms: 5}}}}\n",
-            "options of producer-p: confluent-kafka refused its options: _INVALID_ARG: No such configuration "
-            'property: "lingr.ms"',
+            "options of producer-p: lingr.ms: confluent-kafka refused its options: _INVALID_ARG: No such "
+            'configuration property: "lingr.ms"; did you mean linger.ms?',
         ),
         (
             "name: x\nload: {consumers: {c: {client: kafka-python, options: {fetch_max: 5}}}}\n",

@@ -383,7 +383,7 @@ def test_files_that_are_no_text(tmp_path: Path) -> None:
     (tmp_path / "control.yaml").write_bytes(b"name: \x07")
     for name, message in [
         ("binary.yaml", "not UTF-8 text (byte 6)"),
-        ("huge.yaml", "larger than 1000000 bytes"),
+        ("huge.yaml", "larger than 1,000,000 bytes"),
         ("control.yaml", "not valid YAML: unacceptable character"),
     ]:
         with pytest.raises(ScenarioError) as caught:
