@@ -48,8 +48,9 @@ def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
         if widths:
             _write_row(row, widths, indent)
         else:
-            first, *others = (cell for cell in row[:-1] if cell)
-            paragraph(GAP.join([first, " · ".join(others)]).rstrip(), indent=indent, hanging=GAP * 2)
+            first, *others = [cell for cell in row[:-1] if cell] or [""]
+            if first:  # a row that goes on with the one above has no name of its own
+                paragraph(GAP.join([first, " · ".join(others)]).rstrip(), indent=indent, hanging=GAP * 2)
             paragraph(row[-1], indent=indent + GAP * 2)
 
 

@@ -448,7 +448,18 @@ def json_object(text: str) -> Document:
         raise ValueError("not a JSON object")
     if text.count("{") + text.count("[") > MOST_DEPTH and _is_deeper(found, MOST_DEPTH):
         raise ValueError("nested too deeply")
-    return found
+    return _encodable(found) if "\\ud" in text.lower() else found
+
+
+def _encodable(value: Any) -> Any:
+    """JSON can hold halves of characters, which no file, terminal or browser takes: they become U+FFFD."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_encodable(each) for each in value]
+    return value
 
 
 def _is_deeper(document: Any, most: int) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from pathlib import Path, PurePath
 
 import yaml
@@ -50,6 +51,8 @@ def parse(
         places: dict[Location, str] = {}
         _note_places(node, (), str(path), places)
         data = loader.construct_document(node)
+        if "\\u" in text.lower() and not _is_encodable(node):
+            raise ValueError("half of a character (a surrogate), which no file can hold")
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark else ""
@@ -70,6 +73,14 @@ def parse(
         if loader is not None:
             loader.dispose()
     raise ScenarioError(problem)
+
+
+def _is_encodable(node: yaml.Node) -> bool:
+    """Whether every text can be written to a file; an escape such as ``\\ud800`` makes one that cannot."""
+    if isinstance(node, yaml.ScalarNode):
+        return str(node.value).encode(errors="ignore").decode() == node.value
+    children = chain(*node.value) if isinstance(node, yaml.MappingNode) else node.value
+    return all(map(_is_encodable, children))
 
 
 def _note_places(node: yaml.Node, location: Location, path: str, places: dict[Location, str]) -> None:

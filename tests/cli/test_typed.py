@@ -119,3 +119,19 @@ def test_a_misspelt_option_is_named_with_the_one_that_is_meant() -> None:
     spec = type("Spec", (), {"client": client})
     said = _with_near_name('No such property: "ackz"', load_worker("confluent-kafka"), spec)
     assert said == 'ackz: No such property: "ackz"; did you mean acks?'
+
+
+def test_a_terminal_of_one_column_gets_its_answer(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("commands.tables.width", lambda: 1)
+    assert main(["plan", "kafka-quick"]) == Exit.PASS
+    assert "leader" in capsys.readouterr().out
+
+
+def test_half_a_character_in_a_scenario_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.yaml").write_text('name: mine\nabout: "a\\ud800"\ntopics: {t: {partitions: 3}}\n')
+    assert main(["plan", str(tmp_path / "mine.yaml")]) == Exit.USAGE
+    assert "half of a character" in capsys.readouterr().err

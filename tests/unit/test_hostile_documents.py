@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from analysis.capture.capture import Capture
 from analysis.report.documents import read_campaign, read_result, write_result
 from analysis.report.trace import trace
 from commands.inventory import _run as listed
@@ -121,3 +122,18 @@ def test_deep_json_goes_through_the_redactor(tmp_path: Path) -> None:
         text = '{"password": ' + "[" * depth + '"envPw-0006"' + "]" * depth + "}"
         redactor.collect("plan.json", text)
         assert "envPw" not in redactor.redacted("plan.json", text)[0]
+
+
+def test_half_a_character_becomes_one_that_can_be_written(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    path.write_text('{"a\\ud800": ["\\udc80b", "\\ud83d\\ude00", 1]}')
+    assert read_json(path) == {"a\N{REPLACEMENT CHARACTER}": ["\N{REPLACEMENT CHARACTER}b", "\U0001f600", 1]}
+
+
+def test_a_folder_in_the_place_of_a_part_is_named(tmp_path: Path) -> None:
+    made = sealed_run(History().sent(4).log(0, 1, 3), tmp_path / "run")
+    part = next(made.sealed.glob("*/bucket=*/part-*.parquet"))
+    part.unlink()
+    part.mkdir()
+    with pytest.raises(UsageError, match=rf"{part.name} is no file"):
+        Capture.find(made)
