@@ -10,6 +10,10 @@ from harness.contract.rig import Rig
 from harness.records import Check as Payload
 from harness.records import Event, TableId
 from harness.systems import System
+from harness.waiting import wait_until
+
+#: A consumer that acknowledges cumulatively has settled everything so long after its last message.
+SETTLED_S = 15.0
 
 
 def has_subscriptions(system: System) -> bool:
@@ -62,6 +66,29 @@ def _receive_check(receive: str, slow: bool) -> None:
 
 _receive_check("listener", slow=False)
 _receive_check("batch", slow=True)
+
+
+@check("consumer", applies=has_subscriptions, supports={"settle": "cumulative"})
+def the_last_message_is_settled_without_another(rig: Rig) -> None:
+    """A cumulative acknowledgement covers the newest message also when no further one arrives."""
+    topic = rig.topic()
+    consumer = rig.consumer(topic, settle="cumulative")
+    count = rig.feed(topic, mode="key").done_line.ok
+    consumer.wait_stats(lambda stats: stats.delivered >= count)
+
+    def is_settled() -> bool:
+        backlogs = rig.cluster.admin.backlogs([topic])
+        return all(own[f"g-{topic}"] == 0 for own in backlogs.values())
+
+    expect(
+        wait_until(is_settled, SETTLED_S, every_s=0.2),
+        f"messages are unsettled {SETTLED_S:.0f} s after the last",
+    )
+    consumer.leave()
+    got, confirmed = consumer.events(Event.DELIVER), consumer.events(Event.ACK_CONFIRMED)
+    for stream in np.unique(got["stream"]):
+        last = max(places(got[got["stream"] == stream]))
+        equal(f"settled of stream {stream}", max(places(confirmed[confirmed["stream"] == stream])), last)
 
 
 @check("consumer", "shared", applies=has_subscriptions)

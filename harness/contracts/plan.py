@@ -75,6 +75,8 @@ class ConsumerPromise(PlanPart):
             ``failover``, ``shared``, ``key_shared`` (Pulsar), ``queue`` (JMS, AMQP).
         order: what the members of the subscription are handed in the order of the log: every ``stream``,
             the messages of a ``key``, or ``none``.
+        durable: brokers keep the position of the subscription. False: each connection begins anew where the
+            client says, and acknowledgements are kept no longer than that connection.
         ack_timeout_s: a message handed over and not settled may come again after this long; 0 = never
             because of time.
         committed_only: nothing that an aborted transaction wrote is handed out.
@@ -94,6 +96,7 @@ class ConsumerPromise(PlanPart):
 
     subscription: Literal["group", "exclusive", "failover", "shared", "key_shared", "queue"] = "group"
     order: Literal["stream", "key", "none"] = "stream"
+    durable: bool = True
     ack_timeout_s: float = 0.0
     member_timeout_s: float = 0.0
     committed_only: bool = False

@@ -4,7 +4,8 @@ Where positions are dense (Kafka) a group is done when some member stands at the
 partitions; a share group, whose members stand nowhere, when the brokers say that it has settled all of them.
 Elsewhere the brokers are asked what a subscription has not acknowledged yet (Pulsar) or what a
 queue still holds (Qpid). A consumer that never acknowledges is done when it was handed as many messages as
-were stored and nothing more comes.
+were stored and nothing more comes. A subscription that is not durable is done when the brokers have given out
+everything up to the end of the log, and nothing more comes out of its clients.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class DrainCheck:
         self._ends: Mapping[str, int] | None = None
         self._next_question = 0.0
         self._delivered, self._delivered_since = -1, 0.0
+        longest_work_s = max((consumer.work_s for consumer in plan.consumers), default=0.0)
+        self._quiet_s = QUIET_S + longest_work_s
 
     def is_done(self, stats: Sequence[StatsLine]) -> bool:
         """``stats``: the latest of each consumer, in the order of the plan."""
@@ -59,10 +62,7 @@ class DrainCheck:
                 self._ends = self._ends or self._admin.end_offsets(_names(self._plan))
                 return self._is_caught_up(stats)
             return False
-        silent = [
-            each for each, plan in zip(stats, self._plan.consumers, strict=True) if plan.settle == "none"
-        ]
-        return self._is_quiet(silent) and self._is_settled(self._admin)
+        return self._is_quiet(stats) and self._is_settled(self._admin)
 
     def _is_caught_up(self, stats: Sequence[StatsLine]) -> bool:
         ends, lags = self._ends or {}, _share_lags(self._plan, self._admin)
@@ -83,15 +83,24 @@ class DrainCheck:
         }
         return {stream: at for stream, at in reached.items() if stream not in gone}
 
-    def _is_quiet(self, silent: Sequence[StatsLine]) -> bool:
-        """For consumers that never acknowledge."""
-        if not silent:
+    def _is_quiet(self, stats: Sequence[StatsLine]) -> bool:
+        """Whether consumers of which no backlog tells what they were handed get nothing more.
+
+        One that never acknowledges was handed at least as much as is stored. One whose subscription is not
+        durable is given messages again, so its count says nothing; the brokers say what they did not send.
+        """
+        pairs = list(zip(stats, self._plan.consumers, strict=True))
+        silent = [each for each, consumer in pairs if consumer.settle == "none"]
+        watched = silent + [each for each, c in pairs if c.settle != "none" and not c.promise.durable]
+        if not watched:
             return True
-        delivered = sum(each.delivered for each in silent)
+        delivered = sum(each.delivered for each in watched)
         if delivered != self._delivered:
             self._delivered, self._delivered_since = delivered, time.monotonic()
             return False
-        return delivered >= self._stored and time.monotonic() - self._delivered_since > QUIET_S
+        if silent and sum(each.delivered for each in silent) < self._stored:
+            return False
+        return time.monotonic() - self._delivered_since > self._quiet_s
 
     def _is_settled(self, admin: HasBacklogs) -> bool:
         try:

@@ -137,6 +137,23 @@ def test_who_never_acknowledges_is_done_when_it_was_handed_everything() -> None:
     assert asked.is_done([StatsLine(delivered=10)])
 
 
+def test_a_subscription_that_is_not_durable_is_done_when_all_is_given_out_and_nothing_comes() -> None:
+    """It is given messages again: how many it was given proves nothing."""
+    plan, admin = plan_of("pulsar", c={"options": {"subscriptionMode": "NonDurable"}}), Backlogs()
+    name = group_id(plan, "group")
+    asked = DrainCheck(plan, admin, stored=10)  # type: ignore[arg-type]
+    admin.now = {"a-0": {name: 0}, "a-1": {name: 0}}
+    assert not asked.is_done([StatsLine(delivered=12)])  # it only just came
+    admin.now = {"a-0": {name: 0}, "a-1": {name: 1}}
+    assert not asked.is_done([StatsLine(delivered=12)])
+    admin.now = {"a-0": {name: 0}, "a-1": {name: 0}}
+    assert asked.is_done([StatsLine(delivered=12)])
+    slow = plan_of("pulsar", c={"options": {"subscriptionMode": "NonDurable"}, "work": "5s"})
+    asked = DrainCheck(slow, admin, stored=10)  # type: ignore[arg-type]
+    asked.is_done([StatsLine(delivered=12)])
+    assert not asked.is_done([StatsLine(delivered=12)])  # it may be at work on one, with more in its hands
+
+
 class Watermarks:
     """An admin that shows readers what is replicated."""
 

@@ -253,6 +253,13 @@ def test_what_a_queue_keeps(
         ("pulsar-client", "", {"consumer_type": "Shared"}, {}, ("shared", "none", 0.0, False, False)),
         (
             "pulsar-client-java",
+            "",
+            {"subscriptionMode": "NonDurable", "ackReceiptEnabled": "true"},
+            {},
+            ("exclusive", "stream", 0.0, False, False),  # nothing is kept of what a broker confirms
+        ),
+        (
+            "pulsar-client-java",
             "2.11.4",
             {"subscriptionType": "Shared", "deadLetterPolicy.maxRedeliverCount": "3"},
             {},

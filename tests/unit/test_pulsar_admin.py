@@ -171,6 +171,46 @@ class PolicyBrokers:
         return 200, None if broker.node.name in self.lags else self.stored.get(policy), {}
 
 
+@pytest.mark.parametrize(
+    ("read", "waits", "left"),
+    [
+        ("34:309", True, 0),
+        ("34:309", False, 0),
+        ("34:300", False, 9),
+        ("29:390", False, 315),
+        ("35:-1", False, 0),
+    ],
+)
+def test_a_subscription_that_is_not_durable_has_only_what_was_not_sent_to_it(
+    two: tuple[Broker, Broker], read: str, waits: bool, left: int
+) -> None:
+    """An acknowledgement that was lost with its connection stays in its backlog for ever."""
+    cursors = {
+        "tail": {"markDeletePosition": "29:391", "readPosition": read, "waitingReadOp": waits},
+        "billing": {"markDeletePosition": "29:391", "readPosition": "34:309", "waitingReadOp": True},
+    }
+    ledgers = [{"ledgerId": 29, "entries": 396}, {"ledgerId": 34, "entries": 0}]
+    answers = {
+        "partitions": {"partitions": 0},
+        "stats": {
+            "subscriptions": {
+                "tail": {"msgBacklog": 1, "isDurable": False},
+                "billing": {"msgBacklog": 3, "isDurable": True},
+            }
+        },
+        "internalStats": {"cursors": cursors, "ledgers": ledgers, "currentLedgerEntries": 309},
+    }
+
+    def answer(method: str, path: str) -> Answer:
+        return 200, answers.get(path.rpartition("/")[2].partition("?")[0]), {}
+
+    for broker in two:
+        broker.answer = answer
+    admin = PulsarAdmin([broker.node for broker in two])
+    admin.enter_namespace("public/bs-1")
+    assert admin.backlogs(["orders"]) == {"orders-0": {"tail": left, "billing": 3}}
+
+
 SETTINGS = {
     "publishRate.publishThrottlingRateInMsg": "1000",
     "maxUnackedMessagesPerConsumer": "10",

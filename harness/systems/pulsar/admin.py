@@ -228,11 +228,23 @@ class PulsarAdmin:
         return {stream: int(row["numberOfEntries"]) for stream, row in stats.items()}
 
     def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
-        """Stream -> subscription -> entries that it has not acknowledged yet."""
-        return {
+        """Stream -> subscription -> entries that it has not acknowledged yet.
+
+        For a subscription that is not durable these are the entries that were not sent to its consumer yet.
+        What it acknowledged on a lost connection is forgotten and need not come again: its backlog may stay.
+        """
+        stats = self._of_streams(topics, "stats")
+        found = {
             stream: {name: int(sub["msgBacklog"]) for name, sub in row["subscriptions"].items()}
-            for stream, row in self._of_streams(topics, "stats").items()
+            for stream, row in stats.items()
         }
+        for stream, row in stats.items():
+            passing = [name for name, sub in row["subscriptions"].items() if not sub.get("isDurable", True)]
+            inside: Document = self._rest.get(f"{self._path(stream)}/internalStats") if passing else {}
+            for name in passing:
+                if name in inside["cursors"]:  # it may have gone meanwhile
+                    found[stream][name] = _not_read(inside, inside["cursors"][name])
+        return found
 
     def stats(self, stream: str) -> Document:
         """What the owner of a stream says about it. Loads it."""
@@ -505,3 +517,18 @@ class PulsarAdmin:
             return [call(item) for item in items]
         with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="pulsar-admin") as pool:
             return list(pool.map(call, items))
+
+
+def _not_read(inside: Document, cursor: Document) -> int:
+    """Entries of a stream after the read position of a cursor. ``inside``: its internal stats."""
+    if cursor["waitingReadOp"]:
+        return 0  # it waits for an entry that is not there yet
+    ledger, entry = (int(number) for number in cursor["readPosition"].split(":"))
+    entries = {int(row["ledgerId"]): int(row["entries"]) for row in inside["ledgers"]}
+    if entries:
+        entries[max(entries)] = int(inside["currentLedgerEntries"])  # of the open one nothing is listed
+    return sum(
+        max(0, count - (entry if number == ledger else 0))
+        for number, count in entries.items()
+        if number >= ledger
+    )

@@ -22,7 +22,15 @@ from typing import Final, Literal
 
 from harness.contracts.plan import ConsumerPromise, TopicPlan
 from harness.errors import ScenarioError
-from harness.plan.promise import TRUE, ClientSettings, Consuming, Delivery, ProducerSettings, PromiseContext
+from harness.plan.promise import (
+    TRUE,
+    ClientSettings,
+    Consuming,
+    Delivery,
+    ProducerSettings,
+    PromiseContext,
+    Setting,
+)
 
 _SYNCS: Final = "bookie.journalSyncData"
 _UNSYNCED: Final = (
@@ -94,11 +102,12 @@ def read_consumer(
         settings.of(name) for name in ("ack_timeout", "ack_receipt", "batch_index_ack")
     )
     at_broker = consuming.broker_config.get("acknowledgmentAtBatchIndexLevelEnabled", "false").lower()
-    own = f"{consuming.client} answers without asking the broker"
+    mode = settings.of("subscription_mode")
+    is_durable = mode is None or mode.value.lower().rpartition(".")[2] != "nondurable"
     stated = {
         "order": why_order,
         "ack_timeout": timeout.text if timeout else "",
-        "ack": (receipt.text if receipt.given else own) if receipt else "",
+        "ack": _why_confirmed(consuming.client, receipt) if is_durable or not mode else mode.text,
         "batch_index_acks": f"{batch.text}, acknowledgmentAtBatchIndexLevelEnabled={at_broker}"
         if batch
         else "",
@@ -109,7 +118,8 @@ def read_consumer(
         order=order,
         ack_timeout_s=settings.seconds("ack_timeout") or 0.0,
         committed_only=True,  # whoever asks: brokers give nothing else out (PIP-31)
-        acks_confirmed=receipt is None or receipt.is_true,
+        durable=is_durable,
+        acks_confirmed=is_durable and (receipt is None or receipt.is_true),
         batch_index_acks=batch is not None and batch.is_true and at_broker in TRUE,
         nack_delay_s=settings.seconds("nack_delay"),
         max_deliveries=_max_deliveries(settings),
@@ -119,6 +129,13 @@ def read_consumer(
         },
         unknown=[name for name, text in stated.items() if not text or (name == "order" and not known)],
     )
+
+
+def _why_confirmed(client: str, receipt: Setting | None) -> str:
+    """The setting that decides whether a confirmed acknowledgement is the broker's; empty = not known."""
+    if receipt is None:
+        return ""
+    return receipt.text if receipt.given else f"{client} answers without asking the broker"
 
 
 def _may_drop(broker_config: Mapping[str, str]) -> str:

@@ -9,13 +9,15 @@ from harness.workers.facts import SettingFacts, TimeFacts
 class PulsarFacts(Part):
     """Settings of a Pulsar client.
 
-    ``max_redeliver``: redeliveries after which its dead letter policy takes a message; 0 = it has none.
+    ``subscription_mode``: Durable or NonDurable. ``max_redeliver``: redeliveries after which its dead letter
+    policy takes a message; 0 = it has none.
     """
 
     send_timeout: TimeFacts | None = None
     batching: SettingFacts | None = None
     batcher: SettingFacts | None = None
     subscription: SettingFacts | None = None
+    subscription_mode: SettingFacts | None = None
     ack_timeout: TimeFacts | None = None
     ack_receipt: SettingFacts | None = None
     batch_index_ack: SettingFacts | None = None

@@ -70,7 +70,12 @@ final class Acknowledger {
 
     private synchronized void cumulative(Last last) {
         lasts.put(last.place.stream, last);
-        if (System.nanoTime() >= nextCumulativeNs) {
+        acknowledgeWhenDue();
+    }
+
+    /** Called regularly: the newest messages are acknowledged in time also when no further one arrives. */
+    synchronized void acknowledgeWhenDue() {
+        if (!lasts.isEmpty() && System.nanoTime() >= nextCumulativeNs) {
             acknowledgeAll();
             nextCumulativeNs = System.nanoTime() + cumulativeNs;
         }

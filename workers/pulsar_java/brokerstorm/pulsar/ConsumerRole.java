@@ -60,7 +60,7 @@ final class ConsumerRole {
         Options options = new Options(session.spec.options);
         PulsarClient client = Clients.make(session, options);
         consumer = subscribe(client, options);
-        session.report.everyTick(this::lookForReconnect);
+        session.report.everyTick(this::tick);
         session.ready();
         switch (receive) {
             case "loop":
@@ -82,6 +82,12 @@ final class ConsumerRole {
         }
         settling.finish();
         Clients.close(client);
+    }
+
+    /** On the ticking thread. */
+    private void tick() {
+        lookForReconnect();
+        settling.acknowledgeWhenDue();
     }
 
     private interface Receiving {
