@@ -41,7 +41,8 @@ final class ConsumerRole {
     private volatile Consumer<byte[]> consumer;
     private final AtomicInteger listening = new AtomicInteger();
     private volatile boolean hasEnded;
-    private long disconnectedMs;
+    private volatile Epochs epochs;
+    private volatile Connections connections;
     private long reconnects;
     private long lookedNs;
 
@@ -124,6 +125,9 @@ final class ConsumerRole {
             builder.topic(session.spec.topic(topic).address);
         }
         builder.subscriptionName(journal.group);
+        SubscriptionType type = conf.getSubscriptionType();
+        epochs = new Epochs(type == SubscriptionType.Exclusive || type == SubscriptionType.Failover);
+        connections = new Connections(streams, epochs);
         boolean isAssigned = conf.getSubscriptionType() != SubscriptionType.Failover;
         if (!isAssigned) {
             builder.consumerEventListener(new Turns());
@@ -170,7 +174,7 @@ final class ConsumerRole {
         }
         lookForReconnect();
         MessagePosition place = streams.place(message.getTopicName(), message.getMessageId());
-        long number = journal.deliver(place, message.getData(), message.getRedeliveryCount());
+        long number = journaled(message, place);
         journal.expose("messages_waiting_past_ack_timeout", waiting.handedOver(place.stream, message.getPublishTime()));
         for (long end = System.nanoTime() + workNs, left = workNs; left > 0 && !control.isStopped(); ) {
             LockSupport.parkNanos(left);
@@ -179,7 +183,14 @@ final class ConsumerRole {
         settling.settle(from, message, place, number);
     }
 
-    /** A lost connection begins a new epoch: what was prefetched comes again. */
+    /** The number of the hand-over; a new epoch begins before it if the message is the first of a new connection. */
+    private synchronized long journaled(Message<byte[]> message, MessagePosition place) {
+        if (epochs.begins(place)) {
+            assigned(place.stream);
+        }
+        return journal.deliver(place, message.getData(), message.getRedeliveryCount());
+    }
+
     private synchronized void lookForReconnect() {
         long now = System.nanoTime();
         if (now - lookedNs < LOOK_NS) { // with many topics it asks each of them
@@ -187,12 +198,9 @@ final class ConsumerRole {
         }
         lookedNs = now;
         Consumer<byte[]> known = consumer;
-        long at = known == null ? disconnectedMs : known.getLastDisconnectedTimestamp();
-        if (at != disconnectedMs) {
-            disconnectedMs = at;
-            assigned(0);
+        if (known != null && connections.look(known)) {
             journal.expose("reconnects", ++reconnects);
-            session.report.event("disconnect", "the consumer lost a connection; epoch " + journal.epoch());
+            session.report.event("disconnect", "the consumer lost a connection after epoch " + journal.epoch());
         }
     }
 
