@@ -111,6 +111,21 @@ class Instance:
 
 
 @dataclass(frozen=True, slots=True)
+class DropLimit:
+    """A limit at which a broker drops messages that a group was not given. Neither: it is not known.
+
+    Attributes:
+        after_ns: the age of a message.
+        beyond_bytes: what its stream holds.
+        topic: the only one that it concerns; empty = all.
+    """
+
+    after_ns: int | None = None
+    beyond_bytes: int | None = None
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """How a consumer session reads and settles, and what it may therefore expect.
 
@@ -124,6 +139,7 @@ class Reading:
         nack_delay_ns: a refused message comes again after this; None = not known.
         max_deliveries: a message is given this often at most; 0 = no limit, None = not known.
         may_drop: the settings that let the broker drop messages that were not given yet; empty = none do.
+        drops: the limits that they set; empty with ``may_drop``: not known.
         because: the setting that decided order, ack, ack_timeout and so on, as text for people.
         unknown: those of them that are assumed: the client's worker.toml does not say.
     """
@@ -137,6 +153,7 @@ class Reading:
     nack_delay_ns: int | None = None
     max_deliveries: int | None = None
     may_drop: str = ""
+    drops: tuple[DropLimit, ...] = ()
     because: Mapping[str, str] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
 
@@ -234,6 +251,7 @@ class Context:
     load_start_ns: int = 0
     load_end_ns: int = 0
     end_ns: int = 0
+    message_bytes: int = 0
     stall_ns: int = 15 * _NS
     readiness_restored: bool = True
     drained: bool = True

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from analysis.capture.context import (
     Context,
+    DropLimit,
     Instance,
     PipelineGroup,
     Promise,
@@ -102,6 +103,7 @@ def context_of(
         load_end_ns=manifest.epoch_ns + round(plan.load_s * _NS),
         end_ns=max((w.t_end_ns for w in manifest.workers if w.role in ("producer", "pipeline")), default=0)
         or manifest.last_ns,
+        message_bytes=max(plan.payload_bytes, plan.payload_max_bytes),
         stall_ns=round(plan.limits.get("stall", 15.0) * _NS),
         readiness_restored=bool(manifest.readiness_restored),
         drained=bool(manifest.drained),
@@ -243,6 +245,14 @@ def _reading(consumer: ConsumerPlan) -> Reading:
         nack_delay_ns=None if said.nack_delay_s is None else round(said.nack_delay_s * _NS),
         max_deliveries=said.max_deliveries,
         may_drop=said.may_drop,
+        drops=tuple(
+            DropLimit(
+                after_ns=None if limit.after_s is None else round(limit.after_s * _NS),
+                beyond_bytes=limit.beyond_bytes,
+                topic=limit.topic,
+            )
+            for limit in said.drops
+        ),
         because=said.because,
         unknown=frozenset(said.unknown),
     )

@@ -76,14 +76,21 @@ DELIVERY: Final = (
         breaks=(ALWAYS,),
         needs=("drained", "delivery-capture", "start-known", "settings-known"),
         asks=("consumers",),
+        rests_on=("drops",),
         sentence="in the log, but never given to the group",
         example="stored 3 4 5, delivered 3 _ 5",
         explanation=(
             "The group subscribed to the topic and was drained, and no member was given the message. "
             "The log has it, so this is lost between broker and application, not by the broker's log. "
-            "Where a setting lets the broker drop messages of the backlog (Pulsar: a quota that evicts, a "
-            "time to live), it is suspect: which of them were dropped is not recorded."
+            "A setting may let the broker drop messages that were not given yet (Pulsar: a quota that "
+            "evicts, a time to live; Kafka: retention.ms). Where the message could have reached the limit "
+            "before the group went past it, that is permitted; where it could not, the limit excuses "
+            "nothing; where the limit is not known, it is suspect."
         ),
+        splits={
+            "not given": SubKind("no setting lets the broker drop it"),
+            "dropped": SubKind("it could have reached a limit at which the broker drops", Status.PERMITTED),
+        },
     ),
     AnomalyClass(
         name="refused-not-redelivered",
@@ -98,12 +105,14 @@ DELIVERY: Final = (
             "group acknowledged it. So it must be given to the group again. Here it was not: the brokers say "
             "that the group has no backlog, or it was due for longer than limits.stall after the redelivery "
             "delay, while a member ran and no fault was applied. Messages that a dead letter policy or a "
-            "limit of deliveries took are permitted and counted apart. What is refused to a queue is judged "
-            "as lost-after-rollback and backlog-stuck."
+            "limit of deliveries took, or that could have reached a limit at which the broker drops "
+            "messages, are permitted and counted apart. What is refused to a queue is judged as "
+            "lost-after-rollback and backlog-stuck."
         ),
         splits={
             "gone from the backlog": SubKind("the brokers count it as settled"),
             "not given again": SubKind("the group had a backlog to the end, and was not given it"),
+            "dropped": SubKind("it could have reached a limit at which the broker drops", Status.PERMITTED),
             "delivery limit": SubKind(
                 "given as often as its settings allow (dead letter policy, most deliveries)",
                 Status.PERMITTED,

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from analysis.capture.bucket import Array, chunks
-from analysis.kernels import keyed, settling, unlogged
+from analysis.kernels import dropping, keyed, settling, unlogged
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import place_of
@@ -284,6 +284,11 @@ def _not_dispatched(given: Given) -> list[Hits]:
     if not len(slots):
         return []
 
+    permitted, is_open = dropping.dropped(given, rows)
+    unmet = _dispatch_evidence(given, rows, all(s.complete for s in sessions))
+    unmet[is_open] |= BITS["settings-known"]
+    allowed, not_given = (split_index("not-dispatched", name) for name in ("dropped", "not given"))
+
     def note(i: int) -> Note:
         said = f"group {given.group} was not given position {place_of(history, int(rows[i]))}"
         dropping = history.context.reading(given.group).may_drop
@@ -294,7 +299,8 @@ def _not_dispatched(given: Given) -> list[Hits]:
             "not-dispatched",
             slot=slots,
             t_ns=history.times(slots),
-            unmet=_dispatch_evidence(given, rows, all(s.complete for s in sessions)),
+            split=np.where(permitted, allowed, not_given),
+            unmet=unmet,
             stream=history.bucket.log["stream"][rows].astype(np.int64),
             row=rows,
             note=note,
@@ -323,8 +329,6 @@ def _undelivered(given: Given, wanted: Array) -> Array:
 def _dispatch_evidence(given: Given, rows: Array, complete: bool) -> Array:
     context, log = given.history.context, given.history.bucket.log
     base = (0 if context.drained else BITS["drained"]) | (0 if complete else BITS["delivery-capture"])
-    if context.reading(given.group).may_drop:
-        base |= BITS["settings-known"]
     unmet = np.full(len(rows), base, np.uint16)
     starts, streams = _starts(given), log["stream"][rows]
     for stream, position in starts.items():

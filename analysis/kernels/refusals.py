@@ -18,6 +18,7 @@ import numpy as np
 
 from analysis.capture.bucket import Array
 from analysis.capture.context import SETTLE_NS
+from analysis.kernels import dropping
 from analysis.kernels.acks import NEVER, GroupAcks
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.labels import place_of
@@ -70,8 +71,13 @@ def _of_group(given: Given) -> list[Hits]:
     else:
         missing = ~used_up & (_waited_ns(given, refused) > max(context.stall_ns, 1)) & (context.stall_ns > 0)
     split = "gone from the backlog" if context.drained else "not given again"
+    permitted, is_open = dropping.dropped(given, refused.row, were_refused=True)
+    unmet = _unmet(given, refused)
+    unmet[is_open] |= BITS["settings-known"]
+    nothing = np.zeros(len(refused.row), np.uint16)
     return [
-        *_hits(given, refused, np.flatnonzero(missing), split, _unmet(given, refused)),
+        *_hits(given, refused, np.flatnonzero(missing & ~permitted), split, unmet),
+        *_hits(given, refused, np.flatnonzero(missing & permitted), "dropped", nothing),
         *_hits(given, refused, np.flatnonzero(used_up), "delivery limit", np.zeros(len(used_up), np.uint16)),
     ]
 
@@ -197,7 +203,7 @@ def _unmet(given: Given, refused: _Refused) -> Array:
     context = given.history.context
     reading = context.reading(given.group)
     is_whole = all(s.complete for s in context.group_sessions().get(given.group, []))
-    is_stated = reading.max_deliveries is not None and not reading.may_drop
+    is_stated = reading.max_deliveries is not None
     if not context.drained:
         is_stated = is_stated and reading.nack_delay_ns is not None
     base = 0 if is_whole else BITS["delivery-capture"]

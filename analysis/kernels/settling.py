@@ -9,7 +9,8 @@ Each delivery of a message but the first is held against the one before it:
 
 Reasons to send a message again are a negative acknowledgement, an ack timeout that passed, a fault that was
 applied or had ended a moment before, a consumer that reconnected or ended. A batch is acknowledged, and times
-out, as a whole: the client tracks entries, not messages.
+out, as a whole: the client tracks entries, not messages. Where both ends acknowledge single messages of a
+batch, a confirmed one must not come again whatever becomes of the others.
 """
 
 from __future__ import annotations
@@ -86,6 +87,11 @@ class _Verdicts:
             self._confirmed = entries.latest(acks.confirmed.first(entries.rows))
         self._handed, self._acked = self._before, acks.called.first(repeats.row, self._before)
         self._nacked = acks.nacked.first(repeats.row, self._before)
+        #: The same of each message alone: what the broker knows of single messages of a batch.
+        self._own_acked, self._own_nacked = self._acked, self._nacked
+        #: A member of a failover subscription may be told its turn before it was given what it prefetched.
+        is_turn = self._reading.subscription == "failover"
+        self._connected = 0 if is_turn else self._connected_ns(streams)
         if not entries.alone.all():
             self._in_batches(entries, acks)
 
@@ -100,6 +106,14 @@ class _Verdicts:
         self._handed = np.where(several, handed, self._handed)
         self._acked = np.where(several, np.where(again, NEVER, acked), self._acked)
         self._nacked = np.where(several, nacked, self._nacked)
+
+    def _connected_ns(self, streams: Array) -> Array:
+        """When the consumer connected that was given each message before: its assignment began."""
+        given = self._given
+        assignments = given.matching.assignments(given.of_streams(streams))
+        order = np.argsort(assignments.delivery)
+        at = order[np.searchsorted(assignments.delivery[order], self._repeats.before)]
+        return np.asarray(assignments.start_ns[assignments.assignment[at]])
 
     def _first_times(self, rows: Array) -> Array:
         """When each log row was first given out in the group; `NEVER`: it was not."""
@@ -124,7 +138,7 @@ class _Verdicts:
         premature = (in_time | young) & ~nacked & self._quiet() & by_client
         confirmed = self._confirmed < self._now - bound_ns
         overdue = timed & ~in_time & ~young
-        told = confirmed & ~premature & ~nacked & ~overdue & self._undisturbed(self._handed, self._confirmed)
+        told = confirmed & ~premature & self._had_no_reason(nacked, overdue)
         rest = ~premature & ~told
         return [
             ("premature-redelivery", "acknowledged in time", np.flatnonzero(premature & in_time)),
@@ -134,6 +148,15 @@ class _Verdicts:
             ("delivery-duplicate", "after ack timeout", np.flatnonzero(rest & ~nacked & overdue)),
             ("delivery-duplicate", "not acknowledged", np.flatnonzero(rest & ~nacked & ~overdue)),
         ]
+
+    def _had_no_reason(self, nacked: Array, overdue: Array) -> Array:
+        """Whether nothing made the broker send the message again before it confirmed the acknowledgement."""
+        if not self._reading.batch_index_acks:
+            return ~nacked & ~overdue & self._undisturbed(self._handed, self._confirmed)
+        limit = self._reading.ack_timeout_ns
+        late = (limit > 0) & (np.minimum(self._own_acked, self._now) - self._before > limit)
+        refused = self._own_nacked < self._now + self._bound_ns
+        return ~refused & ~late & self._undisturbed(self._before, self._confirmed, self._connected)
 
     def _after_ack(self, told: Array) -> list[tuple[str, str, Array]]:
         if not self._reading.acks_confirmed:
@@ -153,14 +176,18 @@ class _Verdicts:
         )
         return np.asarray(self._undisturbed(self._before, self._now) & ~moved)
 
-    def _undisturbed(self, start: Array, end: Array) -> Array:
-        """No fault was applied, and the first consumer did not end, between two times. Clients that
-        reconnect after a fault may still hold messages that the broker has sent to others."""
+    def _undisturbed(self, start: Array, end: Array, connected: Array | int = 0) -> Array:
+        """No fault was applied, and the first consumer did not end, between two times.
+
+        Clients that reconnect after a fault may still hold messages that the broker has sent again, unless
+        the connection of the first delivery is younger. ``connected``: when it began, 0 = not known.
+        """
         context = self._given.history.context
         quiet = np.ones(len(start), np.bool_)
         for fault in context.faults:
             if fault.effective:
                 is_before = fault.over_ns + SETTLE_NS + self._bound_ns < start
+                is_before |= fault.over_ns + self._bound_ns < connected
                 quiet &= is_before | (fault.start_ns > end + self._bound_ns)
         ends = {n: s.end_ns for n, s in context.sessions.items() if s.end_ns}
         for number, end_ns in ends.items():

@@ -67,6 +67,22 @@ class PromisePlan(PlanPart):
     required: dict[str, str | bool | None]
 
 
+class DropLimit(PlanPart):
+    """A setting by which a broker drops messages that a group was not given. Neither limit: it is not known.
+
+    Attributes:
+        setting: the setting, as text for people.
+        after_s: a message may be dropped when it is this old.
+        beyond_bytes: messages may be dropped when their stream holds more than this.
+        topic: the only one that it concerns; empty = all.
+    """
+
+    setting: str
+    after_s: float | None = None
+    beyond_bytes: int | None = None
+    topic: str = ""
+
+
 class ConsumerPromise(PlanPart):
     """What a consumer's settings promise, in neutral words, and why.
 
@@ -89,6 +105,7 @@ class ConsumerPromise(PlanPart):
         max_deliveries: a message is given this often at most, then it goes to the dead letters or is
             dropped; 0 = no limit, None = not known.
         may_drop: the settings that let the broker drop messages that were not given yet; empty = none do.
+        drops: the limits that they set; empty with ``may_drop``: not known.
         because: the setting that decided each of them, as text for people.
         unknown: names in ``because`` of what the worker.toml of the client does not say; the strongest is
             assumed, and what breaks it is suspect.
@@ -105,6 +122,7 @@ class ConsumerPromise(PlanPart):
     nack_delay_s: float | None = None
     max_deliveries: int | None = None
     may_drop: str = ""
+    drops: list[DropLimit] = Field(default_factory=list)
     because: dict[str, str] = Field(default_factory=dict)
     unknown: list[str] = Field(default_factory=list)
 

@@ -410,6 +410,7 @@ def _consumer(
             broker_config,
             settle,
             producers,
+            [topic for topic in topics if not spec.topics or topic.declared in spec.topics],
             scenario.worker_folders,
         )
     )

@@ -238,6 +238,8 @@ class Consuming:
     settle: str
     #: Clients and options of the producers whose messages it is given.
     producers: Sequence[tuple[str, Options]] = ()
+    #: The topics that it reads.
+    topics: Sequence[TopicPlan] = ()
     #: Where workers are, beside ours (`harness.workers.known_workers`).
     folders: Sequence[str] = ()
 

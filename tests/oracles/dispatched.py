@@ -133,14 +133,40 @@ def not_dispatched(facts: Facts) -> list[Hit]:
                 unmet.add("drained")
             if not all(s.complete for s in members):
                 unmet.add("delivery-capture")
-            if context.reading(group).may_drop:
-                unmet.add("settings-known")
             first = unseen[0]
             is_early = first["position"] < start(facts, group, first["stream"])
             if is_early or is_before_first_given(facts, mine, first):
                 unmet.add("start-known")
-            hits.append(Hit("not-dispatched", name, "", frozenset(unmet), time_of(facts, name)))
+            said = may_be_dropped(facts, group, first)
+            if said is None:
+                unmet.add("settings-known")
+            split = "dropped" if said else "not given"
+            hits.append(Hit("not-dispatched", name, split, frozenset(unmet), time_of(facts, name)))
     return hits
+
+
+def may_be_dropped(facts: Facts, group: str, row: Row, *, was_refused: bool = False) -> bool | None:
+    """Whether some limit lets the broker drop what lies there; None = that is not known."""
+    context, reading = facts.context, facts.context.reading(group)
+    if not reading.may_drop:
+        return False
+    rows = [r for copies in facts.copies.values() for r in copies if r["stream"] == row["stream"]]
+    called = {id(r): facts.sent[identity(r)]["t_start_ns"] for r in rows if identity(r) in facts.sent}
+    ends = [s.end_ns for s in context.sessions.values() if s.group == group]
+    until = max(ends) if ends and all(ends) else None
+    if reading.order == "stream" and not was_refused:
+        later = {place(r) for r in rows if place(r) > place(row)}
+        mine = [r["t_ns"] for r in facts.given() if group_of(facts, r) == group and place(r) in later]
+        until = min([*mine, *([until] if until is not None else [])], default=None)
+    since = next((called[id(r)] for r in rows if place(r) == place(row) and id(r) in called), None)
+    if until is None or not since:
+        return None
+    stored = sum(1 for r in rows if called.get(id(r), 0) <= until) * (context.message_bytes + 1024)
+    answers = [
+        until - since >= limit.after_ns if limit.after_ns is not None else stored > limit.beyond_bytes
+        for limit in reading.drops
+    ]
+    return any(answers) or (None if not reading.drops else False)
 
 
 def start(facts: Facts, group: str, stream: int) -> int:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from harness.records import Event
-from tests.oracles.dispatched import group_of, groups
+from tests.oracles.dispatched import group_of, groups, may_be_dropped
 from tests.oracles.facts import Facts, Hit, Place, Row, identity, place
 from tests.oracles.removed import cut_of, remade_ns, topic_of_stream
 from tests.oracles.settled import NEVER, RECONNECT_NS, first_event, given_in_time
 from tests.oracles.stalled import idle_ns
 
 CLASS = "refused-not-redelivered"
+PERMITTED = ("dropped", "delivery limit")
 
 
 def refused(facts: Facts) -> list[Hit]:
@@ -24,7 +25,7 @@ def refused(facts: Facts) -> list[Hit]:
         for where in sorted(given):
             hit = of_message(facts, group, where, given[where])
             hits += [hit] if hit else []
-    return sorted(hits, key=lambda hit: hit.split == "delivery limit")
+    return sorted(hits, key=lambda hit: PERMITTED.index(hit.split) + 1 if hit.split in PERMITTED else 0)
 
 
 def of_message(facts: Facts, group: str, where: Place, given: list[Row]) -> Hit | None:
@@ -44,14 +45,23 @@ def of_message(facts: Facts, group: str, where: Place, given: list[Row]) -> Hit 
     if reading.max_deliveries and times >= reading.max_deliveries:
         return Hit(CLASS, identity(last), "delivery limit", t_ns=min(since))
     missing = unmet(facts, group, given)
+    may_drop = may_be_dropped(facts, group, last, was_refused=True)
+    if may_drop is None:
+        missing |= {"settings-known"}
     if context.drained:
-        return Hit(CLASS, identity(last), "gone from the backlog", missing, min(since))
+        return hit_of(last, "gone from the backlog", missing, min(since), may_drop)
     members = [s for s in context.sessions.values() if s.group == group]
     end = max((s.end_ns for s in members), default=0) or context.end_ns
     due = min(since) + 2 * (reading.nack_delay_ns or 0)
     if not 0 < context.stall_ns < idle_ns(facts, group, where[0], due, end):
         return None
-    return Hit(CLASS, identity(last), "not given again", missing, min(since))
+    return hit_of(last, "not given again", missing, min(since), may_drop)
+
+
+def hit_of(last: Row, split: str, missing: frozenset[str], t_ns: int, may_drop: bool | None) -> Hit:
+    if may_drop:
+        return Hit(CLASS, identity(last), "dropped", frozenset(), t_ns)
+    return Hit(CLASS, identity(last), split, missing, t_ns)
 
 
 def refusals(facts: Facts, where: Place, last: Row) -> list[int]:
@@ -74,7 +84,7 @@ def unmet(facts: Facts, group: str, given: list[Row]) -> frozenset[str]:
     if not context.readiness_restored:
         missing.add("readiness-restored")
     delay_counts = not context.drained and reading.nack_delay_ns is None
-    if reading.max_deliveries is None or reading.may_drop or delay_counts:
+    if reading.max_deliveries is None or delay_counts:
         missing.add("settings-known")
     later = any(f.effective and f.over_ns + RECONNECT_NS >= given[-1]["t_ns"] for f in context.faults)
     if reading.max_deliveries and (later or all(r["redelivery"] < 0 for r in given)):

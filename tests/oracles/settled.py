@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from harness.faultlog import FaultRecord
 from harness.records import Event
-from tests.oracles.dispatched import group_of, groups
+from tests.oracles.dispatched import assignments, group_of, groups
 from tests.oracles.facts import Facts, Hit, Place, Row, identity, place
 
 NEVER = (1 << 63) - 1
@@ -79,14 +79,24 @@ class Repeat:
             return first_event(self.facts, self.group, Event.ACK_CONFIRMED, place(self.now))
         return max(self.every(Event.ACK_CONFIRMED))
 
-    def unhurt(self, start: int, end: int) -> bool:
+    def connected(self) -> int:
+        """When the assignment began in which it was given before."""
+        if self.facts.context.reading(self.group).subscription == "failover":
+            return 0
+        at = next(i for i, r in enumerate(self.facts.deliveries) if r is self.before)
+        return assignments(self.facts)[at][1]
+
+    def unhurt(self, start: int, end: int, connected: int = 0) -> bool:
         context = self.facts.context
         session = context.sessions.get(self.before["session"])
         ended = session is not None and 0 < session.end_ns < end
         faults = [
             f
             for f in context.faults
-            if f.effective and f.start_ns <= end and f.over_ns + RECONNECT_NS >= start
+            if f.effective
+            and f.start_ns <= end
+            and f.over_ns + RECONNECT_NS >= start
+            and f.over_ns >= connected
         ]
         return not ended and not faults
 
@@ -118,8 +128,18 @@ class Repeat:
         if shared and (in_time or young) and not refused and calm:
             return "premature-redelivery", "acknowledged in time" if in_time else "before the timeout"
         overdue = bool(limit) and not in_time and not young
-        settled = self.confirmed() < t_ns and self.unhurt(self.handed(), self.confirmed())
-        if settled and not refused and not overdue:
+        settled = self.confirmed() < t_ns
+        if reading.batch_index_acks:
+            acked, nacked = (
+                first_event(self.facts, self.group, event, place(self.now), before)
+                for event in (Event.ACK_CALLED, Event.NACK)
+            )
+            has_reason = nacked < t_ns or (0 < limit < min(acked, t_ns) - before)
+            has_reason |= not self.unhurt(before, self.confirmed(), self.connected())
+        else:
+            has_reason = refused or overdue
+            has_reason |= not self.unhurt(self.handed(), self.confirmed())
+        if settled and not has_reason:
             if not reading.acks_confirmed:
                 return "delivery-duplicate", "no receipt"
             return "redelivered-after-ack", "after a crash" if self.crashed() else "confirmed"

@@ -8,7 +8,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from analysis.capture.context import Context
-from harness.contracts.plan import ConsumerPromise, PromisePlan
+from harness.contracts.plan import ConsumerPromise, DropLimit, PromisePlan
 from harness.records import Check, Event, Kind
 from tests.oracles.judging import context_from
 from tests.oracles.stories import PROMISES, STEP_MS, Message, Story
@@ -17,6 +17,12 @@ from tests.planted.tiny import EPOCH_NS, History
 from tests.planted.tiny_pipelines import committed, piped
 
 _ORDER = {"exclusive": "stream", "failover": "stream", "shared": "none", "key_shared": "key"}
+_DROPS: list[list[DropLimit]] = [
+    [],
+    [DropLimit(setting="ttl", after_s=2.0)],
+    [DropLimit(setting="quota", beyond_bytes=5_000)],
+    [DropLimit(setting="ttl", after_s=3600.0), DropLimit(setting="quota", beyond_bytes=10_000)],
+]
 _RESULTS = st.sampled_from(["checked", "checked", "ignored", "resent"])
 REQUIRED_ORDER = DURABLE.model_copy(update={"dedup": False, "required": {"order": True}})
 
@@ -94,7 +100,8 @@ class PulsarStory(Story):
             batch_index_acks=draw(st.booleans()),
             nack_delay_s=draw(st.sampled_from([None, 0.0, 1.0])),
             max_deliveries=draw(st.sampled_from([None, 0, 0, 0, 2])),
-            may_drop=draw(st.sampled_from(["", "", "", "evicts"])),
+            may_drop=draw(st.sampled_from(["", "evicts"])),
+            drops=draw(st.sampled_from(_DROPS)),
         )
         self.mode = draw(st.sampled_from(["key", "partition"])) if kind != "key_shared" else "key"
         cumulative = kind in ("exclusive", "failover") and draw(st.booleans())

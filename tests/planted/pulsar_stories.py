@@ -11,6 +11,7 @@ from tests.planted.tiny import EPOCH_NS, History
 NO_DEDUP = DURABLE.model_copy(update={"dedup": False})
 SHARED = ConsumerPromise(subscription="shared", order="none", ack_timeout_s=1.0, acks_confirmed=False)
 RECEIPTS = ConsumerPromise(subscription="shared", order="none", acks_confirmed=True)
+BY_INDEX = RECEIPTS.model_copy(update={"batch_index_acks": True})
 #: Refused messages come again after 1 s, as often as it takes; or twice at most.
 REFUSING = SHARED.model_copy(update={"ack_timeout_s": 0.0, "nack_delay_s": 1.0, "max_deliveries": 0})
 DEAD_LETTERS = REFUSING.model_copy(update={"max_deliveries": 2})
@@ -90,6 +91,19 @@ def half_a_batch(*acked: int) -> History:
     """Messages 0 and 1 are one entry; 1 comes again."""
     h = five(batch=2).deliver(0, 1, at_ms=2_000).acked(*acked, at_ms=2_100)
     return h.deliver(1, position=1, at_ms=3_000).deliver(2, 3, 4)
+
+
+def half_a_batch_between_unloads(acked_ms: float, connected_ms: float, nacked: bool = False) -> History:
+    """Messages 0 and 1 are one entry, and both ends acknowledge single messages. 1 comes again after an unload;
+    the unload before was over at 1.8 s."""
+    h = five(BY_INDEX, batch=2).assign(0, at_ms=connected_ms).deliver(0, 1, at_ms=2_000)
+    h.fault("unload", "orders", 1_700, 1_800, acks="kept").fault(
+        "unload", "orders", 2_500, 2_600, acks="kept"
+    )
+    if nacked:
+        h.nack(0, at_ms=2_050)
+    h.acked(1, at_ms=2_100, confirmed_ms=acked_ms).assign(0, at_ms=2_700)
+    return h.deliver(0, 1, position=0, at_ms=3_000).deliver(2, 3, 4)
 
 
 def keyed(reading: ConsumerPromise = KEYED) -> History:

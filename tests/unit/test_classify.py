@@ -161,7 +161,7 @@ def test_what_lies_before_the_first_assignment_is_not_proved_missing() -> None:
     assert {names for cls, _, names, _ in labels(judged(h))} == {frozenset({"start-known"})}
     again = History(sessions=2).sent(4).log(0, 1, 2, 3).assign(0).deliver(0).commit(2).revoke(0)
     again.assign(0, session=2, position=2).deliver(2, 3, session=2)
-    assert list(labels(judged(again))) == [("not-dispatched", "", frozenset(), "1/0/1")]
+    assert list(labels(judged(again))) == [("not-dispatched", "not given", frozenset(), "1/0/1")]
 
 
 def test_consumer_groups_are_judged_apart() -> None:
@@ -171,7 +171,7 @@ def test_consumer_groups_are_judged_apart() -> None:
     sessions = {n: replace(s, group=f"group-{n}") for n, s in context.sessions.items()}
     partial = judged_tables(h.tables(), replace(context, sessions=sessions))
     assert {(cls, split, message) for cls, split, _, message in labels(partial)} == {
-        ("not-dispatched", "", "1/0/1"),
+        ("not-dispatched", "not given", "1/0/1"),
         ("delivery-duplicate", "same assignment", "1/0/2"),
     }
     assert witness_of(partial, "not-dispatched").detail == "group group-2 was not given position 1"

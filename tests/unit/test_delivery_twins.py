@@ -78,7 +78,7 @@ def vanished(outcome: str) -> History:
 
 
 NOTHING: Found = {}
-NEVER_GIVEN: Found = {("not-dispatched", ""): ["1/0/1"]}
+NEVER_GIVEN: Found = {("not-dispatched", "not given"): ["1/0/1"]}
 
 PAIRS = [
     Pair(
@@ -112,7 +112,7 @@ PAIRS = [
     Pair(
         "not dispatched",
         lambda: five().deliver(0, 1, 3, 4),
-        {("not-dispatched", ""): ["1/0/2"]},
+        {("not-dispatched", "not given"): ["1/0/2"]},
         lambda: History().sent(3).log(0, 1, 2, 2).deliver(0, 1, 2),  # one copy of two is enough
         {("write-duplicate", "same send"): ["1/0/2"]},
         by_class=True,

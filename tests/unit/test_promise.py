@@ -285,6 +285,9 @@ def test_what_a_consumer_is_promised(
     assert found == expected
 
 
+_TTL = "ttlDurationDefaultInSeconds"
+
+
 @pytest.mark.parametrize(
     ("broker", "may_drop"),
     [
@@ -302,6 +305,30 @@ def test_what_a_consumer_is_promised(
 )
 def test_which_settings_let_a_broker_drop_its_backlog(broker: dict[str, str], may_drop: str) -> None:
     assert consumer_promise(Consuming("pulsar-client-java", "", {}, broker, "ack")).may_drop == may_drop
+
+
+@pytest.mark.parametrize(
+    ("broker", "limits"),
+    [
+        ({}, [(None, None)]),
+        ({"backlogQuotaDefaultLimitBytes": "40000"}, [(None, 40_000)]),
+        ({"backlogQuotaDefaultLimitBytes": "-1", "backlogQuotaDefaultLimitGB": "2"}, [(None, 2 * 1024**3)]),
+        ({"backlogQuotaDefaultLimitSecond": "30", _TTL: "60"}, [(30.0, None), (60.0, None)]),
+    ],
+)
+def test_the_limits_at_which_a_broker_of_pulsar_drops(broker: dict[str, str], limits: list[Any]) -> None:
+    broker = {"backlogQuotaDefaultRetentionPolicy": "consumer_backlog_eviction", **broker}
+    made = consumer_promise(Consuming("pulsar-client-java", "", {}, broker, "ack"))
+    assert [(limit.after_s, limit.beyond_bytes) for limit in made.drops] == limits
+
+
+@pytest.mark.parametrize("options", [{}, {"group.type": "share"}])
+def test_retention_of_a_topic_of_kafka_drops_what_is_older(options: dict[str, str]) -> None:
+    topics = [topic(retention_ms="900000"), topic("kept", retention_ms="-1")]
+    made = consumer_promise(
+        Consuming("kafka-clients", "", options, {}, "ack" if options else "auto", topics=topics)
+    )
+    assert [(limit.after_s, limit.topic) for limit in made.drops] == [(900.0, topics[0].name)]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from analysis.classes import status_of
 from analysis.findings import Status
-from harness.contracts.plan import ConsumerPromise
+from harness.contracts.plan import ConsumerPromise, DropLimit
 from harness.records import Event
 from tests.oracles.judging import context_from, judged
 from tests.planted.pairs import Found, Pair, found
@@ -24,6 +24,7 @@ from tests.planted.pulsar_stories import (
     five,
     given_twice,
     half_a_batch,
+    half_a_batch_between_unloads,
     handed_over,
     never_again,
     one_key,
@@ -213,6 +214,23 @@ DELIVERY_PAIRS = [
         TO_BE_ACKED,
     ),
     Pair(
+        "half a batch between two unloads",
+        lambda: half_a_batch_between_unloads(2_200, 1_900),
+        {
+            ("delivery-duplicate", "not acknowledged"): ["1/0/0"],
+            ("redelivered-after-ack", "confirmed"): ["1/0/1"],
+        },
+        lambda: half_a_batch_between_unloads(2_200, 1_600),  # it may have been prefetched before the first
+        {("delivery-duplicate", "not acknowledged"): ["1/0/0", "1/0/1"]},
+    ),
+    Pair(
+        "one of a batch is confirmed, another refused",
+        lambda: half_a_batch_between_unloads(2_200, 1_900, nacked=True),
+        {("delivery-duplicate", "after nack"): ["1/0/0"], ("redelivered-after-ack", "confirmed"): ["1/0/1"]},
+        lambda: half_a_batch_between_unloads(2_550, 1_900),  # confirmed while the topic was unloaded
+        {("delivery-duplicate", "not acknowledged"): ["1/0/0", "1/0/1"]},
+    ),
+    Pair(
         "refused, and gone from the backlog",
         never_again,
         GONE,
@@ -271,7 +289,7 @@ DELIVERY_PAIRS = [
     Pair(
         "backlog stuck",
         lambda: waited(FAILOVER, 0, 1, 2),
-        {("backlog-stuck", ""): ["orders-0"], ("not-dispatched", ""): ["1/0/3", "1/0/4"]},
+        {("backlog-stuck", ""): ["orders-0"], ("not-dispatched", "not given"): ["1/0/3", "1/0/4"]},
         lambda: waited(FAILOVER, 0, 1, 2, 3, 4),
         NOTHING,
     ),
@@ -313,14 +331,43 @@ def test_of_several_faults_one_that_cost_acknowledgements_is_enough() -> None:
     assert (episode.split, episode.unmet) == ("after a crash", ())
 
 
-@pytest.mark.parametrize(("may_drop", "unmet"), [("", ()), ("ttl", ("settings-known",))])
-def test_what_a_broker_may_drop_is_not_said_to_be_lost_on_the_way(
-    may_drop: str, unmet: tuple[str, ...]
+def dropping(*limits: DropLimit, order: str = "none") -> ConsumerPromise:
+    return REFUSING.model_copy(update={"may_drop": "limits", "drops": list(limits), "order": order})
+
+
+@pytest.mark.parametrize(
+    ("reading", "split", "unmet"),
+    [
+        pytest.param(REFUSING, "not given", (), id="no limit"),
+        pytest.param(dropping(), "not given", ("settings-known",), id="limit not known"),
+        pytest.param(dropping(DropLimit(setting="ttl", after_s=1)), "dropped", (), id="old enough"),
+        pytest.param(dropping(DropLimit(setting="ttl", after_s=3600)), "not given", (), id="never so old"),
+        pytest.param(dropping(DropLimit(setting="quota", beyond_bytes=2000)), "dropped", (), id="full"),
+        pytest.param(
+            dropping(DropLimit(setting="quota", beyond_bytes=1_000_000)), "not given", (), id="never full"
+        ),
+        pytest.param(
+            dropping(DropLimit(setting="ttl", after_s=1), order="stream"), "not given", (),
+            id="the group went past it before it was so old",
+        ),
+        pytest.param(
+            dropping(DropLimit(setting="ttl", after_s=1, topic="other")), "not given", (), id="another topic"
+        ),
+    ],
+)  # fmt: skip
+def test_what_a_broker_may_drop_is_permitted_where_the_limit_could_be_reached(
+    reading: ConsumerPromise, split: str, unmet: tuple[str, ...]
 ) -> None:
-    reading = REFUSING.model_copy(update={"may_drop": may_drop})
     h = History(reading=reading).sent(3).log(0, 1, 2).deliver(0, 2)
+    h.workers["c-1"] = {"t_start_ns": EPOCH_NS, "t_end_ns": EPOCH_NS + 10_000_000_000}
     found = [episode for episode in judged(h).episodes if episode.cls == "not-dispatched"]
-    assert [episode.unmet for episode in found] == [unmet]
+    assert [(episode.split, tuple(episode.unmet)) for episode in found] == [(split, unmet)]
+
+
+def test_a_refused_message_that_grew_too_old_may_have_been_dropped() -> None:
+    (episode,) = judged(never_again(dropping(DropLimit(setting="ttl", after_s=1)))).episodes
+    assert (episode.cls, episode.split) == ("refused-not-redelivered", "dropped")
+    assert status_of(episode.cls, episode.split, None, episode.unmet) is Status.PERMITTED
 
 
 @pytest.mark.parametrize(

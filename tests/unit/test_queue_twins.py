@@ -45,7 +45,7 @@ PAIRS = [
     Pair(
         "lost from a queue",
         lambda: consumed(0, 1, 2, remain=(4, 5)),
-        {("acked-lost", "middle"): ["1/0/3"], ("not-dispatched", ""): ["1/0/4", "1/0/5"]},
+        {("acked-lost", "middle"): ["1/0/3"], ("not-dispatched", "not given"): ["1/0/4", "1/0/5"]},
         lambda: consumed(0, 1, 2, 3, 4, 5),
         NOTHING,
     ),
@@ -120,7 +120,10 @@ PAIRS = [
     Pair(
         "nothing after a rollback",
         lambda: silent(0, 1, 2, 3, event=BACK),
-        {("hang", "no delivery after a rollback"): ["orders-0"], ("not-dispatched", ""): ["1/0/4", "1/0/5"]},
+        {
+            ("hang", "no delivery after a rollback"): ["orders-0"],
+            ("not-dispatched", "not given"): ["1/0/4", "1/0/5"],
+        },
         lambda: silent(0, 1, 2, 3, 4, 5, event=BACK, for_s=14.0),
         NOTHING,
     ),
@@ -129,7 +132,7 @@ PAIRS = [
         lambda: silent(0, 1, event=DONE),
         {
             ("backlog-stuck", ""): ["orders-0"],
-            ("not-dispatched", ""): ["1/0/2", "1/0/3", "1/0/4", "1/0/5"],
+            ("not-dispatched", "not given"): ["1/0/2", "1/0/3", "1/0/4", "1/0/5"],
         },
         lambda: silent(0, 1, 2, 3, 4, 5, event=DONE),
         NOTHING,

@@ -222,7 +222,7 @@ def test_a_leader_that_began_long_after_the_power_was_back_cut_nothing_off_for_i
 def test_the_first_message_that_a_fault_left_is_missed_by_a_group_that_was_not_given_it() -> None:
     h = History().sent(4).log(0, 1, 2, 3).deliver(3)
     h.fault("truncate", "orders", 500, 600, details={"cut": {"orders-0": 2}})
-    assert told(h) == {("not-dispatched", ""): (Status.VIOLATION, 1)}
+    assert told(h) == {("not-dispatched", "not given"): (Status.VIOLATION, 1)}
 
 
 def test_rows_behind_the_end_of_a_log_that_was_read_again_are_none() -> None:

@@ -11,11 +11,11 @@ What the clients call their settings, and what they have by default, is in their
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from harness.contracts.plan import ConsumerPromise, TopicPlan
+from harness.contracts.plan import ConsumerPromise, DropLimit, TopicPlan
 from harness.errors import ScenarioError
 from harness.plan.promise import (
     CALL_SLACK_S,
@@ -167,7 +167,7 @@ def read_consumer(
     """
     group = settings.of("group")
     if group is not None and group.value.lower() == "share":
-        return _of_share_group(group, settings, consuming.broker_config)
+        return _of_share_group(group, settings, consuming)
     if consuming.settle == "ack":
         raise ScenarioError(
             f"settle: ack needs a share group; {group.text if group else 'this client has none'}",
@@ -179,14 +179,28 @@ def read_consumer(
         "ack": "the broker confirms a commit",
         "isolation": isolation.text if isolation else settings.unstated("isolation"),
     }
+    drops = _drops(consuming.topics)
     return ConsumerPromise(
-        subscription="group", order="stream", committed_only=_is_committed(isolation), because=because
+        subscription="group",
+        order="stream",
+        committed_only=_is_committed(isolation),
+        may_drop=", ".join(limit.setting for limit in drops),
+        drops=drops,
+        because=because,
     )
 
 
-def _of_share_group(
-    group: Setting, settings: ClientSettings, broker_config: Mapping[str, str]
-) -> ConsumerPromise:
+def _drops(topics: Sequence[TopicPlan]) -> list[DropLimit]:
+    """Retention by time, of the topics that it reads. By size none is allowed: the audit needs the log."""
+    kept = {topic.name: topic.config.get("retention.ms", "-1") for topic in topics}
+    return [
+        DropLimit(setting=f"retention.ms={value} on {name}", after_s=int(value) / 1000, topic=name)
+        for name, value in kept.items()
+        if value.isdigit()
+    ]
+
+
+def _of_share_group(group: Setting, settings: ClientSettings, consuming: Consuming) -> ConsumerPromise:
     """Its locks begin at the broker, so nothing is told of a message that comes again too early."""
     isolation = settings.of("share_isolation")
     because = {
@@ -195,6 +209,7 @@ def _of_share_group(
         "isolation": isolation.text if isolation else settings.unstated("share_isolation"),
     }
     session_s = settings.seconds("share_session") or 0.0
+    broker_config, drops = consuming.broker_config, _drops(consuming.topics)
     brokers_ms = broker_config.get("group.share.session.timeout.ms", "")
     limit = broker_config.get("group.share.delivery.count.limit", "5")
     return ConsumerPromise(
@@ -204,6 +219,8 @@ def _of_share_group(
         committed_only=_is_committed(isolation),
         nack_delay_s=0.0,  # a released record is available at once
         max_deliveries=int(limit) if limit.isdigit() else None,
+        may_drop=", ".join(limit.setting for limit in drops),
+        drops=drops,
         because=because,
     )
 

@@ -17,10 +17,10 @@ defaults are those of broker.conf of 4.0.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
-from harness.contracts.plan import ConsumerPromise, TopicPlan
+from harness.contracts.plan import ConsumerPromise, DropLimit, TopicPlan
 from harness.errors import ScenarioError
 from harness.plan.promise import (
     TRUE,
@@ -37,6 +37,13 @@ _UNSYNCED: Final = (
     "all bookies lost power; BookKeeper's bookkeeper.conf: "
     "'In case of power failure, the affected bookie might lose the unflushed data'"
 )
+#: Limits of a backlog and what their unit is in bytes, or seconds.
+_QUOTAS: Final = {
+    "backlogQuotaDefaultLimitBytes": 1,
+    "backlogQuotaDefaultLimitGB": 1024**3,
+    "backlogQuotaDefaultLimitSecond": 1,
+}
+_TTL: Final = "ttlDurationDefaultInSeconds"
 Subscription = Literal["exclusive", "failover", "shared", "key_shared"]
 SUBSCRIPTIONS: Final[Mapping[str, Subscription]] = {
     "exclusive": "exclusive",
@@ -112,6 +119,7 @@ def read_consumer(
         if batch
         else "",
     }
+    drops = _drops(consuming.broker_config)
     settings_of = {"ack": "ack_receipt", "batch_index_acks": "batch_index_ack"}
     return ConsumerPromise(
         subscription=kind or "exclusive",
@@ -123,7 +131,8 @@ def read_consumer(
         batch_index_acks=batch is not None and batch.is_true and at_broker in TRUE,
         nack_delay_s=settings.seconds("nack_delay"),
         max_deliveries=_max_deliveries(settings),
-        may_drop=_may_drop(consuming.broker_config),
+        may_drop=", ".join(limit.setting for limit in drops),
+        drops=drops,
         because={
             name: text or settings.unstated(settings_of.get(name, name)) for name, text in stated.items()
         },
@@ -138,14 +147,37 @@ def _why_confirmed(client: str, receipt: Setting | None) -> str:
     return receipt.text if receipt.given else f"{client} answers without asking the broker"
 
 
-def _may_drop(broker_config: Mapping[str, str]) -> str:
-    """The settings by which brokers drop messages of a backlog; empty = none do."""
+def _drops(broker_config: Mapping[str, str]) -> list[DropLimit]:
+    """The settings by which brokers drop messages of a backlog, and their limits.
+
+    A quota that evicts without a limit of size or time in the scenario has one that we do not know.
+    """
+    found = []
     policy = broker_config.get("backlogQuotaDefaultRetentionPolicy", "")
-    found = [f"backlogQuotaDefaultRetentionPolicy={policy}"] if policy == "consumer_backlog_eviction" else []
-    ttl = broker_config.get("ttlDurationDefaultInSeconds", "0")
-    if ttl not in ("", "0"):
-        found.append(f"ttlDurationDefaultInSeconds={ttl}")
-    return ", ".join(found)
+    if policy == "consumer_backlog_eviction":
+        evicts = f"backlogQuotaDefaultRetentionPolicy={policy}"
+        for name, value in _set_limits(broker_config, _QUOTAS):
+            text = f"{evicts}, {name}={value}"
+            amount = int(value) * _QUOTAS[name]
+            is_time = name.endswith("Second")
+            found.append(
+                DropLimit(setting=text, after_s=amount)
+                if is_time
+                else DropLimit(setting=text, beyond_bytes=amount)
+            )
+        if not found:
+            found.append(DropLimit(setting=evicts))
+    for name, value in _set_limits(broker_config, {_TTL: 1}):
+        found.append(DropLimit(setting=f"{name}={value}", after_s=int(value)))
+    return found
+
+
+def _set_limits(broker_config: Mapping[str, str], names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Those of the limits that are on; 0 and negative numbers turn one off."""
+    for name in names:
+        value = broker_config.get(name, "0").strip()
+        if value.isdigit() and int(value) > 0:
+            yield name, value
 
 
 def _max_deliveries(settings: ClientSettings) -> int | None:
