@@ -300,6 +300,9 @@ class Result:
     coverage: list[ValidityCheck]
     thresholds: list[Threshold] = field(default_factory=list)  # in the order of the scenario's keys
     rows: dict[str, int]  # sends, log, deliveries; log_probes: of the log's rows, the harness's own probes
+    given: dict[str, int] = field(
+        default_factory=dict
+    )  # group -> messages handed to it, each time; no probes
     usage: list[Usage] = field(default_factory=list)
     transactions: dict[str, float] = field(
         default_factory=dict

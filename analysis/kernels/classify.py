@@ -106,6 +106,7 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
         episodes=episodes,
         evidence=_evidence(chosen),
         counts=counts,
+        given={given.group: given.messages() for given in groups},
         hits=hits_listed,
         atoms=atoms,
     )

@@ -18,7 +18,7 @@ import numpy as np
 from analysis.capture.bucket import Array, chunks, is_constant, narrow
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.lookup import Ints, Lookup
-from harness.records import Event
+from harness.records import Event, Kind
 
 _BREAKS = (Event.ASSIGN, Event.REVOKE, Event.SEEK)
 _PLACE = ("stream", "position", "ledger", "batch")
@@ -205,6 +205,16 @@ class Given:
         if isinstance(self.rows, slice):
             return np.arange(part.start, part.stop, dtype=np.int32)
         return self.rows[part].astype(np.int32)
+
+    def messages(self) -> int:
+        """How often a message was handed to the group, of whatever topic; probes are not counted."""
+        table = self.history.bucket.deliveries
+        found = 0
+        for part in chunks(len(self.matched)):
+            rows = part if isinstance(self.rows, slice) else self.rows[part]
+            is_given = (table["event"][rows] == Event.DELIVER) & (table["kind"][rows] != Kind.PROBE)
+            found += int(np.count_nonzero(is_given))
+        return found
 
     def of_streams(self, streams: Array) -> Array:
         """Matched deliveries of some streams, in journal order."""

@@ -115,6 +115,7 @@ class Partial:
 
     ``counts``: exact sums of what is no anomaly too (attempted, ok, fail, info, info_stored, open ...).
     ``evidence``: by class, how many of its hits lack which precondition.
+    ``given``: by consumer group, how often a message was handed to it; probes are not counted.
     ``hits``: every one of them, if that was asked for. ``atoms``: for the second pass over transactions.
     """
 
@@ -122,5 +123,6 @@ class Partial:
     episodes: list[Episode] = field(default_factory=list)
     evidence: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
+    given: Mapping[str, int] = field(default_factory=dict)
     hits: tuple[ClassHits, ...] = ()
     atoms: Atoms | None = None

@@ -213,8 +213,14 @@ def _cards(result: Result) -> list[dict[str, str]]:
             "value": words.millis(latency.get("p99")),
             "note": f"p50 {words.millis(latency.get('p50'))}, max {words.millis(latency.get('max'))}",
         },
+        *([_given_card(result.given)] if result.given else []),
         _faults_card(result),
     ]
+
+
+def _given_card(given: Mapping[str, int]) -> dict[str, str]:
+    """How many messages the groups were handed, each time counted."""
+    return {"label": "given to groups", "value": words.count(sum(given.values())), "note": words.given(given)}
 
 
 def _faults_card(result: Result) -> dict[str, str]:

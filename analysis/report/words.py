@@ -69,6 +69,11 @@ def day(iso: str) -> str:
         return ""
 
 
+def given(groups: Mapping[str, int]) -> str:
+    """``billing 2,276 messages   audit 1,400 messages``: how many each group was handed, repeats included."""
+    return "   ".join(f"{plain(name)} {plural(number, 'message')}" for name, number in sorted(groups.items()))
+
+
 def log_rows(rows: Mapping[str, int]) -> str:
     """``1,699,720 rows in the log, 24 of them probes``: those that show that a partition takes messages."""
     probes = rows.get("log_probes", 0)

@@ -88,6 +88,9 @@ def attribute(
 ) -> tuple[Attribution, ...]:
     """One row for all faults together, then one a kind, for episodes (by their first time) of one class.
 
+    Faults of one kind whose targets the scenario names differently are told apart: killing a client is not
+    killing a broker.
+
     The p value is the share of `SHIFTS` turned schedules, the real one counted among them, with at least
     as many episodes inside, so it is never 0. There is none for windows over more than `MAX_COVER` of the
     run, nor for what fired less than `LEAST_FAULTS` times. Those of the kinds are adjusted by Holm: together
@@ -98,13 +101,26 @@ def attribute(
     times = np.asarray(times_ns, np.int64)
     span = RunSpan(min(span.start_ns, int(times.min())), max(span.end_ns, int(times.max()) + 1))
     shifts = np.random.default_rng(seed).integers(0, span.length_ns, SHIFTS - 1)
-    kinds = sorted({f.kind for f in faults})
-    rows = [_share(kind, [f for f in faults if f.kind == kind], times, span, shifts) for kind in kinds]
+    kinds = _by_kind(faults)
+    rows = [_share(kind, own, times, span, shifts) for kind, own in sorted(kinds.items())]
     if len(kinds) < 2:
         return tuple(rows)
     adjusted = iter(holm([row.p_value for row in rows if row.p_value is not None]))
     each = [row if row.p_value is None else replace(row, p_adjusted=next(adjusted)) for row in rows]
     return (_share("", faults, times, span, shifts), *each)
+
+
+def _by_kind(faults: Sequence[FaultRecord]) -> dict[str, list[FaultRecord]]:
+    """Faults by ``kill``, or by ``kill of kafka-1`` where the kind has several targets in the scenario."""
+    selectors: dict[str, set[str]] = {}
+    for fault in faults:
+        selectors.setdefault(fault.kind, set()).add(fault.selector)
+    found: dict[str, list[FaultRecord]] = {}
+    for fault in faults:
+        several = len(selectors[fault.kind]) > 1
+        name = f"{fault.kind} of {fault.selector}" if several and fault.selector else fault.kind
+        found.setdefault(name, []).append(fault)
+    return found
 
 
 def _share(

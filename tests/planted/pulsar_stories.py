@@ -94,7 +94,7 @@ def half_a_batch(*acked: int) -> History:
 
 
 def half_a_batch_between_unloads(acked_ms: float, connected_ms: float, nacked: bool = False) -> History:
-    """Messages 0 and 1 are one entry, and both ends acknowledge single messages. 1 comes again after an unload;
+    """Messages 0 and 1 are one entry; both ends acknowledge single messages. 1 comes again after an unload;
     the unload before was over at 1.8 s."""
     h = five(BY_INDEX, batch=2).assign(0, at_ms=connected_ms).deliver(0, 1, at_ms=2_000)
     h.fault("unload", "orders", 1_700, 1_800, acks="kept").fault(

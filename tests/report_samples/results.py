@@ -102,6 +102,7 @@ def failing(**changes: Any) -> Result:
             ValidityCheck("records", True, "every attempt has its record; no damaged segment"),
         ],
         rows={"sends": 1_750_000, "log": 1_748_554, "deliveries": 1_748_554, "log_probes": 24},
+        given={"billing": 1_748_530},
         usage=usage(),
         duration_s={
             "ready": 8.2,

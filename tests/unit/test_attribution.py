@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -36,6 +38,19 @@ def test_what_one_fault_met_is_told_and_not_attributable() -> None:
     assert (row.kind, row.inside, row.episodes) == ("kill", 10, 10)
     assert (row.not_attributable, row.why_not, row.p_value) == (True, "it fired once", None)
     assert row.chance_share == pytest.approx(0.04, abs=0.02)
+
+
+def test_faults_of_one_kind_are_told_apart_by_what_they_hit() -> None:
+    brokers = [replace(kill(at, at + 1, at), selector="kafka-1") for at in (20, 60)]
+    clients = [replace(kill(at, at + 1, at), selector="client:shop") for at in (40, 80)]
+    times = [round((start + 0.5) * S) for start in (20, 60)]
+    rows = attribute(times, [*brokers, *clients], RunSpan(0, 100 * S), seed=7)
+    assert [(row.kind, row.inside) for row in rows] == [
+        ("", 2),
+        ("kill of client:shop", 0),
+        ("kill of kafka-1", 2),
+    ]
+    assert [row.kind for row in attribute(times, brokers, RunSpan(0, 100 * S), seed=7)] == ["kill"]
 
 
 def test_many_faults_with_an_episode_each_are_far_from_chance() -> None:

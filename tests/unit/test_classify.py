@@ -14,6 +14,7 @@ from analysis.findings import Status
 from analysis.kernels.classify import classify
 from analysis.kernels.partial import Partial, RawWitness
 from harness.contracts.plan import PromisePlan
+from harness.records import Kind
 from tests.oracles.judging import context_from, judged, judged_tables, labels, plain
 from tests.planted.streams import STREAMS, PlantedStream
 from tests.planted.tiny import History
@@ -175,6 +176,12 @@ def test_consumer_groups_are_judged_apart() -> None:
         ("delivery-duplicate", "same assignment", "1/0/2"),
     }
     assert witness_of(partial, "not-dispatched").detail == "group group-2 was not given position 1"
+    assert partial.given == {"group-1": 4, "group-2": 4}
+
+
+def test_a_probe_is_not_among_the_messages_that_a_group_was_given() -> None:
+    h = History().sent(2).log(0, 1).deliver(0, 1).deliver(5, kind=Kind.PROBE, position=2)
+    assert sum(judged(h).given.values()) == 2
 
 
 def test_hits_less_than_a_second_apart_are_one_episode() -> None:
