@@ -78,7 +78,8 @@ def parse(
 def _is_encodable(node: yaml.Node) -> bool:
     """Whether every text can be written to a file; an escape such as ``\\ud800`` makes one that cannot."""
     if isinstance(node, yaml.ScalarNode):
-        return str(node.value).encode(errors="ignore").decode() == node.value
+        text = str(node.value)
+        return text.encode(errors="ignore").decode() == text
     children = chain(*node.value) if isinstance(node, yaml.MappingNode) else node.value
     return all(map(_is_encodable, children))
 

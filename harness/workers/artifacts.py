@@ -72,8 +72,9 @@ def changed_files(record: str, site: Path) -> list[str]:
         site: folder that the paths in it are relative to.
     """
     changed = []
-    for name, digest, *_ in csv.reader(io.StringIO(record)):
-        if not digest.startswith("sha256="):  # compiled code and RECORD itself have none
+    for row in filter(None, csv.reader(io.StringIO(record))):
+        name, digest = row[0], "".join(row[1:2])
+        if len(row) > 1 and not digest.startswith("sha256="):  # compiled code and RECORD itself have none
             continue
         try:
             found = hashlib.sha256((site / name).read_bytes()).digest()

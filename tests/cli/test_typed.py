@@ -1,4 +1,4 @@
-"""What people type: the answer names the place, the value and what to write instead."""
+"""Commands and options as people type them: the answer names the place, the value and the next step."""
 
 from __future__ import annotations
 

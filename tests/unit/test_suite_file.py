@@ -209,9 +209,17 @@ def test_only_takes_parts_of_names_and_patterns() -> None:
         narrowed(given, ("storm",), None)
 
 
-@pytest.mark.parametrize("text", ["5/4", "0/2", "two", "1/"])
-def test_a_shard_is_number_of_machines(text: str) -> None:
-    with pytest.raises(UsageError, match="not of the form NUMBER/OF"):
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("5/4", "must be from 1 to 4"),
+        ("0/2", "must be from 1 to 2"),
+        ("two", "not of the form NUMBER/OF"),
+        ("1/", "not of the form NUMBER/OF"),
+    ],
+)
+def test_a_shard_is_number_of_machines(text: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
         Shard.parse(text)
 
 

@@ -100,6 +100,7 @@ class FakeWorker:
     roles: tuple[str, ...] = ("producer", "consumer")
     supports: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reserved: tuple[str, ...] = ()
+    instead: dict[str, str] = field(default_factory=dict)
     exposure: tuple[str, ...] = ()
 
     def first_able(self, key: str, client_version: str) -> str:
