@@ -91,7 +91,7 @@ class _Verdicts:
         self._own_acked, self._own_nacked = self._acked, self._nacked
         #: A member of a failover subscription may be told its turn before it was given what it prefetched.
         is_turn = self._reading.subscription == "failover"
-        self._connected = 0 if is_turn else self._connected_ns(streams)
+        self._alive = 0 if is_turn else self._alive_ns(streams)
         if not entries.alone.all():
             self._in_batches(entries, acks)
 
@@ -107,13 +107,21 @@ class _Verdicts:
         self._acked = np.where(several, np.where(again, NEVER, acked), self._acked)
         self._nacked = np.where(several, nacked, self._nacked)
 
-    def _connected_ns(self, streams: Array) -> Array:
-        """When the consumer connected that was given each message before: its assignment began."""
-        given = self._given
+    def _alive_ns(self, streams: Array) -> Array:
+        """Until when the connection of each first delivery is known to have lived: a message that was sent at
+        that time came over it. 0 = not known."""
+        given, history = self._given, self._given.history
         assignments = given.matching.assignments(given.of_streams(streams))
+        slots = history.log_slot[given.matching.row[assignments.delivery]]
+        sent_ns = np.zeros(len(slots), np.int64)
+        known = np.flatnonzero(slots >= 0)
+        known = known[history.sent[slots[known]] >= 0]
+        sent_ns[known] = history.of_send("t_start_ns", slots[known])
+        alive_ns = np.zeros(len(assignments.start_ns), np.int64)
+        np.maximum.at(alive_ns, assignments.assignment, sent_ns)
         order = np.argsort(assignments.delivery)
         at = order[np.searchsorted(assignments.delivery[order], self._repeats.before)]
-        return np.asarray(assignments.start_ns[assignments.assignment[at]])
+        return np.asarray(alive_ns[assignments.assignment[at]])
 
     def _first_times(self, rows: Array) -> Array:
         """When each log row was first given out in the group; `NEVER`: it was not."""
@@ -156,7 +164,7 @@ class _Verdicts:
         limit = self._reading.ack_timeout_ns
         late = (limit > 0) & (np.minimum(self._own_acked, self._now) - self._before > limit)
         refused = self._own_nacked < self._now + self._bound_ns
-        return ~refused & ~late & self._undisturbed(self._before, self._confirmed, self._connected)
+        return ~refused & ~late & self._undisturbed(self._before, self._confirmed, self._alive)
 
     def _after_ack(self, told: Array) -> list[tuple[str, str, Array]]:
         if not self._reading.acks_confirmed:
@@ -176,18 +184,18 @@ class _Verdicts:
         )
         return np.asarray(self._undisturbed(self._before, self._now) & ~moved)
 
-    def _undisturbed(self, start: Array, end: Array, connected: Array | int = 0) -> Array:
+    def _undisturbed(self, start: Array, end: Array, alive: Array | int = 0) -> Array:
         """No fault was applied, and the first consumer did not end, between two times.
 
         Clients that reconnect after a fault may still hold messages that the broker has sent again, unless
-        the connection of the first delivery is younger. ``connected``: when it began, 0 = not known.
+        the connection of the first delivery outlived the fault. ``alive``: until when it did, 0 = not known.
         """
         context = self._given.history.context
         quiet = np.ones(len(start), np.bool_)
         for fault in context.faults:
             if fault.effective:
                 is_before = fault.over_ns + SETTLE_NS + self._bound_ns < start
-                is_before |= fault.over_ns + self._bound_ns < connected
+                is_before |= fault.over_ns + self._bound_ns < alive
                 quiet &= is_before | (fault.start_ns > end + self._bound_ns)
         ends = {n: s.end_ns for n, s in context.sessions.items() if s.end_ns}
         for number, end_ns in ends.items():

@@ -79,24 +79,30 @@ class Repeat:
             return first_event(self.facts, self.group, Event.ACK_CONFIRMED, place(self.now))
         return max(self.every(Event.ACK_CONFIRMED))
 
-    def connected(self) -> int:
-        """When the assignment began in which it was given before."""
+    def alive(self) -> int:
+        """When the last message was sent that was given in the assignment of the first delivery."""
         if self.facts.context.reading(self.group).subscription == "failover":
             return 0
-        at = next(i for i, r in enumerate(self.facts.deliveries) if r is self.before)
-        return assignments(self.facts)[at][1]
+        rows, number = self.facts.deliveries, assignments(self.facts)
+        own = next(i for i, r in enumerate(rows) if r is self.before)
+        same = [
+            rows[i]
+            for i in number
+            if number[i][0] == number[own][0]
+            and (rows[i]["stream"], rows[i]["session"]) == (self.before["stream"], self.before["session"])
+        ]
+        return max(
+            self.facts.sent[identity(r)]["t_start_ns"] if identity(r) in self.facts.sent else 0 for r in same
+        )
 
-    def unhurt(self, start: int, end: int, connected: int = 0) -> bool:
+    def unhurt(self, start: int, end: int, alive: int = 0) -> bool:
         context = self.facts.context
         session = context.sessions.get(self.before["session"])
         ended = session is not None and 0 < session.end_ns < end
         faults = [
             f
             for f in context.faults
-            if f.effective
-            and f.start_ns <= end
-            and f.over_ns + RECONNECT_NS >= start
-            and f.over_ns >= connected
+            if f.effective and f.start_ns <= end and f.over_ns + RECONNECT_NS >= start and f.over_ns >= alive
         ]
         return not ended and not faults
 
@@ -135,7 +141,7 @@ class Repeat:
                 for event in (Event.ACK_CALLED, Event.NACK)
             )
             has_reason = nacked < t_ns or (0 < limit < min(acked, t_ns) - before)
-            has_reason |= not self.unhurt(before, self.confirmed(), self.connected())
+            has_reason |= not self.unhurt(before, self.confirmed(), self.alive())
         else:
             has_reason = refused or overdue
             has_reason |= not self.unhurt(self.handed(), self.confirmed())

@@ -93,17 +93,18 @@ def half_a_batch(*acked: int) -> History:
     return h.deliver(1, position=1, at_ms=3_000).deliver(2, 3, 4)
 
 
-def half_a_batch_between_unloads(acked_ms: float, connected_ms: float, nacked: bool = False) -> History:
-    """Messages 0 and 1 are one entry; both ends acknowledge single messages. 1 comes again after an unload;
-    the unload before was over at 1.8 s."""
-    h = five(BY_INDEX, batch=2).assign(0, at_ms=connected_ms).deliver(0, 1, at_ms=2_000)
+def half_a_batch_between_unloads(confirmed_ms: float, sent_ms: float, nacked: bool = False) -> History:
+    """Messages 0 and 1 are one entry, acknowledged one by one at both ends. 1 comes again after an unload. The
+    unload before was over at 1.8 s, and message 2, sent at ``sent_ms``, came over the same connection."""
+    h = pulsar(BY_INDEX, batch=2).sent(2).send(2, at_ms=sent_ms).send(3).send(4).log(0, 1, 2, 3, 4)
     h.fault("unload", "orders", 1_700, 1_800, acks="kept").fault(
         "unload", "orders", 2_500, 2_600, acks="kept"
     )
+    h.assign(0, at_ms=1_750).deliver(0, 1, 2, at_ms=2_000)
     if nacked:
         h.nack(0, at_ms=2_050)
-    h.acked(1, at_ms=2_100, confirmed_ms=acked_ms).assign(0, at_ms=2_700)
-    return h.deliver(0, 1, position=0, at_ms=3_000).deliver(2, 3, 4)
+    h.acked(1, at_ms=2_100, confirmed_ms=confirmed_ms).assign(0, at_ms=2_700)
+    return h.deliver(0, 1, position=0, at_ms=3_000).deliver(3, 4)
 
 
 def keyed(reading: ConsumerPromise = KEYED) -> History:

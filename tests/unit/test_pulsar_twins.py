@@ -220,7 +220,9 @@ DELIVERY_PAIRS = [
             ("delivery-duplicate", "not acknowledged"): ["1/0/0"],
             ("redelivered-after-ack", "confirmed"): ["1/0/1"],
         },
-        lambda: half_a_batch_between_unloads(2_200, 1_600),  # it may have been prefetched before the first
+        lambda: half_a_batch_between_unloads(
+            2_200, 1_600
+        ),  # it may have been prefetched before the first was over
         {("delivery-duplicate", "not acknowledged"): ["1/0/0", "1/0/1"]},
     ),
     Pair(
