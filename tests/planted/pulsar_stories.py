@@ -94,7 +94,7 @@ def half_a_batch(*acked: int) -> History:
 
 
 def half_a_batch_between_unloads(confirmed_ms: float, sent_ms: float, nacked: bool = False) -> History:
-    """Messages 0 and 1 are one entry, acknowledged one by one at both ends. 1 comes again after an unload. The
+    """Messages 0 and 1 are one entry, acknowledged one by one. Message 1 comes again after an unload. The
     unload before was over at 1.8 s, and message 2, sent at ``sent_ms``, came over the same connection."""
     h = pulsar(BY_INDEX, batch=2).sent(2).send(2, at_ms=sent_ms).send(3).send(4).log(0, 1, 2, 3, 4)
     h.fault("unload", "orders", 1_700, 1_800, acks="kept").fault(

@@ -320,6 +320,7 @@ def test_the_limits_at_which_a_broker_of_pulsar_drops(broker: dict[str, str], li
     broker = {"backlogQuotaDefaultRetentionPolicy": "consumer_backlog_eviction", **broker}
     made = consumer_promise(Consuming("pulsar-client-java", "", {}, broker, "ack"))
     assert [(limit.after_s, limit.beyond_bytes) for limit in made.drops] == limits
+    assert made.because["drops"] == made.may_drop  # which the finding shows
 
 
 @pytest.mark.parametrize("options", [{}, {"group.type": "share"}])
@@ -329,6 +330,7 @@ def test_retention_of_a_topic_of_kafka_drops_what_is_older(options: dict[str, st
         Consuming("kafka-clients", "", options, {}, "ack" if options else "auto", topics=topics)
     )
     assert [(limit.after_s, limit.topic) for limit in made.drops] == [(900.0, topics[0].name)]
+    assert made.because["drops"] == made.may_drop == "retention.ms=900000 on orders"
 
 
 @pytest.mark.parametrize(

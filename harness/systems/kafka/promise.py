@@ -184,10 +184,14 @@ def read_consumer(
         subscription="group",
         order="stream",
         committed_only=_is_committed(isolation),
-        may_drop=", ".join(limit.setting for limit in drops),
+        may_drop=_texts(drops),
         drops=drops,
-        because=because,
+        because=because | ({"drops": _texts(drops)} if drops else {}),
     )
+
+
+def _texts(drops: Sequence[DropLimit]) -> str:
+    return ", ".join(limit.setting for limit in drops)
 
 
 def _drops(topics: Sequence[TopicPlan]) -> list[DropLimit]:
@@ -219,9 +223,9 @@ def _of_share_group(group: Setting, settings: ClientSettings, consuming: Consumi
         committed_only=_is_committed(isolation),
         nack_delay_s=0.0,  # a released record is available at once
         max_deliveries=int(limit) if limit.isdigit() else None,
-        may_drop=", ".join(limit.setting for limit in drops),
+        may_drop=_texts(drops),
         drops=drops,
-        because=because,
+        because=because | ({"drops": _texts(drops)} if drops else {}),
     )
 
 

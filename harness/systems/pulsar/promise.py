@@ -120,6 +120,7 @@ def read_consumer(
         else "",
     }
     drops = _drops(consuming.broker_config)
+    may_drop = ", ".join(limit.setting for limit in drops)
     settings_of = {"ack": "ack_receipt", "batch_index_acks": "batch_index_ack"}
     return ConsumerPromise(
         subscription=kind or "exclusive",
@@ -131,10 +132,11 @@ def read_consumer(
         batch_index_acks=batch is not None and batch.is_true and at_broker in TRUE,
         nack_delay_s=settings.seconds("nack_delay"),
         max_deliveries=_max_deliveries(settings),
-        may_drop=", ".join(limit.setting for limit in drops),
+        may_drop=may_drop,
         drops=drops,
         because={
-            name: text or settings.unstated(settings_of.get(name, name)) for name, text in stated.items()
+            **{name: text or settings.unstated(settings_of.get(name, name)) for name, text in stated.items()},
+            **({"drops": may_drop} if may_drop else {}),
         },
         unknown=[name for name, text in stated.items() if not text or (name == "order" and not known)],
     )
