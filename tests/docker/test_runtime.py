@@ -14,6 +14,7 @@ from typing import Any
 
 import psutil
 import pytest
+import urllib3
 
 import faults
 from faults.kinds import KINDS
@@ -347,3 +348,32 @@ def test_clean_removes_a_run_whose_harness_was_killed_with_a_node_frozen(run: Li
     assert f"removed  {run.root.name}" in done.out
     assert docker_engine.leftovers(engine, run.root.name) == {}
     assert run.processes() == []
+
+
+def test_management_in_a_container_is_for_the_harness_alone(
+    image: Callable[..., Any], tmp_path: Path, engine: Any
+) -> None:
+    """Settings of a broker can name a variable of its environment: the password is not there."""
+    image("qpid")
+    folder = tmp_path / "cluster"
+    cluster = open_cluster("qpid", run_id=new_run_id(), folder=folder, topology="memory", runtime="docker")
+    try:
+        cluster.up(timeout_s=UP_S)
+        password = cluster.runtime.management.secret_file.read_text()
+        (container,) = docker_engine.containers(engine, cluster.runtime.run_id)
+        code, environment = container.exec_run(["cat", "/proc/1/environ"])
+        assert (code, password.encode() in environment) == (0, False)
+        assert not any(
+            password in path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()
+        )
+        (node,) = cluster.runtime.nodes
+        guest = urllib3.make_headers(basic_auth="guest:guest")
+        assert urllib3.request("GET", f"http://{node.admin}/api/latest/broker", headers=guest).status == 401
+        cluster.runtime.stop(node.name)
+        cluster.runtime.start(node.name)
+        attached = attach_cluster(folder)
+        attached.admin.wait_ready([], timeout_s=UP_S, run_tag=1)
+        attached.admin.close()
+    finally:
+        cluster.down()
+    assert docker_engine.leftovers(engine, cluster.runtime.run_id) == {}
