@@ -148,7 +148,7 @@ def test_replay_needs_a_single_run(
 ) -> None:
     code, _, err = answer(capsys, "run", "--replay", "latest", "--run-dir", str(tmp_path))
     assert code == 2
-    assert "unsafe-1, safe-1" in err
+    assert f"{campaign.root.name}/unsafe-1, {campaign.root.name}/safe-1" in err
 
 
 @pytest.mark.long

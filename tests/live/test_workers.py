@@ -279,9 +279,30 @@ OF_EVERY_CLIENT = {
 }
 
 
+#: The worker that is asked everything.
+FIRST = DEFAULT.client
+#: Waits for timeouts, or starts several clients: no change has all workers of one kit asked this.
+DEARER = {
+    "a consumer that is fenced is reported and lives on",
+    "a full queue is waited for",
+    "an application that sends again does so ten times at most",
+    "an older version writes the same rows",
+    "brokers that do not answer end it before ready",
+    "headers are sent",
+    "no answer in time is info and a full queue a fail",
+    "outputs and positions are in one transaction",
+    "a producer that is fenced is reported and lives on",
+    "a producer that gives itself up is reported and lives on",
+    "a refused secret ends it before ready and is left nowhere",
+    "what failed is sent again until it is stored",
+    "work on a message delays neither heartbeats nor commits",
+}
+
+
 def asked() -> Iterator[Any]:
     """Worker and check of everything that can be asked. By every change the first worker of each kit is asked
-    all that takes no minutes, and the others what rests on their client."""
+    all that is cheap, and the others what rests on their client.
+    """
     workers = sorted(known_workers().values(), key=lambda worker: (worker.system, worker.library))
     of_kits = {kit_of(worker): worker for worker in reversed(workers) if worker.system == DEFAULT.name}
     for worker in workers:
@@ -290,7 +311,8 @@ def asked() -> Iterator[Any]:
             marks = []
             if check.is_slow(worker) or (check.by_kit and not of_its_kit):
                 marks.append(pytest.mark.slow)
-            if not of_its_kit and check.name not in OF_EVERY_CLIENT:
+            is_asked_of_all = check.name in OF_EVERY_CLIENT
+            if not is_asked_of_all and (not of_its_kit or (check.name in DEARER and worker.library != FIRST)):
                 marks.append(pytest.mark.extended)
             name = f"{worker.system} {worker.library}: {check.name}"
             if not check.missing(worker):
