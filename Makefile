@@ -58,7 +58,7 @@ lint: setup
 	fi
 
 check: lint ## format, lint, types and the quick tests, no broker among them; before every commit
-	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not long" tests/unit tests/cli
+	@$(BIN)/python -m pytest -q -n 2 -m "not slow and not long and not extended" tests/unit tests/cli
 
 test: lint ## format, lint, types and the tests that every change must pass, on real brokers too
 	@$(BIN)/python -m pytest -n 3 $(PYTEST_ARGS)
