@@ -103,8 +103,9 @@ def half_a_batch_between_unloads(confirmed_ms: float, sent_ms: float, nacked: bo
     h.assign(0, at_ms=1_750).deliver(0, 1, 2, at_ms=2_000)
     if nacked:
         h.nack(0, at_ms=2_050)
+        h.acked(0, at_ms=2_060)
     h.acked(1, at_ms=2_100, confirmed_ms=confirmed_ms).assign(0, at_ms=2_700)
-    return h.deliver(0, 1, position=0, at_ms=3_000).deliver(3, 4)
+    return h.deliver(1, position=1, at_ms=3_000).deliver(3, 4)
 
 
 def keyed(reading: ConsumerPromise = KEYED) -> History:
