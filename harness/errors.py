@@ -46,6 +46,15 @@ class Exit(IntEnum):
 #: What the system says when a disk, or a user's share of it, is full.
 NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+
+def unexpected_text(error: BaseException) -> str:
+    """Text for an error that is not a `BrokerstormError`: a full disk in words, else an internal error."""
+    if isinstance(error, OSError) and error.errno in NO_SPACE:
+        where = f" of {error.filename}" if error.filename else ""
+        return f"no space left on the disk{where}"
+    return f"internal error: {error!r}"
+
+
 #: Exit code -> (what it means, what to do), for docs/reference/exit-codes.md.
 EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
     Exit.PASS: ("pass; of a scenario with variants: every variant came out as expected", ""),

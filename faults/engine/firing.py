@@ -17,7 +17,7 @@ from faults.kit.cluster_view import POLL_S, ClusterView, is_outside
 from faults.kit.errors import FiringSkipped
 from faults.kit.injection import Injection
 from faults.schedule.timeline import Firing
-from harness.errors import BrokerstormError
+from harness.errors import BrokerstormError, unexpected_text
 from harness.waiting import wait_until
 
 #: An asked leader moves within half a second on a calm machine; later the move counts as vacuous.
@@ -63,7 +63,7 @@ class FaultExecution(threading.Thread):
             return
         except Exception as error:  # noqa: BLE001 - a thread's end: what is not recorded here is lost
             _LOG.exception("fault %d (%s) failed before it was applied", self.firing.id, self.firing.kind)
-            self._context.journal.skipped(self.firing, f"internal error: {error!r}")
+            self._context.journal.skipped(self.firing, unexpected_text(error))
             return
         part = KINDS[self.firing.kind].part(self.firing.params, self._context.view.inventory)
         prover = Prover(self.firing.id, injection, self._context.journal, part)
@@ -78,7 +78,7 @@ class FaultExecution(threading.Thread):
             _LOG.exception("fault %d (%s) failed while it was healed", self.firing.id, self.firing.kind)
             trouble = self._undo(injection)
             if trouble or not self._is_undone(injection):
-                self._failure = self._describe(trouble or f"internal error: {error!r}")
+                self._failure = self._describe(trouble or unexpected_text(error))
         prover.done.set()
         prover.join(PROOF_S)
 
@@ -141,7 +141,7 @@ class FaultExecution(threading.Thread):
             prover.trouble = f"could not be applied: {error}"
         except Exception as error:  # noqa: BLE001 - whatever it was, what was half applied must be healed
             _LOG.exception("fault %d (%s) failed", self.firing.id, self.firing.kind)
-            prover.trouble = f"could not be applied, internal error: {error!r}"
+            prover.trouble = f"could not be applied, {unexpected_text(error)}"
 
     def _hold(self, injection: Injection, prover: Prover) -> None:
         stopping = self._context.view.stopping
@@ -194,7 +194,7 @@ class FaultExecution(threading.Thread):
             return str(error)
         except Exception as error:  # noqa: BLE001 - what stays applied must be told, whatever went wrong
             _LOG.exception("fault %d (%s) cannot be healed", self.firing.id, self.firing.kind)
-            return f"internal error: {error!r}"
+            return unexpected_text(error)
         return ""
 
     def _is_undone(self, injection: Injection) -> bool:
@@ -214,7 +214,7 @@ class FaultExecution(threading.Thread):
             return f"the cluster does not answer: {error}"
         except Exception as error:  # noqa: BLE001 - not to know is not to be healed, and to look again
             _LOG.exception("fault %d (%s) cannot be verified", self.firing.id, self.firing.kind)
-            return f"cannot be verified, internal error: {error!r}"
+            return f"cannot be verified, {unexpected_text(error)}"
 
     @property
     def failure(self) -> str:

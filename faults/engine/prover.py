@@ -11,7 +11,7 @@ from typing import Final
 from faults.engine.journal import FaultJournal
 from faults.kit.cluster_view import POLL_S
 from faults.kit.injection import Injection
-from harness.errors import BrokerstormError
+from harness.errors import BrokerstormError, unexpected_text
 from harness.protocols.cluster import Proof
 from harness.waiting import wait_until
 
@@ -96,4 +96,4 @@ class Prover(threading.Thread):
             return Proof(False, f"the cluster does not answer: {error}")
         except Exception as error:  # noqa: BLE001 - a fault whose proof broke is not proved
             _LOG.exception("fault %d cannot be proved", self._fault_id)
-            return Proof(False, f"its proof failed, internal error: {error!r}")
+            return Proof(False, f"its proof failed, {unexpected_text(error)}")

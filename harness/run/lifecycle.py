@@ -16,7 +16,14 @@ from functools import partial
 from harness.contracts.plan import ConsumerPlan, Plan
 from harness.contracts.rows import Manifest
 from harness.contracts.worker import StatsLine
-from harness.errors import EnvironmentNotReady, HealError, Interrupted, WorkerError
+from harness.errors import (
+    NO_SPACE,
+    EnvironmentNotReady,
+    HealError,
+    Interrupted,
+    WorkerError,
+    unexpected_text,
+)
 from harness.faultlog import may_lack_what_was_read, read_faults, remade_topics
 from harness.plan.hours import audit_follows
 from harness.protocols.clocks import CLIENT_CLOCKS, HasClocks
@@ -408,9 +415,12 @@ class LiveRun:
             HealError: there are some.
         """
         if self._not_healed:
+            is_full = isinstance(error, OSError) and error.errno in NO_SPACE
+            reason = unexpected_text(error) if is_full else str(error)
+            clean = f"`brokerstorm clean {self._cluster.runtime.run_id}` ends what is left"
             raise HealError(
-                f"{error}; still applied: {'; '.join(self._not_healed)}",
-                hint=f"`brokerstorm clean {self._cluster.runtime.run_id}` ends what is left",
+                f"{reason}; still applied: {'; '.join(self._not_healed)}",
+                hint=f"free some space, then {clean}" if is_full else clean,
             ) from error
 
     def _close(self, status: str) -> None:

@@ -283,3 +283,19 @@ def test_brokers_that_do_not_answer_are_neither_a_proof_nor_a_bug(
     assert rig.rows("effect")[0]["evidence"] == said
     assert said in rig.rows("healed")[0]["evidence"]
     assert not [record for record in caplog.records if record.exc_info]
+
+
+def test_a_heal_that_a_full_disk_stops_says_so(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that was killed starts only where its settings can be written."""
+
+    def start(node: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", f"/runs/{node}/pid.json")
+
+    rig = Rig(cluster, run, kill(0.0, 30.0))
+    rig.wait_for("effect")
+    monkeypatch.setattr(cluster.runtime, "start", start)
+    (left,) = rig.injector.heal_all(3)
+    assert "no space left on the disk of /runs/kafka-1/pid.json" in left
+    assert "internal error" not in left
