@@ -159,6 +159,13 @@ load_store_option = click.option(
     metavar="URL|DIR",
     help="With --load-master: where the run is kept, which every executor can write.",
 )
+load_port_option = click.option(
+    "--load-port",
+    type=click.IntRange(1, 65_535),
+    default=None,
+    help="Port at which the tasks of the load connect to this machine (default: any free port). "
+    "Requires --load-master.",
+)
 otlp_option = click.option(
     "--otlp", metavar="URL", help="Send metrics to this OpenTelemetry collector, by HTTP."
 )

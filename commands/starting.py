@@ -17,6 +17,7 @@ from commands.options import (
     for_option,
     keep_up_option,
     load_master_option,
+    load_port_option,
     load_store_option,
     load_tasks_option,
     master_option,
@@ -249,6 +250,7 @@ _OF_A_RESUMED_RUN: Final = frozenset({"offline", "master", "window_s", "fail_fas
 @load_master_option
 @load_tasks_option
 @load_store_option
+@load_port_option
 @otlp_option
 @prometheus_option
 def run(

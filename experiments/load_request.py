@@ -29,11 +29,13 @@ class LoadRequest:
         tasks: machines; 0 = as many as there are executors.
         store: a URL, or a folder on a mount that every executor has, below which the run is kept; empty = the
             folder of runs is on such a mount.
+        port: at which the tasks connect to this machine; 0 = any free one.
     """
 
     master: str
     tasks: int = 0
     store: str = ""
+    port: int = 0
 
     def place_of(self, path: str) -> str:
         """Where a run is kept, by its path below the folder of runs; empty = there."""
@@ -43,7 +45,12 @@ class LoadRequest:
 
 
 def load_request(
-    master: str | None, tasks: int | None, store: str, judge_master: str | None
+    master: str | None,
+    tasks: int | None,
+    store: str,
+    judge_master: str | None,
+    *,
+    port: int | None = None,
 ) -> LoadRequest | None:
     """What the options say together; None = the load comes from here.
 
@@ -51,7 +58,7 @@ def load_request(
         UsageError: they do not fit.
     """
     if master is None:
-        for name, given in (("--load-tasks", tasks), ("--load-store", store)):
+        for name, given in (("--load-tasks", tasks), ("--load-store", store), ("--load-port", port)):
             if given:
                 raise UsageError(f"{name} is about other machines", hint="name them with --load-master")
         return None
@@ -64,7 +71,7 @@ def load_request(
             f"--master {judge_master} beside --load-master {master}: a process has one Spark master",
             hint="leave out --master; `analyze --master` judges elsewhere later",
         )
-    return LoadRequest(master, tasks or 0, store)
+    return LoadRequest(master, tasks or 0, store, port or 0)
 
 
 def refuse_from_elsewhere(plans: Sequence[Plan], *, secure: bool) -> None:

@@ -153,7 +153,8 @@ class SparkRound:
         archive = self._scratch / f"{run.run_id}.tar"
         box.write(archive)
         session.addFile(str(archive))
-        self._server = LoadServer(str(session.getConf().get("spark.driver.host")), tasks)
+        host = str(session.getConf().get("spark.driver.host"))
+        self._server = LoadServer(host, tasks, self._request.port)
         host, port = self._server.address
         program = Program(
             archive=archive.name,

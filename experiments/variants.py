@@ -54,6 +54,7 @@ class RunRequest:
     load_master: str | None = None
     load_tasks: int | None = None
     load_store: str = ""
+    load_port: int | None = None
 
     @property
     def windows(self) -> WindowRequest:
@@ -67,7 +68,9 @@ class RunRequest:
         Raises:
             UsageError: options do not fit.
         """
-        return load_request(self.load_master, self.load_tasks, self.load_store, self.master)
+        return load_request(
+            self.load_master, self.load_tasks, self.load_store, self.master, port=self.load_port
+        )
 
 
 def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | None = None) -> Prepared:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import secrets
 import socket
 import threading
@@ -25,10 +26,11 @@ MOST_GREETINGS: Final = 16
 class LoadServer:
     """Listens on ``host`` for ``tasks`` tasks that know the token. Close it."""
 
-    def __init__(self, host: str, tasks: int) -> None:
-        """
+    def __init__(self, host: str, tasks: int, port: int = 0) -> None:
+        """``port``: 0 = any free one.
+
         Raises:
-            EnvironmentNotReady: this machine has no such address.
+            EnvironmentNotReady: this machine has no such address, or the port is not free.
         """
         self.token = secrets.token_hex(16)
         self._tasks = tasks
@@ -37,11 +39,15 @@ class LoadServer:
         self._lock = threading.Lock()
         self._greetings = threading.BoundedSemaphore(MOST_GREETINGS)
         try:
-            self._listener = socket.create_server((host, 0), backlog=4 * tasks)
+            self._listener = socket.create_server((host, port), backlog=4 * tasks)
         except OSError as error:
+            at = f"{host}:{port}" if port else host
+            is_taken = error.errno in (errno.EADDRINUSE, errno.EACCES)
             raise EnvironmentNotReady(
-                f"cannot listen on {host} for the tasks of the load: {error.strerror or error}",
-                hint="set SPARK_LOCAL_IP to an address of this machine that executors reach",
+                f"cannot listen on {at} for the tasks of the load: {error.strerror or error}",
+                hint="name another port with --load-port, or leave it out"
+                if is_taken
+                else "set SPARK_LOCAL_IP to an address of this machine that executors reach",
             ) from error
         self.address = str(self._listener.getsockname()[0]), int(self._listener.getsockname()[1])
         threading.Thread(target=self._accept, name="load-server", daemon=True).start()

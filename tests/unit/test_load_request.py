@@ -34,6 +34,12 @@ def test_without_the_option_the_load_comes_from_here() -> None:
     assert load_request(MASTER, 3, "", MASTER) == LoadRequest(MASTER, 3)
 
 
+def test_a_port_for_the_tasks_requires_other_machines() -> None:
+    with pytest.raises(UsageError, match="--load-port is about other machines"):
+        load_request(None, None, "", None, port=7080)
+    assert load_request(MASTER, None, "", MASTER, port=7080) == LoadRequest(MASTER, port=7080)
+
+
 def test_a_run_is_kept_below_the_store() -> None:
     assert LoadRequest(MASTER).place_of("campaign/unsafe-1") == ""
     assert (

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
+from harness.errors import EnvironmentNotReady
 from harness.remote import server as module
 from harness.remote.server import LoadServer
 
@@ -93,3 +94,18 @@ def test_strangers_that_wait_leave_room_for_a_task(
         assert len(server.wait(_WAIT_S, lambda: "")) == 1
     for link in strangers:
         link.close()
+
+
+def test_a_port_that_is_taken_is_named_with_the_option_that_chose_it(server: LoadServer) -> None:
+    _, port = server.address
+    with pytest.raises(EnvironmentNotReady, match=f"cannot listen on {HOST}:{port} .*: Address") as raised:
+        LoadServer(HOST, 1, port)
+    assert "--load-port" in str(raised.value.hint)
+
+
+def test_tasks_find_the_server_at_the_port_that_was_named(server: LoadServer) -> None:
+    _, port = server.address
+    server.close()
+    again = LoadServer(HOST, 1, port)
+    assert again.address == (HOST, port)
+    again.close()
