@@ -13,7 +13,7 @@ from analysis.capture.left_out import LeftOut
 from analysis.findings import Result
 from analysis.report.documents import read_campaign, read_result
 from analysis.verdict.campaign import Campaign
-from experiments.bundle.names import is_of_a_bundle
+from experiments.bundle.names import is_of_a_bundle, stays_with_the_run
 from harness.contracts import read_document
 from harness.contracts.plan import Plan
 from harness.errors import UsageError
@@ -117,6 +117,8 @@ def read_texts(root: RunDir) -> Texts:
         name = path.relative_to(root.root).as_posix()
         if is_of_a_bundle(name):
             _take(texts, path, name)
+        elif not stays_with_the_run(name):
+            texts.omitted[name] = "no bundle may hold a file of this name"
     above = RunDir(root.root.parent)
     if above.campaign.exists():
         for path in (above.scenario, *_files(above.cluster)):

@@ -26,6 +26,8 @@ _DOCUMENTS: Final = frozenset(
         *(_RUN.names, _RUN.log_bounds, _RUN.leaderships, _RUN.committed_offsets, _RUN.replicas),
         *(_RUN.transactions, _RUN.seal_report),
         *map(Path, ("issue.md", "rounds.jsonl", "rate.json")),
+        # Answers of `bisect` and `shrink`: the rounds below their folder say nothing of them.
+        *map(Path, ("bisect.json", "git-bisect.log", "smallest.yaml")),
     )
 )
 #: A text file of a worker or a node; logs that were rotated have a number or a date at their end.
@@ -33,7 +35,15 @@ _TEXT: Final = r"[\w.-]+\.(?:json|jsonl|log|txt|properties|conf|cfg|flags|yaml|y
 _PART: Final = r"[\w.-]+"
 _OTHERS: Final = re.compile(
     rf"sealed/\w+/bucket=\d+/part-\d+\.parquet|stacks/{_PART}\.txt|raw/{_PART}/{_TEXT}"
-    rf"|cluster/{_PART}/(?:conf|logs)/{_TEXT}",
+    rf"|cluster/{_PART}/(?:conf|logs)/{_TEXT}|cluster/{_PART}/{_PART}\.log",
+    re.ASCII,
+)
+#: What a run writes and a bundle does not need: pages that are drawn again, raw segments (sealed, they are in
+#: it), locks, and what only the machine of the run can act on.
+_STAYS: Final = re.compile(
+    rf"report\.html|junit\.xml|origin\.json|experiment\.(?:json|lock)|sealed/(?:\.lock|parts\.jsonl)"
+    rf"|raw/{_PART}/{_PART}\.seg|cluster/{_PART}\.(?:json|lock)|cluster/{_PART}/(?:pid\.json|version)"
+    rf"|so-far/.*",
     re.ASCII,
 )
 
@@ -45,6 +55,12 @@ def is_of_a_bundle(path: str) -> bool:
         return True
     folder, _, rest = path.partition("/")
     return is_run_id(folder) and _is_of_a_run(rest)
+
+
+def stays_with_the_run(path: str) -> bool:
+    """Whether a file of this path is left out of every bundle on purpose, so that no bundle has to say it."""
+    folder, _, rest = path.partition("/")
+    return _STAYS.fullmatch(path) is not None or (is_run_id(folder) and _STAYS.fullmatch(rest) is not None)
 
 
 def _is_of_a_run(path: str) -> bool:

@@ -225,3 +225,28 @@ def test_logs_that_do_not_fit_are_cut_to_what_was_found(tmp_path: Path) -> None:
     assert "lines left out of the bundle ---" in "".join(kept)
     assert any("kafka-1/logs/stdout.log: all but its ends" in text for text in made.left_out)
     assert judge_here(opened).findings == judge_here(run).findings
+
+
+def test_a_file_that_a_bundle_does_not_take_is_named(tmp_path: Path) -> None:
+    run = judged(PAIRS[0].planted(), tmp_path / "run")
+    made_elsewhere = [
+        "report.html",
+        "junit.xml",
+        "experiment.json",
+        "sealed/.lock",
+        "raw/p/sends-p-000000.seg",
+    ]
+    for name in [
+        *made_elsewhere,
+        "cluster/qpid-1/derby.log",
+        "cluster/qpid-1/conf/passwd",
+        "raw/p/heap.hprof",
+    ]:
+        (run.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (run.root / name).write_text("text\n")
+    made, opened = bundled(run, tmp_path)
+    assert (opened.root / "cluster/qpid-1/derby.log").read_text() == "text\n"
+    assert made.left_out == [
+        "cluster/qpid-1/conf/passwd: no bundle may hold a file of this name",
+        "raw/p/heap.hprof: no bundle may hold a file of this name",
+    ]
