@@ -52,8 +52,8 @@ _OURS = ("analysis", "cli", "commands", "experiments", "faults", "harness")
 def cli() -> None:
     """Chaos load tests for message brokers, with an exact verdict on every message.
 
-    Starts a live cluster, drives load at a fixed rate while brokers die, freeze and lose leadership, and
-    reports what was lost, stored twice or reordered.
+    Starts a live cluster and sends load at a fixed rate while brokers are killed, frozen and lose leadership.
+    Reports every message that was lost, stored twice or reordered.
     """
 
 

@@ -37,61 +37,77 @@ _HEAD = {"found": "FOUND", "narrowed": "NARROWED", "not confirmed": "NOT CONFIRM
 )
 @click.argument("scenario", required=False, shell_complete=completion.bugs)
 @click.option(
-    "--client", default="", shell_complete=completion.workers, help="Whose versions; a bug knows it."
+    "--client",
+    default="",
+    shell_complete=completion.workers,
+    help="Client library whose versions are searched; default: the client of the bug.",
 )
 @click.option(
-    "--good", default="", metavar="VERSION", help="An end that does not show it; a bug may know it."
+    "--good",
+    default="",
+    metavar="VERSION",
+    help="Version that does not show the problem; default: the fixed version of the bug, if it has one.",
 )
-@click.option("--bad", default="", metavar="VERSION", help="An end that shows it.")
+@click.option(
+    "--bad",
+    default="",
+    metavar="VERSION",
+    help="Version that shows the problem; default: the affected version of the bug, if it has one.",
+)
 @click.option(
     "--repo",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="A checkout of the client: commits in place of releases. It is only read.",
+    help="Git checkout of the client, to search commits instead of releases; it is only read.",
 )
 @click.option(
-    "--pair", default="", shell_complete=completion.pairs, help="Of a bug; default: its first pair."
+    "--pair",
+    default="",
+    shell_complete=completion.pairs,
+    help="Version pair of a known bug; default: its first pair.",
 )
 @click.option(
     "--variant",
     default="",
     shell_complete=completion.variants,
-    help="Of a scenario: what to run at each version.",
+    help="Variant of the scenario to run at each version.",
 )
 @click.option(
     "--class",
     "cls",
     default="",
     shell_complete=completion.classes,
-    help="What to look for; default: what the variant expects, else any violation.",
+    help="Anomaly class to look for; default: the class that the variant expects, otherwise any violation.",
 )
 @click.option(
     "--error",
     type=click.FloatRange(0, 0.5, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
-    help="Chance at most that the answer is wrong.",
+    help="Maximum probability of a wrong answer.",
 )
 @click.option(
     "--rate",
     type=click.FloatRange(0.02, 1, min_open=True),
     default=0.5,
     show_default=True,
-    help="Share of rounds in which a bad version shows it, at least.",
+    help="Minimum share of rounds in which a bad version shows the problem.",
 )
 @seed_option
 @set_option
-@click.option("--budget", callback=seconds, metavar="TIME", help="Time for the whole, such as 3h.")
-@click.option("--resume", metavar="RUN", help="Go on with a bisection that was cut short.")
+@click.option("--budget", callback=seconds, metavar="TIME", help="Total time (e.g. 3h).")
+@click.option("--resume", metavar="RUN", help="Continue an interrupted bisection.")
 @offline_option
 @runtime_option
 @master_option
 def bisect(settings: Settings, resume: str | None, budget: float | None, **given: Any) -> int:
     """Find the first bad, or the first fixed, version of a client.
 
-    Rounds of a version go on until a sequential test is sure, so that a bug that shows now and then ends at
-    the right release, too. SCENARIO is a scenario, a bug or a file. A version that cannot be had, does not
-    build or does not run is skipped. The exit code is 0 if the version is found, 1 if an end is not what it
-    was said to be, 3 if skipped versions or the budget leave it open.
+    Each version is run until a sequential test is certain enough, so a bug that shows only in some rounds is
+    also traced to the right release. SCENARIO is a scenario, a bug or a file. A version that is not
+    available, cannot be built or does not run is skipped.
+
+    The exit code is 0 if the version is found, 1 if --good shows the problem or --bad does not, and 3 if
+    skipped versions or the budget leave the answer open.
     """
     from experiments.bisect.question import BisectRequest
     from experiments.bisect.rounds import begin, play, resumed

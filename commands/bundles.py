@@ -39,21 +39,28 @@ class Size(click.ParamType[int]):
 
 @command("bundle", example="brokerstorm bundle\nbrokerstorm bundle RUN -o report.tar.gz --max-size 8MB")
 @click.argument("run", required=False, shell_complete=completion.runs)
-@click.option("-o", "--output", type=FileToWrite(), metavar="FILE", help="Default: RUN.tar.gz, here.")
+@click.option(
+    "-o",
+    "--output",
+    type=FileToWrite(),
+    metavar="FILE",
+    help="Archive to write; default: RUN.tar.gz in the current folder.",
+)
 @click.option(
     "--max-size",
     type=Size(),
     default=DEFAULT_MAX_SIZE,
     show_default=True,
-    help="The archive is no larger; what must be left out for that is said.",
+    help="Maximum size of the archive; files that do not fit are left out and listed.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def bundle(settings: Settings, run: str | None, output: Path | None, max_size: int, force: bool) -> int:
     """Pack a run into one archive to attach to a bug report.
 
-    RUN is an id from `list runs` or a folder: a run, a campaign or what `repro` left; default the latest.
-    The archive holds scenario, plan, manifest, results, the capture, logs, stacks, versions and issue.md, a
-    report to paste. Values of options named as secrets are taken out. `open` unpacks it.
+    RUN is an id from `list runs` or a folder: a run, a campaign or the folder of a `repro`; default: the
+    latest. The archive contains scenario, plan, manifest, results, captured data, logs, stacks, versions and
+    issue.md, a report to paste. The values of options whose names mark them as secrets are removed. `open`
+    unpacks the archive.
     """
     from experiments.bundle.archive import SUFFIX
     from experiments.bundle.making import make_bundle, megabytes
@@ -91,9 +98,9 @@ def bundle(settings: Settings, run: str | None, output: Path | None, max_size: i
 def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
     """Unpack a bundle of a run.
 
-    DIR is a new or empty folder; default RUN_DIR/ID: it is the latest run then. Only the files that
-    a bundle holds are written, all of them below DIR; others in the archive are listed. `show`,
-    `trace`, `analyze` and `run --replay` take the folder, and the archive itself.
+    DIR is a new or empty folder; default: RUN_DIR/ID, which also makes it the latest run. Only files that
+    belong to a bundle are written, all of them inside DIR; other files in the archive are listed. `show`,
+    `trace`, `analyze` and `run --replay` accept the folder, and the archive itself.
     """
     from experiments.bundle.opening import folder_of, open_bundle
 
@@ -126,13 +133,13 @@ def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
 @click.argument("run", shell_complete=completion.runs)
 @click.argument("url", metavar="URL")
 def upload_(settings: Settings, run: str, url: str) -> int:
-    """Copy a run to a folder at a URL, in a store.
+    """Copy a run to a folder at a URL.
 
-    `show`, `trace`, `analyze`, `compare`, `bundle` and `run --replay` take the URL of a run there. RUN
-    is an id from `list runs` or a folder; it must be sealed, as every finished run is. URL is one that
-    PyArrow opens: s3://, gs://, abfss://, hdfs:// or file://; the run becomes URL/ID. What nobody reads
-    once a run is sealed (raw segments, the brokers' data) is left out. `list runs URL` lists what is
-    there.
+    `show`, `trace`, `analyze`, `compare`, `bundle` and `run --replay` accept the URL of the copied run. RUN
+    is an id from `list runs` or a folder. It must be sealed, as every finished run is. URL is one that
+    PyArrow opens: s3://, gs://, abfss://, hdfs:// or file://; the run is copied to URL/ID. Raw segments and
+    the data of the brokers are left out: they are not needed once a run is sealed. `list runs URL` lists the
+    runs at a URL.
     """
     from experiments.bundle.opening import run_of
     from harness.stored import Folder, upload

@@ -33,7 +33,7 @@ UP_TIMEOUT_S = 120.0  # brokers on a busy machine; a run has its scenario's limi
 @click.option(
     "--system",
     type=click.Choice(list(SYSTEMS)),
-    help=f"The broker; default {DEFAULT.name}, or the scenario's.",
+    help=f"Broker to start; default: that of the scenario, otherwise {DEFAULT.name}.",
 )
 @click.option("--version", default="", help="Version of the brokers.")
 @needs_option
@@ -52,8 +52,8 @@ def up(
 ) -> int:
     """Start a cluster and leave it running.
 
-    SCENARIO gives version and broker settings, and what its faults need; without it the defaults. `down`
-    stops the cluster. With --secure a connection file says how to reach it.
+    SCENARIO sets the version, the broker settings and what its faults need; without it, the defaults are
+    used. `down` stops the cluster. With --secure, a connection file describes how to reach it.
     """
     from experiments.player import choose_runtime, process_if
     from harness.clusters import open_cluster
@@ -205,9 +205,9 @@ def _choose(name: str | None, how: str) -> Claim:
 
 @command("down", example="brokerstorm down")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=completion.clusters)
-@click.option("--all", "everything", is_flag=True, help="Every cluster that was left running.")
+@click.option("--all", "everything", is_flag=True, help="Stop every cluster that was left running.")
 def down(settings: Settings, name: str | None, everything: bool) -> int:
-    """Stop a cluster that was left running; its data goes with it."""
+    """Stop a cluster that was left running, and delete its data."""
     chosen = (
         kept_clusters()
         if everything
@@ -225,8 +225,10 @@ def down(settings: Settings, name: str | None, everything: bool) -> int:
 @command("inject", example="brokerstorm inject kill target=leader-of:orders --for 5s")
 @click.argument("fault", shell_complete=completion.faults)
 @click.argument("keys", nargs=-1, metavar="[KEY=VALUE]...")
-@click.option("--for", "duration", metavar="DURATION", help="Heal after this long. Default: stays applied.")
-@click.option("--seed", type=click.IntRange(0), help="Decides random targets.")
+@click.option(
+    "--for", "duration", metavar="DURATION", help="Undo the fault after this time; default: it stays active."
+)
+@click.option("--seed", type=click.IntRange(0), help="Seed of random targets.")
 @cluster_option
 def inject(
     settings: Settings,
@@ -236,10 +238,10 @@ def inject(
     seed: int | None,
     name: str | None,
 ) -> int:
-    """Inject one fault into a cluster that is up.
+    """Inject one fault into a running cluster.
 
-    FAULT and its keys are those of `list faults`. Without --for a lasting fault stays until `clean`. The
-    exit code is 3 when the fault had no effect.
+    `list faults` shows each FAULT and its keys. Without --for, a fault that lasts stays active until `clean`.
+    The exit code is 3 if the fault had no effect.
     """
     from faults import inject_once
     from harness.clusters import attach_cluster

@@ -103,20 +103,20 @@ def _global_options(*, hidden: bool) -> list[click.Option]:
         return click.Option(list(names), expose_value=False, callback=_note, hidden=hidden, **keys)
 
     return [
-        option("--json", is_flag=True, help="One JSON document on stdout and nothing else."),
-        option("-q", "--quiet", is_flag=True, help="No progress."),
+        option("--json", is_flag=True, help="Print one JSON document on stdout and nothing else."),
+        option("-q", "--quiet", is_flag=True, help="Show no progress."),
         option(
             "-v",
             "--verbose",
             count=True,
-            help="Show library logs, the environment of a run, what faults send; twice: all logs.",
+            help="Show library logs, the environment of a run and what each fault sends; -vv shows all logs.",
         ),
-        option("--no-color", is_flag=True, help="No colour (as does NO_COLOR in the environment)."),
+        option("--no-color", is_flag=True, help="Print without colour; the same as setting NO_COLOR."),
         option(
             "--run-dir",
             envvar="BROKERSTORM_RUN_DIR",
             type=click.Path(file_okay=False),
-            help=f"Where runs are kept [BROKERSTORM_RUN_DIR; default ./{DEFAULT_RUN_DIR}].",
+            help=f"Folder that holds runs [BROKERSTORM_RUN_DIR; default: ./{DEFAULT_RUN_DIR}].",
         ),
     ]
 

@@ -29,21 +29,21 @@ _WORDS = {"ok": "ok     ", "broken": "BROKEN ", "skipped": "skipped"}
     example="brokerstorm check-worker ./my-client\nbrokerstorm check-worker aiokafka --only 'kill 9'",
 )
 @click.argument("worker", metavar="WORKER", shell_complete=completion.workers)
-@click.option("--version", default="", help="Version of the client; default that of the worker.")
+@click.option("--version", default="", help="Version of the client; default: that in worker.toml.")
 @click.option(
-    "--only", multiple=True, metavar="TEXT", help="Only checks whose name has TEXT; may be repeated."
+    "--only", multiple=True, metavar="TEXT", help="Run only checks whose name contains TEXT; may be repeated."
 )
-@click.option("--list", "only_list", is_flag=True, help="Show the checks, and start nothing.")
+@click.option("--list", "only_list", is_flag=True, help="List the checks, without starting anything.")
 @offline_option
 def check_worker(
     settings: Settings, worker: str, version: str, only: tuple[str, ...], only_list: bool, offline: bool
 ) -> int:
-    """Check that a worker keeps the worker protocol.
+    """Check that a worker follows the worker protocol.
 
-    WORKER is its folder, or its name in `list workers`. Runs its self-test, then its producers, consumers
-    and readers against live brokers that are started for it, and shows a line for each check. Takes two or
-    three minutes. The exit code is 0 if every check holds, 1 if one does not, 2 if worker.toml cannot be
-    used, 4 if the worker cannot be built or the brokers do not come up.
+    WORKER is its folder, or its name in `list workers`. Runs the self-test of the worker, then its producers,
+    consumers and readers on live brokers that are started for it. Prints one line for each check, and takes
+    two to three minutes. The exit code is 0 if every check passes, 1 if one does not, 2 if worker.toml cannot
+    be used, and 4 if the worker cannot be built or the brokers do not start.
     """
     from harness.contract.running import SELF_TEST, run_self_test
 

@@ -30,7 +30,7 @@ def history_option(function: Any) -> Any:
         "--history",
         "file",
         type=click.Path(dir_okay=False, path_type=Path),
-        help="The history file; default: history.sqlite in the folder of runs.",
+        help="History file; default: history.sqlite in the folder of runs.",
     )(function)
 
 
@@ -59,13 +59,17 @@ def opened(settings: Settings, file: Path | None, *, make: bool) -> Iterator[His
 
 @command("report", example="brokerstorm suite report\nbrokerstorm suite report --to public --fail-on new")
 @click.argument("name", metavar="[SUITE]", required=False)
-@click.option("--night", metavar="NIGHT", help="As it was told that morning; default: the last night.")
-@click.option("--to", type=click.Path(file_okay=False, path_type=Path), help="Folder to write into.")
+@click.option("--night", metavar="NIGHT", help="Report this night (default: latest).")
+@click.option(
+    "--to",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write the report to this folder, with every report that it links, ready to publish.",
+)
 @click.option(
     "--fail-on",
     type=click.Choice(["new", "any", "none"]),
-    help="What makes the exit code 1: a cell that is red since that night, any red cell, or nothing. "
-    "Default: as the night was run, else any.",
+    help="What makes the exit code 1: a cell that is red since that night, any red cell, or "
+    "nothing; default: as the night was run, otherwise any.",
 )
 @history_option
 def report(
@@ -76,12 +80,12 @@ def report(
     fail_on: FailOn | None,
     file: Path | None,
 ) -> int:
-    """Write the page of a night: what is new, still there, fixed or flaky, and the trends.
+    """Write the report of a night: what is new, known, fixed or flaky.
 
-    SUITE is the name of a suite; default: the one that ran last. Writes report.html (one file, offline),
-    summary.md, junit.xml and report.json into the folder of the night; the summary is also appended to the
-    file that GITHUB_STEP_SUMMARY names. --to writes a folder to publish: the runs' reports that the page
-    links are in it too. Ends with the exit code of the night.
+    Includes trends. SUITE is the name of a suite; default: the suite that ran
+    last. Writes report.html (one file, readable offline), summary.md, junit.xml and report.json to the folder
+    of the night, and appends the summary to the file that GITHUB_STEP_SUMMARY names. With --to, the folder
+    also contains the reports of the runs that the page links to. The exit code is that of the night.
     """
     from experiments.history.report import night_of, read_report
     from experiments.history.summary import document, write_report
@@ -128,17 +132,17 @@ def report_night(history: History, folder: NightDir, night: Night) -> SuiteRepor
     example="brokerstorm history import runs/*\nbrokerstorm history merge shard-*/history.sqlite",
 )
 def history() -> None:
-    """Take runs into the history, and write it for other tools."""
+    """Add runs to the history, and export it for other tools."""
 
 
 @command("import", example="brokerstorm history import latest\nbrokerstorm history import runs/2026*")
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=completion.runs)
 @history_option
 def import_(settings: Settings, runs: tuple[str, ...], file: Path | None) -> int:
-    """Take runs into the history, under the suite `imported`: a night is a day.
+    """Add runs to the history, under the suite `imported`.
 
-    RUN is an id from `list runs` or a folder. A run that is there already stays as it is; one that was not
-    judged is told and left out.
+    The runs of one day form one night. RUN is an id from `list runs` or a folder. A run that is already in
+    the history is not changed. A run that was not judged is reported and skipped.
     """
     from experiments.history.exchange import import_run
 
@@ -172,10 +176,11 @@ def import_(settings: Settings, runs: tuple[str, ...], file: Path | None) -> int
 @click.argument("others", metavar="FILE|URL...", nargs=-1, required=True)
 @history_option
 def merge(settings: Settings, others: tuple[str, ...], file: Path | None) -> int:
-    """Take the rounds of other histories into this one: those of machines that shared a night.
+    """Add the rounds of other histories to this one.
 
-    FILE is a history file, URL that of one which `history upload` wrote. What is here already stays as it is.
-    One that cannot be read is told and left out.
+    This joins the histories of machines that shared a night. FILE is a history file; URL is the address of
+    one that `history upload` wrote. Rounds that are already here are not changed. A history that cannot be
+    read is reported and skipped.
     """
     added: dict[str, int] = {}
     left_out: dict[str, str] = {}
@@ -231,9 +236,10 @@ def _here(other: str, work: Path) -> Path:
 @click.argument("url", metavar="URL")
 @history_option
 def upload(settings: Settings, url: str, file: Path | None) -> int:
-    """Copy the history to a folder at a URL, for `history merge` of another machine.
+    """Copy the history to a folder at a URL.
 
-    URL is one that PyArrow opens: s3://, gs://, abfss://, hdfs:// or file://. What is there is replaced.
+    Another machine adds it to its own history with `history merge`. URL is one that PyArrow opens: s3://,
+    gs://, abfss://, hdfs:// or file://. An existing copy is replaced.
     """
     from harness.stored import Folder
 
@@ -252,9 +258,9 @@ def upload(settings: Settings, url: str, file: Path | None) -> int:
 @click.argument("target", metavar="FILE.parquet", type=FileToWrite())
 @history_option
 def export(settings: Settings, target: Path, file: Path | None) -> int:
-    """Write the history as one Parquet file, a row a round.
+    """Write the history as one Parquet file, one row per round.
 
-    DuckDB, Spark and pandas read it: docs/howto/ask-the-history.md.
+    DuckDB, Spark and pandas can read it: docs/howto/ask-the-history.md.
     """
     from experiments.history.exchange import export_parquet
 

@@ -41,7 +41,7 @@ def seconds(context: click.Context, parameter: click.Parameter, value: str | Non
 seed_option = click.option(
     "--seed",
     type=click.IntRange(0, 2**63 - 1),
-    help="Decides fault times and targets. Default: a new one, shown in the summary.",
+    help="Seed of fault times and targets; default: a new seed, shown in the summary.",
 )
 
 
@@ -50,7 +50,7 @@ set_option = click.option(
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Set a value of the scenario; may be repeated.",
+    help="Set a value of the scenario, e.g. load.rate=20000; may be repeated.",
 )
 
 
@@ -59,7 +59,7 @@ for_option = click.option(
     "for_s",
     callback=seconds,
     metavar="TIME",
-    help="So long the load lasts, whatever the scenario says, such as 8h.",
+    help="Load duration; overrides the scenario (e.g. 8h).",
 )
 
 
@@ -68,10 +68,10 @@ window_option = click.option(
     "window_s",
     callback=seconds,
     metavar="TIME",
-    help="So often what there is of a long load is judged while it goes on; default 10m, 0s: never.",
+    help="Judge a long load while it runs, at this interval; default: 10m; 0s turns this off.",
 )
 fail_fast_option = click.option(
-    "--fail-fast", is_flag=True, help="End the load with the first finding that a window shows."
+    "--fail-fast", is_flag=True, help="Stop the load at the first violation that a window finds."
 )
 
 
@@ -80,7 +80,7 @@ max_time_option = click.option(
     "max_time_s",
     callback=seconds,
     metavar="TIME",
-    help="With --until-hit: begin no round after it, such as 1h.",
+    help="Start no new round after this time (e.g. 1h); requires --until-hit.",
 )
 
 
@@ -90,7 +90,7 @@ runtime_option = click.option(
     default="auto",
     envvar="BROKERSTORM_RUNTIME",
     show_envvar=True,
-    help="Run brokers as containers or as processes. auto: containers where an engine has the images.",
+    help="Run brokers as processes or in containers; auto: containers if a Docker engine has the images.",
 )
 
 
@@ -98,16 +98,16 @@ variant_option = click.option(
     "--variant",
     default="",
     shell_complete=completion.variants,
-    help="Only this variant, as a plain run: the exit code is its verdict.",
+    help="Run only this variant, as a single run; the exit code is its verdict.",
 )
 
 
 secure_option = click.option(
-    "--secure", is_flag=True, help="Brokers have TLS, users and rights; as processes only."
+    "--secure", is_flag=True, help="Start brokers with TLS, users and ACLs; requires brokers as processes."
 )
 
 
-offline_option = click.option("--offline", is_flag=True, help="Use only what was fetched before.")
+offline_option = click.option("--offline", is_flag=True, help="Use only files that were downloaded before.")
 
 
 cluster_option = click.option(
@@ -115,7 +115,7 @@ cluster_option = click.option(
     "name",
     metavar="RUN",
     shell_complete=completion.clusters,
-    help="The cluster, if several are up.",
+    help="Cluster to use; required if several are running.",
 )
 
 
@@ -124,7 +124,7 @@ connection_option = click.option(
     "cluster_file",
     type=click.Path(dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="A cluster of yours that runs already, by its connection file.",
+    help="Connection file of an existing cluster to use.",
 )
 
 
@@ -132,32 +132,34 @@ needs_option = click.option(
     "--needs",
     multiple=True,
     metavar="NEED",
-    help="Start it with what later faults need, as `list faults` shows; may be repeated.",
+    help="Start the cluster with what later faults need (see `list faults`); may be repeated.",
 )
 
 
 keep_up_option = click.option(
-    "--keep-up", is_flag=True, help="Leave the cluster running afterwards (`down` stops it)."
+    "--keep-up", is_flag=True, help="Leave the cluster running afterwards; `down` stops it."
 )
 
 
-master_option = click.option("--master", metavar="URL", help="Spark master that judges; default local.")
+master_option = click.option(
+    "--master", metavar="URL", help="Spark master that judges the run; default: local."
+)
 load_master_option = click.option(
     "--load-master",
     metavar="URL",
-    help="Spark master whose executors send and consume; they judge, too.",
+    help="Spark master whose executors run producers and consumers, and judge the run.",
 )
 load_tasks_option = click.option(
     "--load-tasks",
     type=click.IntRange(1, 10_000),
     default=None,
-    help="With --load-master: machines that the load comes from; default all executors.",
+    help="Number of machines that generate the load; default: all executors; requires --load-master.",
 )
 load_store_option = click.option(
     "--load-store",
     default="",
     metavar="URL|DIR",
-    help="With --load-master: where the run is kept, which every executor can write.",
+    help="Folder or URL that keeps the run, writable by every executor; requires --load-master.",
 )
 load_port_option = click.option(
     "--load-port",
@@ -167,10 +169,12 @@ load_port_option = click.option(
     "Requires --load-master.",
 )
 otlp_option = click.option(
-    "--otlp", metavar="URL", help="Send metrics to this OpenTelemetry collector, by HTTP."
+    "--otlp", metavar="URL", help="Send metrics to this OpenTelemetry collector over HTTP."
 )
 prometheus_option = click.option(
-    "--prometheus", metavar="[HOST:]PORT", help="Serve metrics for Prometheus; HOST is 127.0.0.1."
+    "--prometheus",
+    metavar="[HOST:]PORT",
+    help="Serve metrics for Prometheus on this port; default HOST: 127.0.0.1.",
 )
 
 

@@ -34,27 +34,29 @@ def _find(settings: Settings, name: str | None) -> RunDir:
 
 @command("analyze", example="brokerstorm analyze\nbrokerstorm analyze RUN --master spark://host:7077")
 @click.argument("run", required=False, shell_complete=completion.runs)
-@click.option("--master", metavar="URL", help="Spark master; default local.")
-@click.option("--import", "source", metavar="DIR", help="Judge tables of another tool, as a new run.")
+@click.option("--master", metavar="URL", help="Spark master that judges the run; default: local.")
+@click.option(
+    "--import", "source", metavar="DIR", help="Judge tables that another tool recorded, as a new run."
+)
 @click.option(
     "--hits",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write every hit, not only witnesses, as Parquet.",
+    help="Write every hit to this Parquet file, not only the examples.",
 )
 def analyze(
     settings: Settings, run: str | None, master: str | None, source: str | None, hits: Path | None
 ) -> int:
-    """Judge a run again from its capture.
+    """Judge a run again from its captured data.
 
-    RUN is an id from `list runs`, a folder or a URL (see `upload`); default the latest. A run that was cut
-    short is judged by what was captured until then. The exit code is the verdict, as for `run`.
+    RUN is an id from `list runs`, a folder or a URL (see `upload`); default: the latest. An interrupted run
+    is judged by the data that was captured until then. The exit code is the verdict, as for `run`.
 
-    With --import, DIR (a folder, or a URI that PyArrow reads) holds the tables sends and log, deliveries if
-    there are any, as CSV, JSON Lines or Parquet, and import.yaml, which says what rows do not. Every row is
-    checked before anything is judged. See docs/howto/judge-another-capture.md.
+    With --import, DIR (a folder, or a URI that PyArrow reads) contains the tables sends and log, and
+    deliveries if there are any, as CSV, JSON Lines or Parquet. Its file import.yaml states what the rows do
+    not. Every row is checked before anything is judged. See docs/howto/judge-another-capture.md.
 
-    With --hits, FILE gets one row for each message or window of each class; docs/querying.md asks it.
+    With --hits, FILE gets one row for each message or window of each class; docs/querying.md shows queries.
     """
     from analysis.spark.session import WarmSession
     from analysis.verdict.hits_file import require_writable
@@ -161,12 +163,12 @@ def _judge(
 
 @command("show", example="brokerstorm show --html")
 @click.argument("run", required=False, shell_complete=completion.runs)
-@click.option("--html", is_flag=True, help="Open the report in the browser, or print its path.")
+@click.option("--html", is_flag=True, help="Open the report in the browser and print its path.")
 def show(settings: Settings, run: str | None, html: bool) -> int:
     """Show the verdict of a run again.
 
-    RUN is an id from `list runs` or `list nights`, or a folder; default the latest run. The exit code is that
-    of the verdict.
+    RUN is an id from `list runs` or `list nights`, or a folder; default: the latest run. The exit code is
+    that of the verdict.
     """
     from analysis.report.documents import read_campaign, read_result
     from commands import summaries
@@ -240,9 +242,9 @@ def _draw_pages(root: RunDir) -> None:
 def compare(settings: Settings, run_a: str, run_b: str) -> int:
     """Show what changed between two runs, campaigns or nights.
 
-    Of campaigns each variant is compared with the one of the same name: counts are sums over its rounds,
-    rates and latencies their medians. Of nights each cell is, as the history has it; whether a difference
-    is more than chance `suite report` says.
+    Each variant of a campaign is compared with the variant of the same name: counts are sums over its rounds,
+    rates and latencies are medians. Nights are compared cell by cell, from the history. `suite report` tells
+    whether a difference is more than chance.
     """
     from analysis.report.compare import compare as of_runs
     from analysis.report.compare import compare_campaigns

@@ -38,18 +38,20 @@ if TYPE_CHECKING:
     default="",
     metavar="CLASS",
     shell_complete=completion.classes,
-    help="The class that must stay. Default: the expected one, or the only one that shows.",
+    help="Anomaly class to keep; default: the expected class, or the only one that shows.",
 )
-@click.option("--budget", callback=seconds, metavar="TIME", help="Time for all rounds, such as 20m.")
+@click.option("--budget", callback=seconds, metavar="TIME", help="Total time of all rounds (e.g. 20m).")
 @click.option(
-    "--out", type=FileToWrite(), help="The scenario; default: smallest.yaml in the folder of the search."
+    "--out",
+    type=FileToWrite(),
+    help="File for the smallest scenario; default: smallest.yaml in the folder of the search.",
 )
-@click.option("--resume", metavar="RUN", help="Go on with a search that was cut off: its folder.")
+@click.option("--resume", metavar="RUN", help="Continue the interrupted search in this folder.")
 @click.option(
     "--variant",
     default="",
     shell_complete=completion.variants,
-    help="Which; default: of a bug the affected one, else the only one that shows a class.",
+    help="Variant to shrink; default: the affected variant of a bug, or the only one that shows a class.",
 )
 @seed_option
 @set_option
@@ -59,9 +61,10 @@ if TYPE_CHECKING:
 def shrink(settings: Settings, target: str | None, budget: float | None, **given: Any) -> int:
     """Find the smallest scenario that still shows a class.
 
-    Leaves out faults, topics, clients and options, lowers partitions, rate and time, and keeps what the class
-    needs. TARGET is a scenario, a known bug or a run. Each question is asked in two rounds or more; the best
-    so far is always in a file. Exit code 0: it was found; 3: TARGET does not show the class.
+    Removes faults, topics, clients and options, and lowers partitions, rate and time, while the class still
+    shows. TARGET is a scenario, a known bug or a run. Every candidate is run at least twice. The smallest
+    scenario so far is always in a file. The exit code is 0 if a scenario was found and 3 if TARGET does not
+    show the class.
     """
     from experiments.shrink.rounds import ShrinkRequest
     from experiments.shrink.rounds import shrink as play

@@ -56,12 +56,12 @@ KINDS = ("scenarios", "bugs", "suites", "faults", "workers", "systems", "runs", 
 @click.argument("kind", metavar="[KIND]", type=click.Choice(KINDS), default="scenarios")
 @click.argument("inside", metavar="[NIGHT|URL]", required=False, shell_complete=completion.nights)
 def list_(settings: Settings, kind: str, inside: str | None) -> int:
-    """Show what there is: scenarios, bugs, faults, runs, nights.
+    """List scenarios, bugs, faults, runs, nights and more.
 
     KIND is one of scenarios (default), bugs, suites, faults, workers, systems, runs, nights and classes.
 
-    `list runs NIGHT` has the runs of one night of a suite, by the names that other commands take; `list runs
-    URL` those that `upload` copied there.
+    `list runs NIGHT` lists the runs of one night of a suite, with the names that other commands accept. `list
+    runs URL` lists the runs that `upload` copied there.
     """
     from commands import inventory
 
@@ -75,16 +75,18 @@ def list_(settings: Settings, kind: str, inside: str | None) -> int:
 
 @command("new", example="brokerstorm new mine.yaml\nbrokerstorm new mine.yaml --from pulsar-storm")
 @click.argument("file", type=FileToWrite())
-@click.option("--system", type=click.Choice(list(SYSTEMS)), help=f"The broker; default {DEFAULT.name}.")
+@click.option(
+    "--system", type=click.Choice(list(SYSTEMS)), help=f"Broker of the new file; default: {DEFAULT.name}."
+)
 @click.option(
     "--from",
     "ready",
     metavar="SCENARIO",
     shell_complete=completion.ready,
-    help="A copy of a name from `list scenarios` or `list bugs`.",
+    help="Copy this scenario or bug (see `list scenarios` and `list bugs`).",
 )
-@click.option("--suite", is_flag=True, help="A suite, of what runs every night.")
-@click.option("--cluster", is_flag=True, help="A connection file, of a cluster that runs already.")
+@click.option("--suite", is_flag=True, help="Write a suite file, which says what runs every night.")
+@click.option("--cluster", is_flag=True, help="Write a connection file for an existing cluster.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def new(
     settings: Settings,
@@ -95,9 +97,9 @@ def new(
     cluster: bool,
     force: bool,
 ) -> int:
-    """Write a commented scenario, suite or connection file, to edit.
+    """Write a commented scenario, suite or connection file to edit.
 
-    Its JSON Schema is put beside it, for editors: commit both.
+    The JSON Schema of the file is written next to it, for editors. Commit both files.
     """
     _refuse_mixed(system, ready, suite=suite, cluster=cluster)
     path = file if file.suffix else file.with_suffix(".yaml")
@@ -181,10 +183,10 @@ def plan(
     runtime: str,
     cluster_file: Path | None,
 ) -> int:
-    """Dry run: show what a run would do; nothing is started.
+    """Dry run: show what a run would do, without starting anything.
 
-    The checks are those of `run`: a scenario that `run` refuses is refused here, and what this machine lacks
-    is listed. With -v, what each fault sends.
+    Makes the same checks as `run`: it refuses every scenario that `run` would refuse, and lists what is
+    missing on this machine. With -v it also shows what each fault sends.
     """
     from commands.plan_text import show_plans, show_preflight
 
@@ -223,8 +225,8 @@ _OF_A_RESUMED_RUN: Final = frozenset({"offline", "master", "window_s", "fail_fas
 @seed_option
 @set_option
 @for_option
-@click.option("--rounds", type=click.IntRange(1, 1000), help="Times each variant is run.")
-@click.option("--until-hit", is_flag=True, help="Play rounds with fresh seeds until one shows a violation.")
+@click.option("--rounds", type=click.IntRange(1, 1000), help="Number of rounds of each variant.")
+@click.option("--until-hit", is_flag=True, help="Run rounds with new seeds until one shows a violation.")
 @max_time_option
 @window_option
 @fail_fast_option
@@ -239,7 +241,7 @@ _OF_A_RESUMED_RUN: Final = frozenset({"offline", "master", "window_s", "fail_fas
     "--resume",
     metavar="RUN",
     shell_complete=completion.runs,
-    help="Go on with RUN, whose command was killed, as it was asked for.",
+    help="Continue RUN, whose command was killed, with its original options.",
 )
 @keep_up_option
 @offline_option
@@ -263,12 +265,12 @@ def run(
 ) -> int:
     """Run a scenario on a live cluster and judge it.
 
-    Starts a cluster, drives load through faults and reports what happened to every message. SCENARIO is
-    a name from `list scenarios` or a file. The exit code is the verdict: 0 pass (or every variant as
-    expected), 1 fail, 3 unknown.
+    Starts a cluster, sends load while faults are injected, and reports what happened to every message.
+    SCENARIO is a name from `list scenarios` or a file. The exit code is the verdict: 0 pass (or every variant
+    as expected), 1 fail, 3 unknown.
 
-    With --resume, RUN is a run whose command was killed: its clients begin again for what is left of the
-    load, on the brokers that still run; without those what it captured is judged.
+    With --resume, RUN is a run whose command was killed. If its brokers still run, its clients restart and
+    send the rest of the load. Otherwise the data that was captured is judged.
     """
     from commands.rounds import resume_request, run_request
     from experiments.bundle.opening import run_of
@@ -305,25 +307,31 @@ def run(
     "--all",
     "every",
     is_flag=True,
-    help="One look at every known bug, as with --quick; the one that was shown longest ago first.",
+    help="Check every known bug once, as with --quick; bugs not shown for longest come first.",
 )
 @click.option(
     "--budget",
     "budget_s",
     callback=seconds,
     metavar="TIME",
-    help="With --all: begin no bug after it, such as 2h.",
+    help="Start no new bug after this time (e.g. 2h); requires --all.",
 )
 @click.option(
     "--pair",
     default="",
     shell_complete=completion.pairs,
-    help="The versions to compare; default: the first pair of the bug file.",
+    help="Version pair to compare; default: the first pair of the bug file.",
 )
-@click.option("--rounds", type=click.IntRange(1, 1000), help="Counted rounds of each version; default 10.")
-@click.option("--quick", is_flag=True, help="Stop at the first hit and one fixed round: no rate, no p.")
 @click.option(
-    "--until-hit", is_flag=True, help="Only the affected version, with fresh seeds until it shows the bug."
+    "--rounds", type=click.IntRange(1, 1000), help="Number of counted rounds of each version; default: 10."
+)
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Stop after the first round that shows the bug and one clean round; gives no rate and no p.",
+)
+@click.option(
+    "--until-hit", is_flag=True, help="Run only the affected version, with new seeds, until it shows the bug."
 )
 @max_time_option
 @seed_option
@@ -331,19 +339,19 @@ def run(
 @click.option(
     "--client-jars",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder that holds one folder of jars per version that no repository has.",
+    help="Folder with one subfolder of jars for each version that is in no repository.",
 )
 @click.option(
     "--affected",
     default="",
     metavar="VERSION",
-    help="In place of the affected version; dir:PATH is a build of your own.",
+    help="Version to use instead of the affected one; dir:PATH uses your own build.",
 )
 @click.option(
     "--fixed",
     default="",
     metavar="VERSION",
-    help="In place of the fixed version; dir:PATH is a build of your own, such as a candidate fix.",
+    help="Version to use instead of the fixed one; dir:PATH uses your own build, e.g. a candidate fix.",
 )
 @keep_up_option
 @offline_option
@@ -361,12 +369,14 @@ def repro(
 ) -> int:
     """Reproduce a known bug: affected version against fixed version.
 
-    Rounds of both take turns on one cluster, each pair with the same seed and the same faults. BUG is a
-    name from `list bugs`, a file, or what an earlier `repro` left: its folder or its bundle, repeated with
-    the same pair, rounds and seed. The exit code is 0 if the bug is reproduced (with --quick: seen in
-    the affected version and not in the fixed one), 1 if it is not, 3 if that could not be decided. With
-    --until-hit it is 0 if it was seen, 1 if it was not, and then the summary bounds its rate.
-    With --all it is the most urgent one of all bugs.
+    Rounds of both versions alternate on one cluster; each pair of rounds has the same seed and the same
+    faults. BUG is a name from `list bugs`, a file, or the folder or bundle of an earlier `repro`, which is
+    repeated with the same version pair, rounds and seed.
+
+    The exit code is 0 if the bug is reproduced, 1 if it is not, and 3 if that could not be decided. With
+    --quick, reproduced means: seen in the affected version and not in the fixed one. With --until-hit the
+    exit code is 0 if the bug was seen and 1 if it was not; the summary then gives an upper bound of its rate.
+    With --all it is the most urgent exit code of all bugs.
     """
     from commands.rounds import repro_all, repro_request
     from experiments.repro.request import ReproRequest, as_in_run

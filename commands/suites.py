@@ -34,9 +34,9 @@ _SHOWN_LEFT_OUT = 20
     example="brokerstorm suite plan quick\nbrokerstorm suite run quick --budget 15m",
 )
 def suite() -> None:
-    """Run scenarios over clients, brokers and seeds, every night.
+    """Run many scenarios, clients, brokers and seeds every night.
 
-    A suite file says once what runs; every night is kept in a history, which tells what is new.
+    A suite file says what runs. The result of every night is kept in a history, which shows what is new.
     """
 
 
@@ -48,21 +48,23 @@ def _narrowing(function: Any) -> Any:
                 "--only",
                 multiple=True,
                 metavar="PATTERN",
-                help="Only cells whose name fits; may be repeated.",
+                help="Run only cells whose name matches; may be repeated.",
             ),
-            click.option("--shard", metavar="N/M", help="This machine's part: 2/4 is the second of four."),
             click.option(
-                "--budget", callback=seconds, metavar="TIME", help="Time for the whole, such as 3h."
+                "--shard",
+                metavar="N/M",
+                help="Part of the cells to run on this machine: 2/4 is the second of four.",
             ),
+            click.option("--budget", callback=seconds, metavar="TIME", help="Total time (e.g. 3h)."),
             click.option(
                 "--seed",
                 type=click.IntRange(0, 2**63 - 1),
-                help="Decides the seeds of all cells. Default: new ones every night.",
+                help="Seed from which the seeds of all cells are derived; default: new seeds every night.",
             ),
             click.option(
                 "--history",
                 type=click.Path(dir_okay=False, path_type=Path),
-                help="The history file; default: history.sqlite in the folder of runs.",
+                help="History file; default: history.sqlite in the folder of runs.",
             ),
             runtime_option,
             offline_option,
@@ -100,9 +102,10 @@ def _history(path: Path, *, make: bool) -> Iterator[History | None]:
 @click.argument("file", shell_complete=completion.suites)
 @_narrowing
 def plan(settings: Settings, file: str, **given: Any) -> int:
-    """Dry run: the cells of a suite, how long each will take, and what does not fit.
+    """Dry run: show the cells of a suite and what fits the budget.
 
-    FILE is a suite file, or the name of a ready one. Versions such as `latest` are resolved now.
+    Lists how long each cell will take, and the cells that do not fit. FILE is a suite file, or the name of a
+    ready suite. Versions such as `latest` are resolved now.
     """
     from experiments.nights.planning import history_path, plan_night
 
@@ -166,9 +169,9 @@ def _time(seconds: float) -> str:
 @click.option(
     "--night",
     metavar="NAME",
-    help="What the night is called: machines that share one give it the same name, such as 20261122.",
+    help="Name of the night; machines that share one night use the same name, e.g. 20261122.",
 )
-@click.option("--resume", is_flag=True, help="Go on with the last night, which was cut short.")
+@click.option("--resume", is_flag=True, help="Continue the latest night, which was interrupted.")
 @click.option(
     "--fail-on",
     type=click.Choice(["new", "any", "none"]),
@@ -177,9 +180,9 @@ def _time(seconds: float) -> str:
 def run(settings: Settings, file: str, night: str | None, resume: bool, **given: Any) -> int:
     """Run a suite and keep every round in the history.
 
-    A cell that breaks (exit code 4, 5 or 70) is run once more and never stops the others. The seeds of red
-    cells are run again the next nights, beside new ones. The exit code is 1 for what --fail-on says, else
-    that of a cell that broke, else 3 if a cell is unknown, else 0.
+    A cell that breaks (exit code 4, 5 or 70) is run once more, and never stops the others. The following
+    nights repeat the seeds of red cells in addition to new seeds. The exit code is 1 if --fail-on applies,
+    otherwise the exit code of a cell that broke, otherwise 3 if a cell is unknown, otherwise 0.
     """
     from experiments.nights.planning import history_path
 

@@ -35,20 +35,21 @@ MOST_LOG_LINES = 10_000
     "--log-lines",
     type=click.IntRange(0, MOST_LOG_LINES),
     metavar="N",
-    help="Show up to N lines of the clients' and brokers' logs around it, whole; 0 shows none. By default "
-    "the 12 most telling, folded.",
+    help="Show up to N full lines of client and broker logs around the message; 0 shows none; "
+    "default: the 12 most relevant lines, folded.",
 )
-@click.option("--first", is_flag=True, help="Trace the first witness of RUN: trace --first [CLASS] [RUN].")
+@click.option(
+    "--first", is_flag=True, help="Trace the first example message of RUN: trace --first [CLASS] [RUN]."
+)
 def trace(
     settings: Settings, message: str | None, run: str | None, log_lines: int | None, first: bool
 ) -> int:
     """Follow one message through all tables and logs.
 
-    MESSAGE is instance/lane/seq as findings name it, or topic-partition@offset. RUN defaults to the
-    latest; of a scenario with variants, to the first of its runs that has the message as a witness.
+    MESSAGE is instance/lane/seq, as in findings, or topic-partition@offset. RUN defaults to the latest. In a
+    scenario with variants, it defaults to the first run that has the message as an example.
 
-    With --first, the message that the summary of RUN shows first, or the first witness of a CLASS of
-    anomaly there.
+    With --first, traces the message that the summary of RUN shows first, or the first example of CLASS.
     """
     from analysis.report.documents import trace_document
     from analysis.report.terminal import console

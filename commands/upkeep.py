@@ -42,13 +42,13 @@ def _plans(scenario: str, overrides: Sequence[str]) -> list[Plan]:
     "--runtime",
     type=click.Choice(["auto", "process", "docker"]),
     default="auto",
-    help="For brokers as processes or in containers; auto checks processes and mentions Docker.",
+    help="Check for brokers as processes or in containers; auto checks processes and mentions Docker.",
 )
 def doctor(settings: Settings, scenario: str | None, cluster_file: Path | None, runtime: str) -> int:
-    """Check what a scenario needs, with a remedy for each.
+    """Check what a scenario needs, and how to install it.
 
-    SCENARIO defaults to kafka-quick. The exit code is 4 if something is missing. With --cluster it is that
-    cluster which is checked, on a topic that is made and deleted; SCENARIO may be left out.
+    SCENARIO defaults to kafka-quick. The exit code is 4 if something is missing. With --cluster, the existing
+    cluster is checked instead, on a topic that is created and deleted; SCENARIO is then optional.
     """
     if cluster_file:
         return doctor_external(settings, cluster_file, scenario, runtime)
@@ -69,8 +69,11 @@ def doctor(settings: Settings, scenario: str | None, cluster_file: Path | None, 
 @click.argument("scenario", required=False, shell_complete=completion.scenarios)
 @set_option
 @click.option("--images", is_flag=True, help="Also build images for brokers in containers.")
-@click.option("--system", help="Only the images of this system; with --images, in place of SCENARIO.")
-@click.option("--version", default="", help="Version of that system; default: as in its compose file.")
+@click.option(
+    "--system",
+    help="Build only the images of this system; requires --images; cannot be combined with SCENARIO.",
+)
+@click.option("--version", default="", help="Version of --system; default: the version in its compose file.")
 def fetch(
     settings: Settings,
     scenario: str | None,
@@ -81,9 +84,9 @@ def fetch(
 ) -> int:
     """Download and build what a scenario needs, for `run --offline`.
 
-    SCENARIO defaults to kafka-quick. --images is for machines where no image registry answers: it builds
-    stand-ins with the official images' names, folders and commands from the distribution's packages and
-    the published jars. An official image that is there is left alone.
+    SCENARIO defaults to kafka-quick. --images is for machines without access to an image registry: it builds
+    replacements with the names, folders and commands of the official images, from packages of the
+    distribution and published jars. An official image that exists already is not changed.
     """
     _refuse_mixture(scenario, overrides, images, system, version)
     plans = [] if system else _plans(scenario or DEFAULT_SCENARIO, overrides)
@@ -136,18 +139,20 @@ def _fetch_images(
 @command("clean", example="brokerstorm clean --dry-run\nbrokerstorm clean")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=completion.runs)
 @click.option("--all", "everything", is_flag=True, help="Also stop clusters that were left running.")
-@click.option("--dry-run", is_flag=True, help="Dry run: only show what is left.")
+@click.option("--dry-run", is_flag=True, help="Dry run: list what is left, without changing anything.")
 @connection_option
 def clean(
     settings: Settings, name: str | None, everything: bool, dry_run: bool, cluster_file: Path | None
 ) -> int:
-    """Heal and remove what runs left behind.
+    """Undo faults and remove what earlier runs left.
 
-    Finds processes and addresses of runs whose harness is gone, by run id; captures and logs stay. With
-    RUN only that run's, also if its cluster was kept on purpose. Clusters that were left running are
-    healed and continue to run. What belongs to another user or state folder is listed and left alone. The
-    exit code is 5 if something could not be removed. With --cluster what
-    runs left on that cluster: workers that still send to it, faults, topics and groups.
+    Finds processes and addresses of runs whose harness has ended, by run id. Captured data and logs are kept.
+    With RUN, only that run is cleaned, even if its cluster was kept on purpose. Clusters that were left
+    running keep running; only their faults are undone. What belongs to another user or state folder is listed
+    and not changed. The exit code is 5 if something could not be removed.
+
+    With --cluster, removes what runs left on that cluster: workers that still send to it, faults, topics and
+    groups.
     """
     if cluster_file:
         if everything:
