@@ -56,6 +56,8 @@ def connected(path: Path, wait_s: float) -> sqlite3.Connection | None:
         if not _is_damage(error):
             connection.close()
             raise
+    except UnicodeDecodeError:
+        pass  # as `_is_damage` has it: the message of that error would repeat the text that cannot be read
     except BaseException:
         connection.close()
         raise
@@ -153,7 +155,10 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    return _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+    """Whether the file is damaged. Text that is not UTF-8 is damage, because brokerstorm writes UTF-8; the
+    error of Python's module has no code then."""
+    is_undecodable = _code(error) == 0 and str(error).startswith("Could not decode to UTF-8")
+    return is_undecodable or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
 
 def _code(error: sqlite3.Error) -> int:

@@ -126,6 +126,14 @@ def test_a_merge_only_reads_the_other_file(tmp_path: Path) -> None:
     other.parent.chmod(0o700)
 
 
+def test_a_schema_that_is_not_utf_8_is_damage(tmp_path: Path) -> None:
+    path = a_history(tmp_path / "whole.sqlite")
+    content = path.read_bytes()
+    assert b" folder TEXT" in content
+    path.write_bytes(content.replace(b" folder TEXT", b" f\x84lder TEXT"))
+    assert opening.connected(path, wait_s=1) is None
+
+
 @pytest.mark.slow
 def test_much_damage(tmp_path: Path) -> None:
     whole = a_history(tmp_path / "whole.sqlite").read_bytes()
