@@ -269,14 +269,14 @@ def _show_injection(row: InjectedFault) -> None:
 
 
 def _key_value(text: str) -> tuple[str, Any]:
-    import yaml
+    from harness.yaml_lines import value_of
 
     key, equals, value = text.partition("=")
     if not equals or not key:
         raise UsageError(f"{text!r} is not KEY=VALUE", hint="for example target=leader-of:orders")
     try:
-        return key, yaml.safe_load(value)
-    except (yaml.YAMLError, ValueError) as error:
+        return key, value_of(value)
+    except ValueError as error:
         raise UsageError(f"{text!r}: the value is not valid YAML") from error
 
 

@@ -14,6 +14,34 @@ from harness.validation import Location, dotted, shown
 SCHEMA_KEY = "$schema"  # editors look for it; it says nothing to us
 MAX_FILE_BYTES = 1_000_000  # far above any real scenario; keeps a wrong file from being parsed for minutes
 MAX_KEYS = 50_000  # YAML aliases can expand a small file without end
+MAX_DEPTH = 100  # ours have 10 levels; thousands cost seconds of CPU time and end the stack
+
+
+class _Loader(yaml.SafeLoader):
+    """Refuses a document at the place where it becomes too deep, before the rest of it is read."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            raise yaml.MarkedYAMLError(problem=f"nested more than {MAX_DEPTH} levels deep", problem_mark=mark)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def value_of(text: str) -> object:
+    """One value as people type it on the command line, read as YAML.
+
+    Raises:
+        ValueError: it is not YAML, or nested too deeply.
+    """
+    try:
+        return yaml.load(text, _Loader)
+    except yaml.YAMLError as error:
+        raise ValueError("not valid YAML") from error
 
 
 def read(path: Path) -> str:
@@ -41,9 +69,9 @@ def parse(
     Raises:
         ScenarioError: empty, not YAML, not a mapping, or a key given twice.
     """
-    loader: yaml.SafeLoader | None = None
+    loader: _Loader | None = None
     try:
-        loader = yaml.SafeLoader(text)
+        loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
             hint = "`brokerstorm new FILE` writes a scenario to edit" if what == "a scenario" else ""

@@ -10,13 +10,13 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import product
-from pathlib import Path
 from typing import Final, TypeVar
 
 from experiments.nights.file import SuiteFile
 from experiments.nights.model import MatrixSpec
 from experiments.nights.versions import DEFAULT, Chosen
 from harness.errors import BrokerstormError, UsageError, did_you_mean
+from harness.scenario.bundled import name_of
 from harness.toolchains.own_builds import absolute, is_own
 
 _T = TypeVar("_T")
@@ -102,7 +102,7 @@ class Cell:
         """Seeds of a night. Cells of one scenario have the same ones: they meet the same faults."""
         if self.seeds:
             return list(self.seeds)
-        name = Path(self.scenario).stem  # where the file lies decides nothing
+        name = name_of(self.scenario)  # where the file lies decides nothing
         texts = (f"{night_seed}/{name}/{number}" for number in range(self.rounds))
         return [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % SEEDS for text in texts]
 
@@ -246,7 +246,7 @@ def _draft(
         overrides += [f"{key}.client_version={value}" for key in facts.clients[library]]
     if broker.version:
         overrides.append(f"cluster.version={json.dumps(broker.version)}")
-    name = Path(scenario).stem
+    name = name_of(scenario)
     version = broker.version or facts.version
     parts = [name, pair, library and f"{library}@{wanted.asked}", broker.asked and f"brokers@{broker.asked}"]
     parts += [label, "" if runtime == "auto" else runtime]

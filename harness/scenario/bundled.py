@@ -20,6 +20,11 @@ def bundled_bugs() -> dict[str, Path]:
     return {path.stem: path for path in sorted((BUNDLED / "bugs").glob("*.yaml"))}
 
 
+def name_of(name_or_path: str) -> str:
+    """The name of a scenario, whether the user gave the name or a path; names may have dots."""
+    return Path(name_or_path).name.removesuffix(".yaml").removesuffix(".yml")
+
+
 def from_anywhere(name_or_path: str) -> str:
     """What the user typed, so that it means the same from any folder: a ready name, or a whole path."""
     if name_or_path in bundled_scenarios() | bundled_bugs() or not Path(name_or_path).exists():

@@ -17,17 +17,16 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, Final, Union, get_args, get_origin
 
-import yaml
 from pydantic import ValidationError
 
 from harness.errors import ScenarioError, UsageError, did_you_mean
 from harness.rundir import Document
-from harness.scenario.bundled import bundled_bugs, bundled_scenarios
+from harness.scenario.bundled import bundled_bugs, bundled_scenarios, name_of
 from harness.scenario.checks import Client, problems
 from harness.scenario.model import Scenario
 from harness.toolchains.own_builds import anchored
 from harness.validation import Location, dotted, inner_type, problem_of, value_text
-from harness.yaml_lines import SCHEMA_KEY, parse, read
+from harness.yaml_lines import SCHEMA_KEY, parse, read, value_of
 
 #: Folders that a scenario names -> the workers there are (`harness.workers.known_workers`).
 Clients = Callable[[Sequence[str]], Mapping[str, Client]]
@@ -158,7 +157,7 @@ def find_scenario(name_or_path: str | Path) -> Path:
 
 
 def _scenario_hint(text: str, known: Mapping[str, Path]) -> str:
-    near = did_you_mean(Path(text).stem, known, label="scenarios")
+    near = did_you_mean(name_of(text), known, label="scenarios")
     return f"{near}; `brokerstorm new FILE` writes one to edit"
 
 
@@ -176,8 +175,8 @@ def _parse_override(text: str, data: Document) -> tuple[Location, Any, str]:
     if not equals or not key.strip():
         raise ScenarioError(f"{option}: must be KEY=VALUE", hint="for example --set load.rate=1000")
     try:
-        parsed = yaml.safe_load(value)
-    except (yaml.YAMLError, ValueError) as error:
+        parsed = value_of(value)
+    except ValueError as error:
         raise ScenarioError(f"{option}: the value is not valid YAML") from error
     location = _split_key(key.strip(), data, option)
     # What a user names on the command line is where the user is.

@@ -31,7 +31,7 @@ RELEASES = ["2.14.0", "2.14.2", "2.15.1", "2.15.2rc1", "2.9.0", "3.0.0", "3.1.0-
 
 
 def facts(name: str, overrides: tuple[str, ...]) -> Facts:
-    if Path(name).stem not in ("smoke", "quick", "bug"):
+    if Path(name).stem not in ("smoke", "quick", "bug", "nats-2.10"):
         raise UsageError(f"no such scenario: {name!r}")
     if "load.rat=5" in overrides:
         raise UsageError("--set load.rat=5: load.rat: unknown key")
@@ -64,6 +64,10 @@ def written(tmp_path: Path) -> Write:
 
 def cells(file: SuiteFile) -> list[Cell]:
     return expand(file, AXES)
+
+
+def test_the_name_of_a_cell_keeps_the_dots_of_its_scenario(written: Write) -> None:
+    assert [cell.id for cell in cells(written(HEAD + "{scenarios: [nats-2.10.22]}"))] == ["nats-2.10.22"]
 
 
 def test_a_matrix_is_every_combination_that_is_not_excluded(written: Write) -> None:
