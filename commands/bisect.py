@@ -154,7 +154,7 @@ def _show(found: Bisected, folder: Path) -> None:
     )
     if answer.outcome in ("narrowed", "unknown"):
         again = for_terminal(f"brokerstorm bisect --resume {found.bisect_id}")
-        paragraph(f"{again} asks again what was skipped, and goes on", indent="  ")
+        paragraph(f"{again} tries the skipped versions again and continues", indent="  ")
     table([["repeat", for_terminal(asked.command)], ["rounds", str(folder)]], indent="  ")
 
 

@@ -33,7 +33,7 @@ class Size(click.ParamType[int]):
             return value
         found = _SIZE.fullmatch(value.strip())
         if found is None or not (count := round(float(found[1]) * _UNITS[(found[2] or "").upper()])):
-            self.fail(f"{value!r} is no size: write 500KB, 20MB or 1GB", param, ctx)
+            self.fail(f"{value!r} is not a size: write 500KB, 20MB or 1GB", param, ctx)
         return count
 
 
@@ -69,7 +69,7 @@ def bundle(settings: Settings, run: str | None, output: Path | None, max_size: i
     root = run_of(settings.run_dir, run, with_tables=True)
     target = output or Path(f"{root.run_id}{SUFFIX}")
     if target.exists() and not force:
-        raise UsageError(f"{target} exists", hint="--force writes over it, -o FILE names another")
+        raise UsageError(f"{target} exists", hint="--force overwrites it, -o FILE writes another")
     made = make_bundle(root, target, max_size, os.environ)
     document = {
         "file": str(made.path),
@@ -145,7 +145,7 @@ def upload_(settings: Settings, run: str, url: str) -> int:
     from harness.stored import Folder, upload
 
     if not is_url(url):
-        raise UsageError(f"{url} is no URL", hint="write s3://BUCKET/FOLDER, or file:///FOLDER")
+        raise UsageError(f"{url} is not a URL", hint="write s3://BUCKET/FOLDER, or file:///FOLDER")
     root = run_of(settings.run_dir, run)
     copied = upload(root, url)
     there = (Folder(url) / root.run_id).url

@@ -265,7 +265,7 @@ def _show_injection(row: InjectedFault) -> None:
     doubt = "" if row.effective else " (it had no effect)"
     write(f"{row.kind} {', '.join(row.targets)}{doubt}: {row.evidence}")
     if row.applied:
-        write("still applied; `brokerstorm clean` heals it")
+        write("still active; `brokerstorm clean` undoes it")
 
 
 def _key_value(text: str) -> tuple[str, Any]:

@@ -63,7 +63,7 @@ def clean_external(
         for line in lines:
             write(f"{'found' if dry_run else 'removed'}  {line}")
         if not lines:
-            write(f"nothing was left behind on {external.found.cluster_id}")
+            write(f"nothing was left to clean on {external.found.cluster_id}")
 
     settings.show(document, text)
     return Exit.PASS

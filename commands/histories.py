@@ -46,7 +46,8 @@ def opened(settings: Settings, file: Path | None, *, make: bool) -> Iterator[His
     path = file or settings.run_dir / DEFAULT_NAME
     if not make and not path.exists():
         raise UsageError(
-            f"there is no history {path} yet", hint="`brokerstorm suite run` or `history import` begins one"
+            f"there is not a history {path} yet",
+            hint="`brokerstorm suite run` or `history import` creates one",
         )
     with History.open(path) as history:
         for note in history.notes:
@@ -244,7 +245,7 @@ def upload(settings: Settings, url: str, file: Path | None) -> int:
     from harness.stored import Folder
 
     if not is_url(url):
-        raise UsageError(f"{url} is no URL", hint="write s3://BUCKET/FOLDER, or file:///FOLDER")
+        raise UsageError(f"{url} is not a URL", hint="write s3://BUCKET/FOLDER, or file:///FOLDER")
     there = Folder(url) / "history.sqlite"
     with opened(settings, file, make=False) as known, TemporaryDirectory(prefix="brokerstorm-") as work:
         copy = Path(work) / "history.sqlite"

@@ -20,7 +20,7 @@ class FileToWrite(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         path = Path(str(super().convert(value, param, ctx)))
         if not path.name or str(path).encode(errors="ignore").decode() != str(path):
-            self.fail(f"{str(path)!r} is no name of a file in UTF-8", param, ctx)
+            self.fail(f"{str(path)!r} is not a file name in UTF-8", param, ctx)
         return path
 
 
@@ -198,5 +198,5 @@ def refuse_beside_resume(what: str, *free: str) -> None:
     ]
     if given:
         raise UsageError(
-            f"--resume goes on with {what} as it was begun", hint=f"leave out {', '.join(given)}"
+            f"--resume continues {what} with its original options", hint=f"remove {', '.join(given)}"
         )

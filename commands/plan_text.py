@@ -29,7 +29,7 @@ _ORDER = {True: "order kept", False: "order not kept", None: "order unknown"}
 MOST_TIMES = 20
 #: Of the drawn profile: a page of 80 columns has room for it.
 PROFILE_COLUMNS = 60
-_BESIDE = ", beside brokers and Spark"
+_BESIDE = ", in addition to brokers and Spark"
 _DEDUP = {True: "no duplicates", False: "duplicates possible", None: "duplicates unknown"}
 
 
@@ -69,7 +69,7 @@ def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
         loads.append(["", f"  the log is audited while it grows; brokers keep {kept_s / 60:g} minutes of it"])
     if is_open(plan) and plan.rate_choice is not None:
         least = f"at least {plan.rate_choice.at_least_per_s:,} msg/s"
-        measured = f"the rate that this machine keeps is measured before the first round; {least}"
+        measured = f"the rate that this machine sustains is measured before the first round; {least}"
         loads.append(["", f"  {measured}, or the run is unknown"])
     ours = f"{in_words(plan.version)}{_topology(plan)}{_settings(plan.broker_config)}"
     cluster = f"{plan.system} {plan.external.words if plan.external else ours}"

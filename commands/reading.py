@@ -67,18 +67,18 @@ def analyze(
         require_writable(hits)
     if source is not None:
         if run is not None:
-            raise UsageError(f"--import makes a new run, so RUN ({run}) cannot be given with it")
+            raise UsageError(f"--import cannot be combined with RUN ({run})")
         return _analyze_import(settings, source, master, hits)
     root = _find(settings, run)
     if hits is not None and root.campaign.exists():
         rounds_there = ", ".join(f"{root.run_id}/{each.run_id}" for each in root.rounds())
         raise UsageError(
-            f"{root.run_id} holds several runs: --hits is of one", hint=f"there are {rounds_there}"
+            f"{root.run_id} holds several runs, and --hits requires one", hint=f"its rounds: {rounds_there}"
         )
     rounds = planned_rounds(root) if root.campaign.exists() else []
     captured = [each for each in rounds if each.manifest.exists()]
     if root.campaign.exists() and not captured:
-        raise UsageError(f"{root.root} holds no run that got as far as being captured")
+        raise UsageError(f"{root.root} contains no run with captured data")
     with closing(settings.progress()) as progress, WarmSession(master) as session:
         session.start()
         if not captured:
@@ -210,7 +210,7 @@ def _show_night(settings: Settings, folder: Path, *, html: bool) -> int:
         if resolved(settings.run_dir) not in place.parents:
             parent, name = shlex.quote(str(place.parent)), shlex.quote(place.name)
             raise UsageError(
-                f"{folder} is not in the folder of runs {settings.run_dir}, so its page may be anybody's",
+                f"{folder} is not in the folder of runs {settings.run_dir}, so its page may come from anyone",
                 hint=f"if you trust it: `brokerstorm --run-dir {parent} show --html {name}`",
             )
         _open_page(settings, night.run.report)
@@ -257,7 +257,7 @@ def compare(settings: Settings, run_a: str, run_b: str) -> int:
         return _compare_nights(settings, *nights)
     if nights:
         raise UsageError(
-            f"{nights[0]} is a night and the other is none", hint="`brokerstorm list nights` names nights"
+            f"{nights[0]} is a night and the other is not", hint="`brokerstorm list nights` lists nights"
         )
     one, other = _find(settings, run_a), _find(settings, run_b)
     several = [(name, run) for name, run in ((run_a, one), (run_b, other)) if run.campaign.exists()]

@@ -116,7 +116,7 @@ def _show(settings: Settings, search: Search, root: RunDir, out: Path) -> int:
             f" · {len(steps)} steps, {played} rounds"
         )
         if not search.is_whole:
-            paragraph(f"not tried: {untried} parts; `brokerstorm shrink --resume {root.run_id}` goes on")
+            paragraph(f"not tried: {untried} parts; `brokerstorm shrink --resume {root.run_id}` continues")
         paragraph(f"{out} written; `brokerstorm run {out}` runs it")
 
     settings.show(document, text)

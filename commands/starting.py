@@ -104,7 +104,7 @@ def new(
     _refuse_mixed(system, ready, suite=suite, cluster=cluster)
     path = file if file.suffix else file.with_suffix(".yaml")
     if path.exists() and not force:
-        raise UsageError(f"{path} exists", hint="--force writes over it")
+        raise UsageError(f"{path} exists", hint="--force overwrites it")
     text, source, then = _new_file(path, system or DEFAULT.name, ready, suite=suite, cluster=cluster)
     schema = path.with_name(source.name)
     _refuse_foreign(schema, source)
@@ -114,18 +114,22 @@ def new(
     except OSError as error:
         raise UsageError(f"cannot write {error.filename or path}: {error.strerror}") from error
     document = {"file": str(path), "schema": str(schema)}
-    text = f"{path} written, and {schema.name} beside it for editors; `brokerstorm {then}"
+    text = f"{path} written, and {schema.name} next to it for editors; `brokerstorm {then}"
     settings.show(document, lambda: paragraph(text))
     return Exit.PASS
 
 
 def _refuse_mixed(system: str | None, ready: str | None, *, suite: bool, cluster: bool) -> None:
     if ready and system:
-        raise UsageError(f"--from {ready} is of a system already", hint="leave out --system")
+        raise UsageError(f"--from {ready} already determines the system", hint="remove --system")
     if suite and (ready or system):
-        raise UsageError("--suite writes a suite of all systems", hint="leave out --from and --system")
+        raise UsageError(
+            "--suite cannot be combined with --from or --system", hint="remove --from and --system"
+        )
     if cluster and (ready or suite):
-        raise UsageError("--cluster writes a connection file", hint="leave out --from and --suite")
+        raise UsageError(
+            "--cluster cannot be combined with --from or --suite", hint="remove --from and --suite"
+        )
 
 
 def _new_file(
@@ -160,8 +164,8 @@ def _refuse_foreign(schema: Path, source: Path) -> None:
         is_ours = False
     if not is_ours:
         raise UsageError(
-            f"{schema} is no schema of brokerstorm",
-            hint="it is written beside the file: choose another folder",
+            f"{schema} is not a schema of brokerstorm",
+            hint="the schema is written next to the file: choose another folder",
         )
 
 
@@ -280,7 +284,7 @@ def run(
         others = [replay, *(value for name, value in given.items() if name not in _OF_A_RESUMED_RUN)]
         if any(others):
             raise UsageError(
-                f"--resume {resume} goes on with what was asked then: SCENARIO and other options do not fit",
+                f"--resume {resume} reuses the original options; remove SCENARIO and the others",
                 hint=f"brokerstorm run --resume {resume}",
             )
         return resume_request(settings, find_run(settings.run_dir, resume), RunRequest(replay=None, **given))
@@ -289,7 +293,7 @@ def run(
         rounds = [f"{replayed.run_id}/{each.run_id}" for each in replayed.rounds()]
         raise UsageError(
             f"--replay {replay} holds several runs: name one of its rounds",
-            hint=f"there are {', '.join(rounds[:10])}" if rounds else "none of its rounds has begun",
+            hint=f"there are {', '.join(rounds[:10])}" if rounds else "none of its rounds was started",
         )
     if given["scenario"] is None and replayed is None:
         raise UsageError("which scenario?", hint="`brokerstorm list scenarios` shows them")
@@ -385,7 +389,7 @@ def repro(
     if every:
         return repro_all(settings, request, budget_s)
     if budget_s is not None:
-        raise UsageError("--budget bounds --all", hint="add --all; of one bug, --max-time bounds --until-hit")
+        raise UsageError("--budget requires --all", hint="add --all; for one bug, use --until-hit --max-time")
     if not request.bug:
-        raise UsageError("which bug?", hint="`brokerstorm list bugs` shows them; --all takes every one")
+        raise UsageError("which bug?", hint="`brokerstorm list bugs` lists them; --all checks every one")
     return repro_request(settings, as_in_run(settings, request))

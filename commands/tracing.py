@@ -63,7 +63,7 @@ def trace(
         holder, message = _first(run_of(settings.run_dir, wanted), cls)
     elif message is None:
         raise UsageError(
-            "which message? None was given", hint="`brokerstorm trace --first` takes the first that was found"
+            "no message given", hint="`brokerstorm trace --first` traces the first one that was found"
         )
     else:
         holder = _run_of_message(run_of(settings.run_dir, run), message)

@@ -107,13 +107,13 @@ def _refuse_mixture(
     scenario: str | None, overrides: Sequence[str], images: bool, system: str | None, version: str
 ) -> None:
     if (system or version) and not images:
-        raise UsageError("--system and --version choose images", hint="add --images, or name a scenario")
+        raise UsageError("--system and --version require --images", hint="add --images, or name a scenario")
     if version and not system:
-        raise UsageError(f"--version {version} needs --system", hint="for example --system kafka")
+        raise UsageError(f"--version {version} requires --system", hint="for example --system kafka")
     if system and scenario:
-        raise UsageError(f"{scenario} and --system {system}: name one of the two")
+        raise UsageError(f"SCENARIO {scenario} cannot be combined with --system {system}")
     if system and overrides:
-        raise UsageError(f"--set {overrides[0]} is of a scenario", hint="leave --system out")
+        raise UsageError(f"--set {overrides[0]} cannot be combined with --system", hint="remove --system")
 
 
 def _fetch_images(
@@ -156,7 +156,7 @@ def clean(
     """
     if cluster_file:
         if everything:
-            raise UsageError("--all is about clusters that brokerstorm started", hint="leave out --cluster")
+            raise UsageError("--all cannot be combined with --cluster", hint="remove --cluster")
         return clean_external(settings, cluster_file, name, end=end_leftovers, dry_run=dry_run)
     return _clean_machine(settings, name, everything=everything, dry_run=dry_run)
 
@@ -207,7 +207,7 @@ def _clean_machine(settings: Settings, name: str | None, *, everything: bool, dr
         for run_id in healed:
             write(f"healed  {run_id}")
         if not lines and not healed:
-            write("nothing was left behind")
+            write("nothing was left to clean")
         for claim in kept:
             write(f"still up  {claim.run_id}; `brokerstorm down` stops it")
         for line in left_alone:

@@ -105,7 +105,9 @@ class CampaignRunner:
         measured = with_rates(plans, partial(self._measure, root))
         chosen = {rate_words(new) for old, new in zip(plans, measured, strict=True) if is_open(old)}
         for rate in sorted(chosen):
-            self._progress.note(f"load: {rate}, as much as this machine keeps, in every variant and round")
+            self._progress.note(
+                f"load: {rate}, the most that this machine sustains, in every variant and round"
+            )
         return measured
 
     def _measure(self, root: RunDir, plan: Plan, rate: int) -> RateStep:

@@ -207,7 +207,7 @@ class Experiment(ABC, Generic[RequestT, OutcomeT]):
         elif outcome.key != request.key:
             raise UsageError(
                 f"{self.root.run_id}: {request.name} was played of something else",
-                hint="what is asked has changed since: begin again, or bring the files back",
+                hint="the request has changed since: start again, or restore the files",
             )
         return outcome
 

@@ -17,7 +17,7 @@ from harness.rundir import is_url
 if TYPE_CHECKING:
     from harness.contracts.plan import Plan
 
-_HERE = "leave out --load-master: the load of this machine can do it"
+_HERE = "remove --load-master: the load of this machine can do it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def load_request(
     if master is None:
         for name, given in (("--load-tasks", tasks), ("--load-store", store), ("--load-port", port)):
             if given:
-                raise UsageError(f"{name} is about other machines", hint="name them with --load-master")
+                raise UsageError(f"{name} requires --load-master", hint="add --load-master URL")
         return None
     if master.startswith("local"):
         raise UsageError(
@@ -69,7 +69,7 @@ def load_request(
     if judge_master and judge_master != master:
         raise UsageError(
             f"--master {judge_master} beside --load-master {master}: a process has one Spark master",
-            hint="leave out --master; `analyze --master` judges elsewhere later",
+            hint="remove --master; `analyze --master` judges elsewhere later",
         )
     return LoadRequest(master, tasks or 0, store, port or 0)
 

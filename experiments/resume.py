@@ -56,7 +56,7 @@ def resume(context: CommandContext, run: RunDir, options: RoundOptions, windows:
         context, options, run, [plan], manifest.command, judges_cut=True, is_latest=True, windows=windows
     ) as (campaign, progress):
         why = why_no_load(plan, manifest)
-        progress.note(f"no more load: {why}" if why else "every client begins again, as its next life")
+        progress.note(f"no more load: {why}" if why else "every client restarts")
         return campaign.resume_round(plan, run, cluster, goes_on=not why)
 
 
@@ -89,7 +89,7 @@ def _killed(run: RunDir) -> Manifest:
         )
     owners = [claim.owner for claim in addresses.claims() if claim.run_id == run.run_id]
     if any(owner.is_alive() for owner in owners) or any(map(has_parent, _workers(run))):
-        raise UsageError(f"{run.run_id} goes on: its command runs", hint="Ctrl-C there shortens its load")
+        raise UsageError(f"{run.run_id} is still running", hint="Ctrl-C there shortens its load")
     if not manifest.epoch_ns:
         raise UsageError(f"{run.run_id} was killed before its load began", hint=manifest.command)
     return manifest
@@ -153,7 +153,7 @@ def _judged(context: CommandContext, run: RunDir, plan: Plan, options: RoundOpti
 
     with closing(context.progress()) as progress, WarmSession(options.master) as session:
         session.start()
-        progress.note("its brokers are gone: what it captured is judged, and nobody reads its log any more")
+        progress.note("its brokers are gone: the captured data is judged, and its log can no longer be read")
         progress.phase("seal", run.run_id)
         seal(run, plan)
         progress.phase("judge", run.run_id)

@@ -213,7 +213,7 @@ class SparkRound:
             )
             each.measure()
             if not each.is_timed:
-                raise EnvironmentNotReady(each.lost, hint="its log is that of a Spark task")
+                raise EnvironmentNotReady(each.lost, hint="see the log of the Spark task")
             if each.machine != machine():
                 raise EnvironmentNotReady(
                     f"{each.name} is {each.machine}, and this machine, whose clients go there, {machine()}",

@@ -133,22 +133,24 @@ def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | Non
 def _refuse_mixed(request: RunRequest) -> None:
     """Raises: UsageError: options that mean nothing beside each other."""
     if request.cluster_file and request.keep_up:
-        raise UsageError("--keep-up: the cluster of --cluster stays up anyway", hint="leave out --keep-up")
+        raise UsageError("--keep-up cannot be combined with --cluster", hint="remove --keep-up")
     if request.cluster_file and request.secure:
-        raise UsageError("--secure: the cluster of --cluster is as it is", hint="leave out --secure")
+        raise UsageError("--secure cannot be combined with --cluster", hint="remove --secure")
     if request.load and request.metrics and (request.metrics.otlp or request.metrics.prometheus):
         raise UsageError(
             "metrics count rows of this machine, and those of --load-master are elsewhere",
-            hint="leave out --otlp and --prometheus",
+            hint="remove --otlp and --prometheus",
         )
     if request.max_time_s is not None and not request.until_hit:
-        raise UsageError("--max-time bounds --until-hit", hint="add --until-hit; --for is the time of a load")
+        raise UsageError(
+            "--max-time requires --until-hit", hint="add --until-hit; --for is the time of a load"
+        )
     if request.fail_fast and (request.load or not request.windows.window_s):
         raise UsageError("--fail-fast needs windows, of a load from this machine", hint="--window 10m")
     if request.until_hit and (request.rounds or request.replay or request.load):
         raise UsageError(
             "--until-hit plays as many rounds as it takes, each with faults of its own, from this machine",
-            hint="leave out --rounds, --replay and --load-master",
+            hint="remove --rounds, --replay and --load-master",
         )
 
 

@@ -120,5 +120,5 @@ class WindowJudge:
         row = {"t_ns": time.monotonic_ns(), "kind": FOUND_SO_FAR, "text": found.text}
         append_jsonl(self._run.events, row)
         if self._asked.fail_fast:
-            self._tell("--fail-fast: the load ends; heal, drain, audit and the verdict of the whole follow")
+            self._tell("--fail-fast: the load ends; undo, drain, audit and the final verdict follow")
             self._enough.set()

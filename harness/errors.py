@@ -71,7 +71,7 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
         "the machine or the cluster is not ready: network, memory, disk, a client",
         "`brokerstorm doctor` names the remedy",
     ),
-    Exit.NOT_HEALED: ("a fault could not be healed: something is left behind", "`brokerstorm clean`"),
+    Exit.NOT_HEALED: ("a fault or a leftover could not be undone", "`brokerstorm clean`"),
     Exit.BUG: ("an internal error", "report it with the traceback file that is named"),
     Exit.OUTPUT: (
         "the output could not be written (full disk, closed stream); a verdict is in the run folder",

@@ -230,5 +230,5 @@ def read_faults(path: Path) -> list[FaultRecord]:
         try:
             log.add(event)
         except ValueError as error:
-            raise UsageError(f"{where} is no event of a fault: {error}", hint=hint) from error
+            raise UsageError(f"{where} is not a fault event: {error}", hint=hint) from error
     return log.records

@@ -138,10 +138,10 @@ class RunDir:
             return []
         entries = read_json(self.campaign).get("runs")
         if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
-            raise UsageError(f"{self.campaign}: runs is no list of folders")
+            raise UsageError(f"{self.campaign}: runs is not a list of folders")
         for entry in entries:
             if not is_run_id(entry):
-                raise UsageError(f"{self.campaign}: {entry!r} is no folder of a round")
+                raise UsageError(f"{self.campaign}: {entry!r} is not the folder of a round")
         return [RunDir(self.root / entry) for entry in entries]
 
 
@@ -334,7 +334,7 @@ def open_regular(path: Path) -> BufferedReader:
         raise UsageError(f"cannot read {_printable(path)}: {reason_of(error)}") from error
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
         file.close()
-        raise UsageError(f"cannot read {path}: it is no regular file")
+        raise UsageError(f"cannot read {path}: it is not a regular file")
     return file
 
 

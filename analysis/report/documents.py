@@ -142,7 +142,7 @@ def read_campaign(run: RunDir) -> Campaign:
     for variant in campaign.variants:
         for summary in variant.runs:
             if summary.path not in folders:
-                raise UsageError(f"{run.campaign}: {summary.path!r} is no folder of a round")
+                raise UsageError(f"{run.campaign}: {summary.path!r} is not the folder of a round")
     return campaign
 
 

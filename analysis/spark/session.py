@@ -104,7 +104,7 @@ def _require_master(master: str) -> None:
     if reasons:
         raise EnvironmentNotReady(
             f"no Spark master at {master} ({'; '.join(reasons)})",
-            hint="start one, or leave out --master to judge on this machine",
+            hint="start one, or remove --master to judge on this machine",
         )
 
 

@@ -95,8 +95,8 @@ def resumed(run_dir: Path, name: str) -> tuple[RunDir, BisectQuestion]:
     now = read_scenario(question.scenario, question.overrides).text
     if now != root.scenario.read_text():
         raise UsageError(
-            f"{question.scenario} has changed since {root.run_id} was begun",
-            hint="what was played was another scenario: begin again, or bring the file back",
+            f"{question.scenario} has changed since {root.run_id} was started",
+            hint="its rounds used another scenario: start again, or restore the file",
         )
     ask_again(root, question)
     return root, question
@@ -188,7 +188,7 @@ class Bisection:
             elif answer is None:
                 answer = yield from _searched(self.examiner, question)
         except OutOfBudget:
-            answer = Answer(outcome=BisectionOutcome.UNKNOWN, why="the budget is used up; --resume goes on")
+            answer = Answer(outcome=BisectionOutcome.UNKNOWN, why="the budget is used up; --resume continues")
         return answer
 
     def _look(self, version: str, number: int) -> Strategy[Look]:

@@ -178,7 +178,7 @@ def _shown(name: str) -> str:
 
 
 def _refused(archive: Path, why: str) -> UsageError:
-    return UsageError(f"{archive} is no bundle: {why}", hint="`brokerstorm bundle RUN` makes one")
+    return UsageError(f"{archive} is not a bundle: {why}", hint="`brokerstorm bundle RUN` makes one")
 
 
 def unpack(
@@ -198,7 +198,7 @@ def unpack(
         Paths of the files that were not written.
 
     Raises:
-        UsageError: ``target`` has something in it, cannot be written, or the archive is no bundle.
+        UsageError: ``target`` has something in it, cannot be written, or the archive is not a bundle.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(

@@ -101,7 +101,7 @@ def read_judged(root: RunDir) -> Judged:
     campaign = read_campaign(root)
     rounds = [_round(run, f"{run.run_id}/") for run in root.rounds() if run.manifest.exists()]
     if not rounds:
-        raise UsageError(f"{root.root} holds no run that got as far as being captured")
+        raise UsageError(f"{root.root} contains no run with captured data")
     return Judged(root, rounds, campaign)
 
 

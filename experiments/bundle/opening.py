@@ -34,16 +34,16 @@ def folder_of(archive: Path) -> str:
     """The folder that a bundle unpacks to, which is the id of its run.
 
     Raises:
-        UsageError: it is no bundle, or no run can have the name of its folder.
+        UsageError: it is not a bundle, or no run can have the name of its folder.
     """
     for entry in entries(archive):
         if not is_name_of_a_run(entry.folder):
             raise UsageError(
-                f"{archive} is no bundle: its folder {entry.folder[:80]!a} cannot be the name of a run",
+                f"{archive} is not a bundle: its folder {entry.folder[:80]!a} cannot be the name of a run",
                 hint="`brokerstorm open BUNDLE DIR` unpacks it into the folder DIR",
             )
         return entry.folder
-    raise UsageError(f"{archive} is no bundle: it is empty")
+    raise UsageError(f"{archive} is not a bundle: it is empty")
 
 
 def open_bundle(archive: Path, target: Path) -> Opened:
@@ -77,7 +77,7 @@ def run_of(base: Path, name: str | None, *, with_tables: bool = False) -> RunDir
     A bundle is unpacked once, into ``base``. ``with_tables``: of a URL, the tables are copied, too.
 
     Raises:
-        UsageError: no such run, or the file is no bundle.
+        UsageError: no such run, or the file is not a bundle.
     """
     if name is not None and is_url(name):
         from harness.stored import open_stored  # and with it PyArrow: 0.2 s that `show` can do without
@@ -86,7 +86,7 @@ def run_of(base: Path, name: str | None, *, with_tables: bool = False) -> RunDir
     if name is None or not is_bundle(name):
         return find_run(base, name)
     archive = Path(name)
-    folder = folder_of(archive)  # first: what is no bundle may be large
+    folder = folder_of(archive)  # first: what is not a bundle may be large
     with open_regular(archive) as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()[:_DIGITS]
     target = base / OPENED / f"{folder}-{digest}"

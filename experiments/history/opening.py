@@ -38,11 +38,11 @@ def connected(path: Path, wait_s: float) -> sqlite3.Connection | None:
     it is run, and no function of its schema can have an effect.
 
     Raises:
-        UsageError: the path is no regular file, a table of ours is something else there, or checking it takes
+        UsageError: the path is not a regular file, a table has another shape, or checking it takes
             too long.
     """
     if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise UsageError(f"cannot use {path} as a history: it is no regular file", hint="name a file")
+        raise UsageError(f"cannot use {path} as history: it is not a regular file", hint="name a file")
     connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
     try:
@@ -84,7 +84,7 @@ def _require_our_tables(connection: sqlite3.Connection, path: Path) -> None:
     found = set(connection.execute(query.format(marks), names).fetchall())
     if odd := sorted(str(name) for name, _, _ in found ^ wanted):
         raise UsageError(
-            f"{path} is no history: {odd[0][:40]!a} in it is not as brokerstorm makes it",
+            f"{path} is not a history: {odd[0][:40]!a} in it is not as brokerstorm makes it",
             hint="name a history that `suite run` has written",
         )
 
@@ -127,7 +127,7 @@ def foreign(path: Path, wait_s: float) -> Iterator[Path]:
         UsageError: it cannot be read, is damaged or no history.
     """
     if not path.exists():
-        raise UsageError(f"there is no history {path}", hint="name files that `suite run` has written")
+        raise UsageError(f"there is not a history {path}", hint="name files that `suite run` has written")
     with tempfile.TemporaryDirectory(prefix="brokerstorm-") as work, told(path, wait_s):
         copy = Path(work) / "history.sqlite"
         for suffix in ("", "-wal"):
@@ -176,7 +176,7 @@ def refuse_another_kind(path: Path) -> None:
         begins = file.read(len(_HEADER))
     if begins != _HEADER and path.suffix not in _SUFFIXES:
         raise UsageError(
-            f"{path} is no history, and no database at all; it is left as it is",
+            f"{path} is not a history, and no database at all; it is left as it is",
             hint=f"name the history another way, such as {path.with_suffix('.sqlite').name}",
         )
 
@@ -196,7 +196,7 @@ def set_aside(path: Path, wait_s: float) -> list[str]:
                     os.replace(f"{path}{suffix}", f"{aside}{suffix}")
     except Timeout as error:
         raise _locked(path, wait_s) from error
-    return [f"the history {path} was damaged: it is kept as {aside.name}, and a new one is begun"]
+    return [f"the history {path} was damaged: it was renamed to {aside.name}, and a new one was created"]
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:
@@ -245,7 +245,8 @@ def told(path: Path, wait_s: float) -> Iterator[None]:
             raise _locked(path, wait_s) from error
         if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
             raise EnvironmentNotReady(
-                f"cannot write to the history {path}: {error}", hint="make room on that disk; nothing is lost"
+                f"cannot write to the history {path}: {error}",
+                hint="free some space on that disk; nothing is lost",
             ) from error
         if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
             raise UsageError(
@@ -257,7 +258,7 @@ def told(path: Path, wait_s: float) -> Iterator[None]:
             raise damaged(path, error) from error
         raise EnvironmentNotReady(
             f"the history {path} was damaged while it was open: {error}",
-            hint="the next command keeps it aside and begins a new one; `history import` takes the runs back",
+            hint="the next command renames it and creates a new one; `history import` adds the runs again",
         ) from error
 
 

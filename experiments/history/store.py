@@ -70,7 +70,7 @@ class History:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
             except OSError as error:
-                raise UsageError(f"cannot make the folder of {path}: {error.strerror}") from error
+                raise UsageError(f"cannot create the folder of {path}: {error.strerror}") from error
             connection = connected(path, wait_s)
             if connection is None:
                 refuse_another_kind(path)
@@ -191,7 +191,7 @@ class History:
         """Night, suite, cell and reason of every cell that did not run."""
         rows = self._rows("SELECT night, suite, cell, why FROM skipped ORDER BY night, suite, cell")
         if not all(isinstance(value, str) for row in rows for value in row):
-            raise damaged(self.path, ValueError("a cell that did not run has a value that is no text"))
+            raise damaged(self.path, ValueError("a cell that did not run has a value that is not text"))
         return [(night, suite, cell, why) for night, suite, cell, why in rows]
 
     def expected_s(self, cell: str, *, suite: str | None = None) -> float | None:

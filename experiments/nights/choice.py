@@ -40,7 +40,7 @@ class Shard:
         """
         match = re.fullmatch(r"(\d{1,4})/(\d{1,4})", text)
         if match is None:
-            raise UsageError(f"--shard {text} is not of the form NUMBER/OF", hint="for example --shard 2/4")
+            raise UsageError(f"--shard {text} is not N/M", hint="for example --shard 2/4")
         if not 1 <= int(match[1]) <= int(match[2]):
             raise UsageError(
                 f"--shard {text}: the first number must be from 1 to {int(match[2])}"

@@ -216,7 +216,7 @@ def night_named(run_dir: Path, name: str, last: str) -> NightDir:
         (run_dir / name).mkdir(parents=True)
     except FileExistsError:
         raise UsageError(
-            f"{run_dir / name} is there already", hint="--resume goes on with a night; or name another"
+            f"{run_dir / name} is there already", hint="--resume continues a night; or use another name"
         ) from None
     except OSError as error:
         raise UsageError(
@@ -233,11 +233,9 @@ def unfinished(run_dir: Path, suite: str) -> NightDir:
     """
     newest = next(nights(run_dir, suite), None)
     if newest is None:
-        raise UsageError(
-            f"no night of {suite} in {run_dir} to go on with", hint="leave out --resume to begin one"
-        )
+        raise UsageError(f"no unfinished night of {suite} in {run_dir}", hint="remove --resume to start one")
     if newest.is_over:
-        raise UsageError(f"{newest.id} is over: nothing is left to run", hint="leave out --resume")
+        raise UsageError(f"{newest.id} is over: nothing is left to run", hint="remove --resume")
     return newest
 
 

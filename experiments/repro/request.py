@@ -98,16 +98,16 @@ def libraries(scenario: Scenario, affected: str, fixed: str) -> list[str]:
 def refuse_mixture(request: ReproRequest) -> None:
     """Raises: UsageError: options that do not go together."""
     if request.max_time_s is not None and not request.until_hit:
-        raise UsageError("--max-time bounds --until-hit", hint="add --until-hit, or leave out --max-time")
+        raise UsageError("--max-time requires --until-hit", hint="add --until-hit, or remove --max-time")
     if request.until_hit and (request.quick or request.rounds or request.fixed):
         raise UsageError(
             "--until-hit runs the affected version until it shows the bug",
-            hint="leave out --quick, --rounds and --fixed",
+            hint="remove --quick, --rounds and --fixed",
         )
     if request.quick and (request.rounds or 1) > 1:
         raise UsageError(
             f"--quick stops at the first hit and cannot be combined with --rounds {request.rounds}",
-            hint="leave out --quick or --rounds",
+            hint="remove --quick or --rounds",
         )
 
 

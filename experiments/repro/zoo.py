@@ -45,9 +45,7 @@ def refuse_single(request: ReproRequest) -> None:
     single = {"--pair": request.pair, "--rounds": request.rounds, "--until-hit": request.until_hit}
     single |= {"--affected": request.affected, "--fixed": request.fixed, "BUG": request.bug}
     if given := [name for name, value in single.items() if value]:
-        raise UsageError(
-            f"--all looks at every known bug, and {given[0]} is about one", hint=f"leave out {given[0]}"
-        )
+        raise UsageError(f"--all cannot be combined with {given[0]}", hint=f"remove {given[0]}")
 
 
 def by_age(run_dir: Path) -> list[str]:

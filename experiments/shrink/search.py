@@ -249,6 +249,6 @@ def only_class(run: RunSummary) -> str:
     found = [*dict.fromkeys((*run.violations, *run.excused))]
     if len(found) > 1:
         raise UsageError(
-            f"it shows several classes: {', '.join(found)}", hint="--class says which is to stay"
+            f"it shows several classes: {', '.join(found)}", hint="--class selects the class to keep"
         )
     return next(iter(found), "")

@@ -140,7 +140,7 @@ def _class_of(plan: Plan, result: Result) -> str:
         return plan.expect
     if len(shown) != 1:
         found = ", ".join(shown) or "none"
-        raise UsageError(f"{result.run_id} shows: {found}", hint="--class says which class is to stay")
+        raise UsageError(f"{result.run_id} shows: {found}", hint="--class selects the class to keep")
     return next(iter(shown))
 
 

@@ -14,7 +14,7 @@ from harness.waiting import wait_until, wait_while
 Answer = TypeVar("Answer")
 ASK_S = 8.0  # two frozen brokers in turn, then the third
 POLL_S = 0.1
-LOGS_HINT = "look at the brokers' logs; those of a cluster that we started lie in its folder"
+LOGS_HINT = "read the brokers' logs; for a cluster that brokerstorm started, they are in its folder"
 
 
 class NotThere(UsageError):

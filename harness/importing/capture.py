@@ -202,7 +202,7 @@ def _require_consistent(source: ImportSource, facts: ImportFacts, groups_seen: C
     """
     said, system = source.description, system_of(source.description.system)
     if system.is_queue and not source.files["deliveries"]:
-        raise UsageError("no deliveries: of a queue nobody can tell without them what was lost", hint=HINT)
+        raise UsageError("no deliveries: without them, messages lost from a queue cannot be found", hint=HINT)
     if said.groups and not source.files["deliveries"]:
         source.refuse(("groups",), "there are groups, but no deliveries")
     if source.files["deliveries"] and not said.groups:

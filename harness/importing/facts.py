@@ -87,7 +87,7 @@ class ImportFacts:
             tables = " and ".join(self._without_attempt)
             raise UsageError(
                 f"sends holds re-sends (attempt above 0), and there is no column attempt in {tables}: "
-                "nobody can tell there a re-send from what it repeats",
+                "a re-send cannot be told from its original there",
                 hint="write the attempt into the payload too, and into these tables; or give a re-send a seq "
                 "of its own",
             )

@@ -165,7 +165,7 @@ def _once(pairs: list[tuple[str, Any]]) -> Document:
 
 
 def _no_constant(text: str) -> None:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a number")
 
 
 def _json_batch(name: str, first: int, rows: list[Any], columns: dict[str, None]) -> Batch:

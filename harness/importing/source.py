@@ -71,7 +71,7 @@ class ImportSource:
         if DESCRIPTION not in found:
             raise UsageError(f"{uri} holds no {DESCRIPTION}: it names the system and the topics", hint=HINT)
         if not found[DESCRIPTION].is_file:  # a pipe would be waited for
-            raise UsageError(f"{uri}: {DESCRIPTION} is no regular file", hint=HINT)
+            raise UsageError(f"{uri}: {DESCRIPTION} is not a regular file", hint=HINT)
         files = {table: tuple(_files_of(table, found, filesystem, uri)) for table in TABLES}
         _refuse_strange(found, uri)
         text = _text(filesystem, f"{root}/{DESCRIPTION}")
@@ -135,7 +135,10 @@ def _of_groups(said: ImportFile) -> Iterator[tuple[Location, str]]:
                 near = did_you_mean(topic, said.topics, label="topics")
                 yield ("groups", name, "topics", index), f"no topic {topic!r}; {near}"
         if SYSTEMS[said.system].is_queue and group.settle is None:
-            yield ("groups", name), "settle is missing: without it nobody can tell what was lost of a queue"
+            yield (
+                ("groups", name),
+                "settle is missing: without it, messages lost from a queue cannot be found",
+            )
 
 
 def _of_columns(said: ImportFile) -> Iterator[tuple[Location, str]]:
@@ -147,7 +150,10 @@ def _of_columns(said: ImportFile) -> Iterator[tuple[Location, str]]:
         for name, theirs in getattr(said.columns, table).items():
             if not theirs or not _is_template(theirs):
                 example = '"{topic}-{partition}"'
-                yield ("columns", table, name), f"{theirs!r} is no name of a column, nor a text as {example}"
+                yield (
+                    ("columns", table, name),
+                    f"{theirs!r} is neither a column name nor text such as {example}",
+                )
 
 
 def _is_template(text: str) -> bool:
@@ -227,7 +233,7 @@ def _files_of(
     for info in inside:
         if not info.is_file or not info.base_name.endswith(SUFFIXES):
             raise UsageError(
-                f"{uri}: {table}/{info.base_name} is no file of a table",
+                f"{uri}: {table}/{info.base_name} is not a table file",
                 hint=f"a table's files end in {', '.join(SUFFIXES)}",
             )
         yield TableFile(info.path, f"{table}/{info.base_name}")

@@ -44,7 +44,7 @@ LOAD_PHASES = ("warm-up", "load")
 FIGURE_PHASES = (*LOAD_PHASES, "recovery", "drain")
 HINT = "Ctrl-C stops the load, heals, drains and still gives a verdict"
 #: Of `repro`, `suite` and others, whose rounds count only when they are whole.
-HINT_WITHOUT_VERDICT = "Ctrl-C stops the load, heals and keeps what was captured"
+HINT_WITHOUT_VERDICT = "Ctrl-C stops the load, undoes faults and keeps the captured data"
 LEVELS = "▁▂▃▄▅▆▇█"
 #: Faults to come that are named.
 NEXT_SHOWN = 2

@@ -396,7 +396,7 @@ class LiveRun:
         try:
             faults, can_go_back = read_faults(self._run.faults), SYSTEMS[self._plan.system].has_offsets
             if audit_follows(self._plan) and not can_go_back and not self._leaders.has_told:
-                text = "nobody said which ledgers hold what was read during the load"
+                text = "it is not known which ledgers hold the messages read during the load"
                 self._manifest.problem("audit", text)
             anew = not can_go_back and may_lack_what_was_read(faults)
             pool.start_audit(self._leaders.epochs(faults), anew=anew)

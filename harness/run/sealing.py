@@ -49,7 +49,7 @@ class Sealing(PeriodicThread):
                 # else it took so long that there is more
         except BrokerstormError as error:
             if not self._has_told:
-                self._tell(f"what is captured is not sealed while the run goes on: {error}")
+                self._tell(f"captured data is not sealed during the run: {error}")
             self._has_told = True
         _give_back()
 

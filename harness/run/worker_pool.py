@@ -453,7 +453,7 @@ class WorkerPool:
     def note_stall_over(self, worker: WorkerProcess) -> None:
         """A consumer that stalled is handed messages again."""
         self._progress.waiting(worker.name, "")
-        self._progress.note(f"{worker.name} goes on: it is handed messages again")
+        self._progress.note(f"{worker.name} continues: it receives messages again")
 
     def _report_waiting(self, worker: WorkerProcess, kind: str, text: str, **more: Any) -> Document:
         """Show that a worker waits in vain; the row for events.jsonl, still without its stacks."""

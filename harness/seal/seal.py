@@ -533,7 +533,7 @@ def _refuse_less(run: RunDir, raw_rows: Mapping[TableId, int], part: int) -> Non
 def _no_capture(run: RunDir) -> UsageError:
     if run.result.exists():
         return UsageError(
-            f"{run.root} was judged, and its capture was removed since: the `keep` of a suite does that",
+            f"{run.root} was judged, and its captured data was removed since, by `keep` of a suite",
             hint=f"`brokerstorm show {run.root}` shows its verdict; docs/howto/run-in-ci.md has `keep`",
         )
     return UsageError(

@@ -175,7 +175,7 @@ class OtlpPush:
     def _say(self, why: str) -> None:
         if not self._has_told:
             self._has_told = True
-            self._tell(f"metrics do not arrive at {self.url}: {why}; the run goes on")
+            self._tell(f"metrics do not arrive at {self.url}: {why}; the run continues")
 
 
 class _FirstWarning(logging.Handler):

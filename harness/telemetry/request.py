@@ -95,7 +95,9 @@ def _checked(text: str) -> str:
     except ValueError:
         is_url = False
     if not is_url:
-        raise UsageError(f"{text} is no URL of a collector", hint=f"--otlp {DEFAULT_COLLECTOR}, for example")
+        raise UsageError(
+            f"{text} is not a URL of a collector", hint=f"--otlp {DEFAULT_COLLECTOR}, for example"
+        )
     return text
 
 

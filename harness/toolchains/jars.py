@@ -119,7 +119,7 @@ def resolve(wanted: Artifacts, *, offline: bool = False, on_progress: Progress |
     if offline and not wanted.jars:
         raise EnvironmentNotReady(
             f"{wanted.title} is not in the cache ({folder.parent})",
-            hint="leave out --offline once, or run `brokerstorm fetch`",
+            hint="run once without --offline, or run `brokerstorm fetch`",
         )
     report = on_progress or (lambda text, share: None)
     try:

@@ -115,7 +115,7 @@ class OwnBuild:
         if self.commit:
             checkout = Checkout.of(self.path) if self.path.is_dir() else None
             if checkout is None:
-                raise UsageError(f"{self.path} is no git checkout any more")
+                raise UsageError(f"{self.path} is no longer a git checkout")
             return checkout.copy(checkout.commit(self.commit), self.digest, target)
         if self.path.is_dir():
             copy = Path(shutil.copytree(self.path, target, symlinks=True, ignore=_IGNORED))
@@ -187,7 +187,7 @@ def pinned_source(asked: AskedBuild) -> OwnBuild:
     checkout = Checkout.of(asked.path) if asked.path.is_dir() else None
     if checkout is None:
         if asked.revision:
-            raise UsageError(f"{asked.path} is no git checkout, so it has no commit {asked.revision!r}")
+            raise UsageError(f"{asked.path} is not a git checkout, so it has no commit {asked.revision!r}")
         return OwnBuild(asked.path, "", _content(asked.path), asked.number or _number(asked.path.name))
     commit = checkout.commit(asked.revision or "HEAD")
     changes = "" if asked.revision else checkout.changes()

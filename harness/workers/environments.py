@@ -50,7 +50,7 @@ def launch(
     wanted = version or worker.default_version
     if not wanted:
         raise WorkerError(
-            f"client {worker.library} is not installed beside brokerstorm",
+            f"client {worker.library} is not installed next to brokerstorm",
             hint=f"{how_to_install()}, name a client_version to fetch, or state a default under [python]",
         )
     python = sys.executable if is_beside(worker, wanted) else str(python_for(worker, wanted, offline=offline))
@@ -111,7 +111,7 @@ def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
     project = build.text("pyproject.toml")
     if project is None and build.text("setup.py") is None:
         raise UsageError(
-            f"{build.path} is no Python project: no pyproject.toml and no setup.py there",
+            f"{build.path} is not a Python project: no pyproject.toml and no setup.py there",
             hint=f"name the folder of {worker.library} that has it, or a wheel",
         )
     try:

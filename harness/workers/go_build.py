@@ -107,7 +107,9 @@ def _module_path(worker: WorkerSpec, own: OwnBuild) -> str:
     """The path that a module gives itself, if the worker can be built with it."""
     text = own.text("go.mod")
     if text is None:
-        raise UsageError(f"{own.path} is no Go module: no go.mod there", hint="name the folder that has it")
+        raise UsageError(
+            f"{own.path} is not a Go module: no go.mod there", hint="name the folder that has it"
+        )
     found = re.search(r'^module\s+"?([^\s"]+)', text, re.MULTILINE)
     known = [_build_of(worker).source_path, *(table.path for table in _build_of(worker).modules)]
     if found is None or found[1] not in known:

@@ -46,7 +46,7 @@ def ask(
         ),
         ("pulsar-async-unchecked --pair no", "has no pair 'no'"),
         ("--resume 20260101-none", "no bisection '20260101-none'"),
-        ("sarama-2377 --resume x", "--resume goes on with a bisection as it was begun"),
+        ("sarama-2377 --resume x", "--resume continues a bisection with its original options"),
         ("sarama-2377 --budget soon", "--budget soon must be a duration"),
         ("sarama-2377 --repo . --bad v0.nothing --good HEAD", "has no commit 'v0.nothing'"),
         ("", "which scenario?"),

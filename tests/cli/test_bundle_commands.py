@@ -144,13 +144,13 @@ def test_repro_repeats_what_was_asked(runs: Path, tmp_path: Path) -> None:
         (["bundle", "unjudged"], "has not been judged"),
         (["bundle", "unsealed"], "is not sealed"),
         (["bundle", CAMPAIGN, "--max-size", "1KB"], "does not fit into 1.0 kB"),
-        (["bundle", CAMPAIGN, "--max-size", "large"], "'large' is no size"),
-        (["bundle", CAMPAIGN, "--max-size", "0"], "'0' is no size"),
-        (["bundle", CAMPAIGN, "--max-size", "9" * 400], "is no size"),
+        (["bundle", CAMPAIGN, "--max-size", "large"], "'large' is not a size"),
+        (["bundle", CAMPAIGN, "--max-size", "0"], "'0' is not a size"),
+        (["bundle", CAMPAIGN, "--max-size", "9" * 400], "is not a size"),
         (["bundle", CAMPAIGN, "-o", "/nosuch/x.tar.gz"], "cannot write /nosuch/x.tar.gz"),
         (["open", "nosuch.tar.gz"], "does not exist"),
-        (["open", __file__], "is no bundle"),
-        (["show", "broken.tar.gz"], "is no bundle"),
+        (["open", __file__], "is not a bundle"),
+        (["show", "broken.tar.gz"], "is not a bundle"),
     ],
     ids=lambda value: value if isinstance(value, str) else " ".join(value)[:40],
 )
@@ -203,7 +203,7 @@ def test_rounds_of_an_opened_bundle_stay_below_its_folder(
         )
     assert told(capsys, "open", str(tmp_path / "x.tar.gz"), str(tmp_path / "x"))[0] == Exit.PASS
     code, _, err = told(capsys, "analyze", f"{tmp_path}/x")
-    assert (code, "is no folder of a round" in err) == (Exit.USAGE, True)
+    assert (code, "is not the folder of a round" in err) == (Exit.USAGE, True)
     assert not mine.report.exists()
 
 

@@ -166,12 +166,12 @@ ERRORS = [
     (["explain", "acked-lots"], "acked-lots", "acked-lost"),
     (["run", "--replay", "nosuch"], "no run 'nosuch'", ""),
     (["run", "--resume", "nosuch"], "no run 'nosuch'", ""),
-    (["run", "kafka-smoke", "--resume", "r"], "goes on with what was asked then", "run --resume r"),
-    (["run", "--resume", "r", "--rounds", "2"], "goes on with what was asked then", "run --resume r"),
+    (["run", "kafka-smoke", "--resume", "r"], "reuses the original options", "run --resume r"),
+    (["run", "--resume", "r", "--rounds", "2"], "reuses the original options", "run --resume r"),
     (["new", "/no/such/x.yaml", "--from", "kafka-strom"], "no such scenario: 'kafka-strom'", "kafka-storm"),
     (
         ["new", "/no/such/x.yaml", "--from", "kafka-storm", "--system", "qpid"],
-        "--from kafka-storm is of a",
+        "--from kafka-storm already determines the system",
         "",
     ),
     (
@@ -179,9 +179,9 @@ ERRORS = [
         "nosuch: there is no such folder",
         "judge-another-capture",
     ),
-    (["new", ""], "'.' is no name of a file in UTF-8", ""),
-    (["new", "\udcff"], "is no name of a file in UTF-8", ""),
-    (["history", "export", ""], "is no name of a file in UTF-8", ""),
+    (["new", ""], "'.' is not a file name in UTF-8", ""),
+    (["new", "\udcff"], "is not a file name in UTF-8", ""),
+    (["history", "export", ""], "is not a file name in UTF-8", ""),
     (["show", "a" * 300], "File name too long: ", ""),
     (["run", "a" * 300], "File name too long: aaaa", ""),
     (["clean", "nosuch"], "no run 'nosuch'", ""),
@@ -289,7 +289,7 @@ def test_new_writes_a_scenario_and_never_over_one(tmp_path: Path, capsys: pytest
     assert "exists" in err
     assert answer(capsys, "new", str(path), "--force")[0] == 0
     code, out, _ = answer(capsys, "new", str(path), "--force", "--from", "qpid-2703")
-    beside = "scenario.schema.json beside it for editors"
+    beside = "scenario.schema.json next to it for editors"
     assert (code, out) == (0, f"{path} written, and {beside}; `brokerstorm repro {path}` runs it\n")
     assert answer(capsys, "plan", str(path))[0] == 0
 
@@ -307,7 +307,7 @@ def test_new_puts_the_schema_beside_the_file(tmp_path: Path, capsys: pytest.Capt
     schema.write_text('{"title": "of somebody else"}')
     code, _, err = answer(capsys, "new", str(tmp_path / "another.yaml"))
     assert (code, (tmp_path / "another.yaml").exists()) == (Exit.USAGE, False)
-    assert f"{schema} is no schema of brokerstorm" in err
+    assert f"{schema} is not a schema of brokerstorm" in err
 
 
 @pytest.mark.long

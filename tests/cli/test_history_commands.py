@@ -56,8 +56,8 @@ def test_a_report_as_json_is_the_file(folder: Path, capsys: pytest.CaptureFixtur
     [
         (["suite", "report", "nope"], "has no suite 'nope'"),
         (["suite", "report", "--night", "never"], "no night 'never' of nightly"),
-        (["suite", "report", "--history", "missing.sqlite"], "there is no history missing.sqlite yet"),
-        (["history", "export", "x.parquet", "--history", "missing.sqlite"], "there is no history"),
+        (["suite", "report", "--history", "missing.sqlite"], "there is not a history missing.sqlite yet"),
+        (["history", "export", "x.parquet", "--history", "missing.sqlite"], "there is not a history"),
         (["history", "import", "nope"], "no run 'nope'"),
     ],
 )
@@ -75,7 +75,7 @@ def test_a_damaged_history_is_told_and_a_new_one_begun(
     finished_run(tmp_path / "r1")
     assert call(tmp_path, "history", "import", "r1") == 0
     said = capsys.readouterr()
-    assert "was damaged: it is kept as history.sqlite.damaged-" in said.err
+    assert "was damaged: it was renamed to history.sqlite.damaged-" in said.err
     assert "1 rounds added, 0 were there" in said.out
 
 
@@ -113,4 +113,4 @@ def test_a_history_goes_through_a_store_to_another_machine(
     assert found["added"] == {there: len(regressed())}
     assert "cannot read" in found["left_out"][f"{url}/none.sqlite"]
     assert call(folder, "history", "upload", "shard-2") == 2
-    assert "shard-2 is no URL" in capsys.readouterr().err
+    assert "shard-2 is not a URL" in capsys.readouterr().err

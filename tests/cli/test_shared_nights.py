@@ -65,7 +65,7 @@ def test_a_history_that_cannot_be_merged_is_told_and_the_others_are_taken(
         (["--night", "tonight"], "--night tonight must begin with the day"),
         (["--night", "20261121"], "--night 20261121 would come before 20261122-shared"),
         (["--night", NIGHT], "20261122-shared is there already"),
-        (["--night", NIGHT, "--resume"], "leave out --night"),
+        (["--night", NIGHT, "--resume"], "remove --night"),
     ],
 )
 def test_a_name_that_would_mix_up_nights_is_refused(
@@ -150,4 +150,4 @@ def test_two_nights_are_compared_by_their_names(
     assert (code, found["a"], found["b"]) == (0, "20261122", "20261123")
     assert {row["name"] for row in found["rows"]} >= {"result", "rounds", "p99"}
     assert main([*map(str, run_dir), "compare", "20261122", "other"]) == 2
-    assert "20261122 is a night and the other is none" in " ".join(capsys.readouterr().err.split())
+    assert "20261122 is a night and the other is not" in " ".join(capsys.readouterr().err.split())

@@ -77,7 +77,7 @@ def test_what_cannot_be_read_or_written_is_one_line(
         (["show", f"{url}/nothing"], "there is no run at"),
         (["show", "s9://bucket/run"], "cannot read s9://bucket/run: Unrecognized filesystem type"),
         (["upload", CAMPAIGN, url], f"{url}/{CAMPAIGN} exists"),
-        (["upload", CAMPAIGN, "bucket/runs"], "bucket/runs is no URL"),
+        (["upload", CAMPAIGN, "bucket/runs"], "bucket/runs is not a URL"),
     ):
         code, _, err = told(capsys, campaign, *words)
         assert (code, err.count("\n")) == (Exit.USAGE, 2)
@@ -105,7 +105,7 @@ def test_an_upload_that_is_cut_off_leaves_no_run(
 @pytest.mark.parametrize("path", ["../outside.json", "/etc/passwd", "a/../../b", "large.json"])
 def test_a_store_cannot_name_files_outside_the_copy_nor_fill_the_disk(path: str) -> None:
     info = pafs.FileInfo(path, pafs.FileType.File, size=2 << 30 if path == "large.json" else 5)
-    with pytest.raises(UsageError, match="no file of a run"):
+    with pytest.raises(UsageError, match="not a file of a run"):
         stored._require_sane(path, info, "s3://bucket/run")
 
 

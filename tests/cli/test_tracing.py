@@ -68,7 +68,7 @@ def test_a_lost_message_with_what_the_log_holds_in_its_place(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ([], "which message?"),
+        ([], "no message given"),
         (["--first", "phantom"], "shows no message as a witness of phantom"),
         (["--first", "latest/safe-1"], "shows no message as a witness of anything"),
         (["--first", "ackd-lost"], "'ackd-lost' is neither a class nor a run; did you mean acked-lost?"),

@@ -203,7 +203,7 @@ def test_killed_at_any_round_it_goes_on_and_plays_none_twice(tmp_path: Path) -> 
 def test_without_time_it_says_what_is_known_and_can_go_on(tmp_path: Path) -> None:
     told, _ = go_on(tmp_path, fixed_in("1.17.0"), budget_s=115.0)
     assert (told["outcome"], told["exit_code"]) == ("unknown", 3)
-    assert told["why"] == "the budget is used up; --resume goes on"
+    assert told["why"] == "the budget is used up; --resume continues"
     told, _ = go_on(tmp_path, fixed_in("1.17.0"))
     assert told["first"] == "1.17.0"
 

@@ -388,7 +388,7 @@ def test_trace_terminal_and_report_say_it(tmp_path: Path) -> None:
     assert "2 messages by 1 leader change after fault #1 (pause kafka-3)" in shown
     page = " ".join(run_page(result).split())
     assert said in page
-    assert "Every leader change behind them" in page
+    assert "All leader changes" in page
 
 
 def test_a_changed_record_of_who_led_proves_nothing(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def test_a_driver_that_lies_is_told(nodes: Nodes, action: str, ability: type) ->
 @pytest.mark.long
 def test_a_heal_that_is_only_said_is_told(nodes: Nodes) -> None:
     by_command(nodes).able(Killable).kill("kafka-1")
-    with pytest.raises(HealError, match="says that it started kafka-1, but nobody listens at"):
+    with pytest.raises(HealError, match="says that it started kafka-1, but nothing listens at"):
         by_command(nodes, 0.3, restart={"run": NOTHING}, check={"run": NOTHING}).able(Killable).start(
             "kafka-1"
         )

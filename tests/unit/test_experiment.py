@@ -108,9 +108,12 @@ def test_a_round_makes_room_and_loses_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("bisect --resume r1 --seed 7", "a bisection as it was begun\n  leave out --seed"),
-        ("shrink --resume r1 --class hang --seed 7", "a search as it was begun\n  leave out --class, --seed"),
-        ("suite run quick --resume --only a", "a night as it was begun\n  leave out --only"),
+        ("bisect --resume r1 --seed 7", "a bisection with its original options\n  remove --seed"),
+        (
+            "shrink --resume r1 --class hang --seed 7",
+            "a search with its original options\n  remove --class, --seed",
+        ),
+        ("suite run quick --resume --only a", "a night with its original options\n  remove --only"),
         ("shrink --resume r1", "no search 'r1'"),
     ],
 )

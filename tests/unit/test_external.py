@@ -152,7 +152,7 @@ def test_a_topic_that_is_there_already_is_never_ours(made: MadeNames) -> None:
     with pytest.raises(UsageError, match="is there already"):
         shared(kafka, made).create_topics([TopicSettings("orders", 6, 3)])
     assert not made.names
-    with pytest.raises(UsageError, match="no topic of this run"):
+    with pytest.raises(UsageError, match="not a topic of this run"):
         shared(kafka, made).delete_topics(["theirs"])
 
 
@@ -204,7 +204,7 @@ def test_settings_of_a_topic_that_was_just_made_are_asked_for_until_it_is_known(
     questions._client = LateBroker(2, KafkaError.UNKNOWN_TOPIC_OR_PART)  # type: ignore[assignment]
     assert questions.settings(["orders"]) == {"orders": {}}
     questions._client = LateBroker(1, KafkaError.TOPIC_AUTHORIZATION_FAILED)  # type: ignore[assignment]
-    with pytest.raises(EnvironmentNotReady, match="settings of orders cannot be had: Broker: Topic") as told:
+    with pytest.raises(EnvironmentNotReady, match="settings of orders cannot be read: Broker: Topic") as told:
         questions.settings(["orders"])
     assert "allowed to describe" in told.value.hint
 

@@ -67,7 +67,7 @@ def test_a_history_whose_tables_are_something_else_is_refused(
         with pytest.raises(UsageError, match="is not as brokerstorm makes it"):
             own.merge(other)
         assert own.nights() == []
-    with pytest.raises(UsageError, match=r"other\.sqlite is no history"):
+    with pytest.raises(UsageError, match=r"other\.sqlite is not a history"):
         History.open(other)
     assert other.read_bytes() == before
 

@@ -103,9 +103,9 @@ def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
     pipe = tmp_path / "import.yaml"
     os.mkfifo(pipe)
     for read in (read_json, read_jsonl):
-        with pytest.raises(UsageError, match="no regular file"):
+        with pytest.raises(UsageError, match="not a regular file"):
             read(pipe)
-    with pytest.raises(UsageError, match=r"import\.yaml is no regular file"):
+    with pytest.raises(UsageError, match=r"import\.yaml is not a regular file"):
         ImportSource.open(str(tmp_path))
 
 

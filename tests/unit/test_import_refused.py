@@ -196,7 +196,7 @@ def bad_json(folder: Path) -> None:
             csv_in_a_parquet_folder,
             "sends/part-0.parquet: cannot be read as parquet: Parquet magic bytes not found",
         ),
-        (junk_in_a_folder, "log/notes.doc is no file of a table"),
+        (junk_in_a_folder, "log/notes.doc is not a table file"),
         (other_columns, "sends/1.csv: column 'position' is missing, which sends/0.csv has"),
         (cut_gzip, "log.csv.gz: cannot be read as csv.gz: Compressed file ended before"),
         (ragged, "log.csv: cannot be read as csv: CSV parse error: Row #6: Expected 5 columns, got 2: 1,2"),
@@ -242,7 +242,7 @@ def test_a_file_that_is_not_a_table(tmp_path: Path, damage: Callable[[Path], obj
         ),
         (
             {"columns": {"log": {"position": "{offset"}}},
-            "columns.log.position: '{offset' is no name of a column",
+            "columns.log.position: '{offset' is neither a column name",
         ),
         ({"evidence": {"drained": "yes, surely"}}, "evidence.drained: must be true or false"),
         (
@@ -254,7 +254,7 @@ def test_a_file_that_is_not_a_table(tmp_path: Path, damage: Callable[[Path], obj
             {"faults": [{"kind": "kill", "start": "noon"}]},
             "faults[0].start: must be a time as 2026-01-31T12:00:00Z",
         ),
-        ({"system": "qpid"}, "groups.group: settle is missing: without it nobody can tell what was lost"),
+        ({"system": "qpid"}, "groups.group: settle is missing: without it, messages lost"),
         ({"system": "pulsar"}, "log.csv: column 'ledger' is missing"),
     ],
 )

@@ -197,7 +197,7 @@ def test_internal_topics_that_our_user_may_not_see_are_not_waited_for(
     ],
 )
 def test_topics_that_drop_records_are_refused(config: dict[str, str], said: str) -> None:
-    with pytest.raises(UsageError, match="could not be told") as caught:
+    with pytest.raises(UsageError, match="could not be detected") as caught:
         topic_config(TopicSettings("orders", 1, 1, config))
     assert said in str(caught.value)
     assert "orders" in str(caught.value)

@@ -16,8 +16,8 @@ MASTER = "spark://10.0.0.10:7077"
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ((None, 3, "", None), "--load-tasks is about other machines"),
-        ((None, None, "s3://x", None), "--load-store is about other machines"),
+        ((None, 3, "", None), "--load-tasks requires --load-master"),
+        ((None, None, "s3://x", None), "--load-store requires --load-master"),
         (("local[2]", None, "", None), "threads of this machine"),
         ((MASTER, None, "", "spark://other:7077"), "a process has one Spark master"),
     ],

@@ -240,7 +240,7 @@ def test_kill_9_at_any_moment_loses_no_turn_and_runs_none_twice(tmp_path: Path) 
 
 
 def test_resume_wants_a_night_that_was_cut_short(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="no night of s in"):
+    with pytest.raises(UsageError, match="no unfinished night of s in"):
         unfinished(tmp_path, "s")
     night_dir = a_night(tmp_path)
     assert unfinished(tmp_path, "s") == night_dir

@@ -87,7 +87,7 @@ def test_queues_of_others_are_neither_seen_nor_touched(
     assert admin.topics() == ["orders"]
     admin.delete_topics(["orders"])
     assert broker.queues == before
-    with pytest.raises(UsageError, match="theirs is no topic of this run"):
+    with pytest.raises(UsageError, match="theirs is not a topic of this run"):
         admin.create_topics([TopicSettings("theirs", 1, 1)])
     made.close()
     assert not list(made.path.parent.iterdir())
@@ -125,9 +125,9 @@ def connection(**changed: Any) -> Connection:
     ("changed", "reason"),
     [
         ({"bootstrap": "a:1,b:2"}, "which virtual host"),
-        ({"bootstrap": "a:1,b/prod"}, "'b' is no HOST:PORT"),
+        ({"bootstrap": "a:1,b/prod"}, "'b' is not HOST:PORT"),
         ({"admin_url": "http://a:8"}, "1 URLs, and bootstrap 2 brokers"),
-        ({"admin_url": "a:8,b:9"}, "'a:8' is no URL"),
+        ({"admin_url": "a:8,b:9"}, "'a:8' is not a URL"),
     ],
 )
 def test_a_file_says_where_each_broker_is(changed: dict[str, str], reason: str) -> None:

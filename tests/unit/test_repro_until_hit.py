@@ -95,5 +95,5 @@ def test_what_does_not_go_with_it_is_refused(hunt: Callable[..., Any], changes: 
 
 
 def test_a_time_alone_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--max-time bounds --until-hit"):
+    with pytest.raises(UsageError, match="--max-time requires --until-hit"):
         refuse_mixture(request(tmp_path, max_time_s=1.0))

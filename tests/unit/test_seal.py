@@ -215,7 +215,7 @@ def test_a_run_without_capture(tmp_path: Path) -> None:
     judged = RunDir(tmp_path / "judged").create()
     judged.raw.rmdir()
     judged.result.write_text("{}")
-    with pytest.raises(UsageError, match="was judged, and its capture was removed since: the `keep`"):
+    with pytest.raises(UsageError, match="was judged, and its captured data was removed since, by `keep`"):
         seal(judged, plan_of())
     empty = seal(new_run(tmp_path / "empty"), plan_of())
     assert empty.rows == {"sends": 0, "log": 0, "deliveries": 0}

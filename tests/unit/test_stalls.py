@@ -246,7 +246,7 @@ def test_a_stall_is_written_down_with_who_and_what(tmp_path: Path) -> None:
     said.seek(0)
     first, last = said.read().splitlines()
     assert first.endswith("consumer-3 (kafka-python) stalls: handed nothing since 00:07.2")
-    assert last.endswith("consumer-3 goes on: it is handed messages again")
+    assert last.endswith("consumer-3 continues: it receives messages again")
     said.close()
 
 

@@ -218,8 +218,8 @@ def test_only_takes_parts_of_names_and_patterns() -> None:
     [
         ("5/4", "must be from 1 to 4"),
         ("0/2", "must be from 1 to 2"),
-        ("two", "not of the form NUMBER/OF"),
-        ("1/", "not of the form NUMBER/OF"),
+        ("two", "not N/M"),
+        ("1/", "not N/M"),
     ],
 )
 def test_a_shard_is_number_of_machines(text: str, why: str) -> None:

@@ -27,7 +27,7 @@ _CAUSES = (
     ),
     (r"permission denied.*docker\.sock", "join the group of the engine's socket"),
     (r"Cannot connect to the Docker daemon|error during connect", "check the Docker daemon: `docker info`"),
-    (r"pool.*overlaps|could not find an available", "`docker network prune` removes networks nobody uses"),
+    (r"pool.*overlaps|could not find an available", "`docker network prune` removes unused networks"),
 )
 
 

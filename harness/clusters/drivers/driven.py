@@ -145,7 +145,7 @@ class StartableNodes(DrivenNodes):
         driver = self._act("restart", node)
         if not wait_until(lambda: self.is_running(node), self._back_s, every_s=_POLL_S):
             raise HealError(
-                f"the {driver.name} driver says that it started {node}, but nobody listens at"
+                f"the {driver.name} driver says that it started {node}, but nothing listens at"
                 f" {self._endpoints[node]} {self._back_s:.0f} s later",
                 hint="look at the log of that node",
             )

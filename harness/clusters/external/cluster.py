@@ -235,7 +235,7 @@ def identified(connection: Connection, *, all_there: bool = True) -> External:
     if not file.cluster_id:
         raise UsageError(
             f"{path}: cluster_id is missing, so nothing is sent to {file.bootstrap}",
-            hint=f"it is told by {SYSTEMS[file.system].ask_id}",
+            hint=f"get it with {SYSTEMS[file.system].ask_id}",
         )
     found = _external_of(file.system).find(connection)
     if found.cluster_id != file.cluster_id:

@@ -22,7 +22,7 @@ def admin_urls(connection: Connection, addresses: Sequence[str]) -> list[str]:
     parts = {url: urlsplit(url) for url in urls}
     if bad := [url for url, of in parts.items() if of.scheme not in ("http", "https") or not of.hostname]:
         hint = f"as {SYSTEMS[file.system].admin_form}"
-        raise UsageError(f"{path}: admin_url: {bad[0]!r} is no URL", hint=hint)
+        raise UsageError(f"{path}: admin_url: {bad[0]!r} is not a URL", hint=hint)
     if len(urls) != len(addresses):
         raise UsageError(
             f"{path}: admin_url has {len(urls)} URLs, and bootstrap {len(addresses)} brokers",

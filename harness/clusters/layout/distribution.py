@@ -51,12 +51,12 @@ def _pinned(system: str, version: str) -> str:
     jars = asked.path / facts.jars
     if not (asked.path / facts.start).is_file():
         raise UsageError(
-            f"{asked.path} is no distribution of {system}: it has no {facts.start}", hint=_hint(facts.jars)
+            f"{asked.path} is not a distribution of {system}: it has no {facts.start}", hint=_hint(facts.jars)
         )
     found = [match[1] for jar in jars.glob("*.jar") if (match := re.fullmatch(facts.version_in, jar.name))]
     if not found:
         raise UsageError(
-            f"{asked.path} is no distribution of {system}: no jar in {facts.jars}/ fits {facts.version_in}",
+            f"{asked.path} is not a distribution of {system}: no jar in {facts.jars} fits {facts.version_in}",
             hint=_hint(facts.jars),
         )
     return str(pinned_jars(asked.path, jars, asked.number or found[0]))

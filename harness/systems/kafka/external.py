@@ -70,7 +70,7 @@ def _quotas(connection: Connection, nodes: Sequence[Node]) -> Need:
     try:
         found = ask(lambda broker: broker.quotas())
     except BrokerstormError as error:
-        return Need("quotas", False, f"not told: {error}", "ask who runs it", needed=False)
+        return Need("quotas", False, f"unknown: {error}", "ask who runs it", needed=False)
     finally:
         ask.close()
     text = "; ".join(found) or "none"

@@ -55,7 +55,7 @@ class ExternalKafkaAdmin:
         try:
             return self._addresses[topic]
         except KeyError:
-            raise UsageError(f"{topic} is no topic of this run", hint=", ".join(self._addresses)) from None
+            raise UsageError(f"{topic} is not a topic of this run", hint=", ".join(self._addresses)) from None
 
     def _stream(self, address: str) -> str:
         topic, _, partition = address.rpartition("-")

@@ -151,7 +151,7 @@ class KafkaQuestions:
             except _Refused as error:
                 if error.code != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
                     raise EnvironmentNotReady(
-                        f"the settings of {', '.join(topics)} cannot be had: {error}",
+                        f"the settings of {', '.join(topics)} cannot be read: {error}",
                         hint="the user must be allowed to describe the settings of topics and brokers",
                     ) from error
                 time.sleep(_POLL_S)

@@ -64,7 +64,7 @@ class _Replica:
         self.take(answer)
         self.refused = answer.error_code in _UNREADABLE
         if answer.records and self.offset == before:
-            self.refused, self.why = True, "what it gives is no batch"
+            self.refused, self.why = True, "its answer is not a batch"
 
 
 class ReplicaReading:

@@ -288,14 +288,14 @@ def topic_config(topic: TopicSettings) -> dict[str, str]:
     policy = config.get("cleanup.policy", "delete")
     if "compact" in policy:
         raise UsageError(
-            f"topic {topic.name}: cleanup.policy={policy} drops records, so loss could not be told",
+            f"topic {topic.name}: cleanup.policy={policy} drops records, so loss could not be detected",
             hint="leave cleanup.policy out",
         )
     for key in ("retention.ms", "retention.bytes"):
         value = config.get(key, "-1")
         if value != "-1" and not (key == "retention.ms" and int(value) >= LEAST_RETENTION_MS):
             raise UsageError(
-                f"topic {topic.name}: {key}={config[key]} drops records, so loss could not be told",
+                f"topic {topic.name}: {key}={config[key]} drops records, so loss could not be detected",
                 hint=f"leave {key} out or set it to -1; retention.ms may be {LEAST_RETENTION_MS} or more",
             )
     return {**KEEPS, **config}

@@ -49,7 +49,7 @@ class ExternalNatsAdmin(NatsAdmin):
             UsageError: a topic that is none of this run's.
         """
         if foreign := [topic.name for topic in topics if topic.name not in self._addresses]:
-            raise UsageError(f"{foreign[0]} is no topic of this run", hint=", ".join(self._addresses))
+            raise UsageError(f"{foreign[0]} is not a topic of this run", hint=", ".join(self._addresses))
         super().create_topics(topics)
 
     def _make(self, stream: str, topic: TopicSettings) -> None:

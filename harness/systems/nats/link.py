@@ -70,7 +70,7 @@ class Link:
                 if words[0] != reply:
                     continue  # the answer to a question that was given up
                 if head.startswith(_NO_RESPONDERS):
-                    raise NoResponders("nobody answers there")
+                    raise NoResponders("nothing answers there")
                 answer = json.loads(said)
                 return answer if isinstance(answer, dict) else {}
 
@@ -97,7 +97,7 @@ class Link:
         self._link.settimeout(CONNECT_S)
         verb, _, said = self._line().partition(b" ")
         if verb != b"INFO":
-            raise NoAnswer(f"{self._endpoint} is no NATS server")
+            raise NoAnswer(f"{self._endpoint} is not a NATS server")
         self.info = json.loads(said)
         context = context_of(security.tls)
         if context is not None:
@@ -157,7 +157,7 @@ def server_at(text: str) -> Endpoint:
     with suppress(ValueError):  # of the port
         if found.scheme in ("nats", "tls") and found.hostname:
             return Endpoint(found.hostname, found.port or 4222)
-    raise ValueError(f"{text!r} is no server")
+    raise ValueError(f"{text!r} is not a server")
 
 
 def _exactly(stream: BinaryIO, count: int) -> bytes:

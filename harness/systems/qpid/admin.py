@@ -317,7 +317,7 @@ def queue_config(topic: TopicSettings) -> QueueConfig:
         value = str(config.get(key, allowed[0]))
         if value.casefold() not in [text.casefold() for text in allowed]:
             raise UsageError(
-                f"topic {topic.name}: {key}={value} drops or reorders messages, so loss could not be told",
+                f"topic {topic.name}: {key}={value} drops or reorders messages: loss could not be detected",
                 hint=f"leave {key} out, or set it to {' or '.join(allowed)}",
             )
     return {**{key: allowed[0] for key, allowed in KEEPS.items()}, **config, "durable": True}

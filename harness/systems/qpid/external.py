@@ -169,7 +169,7 @@ def _limits(rest: QpidRest, at: str, where: str, host: Document) -> Need:
             for row in rest.get(at, kind) or []
         ]
     except BrokerstormError as error:
-        return Need("limits", False, f"not told: {error}", "ask who runs it", needed=False)
+        return Need("limits", False, f"unknown: {error}", "ask who runs it", needed=False)
     found = [f"{key}={host[key]}" for key in _STOPS if host.get(key)]
     found += [
         f"port {port['name']}: maxOpenConnections={port['maxOpenConnections']}"
@@ -204,7 +204,7 @@ def _site(connection: Connection) -> _Site:
 def _endpoint(path: Any, address: str) -> Endpoint:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise UsageError(f"{path}: bootstrap: {address!r} is no HOST:PORT", hint=f"as {QPID.bootstrap_form}")
+        raise UsageError(f"{path}: bootstrap: {address!r} is not HOST:PORT", hint=f"as {QPID.bootstrap_form}")
     return Endpoint(host, int(port))
 
 

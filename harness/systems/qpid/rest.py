@@ -171,7 +171,7 @@ def _reason(error: Exception) -> str:
         return str(error)
     known = {
         urllib3.exceptions.NameResolutionError: "no such host",
-        urllib3.exceptions.NewConnectionError: "nobody listens there",
+        urllib3.exceptions.NewConnectionError: "nothing listens there",
         urllib3.exceptions.ConnectTimeoutError: f"no connection within {_CONNECT_S:g} s",
         urllib3.exceptions.ReadTimeoutError: f"no answer within {_ANSWER_S:g} s",
     }
