@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -191,3 +192,25 @@ def test_other_clusters_work_too(version: str, topology: str, tmp_path: Path) ->
         step = {"fault": "change-config", "config": CHANGED, "for": "1s"}
         run = RunDir(tmp_path / "run").create()
         assert fire(cluster, run, TOPICS, step)["effect"]["details"]["changed"].keys() == CHANGED.keys()
+
+
+def test_a_broker_loads_no_code_from_a_folder_that_a_stranger_names(
+    whole: PulsarCluster, tmp_path: Path
+) -> None:
+    """Any account of the machine may set policies; code in a broker has the rights of our user."""
+    archive = tmp_path / "stranger.nar"
+    with zipfile.ZipFile(archive, "w") as made:
+        made.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\n")
+        made.writestr("META-INF/services/pulsar-offloader.yaml", "offloaderFactoryClass: stranger.Code\n")
+    rest = whole.admin._rest
+    rest.put("/namespaces/public/stranger", {"replication_clusters": ["brokerstorm"]})
+    policy = {"managedLedgerOffloadDriver": "filesystem", "offloadersDirectory": str(tmp_path)}
+    rest.post("/namespaces/public/stranger/offloadPolicies", policy)
+    rest.put("/persistent/public/stranger/topic")
+    rest.get("/persistent/public/stranger/topic/stats")  # it is loaded, with the policies of its namespace
+
+    logs = [(node.folder / "logs").rglob("*") for node in whole.runtime.nodes]
+    lines = [path.read_text(errors="replace") for each in logs for path in each if path.is_file()]
+    assert any("createManagedLedgerOffloader" in text for text in lines), "a broker looked into the folder"
+    folder = whole.runtime.nodes[0].folder.parent
+    assert not list(folder.rglob("stranger.nar-unpacked"))
