@@ -30,7 +30,7 @@ def _journalled(rig: Rig, receive: str) -> str:
     topic = rig.topic()
     consumer = rig.consumer(topic, receive=receive, settle="ack")
     producer = rig.feed(topic, mode="key")
-    count = producer.done_line.ok + rig.partitions[topic]
+    count = producer.done_line.ok
     consumer.wait_stats(lambda stats: stats.delivered >= count)
     consumer.leave()
     got = consumer.events(Event.DELIVER)

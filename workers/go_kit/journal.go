@@ -38,7 +38,8 @@ type Journal struct {
 	session     *Session
 	segments    *Segments
 	epoch       uint32
-	delivered   int64
+	handedOver  int64 // everything, and the probes among it
+	probes      int64
 	positions   map[TopicPartition]int64
 	uncommitted map[TopicPartition]int64
 	assigned    map[TopicPartition]bool
@@ -70,7 +71,7 @@ func (j *Journal) counts() map[string]any {
 	for place, next := range j.positions {
 		positions[place.stream()] = next
 	}
-	found := map[string]any{"delivered": j.delivered, "epoch": j.epoch, "positions": positions}
+	found := map[string]any{"delivered": j.handedOver - j.probes, "epoch": j.epoch, "positions": positions}
 	if j.exposure != nil {
 		found["exposure"] = j.exposure
 	}
@@ -129,8 +130,16 @@ func (j *Journal) Handed(place Place, redelivered uint32, transaction int64, val
 		event: Deliver, position: place.Position, ledger: place.Ledger, batch: place.Batch, check: found,
 		redelivered: redelivered + 1, transaction: transaction, value: value,
 	})
-	j.delivered++
-	return j.delivered
+	j.count(value, found)
+	return j.handedOver
+}
+
+// count a message that was handed over, under the lock.
+func (j *Journal) count(value []byte, found Check) {
+	j.handedOver++
+	if isProbe(value, found) {
+		j.probes++
+	}
 }
 
 // Note what the application did, or was told, of a message or (Place{}) of its transaction.
@@ -160,7 +169,7 @@ func (j *Journal) Delivered(place TopicPartition, position int64, value []byte) 
 		value = value[:headerBytes]
 	}
 	j.write(place, delivery{event: Deliver, position: position, check: found, value: value})
-	j.delivered++
+	j.count(value, found)
 	j.positions[place] = position + 1
 	return found
 }

@@ -117,6 +117,9 @@ func encode(h Header, filling []byte) []byte {
 	return b
 }
 
+// isProbe: the harness and no producer wrote this message, whose check is found.
+func isProbe(value []byte, found Check) bool { return found == CheckOK && value[3] == Probe }
+
 // check says what kind of payload a reader found.
 func check(value []byte, runTag uint32) Check {
 	little := binary.LittleEndian

@@ -147,7 +147,7 @@ func (p *Pipeline) HandedOver(place TopicPartition, position int64, value []byte
 	}
 	found := p.journal.Delivered(place, position, value)
 	p.journal.Processed(place, position)
-	if found == CheckOK && value[3] != Probe {
+	if found == CheckOK && !isProbe(value, found) {
 		p.fails = p.make(place, position, value[3])
 	}
 	if t != nil && t.isDue() {

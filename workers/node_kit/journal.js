@@ -3,7 +3,7 @@
 const { Segments, writeDelivery } = require("./capture");
 const { nowNs, sleep } = require("./clock");
 const { Failure } = require("./failure");
-const { check, EVENT } = require("./layouts");
+const { check, CHECK, EVENT, KIND } = require("./layouts");
 
 const ASSIGN_WITHIN_NS = 25e9;
 const LEAVE_WITHIN_MS = 7000; // a fetch under way waits for up to five seconds
@@ -34,8 +34,10 @@ class Journal {
 
   /** The client handed a message over. */
   handed(stream, position, value) {
-    this.write(stream, { event: EVENT.deliver, position, value, check: check(value, this.session.spec.run_tag) });
-    this.delivered++;
+    const found = check(value, this.session.spec.run_tag);
+    this.write(stream, { event: EVENT.deliver, position, value, check: found });
+    const isProbe = found === CHECK.ok && value[3] === KIND.probe;
+    if (!isProbe) this.delivered++;
     this.positions.set(stream, position + 1);
   }
 

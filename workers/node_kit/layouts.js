@@ -10,7 +10,7 @@ const TABLES = {
   log: { number: 2, rowBytes: 104 },
   deliveries: { number: 3, rowBytes: 104 },
 };
-const KIND = { warmUp: 1, load: 2 };
+const KIND = { probe: 0, warmUp: 1, load: 2 };
 const OUTCOME = { none: 0, ok: 1, fail: 2, info: 3 };
 const CHECK = { ok: 0, corrupt: 1, foreign: 2, otherRun: 3 };
 const EVENT = { deliver: 1, commit: 5, commitCalled: 6, assign: 10, revoke: 11 };

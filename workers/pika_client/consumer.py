@@ -111,7 +111,8 @@ class ConsumerRole:
         is_ours = value[:8] in self._prefixes and crc32(value) == RESIDUE
         check = lay.CHECK_OK if is_ours else payload.check(value, self.session.spec.run_tag)
         self._row(lay.DELIVER, message.topic, int(message.redelivered), value[:48], check)
-        self.delivered += 1
+        if not payload.is_probe(value, check):
+            self.delivered += 1
         self.last_s = time.monotonic()
         if self.work_s:
             time.sleep(self.work_s)

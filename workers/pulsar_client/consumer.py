@@ -35,7 +35,14 @@ class Journal:
         self._prefixes = payload.accepted_prefixes(spec.run_tag)
         self._names = session.names
         self._streams = stream_ids(session)
-        self.delivered = self.epoch = 0
+        #: Everything that was handed over, and the probes among it.
+        self._handed_over = self._probes = 0
+        self.epoch = 0
+
+    @property
+    def delivered(self) -> int:
+        """Messages that were handed over, without probes."""
+        return self._handed_over - self._probes
 
     def deliver(self, message: pulsar.Message) -> int:
         """The application has it; returns its number in this session, from 1."""
@@ -44,8 +51,10 @@ class Journal:
         check = lay.CHECK_OK if is_ours else payload.check(value, self._run_tag)
         with self._lock:
             self._row(lay.DELIVER, message, message.redelivery_count(), value[:48], check)
-            self.delivered += 1
-            return self.delivered
+            self._handed_over += 1
+            if payload.is_probe(value, check):
+                self._probes += 1
+            return self._handed_over
 
     def note(self, kind: int, message: pulsar.Message) -> None:
         """Something the application did with a message."""

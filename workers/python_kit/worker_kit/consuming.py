@@ -43,6 +43,7 @@ class ConsumerSession:
         self._bootstrap = spec.bootstrap
         self.assigned: set[Partition] = set()
         self.epoch = 0
+        #: Messages of the run that were handed over, without probes.
         self.delivered = 0
         #: next position of everything handed over in this session, and the part not yet committed
         self.positions: dict[Partition, int] = {}
@@ -111,7 +112,8 @@ class ConsumerSession:
             0, self.epoch, -1, value[:48], check, lay.DELIVER,
         )  # fmt: skip
         self._at += 104
-        self.delivered += 1
+        if not payload.is_probe(value, check):
+            self.delivered += 1
         return check
 
     def note(self, kind: int, topic: str, partition: int, position: int, t_ns: int = 0) -> None:

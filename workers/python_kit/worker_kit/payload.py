@@ -127,6 +127,11 @@ def accepted_prefixes(run_tag: int) -> frozenset[bytes]:
     )
 
 
+def is_probe(value: bytes, check: int) -> bool:
+    """Whether the harness and no producer wrote this message, whose check says ``check``."""
+    return check == lay.CHECK_OK and value[3] == lay.PROBE
+
+
 def check(value: bytes, run_tag: int) -> int:
     """Verdict on a payload that a reader found: CHECK_OK, CORRUPT, FOREIGN or OTHER_RUN."""
     if value[:2] != lay.HEADER_MAGIC:

@@ -15,7 +15,7 @@ from typing import Final, Literal, Protocol
 from . import layouts as lay
 from .consuming import ConsumerSession, Partition
 from .failure import WorkerFailure
-from .payload import Sizes, encode
+from .payload import Sizes, encode, is_probe
 from .process import Session
 from .spec import Lane
 
@@ -142,7 +142,7 @@ class Pipeline(ABC):
         writer = self._writer
         writer.begin_next()
         check = self._journal.deliver(topic, partition, offset, value, now)
-        if check != lay.CHECK_OK or value[3] == lay.PROBE:
+        if check != lay.CHECK_OK or is_probe(value, check):
             return
         if offset > MOST_OFFSET:
             raise WorkerFailure(

@@ -26,11 +26,13 @@ class SubscriptionJournal:
         self._prefixes = payload.accepted_prefixes(spec.run_tag)
         self._names = session.names
         self._report = session.report
-        self.delivered = self.epoch = 0
+        #: Everything that was handed over, and the probes among it.
+        self._handed_over = self._probes = 0
+        self.epoch = 0
 
     def counts(self) -> dict[str, object]:
         """Numbers of the stats line; runs on the ticking thread."""
-        return {"delivered": self.delivered, "epoch": self.epoch, "positions": {}}
+        return {"delivered": self._handed_over - self._probes, "epoch": self.epoch, "positions": {}}
 
     def deliver(self, stream: str, position: int, value: bytes, redelivery: int) -> int:
         """The application has a message; returns its number in this session, from 1.
@@ -41,8 +43,10 @@ class SubscriptionJournal:
         is_ours = value[:8] in self._prefixes and crc32(value) == RESIDUE
         check = lay.CHECK_OK if is_ours else payload.check(value, self._run_tag)
         self._write(self._names.id("stream", stream), position, redelivery, value[:48], check, lay.DELIVER)
-        self.delivered += 1
-        return self.delivered
+        self._handed_over += 1
+        if payload.is_probe(value, check):
+            self._probes += 1
+        return self._handed_over
 
     def note(self, kind: int, stream: str, position: int) -> None:
         """Something the application did with a message, or was told of it."""

@@ -8,7 +8,7 @@ use serde_json::{json, Map, Value};
 use crate::clock::now_ns;
 use crate::failure::Failure;
 use crate::layout::{Check, Event, Table};
-use crate::payload::check;
+use crate::payload::{check, is_probe};
 use crate::process::Session;
 use crate::segments::{Delivery, Segments};
 
@@ -29,6 +29,7 @@ pub struct Journal {
 struct Rows {
     segments: Segments,
     epoch: u32,
+    /// Without probes.
     delivered: i64,
     /// By topic and partition.
     partitions: HashMap<String, Vec<Partition>>,
@@ -88,7 +89,9 @@ impl Journal {
         let found = check(value, self.session.spec.run_tag);
         self.with(|rows| {
             rows.write(self.session, topic, partition, position, Event::Deliver, value, found);
-            rows.delivered += 1;
+            if !is_probe(value, found) {
+                rows.delivered += 1;
+            }
             rows.partition(self.session, topic, partition).position = position + 1;
         });
     }

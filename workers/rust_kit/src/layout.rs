@@ -29,6 +29,7 @@ impl Table {
 }
 
 /// Kinds of messages.
+pub const PROBE: u8 = 0;
 pub const WARM_UP: u8 = 1;
 pub const LOAD: u8 = 2;
 

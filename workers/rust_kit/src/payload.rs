@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use sha2::{Digest, Sha256};
 
-use crate::layout::{Check, FORMAT_VERSION, HEADER_BYTES, LOAD, MIN_PAYLOAD_BYTES, TRAILER_BYTES};
+use crate::layout::{Check, FORMAT_VERSION, HEADER_BYTES, LOAD, MIN_PAYLOAD_BYTES, PROBE, TRAILER_BYTES};
 
 /// CRC-32 of any bytes followed by their own CRC-32: one call checks a payload, trailer included.
 const RESIDUE: u32 = 0x2144_DF1C;
@@ -127,6 +127,11 @@ pub fn check(value: &[u8], run_tag: u32) -> Check {
     } else {
         Check::OtherRun
     }
+}
+
+/// Whether the harness and no producer wrote this message, whose check is `found`.
+pub fn is_probe(value: &[u8], found: Check) -> bool {
+    found == Check::Ok && value[3] == PROBE
 }
 
 /// The first bytes of a payload, as a row keeps them.

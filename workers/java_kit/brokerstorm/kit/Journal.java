@@ -17,7 +17,8 @@ public final class Journal {
     private final Map<String, Long> positions = new ConcurrentHashMap<>();
     private final Map<String, Object> exposure = new ConcurrentHashMap<>();
     private int epoch;
-    private long delivered;
+    private long handedOver;
+    private long probes;
 
     public Journal(Session session) {
         Spec.Section part = session.spec.part;
@@ -43,7 +44,10 @@ public final class Journal {
     public synchronized long deliver(MessagePosition place, byte[] value, int redelivery, long txn) {
         int check = Payload.check(value, session.spec.runTag);
         write(Layout.DELIVER, place, txn, redelivery, value, check);
-        return ++delivered;
+        if (Payload.isProbe(value, check)) {
+            probes++;
+        }
+        return ++handedOver;
     }
 
     /** Something that happened to a message or stream; kinds are in {@link Layout}. */
@@ -71,8 +75,9 @@ public final class Journal {
         return epoch;
     }
 
+    /** Messages that were handed over, without probes. */
     public synchronized long delivered() {
-        return delivered;
+        return handedOver - probes;
     }
 
     /** The next position after what was handed over of a stream, for the stats line. */

@@ -149,6 +149,11 @@ public final class Payload {
         return (int) INTS.get(found, 4) == runTag ? Layout.CHECK_OK : Layout.OTHER_RUN;
     }
 
+    /** Whether the harness and no producer wrote this message, of which {@link #check} said {@code check}. */
+    public static boolean isProbe(byte[] found, int check) {
+        return check == Layout.CHECK_OK && found[3] == Layout.PROBE;
+    }
+
     private static VarHandle view(Class<?> array) {
         return MethodHandles.byteArrayViewVarHandle(array, ByteOrder.LITTLE_ENDIAN);
     }

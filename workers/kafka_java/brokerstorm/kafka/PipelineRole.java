@@ -179,8 +179,8 @@ final class PipelineRole implements ConsumerRebalanceListener, Runnable {
         writer.beginIfNone();
         journal.deliver(assigned.place(partition, record.offset()), value, -1);
         unsettled.put(partition, new OffsetAndMetadata(record.offset() + 1));
-        boolean isOurs = Payload.check(value, session.spec.runTag) == Layout.CHECK_OK;
-        if (!isOurs || value[3] == Layout.PROBE) {
+        int check = Payload.check(value, session.spec.runTag);
+        if (check != Layout.CHECK_OK || Payload.isProbe(value, check)) {
             return;
         }
         if (record.offset() > MOST_OFFSET) {
