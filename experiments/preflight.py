@@ -388,4 +388,5 @@ def _abilities(plan: Plan) -> dict[str, bool]:
         "replicas": plan.audit == EVERY_REPLICA,
         "self-reports": any(each.says_died for each in plan.producers)
         or any(each.says_died for each in plan.consumers),
+        "watched-commits": any(each.watches_commits for each in plan.consumers),
     }

@@ -169,11 +169,25 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
+class UnsentCommit:
+    """A commit that a client confirmed and never sent.
+
+    ``stream``: its id, 0 = a stream that the plan does not have. ``position``: the next one to read.
+    """
+
+    t_ns: int
+    stream: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
 class SessionFacts:
     """A consumer session, as `Instance`. ``committed_only``: it must not see aborted transactions.
 
     ``start_ns``: when its process began, 0 unknown. ``end_ns``: at the latest when its client gave itself up.
     ``missed_ns``: until then its group may hold messages for it though it was killed; 0 = it was not.
+    ``unsent``: the commits that its client confirmed and never sent, as its worker saw them;
+    ``watches_commits``: the worker would have said so.
     """
 
     number: int
@@ -190,6 +204,8 @@ class SessionFacts:
     client: str = ""
     died: Death | None = None
     says_died: bool = False
+    watches_commits: bool = False
+    unsent: tuple[UnsentCommit, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +243,8 @@ class Context:
             ``intended-times``: of some sends, or all, the call stands for the time when they were due.
         transactions: those that the producers journalled.
         pipelines: one a topic that they write.
+        committed: by group and stream id, the position that a group had committed in the end, -1 = none; a
+            stream that nobody could or did ask about is not in it.
         replicas: what every replica has; nothing where only leaders were read.
         clock_bound_ns: of a load from several machines: what happened on two of them is in order only where
             it is further apart than this; 0 = one machine.
@@ -258,6 +276,7 @@ class Context:
     unstated: Mapping[str, str] = field(default_factory=dict)
     transactions: TransactionColumns = field(default_factory=TransactionColumns)
     pipelines: tuple[PipelineGroup, ...] = ()
+    committed: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     replicas: tuple[ReplicaRow, ...] = ()
     clock_bound_ns: int = 0
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ from analysis.capture.context import (
     Promise,
     Reading,
     SessionFacts,
+    UnsentCommit,
 )
 from analysis.capture.deaths import Death, deaths
 from analysis.capture.hangs import waits_in
@@ -82,6 +82,7 @@ def context_of(
     streams = tuple(plan.streams())
     frozen = _frozen(events)
     died = deaths(events)
+    by_group = _committed(committed)
     system = system_of(plan.system)
     return Context(
         run_id=manifest.run_id,
@@ -93,7 +94,7 @@ def context_of(
         streams=streams,
         lane_groups=tuple(plan.lane_groups),
         instances=_instances(plan, manifest, damaged, frozen, waits_in(events), died),
-        sessions=_sessions(plan, manifest, damaged, frozen, died),
+        sessions=_sessions(plan, manifest, damaged, frozen, died, _unsent(plan, events)),
         bounds=_bounds(bounds, damaged),
         names={row.id: row.text for row in names if row.id > len(streams)},
         faults=closed(faults, manifest.last_ns),
@@ -109,7 +110,8 @@ def context_of(
         drained=bool(manifest.drained),
         unstated=manifest.unstated,
         transactions=TransactionColumns.of(transactions),
-        pipelines=tuple(_pipelines(plan, committed)),
+        pipelines=tuple(_pipelines(plan, by_group)),
+        committed=by_group,
         replicas=tuple(replicas),
         clock_bound_ns=manifest.clock_bound_ns,
     )
@@ -158,10 +160,27 @@ def _instances(
     return found
 
 
-def _pipelines(plan: Plan, committed: Iterable[CommittedOffset]) -> Iterator[PipelineGroup]:
-    told: dict[str, dict[int, int]] = defaultdict(dict)
-    for row in committed:
-        told[row.group][row.stream_id] = row.position
+def _committed(rows: Iterable[CommittedOffset]) -> dict[str, dict[int, int]]:
+    """Group -> stream id -> the position that it had committed in the end."""
+    found: dict[str, dict[int, int]] = {}
+    for row in rows:
+        found.setdefault(row.group, {})[row.stream_id] = row.position
+    return found
+
+
+def _unsent(plan: Plan, events: Iterable[EventRow]) -> dict[str, list[UnsentCommit]]:
+    """Worker -> the commits that its client confirmed and never sent."""
+    names = plan.worker_streams
+    ids = {name: number for number, name in enumerate(plan.streams(), start=1)}
+    found: dict[str, list[UnsentCommit]] = {}
+    for row in events:
+        if row.kind == "commit-not-sent" and row.position is not None:
+            stream = ids.get(names.get(row.stream, row.stream), 0)
+            found.setdefault(row.worker, []).append(UnsentCommit(row.t_ns, stream, row.position))
+    return found
+
+
+def _pipelines(plan: Plan, committed: Mapping[str, Mapping[int, int]]) -> Iterator[PipelineGroup]:
     readers = {consumer.session: consumer for consumer in plan.consumers}
     for member in {member.to: member for member in plan.pipelines}.values():
         reader = readers[member.session]
@@ -171,7 +190,7 @@ def _pipelines(plan: Plan, committed: Iterable[CommittedOffset]) -> Iterator[Pip
             to=member.to,
             instance=member.instance,
             committed_only=reader.promise.committed_only,
-            committed=told[reader.group],
+            committed=committed.get(reader.group, {}),
         )
 
 
@@ -203,6 +222,7 @@ def _sessions(
     damaged: Collection[str],
     frozen: Spans,
     died: Mapping[str, Death],
+    unsent: Mapping[str, Sequence[UnsentCommit]],
 ) -> dict[int, SessionFacts]:
     found = {}
     for c in all_lives(plan.consumers, manifest.workers):
@@ -224,6 +244,8 @@ def _sessions(
             client=_client(c.client, worker),
             died=death if worker.role != "pipeline" else None,  # its other half says so
             says_died=c.says_died and worker.role != "pipeline",
+            watches_commits=c.watches_commits,
+            unsent=tuple(unsent.get(c.name, ())),
         )
     return found
 

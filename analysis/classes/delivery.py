@@ -9,6 +9,29 @@ from analysis.findings import Status
 
 DELIVERY: Final = (
     AnomalyClass(
+        name="commit-not-sent",
+        rank=128,
+        breaks=(ALWAYS,),
+        needs=("offsets-read",),
+        asks=("consumers", "watched-commits"),
+        sentence="the client confirmed a commit that it never sent to the brokers",
+        example="commit of 120 in orders-0: confirmed, no request sent; in the end the group is at 96",
+        explanation=(
+            "A confirmed commit tells the application that the group does not read these messages again. "
+            "The worker watches the requests of its client: here the call returned without an error, and "
+            "the client had sent nothing. The messages come again, which breaks no promise of delivery; "
+            "the false confirmation is the finding. In the end the brokers are asked for the position of "
+            "the group. If it reaches the confirmed one, another commit covered it, which is information "
+            "only; if the position could not be read, the finding is suspect."
+        ),
+        unit="commits",
+        splits={
+            "group is behind": SubKind("in the end the group's position is below the confirmed one"),
+            "position unknown": SubKind("the group's position in the end was not read"),
+            "covered later": SubKind("another commit of the group reached it", Status.INFO),
+        },
+    ),
+    AnomalyClass(
         name="rewind-past-commit",
         rank=130,
         breaks=(ALWAYS,),

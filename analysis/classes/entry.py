@@ -33,7 +33,7 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
     "topic-ours": "nobody else writes to the topic",
     "own-name": "no other client was given its name (group.instance.id, transactional.id, producer name)",
     "markers-read": "the markers that end transactions were read to the end of the stream",
-    "offsets-read": "the position that the pipeline's group had committed in the end is known",
+    "offsets-read": "the position that the group had committed in the end is known",
     "attempts-known": "it is known how often its broker had sent it, and that this was within the limit",
     "settings-known": (
         "what the client's settings promise is stated (worker.toml, import.yaml), "
@@ -65,6 +65,7 @@ ASKS: Final[Mapping[str, str]] = {
     "refusals": "no consumer refused a message",
     "replicas": "only what leaders have was read: `audit: every-replica` reads every copy",
     "self-reports": "no worker says when its client gives itself up",
+    "watched-commits": "no worker sees whether its client sends the commits that it confirms",
 }
 
 

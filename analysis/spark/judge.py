@@ -21,7 +21,7 @@ from analysis.capture.capture import Capture
 from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
 from analysis.findings import Result
-from analysis.kernels import atomicity, deaths, replicas
+from analysis.kernels import atomicity, deaths, replicas, unsent
 from analysis.kernels.across import SplitStreams, splits_of
 from analysis.kernels.bucket_report import BucketReport
 from analysis.report.documents import result_of_document, write_result
@@ -129,6 +129,7 @@ def judged_buckets(
         reports = [
             BucketReport(deaths.WHOLE_RUN, deaths.judge(context, with_hits=task.with_hits)),
             BucketReport(deaths.WHOLE_RUN, replicas.judge(context, with_hits=task.with_hits)),
+            BucketReport(deaths.WHOLE_RUN, unsent.judge(context, with_hits=task.with_hits)),
             *answers(task),
             *(BucketReport(bucket, damage=(left_out.text,)) for bucket in sorted(left_out.buckets)),
         ]

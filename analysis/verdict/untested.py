@@ -39,6 +39,7 @@ _HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
     "rollbacks": lambda context, counts: counts.get("rollback_rows", 0) > 0,
     "replicas": lambda context, counts: bool(context.replicas),
     "self-reports": lambda context, counts: _any_says_died(context),
+    "watched-commits": lambda context, counts: any(s.watches_commits for s in context.sessions.values()),
 }
 
 #: By name in `PRECONDITIONS`: whether it holds for the whole run. What is not here is judged hit by hit only.

@@ -206,6 +206,9 @@ class ConsumerPlan(PlanPart):
     per_transaction: int = 0
     rollback_every: int = 0
     says_died: bool = Field(False, description="its worker says when the client gave itself up")
+    watches_commits: bool = Field(
+        False, description="its worker says when the client confirms a commit that it never sent"
+    )
     promise: ConsumerPromise = Field(default_factory=lambda: ConsumerPromise(unknown=list(UNSTATED)))
 
 

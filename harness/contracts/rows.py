@@ -240,7 +240,7 @@ class StreamTransactions:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """What a group of pipelines had committed of a stream in the end: the next position, -1 = nothing.
+    """The position that a group had committed in a stream in the end: the next one, -1 = nothing.
 
     ``stream_id``: of the sealed file alone.
     """
@@ -288,13 +288,15 @@ class EventRow:
     """Something that a worker told, or that the harness noticed of one.
 
     Attributes:
-        kind: ``frozen``, ``client-died``, ``hang``, ``stall``, ``stuck``, ``found-so-far``, ``not-sealed``,
-            or a worker's own word.
+        kind: ``frozen``, ``client-died``, ``commit-not-sent``, ``hang``, ``stall``, ``stuck``,
+            ``found-so-far``, ``not-sealed``, or a worker's own word.
         where: the call that it waits in, or crashed in, with its ``thread``, its ``stack`` and the file
             of all ``stacks``; None: nobody looked.
         since_ns: it has waited since then; None: a worker's own event.
         name, why: of a client that died: its error, and why it died.
         frozen_ns: how long its process did not run, until ``t_ns``.
+        stream, position: of a commit that was never sent: the stream as the worker names it, and the next
+            position that the group would read; None = no such event.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"coerce_numbers_to_str": True}
@@ -312,6 +314,8 @@ class EventRow:
     name: str = ""
     why: str = ""
     frozen_ns: int = 0
+    stream: str = ""
+    position: int | None = None
 
     @property
     def frames(self) -> list[str]:

@@ -364,8 +364,14 @@ def _consumers(
         except ScenarioError as error:
             key = key if own else f"{key}.consumer_options"
             raise ScenarioError(f"load.{key}: {error}", hint=error.hint) from error
-        says_died = role in load_worker(spec.client, scenario.worker_folders).says_died
-        plans.append(plan.model_copy(update={"name": own_name, "session": at + 1, "says_died": says_died}))
+        worker = load_worker(spec.client, scenario.worker_folders)
+        update = {
+            "name": own_name,
+            "session": at + 1,
+            "says_died": role in worker.says_died,
+            "watches_commits": own and worker.watches_commits,
+        }
+        plans.append(plan.model_copy(update=update))
     return plans
 
 

@@ -1,4 +1,4 @@
-"""Records what the groups of pipelines have committed: which inputs they say that they are done with."""
+"""Records the positions that groups have committed, where judging asks for them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ _EVERY_S = 0.5
 
 
 def record_committed(plan: Plan, run: RunDir, admin: Admin, *, timeout_s: float) -> None:
-    """Write what is known within that time; nothing where there are no pipelines. Call when all members have
-    ended."""
-    if not plan.pipelines or not isinstance(admin, HasCommittedOffsets):
+    """Write the committed positions of groups of pipelines, and of those whose workers watch commits.
+
+    Nothing is written where there is no such group. Call when all members have ended.
+
+    Args:
+        timeout_s: for all groups together; positions that are not known by then are left out.
+    """
+    topics = _asked(plan)
+    if not topics or not isinstance(admin, HasCommittedOffsets):
         return
-    sessions = {member.session for member in plan.pipelines}
-    topics: dict[str, set[str]] = {}
-    for consumer in plan.consumers:
-        if consumer.session in sessions:
-            topics.setdefault(consumer.group, set()).update(consumer.topics)
     rows: list[CommittedOffset] = []
     give_up = time.monotonic() + timeout_s
     for group, own in topics.items():
@@ -36,6 +37,16 @@ def record_committed(plan: Plan, run: RunDir, admin: Admin, *, timeout_s: float)
     for row in kept:
         del row["stream_id"]  # sealing gives it
     write_jsonl(run.raw_committed_offsets, kept)
+
+
+def _asked(plan: Plan) -> dict[str, set[str]]:
+    """Groups to ask about -> the topics that they read."""
+    pipelines = {member.session for member in plan.pipelines}
+    topics: dict[str, set[str]] = {}
+    for consumer in plan.consumers:
+        if consumer.session in pipelines or consumer.watches_commits:
+            topics.setdefault(consumer.group, set()).update(consumer.topics)
+    return topics
 
 
 def _committed(

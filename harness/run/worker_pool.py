@@ -336,7 +336,9 @@ class WorkerPool:
             self._progress.note(f"{self._who(worker)} declared itself dead: {message.get('text', '')}")
         row = {k: v for k, v in message.items() if k not in ("type", "kind")}
         # whatever a worker says, what reads events.jsonl finds texts where texts belong
-        row |= {k: str(row[k]) for k in ("text", "name", "why", "where", "thread") if k in row}
+        row |= {k: str(row[k]) for k in ("text", "name", "why", "where", "thread", "stream") if k in row}
+        if not isinstance(row.get("position"), int):
+            row.pop("position", None)
         row.setdefault("t_ns", time.monotonic_ns())
         row = {"worker": worker.name, "kind": message.get("kind", kind), **row}
         self._write_event(row)

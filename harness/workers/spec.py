@@ -210,6 +210,8 @@ class WorkerSpec(Part):
         codec: the option that says how a producer compresses; None = not stated.
         says_died: the roles in which it says that its client gave itself up; without, the client cannot, or
             nobody knows.
+        watches_commits: its consumer sees the requests of its client, and says when a commit that the client
+            confirmed was never sent.
         log_stamp: how lines of the client's log (stderr) begin (`harness.log_stamp`); empty = not stated, so
             `trace` cannot place them.
         security: its options for clusters that ask who clients are, or want TLS.
@@ -236,6 +238,7 @@ class WorkerSpec(Part):
     release_notes: str = ""
     codec: SettingFacts | None = None
     says_died: list[Role] = Field(default_factory=list)
+    watches_commits: bool = False
     log_stamp: str = ""
     contract: Contract = Field(default_factory=Contract)
     security: SecurityWords = Field(default_factory=SecurityWords)

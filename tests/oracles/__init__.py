@@ -20,6 +20,7 @@ from tests.oracles.replicated import ORACLES as REPLICATED
 from tests.oracles.settled import ORACLES as SETTLED
 from tests.oracles.stalled import ORACLES as STALLED
 from tests.oracles.transacted import ORACLES as TRANSACTED
+from tests.oracles.unsent import ORACLES as UNSENT
 
 __all__ = ["Facts", "Hit", "Name", "judge"]
 
@@ -37,6 +38,7 @@ _ALL = (
     *QUEUED,
     *DIED,
     *REPLICATED,
+    *UNSENT,
 )
 
 

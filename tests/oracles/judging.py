@@ -14,7 +14,7 @@ import numpy as np
 from analysis.capture.bucket import Bucket
 from analysis.capture.context import Context
 from analysis.capture.context_files import context_of
-from analysis.kernels import atomicity, deaths, episodes, replicas
+from analysis.kernels import atomicity, deaths, episodes, replicas, unsent
 from analysis.kernels.classify import classify
 from analysis.kernels.partial import Partial
 from harness.contracts import typed
@@ -99,9 +99,9 @@ def judged_tables(tables: Tables, context: Context) -> Partial:
         found = classify(Bucket(0, context, tables["sends"], tables["log"], tables["deliveries"]))
     whole = deaths.judge(context)
     torn = atomicity.judge(context, [found.atoms] if found.atoms else [])
-    apart = replicas.judge(context)
+    apart = [*replicas.judge(context).episodes, *unsent.judge(context).episodes]
     counts = {**found.counts, **whole.counts}
-    told = [*found.episodes, *whole.episodes, *apart.episodes, *torn.episodes]
+    told = [*found.episodes, *whole.episodes, *apart, *torn.episodes]
     return replace(found, episodes=told, counts=counts)
 
 

@@ -13,7 +13,7 @@ def ranked(facts: Facts, hits: list[Hit]) -> list[Hit]:
     best: dict[object, Hit] = {}
     nameless = []
     for hit in hits:
-        if hit.name[0] in ("row", "stall", "event", "client", "replica"):
+        if hit.name[0] in ("row", "stall", "event", "client", "replica", "commit"):
             nameless.append(hit)
         elif hit.name not in best or urgency(facts, hit) < urgency(facts, best[hit.name]):
             best[hit.name] = hit

@@ -388,7 +388,7 @@ def name(facts: Facts, hit: Hit) -> str:
         row = facts.at.get((stream, ledger, position, batch))
         index = row["batch"] if row else batch
         return f"{facts.context.stream_name(stream)}@{place_text(position, ledger, index)}"
-    if kind in ("client", "replica"):
+    if kind in ("client", "replica", "commit"):
         return str(rest[0])
     if kind == "stall":
         return facts.context.stream_name(rest[0])

@@ -9,7 +9,7 @@ from analysis.capture.capture import Capture
 from analysis.capture.context import Context
 from analysis.capture.context_files import load_context
 from analysis.findings import Result
-from analysis.kernels import deaths, replicas
+from analysis.kernels import deaths, replicas, unsent
 from analysis.kernels.across import splits_of
 from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.class_hits import ClassHits
@@ -27,7 +27,7 @@ def task_of(run: RunDir) -> Task:
 
 def reports_of(task: Task) -> list[BucketReport]:
     """What is found in a run, its tasks one after the other, those of spread streams included."""
-    once = [kernel.judge(task.context, with_hits=task.with_hits) for kernel in (deaths, replicas)]
+    once = [kernel.judge(task.context, with_hits=task.with_hits) for kernel in (deaths, replicas, unsent)]
     reports = [*(BucketReport(each.bucket, each) for each in once), *_answers(task)]
     split = splits_of([report.streams for report in reports if report.streams])
     return [*reports, *_answers(replace(task, order=tuple(split)))]

@@ -71,6 +71,7 @@ def _consumer(session: int, topics: list[str], promise: ConsumerPromise, settle:
         promise=promise,
         settle=settle,
         says_died=True,
+        watches_commits=True,
     )
 
 

@@ -210,3 +210,10 @@ class Journals:
             {"worker": worker, "kind": "client-died", "t_ns": self._tick(at_ms), "why": why, **words}
         )
         return self
+
+    def commit_not_sent(self, position: int, *, partition: int = 0, worker: str = "c-1") -> Self:
+        """The client of a consumer confirmed the commit of this position and sent no request."""
+        place = {"stream": self.plan.streams()[partition], "position": position}
+        event = {"worker": worker, "kind": "commit-not-sent", "t_ns": self._tick(None)}
+        self.events.append(event | place)
+        return self

@@ -61,10 +61,10 @@ def made(
     return h
 
 
-def committed(h: History, position: int, partition: int = 0) -> History:
+def committed(h: History, position: int, partition: int = 0, group: str = "billing") -> History:
     """The group had committed this position in the end."""
     stream = {"stream": f"{TOPIC}-{partition}", "stream_id": partition + 1}
-    h.committed.append({"group": "billing", **stream, "position": position})
+    h.committed.append({"group": group, **stream, "position": position})
     return h
 
 

@@ -10,6 +10,7 @@ from harness.contracts.plan import ConsumerPromise
 from harness.records import Check
 from tests.planted.pairs import Found, Pair, aborted, five, found
 from tests.planted.tiny import EPOCH_NS, History
+from tests.planted.tiny_pipelines import committed
 
 
 def corrupt_delivery() -> History:
@@ -80,7 +81,21 @@ def vanished(outcome: str) -> History:
 NOTHING: Found = {}
 NEVER_GIVEN: Found = {("not-dispatched", "not given"): ["1/0/1"]}
 
+
+def unsent_commit(end: int) -> History:
+    """0..4 delivered, and the commit of 5 confirmed without a request; in the end the group is at ``end``."""
+    h = five().assign(0).deliver(0, 1, 2, 3, 4).commit_not_sent(5)
+    return committed(h, end, group="group")
+
+
 PAIRS = [
+    Pair(
+        "a commit that the client confirmed and never sent",
+        lambda: unsent_commit(3),
+        {("commit-not-sent", "group is behind"): ["orders-0@5"]},
+        lambda: unsent_commit(5),
+        {("commit-not-sent", "covered later"): ["orders-0@5"]},
+    ),
     Pair(
         "corrupt in delivery",
         corrupt_delivery,

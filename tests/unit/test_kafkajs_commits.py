@@ -28,8 +28,9 @@ class Consumer extends EventEmitter {
   }
 }
 
-const said = [];
-const report = { error: (text) => said.push(text), event: () => {} };
+const [said, told] = [[], []];
+const event = (kind, _text, more) => told.push([kind, more.stream, more.position]);
+const report = { error: (text) => said.push(text), event };
 const names = { id: () => 1 };
 const part = { group: "billing", session: 1, work_s: 0 };
 const spec = { capture_dir: process.argv[2], run_tag: 1, consumer: part };
@@ -45,7 +46,8 @@ member.journal.write = (stream, fields) => written.push([stream, fields.position
     written.length = 0;
     member.journal.uncommitted.set("orders-0", isRunning ? 5 : 9);
     await member.commit();
-    console.log(JSON.stringify({ rows: written.length, said: said.length, ...report.counts().exposure }));
+    const counts = { rows: written.length, said: said.length, told };
+    console.log(JSON.stringify({ ...counts, ...report.counts().exposure }));
   }
 })();
 """
@@ -61,5 +63,6 @@ def test_a_commit_that_was_never_sent_is_not_confirmed(tmp_path: Path) -> None:
         timeout=60,
     )
     sent, unsent = map(json.loads, done.stdout.splitlines())
-    assert sent == {"rows": 2, "said": 0}  # asked, and confirmed
-    assert unsent == {"rows": 1, "said": 1, "commits_never_sent": 1}  # asked only
+    assert sent == {"rows": 2, "said": 0, "told": []}  # asked, and confirmed
+    told = [["commit-not-sent", "orders-0", 9]]
+    assert unsent == {"rows": 1, "said": 1, "told": told, "commits_never_sent": 1}  # asked only

@@ -56,7 +56,11 @@ class Member {
       await this.consumer.commitOffsets(positions);
       if (this.answeredCommits === before) {
         this.journal.expose("commits_never_sent");
-        this.session.report.error("commit never sent: commitOffsets returned without an error and sent no request");
+        const text = "commit never sent: commitOffsets returned without an error and sent no request";
+        this.session.report.error(text);
+        taken.forEach(([stream, position]) =>
+          this.session.report.event("commit-not-sent", text, { stream, position })
+        );
         return;
       }
       taken.forEach(([stream, position]) => this.journal.committed(stream, position));
