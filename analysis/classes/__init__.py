@@ -91,9 +91,9 @@ def _why_promise(cls: str, split: str, promise: Promise | None) -> str:
     if entry.broken_by(split) == (INFORMATION,):
         return "breaks no promise"
     if entry.broken_by(split) == (APPLICATION,):
-        return "breaks no promise: the application did not look at the result of its send"
+        return "breaks no promise: the application did not check the result of its send"
     if entry.broken_by(split) == (CAPTURE,):
-        return "a gap in the capture: nothing is said of the broker"
+        return "a gap in the captured data: it says nothing about the broker"
     if entry.broken_by(split) == (ALWAYS,):
         return "wrong under any settings"
     asked, held = promise or Promise(), entry.held(promise, split)

@@ -41,9 +41,9 @@ DELIVERY: Final = (
         sentence="delivered again although the group had committed past it before the assignment",
         example="delivered 1 2 3, committed 4, assigned again, delivered [2] [3] 4",
         explanation=(
-            "After a rebalance a consumer starts at the group's last confirmed commit. Here it started "
-            "below it, so messages came again that the group had acknowledged. An episode is one "
-            "assignment; its messages are counted."
+            "After a rebalance, a consumer starts at the last confirmed commit of its group. Here it "
+            "started below that commit, so it received messages again that the group had acknowledged. An "
+            "episode is one assignment; its messages are counted."
         ),
     ),
     AnomalyClass(
@@ -56,13 +56,14 @@ DELIVERY: Final = (
         sentence="delivered again after its acknowledgement had been confirmed",
         example="delivered 1 2 3, 2 acknowledged and confirmed, delivered [2]",
         explanation=(
-            "The broker confirmed the acknowledgement, and gave the message to the subscription again. "
-            "Needs the confirmation of the broker (a client that completes the future without a receipt "
-            "proves nothing: see delivery-duplicate), and, for a batch, of its every message, since "
-            "without batch index acknowledgements on both ends a batch is acknowledged as a unit. Nothing "
-            "may have caused a second delivery before that: no fault (nor one that ended less than 2 s "
-            "before the first delivery, while clients reconnected), no timeout, no refusal. Each fault says "
-            "in faults.jsonl whether it may have cost a broker acknowledgements (confirmed_acks)."
+            "The broker confirmed the acknowledgement and then gave the message to the subscription "
+            "again. This needs the confirmation of the broker: a client that completes the future without "
+            "a receipt proves nothing (see delivery-duplicate). For a batch it needs the confirmation of "
+            "every message, because without batch index acknowledgements on both ends a batch is "
+            "acknowledged as a unit. Nothing may have caused a second delivery before that: no fault (nor "
+            "one that ended less than 2 s before the first delivery, while clients reconnected), no "
+            "timeout, no refusal. Each fault states in faults.jsonl whether it may have cost a broker "
+            "acknowledgements (confirmed_acks)."
         ),
         splits={
             "confirmed": SubKind("the broker had confirmed the acknowledgement"),
@@ -82,11 +83,12 @@ DELIVERY: Final = (
         sentence="delivered again although the application acknowledged it in time",
         example="ack timeout 1 s: given 7 at 5.00 s, acknowledged at 5.05 s, given [7] at 6.2 s",
         explanation=(
-            "The acknowledgement timeout counts from the hand-over to the application. Every message of the "
-            "batch was acknowledged within it (or the timeout had not even passed), none was negatively "
-            "acknowledged, the consumer stayed connected and no fault was applied in between: the client "
-            "asked for a redelivery without a reason. Judged for shared subscriptions; with "
-            "one consumer, the timeout of any message rewinds all that are not acknowledged."
+            "The acknowledgement timeout starts when the application is given the message. Every message "
+            "of the batch was acknowledged within it, or the timeout had not even passed. No message was "
+            "negatively acknowledged, the consumer stayed connected, and no fault was active in between. "
+            "So the client asked for a redelivery without a reason. This is judged for shared "
+            "subscriptions; with one consumer, the timeout of any message rewinds all messages that are "
+            "not acknowledged."
         ),
         splits={
             "acknowledged in time": SubKind("acknowledged within the timeout, and given again"),
@@ -100,15 +102,15 @@ DELIVERY: Final = (
         needs=("drained", "delivery-capture", "start-known", "settings-known"),
         asks=("consumers",),
         rests_on=("drops",),
-        sentence="in the log, but never given to the group",
+        sentence="in the log, but never delivered to the group",
         example="stored 3 4 5, delivered 3 _ 5",
         explanation=(
-            "The group subscribed to the topic and was drained, and no member was given the message. "
-            "The log has it, so this is lost between broker and application, not by the broker's log. "
-            "A setting may let the broker drop messages that were not given yet (Pulsar: a quota that "
-            "evicts, a time to live; Kafka: retention.ms). Where the message could have reached the limit "
-            "before the group went past it, that is permitted; where it could not, the limit excuses "
-            "nothing; where the limit is not known, it is suspect."
+            "The group subscribed to the topic and was drained, and no member received the message. The "
+            "log contains it, so it was lost between broker and application, not in the broker's log. "
+            "Some settings allow the broker to drop messages that were not delivered yet (Pulsar: a quota "
+            "that evicts, a time to live; Kafka: retention.ms). If the message could have reached the "
+            "limit before the group had passed it, the finding is permitted. If it could not, the setting "
+            "excuses nothing. If the limit is not known, the finding is suspect."
         ),
         splits={
             "not given": SubKind("no setting lets the broker drop it"),
@@ -121,16 +123,16 @@ DELIVERY: Final = (
         breaks=(ALWAYS,),
         needs=("delivery-capture", "readiness-restored", "settings-known", "attempts-known"),
         asks=("consumers", "log", "refusals"),
-        sentence="refused by its consumer, never settled, and never given to the group again",
+        sentence="refused by its consumer, never settled, and never delivered to the group again",
         example="delivered 1 2 3, 2 refused, 1 and 3 acknowledged; the backlog is empty, 2 never came again",
         explanation=(
-            "A consumer refused the message (a negative acknowledgement, or a release), and no member of the "
-            "group acknowledged it. So it must be given to the group again. Here it was not: the brokers say "
-            "that the group has no backlog, or it was due for longer than limits.stall after the redelivery "
-            "delay, while a member ran and no fault was applied. Messages that a dead letter policy or a "
-            "limit of deliveries took, or that could have reached a limit at which the broker drops "
-            "messages, are permitted and counted apart. What is refused to a queue is judged as "
-            "lost-after-rollback and backlog-stuck."
+            "A consumer refused the message (a negative acknowledgement, or a release), and no member of "
+            "the group acknowledged it. The broker must then deliver it to the group again. Here it did "
+            "not: either the brokers report that the group has no backlog, or the message was due for "
+            "longer than limits.stall after the redelivery delay, while a member ran and no fault was "
+            "active. Messages that a dead letter policy or a delivery limit took, or that could have "
+            "reached a limit at which the broker drops messages, are permitted and counted separately. "
+            "Messages refused to a queue are judged as lost-after-rollback and backlog-stuck."
         ),
         splits={
             "gone from the backlog": SubKind("the brokers count it as settled"),
@@ -152,11 +154,11 @@ DELIVERY: Final = (
         sentence="the messages of one key were not delivered in their order",
         example="key k: A is given 1 and still works on it, B is given [2]",
         explanation=(
-            "A Key_Shared subscription gives all messages of a key to one consumer at a time, in the order "
-            "of the log. Judged on the first delivery of each message: a later one must not come before it, "
-            "and no other consumer may be given a later one while the earlier is unsettled. A message "
-            "is settled when its consumer acknowledged it or gave it back, when it is delivered again, "
-            "or when its consumer has gone."
+            "A Key_Shared subscription gives all messages of a key to one consumer at a time, in the "
+            "order of the log. The first delivery of each message is judged: a later message must not "
+            "come before it, and no other consumer may receive a later message while the earlier one is "
+            "unsettled. A message is settled when its consumer acknowledged it or gave it back, when it "
+            "is delivered again, or when its consumer has gone."
         ),
         splits={
             "held elsewhere": SubKind("given while another consumer held an earlier message of the key"),
@@ -174,9 +176,9 @@ DELIVERY: Final = (
         example="log 1 2 3, delivered 1 3 [2]",
         explanation=(
             "Within one assignment of a partition to a session, and without a seek, positions only grow. "
-            "This one came after a higher one, for the first time in this assignment. Pulsar promises it for "
-            "Exclusive and Failover subscriptions; Shared ones promise no order, Key_Shared ones that of "
-            "a key (per-key-reorder)."
+            "This message came after a higher position, for the first time in this assignment. Pulsar "
+            "promises the order for Exclusive and Failover subscriptions. Shared subscriptions promise no "
+            "order, and Key_Shared subscriptions promise the order of each key (per-key-reorder)."
         ),
     ),
     AnomalyClass(
@@ -189,11 +191,11 @@ DELIVERY: Final = (
         sentence="delivered to the group more than once",
         example="delivered 1 2 3, rebalance before the commit, delivered [2] [3] 4",
         explanation=(
-            "At-least-once delivery repeats what was not committed when partitions change hands: that "
-            "split is permitted. Within one assignment nothing may come twice without a seek. Repeats of "
-            "what had been committed are rewind-past-commit. Where messages are settled one by one (Pulsar, "
-            "queues), a repeat is permitted as long as no acknowledgement of it was confirmed; the "
-            "redelivery count that the client shows stands beside it."
+            "At-least-once delivery repeats messages that were not committed when a partition changed "
+            "hands: that split is permitted. Within one assignment, no message may come twice without a "
+            "seek. Repeats of committed messages are rewind-past-commit. If messages are settled one by "
+            "one (Pulsar, queues), a repeat is permitted as long as no acknowledgement of the message was "
+            "confirmed. The report also shows the redelivery count of the client."
         ),
         splits={
             "same assignment": SubKind("twice within one assignment, without a seek"),

@@ -22,7 +22,7 @@ APPLICATION: Final = "application"
 PRECONDITIONS: Final[Mapping[str, str]] = {
     "audit-complete": "the audit read the stream to its end bound, or past the acknowledged position",
     "log-kept": "the log still begins where it began: nothing fell to retention",
-    "topic-kept": "its topic was not made again between its send and its acknowledgement",
+    "topic-kept": "its topic was not recreated between its send and its acknowledgement",
     "producer-ended": "the producer was closed or dead before the end bound was fixed",
     "readiness-restored": "after the faults every partition was led, in sync and took a probe",
     "send-capture": "the producer's record of sends is complete",
@@ -30,7 +30,7 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
     "drained": "the group was given time to read to the end of every partition, and got there",
     "start-known": "the group is known to have started before the message's position",
     "acks-kept": "every fault after the acknowledgement is known to have left it in place",
-    "topic-ours": "nobody else writes to the topic",
+    "topic-ours": "no other program writes to the topic",
     "own-name": "no other client was given its name (group.instance.id, transactional.id, producer name)",
     "markers-read": "the markers that end transactions were read to the end of the stream",
     "offsets-read": "the position that the group had committed in the end is known",
@@ -50,20 +50,20 @@ ASKS: Final[Mapping[str, str]] = {
     "fixed-lanes": "the client chose every partition",
     "deadlines": "no deadline of a send is known",
     "silence-limit": "no limit is set for the time without a delivery",
-    "payload-checks": "nobody checked the payloads",
+    "payload-checks": "no payload was checked",
     "ack-positions": "no acknowledgement names a position",
     "settlements": "nothing was acknowledged or committed",
     "client-sequence": "the log holds no sequence ids of the client",
-    "ignored-results": "every producer looked at the results of its sends",
+    "ignored-results": "every producer checked the results of its sends",
     "resent": "no application sent a message again",
     "transactions": "nothing was sent in a transaction",
     "transaction-journal": "no producer kept a journal of its transactions",
     "shared-markers": "a marker names the one transaction that it ends",
-    "transactional-ids": "transactions have no id that a later life takes over",
-    "pipelines": "no pipeline made messages of one topic of those of another",
+    "transactional-ids": "transactions have no id that a later restart takes over",
+    "pipelines": "no pipeline read one topic and wrote another",
     "rollbacks": "no consumer rolled back",
     "refusals": "no consumer refused a message",
-    "replicas": "only what leaders have was read: `audit: every-replica` reads every copy",
+    "replicas": "only leaders were read: `audit: every-replica` reads every copy",
     "self-reports": "no worker says when its client gives itself up",
     "watched-commits": "no worker sees whether its client sends the commits that it confirms",
 }
@@ -81,7 +81,7 @@ class SubKind:
 
 #: Splits of what is absent because a fault took it away (`analysis.kernels.removal`).
 TAKEN: Final[Mapping[str, SubKind]] = {
-    "removed": SubKind("a fault removed what lay there, on purpose: no loss", status=Status.PERMITTED),
+    "removed": SubKind("a fault removed this data on purpose: not a loss", status=Status.PERMITTED),
     "power": SubKind(
         "every replica in sync lost power before it was synced: only settings that sync each batch "
         "promise otherwise",

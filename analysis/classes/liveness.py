@@ -14,18 +14,19 @@ LIVENESS: Final = (
         breaks=(ALWAYS,),
         needs=("readiness-restored",),
         asks=("self-reports",),
-        sentence="the client declared itself dead though the brokers came back, or took its process down",
+        sentence="the client declared itself dead although the brokers came back, or its process crashed",
         example="at 23.4 s: _FATAL, broker: out of order sequence number; every send after that is refused",
         explanation=(
-            "Clients are made to outlive brokers: connections are made again, sends repeated. Some errors a "
-            "client calls fatal: it refuses everything from then on, and only a new one helps. Its worker "
-            "writes down what it said, and goes on as an application that does not look would: messages are "
-            "due and refused (*fail*), and open ones have the outcome that the client gives them. It is no "
-            "violation when the cluster never worked again, nor where the client's settings ask for it. A "
-            "client is fenced when another one takes its name; whether the run did that is not known, so "
-            "this is only suspect. A client has crashed when its process ended by a signal, a panic, an "
-            "assertion or an exception that no application can catch, and the run did not cause it; code of "
-            "the worker itself, and a process that got no memory, are left out."
+            "Clients are designed to outlive brokers: they reconnect and repeat sends. Some errors are "
+            "fatal for a client: it refuses every call from then on, and only a new client helps. The "
+            "worker records the error and continues as an application would that does not check: messages "
+            "are due and refused (*fail*), and open messages have the outcome that the client gives them. "
+            "It is no violation if the cluster did not work again, or if the settings of the client ask "
+            "for it. A client is fenced when another client takes its name. Whether the run did that is "
+            "not known, so this is only suspect. A client has crashed when its process ended by a signal, "
+            "a panic, an assertion or an exception that no application can catch, and the run did not "
+            "cause it. Errors in the code of the worker itself, and a process that could not get memory, "
+            "are not counted."
         ),
         unit="clients",
         splits={
@@ -44,17 +45,17 @@ LIVENESS: Final = (
         sentence="the client never gave an outcome, long after its own deadline",
         example="sent 4 at 12.0 s, deadline 130 s, producer closed at 170 s: no outcome",
         explanation=(
-            "A client promises an answer within its own timeout. The journal shows the call made and "
-            "never completed, past that deadline (with 10 s of slack) before the producer ended. Time in "
-            "which the producer's process did not run is subtracted. A consumer hangs when it is given "
-            "nothing after a rollback or recover, to the end and for longer than limits.stall, though "
-            "messages remain in its queue."
+            "A client promises an answer within its own timeout. The journal shows that the call was made "
+            "and never completed, past that deadline (with 10 s of slack) before the producer ended. Time "
+            "in which the process of the producer did not run is subtracted. A consumer hangs if it "
+            "receives nothing after a rollback or recover, until the end and for longer than "
+            "limits.stall, although messages remain in its queue."
         ),
         splits={
             "never completed": SubKind("open when the producer ended"),
             "completed late": SubKind("an outcome came, but after the deadline", Status.INFO),
             "no delivery after a rollback": SubKind(
-                "a consumer was given nothing more, though messages remain"
+                "a consumer received nothing more, although messages remain"
             ),
         },
     ),
@@ -64,22 +65,22 @@ LIVENESS: Final = (
         breaks=(ALWAYS,),
         needs=("readiness-restored",),
         asks=("consumers", "silence-limit"),
-        sentence="messages were waiting and the group was given none",
+        sentence="messages were waiting, and the group received none",
         example="acknowledged 4 at 12.0 s; nothing delivered from 11.9 s to 31.0 s",
         explanation=(
-            "A member of the group held the partition, acknowledged messages lay in it undelivered, and "
-            "none came for longer than the limit (limits.stall). Time in which a fault was applied, or "
-            "in which the consumer's process did not run, is subtracted. For readers of committed data a "
-            "message waits from when every transaction that began before it in the partition had ended; "
-            "where the end was not recorded, from when a later message was given. A partition that a member "
-            "gave back and that none was given again, though one ran, is judged alike, until the last "
-            "producer was closed."
+            "A member of the group held the partition, acknowledged messages in it were not delivered, "
+            "and none was delivered for longer than the limit (limits.stall). Time in which a fault was "
+            "active, or in which the process of the consumer did not run, is subtracted. For readers of "
+            "committed data, a message waits from the time when every transaction that began before it in "
+            "the partition had ended. If that end was not recorded, it waits from the time when a later "
+            "message was delivered. A partition that one member gave back and that no other member "
+            "received, although one ran, is judged in the same way, until the last producer was closed."
         ),
         unit="windows",
         splits={
-            "resumed": SubKind("deliveries went on later"),
+            "resumed": SubKind("deliveries resumed later"),
             "to the end": SubKind("nothing was delivered until the end"),
-            "held by nobody": SubKind("it was given back, and no member was given it again"),
+            "held by nobody": SubKind("it was given back, and no member received it again"),
         },
     ),
     AnomalyClass(
@@ -88,13 +89,14 @@ LIVENESS: Final = (
         breaks=(ALWAYS,),
         needs=("readiness-restored",),
         asks=("consumers", "silence-limit"),
-        sentence="messages lay in the backlog to the end, and the connected consumers were given none",
+        sentence="messages stayed in the backlog to the end, and the connected consumers received none",
         example="last delivery at 21.4 s, 312 messages waiting, consumers connected until 52.0 s",
         explanation=(
-            "The subscription or queue still held messages when the consumers stopped, and for longer than "
-            "the limit (limits.stall) before that it gave out nothing, though consumers were connected. Time "
-            "in which a fault was applied or the consumer's process did not run is subtracted. In a "
-            "log, only messages that were never given count; refused ones are refused-not-redelivered."
+            "The subscription or queue still held messages when the consumers stopped. For longer than "
+            "the limit (limits.stall) before that, it delivered nothing although consumers were "
+            "connected. Time in which a fault was active or the process of the consumer did not run is "
+            "subtracted. In a log, only messages that were never delivered count; refused messages are "
+            "refused-not-redelivered."
         ),
         unit="windows",
     ),

@@ -17,15 +17,16 @@ TRANSACTIONS: Final = (
         sentence="written by a producer that a later one of its transactional id had replaced",
         example="life 1 of shop wrote 4; life 2 was initialised and wrote 0; stored 4 0 [5], 5 of life 1",
         explanation=(
-            "A producer is initialised before it writes, which fences every earlier one of its transactional "
-            "id: brokers refuse its batches, and its commit. Here something of an earlier one stands in the "
-            "log behind something of a later one. What is earlier is told by the lives of a client (every "
-            "life has a producer instance of its own, which is in each message) and by the epochs of batches "
-            "and markers, which only grow, since Kafka 4.0 with every transaction (KIP-890). It is decided "
-            "by the order in one stream alone: the times of batches are the clients' own. So a write that "
-            "came after the successor was initialised, and before it wrote to that stream, is not seen. A "
-            "member that lost its partitions to one of another id is fenced by its group: what it committed "
-            "all the same shows as input-twice."
+            "A producer is initialised before it writes, which fences every earlier producer of its "
+            "transactional id: brokers refuse the batches and the commit of the earlier one. Here a write "
+            "of an earlier producer is in the log after a write of a later one. Which producer is earlier "
+            "follows from the restarts of a client (each has its own producer instance, which is in each "
+            "message) and from the epochs of batches and markers, which only grow, since Kafka 4.0 with "
+            "every transaction (KIP-890). Only the order within one stream decides, because the clients "
+            "set the times of batches. So a write that came after the later producer was initialised, and "
+            "before it wrote to that stream, is not detected. A member that lost its partitions to a "
+            "member with another id is fenced by its group: if it committed anyway, that shows as "
+            "input-twice."
         ),
         unit="writes",
         splits={
@@ -42,15 +43,17 @@ TRANSACTIONS: Final = (
         sentence="a part of it is visible and a part is not",
         example="sent 4 5 in a transaction, committed; orders-0 has 4, orders-1 holds 5 as aborted",
         explanation=(
-            "All messages of a transaction become visible, or none. Of this one readers of committed data "
-            "see some, and others are held as aborted or are not in the log. That is wrong whether its "
-            "commit was acknowledged or never answered. The second pass over all streams counts it once a "
-            "transaction."
+            "Either all messages of a transaction become visible, or none. Readers of committed data see "
+            "some messages of this one; the others are stored as aborted or are not in the log. That is "
+            "wrong whether the commit was acknowledged or never answered. The second pass over all "
+            "streams counts each transaction once."
         ),
         unit="transactions",
         splits={
             "committed": SubKind("its commit was acknowledged"),
-            "commit not answered": SubKind("nobody knows of its commit, but it was one or it was none"),
+            "commit not answered": SubKind(
+                "its commit was never answered; either all of it is visible or none"
+            ),
             **TAKEN,
         },
     ),
@@ -63,9 +66,9 @@ TRANSACTIONS: Final = (
         sentence="its commit was acknowledged, and nothing of it is visible",
         example="sent 4 5 in a transaction, committed; the log holds 4 5 as aborted",
         explanation=(
-            "The application was told that the transaction was committed. Readers of committed data see none "
-            "of its messages: the log holds them as aborted, or not at all. Messages that the log does not "
-            "hold are acked-lost besides."
+            "The client reported to the application that the transaction was committed. Readers of "
+            "committed data see none of its messages: the log holds them as aborted, or not at all. "
+            "Messages that are not in the log are also acked-lost."
         ),
         unit="transactions",
         splits={"": SubKind("no fault explains it"), **TAKEN},
@@ -79,9 +82,9 @@ TRANSACTIONS: Final = (
         sentence="it shares an end with another transaction, or has several in one stream",
         example="sent 4 5 in a transaction; stored 4 [commit] 5 [abort]",
         explanation=(
-            "A marker in the log ends everything that a producer wrote to the stream since the one before "
-            "it. Here one marker ended messages of two transactions, or several markers those of one: an end "
-            "that was asked for of one transaction took a part of another (KAFKA-17754)."
+            "A marker in the log ends everything that a producer wrote to the stream since the marker "
+            "before it. Here one marker ended messages of two transactions, or several markers ended "
+            "messages of one. So the end of one transaction took a part of another (KAFKA-17754)."
         ),
         unit="transactions",
         splits={
@@ -96,12 +99,12 @@ TRANSACTIONS: Final = (
         needs=("markers-read",),
         asks=("transactions", "transaction-journal"),
         sentence="no marker ends its transaction in the log",
-        example="sent 4 5 in a transaction, committed; stored 4 5 and no marker: nobody reads past 4",
+        example="sent 4 5 in a transaction, committed; stored 4 5 and no marker: reading stops at 4",
         explanation=(
-            "The end of the transaction was acknowledged, all faults are healed, and still no marker stands "
-            "behind its messages: the last stable offset stays before them, and readers of committed data "
-            "wait there. A transaction whose producer died, or was never answered, stays open until the "
-            "transaction's own time-out: that is no anomaly and is told as information."
+            "The end of the transaction was acknowledged and all faults are undone, and still no marker "
+            "follows its messages. The last stable offset stays before them, and readers of committed "
+            "data wait there. A transaction whose producer died, or never received an answer, stays open "
+            "until its own timeout. That is not an anomaly and is reported as information."
         ),
         splits={
             "ended": SubKind("its commit or abort was acknowledged"),
@@ -114,12 +117,12 @@ TRANSACTIONS: Final = (
         breaks=(ALWAYS,),
         needs=(),
         asks=("consumers", "transactions", "transaction-journal"),
-        sentence="delivered before anybody asked to commit its transaction",
+        sentence="delivered before the commit of its transaction was requested",
         example="sent 4, delivered [4], sent 5, commit asked for",
         explanation=(
-            "A consumer that asked for committed data only was given a message while its transaction was "
-            "still being written (Adya's G1b). Both times are of one clock, or further apart than clocks of "
-            "several machines may be."
+            "A consumer that asked for committed data only received a message while its transaction was "
+            "still being written (Adya's G1b). Both times are from one clock, or differ by more than the "
+            "clocks of several machines may."
         ),
     ),
     AnomalyClass(
@@ -131,8 +134,8 @@ TRANSACTIONS: Final = (
         sentence="given to a consumer, rolled back, and never seen again",
         example="delivered 4 5 6, rolled back, delivered 4 6; 5 does not remain in the queue",
         explanation=(
-            "A rollback (or recover, or the end of a session that never committed) gives the messages back "
-            "to the queue. This one was neither delivered again nor does it remain there."
+            "A rollback (or recover, or the end of a session that never committed) returns the messages "
+            "to the queue. This message was not delivered again and is not in the queue either."
         ),
         splits={
             "rolled back": SubKind("its last delivery was rolled back or recovered"),
@@ -148,8 +151,8 @@ TRANSACTIONS: Final = (
         sentence="delivered again after the transaction that consumed it had been committed",
         example="delivered 1 2 3, commit confirmed, delivered [2]",
         explanation=(
-            "The commit of the consuming transaction was confirmed: the queue has given these messages away "
-            "for good. Any later delivery to any session is a second one."
+            "The commit of the consuming transaction was confirmed, so the queue must not deliver these "
+            "messages again. Any later delivery, to any session, is a second one."
         ),
     ),
     AnomalyClass(
@@ -162,7 +165,7 @@ TRANSACTIONS: Final = (
         example="transaction 7: delivered 49 0 1 2 ... 48 [49], no rollback in between",
         explanation=(
             "Within one transaction of a session, between two commits or rollbacks, a message can be "
-            "consumed once. Twice means that the client kept a message which it had given back."
+            "consumed once. A second delivery means that the client kept a message that it had returned."
         ),
     ),
     AnomalyClass(
@@ -174,10 +177,10 @@ TRANSACTIONS: Final = (
         sentence="the first message after a rollback was not the lowest unacknowledged one",
         example="delivered 0 1 2 3 4 5, rolled back, delivered [49] 0 1 2 3",
         explanation=(
-            "An order regression: after a rollback or recover, a session should go on with the lowest "
-            "message that it has not acknowledged, of each producer and lane. One that had been prefetched "
-            "came first. JMS does not promise the order of redelivered messages, so it is permitted, "
-            "unless the scenario requires order (`require.order`). A message that another session was given "
+            "After a rollback or recover, a session should continue with the lowest message that it has "
+            "not acknowledged, for each producer and lane. Here a message that had been prefetched came "
+            "first. JMS does not promise the order of redelivered messages, so this is permitted, unless "
+            "the scenario requires order (`require.order`). A message that another session received "
             "meanwhile is not waited for."
         ),
         unit="rollbacks",
@@ -195,9 +198,9 @@ TRANSACTIONS: Final = (
         sentence="visible although its transaction was aborted",
         example="sent 4 in a transaction, aborted; stored 3 [4] 5, committed",
         explanation=(
-            "A message of a transaction that was aborted, or that nobody asked to commit, can be read by "
-            "those who ask for committed data only (Adya's G1a): the log holds it as committed, or a "
-            "consumer was given it. Consumers that read uncommitted data may see it."
+            "A message of a transaction that was aborted, or whose commit was never requested, is visible "
+            "to readers that ask for committed data only (Adya's G1a): the log holds it as committed, or "
+            "a consumer received it. Consumers that read uncommitted data may see it."
         ),
         splits={
             "in the log": SubKind("the log holds it as committed"),

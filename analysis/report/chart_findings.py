@@ -265,7 +265,7 @@ def _mark_witnesses(plot: Any, finding: Finding, labels: dict[str, str]) -> None
     )
     shape: dict[str, Any] = {"marker": "inverted_triangle", "size": 8, "color": "#ffffff", "line_color": INK}
     marks = plot.scatter(x="t", y="label", source=source, **shape)
-    plot.add_tools(HoverTool(renderers=[marks], tooltips=[("witness", "@message"), ("", "@what")]))
+    plot.add_tools(HoverTool(renderers=[marks], tooltips=[("example", "@message"), ("", "@what")]))
 
 
 def _table(finding: Finding, counts: _Counts) -> tuple[tuple[str, ...], ...]:

@@ -199,7 +199,7 @@ def faults_line(faults: list[FaultRow]) -> str:
         return "none" if not faults else f"none ({len(faults)} skipped)"
     line = f"{sum(fault.effective for fault in fired)} of {len(fired)} took effect"
     not_healed = [fault for fault in fired if not fault.healed]
-    line += f", {len(not_healed)} NOT HEALED" if not_healed else ", all healed"
+    line += f", {len(not_healed)} NOT UNDONE" if not_healed else ", all undone"
     if len(fired) < len(faults):
         line += f", {len(faults) - len(fired)} skipped"
     outages = [fault.outage_s for fault in fired if fault.outage_s is not None]

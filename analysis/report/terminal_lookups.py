@@ -48,7 +48,7 @@ def print_trace(out: Console, trace: Trace, *, folded: bool = True, more_with: s
     title.append(f"   {words.plain(where)}", style="dim")
     parts: list[RenderableType] = [title]
     if trace.classes:
-        parts.append(Text(f"  a witness of {', '.join(trace.classes)}", style="yellow"))
+        parts.append(Text(f"  an example of {', '.join(trace.classes)}", style="yellow"))
     parts += ["", _story(trace), ""]
     parts += _log_lines(trace, out.width)
     if trace.cause:
@@ -88,7 +88,7 @@ def _story(trace: Trace) -> RenderableType:
 def _send_moments(send: SendAttempt) -> list[_Moment]:
     told = [f"attempt {send.attempt}"] if send.attempt else []
     if send.t_intended_s is None:
-        told.append("nobody knows when it was due")
+        told.append("its due time is not known")
     else:
         told.append(f"{words.millis((send.t_start_s - send.t_intended_s) * 1000)} after it was due")
     told += [] if send.kind == "load" else [send.kind]
@@ -120,7 +120,7 @@ def _fault_moments(fault: FaultRow) -> list[_Moment]:
     name = f"#{fault.id} {fault.kind} {fault.target}"
     moments: list[_Moment] = [(fault.t_s, "fault", name if fault.effective else f"{name} (had no effect)")]
     if fault.until_s is not None:
-        moments.append((fault.until_s, "fault", f"{name} healed"))
+        moments.append((fault.until_s, "fault", f"{name} undone"))
     return moments
 
 

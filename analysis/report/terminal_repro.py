@@ -61,7 +61,7 @@ def reproduction_rows(campaign: Campaign, reproduction: Reproduction) -> list[tu
     if question.counter:
         table.append((question.counter, [_exposure(arm, question) for arm in arms]))
     if question.witness:
-        table.append(("witness", [_witness(arm, question) for arm in arms]))
+        table.append(("example", [_witness(arm, question) for arm in arms]))
     return [(label, cells[: len(arms)]) for label, cells in table]
 
 

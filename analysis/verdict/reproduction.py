@@ -57,9 +57,7 @@ def why_not_counted(run: RunSummary, question: RoundQuestion) -> str:
     if question.counter and met < question.floor:
         return f"{question.counter} {met:,}, at least {question.floor:,} needed"
     if run.sighted == "" and run.unread and run.has(question.expect):
-        return (
-            f"{question.expect} found, and nobody knows whether {question.witness!r} is in it: {run.unread}"
-        )
+        return f"{question.expect} found; it is not known whether {question.witness!r} is in it: {run.unread}"
     if run.verdict is Verdict.UNKNOWN and not run.shows(question.expect):
         return "could not have shown it: " + (run.reasons[0] if run.reasons else "the verdict is unknown")
     return ""

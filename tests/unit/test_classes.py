@@ -95,7 +95,7 @@ def test_the_reason_names_the_setting_or_the_requirement() -> None:
     assert why_promise("rollback-order", "after a rollback", ORDERED).startswith("breaks redelivery-order")
     said = why_promise("per-key-reorder", "overtaken", None, {"order": "subscriptionType=Key_Shared"})
     assert said == "wrong under any settings; subscriptionType=Key_Shared"
-    assert "the application did not look" in why_promise("unchecked-failure", "", DURABLE)
+    assert "the application did not check" in why_promise("unchecked-failure", "", DURABLE)
 
 
 def test_the_evidence_says_what_was_checked_or_what_is_missing() -> None:

@@ -57,7 +57,7 @@ def test_everything_a_reader_needs_is_there() -> None:
         "... 0 1 [4] 2 3 4 5 ...",
         "... 88119 88120 [88121] (88122) 88190 88191 ...",
         "kill leader-of:orders #1 +12 ms",
-        "3 of 3 took effect, all healed   longest outage 5.1 s   slowest recovery 6.7 s",
+        "3 of 3 took effect, all undone   longest outage 5.1 s   slowest recovery 6.7 s",
         "49,998/s of 50,000/s   outside outages 99.98 % of what was due",
         "p50 13 ms   p99 3.9 s   p99.9 4.4 s   max 5.1 s",
         "brokerstorm trace 1/3/88121 runs/latest",
@@ -107,12 +107,12 @@ def test_unknown_names_every_gap_and_what_is_missing() -> None:
     assert "? 1 of 2 faults took effect; pause kafka-3 changed nothing" in text
     assert "? orders-3 read to 41,203 of 48,000 (stall)" in text
     assert "not proved: the audit of orders-3 stopped" in text
-    assert "1 of 2 took effect, all healed, 1 skipped" in text
+    assert "1 of 2 took effect, all undone, 1 skipped" in text
 
 
 def test_a_fault_left_behind_stands_out() -> None:
     faults = [replace(fault_rows()[0], healed=False)]
-    assert "1 NOT HEALED" in said(failing(faults=faults))
+    assert "1 NOT UNDONE" in said(failing(faults=faults))
 
 
 def test_a_run_that_never_sent_anything_can_be_shown() -> None:

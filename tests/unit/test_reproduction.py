@@ -74,7 +74,7 @@ def test_a_round_without_the_evidence_to_tell_bugs_apart_does_not_count() -> Non
     unsure = witnessed("", "no stacks of producer-1 were to be had")
     found = answer(question, [unsure] * 4, runs("cccc"))
     assert found.reproduction.outcome is Proved.UNKNOWN
-    assert "nobody knows whether 'SendMessages' is in it: no stacks of producer-1" in found.reproduction.why
+    assert "not known whether 'SendMessages' is in it: no stacks of producer-1" in found.reproduction.why
     # Nothing is left open where the text was found, or where the class was not.
     assert answer(question, [witnessed("a log")] * 4, runs("cccc")).reproduction.reproduced
 
