@@ -212,7 +212,7 @@ def test_a_full_disk_leaves_no_worker_running_and_hides_no_fault(interrupts: Int
     live._hosts = SimpleNamespace(rows=list)
     for name in ("coming", "hangs", "stalls", "leaders", "sealing", "meter"):
         setattr(live, f"_{name}", part(name, "stop"))
-    with pytest.raises(HealError, match=r"No space left on device; still applied: fault 1") as raised:
+    with pytest.raises(HealError, match=r"no space left on the disk; still applied: fault 1") as raised:
         live._carried_out(full, lambda: True)
     assert raised.value.exit_code == Exit.NOT_HEALED
     assert {"workers.stop", "sealing.stop", "meter.stop"} <= set(done)
