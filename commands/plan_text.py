@@ -29,7 +29,7 @@ _ORDER = {True: "order kept", False: "order not kept", None: "order unknown"}
 MOST_TIMES = 20
 #: Of the drawn profile: a page of 80 columns has room for it.
 PROFILE_COLUMNS = 60
-_BESIDE = ", in addition to brokers and Spark"
+_BESIDE = ", plus brokers and Spark"
 _DEDUP = {True: "no duplicates", False: "duplicates possible", None: "duplicates unknown"}
 
 
