@@ -42,7 +42,7 @@ def connected(path: Path, wait_s: float) -> sqlite3.Connection | None:
             too long.
     """
     if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise UsageError(f"cannot use {path} as history: it is not a regular file", hint="name a file")
+        raise UsageError(f"cannot use {path} as a history: it is not a regular file", hint="name a file")
     connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
     try:

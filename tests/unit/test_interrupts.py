@@ -163,6 +163,7 @@ def test_a_load_that_was_cut_is_audited_unless_a_second_signal_comes(
         audit="leader",
         producers=[],
         pipelines=[],
+        consumers=[],
         system="kafka",
         load_s=1.0,
     )

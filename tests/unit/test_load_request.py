@@ -35,7 +35,7 @@ def test_without_the_option_the_load_comes_from_here() -> None:
 
 
 def test_a_port_for_the_tasks_requires_other_machines() -> None:
-    with pytest.raises(UsageError, match="--load-port is about other machines"):
+    with pytest.raises(UsageError, match="--load-port requires --load-master"):
         load_request(None, None, "", None, port=7080)
     assert load_request(MASTER, None, "", MASTER, port=7080) == LoadRequest(MASTER, port=7080)
 

@@ -230,7 +230,7 @@ KILL = "name: x\nfaults: [{fault: kill, at: 9s, for: 5s}]\n"
         (
             [],
             "name: x\nvariants: {a: {expect: unchecked-failure}, b: {}}\n",
-            "a: expect: unchecked-failure cannot be shown: every producer looked",
+            "a: expect: unchecked-failure cannot be shown: every producer checked the results of its sends",
         ),
         (
             [],

@@ -151,7 +151,7 @@ def test_a_full_disk_is_told_once_and_loses_nothing(tmp_path: Path, monkeypatch:
         sealing.seal_now()
         sealing.seal_now()
     assert len(told) == 1
-    assert "not sealed while the run goes on: no space left on the disk" in told[0]
+    assert "not sealed during the run: no space left on the disk" in told[0]
     assert [path.name for path in run.raw.glob("*/*.seg")] == ["sends-1-0.seg"]
     sealing.seal_now()
     assert not [*run.raw.glob("*/*.seg")]
