@@ -33,7 +33,7 @@ UP_TIMEOUT_S = 120.0  # brokers on a busy machine; a run has its scenario's limi
 @click.option(
     "--system",
     type=click.Choice(list(SYSTEMS)),
-    help=f"Broker to start; default: that of the scenario, otherwise {DEFAULT.name}.",
+    help=f"Message broker to start; default: the system of the scenario, otherwise {DEFAULT.name}.",
 )
 @click.option("--version", default="", help="Version of the brokers.")
 @needs_option

@@ -168,7 +168,7 @@ def show(settings: Settings, run: str | None, html: bool) -> int:
     """Show the verdict of a run again.
 
     RUN is an id from `list runs` or `list nights`, or a folder; default: the latest run. The exit code is
-    that of the verdict.
+    the one of the verdict.
     """
     from analysis.report.documents import read_campaign, read_result
     from commands import summaries

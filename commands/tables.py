@@ -49,7 +49,7 @@ def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
             _write_row(row, widths, indent)
         else:
             first, *others = [cell for cell in row[:-1] if cell] or [""]
-            if first:  # a row that goes on with the one above has no name of its own
+            if first:  # a row that continues the one above has no name
                 paragraph(GAP.join([first, " · ".join(others)]).rstrip(), indent=indent, hanging=GAP * 2)
             paragraph(row[-1], indent=indent + GAP * 2)
 

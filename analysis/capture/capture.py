@@ -66,7 +66,7 @@ class Capture:
             if match and match[1] in SEALED:
                 key = (match[1], int(match[2]))
                 if not info.is_file:
-                    raise UsageError(f"{info.path} is no file: a part of a table is missing")
+                    raise UsageError(f"{info.path} is not a file: a part of a table is missing")
                 sizes[key] = sizes.get(key, 0) + info.size
                 files[match[1]] += 1
         return cls(root, sizes, read_document(run.seal_report, SealReport), read_left_out(run), files)

@@ -243,8 +243,8 @@ class Context:
             ``intended-times``: of some sends, or all, the call stands for the time when they were due.
         transactions: those that the producers journalled.
         pipelines: one a topic that they write.
-        committed: by group and stream id, the position that a group had committed in the end, -1 = none; a
-            stream that nobody could or did ask about is not in it.
+        committed: by group and stream id, the position that a group had committed in the end, -1 = none.
+            Streams whose position was not read are left out.
         replicas: what every replica has; nothing where only leaders were read.
         clock_bound_ns: of a load from several machines: what happened on two of them is in order only where
             it is further apart than this; 0 = one machine.

@@ -26,7 +26,7 @@ DELIVERY: Final = (
         ),
         unit="commits",
         splits={
-            "group is behind": SubKind("in the end the group's position is below the confirmed one"),
+            "not covered": SubKind("in the end the group's position is below the confirmed one"),
             "position unknown": SubKind("the group's position in the end was not read"),
             "covered later": SubKind("another commit of the group reached it", Status.INFO),
         },

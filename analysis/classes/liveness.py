@@ -21,7 +21,7 @@ LIVENESS: Final = (
             "fatal for a client: it refuses every call from then on, and only a new client helps. The "
             "worker records the error and continues as an application would that does not check: messages "
             "are due and refused (*fail*), and open messages have the outcome that the client gives them. "
-            "It is no violation if the cluster did not work again, or if the settings of the client ask "
+            "It is not a violation if the cluster did not work again, or if the settings of the client ask "
             "for it. A client is fenced when another client takes its name. Whether the run did that is "
             "not known, so this is only suspect. A client has crashed when its process ended by a signal, "
             "a panic, an assertion or an exception that no application can catch, and the run did not "

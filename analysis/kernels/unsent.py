@@ -36,7 +36,7 @@ def _episode(context: Context, session: SessionFacts, commit: UnsentCommit, end:
     if end is None:
         split, group = UNKNOWN, f"the position of group {session.group} in the end is not known"
     elif end < commit.position:
-        split, group = "group is behind", f"in the end group {session.group} is at {max(end, 0)}"
+        split, group = "not covered", f"in the end group {session.group} is at {max(end, 0)}"
     else:
         split, group = "covered later", f"in the end group {session.group} is at {end}"
     witness = RawWitness(

@@ -88,7 +88,7 @@ def attribute(
 ) -> tuple[Attribution, ...]:
     """One row for all faults together, then one a kind, for episodes (by their first time) of one class.
 
-    Faults of one kind whose targets the scenario names differently are told apart: killing a client is not
+    Faults of one kind get separate rows if the scenario gives them different targets: killing a client is not
     killing a broker.
 
     The p value is the share of `SHIFTS` turned schedules, the real one counted among them, with at least

@@ -113,18 +113,16 @@ def read_texts(root: RunDir) -> Texts:
     """Every text file of a run or campaign that a bundle may hold, except those that are made again; with a
     round of a campaign, the scenario and the logs of the cluster as well."""
     texts = Texts()
-    for path in _files(root.root):
-        name = path.relative_to(root.root).as_posix()
+    found = [(path, root) for path in _files(root.root)]
+    above = RunDir(root.root.parent)
+    if above.campaign.exists():
+        found += [(path, above) for path in (above.scenario, *_files(above.cluster)) if path.is_file()]
+    for path, run in found:
+        name = path.relative_to(run.root).as_posix()
         if is_of_a_bundle(name):
             _take(texts, path, name)
         elif not stays_with_the_run(name):
             texts.omitted[name] = "no bundle may hold a file of this name"
-    above = RunDir(root.root.parent)
-    if above.campaign.exists():
-        for path in (above.scenario, *_files(above.cluster)):
-            name = path.relative_to(above.root).as_posix()
-            if path.is_file() and is_of_a_bundle(name):
-                _take(texts, path, name)
     return texts
 
 

@@ -17,9 +17,8 @@ from contextlib import suppress
 from typing import Any, Final
 from urllib.parse import quote
 
-import yaml
-
 from harness.rundir import json_object
+from harness.yaml_lines import value_of
 
 REDACTED: Final = "(redacted)"
 #: Names of options and variables that hold a secret; found anywhere in a name, in any case.
@@ -270,10 +269,10 @@ def _documents(name: str, text: str) -> Iterator[Any]:
         if name.endswith(".json"):
             yield json_object(text)
         elif name.endswith((".yaml", ".yml")):
-            yield yaml.safe_load(text)
+            yield value_of(text)
         elif name.endswith(".jsonl"):
             yield from (json_object(line) for line in text.split("\n") if _NAME.search(line))
-    except (ValueError, yaml.YAMLError, RecursionError):
+    except (ValueError, RecursionError):
         return
 
 

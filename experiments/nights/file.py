@@ -84,10 +84,8 @@ def _find(text: str) -> Path:
     if path.is_file():
         return path
     what = "is a folder, not a suite file" if path.is_dir() else "no such suite"
-    raise UsageError(
-        f"{what}: {text!r}",
-        hint=f"{did_you_mean(path.stem, known, label='suites')}; `brokerstorm new --suite FILE` writes one",
-    )
+    near = did_you_mean(path.name.removesuffix(".yaml"), known, label="suites")
+    raise UsageError(f"{what}: {text!r}", hint=f"{near}; `brokerstorm new --suite FILE` writes one")
 
 
 def suite_schema() -> JsonSchemaValue:

@@ -17,7 +17,7 @@ def commit_not_sent(facts: Facts) -> list[Hit]:
             elif known[commit.stream] >= commit.position:
                 split, unmet = "covered later", frozenset()
             else:
-                split, unmet = "group is behind", frozenset()
+                split, unmet = "not covered", frozenset()
             hits.append(Hit("commit-not-sent", name, split, unmet, commit.t_ns))
     return hits
 
