@@ -135,5 +135,5 @@ def test_a_folder_in_the_place_of_a_part_is_named(tmp_path: Path) -> None:
     part = next(made.sealed.glob("*/bucket=*/part-*.parquet"))
     part.unlink()
     part.mkdir()
-    with pytest.raises(UsageError, match=rf"{part.name} is no file"):
+    with pytest.raises(UsageError, match=rf"{part.name} is not a file"):
         Capture.find(made)
