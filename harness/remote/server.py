@@ -19,8 +19,12 @@ from harness.waiting import wait_until
 HELLO_S: Final = 10.0
 #: Most bytes of what it says: token, numbers and names. Until then it may be anybody's.
 _HELLO_BYTES: Final = 4096
-#: Connections that are asked who they are at once; others wait in the listener's queue.
-MOST_GREETINGS: Final = 16
+#: Strangers that may keep us waiting for a greeting at once, beside the connections that the tasks make.
+#: One more ends the greeting that has waited longest: a task says at once who it is, so it is not that one.
+MOST_STRANGERS: Final = 16
+#: Connections that the kernel holds until they are accepted. A connection that finds this queue full is
+#: tried again after seconds, so strangers that come all at once must not fill it.
+_MOST_IN_QUEUE: Final = 1024
 
 
 class LoadServer:
@@ -37,9 +41,10 @@ class LoadServer:
         self._half: dict[tuple[int, str], tuple[Message, Channel]] = {}
         self._executors: dict[int, Executor] = {}
         self._lock = threading.Lock()
-        self._greetings = threading.BoundedSemaphore(MOST_GREETINGS)
+        #: Connections that have not said yet who they are, the oldest first.
+        self._greetings: dict[socket.socket, None] = {}
         try:
-            self._listener = socket.create_server((host, port), backlog=4 * tasks)
+            self._listener = socket.create_server((host, port), backlog=_MOST_IN_QUEUE)
         except OSError as error:
             at = f"{host}:{port}" if port else host
             is_taken = error.errno in (errno.EADDRINUSE, errno.EACCES)
@@ -82,14 +87,23 @@ class LoadServer:
             hint=f"each needs Python, NumPy and PyArrow, and reaches this machine at {host}:{port}",
         )
 
+    @property
+    def most_greetings(self) -> int:
+        """How many connections may be asked at once who they are. A task makes two."""
+        return MOST_STRANGERS + 2 * self._tasks
+
     def _accept(self) -> None:
         while True:
-            self._greetings.acquire()
             try:
                 connection, _ = self._listener.accept()
             except OSError:
-                self._greetings.release()
                 return  # closed
+            with self._lock:
+                if len(self._greetings) >= self.most_greetings:
+                    oldest = next(iter(self._greetings))
+                    del self._greetings[oldest]
+                    _cut(oldest)
+                self._greetings[connection] = None
             threading.Thread(target=self._greet, args=(connection,), daemon=True).start()
 
     def _greet(self, connection: socket.socket) -> None:
@@ -99,7 +113,8 @@ class LoadServer:
             connection.close()
             return
         finally:
-            self._greetings.release()
+            with self._lock:
+                self._greetings.pop(connection, None)
         number, kind = hello.get("task"), hello.get("kind")
         is_ours = secrets.compare_digest(str(hello.get("token", "")).encode(), self.token.encode())
         if not is_ours or not isinstance(number, int) or kind not in ("control", "clock"):
@@ -127,15 +142,16 @@ def _hello_of(connection: socket.socket) -> tuple[Channel, Message]:
         OSError: the other end is gone.
     """
     channel = Channel(connection)
-
-    def cut() -> None:
-        with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)  # wakes who reads
-
-    deadline = threading.Timer(HELLO_S, cut)
+    deadline = threading.Timer(HELLO_S, _cut, [connection])
     deadline.daemon = True
     deadline.start()
     try:
         return channel, channel.receive(_HELLO_BYTES) or {}
     finally:
         deadline.cancel()
+
+
+def _cut(connection: socket.socket) -> None:
+    """Wakes the thread that reads from ``connection``."""
+    with contextlib.suppress(OSError):
+        connection.shutdown(socket.SHUT_RDWR)

@@ -13,6 +13,7 @@ import pytest
 from harness.errors import EnvironmentNotReady
 from harness.remote import server as module
 from harness.remote.server import LoadServer
+from harness.waiting import wait_until
 
 HOST = "127.0.0.1"
 _WAIT_S = 60.0
@@ -81,17 +82,19 @@ def test_a_greeting_has_one_deadline_however_slowly_it_comes(
         assert time.monotonic() - began < _WAIT_S / 2
 
 
-def test_strangers_that_wait_leave_room_for_a_task(
-    server: LoadServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "HELLO_S", 1.0)
-    strangers = [connected(server) for _ in range(40)]
-    greeters = [thread for thread in module.threading.enumerate() if "_greet" in thread.name]
-    assert len(greeters) <= module.MOST_GREETINGS
+def test_strangers_that_wait_keep_no_task_waiting(server: LoadServer) -> None:
+    # More than the queue of one task's connections holds, and far less time than a greeting may take.
+    strangers = [connected(server) for _ in range(200)]
     with connected(server) as control, connected(server) as clock:
         control.sendall(hello(server, "control"))
         clock.sendall(hello(server, "clock"))
         assert len(server.wait(_WAIT_S, lambda: "")) == 1
+
+    def greeters() -> int:
+        return sum("_greet" in thread.name for thread in module.threading.enumerate())
+
+    assert wait_until(lambda: greeters() <= server.most_greetings, _WAIT_S)
+    assert is_closed(strangers[0])
     for link in strangers:
         link.close()
 
