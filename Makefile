@@ -1,6 +1,6 @@
 # `make` lists the targets. `make run` and `make test` set up what they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test test-all test-more check bench docs dist clean
+.PHONY: help setup run lint test test-all test-more check bench docs site dist clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -74,6 +74,13 @@ bench: setup ## what capture, clients, sealing and judging cost (an hour); docs/
 
 docs: setup ## the reference pages that are made from the code
 	$(BIN)/python docs/generate.py
+
+site: setup ## the documentation as a site in build/site; a dead link fails
+	@test -f build/site-tools/.installed || { rm -rf build/site-tools; $(BIN)/python -m venv build/site-tools; \
+	  build/site-tools/bin/python -m pip install --quiet --require-hashes -r requirements-site.lock; \
+	  touch build/site-tools/.installed; }
+	NO_MKDOCS_2_WARNING=1 build/site-tools/bin/mkdocs build --strict --quiet
+	@echo "build/site/index.html"
 
 # Built twice, from the time of the commit: whoever builds it again gets the same bytes.
 dist: setup ## wheel and source archive in dist/, checked

@@ -17,9 +17,10 @@ sys.path.insert(0, str(ROOT))
 
 from analysis.report import documents  # noqa: E402 - the tree is not on the path before
 from docs.anomalies_page import anomalies_page  # noqa: E402
-from docs.bugs_table import PAGE as BUGS_PAGE  # noqa: E402
-from docs.bugs_table import known_bugs_page  # noqa: E402
+from docs.bug_pages import bug_pages  # noqa: E402
 from docs.cli_page import cli_page  # noqa: E402
+from docs.concepts_picture import concepts_picture  # noqa: E402
+from docs.cookbook_page import cookbook_page  # noqa: E402
 from docs.fault_page import faults_page  # noqa: E402
 from docs.history_page import history_page  # noqa: E402
 from docs.import_page import import_page  # noqa: E402
@@ -56,7 +57,9 @@ def pages() -> dict[Path, str]:
         REFERENCE / "import.md": import_page(),
         REFERENCE / "history.md": history_page(),
         EXPLANATION / "anomalies.md": anomalies_page(),
-        BUGS_PAGE: known_bugs_page(),
+        ROOT / "docs" / "cookbook.md": cookbook_page(),
+        ROOT / "docs" / "images" / "concepts.svg": concepts_picture(),
+        **bug_pages(),
         **{path: json.dumps(found, indent=1) + "\n" for path, found in schemas().items()},
     }
 

@@ -1,4 +1,4 @@
-"""The commands that README and tutorial tell a reader to type, in their order."""
+"""The commands that README, tutorial and the pages in docs/start/ tell a reader to type, in their order."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "tutorial.md")
+#: For people who begin there, without `make run` before.
+STARTS = tuple(sorted((ROOT / "docs" / "start").glob("*.md")))
 #: In place of what the reader fills in.
 FILLED_IN = {"RUN": "latest/unsafe-1"}
 _FENCED = re.compile(r"^```\w*\n(.*?)^```", re.MULTILINE | re.DOTALL)

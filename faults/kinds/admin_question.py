@@ -1,7 +1,7 @@
 """admin-question: brokers are asked what they own, again and again, as monitoring and operators ask them.
 
 Pulsar's brokers answer that (`ownedNamespaces`) on the thread that takes and gives up bundles: asked amid
-unloads one stops slowly, or hangs (docs/known-bugs.md, "Other defects seen").
+unloads one stops slowly, or hangs (docs/bugs/other-defects.md).
 """
 
 from __future__ import annotations

@@ -33,7 +33,8 @@ def _has_died(worker: DrivenWorker) -> Message:
 def _goes_on(producer: DrivenWorker) -> None:
     """What is due later has a row and the outcome of a call that is refused, and the worker ends as ever.
 
-    Where it was refused: Pulsar's broker may take a fenced producer back on a partition (docs/known-bugs.md).
+    Pulsar's broker may take a fenced producer back on a partition that refused it before
+    (docs/bugs/other-defects.md).
     """
     _has_died(producer)
     since_ns = time.monotonic_ns()

@@ -1,4 +1,4 @@
-"""Runs scenarios and keeps clusters up, through the command line."""
+"""Runs scenarios and starts clusters through the command line."""
 
 from __future__ import annotations
 
@@ -31,25 +31,26 @@ def run(
     timeout_s: float | None = None,
     quiet: bool = False,
 ) -> Result:
-    """Run a scenario: start its cluster, drive its load, inject its faults, judge every message.
+    """Run a scenario: start its cluster, send its load, inject its faults and judge every message.
 
     Args:
-        scenario: a file, the name of a ready scenario, or what would stand in a file.
-        seed: decides times and targets of faults; None = another one each time.
-        variant: the only one to run, of a scenario with variants.
-        rounds: times each variant is run.
-        overrides: values of the scenario by key: ``{"load.rate": 5000}``.
-        offline: download nothing.
-        run_dir: where runs are kept; None = BROKERSTORM_RUN_DIR, else ``./runs``.
-        timeout_s: the run is stopped and cleaned up after this.
-        quiet: no progress on stderr.
+        scenario: Path of a scenario file, name of a ready scenario, or a mapping with the contents of a file.
+        seed: Seed for the times and targets of faults. None chooses a new seed for every call.
+        variant: Run only this variant. Empty runs all variants of the scenario.
+        rounds: Number of runs of each variant. None runs each variant once.
+        overrides: Values that replace values of the scenario, by key, for example ``{"load.rate": 5000}``.
+        runtime: Start brokers as local processes or in Docker containers. ``auto`` chooses.
+        offline: Download nothing, and fail if a file is missing.
+        run_dir: Folder for runs. None uses ``BROKERSTORM_RUN_DIR``, or ``./runs`` if that is not set.
+        timeout_s: Stop the run and clean up after this many seconds. None waits without a limit.
+        quiet: Print no progress to stderr.
 
     Returns:
-        The result, whatever the verdict; `assert_clean` raises on all but *pass*.
+        The result, whatever its verdict. `assert_clean` raises unless the verdict is *pass*.
 
     Raises:
-        BrokerstormError: it could not be run: a mistake in the scenario, or the machine lacks something.
-        TimeoutError: it was not done in time.
+        BrokerstormError: The scenario has an error, or this machine lacks a requirement.
+        TimeoutError: The run did not end within ``timeout_s``.
     """
     folder = _run_dir(run_dir)
     words: list[str] = ["--runtime", runtime]
@@ -65,7 +66,13 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One broker, bookie or ZooKeeper. ``client``: address for clients; ``folder``: its settings and logs."""
+    """A node of a cluster: a broker, a bookie or a ZooKeeper server.
+
+    Attributes:
+        name: Name of the node, which faults use as a target, for example ``kafka-1``.
+        client: Address for clients. Empty if clients do not connect to this node.
+        folder: Folder with its configuration and its logs.
+    """
 
     name: str
     client: str
@@ -74,7 +81,15 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster that is up. ``bootstrap``: what clients connect to, in the form of their system."""
+    """A running cluster.
+
+    Attributes:
+        run_id: Identifier of the cluster; commands take it as ``--cluster``.
+        system: ``kafka``, ``nats``, ``pulsar`` or ``qpid``.
+        version: Version of the brokers.
+        bootstrap: Address that clients connect to, in the form that clients of this system expect.
+        nodes: All nodes of the cluster.
+    """
 
     run_id: str
     system: str
@@ -86,14 +101,17 @@ class Cluster:
     def inject(
         self, fault: str, *, for_s: float | None = None, seed: int | None = None, **keys: Any
     ) -> Fault:
-        """Inject a fault; return when it is healed, or, without ``for_s``, when it is proved.
+        """Inject a fault, and wait until it is undone.
 
         Args:
-            fault: its kind, one of `brokerstorm list faults`; ``keys`` are those of its step in a scenario.
-            for_s: heal after this; None = it stays until the cluster ends.
+            fault: Kind of fault, one of ``brokerstorm list faults``.
+            for_s: Undo the fault after this many seconds. None keeps it until the cluster ends, and returns
+                as soon as it has taken effect.
+            seed: Seed for choices within the fault. None chooses a new one.
+            **keys: Keys of the fault as in a scenario, for example ``target="leader-of:orders"``.
 
         Raises:
-            BrokerstormError: no such fault, key or target, or it could not be healed.
+            BrokerstormError: The kind, a key or the target does not exist, or the fault could not be undone.
         """
         words = ["inject", fault, "--cluster", self.run_id]
         words += [
@@ -117,18 +135,25 @@ def up(
     timeout_s: float | None = None,
     quiet: bool = False,
 ) -> Iterator[Cluster]:
-    """A cluster of its own, ready for clients; it ends with the block, and its data with it.
+    """Start a cluster for a ``with`` block. Its nodes and data are removed at the end of the block.
 
     Args:
-        system: kafka, nats, pulsar or qpid; empty = the scenario's, or kafka.
-        scenario: gives version and broker settings, and what its faults need.
-        version: of the brokers.
-        needs: what faults need of its start, as `brokerstorm up --needs` takes it.
-        timeout_s: for the start, for each fault and for the end.
+        system: ``kafka``, ``nats``, ``pulsar`` or ``qpid``. Empty uses the system of the scenario, or Kafka.
+        scenario: Scenario that gives the version, the settings and the requirements of its faults.
+        version: Version of the brokers. Empty uses the version of the scenario, or the default of the system.
+        needs: Requirements of faults at the start of the cluster, as for ``brokerstorm up --needs``.
+        runtime: Start brokers as local processes or in Docker containers. ``auto`` chooses.
+        offline: Download nothing, and fail if a file is missing.
+        run_dir: Folder for configuration and logs. None uses ``BROKERSTORM_RUN_DIR``, or ``./runs``.
+        timeout_s: Limit in seconds for the start, for each fault, and for the end. None sets no limit.
+        quiet: Print no progress to stderr.
+
+    Yields:
+        The running cluster, ready for clients.
 
     Raises:
-        BrokerstormError: it could not be started or ended.
-        TimeoutError: it was not done in time.
+        BrokerstormError: The cluster could not be started or ended.
+        TimeoutError: A step did not end within ``timeout_s``.
     """
     folder = _run_dir(run_dir)
 
@@ -159,7 +184,7 @@ def _run_dir(given: str | Path | None) -> Path:
 
 @contextmanager
 def _file_of(scenario: str | Path | Mapping[str, Any] | None) -> Iterator[str]:
-    """What the command line is given for a scenario; empty for none."""
+    """The argument for the command line that names the scenario; empty if there is no scenario."""
     if not isinstance(scenario, Mapping):
         yield "" if scenario is None else str(scenario)
         return

@@ -1,4 +1,4 @@
-"""Calls the command line in a process of its own and takes its JSON document."""
+"""Runs the command line in a separate process and reads its JSON document."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any
 
 Document = dict[str, Any]
 _MAIN = Path(__file__).with_name("__main__.py")
-#: Exit codes with which a command has an answer: pass, fail, unknown (docs/reference/exit-codes.md).
+#: Exit codes of a command that has a verdict: pass, fail, unknown (docs/reference/exit-codes.md).
 ANSWERS = (0, 1, 3)
 
 
 class BrokerstormError(RuntimeError):
-    """A command that could not do what was asked.
+    """A command failed without a verdict.
 
     Attributes:
-        kind: what went wrong, as its class is called: ScenarioError, EnvironmentNotReady ...
-        hint: what to do about it; may be empty.
-        exit_code: that of the command: 2 usage, 4 environment, 5 not healed, 70 internal error.
+        kind: Type of the error, for example ``ScenarioError`` or ``EnvironmentNotReady``.
+        hint: Suggested next step. May be empty.
+        exit_code: Exit code of the command: 2 usage, 4 environment, 5 faults not undone, 70 internal error.
     """
 
     def __init__(self, message: str, *, kind: str, hint: str, exit_code: int) -> None:
@@ -33,14 +33,14 @@ class BrokerstormError(RuntimeError):
 
 
 def call(words: Sequence[str], *, run_dir: Path, timeout_s: float | None, quiet: bool) -> Document:
-    """Run ``brokerstorm WORDS``; its progress goes to our stderr.
+    """Run ``brokerstorm WORDS`` and return its JSON document. Its progress goes to stderr of this process.
 
-    Whatever ends the wait, the time or Ctrl-C, the command is told to stop and waited for: it heals and
-    removes what it started.
+    If the wait ends early, by the time limit or by Ctrl-C, the command gets SIGTERM and is waited for: it
+    undoes its faults and removes what it started.
 
     Raises:
-        BrokerstormError: the command failed.
-        TimeoutError: it was not done in time.
+        BrokerstormError: The command failed.
+        TimeoutError: The command did not end within ``timeout_s``.
     """
     options = ["--json", "--run-dir", str(run_dir), *(["--quiet"] if quiet else [])]
     with subprocess.Popen(
@@ -48,7 +48,7 @@ def call(words: Sequence[str], *, run_dir: Path, timeout_s: float | None, quiet:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         encoding="utf-8",
-        start_new_session=True,  # a Ctrl-C is ours: it is passed on below, once
+        start_new_session=True,  # Ctrl-C reaches only this process, which passes it on once, below
     ) as process:
         try:
             answer, _ = process.communicate(timeout=timeout_s)

@@ -1,6 +1,7 @@
-"""Holds what a run found as data, and asserts that it found nothing.
+"""Results of runs as data, and `assert_clean`.
 
-Made from the JSON documents of the command (docs/reference/json.md), which hold more: `Run.document`.
+They are made from the JSON documents of the command line (docs/reference/json.md). `Run.document` has the
+complete one.
 """
 
 from __future__ import annotations
@@ -13,19 +14,19 @@ from typing import Any, Literal
 
 Verdict = Literal["pass", "fail", "unknown"]
 Document = Mapping[str, Any]
-#: Exit code -> what it says of all runs together.
+#: Verdict of all runs together, by exit code.
 _VERDICTS: Mapping[int, Verdict] = {0: "pass", 1: "fail", 3: "unknown"}
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """One concrete message, call or window that shows a class of anomalies.
+    """An example of a finding: one message, one call or one time window.
 
     Attributes:
-        message: ``instance/lane/seq``; `brokerstorm trace` takes it.
-        where: its partition, topic or queue.
-        sentence: what happened to it.
-        t_s: seconds since the start of load.
+        message: Identity of the message, ``instance/lane/seq``; an argument of ``brokerstorm trace``.
+        where: Partition, topic or queue of the message.
+        sentence: Description of what happened to the message.
+        t_s: Seconds since the start of the load.
     """
 
     message: str
@@ -36,13 +37,15 @@ class Witness:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A class of anomalies with everything found of it.
+    """All hits of one class of anomalies in a run.
 
     Attributes:
-        cls: its name; `brokerstorm explain` says what it means.
-        status: violation, suspect, permitted, application-error or info.
-        count: messages, or windows.
-        promise: the promise that it breaks, and where that comes from.
+        cls: Name of the class. ``brokerstorm explain CLASS`` describes it.
+        status: ``violation``, ``suspect``, ``permitted``, ``application-error`` or ``info``.
+        count: Number of messages or time windows.
+        sentence: Description of the class in one sentence.
+        promise: The promise that was broken, and the setting or requirement that makes it.
+        witnesses: Some examples.
     """
 
     cls: str
@@ -55,15 +58,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """A fault of a run, or one that was injected into a cluster that is up.
+    """A fault of a run, or a fault that `Cluster.inject` injected.
 
     Attributes:
-        t_s: seconds into the load; 0 on a cluster without one.
-        effective: it was proved to take effect; ``evidence`` says how.
-        healed: it was undone, and the cluster was seen whole again.
-        skipped: why it was not injected; empty = it was.
-        targets: what was hit, by name; of one injected into a cluster.
-        applied: it still is: nothing has healed it yet; likewise.
+        kind: Kind of fault, one of ``brokerstorm list faults``.
+        target: Target as the scenario names it.
+        effective: Whether the fault provably took effect.
+        healed: Whether the fault was undone and the cluster worked again afterwards.
+        evidence: Proof that the fault took effect.
+        skipped: Reason why the fault was not injected. Empty if it was injected.
+        t_s: Start in seconds since the start of the load. 0 for a cluster without a load.
+        targets: Names of the nodes or clients that were hit. Only set by `Cluster.inject`.
+        applied: Whether the fault is still active. Only set by `Cluster.inject`.
     """
 
     kind: str
@@ -79,14 +85,17 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run and its verdict.
+    """A run and its verdict.
 
     Attributes:
-        variant: of a scenario with variants; else empty.
-        reasons: why it is no pass.
-        findings: violations first.
-        folder: capture, logs and report.html.
-        document: everything, as in result.json.
+        name: Name of the run.
+        variant: Name of the variant. Empty if the scenario has no variants.
+        verdict: ``pass``, ``fail`` or ``unknown``.
+        reasons: Reasons why the verdict is not *pass*. Empty for *pass*.
+        findings: All classes that were found, violations first.
+        faults: All faults, in the order of their start.
+        folder: Folder with the captured data, logs and ``report.html``.
+        document: The complete result.json.
     """
 
     name: str
@@ -100,22 +109,28 @@ class Run:
 
     @property
     def violations(self) -> tuple[Finding, ...]:
-        """What made the verdict *fail*."""
+        """The findings that made the verdict *fail*."""
         return tuple(each for each in self.findings if each.status == "violation" and each.count)
 
     @property
     def report(self) -> Path:
+        """Path of the report, an HTML page."""
         return self.folder / "report.html"
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What was asked for: one run, or all rounds of all variants.
+    """Result of `run`: one run, or all runs of all variants.
 
     Attributes:
-        verdict: of one run, its own; of several, pass means that every variant did as the scenario expects.
-        seed: runs with it have the same faults.
-        folder: of one run, its own; of several, the one that theirs lie in.
+        verdict: Verdict of a single run. For several runs, ``pass`` means that every variant gave the result
+            that the scenario expects.
+        exit_code: Exit code of the command line.
+        scenario: Name of the scenario.
+        seed: Seed of the faults. Runs with the same seed have the same faults.
+        runs: All runs.
+        folder: Folder of a single run, or the folder that contains the folders of all runs.
+        document: The complete JSON document of the command.
     """
 
     verdict: Verdict
@@ -128,11 +143,12 @@ class Result:
 
     @property
     def report(self) -> Path:
+        """Path of the report, an HTML page."""
         return self.folder / "report.html"
 
 
 def result_of(document: Document, run_dir: Path) -> Result:
-    """The document of `brokerstorm run` as data; runs of a campaign are read from its folder."""
+    """Convert the JSON document of ``brokerstorm run``. Runs of a campaign are read from its folder."""
     folder = run_dir / str(document.get("campaign_id") or document["run_id"])
     if "campaign_id" in document:
         folders = [folder / str(path) for path in document["runs"]]
@@ -164,7 +180,7 @@ def _run(document: Document, folder: Path) -> Run:
 
 
 def fault_of(row: Document) -> Fault:
-    """A row of result.json, or the document of `brokerstorm inject`."""
+    """Convert a fault of result.json, or the JSON document of ``brokerstorm inject``."""
     known = {name: row[name] for name in Fault.__slots__ if name in row}
     return Fault(**known | {"targets": tuple(row.get("targets", ()))})
 
@@ -183,13 +199,15 @@ def _finding(row: Document) -> Finding:
 
 
 def assert_clean(result: Result) -> None:
-    """Every run passed: no promise was broken, and the run could have shown it.
+    """Check that every run passed, which means that no promise was broken and that the run could have shown
+    it.
 
-    A run that is *unknown* proves nothing, so it is not clean; nor is a variant that breaks a promise as its
-    scenario expects.
+    An *unknown* run proves nothing, so it is not clean. Neither is a variant that breaks a promise, even if
+    the scenario expects it.
 
     Raises:
-        AssertionError: with what was found, the first message that shows it, and where to look.
+        AssertionError: A run did not pass. The message lists the findings with the first example of each, and
+            the path of the report.
     """
     __tracebackhide__ = True
     told = [_told(run) for run in result.runs if run.verdict != "pass"]

@@ -18,9 +18,12 @@ from harness.clusters.layout import addresses
 from harness.errors import Exit
 from tests.cli.answers import STARTS, StartedError, refuse_to_start
 from tests.pages import PAGES, ROOT, commands_of
+from tests.pages import STARTS as START_PAGES
 from tests.planted.campaign import LOST, leave_campaign
 
-STARTERS = ("run", "repro", "suite", "analyze", "shrink", "bisect")
+STARTERS = ("run", "repro", "suite", "analyze", "shrink", "bisect", "up")
+#: For a cluster that `up` left running, which there is none of here.
+FOR_A_CLUSTER = ("inject", "down")
 
 
 @pytest.fixture
@@ -36,19 +39,22 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.skipif(shutil.which("go") is None, reason="a bug of sarama is shown, which is built with Go")
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [*PAGES, *START_PAGES], ids=lambda page: page.stem)
 def test_each_command_of_a_page_in_its_order(
     page: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     commands = commands_of(page)
-    assert commands[0] == ["make", "run"]
-    assert len(commands) > 5
+    assert (commands[0] == ["make", "run"]) == (page in PAGES)
+    assert len(commands) > 3
     for program, *words in commands:
         if program == "make":
             assert re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
         elif words[0] in STARTERS:
             with pytest.raises(StartedError):
                 main(words)
+        elif words[0] in FOR_A_CLUSTER:
+            assert main(words) == Exit.USAGE
+            assert "cluster" in capsys.readouterr().err
         else:
             code = main(words)
             out, err = capsys.readouterr()

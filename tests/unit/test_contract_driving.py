@@ -21,7 +21,7 @@ def test_stats_of_a_worker_that_still_connects_have_no_counts(tmp_path: Path) ->
 
 
 def test_what_is_sent_on_a_lane_after_its_first_refusal() -> None:
-    """A broker may fence a producer on one partition and take it back on another (docs/known-bugs.md)."""
+    """A broker may fence a producer on one partition and take it back on another (docs/bugs/)."""
     sends = np.zeros(7, RAW[TableId.SENDS])
     sends["lane"] = [0, 1, 0, 1, 0, 1, 1]
     sends["outcome"] = [Outcome.OK] * 2 + [Outcome.FAIL] + [Outcome.OK] + [Outcome.FAIL] * 2 + [Outcome.OK]

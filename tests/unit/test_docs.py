@@ -13,6 +13,7 @@ import pytest
 
 from cli import cli
 from harness.errors import Exit
+from harness.scenario.bundled import bundled_bugs
 from tests.howto import files_of
 from tests.unit.test_imports import ROOT, imports, module_file, name_of, sources
 
@@ -186,10 +187,33 @@ def test_troubleshooting_quotes_messages_that_there_are() -> None:
     assert [part for part in parts if part not in text] == []
 
 
-def test_the_index_links_to_every_page() -> None:
+def linked_from(page: Path) -> set[Path]:
+    """Files that a page links to."""
+    return {(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text())}
+
+
+def test_the_index_links_to_every_page_but_those_of_single_bugs() -> None:
     index = ROOT / "docs" / "index.md"
-    linked = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text())}
-    assert [name_of(page) for page in index.parent.rglob("*.md") if page not in linked | {index}] == []
+    bugs = {ROOT / "docs" / "bugs" / f"{name}.md" for name in bundled_bugs()}
+    linked = linked_from(index) | bugs | {index}
+    assert [name_of(page) for page in index.parent.rglob("*.md") if page not in linked] == []
+
+
+def test_every_page_is_reached_from_a_page_that_is_not_the_index() -> None:
+    index = ROOT / "docs" / "index.md"
+    others = [page for page in PAGES if page != index]
+    linked = set().union(*(linked_from(page) - {page} for page in others))
+    assert [name_of(page) for page in others if page.parent != ROOT and page not in linked] == []
+
+
+def test_the_site_lists_every_page_but_those_of_single_bugs() -> None:
+    """`make site` would refuse it, too, but only where its tools are installed."""
+    listed = set(re.findall(r": ([\w./-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    docs = ROOT / "docs"
+    pages = {page.relative_to(docs).as_posix() for page in docs.rglob("*.md")}
+    bugs = {f"bugs/{name}.md" for name in bundled_bugs()}
+    of_the_top_folder = {"overview.md", "changelog.md", "security.md", "contributing.md"}
+    assert listed == (pages - bugs) | of_the_top_folder
 
 
 def test_the_vocabulary_names_classes_that_there_are() -> None:

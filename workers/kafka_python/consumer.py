@@ -86,7 +86,7 @@ class ConsumerRole:
 
         A leader (seen with 3.0.0 and 3.0.12) that joins without joins again when the metadata have come; if
         a `poll` ends during that second join, its answer is lost, and the member never reads
-        (docs/known-bugs.md).
+        (docs/bugs/other-defects.md).
         """
         try:
             self.consumer.topics()

@@ -120,7 +120,7 @@ class ExternalPulsarAdmin(PulsarAdmin):
 
         Asked as clients ask, for one topic of each: a bundle that nobody has gets an owner, as it does when
         clients reconnect. Brokers of others must not be asked for what they own (`ownedNamespaces`): while
-        bundles are unloaded one may hang for good (docs/known-bugs.md, "Other defects seen").
+        bundles are unloaded one may hang for good (docs/bugs/other-defects.md).
         """
         bundles = self.bundles()
         topics = {bundle_of(full, bundles): full for full in self._rest.get(f"/persistent/{self.namespace}")}

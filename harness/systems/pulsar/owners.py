@@ -1,7 +1,7 @@
 """Who owns a bundle, read in ZooKeeper, where brokers write it: no broker notices.
 
 Brokers of our own are not asked what they own: that may hang one for good while bundles are unloaded
-(docs/known-bugs.md, "Other defects seen"), so who asks changes what is observed.
+(docs/bugs/other-defects.md), so who asks changes what is observed.
 """
 
 from __future__ import annotations
