@@ -303,6 +303,7 @@ class Result:
     given: dict[str, int] = field(
         default_factory=dict
     )  # group -> messages handed to it, each time; no probes
+    given_again: dict[str, int] = field(default_factory=dict)  # group -> how many of them repeat a message
     usage: list[Usage] = field(default_factory=list)
     transactions: dict[str, float] = field(
         default_factory=dict

@@ -100,13 +100,15 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
     hits += silence.judge(history)
     chosen = _by_root_cause(history, _between_topics(history, hits))
     episodes = [e for one in chosen for e in episodes_of(history, matching, one)]
+    handed = {given.group: given.messages() for given in groups}
     hits_listed = tuple(every_hit(history, chosen)) if with_hits else ()
     return Partial(
         bucket=bucket.number,
         episodes=episodes,
         evidence=_evidence(chosen),
         counts=counts,
-        given={given.group: given.messages() for given in groups},
+        given={group: given for group, (given, _) in handed.items()},
+        given_again={group: again for group, (_, again) in handed.items()},
         hits=hits_listed,
         atoms=atoms,
     )

@@ -206,15 +206,21 @@ class Given:
             return np.arange(part.start, part.stop, dtype=np.int32)
         return self.rows[part].astype(np.int32)
 
-    def messages(self) -> int:
-        """How often a message was handed to the group, of whatever topic; probes are not counted."""
+    def messages(self) -> tuple[int, int]:
+        """Number of deliveries to the group, and how many of them repeat a message of the log.
+
+        Deliveries of every topic are counted; those of probes are not.
+        """
         table = self.history.bucket.deliveries
-        found = 0
+        given, again = 0, 0
         for part in chunks(len(self.matched)):
             rows = part if isinstance(self.rows, slice) else self.rows[part]
             is_given = (table["event"][rows] == Event.DELIVER) & (table["kind"][rows] != Kind.PROBE)
-            found += int(np.count_nonzero(is_given))
-        return found
+            stored = np.flatnonzero(is_given & (self.matched[part] >= 0))
+            is_first = self.first[self.matched[part][stored]] == self.numbers(part)[stored]
+            given += int(np.count_nonzero(is_given))
+            again += int(np.count_nonzero(~is_first))
+        return given, again
 
     def of_streams(self, streams: Array) -> Array:
         """Matched deliveries of some streams, in journal order."""

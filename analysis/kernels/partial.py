@@ -116,6 +116,7 @@ class Partial:
     ``counts``: exact sums of what is no anomaly too (attempted, ok, fail, info, info_stored, open ...).
     ``evidence``: by class, how many of its hits lack which precondition.
     ``given``: by consumer group, how often a message was handed to it; probes are not counted.
+    ``given_again``: by consumer group, how many of these deliveries repeat a message.
     ``hits``: every one of them, if that was asked for. ``atoms``: for the second pass over transactions.
     """
 
@@ -124,5 +125,6 @@ class Partial:
     evidence: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(default_factory=dict)
     given: Mapping[str, int] = field(default_factory=dict)
+    given_again: Mapping[str, int] = field(default_factory=dict)
     hits: tuple[ClassHits, ...] = ()
     atoms: Atoms | None = None

@@ -23,7 +23,7 @@ LANE_HEIGHT, ROW_HEIGHT, BAR_HEIGHT, AXIS_HEIGHT = 22, 15, 112, 54
 #: From this ratio of the fullest to the emptiest window on, counts stand on a logarithmic scale.
 LOG_FROM = 20
 #: Share of the axis that the number above a bar takes; a lower bar that is nearer has none.
-NUMBER_ROOM = 0.07
+NUMBER_ROOM = 0.15
 #: Rows of the table below a chart.
 TABLE_ROWS = 60
 MAX_LABEL = 34
@@ -79,9 +79,11 @@ def _what(finding: Finding) -> str:
 
 
 def lanes_plot(axis: TimeAxis) -> Any:
-    """A lane for each kind of fault, from injection to heal; a hollow bar had no effect."""
+    """A row for each kind of fault, with a bar until the fault was undone. A hollow bar had no effect."""
     names = fired_kinds(axis.result)
-    plot = axis.figure(30 + LANE_HEIGHT * len(names), y_range=list(reversed(names)), x_axis_location="above")
+    plot = axis.figure(
+        30 + LANE_HEIGHT * len(names), y_range=list(reversed(names)), x_axis_location="above", x_axis_label=""
+    )
     plot.ygrid.visible = False
     bars = plot.hbar(
         y="kind",
@@ -221,7 +223,6 @@ def _streams_plot(axis: TimeAxis, finding: Finding) -> Any:
     plot = axis.figure(
         AXIS_HEIGHT + ROW_HEIGHT * len(labels),
         y_range=list(reversed(labels)),
-        x_axis_label="seconds into the load",
     )
     axis.bands_behind(plot)
     plot.ygrid.visible = False

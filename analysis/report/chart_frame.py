@@ -1,6 +1,6 @@
 """The frame that all charts of a page share: time axis with fault bands, margins, legends.
 
-Every series has a second cue beside its colour: a dash pattern, a hatch or a marker.
+Every series differs from the others by its colour and by a dash pattern, a hatch or a marker.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LABEL_CHAR_PX = 6.6
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A figure, and the same as text and numbers for those who cannot see or hover it."""
+    """A figure, with its contents as text and numbers for readers who cannot see it or point at it."""
 
     key: str
     title: str
@@ -66,6 +66,7 @@ class TimeAxis:
 
     def figure(self, height: int, **options: Any) -> Any:
         """An empty timeline with its fault bands already behind everything."""
+        options = {"x_axis_label": "seconds since the start of the load", **options}
         plot = styled(figure(height=height, x_range=self.range, tools="xpan,xbox_zoom,reset", **options))
         plot.min_border_left = self.margin_px
         plot.add_tools(CrosshairTool(overlay=self.cursor, dimensions="height"))

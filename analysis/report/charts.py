@@ -43,7 +43,7 @@ CHART_HEIGHT = 230
 #: A rate of more than so many times the intended one cuts the scale, at so many times.
 CUT_FROM, CUT_AT = 3.0, 2.0
 #: Share of the axis that the number at a peak takes; a lower peak that is nearer has none.
-PEAK_ROOM = 0.16
+PEAK_ROOM = 0.24
 
 
 def charts(result: Result) -> list[Chart]:
@@ -252,7 +252,7 @@ def not_acknowledged(axis: TimeAxis) -> Chart:
         }
     )
     stacked = [sum(pair) for pair in zip(windows.fail, windows.info, strict=True)]
-    plot = axis.figure(CHART_HEIGHT - 60, y_range=from_zero(stacked), y_axis_label="messages")
+    plot = axis.figure(CHART_HEIGHT - 45, y_range=from_zero(stacked), y_axis_label="messages")
     axis.bands_behind(plot)
     bars = plot.vbar_stack(
         ["fail", "info"],
@@ -284,9 +284,7 @@ def latency(axis: TimeAxis) -> Chart:
             "delay": _gaps(windows.delay_p99_ms),
         }
     )
-    plot = axis.figure(
-        CHART_HEIGHT, y_axis_type="log", y_axis_label="ms", x_axis_label="seconds into the load"
-    )
+    plot = axis.figure(CHART_HEIGHT, y_axis_type="log", y_axis_label="ms")
     axis.bands_behind(plot)
     shared: dict[str, Any] = {"x": "t", "source": source, "mode": "after"}
     plot.step(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from analysis.report.charts import side_by_side
 from analysis.report.documents import read_campaign, read_result
 from analysis.report.looks import look_of
 from analysis.report.terminal import STATUS_GLYPH, faults_line, finding_heading, pass_sentence
-from analysis.report.terminal_campaign import comparison_rows, first_witness, outcome_of
+from analysis.report.terminal_campaign import answer, comparison_rows, first_witness, outcome_of
 from analysis.report.terminal_logs import left_out, notes
 from analysis.report.terminal_repro import p_text, reproduction_rows, sentences
 from analysis.report.trace_logs import logs_of, witness_logs
@@ -37,20 +37,29 @@ from harness.contracts.rows import FOUND_SO_FAR, EventRow, Manifest
 from harness.logs import LogLines
 from harness.rundir import RunDir
 
-#: Witnesses open on the page; the rest of a class is one click away.
+#: Example messages that the page shows for each class; the others are folded.
 SHOWN_WITNESSES = 3
+#: Counters of `harness.exposure` that the section on consumers shows, for one and for many.
+_CONSUMER_EVENTS = (
+    ("assignments", "assignment of a partition or topic", "assignments of a partition or topic"),
+    ("acks_confirmed", "confirmed acknowledgement or commit", "confirmed acknowledgements or commits"),
+    ("nacks", "refusal", "refusals"),
+    ("rollbacks", "rollback", "rollbacks"),
+)
+#: Classes with a card of their own.
+SHOWN_CLASSES = 3
 FILES = (
     ("result.json", "everything on this page, for scripts"),
     ("junit.xml", "for CI systems"),
-    ("scenario.yaml", "the scenario as given"),
-    ("plan.json", "the plan resolved from it"),
+    ("scenario.yaml", "the scenario"),
+    ("plan.json", "the resolved plan"),
     ("manifest.json", "versions, machine, phases"),
-    ("faults.jsonl", "every inject, proof and heal"),
+    ("faults.jsonl", "injection, proof and end of every fault"),
     ("events.jsonl", "connects, stalls, exits"),
-    ("metrics.jsonl", "CPU and memory, each second"),
-    ("sealed/", "every send, log row and delivery as Parquet"),
+    ("metrics.jsonl", "CPU and memory for each second"),
+    ("sealed/", "every send, log row and delivery, as Parquet files"),
     ("raw/", "worker logs and specs"),
-    ("stacks/", "dumps of workers that hung"),
+    ("stacks/", "stacks of workers that hung"),
 )
 
 
@@ -83,7 +92,9 @@ def run_page(
         story=_story_of(result),
         started=words.day(result.started),
         checks=sorted(result.coverage, key=lambda item: item.ok),
+        tested=_tested(result),
         cards=_cards(result),
+        consumer_events=_consumer_events(result.exposure),
         found=found,
         absent=[c for c in CLASSES if c not in {f.cls for f in found} and c not in result.untested],
         untested=words.by_reason(result.untested),
@@ -128,6 +139,8 @@ def campaign_page(
         c=campaign,
         bug=bug,
         told=sentences(campaign, bug) if bug else [],
+        answer="" if bug else answer(campaign),
+        tested=_tested_in_common(shown.values()),
         p_text=p_text(bug) if bug else "",
         outcome=bug.outcome if bug else outcome_of(campaign),
         comparison=reproduction_rows(campaign, bug) if bug else comparison_rows(campaign.variants),
@@ -197,6 +210,7 @@ def _cards(result: Result) -> list[dict[str, str]]:
     if warm_up := sends.get("warm_up", 0):
         unsure += f"; {words.count(warm_up)} of them warm-up"
     return [
+        *_finding_cards(result),
         {"label": "attempted", "value": words.count(sends.get("attempted", 0)), "note": unsure},
         {
             "label": "acknowledged",
@@ -213,14 +227,36 @@ def _cards(result: Result) -> list[dict[str, str]]:
             "value": words.millis(latency.get("p99")),
             "note": f"p50 {words.millis(latency.get('p50'))}, max {words.millis(latency.get('max'))}",
         },
-        *([_given_card(result.given)] if result.given else []),
         _faults_card(result),
     ]
 
 
-def _given_card(given: Mapping[str, int]) -> dict[str, str]:
-    """How many messages the groups were handed, each time counted."""
-    return {"label": "given to groups", "value": words.count(sum(given.values())), "note": words.given(given)}
+def _finding_cards(result: Result) -> list[dict[str, str]]:
+    """A card for each class that broke a promise: at most `SHOWN_CLASSES` of them."""
+    return [
+        {"label": finding.cls, "value": words.count(finding.count), "note": words.plain(finding.sentence)}
+        for finding in result.violations()[:SHOWN_CLASSES]
+    ]
+
+
+def _tested(result: Result) -> str:
+    """Versions of brokers and producers: ``kafka 4.1.2 · confluent-kafka 2.16.1``."""
+    return " · ".join(words.versions(result.environment))
+
+
+def _tested_in_common(results: Iterable[Result]) -> str:
+    """Versions that all runs have in common, and the time of the first run."""
+    lines = [words.versions(result.environment) for result in results]
+    same = [fact for fact in lines[0] if all(fact in line for line in lines)] if lines else []
+    days = sorted(filter(None, (words.day(result.started) for result in results)))
+    return " · ".join([*same, *days[:1]])
+
+
+def _consumer_events(exposure: Mapping[str, int]) -> list[str]:
+    """What the consumers did, counted over all groups: ``15 assignments of a partition or topic``."""
+    return [
+        words.plural(exposure[name], one, many) for name, one, many in _CONSUMER_EVENTS if exposure.get(name)
+    ]
 
 
 def _faults_card(result: Result) -> dict[str, str]:

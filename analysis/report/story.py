@@ -1,4 +1,4 @@
-"""Tells a finding in one glance: how many, when, beside which faults, in which partitions."""
+"""The head of a finding: how many messages, when, near which faults, in which partitions, and why."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NAMED_STREAMS = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beside:
-    """Messages beside one fault, or beside all of a kind; ``kind`` is empty for those of none or several."""
+class NearFault:
+    """Messages near one fault, or near all faults of a kind. ``kind`` is empty for none or several."""
 
     kind: str
     text: str
@@ -27,12 +27,17 @@ class Beside:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingStory:
-    """The head of a finding: texts may be empty where the capture does not tell."""
+    """The head of a finding. Texts are empty if the captured data do not show it.
+
+    Attributes:
+        causes: the leader changes that lost or repeated the messages, a sentence for each fault.
+    """
 
     finding: Finding
     when: str
-    beside: list[Beside]
+    near: list[NearFault]
     where: str
+    causes: list[str]
 
 
 def grave(result: Result) -> list[Finding]:
@@ -44,8 +49,9 @@ def story(finding: Finding, faults: Sequence[FaultRow]) -> FindingStory:
     return FindingStory(
         finding=finding,
         when=_when(finding),
-        beside=_beside(finding.by_fault, {fault.id: fault for fault in faults}),
+        near=_near(finding.by_fault, {fault.id: fault for fault in faults}),
         where=_where(finding),
+        causes=words.causes_by_fault(finding),
     )
 
 
@@ -58,26 +64,26 @@ def _when(finding: Finding) -> str:
     return f"first shown at {words.clock(min(timed))}" if timed else ""
 
 
-def _beside(rows: Sequence[FaultCount], faults: dict[int, FaultRow]) -> list[Beside]:
+def _near(rows: Sequence[FaultCount], faults: dict[int, FaultRow]) -> list[NearFault]:
     met = [row for row in rows if row.fault in faults]
     outside = sum(row.count for row in rows if row.fault not in faults)
     if len(met) <= NAMED_FAULTS:
-        told = [Beside(kind=faults[r.fault].kind, text=_name(faults[r.fault]), count=r.count) for r in met]
+        told = [NearFault(kind=faults[r.fault].kind, text=_name(faults[r.fault]), count=r.count) for r in met]
     else:
         told = _by_kind(met, faults)
-    return [*told, Beside(kind="", text="no fault", count=outside)] if outside else told
+    return [*told, NearFault(kind="", text="no fault", count=outside)] if outside else told
 
 
 def _name(fault: FaultRow) -> str:
     return f"{fault.kind} {words.plain(fault.target)} #{fault.id}"
 
 
-def _by_kind(rows: Sequence[FaultCount], faults: dict[int, FaultRow]) -> list[Beside]:
+def _by_kind(rows: Sequence[FaultCount], faults: dict[int, FaultRow]) -> list[NearFault]:
     kinds: dict[str, list[FaultCount]] = {}
     for row in rows:
         kinds.setdefault(faults[row.fault].kind, []).append(row)
     told = [
-        Beside(
+        NearFault(
             kind=kind,
             text=f"{kind} ({words.plural(len(own), 'fault')})",
             count=sum(row.count for row in own),
@@ -88,7 +94,7 @@ def _by_kind(rows: Sequence[FaultCount], faults: dict[int, FaultRow]) -> list[Be
     named, rest = told[:NAMED_KINDS], told[NAMED_KINDS:]
     if rest:
         kinds_left = f"{words.plural(len(rest), 'more kind')} of fault"
-        named.append(Beside(kind="", text=kinds_left, count=sum(one.count for one in rest)))
+        named.append(NearFault(kind="", text=kinds_left, count=sum(one.count for one in rest)))
     return named
 
 

@@ -231,7 +231,7 @@ def _numbers(result: Result) -> RenderableType:
         ("sends", sends_line(result.sends)),
         *([("commits", transactions_line(result.transactions))] if result.transactions else []),
         ("found", stored),
-        *([("given", words.given(result.given))] if result.given else []),
+        *([("given", words.given(result.given, result.given_again))] if result.given else []),
         ("rate", rate_line(result.rate)),
         ("latency", latency_line(result.latency_ms, result.no_intended_times)),
         ("faults", faults_line(result.faults)),

@@ -1,7 +1,8 @@
-"""Prints the summary of a campaign: variants side by side, the expected beside what was found."""
+"""Prints the summary of a campaign: variants side by side, with expected and actual results."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from analysis.classes import CLASSES
 from analysis.findings import Witness
 from analysis.report import words
 from analysis.report.terminal import (
@@ -94,6 +96,17 @@ def found(variant: VariantResult) -> str:
     if not variant.runs:
         return "no round was finished"
     return "nothing proved" if variant.outcome is Expectation.UNDECIDED else CLEAN
+
+
+def answer(campaign: Campaign) -> str:
+    """What each variant showed: ``unsafe: acked-lost 1,486 (acknowledged, and not in the log); safe: clean``.
+
+    The sentence of a class stands where it is named first. Empty without a variant.
+    """
+    text = "; ".join(f"{variant.name}: {found(variant)}" for variant in campaign.variants)
+    for name, cls in CLASSES.items():
+        text = re.sub(rf"\b{re.escape(name)} \d[\d,]*\b", rf"\g<0> ({cls.sentence})", text, count=1)
+    return text
 
 
 def first_witness(variant: VariantResult) -> tuple[RunSummary, str, Witness] | None:

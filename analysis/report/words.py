@@ -69,9 +69,16 @@ def day(iso: str) -> str:
         return ""
 
 
-def given(groups: Mapping[str, int]) -> str:
-    """``billing 2,276 messages   audit 1,400 messages``: how many each group was handed, repeats included."""
-    return "   ".join(f"{plain(name)} {plural(number, 'message')}" for name, number in sorted(groups.items()))
+def given(groups: Mapping[str, int], again: Mapping[str, int]) -> str:
+    """Deliveries to each group: ``billing 2,276 messages, 12 of them again   audit 1,400 messages``."""
+    told = []
+    for name, number in sorted(groups.items()):
+        repeats = again.get(name, 0)
+        told.append(
+            f"{plain(name)} {plural(number, 'message')}"
+            + (f", {count(repeats)} of them again" if repeats else "")
+        )
+    return "   ".join(told)
 
 
 def log_rows(rows: Mapping[str, int]) -> str:
@@ -123,6 +130,21 @@ def fact(name: str, value: str) -> tuple[str, str]:
     if name.endswith("_bytes") and value.isdigit():
         return name.removesuffix("_bytes"), f"{int(value) / 2**30:.1f} GiB"
     return plain(name), plain(value)
+
+
+#: Names under which a manifest has the version of the brokers.
+_SYSTEMS = ("kafka", "nats", "pulsar", "qpid")
+
+
+def versions(environment: Mapping[str, str]) -> list[str]:
+    """Brokers and clients of producers, with versions: ``kafka 4.1.2``, ``confluent-kafka 2.16.1``."""
+    brokers = [f"{name} {plain(environment[name])}" for name in _SYSTEMS if name in environment]
+    clients = [
+        plain(text.partition(";")[0])
+        for name, text in environment.items()
+        if name.startswith(("producer ", "producers "))
+    ]
+    return list(dict.fromkeys([*brokers, *clients]))
 
 
 def quantile(q: float) -> str:
@@ -185,9 +207,9 @@ def beyond(witness: Witness, class_sentence: str) -> str:
 
 
 def attribution(item: Attribution) -> str:
-    """One sentence of what the fault windows explain."""
+    """How many episodes are near the faults of a kind, and whether that may be chance."""
     whose = item.kind or "all faults together"
-    share = f"{count(item.inside)} of {plural(item.episodes, 'episode')} within the windows of {whose}"
+    share = f"{count(item.inside)} of {plural(item.episodes, 'episode')} near {whose}"
     if item.not_attributable:
         return f"{share}: not attributable, {item.why_not}"
     chance = f"by chance {percent(item.chance_share)}"
@@ -203,15 +225,15 @@ def causes_heading(finding: Finding) -> str:
     if not finding.causes:
         return ""
     named, episodes = count(finding.caused_episodes), plural(finding.episodes, "episode")
-    return f"the leader change is named for {named} of {episodes}"
+    return f"the leader change is known for {named} of {episodes}"
 
 
 def causes_by_fault(finding: Finding) -> list[str]:
-    """What the causes come to, by fault; those without a name by their reason."""
+    """A sentence for the causes of each fault, and one for each reason why a cause is not known."""
     found: dict[str, list[Cause]] = {}
     for cause in finding.causes:
         by = cause.moved_by
-        after = f"after fault #{by.fault} ({by.kind} {plain(by.target)})" if by else "in no fault's window"
+        after = f"after fault #{by.fault} ({by.kind} {plain(by.target)})" if by else "not near a fault"
         found.setdefault(after if cause.named else cause.sentence, []).append(cause)
     return [_causes_line(what, causes) for what, causes in found.items()]
 
@@ -219,11 +241,11 @@ def causes_by_fault(finding: Finding) -> list[str]:
 def _causes_line(what: str, causes: Sequence[Cause]) -> str:
     messages = plural(sum(cause.count for cause in causes), "message")
     if not causes[0].named:
-        return f"{messages} without a named cause: {what}"
+        return f"{messages} without a known cause: {what}"
     changes = {(cause.stream, cause.term, cause.next_term, cause.changed_s) for cause in causes}
     late = sum(cause.count for cause in causes if cause.late)
     share = "all" if late == sum(cause.count for cause in causes) else count(late)
-    deposed = f"; {share} of them acknowledged by a leader already deposed" if late else ""
+    deposed = f"; {share} of them acknowledged by a broker that was no longer leader" if late else ""
     return f"{messages} by {plural(len(changes), 'leader change')} {what}{deposed}"
 
 

@@ -183,6 +183,7 @@ def _assembled(
         thresholds=limits,
         rows=rows | {"log_probes": counts.get("log_probes", 0)},
         given=_summed(r.partial.given for r in reports if r.partial),
+        given_again=_summed(r.partial.given_again for r in reports if r.partial),
         usage=usage_of(files.metrics, context.epoch_ns),
         exposure=exposure_of(
             (r.partial.counts for r in reports if r.partial), files.faults, files.manifest.workers

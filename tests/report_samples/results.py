@@ -103,6 +103,8 @@ def failing(**changes: Any) -> Result:
         ],
         rows={"sends": 1_750_000, "log": 1_748_554, "deliveries": 1_748_554, "log_probes": 24},
         given={"billing": 1_748_530},
+        given_again={"billing": 420},
+        exposure={"assignments": 15, "redeliveries": 0, "acks_confirmed": 61, "nacks": 0, "rollbacks": 0},
         usage=usage(),
         duration_s={
             "ready": 8.2,
@@ -120,7 +122,7 @@ def failing(**changes: Any) -> Result:
             "python": "3.11.2",
             "java": "17.0.15",
             "machine": "2 CPUs, 24.0 GiB, Linux 6.18",
-            "producer options": "acks=1 enable.idempotence=false linger.ms=10",
+            "producer shop": "confluent-kafka 2.16.1; acks=1, enable.idempotence=false, linger.ms=10",
         },
         command="brokerstorm run kafka-acks1 --variant unsafe --seed 7",
         about="acks=1, no idempotence",

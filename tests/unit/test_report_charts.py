@@ -88,7 +88,7 @@ def test_many_faults_are_told_by_their_kind() -> None:
         FaultCount(fault=number, count=10, episodes=1, first_s=float(number), last_s=float(number))
         for number in range(6)
     )
-    told = story(replace(lost_finding(), by_fault=met), faults).beside
+    told = story(replace(lost_finding(), by_fault=met), faults).near
     assert [(one.text, one.count) for one in told] == [("kill (5 faults)", 50), ("no fault", 10)]
 
 

@@ -86,11 +86,14 @@ def test_page_holds_the_verdict_the_coverage_and_each_witness() -> None:
         "1/3/88121",
         "breaks delivery: required by the scenario",
         "kill leader-of:orders #1 +12 ms",
-        "00:08.012 to 00:30.200: 1,480 beside kill leader-of:orders #1 , 2 beside leader-move orders #3",
+        "00:08.012 to 00:30.200: 1,480 near kill leader-of:orders #1 , 2 near leader-move orders #3",
         "orders-3 (1,200), orders-4 (280) and 2 more",
         "without an acknowledgement for up to 5.1 s, all at once for 5.0 s from 00:20.000",
         "1,748,554 rows in the log, 24 of them probes",
         "2026-11-20 20:44 UTC",
+        "kafka 4.1.2 · confluent-kafka 2.16.1",
+        "billing 1,748,530 420",
+        "15 assignments of a partition or topic · 61 confirmed acknowledgements or commits",
         "brokerstorm run kafka-acks1 --variant unsafe --seed 7",
     ):
         assert part in text, part
@@ -98,10 +101,18 @@ def test_page_holds_the_verdict_the_coverage_and_each_witness() -> None:
 
 def test_page_says_what_was_looked_for_and_what_a_class_means() -> None:
     text = Page(failing_page()).text
-    absent = text.partition("Looked for and not found:")[2].partition(".")[0]
+    absent = text.partition("Tested and not found:")[2].partition(".")[0]
     assert "phantom" in absent
     assert "acked-lost" not in absent
     assert "What acked-lost means" in text
+
+
+def test_the_head_of_a_campaign_says_what_each_variant_showed() -> None:
+    text = " ".join(Page(campaign_page(campaign())).text.split())
+    assert (
+        "unsafe: acked-lost 1,486 (acknowledged, and not in the log), premature-then-repeat 3 "
+        "(stored too early and then again in its place); safe: clean"
+    ) in text
 
 
 def test_sequence_marks_the_witness_in_words_too() -> None:
@@ -120,11 +131,15 @@ def test_on_fail_the_checks_fold_to_a_line_and_the_charts_of_the_finding_come_be
         return opened, [a["id"] or "" for tag, a in tags if tag == "section" and a.get("id")]
 
     assert order(failing_page()) == (
-        False, ["coverage", "when", "findings", "timeline", "latency", "faults", "environment"])  # fmt: skip
+        False,
+        ["coverage", "when", "findings", "consumers", "timeline", "latency", "faults", "environment"],
+    )
     assert order(run_page(unknown()))[0]
     assert order(run_page(passing())) == (
-        True, ["coverage", "findings", "timeline", "latency", "faults", "environment"])  # fmt: skip
-    assert "2 of 3 do not hold: faults, audit" in Page(run_page(unknown())).text
+        True,
+        ["coverage", "findings", "consumers", "timeline", "latency", "faults", "environment"],
+    )
+    assert "2 of 3 failed: faults, audit" in Page(run_page(unknown())).text
 
 
 def test_a_finding_of_an_older_result_has_no_chart_and_is_told_by_its_witnesses() -> None:
@@ -247,8 +262,8 @@ def test_what_was_told_while_it_ran_stands_on_the_page(tmp_path: Path) -> None:
     )
     write_json(run.manifest, {"epoch_ns": 5_000_000_000})
     text = Page(write_run_page(run, failing()).read_text()).text
-    assert "Told while it ran 01:01.500 write-duplicate 3: <b>" in " ".join(text.split())
-    assert "Told while it ran" not in Page(run_page(failing())).text
+    assert "Reported during the run 01:01.500 write-duplicate 3: <b>" in " ".join(text.split())
+    assert "Reported during the run" not in Page(run_page(failing())).text
 
 
 def test_files_that_are_there_are_linked(tmp_path: Path) -> None:

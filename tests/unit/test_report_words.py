@@ -66,7 +66,7 @@ def test_attribution_says_chance_or_that_it_cannot_be_told() -> None:
     near = Attribution(
         kind="kill", inside=7, episodes=7, chance_share=0.18, p_value=0.0001, not_attributable=False
     )
-    text = "7 of 7 episodes within the windows of kill (by chance 18.0 %, p < 0.001)"
+    text = "7 of 7 episodes near kill (by chance 18.0 %, p < 0.001)"
     assert words.attribution(near) == text
     wide = Attribution(
         kind="kill",
@@ -77,9 +77,9 @@ def test_attribution_says_chance_or_that_it_cannot_be_told() -> None:
         not_attributable=True,
         why_not="it fired once",
     )
-    text = "7 of 7 episodes within the windows of kill: not attributable, it fired once"
+    text = "7 of 7 episodes near kill: not attributable, it fired once"
     assert words.attribution(wide) == text
-    text = "7 of 7 episodes within the windows of all faults together (by chance 18.0 %, p < 0.001)"
+    text = "7 of 7 episodes near all faults together (by chance 18.0 %, p < 0.001)"
     assert words.attribution(replace(near, kind="")) == text
     assert words.attribution(replace(near, p_adjusted=0.03)).endswith(
         "p < 0.001, p 0.030 as one of several kinds)"
