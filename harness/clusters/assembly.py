@@ -19,6 +19,7 @@ from harness.connections.secret import Secret
 from harness.connections.security import ANYBODY, Access
 from harness.protocols.cluster import Admin, Node
 from harness.systems import system_of
+from harness.systems.base import Request
 
 _EXERCISE_S = 120.0  # without archives, perhaps on a machine that does other things
 
@@ -76,6 +77,10 @@ class Assembly(ABC):
     def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
         """What workers are given to administrate; empty when the system has no such endpoint."""
         return ""
+
+    def request(self, runtime: NodeRuntime, port: str, ballast: int = 0) -> Request | None:
+        """As `System.request`, and for ports that ask for the account of the harness."""
+        return system_of(runtime.spec.system).request(port, ballast)
 
     def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, str]]:
         """The smallest cluster that works, and the broker settings it needs: it is booted

@@ -35,7 +35,6 @@ from harness.protocols.power import LosesPower
 from harness.protocols.versions import versions_of
 from harness.run_ids import checked_run_id
 from harness.rundir import write_json
-from harness.systems import SYSTEMS
 from harness.systems.base import Request
 from harness.toolchains import jars
 
@@ -85,7 +84,9 @@ class BrokerCluster(Generic[A]):
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
         """As `System.request`; nobody answers one in plain text where the cluster is secure."""
-        return None if self.made else SYSTEMS[self.system].request(port, ballast)
+        if self.made:
+            return None
+        return assembly_of(self.system).request(self.runtime, port, ballast)
 
     def up(self, *, timeout_s: float = 60.0) -> None:
         """Start, and return when it works, internal topics included: the first fault must not meet their

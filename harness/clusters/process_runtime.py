@@ -199,7 +199,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         return {**super().facts, **({"broker jars": found} if found else {})}
 
     def up(self) -> None:
-        self.management.keep()
+        self.management.keep(self.layout)
         for node in self.layout.all_nodes.values():
             self.layout.write_conf(node)
             self._prepare_data(node)

@@ -3,8 +3,10 @@ of others, and TLS."""
 
 from __future__ import annotations
 
+import json
 import random
 import re
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ from harness.clusters.nodes.file_damage import damage_files
 from harness.connections.file import read_connection
 from harness.errors import UsageError
 from harness.protocols.cluster import (
+    Endpoint,
     HasBacklogs,
     HasHealthProbe,
     MovesConsumerLeaders,
@@ -110,6 +113,34 @@ def test_a_copy_with_damaged_files_lacks_messages_and_is_found(cluster: NatsClus
     cluster.runtime.start(node.name)
     cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=RUN_TAG)
     assert wrong_copies(cluster) == {("nats-1", "missing")}
+
+
+def test_a_stranger_does_not_join_as_a_server(cluster: NatsCluster) -> None:
+    """Whoever speaks the protocol of routes as a server is the system account."""
+    for node in cluster.runtime.nodes:
+        answer = as_a_server(node.peer)
+        assert b"Authorization Violation" in answer, (node.name, answer)
+        assert b"PONG" not in answer, (node.name, answer)
+    # The servers know each other, also one that was down.
+    cluster.runtime.kill("nats-2")
+    cluster.runtime.start("nats-2")
+    cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=RUN_TAG)
+    password = cluster.runtime.management.secret_file.read_bytes()
+    files = [path for path in cluster.runtime.folder.rglob("*") if path.is_file()]
+    assert [path for path in files if password in path.read_bytes()] == [], "no settings and no log hold it"
+
+
+def as_a_server(peer: Endpoint) -> bytes:
+    """What the peer port answers a program that presents itself as a server of the cluster."""
+    connect = {"verbose": False, "name": "STRANGER", "cluster": "brokerstorm"}
+    info = {"server_id": "STRANGER", "server_name": "stranger", "cluster": "brokerstorm", "host": "127.0.0.1"}
+    said = f"CONNECT {json.dumps(connect)}\r\nINFO {json.dumps(info)}\r\nPING\r\n"
+    with socket.create_connection((peer.host, peer.port), timeout=10) as link:
+        link.sendall(said.encode())
+        found = b""
+        while b"PONG" not in found and (more := link.recv(4096)):
+            found += more
+        return found
 
 
 def wrong_copies(cluster: NatsCluster) -> set[tuple[str, str]]:

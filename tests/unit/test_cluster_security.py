@@ -73,16 +73,17 @@ def test_the_management_password_is_for_us_alone_and_for_later_commands(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("BROKERSTORM_STATE", str(tmp_path / "state"))
+    layout = describe_cluster("nats").runtime.layout
     first, later = Management("run-1"), Management("run-1")
     assert first.environment() != later.environment(), "each cluster has a password of its own"
     with pytest.raises(EnvironmentNotReady, match="cannot read the management password of run-1") as raised:
         later.restore()
     assert raised.value.hint == "`brokerstorm clean run-1` removes the cluster"
-    first.keep()
+    first.keep(layout)
     later.restore()
     assert later.environment() == first.environment()
-    files = list((tmp_path / "state" / "security" / "run-1").iterdir())
-    assert {path.name for path in files} == {"management.secret", "management.passwd"}
+    files = [path for path in (tmp_path / "state" / "security" / "run-1").rglob("*") if path.is_file()]
+    assert {path.name for path in files} == {"management.secret", "management.passwd", "routes.conf"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     assert not set(first.environment().values()) & set(first.values().values()), "no template is told it"
     made.forget("run-1")

@@ -71,10 +71,7 @@ def test_it_has_no_clock_of_its_own(tmp_path: Path) -> None:
 
 
 def test_each_node_is_told_an_address_of_its_own_for_each_other(tmp_path: Path) -> None:
-    texts = {
-        node.name: made.layout.conf_text(node, "nats.conf")
-        for made in [runtime(tmp_path, "peer-detours")]
-        for node in made.nodes
-    }
+    layout = runtime(tmp_path, "peer-detours").layout
+    texts = {node.name: layout.management_texts(node, "secret")["routes.conf"] for node in layout.nodes}
     routes = {name: text.partition("routes=[")[2].partition("]")[0] for name, text in texts.items()}
     assert len({each for text in routes.values() for each in text.split(",")}) == 6

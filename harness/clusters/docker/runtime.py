@@ -87,7 +87,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         self.packets = Packets(run_id, spec, block, peers=False)
         self.detours = container_detours(run_id, folder, spec, block, needs, client, self.find)
         wiring = DockerWiring(spec, self.detours.plan)
-        account = {"user": USER, "file": MANAGEMENT_FILE}
+        account = {"user": USER, "file": MANAGEMENT_FILE, "folder": ""}
         self.layout = Layout(spec, folder, block, wiring, settings=settings, management=account)
         self._volumes = volumes.BoundVolumes(run_id, folder, spec, client, needs)
         self.limits = self._volumes.limits
@@ -106,7 +106,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         return volumes.why_not(need) if need in volumes.GIVES else ""
 
     def up(self) -> None:
-        self.management.keep()
+        self.management.keep(self.layout)
         for node in self.layout.all_nodes.values():
             self._write_conf(node)
         compose = self._composing([self.spec.file, *self._volumes.make(), *self.detours.files()])

@@ -44,6 +44,7 @@ class Service(ServiceProcess):
         after: service -> what to wait for: "service_healthy" (its client endpoint accepts connections),
             "service_completed_successfully" or "service_started".
         plain: of templates that extend another, that other.
+        management: file with the password of the harness' account -> its template.
         private: file with secrets -> its template; none where the cluster is not secure.
         image: its full name, tag included.
         data_mount: where its data volume is mounted in the container, empty when it has none.
@@ -52,6 +53,7 @@ class Service(ServiceProcess):
     name: str
     templates: Mapping[str, Path]  # type: ignore[assignment]
     plain: Mapping[str, Path]
+    management: Mapping[str, Path]  # type: ignore[assignment]
     private: Mapping[str, Path]
     after: Mapping[str, str]
     image: str
@@ -278,6 +280,7 @@ def _service(name: str, part: ServicePart, release: Release, path: Path, secure:
         "jvm": [*process.jvm, *release.jvm, *secure.jvm],
         "templates": found({**plain, **secure.templates}),
         "plain": found({target: plain[target] for target in secure.templates}),
+        "management": found(process.management),
         "private": found(secure.private),
         "endpoints": {name: process.endpoints.get(name, name) for name in _ENDPOINTS},
     }

@@ -62,6 +62,8 @@ class ServiceProcess(_ComposePart):
     Attributes:
         endpoints: client, peer, admin -> the port's name in the compose file.
         memory_max_mb: of a process without a heap of its own size: one that wants more ends, not the machine.
+        management: file with the password of the harness' account -> its template; settings of processes
+            include it as ``{{ management.folder }}/NODE/FILE``.
         once: a step of the start, not a node: it runs to its end before what depends on it starts.
         secure: what is different where the cluster is secure.
     """
@@ -72,6 +74,7 @@ class ServiceProcess(_ComposePart):
     args: list[str] = Field(default_factory=list)
     jvm: Flags = Field(default_factory=list)
     templates: dict[str, str] = Field(default_factory=dict)
+    management: dict[str, str] = Field(default_factory=dict)
     settings: str = ""
     settings_prefix: str = ""
     memory_mb: int = 0

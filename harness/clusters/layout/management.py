@@ -1,9 +1,10 @@
-"""The account of the harness in the management of our brokers, where clients need no account of their own.
+"""The account of the harness in the management of our brokers, and of our NATS servers among themselves.
 
 Without `--secure` clients prove nothing, or show what everybody knows. Management can do more than a client
 should: the management of Qpid writes files with the rights of the broker. So it is for the harness alone,
-with a random password. Processes read the password from a file (0600) in the state folder, as later commands
-do. The user of a container cannot read that file: a container gets a variable, and makes a file of its own.
+with a random password. The servers of NATS know each other by it, with and without `--secure`: whoever speaks
+the protocol of their routes is the system account. Processes read the password from a file (0600) in the
+state folder, as later commands do. The user of a container cannot read that file and gets a variable.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
+from harness.clusters.layout.node_layout import Layout
 from harness.clusters.layout.secret_files import folder_of, write_secret_file
 from harness.connections.secret import Secret
 from harness.connections.security import Auth
@@ -47,15 +49,19 @@ class Management:
         return folder_of(self._run_id) / "management.passwd"
 
     def values(self) -> dict[str, str]:
-        """What the templates of processes are given: nothing secret."""
-        return {"user": USER, "file": str(self._passwd_file)}
+        """What the templates of processes are given: nothing secret. ``folder``: one sub-folder a node, with
+        the files that `keep` writes."""
+        return {"user": USER, "file": str(self._passwd_file), "folder": str(folder_of(self._run_id))}
 
     def environment(self) -> dict[str, str]:
         """Variables for the containers of the cluster."""
         return {VARIABLE: self._password.reveal()}
 
-    def keep(self) -> None:
+    def keep(self, layout: Layout) -> None:
         """Write the password, for the brokers and for later commands on the same cluster.
+
+        Args:
+            layout: the nodes, whose settings may include files with the password.
 
         Raises:
             EnvironmentNotReady: it cannot be written.
@@ -64,6 +70,9 @@ class Management:
         try:
             write_secret_file(self.secret_file, password.encode())
             write_secret_file(self._passwd_file, f"{USER}:{password}\n".encode())
+            for node in layout.all_nodes.values():
+                for target, text in layout.management_texts(node, password).items():
+                    write_secret_file(folder_of(self._run_id) / node.name / target, text.encode())
         except OSError as error:
             raise EnvironmentNotReady(f"cannot write {error.filename}: {error.strerror}") from error
 

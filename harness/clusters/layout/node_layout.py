@@ -153,6 +153,12 @@ class Layout:
         private = self.services[node.name].private
         return {target: render(template, values) for target, template in private.items()}
 
+    def management_texts(self, node: Node, password: str) -> dict[str, str]:
+        """The files of a node that hold the password of the harness' account, rendered."""
+        values = {**self._values(node), "password": password}
+        files = self.services[node.name].management
+        return {target: render(template, values) for target, template in files.items()}
+
     def _values(self, node: Node) -> TemplateValues:
         spec = self.spec
         return {

@@ -24,8 +24,8 @@ _KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
 _OURS: Final = ("name", "subjects", "num_replicas", "mirror", "sources", "republish", "subject_transform")
 #: Of our own clusters, as compose/nats/conf/nats.conf names them.
 CLUSTER: Final = "brokerstorm"
-#: Without the rest of a handshake it is no route yet, and is answered all the same.
-_AS_A_ROUTE: Final = b'CONNECT {"verbose":false,"cluster":"%b","server_id":"probe"}\r\n' % CLUSTER.encode()
+PING: Final = b"PING\r\n"
+PONG: Final = b"PONG\r\n"
 _MB: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
@@ -97,13 +97,12 @@ class Nats(System):
         return (f"{address}-{partition}",)
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
-        """A ping: servers send lines of their own before they answer it. A route takes no ballast."""
-        if port not in ("client", "peer") or (ballast and port == "peer"):
+        """A ping: servers send lines of their own before they answer it. Routes ask for a password: see the
+        assembly."""
+        if port != "client":
             return None
-        before = _AS_A_ROUTE if port == "peer" else b""
-        if ballast:
-            before = b"PUB brokerstorm.ballast %d\r\n%b\r\n" % (ballast, bytes(ballast))
-        return before + b"PING\r\n", b"PONG\r\n"
+        before = b"PUB brokerstorm.ballast %d\r\n%b\r\n" % (ballast, bytes(ballast)) if ballast else b""
+        return before + PING, PONG
 
 
 def native(value: str) -> Any:

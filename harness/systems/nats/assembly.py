@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -12,7 +13,8 @@ from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.security.made import ADMIN, CLIENT, ClusterSecurity
 from harness.connections.security import ANYBODY, Access, Auth, Security
 from harness.protocols.cluster import Node
-from harness.systems.nats import CLUSTER
+from harness.systems.base import Request
+from harness.systems.nats import CLUSTER, PING, PONG
 from harness.systems.nats.admin import NatsAdmin
 
 NatsCluster = BrokerCluster[NatsAdmin]
@@ -41,6 +43,25 @@ class _Nats(Assembly):
 
     def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
         return ",".join(f"{'https' if secure else 'http'}://{node.admin}" for node in nodes)
+
+    def request(self, runtime: NodeRuntime, port: str, ballast: int = 0) -> Request | None:
+        """As the base class; a route takes no ballast.
+
+        The peer port answers a connection that shows the password before it is a route.
+        """
+        if port != "peer":
+            return super().request(runtime, port, ballast)
+        if ballast:
+            return None
+        account = runtime.management.auth
+        hello = {
+            "verbose": False,
+            "cluster": CLUSTER,
+            "server_id": "probe",
+            "user": account.user,
+            "pass": account.secret.reveal(),
+        }
+        return b"CONNECT " + json.dumps(hello).encode() + b"\r\n" + PING, PONG
 
 
 ASSEMBLY = _Nats()
