@@ -377,3 +377,27 @@ def test_management_in_a_container_is_for_the_harness_alone(
     finally:
         cluster.down()
     assert docker_engine.leftovers(engine, cluster.runtime.run_id) == {}
+
+
+def test_a_stranger_does_not_join_servers_in_containers(
+    image: Callable[..., Any], tmp_path: Path, engine: Any
+) -> None:
+    """Settings name variables of the container, whose values no file holds."""
+    image("nats")
+    folder = tmp_path / "cluster"
+    cluster = open_cluster("nats", run_id=new_run_id(), folder=folder, runtime="docker")
+    try:
+        cluster.up(timeout_s=UP_S)
+        cluster.runtime.stop("nats-2")
+        cluster.runtime.start("nats-2")
+        cluster.admin.wait_ready([], timeout_s=UP_S, run_tag=1)
+        stranger = 'CONNECT {"verbose":false,"cluster":"brokerstorm"}\\r\\nPING\\r\\n'
+        container = next(one for one in docker_engine.containers(engine, cluster.runtime.run_id))
+        ask = f"printf '{stranger}' | nc -w 5 localhost 16222"
+        _, answer = container.exec_run(["sh", "-c", ask])
+        assert b"Authorization Violation" in answer, answer
+        password = cluster.runtime.management.secret_file.read_text()
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        assert [path for path in files if password in path.read_text(errors="replace")] == []
+    finally:
+        cluster.down()
