@@ -168,6 +168,13 @@ load_port_option = click.option(
     help="Port at which the tasks of the load connect to this machine (default: any free port). "
     "Requires --load-master.",
 )
+load_address_option = click.option(
+    "--load-address",
+    default="",
+    metavar="HOST[:PORT]",
+    help="Address that the tasks of the load connect to, such as the end of an SSH tunnel; this machine then "
+    "listens on 127.0.0.1 only. Default port: that of --load-port. Requires --load-master.",
+)
 otlp_option = click.option(
     "--otlp", metavar="URL", help="Send metrics to this OpenTelemetry collector over HTTP."
 )

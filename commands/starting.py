@@ -16,6 +16,7 @@ from commands.options import (
     fail_fast_option,
     for_option,
     keep_up_option,
+    load_address_option,
     load_master_option,
     load_port_option,
     load_store_option,
@@ -257,6 +258,7 @@ _OF_A_RESUMED_RUN: Final = frozenset({"offline", "master", "window_s", "fail_fas
 @load_tasks_option
 @load_store_option
 @load_port_option
+@load_address_option
 @otlp_option
 @prometheus_option
 def run(

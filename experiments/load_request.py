@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 from experiments.plans import timeline_of
 from faults.kit.clients import ClientParams, is_client
@@ -17,6 +19,8 @@ from harness.rundir import is_url
 if TYPE_CHECKING:
     from harness.contracts.plan import Plan
 
+#: A name, or an address of IPv4 or IPv6.
+_HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
 _HERE = "remove --load-master: the load of this machine can do it"
 
 
@@ -29,13 +33,16 @@ class LoadRequest:
         tasks: machines; 0 = as many as there are executors.
         store: a URL, or a folder on a mount that every executor has, below which the run is kept; empty = the
             folder of runs is on such a mount.
-        port: at which the tasks connect to this machine; 0 = any free one.
+        port: at which this machine listens for the tasks; 0 = any free one.
+        reached_at: host and port that the tasks connect to, where that is the end of a tunnel; None = this
+            machine. Port 0 = ``port``.
     """
 
     master: str
     tasks: int = 0
     store: str = ""
     port: int = 0
+    reached_at: tuple[str, int] | None = None
 
     def place_of(self, path: str) -> str:
         """Where a run is kept, by its path below the folder of runs; empty = there."""
@@ -51,6 +58,7 @@ def load_request(
     judge_master: str | None,
     *,
     port: int | None = None,
+    address: str = "",
 ) -> LoadRequest | None:
     """What the options say together; None = the load comes from here.
 
@@ -58,7 +66,13 @@ def load_request(
         UsageError: they do not fit.
     """
     if master is None:
-        for name, given in (("--load-tasks", tasks), ("--load-store", store), ("--load-port", port)):
+        others = {
+            "--load-tasks": tasks,
+            "--load-store": store,
+            "--load-port": port,
+            "--load-address": address,
+        }
+        for name, given in others.items():
             if given:
                 raise UsageError(f"{name} requires --load-master", hint="add --load-master URL")
         return None
@@ -71,7 +85,29 @@ def load_request(
             f"--master {judge_master} beside --load-master {master}: a process has one Spark master",
             hint="remove --master; `analyze --master` judges elsewhere later",
         )
-    return LoadRequest(master, tasks or 0, store, port or 0)
+    reached_at = _host_and_port(address) if address else None
+    return LoadRequest(master, tasks or 0, store, port or 0, reached_at)
+
+
+def _host_and_port(address: str) -> tuple[str, int]:
+    """Of ``HOST[:PORT]``; no port = 0.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    try:
+        parts = urlsplit(f"//{address}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    is_plain = host is not None and _HOST.fullmatch(host) and not address.endswith(":")
+    if not is_plain or port == 0 or parts.netloc != address or parts.username is not None:
+        raise UsageError(
+            f"--load-address: not HOST or HOST:PORT: {address!r}",
+            hint="--load-address 127.0.0.1:7700 is the end of `ssh -R 7700:127.0.0.1:7700`",
+        )
+    assert host is not None
+    return host, port or 0
 
 
 def refuse_from_elsewhere(plans: Sequence[Plan], *, secure: bool) -> None:

@@ -8,6 +8,7 @@ connection, faults, the audit, the verdict.
 from __future__ import annotations
 
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -153,9 +154,10 @@ class SparkRound:
         archive = self._scratch / f"{run.run_id}.tar"
         box.write(archive)
         session.addFile(str(archive))
-        host = str(session.getConf().get("spark.driver.host"))
-        self._server = LoadServer(host, tasks, self._request.port)
-        host, port = self._server.address
+        reached_at = self._request.reached_at
+        here = "127.0.0.1" if reached_at else str(session.getConf().get("spark.driver.host"))
+        self._server = LoadServer(here, tasks, self._request.port, reached_at=reached_at)
+        host, port = self._server.reached_at
         program = Program(
             archive=archive.name,
             paths=("code", "site"),
@@ -190,13 +192,18 @@ class SparkRound:
         Raises:
             EnvironmentNotReady: an executor is on another machine.
         """
-        far = [each for each in self._executors if not ip_address(each.address).is_loopback]
+        far = [each for each in self._executors if not self._is_here(each)]
         if far and plan.external is None:
             raise EnvironmentNotReady(
                 f"{far[0].name} ({far[0].address}) does not reach brokers that brokerstorm starts: they "
                 "listen on loopback addresses of this machine",
                 hint="--cluster FILE names a cluster that runs already",
             )
+
+    def _is_here(self, executor: Executor) -> bool:
+        """Whether an executor is on this machine. A tunnel's connections come from this machine, too."""
+        is_loopback = ip_address(executor.address).is_loopback
+        return is_loopback and (self._request.reached_at is None or executor.name == socket.gethostname())
 
     def _check(self, plan: Plan, run: RunDir, box: Box) -> None:
         """Each has a clock, and writes where the run is.

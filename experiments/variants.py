@@ -55,6 +55,7 @@ class RunRequest:
     load_tasks: int | None = None
     load_store: str = ""
     load_port: int | None = None
+    load_address: str = ""
 
     @property
     def windows(self) -> WindowRequest:
@@ -69,7 +70,12 @@ class RunRequest:
             UsageError: options do not fit.
         """
         return load_request(
-            self.load_master, self.load_tasks, self.load_store, self.master, port=self.load_port
+            self.load_master,
+            self.load_tasks,
+            self.load_store,
+            self.master,
+            port=self.load_port,
+            address=self.load_address,
         )
 
 

@@ -28,10 +28,21 @@ _MOST_IN_QUEUE: Final = 1024
 
 
 class LoadServer:
-    """Listens on ``host`` for ``tasks`` tasks that know the token. Close it."""
+    """Listens on ``host`` for ``tasks`` tasks that know the token. Close it.
 
-    def __init__(self, host: str, tasks: int, port: int = 0) -> None:
-        """``port``: 0 = any free one.
+    Attributes:
+        address: host and port that it listens on.
+        reached_at: host and port that the tasks connect to.
+    """
+
+    def __init__(
+        self, host: str, tasks: int, port: int = 0, *, reached_at: tuple[str, int] | None = None
+    ) -> None:
+        """
+        Args:
+            port: 0 = any free one.
+            reached_at: host and port that the tasks connect to, such as the end of a tunnel; None = where it
+                listens. Port 0 = that which it listens on.
 
         Raises:
             EnvironmentNotReady: this machine has no such address, or the port is not free.
@@ -55,6 +66,8 @@ class LoadServer:
                 else "set SPARK_LOCAL_IP to an address of this machine that executors reach",
             ) from error
         self.address = str(self._listener.getsockname()[0]), int(self._listener.getsockname()[1])
+        to_host, to_port = reached_at or self.address
+        self.reached_at = to_host, to_port or self.address[1]
         threading.Thread(target=self._accept, name="load-server", daemon=True).start()
 
     @property
@@ -80,7 +93,7 @@ class LoadServer:
         found = self.executors
         if len(found) == self._tasks and not said:
             return found
-        host, port = self.address
+        host, port = self.reached_at
         why = said or f"{len(found)} of {self._tasks} tasks connected in {timeout_s:.0f} s"
         raise EnvironmentNotReady(
             f"the load did not start on the executors: {why}",

@@ -7,9 +7,13 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import threading
+from collections import deque
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ import pytest
 
 from harness.clusters.security.made import CLIENT
 from harness.errors import Exit
+from harness.remote.server import MOST_STRANGERS
 from harness.rundir import read_json
 from harness.systems.kafka.assembly import KafkaCluster
 from harness.waiting import wait_until
@@ -25,7 +30,7 @@ from tests.driver_rig.external import ACTIONS, commands, connection_file
 from tests.live.cluster_rig import ClusterPool, make_whole
 from tests.live.run_rig import BROKERSTORM
 from tests.s3_server import CREDENTIALS, s3_bucket
-from tests.standalone import standalone
+from tests.standalone import HOST, free_port, standalone
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]
 
@@ -52,6 +57,22 @@ faults:
   - {fault: kill, target: "leader-of:orders", at: 2s, for: 3s}
 require: {delivery: durable, rate_ratio: 0.5}
 """
+SAFE = """
+name: safe
+topics: {orders: {partitions: 3, replication: 3}}
+load:
+  rate: 600
+  duration: 12s
+  warm_up: 1s
+  producers: {shop: {count: 3, options: {acks: all, enable.idempotence: true}}}
+  consumers: {billing: {count: 3}}
+faults:
+  - {fault: pause, target: "leader-of:orders", at: 2s, for: 3s}
+require: {rate_ratio: 0.5}
+"""
+STRANGERS = 500
+#: That a driver may grow by in the seconds of a load, strangers or not.
+MOST_MB = 200
 SENDS = 3000 * (1 + 14)
 
 #: An application that commits every second does again what it did since, when it is killed. A broker that is
@@ -153,6 +174,86 @@ def test_three_machines_find_what_one_does(master: str, scenario: Path, bucket: 
     there = told(tmp_path / "copy", "show", f"{address}/{run.name}?{query}")
     assert there[1]["sends"] == three[1]["sends"]
     assert agents() == []
+
+
+@contextmanager
+def forwarded(source: tuple[str, int], target: tuple[str, int]) -> Iterator[list[str]]:
+    """Carries connections from one address to another, as `ssh -R` does; yields who connected."""
+    came: list[str] = []
+    listener = socket.create_server(source)
+
+    def carry(reading: socket.socket, writing: socket.socket) -> None:
+        with suppress(OSError):
+            while data := reading.recv(1 << 16):
+                writing.sendall(data)
+        with suppress(OSError):
+            writing.shutdown(socket.SHUT_WR)
+
+    def accept() -> None:
+        with suppress(OSError):  # closed
+            while True:
+                near, peer = listener.accept()
+                came.append(peer[0])
+                far = socket.create_connection(target)
+                for ends in ((near, far), (far, near)):
+                    threading.Thread(target=carry, args=ends, daemon=True).start()
+
+    threading.Thread(target=accept, daemon=True).start()
+    try:
+        yield came
+    finally:
+        with suppress(OSError):
+            listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+
+
+def fill(port: int, stop: threading.Event) -> None:
+    """Keeps 500 connections at the driver's port that say something, but nothing of ours."""
+    links: deque[socket.socket] = deque()
+    while not stop.is_set():
+        with suppress(OSError):
+            link = socket.create_connection((HOST, port), timeout=1.0)
+            links.append(link)
+            link.sendall(os.urandom(64))
+        if len(links) > STRANGERS:
+            links.popleft().close()
+    for link in links:
+        link.close()
+
+
+def at_port(process: psutil.Process, port: int, status: str) -> list[str]:
+    """Own addresses of the connections of a process at a port, by what they are: LISTEN, ESTABLISHED."""
+    found = [each for each in process.net_connections("tcp") if each.laddr and each.laddr.port == port]
+    return [each.laddr.ip for each in found if each.status == status]
+
+
+@pytest.mark.extended
+def test_tasks_come_through_a_tunnel_while_strangers_fill_the_port(master: str, tmp_path: Path) -> None:
+    port, end, stop = free_port(), ("127.0.0.21", free_port()), threading.Event()
+    path = tmp_path / "safe.yaml"
+    path.write_text(SAFE)
+    words = ("--load-master", master, "--load-port", str(port), "--load-address", f"{end[0]}:{end[1]}")
+    strangers = threading.Thread(target=fill, args=(port, stop), daemon=True)
+    with forwarded(end, (HOST, port)) as came:
+        process = begun(tmp_path / "runs", "--json", "run", str(path), *words)
+        try:
+            driver = psutil.Process(process.pid)
+            assert wait_until(lambda: at_port(driver, port, psutil.CONN_LISTEN) == [HOST], RUN_S)
+            before = driver.memory_info().rss
+            strangers.start()
+            assert wait_until(lambda: list(tmp_path.glob("runs/*/faults.jsonl")), RUN_S)
+            held = len(at_port(driver, port, psutil.CONN_ESTABLISHED))
+            grown_mb = (driver.memory_info().rss - before) / 2**20
+            out, err = process.communicate(timeout=RUN_S)
+        finally:
+            stop.set()
+            process.kill()
+    document = json.loads(out)
+    assert (process.returncode, document["verdict"]) == (Exit.PASS, "pass"), err
+    assert len(came) == 2 * len(HOSTS), "two connections of each task"
+    # Strangers that may wait, and the tasks', each of which may be one that waits and one that was let in.
+    assert held <= MOST_STRANGERS + 4 * len(HOSTS)
+    assert grown_mb < MOST_MB, (held, grown_mb)
 
 
 @pytest.mark.extended

@@ -40,6 +40,24 @@ def test_a_port_for_the_tasks_requires_other_machines() -> None:
     assert load_request(MASTER, None, "", MASTER, port=7080) == LoadRequest(MASTER, port=7080)
 
 
+def test_tasks_may_reach_this_machine_by_a_tunnel() -> None:
+    with pytest.raises(UsageError, match="--load-address requires --load-master"):
+        load_request(None, None, "", None, address="127.0.0.1:7700")
+    asked = load_request(MASTER, None, "", MASTER, port=7080, address="gate.example:7700")
+    assert asked == LoadRequest(MASTER, port=7080, reached_at=("gate.example", 7700))
+    asked = load_request(MASTER, None, "", MASTER, address="[::1]")
+    assert asked == LoadRequest(MASTER, reached_at=("::1", 0))
+
+
+@pytest.mark.parametrize(
+    "address",
+    [" ", ":", ":7700", "a:0", "a:99999", "a:b", "a:", "tcp://a:1", "u@a:1", "a b", "-a", "a/b", "a\n"],
+)
+def test_what_is_no_address_is_refused(address: str) -> None:
+    with pytest.raises(UsageError, match="--load-address: not HOST or HOST:PORT"):
+        load_request(MASTER, None, "", MASTER, address=address)
+
+
 def test_a_run_is_kept_below_the_store() -> None:
     assert LoadRequest(MASTER).place_of("campaign/unsafe-1") == ""
     assert (

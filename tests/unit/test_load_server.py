@@ -110,5 +110,16 @@ def test_tasks_find_the_server_at_the_port_that_was_named(server: LoadServer) ->
     _, port = server.address
     server.close()
     again = LoadServer(HOST, 1, port)
-    assert again.address == (HOST, port)
+    assert again.address == again.reached_at == (HOST, port)
     again.close()
+
+
+@pytest.mark.parametrize("port", [0, 7700])
+def test_tasks_connect_to_the_end_of_a_tunnel(port: int) -> None:
+    server = LoadServer(HOST, 1, reached_at=("gate.example", port))
+    own = server.address[1]
+    assert server.reached_at == ("gate.example", port or own)
+    with pytest.raises(EnvironmentNotReady, match="0 of 1 tasks") as raised:
+        server.wait(0.0, lambda: "")
+    assert f"reaches this machine at gate.example:{port or own}" in str(raised.value.hint)
+    server.close()
