@@ -11,6 +11,8 @@ from typing import Any, Final
 import pulsar
 import urllib3
 
+from bench.own_management import management_at
+
 PREFIX: Final = "brokerstorm"
 #: Namespaces of others: one expires, one keeps, one is called nearly as ours are.
 OTHERS: Final[Mapping[str, dict[str, Any]]] = {
@@ -30,7 +32,8 @@ class PlainRest:
 
     def __init__(self, admin_url: str) -> None:
         self._url = f"{admin_url.split(',')[0]}/admin/v2"
-        self._pool = urllib3.PoolManager()
+        token = management_at(admin_url).token_file.read_text()
+        self._pool = urllib3.PoolManager(headers={"Authorization": f"Bearer {token}"})
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> Any:
         found = self._pool.request(method, f"{self._url}{path}", json=body)
@@ -41,7 +44,7 @@ class PlainRest:
 
 def fill(bootstrap: str, admin_url: str) -> None:
     """Make the namespaces of others, with messages, and a subscription that read some of them."""
-    rest, client = PlainRest(admin_url), _client(bootstrap)
+    rest, client = PlainRest(admin_url), _client(bootstrap, admin_url)
     try:
         for namespace, policies in OTHERS.items():
             rest.ask(f"/namespaces/{namespace}", "PUT", {"bundles": {"numBundles": 4}, **policies})
@@ -76,7 +79,7 @@ def fingerprint(bootstrap: str, admin_url: str) -> dict[str, Any]:
     namespaces = sorted(n for tenant in rest.ask("/tenants") for n in rest.ask(f"/namespaces/{tenant}"))
     topics = sorted(topic for name in namespaces for topic in rest.ask(f"/persistent/{name}"))
     kept = {topic: _kept(rest, topic) for topic in topics}
-    client = _client(bootstrap)
+    client = _client(bootstrap, admin_url)
     try:
         messages = {topic: _messages(client, topic, kept[topic]["entries"]) for topic in topics}
     finally:
@@ -123,10 +126,12 @@ def connection(folder: Path, bootstrap: str, admin_url: str) -> Path:
     path.write_text(
         f"system: pulsar\nyours: true\ncluster_id: {name}@{at}\nbootstrap: {bootstrap}\n"
         f"admin_url: {admin_url}\ntopics: {{prefix: {PREFIX}}}\n"
+        f"auth: {{mechanism: token, token: {{file: {management_at(admin_url).token_file}}}}}\n"
     )
     return path
 
 
-def _client(bootstrap: str) -> pulsar.Client:
+def _client(bootstrap: str, admin_url: str) -> pulsar.Client:
     quiet = pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull)
-    return pulsar.Client(bootstrap, logger=quiet)
+    token = pulsar.AuthenticationToken(management_at(admin_url).token_file.read_text())
+    return pulsar.Client(bootstrap, logger=quiet, authentication=token)

@@ -11,8 +11,8 @@ from urllib.parse import quote, urlsplit
 import pika
 import urllib3
 
-from harness.clusters.layout import addresses
-from harness.clusters.layout.management import USER, Management
+from bench.own_management import management_at
+from harness.clusters.layout.management import USER
 
 PREFIX: Final = "brokerstorm"
 #: Queues of others: one expires, one keeps the last of a key, one drops the oldest; two are called nearly as
@@ -38,7 +38,7 @@ class PlainManagement:
     """The management of the broker that serves, plain text."""
 
     def __init__(self, bootstrap: str, admin_url: str) -> None:
-        password = _password_file(admin_url).read_text()
+        password = management_at(admin_url).secret_file.read_text()
         pool = urllib3.PoolManager(headers=urllib3.make_headers(basic_auth=f"{USER}:{password}"))
         self.virtual_host = urlsplit(f"//{bootstrap}").path.strip("/")
         for at in admin_url.removeprefix("http://").replace("http://", "").split(","):
@@ -138,21 +138,14 @@ def _messages(channel: Any, queue: str) -> str:
     return digest.hexdigest()
 
 
-def _password_file(admin_url: str) -> Path:
-    """The management password of the cluster that brokerstorm started at these addresses."""
-    host = urlsplit(admin_url.partition(",")[0]).hostname or ""
-    run_id = next(claim.run_id for claim in addresses.claims() if f"127.0.{claim.block}." in host)
-    return Management(run_id).secret_file
-
-
 def connection(folder: Path, bootstrap: str, admin_url: str) -> Path:
     """A connection file of the cluster."""
     rest = PlainManagement(bootstrap, admin_url)
     urls = ",".join(f"http://{at}" for at in admin_url.replace("http://", "").split(","))
-    path = folder / "staging.yaml"
+    path, password = folder / "staging.yaml", management_at(admin_url).secret_file
     path.write_text(
         f"system: qpid\nyours: true\ncluster_id: {rest.id}\nbootstrap: {bootstrap}\nadmin_url: {urls}\n"
         f"topics: {{prefix: {PREFIX}}}\n"
-        f"admin_auth: {{mechanism: user, user: {USER}, password: {{file: {_password_file(admin_url)}}}}}\n"
+        f"admin_auth: {{mechanism: user, user: {USER}, password: {{file: {password}}}}}\n"
     )
     return path

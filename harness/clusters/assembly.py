@@ -51,8 +51,11 @@ class Assembly(ABC):
         """The ways into a cluster that is made secure."""
         raise NotImplementedError
 
-    def admit(self, admin: Any, made: ClusterSecurity) -> None:  # noqa: B027
+    def admit(self, admin: Any, made: ClusterSecurity | None) -> None:  # noqa: B027
         """Make users and their rights known to brokers that work. Default: their settings did.
+
+        Args:
+            made: of a cluster that is made secure; None = clients need not say who they are.
 
         Raises:
             EnvironmentNotReady: the clients' user cannot do what it should within a minute.

@@ -103,16 +103,16 @@ class BrokerCluster(Generic[A]):
             self.admin.wait_ready([], timeout_s=timeout_s, run_tag=zlib.crc32(self.runtime.run_id.encode()))
         finally:
             self.admin.watch = lambda: None
+        assembly_of(self.system).admit(self.admin, self.made)
         if self.made:
-            self._admit(self.made)
+            self._write_connection(self.made)
         if isinstance(self.runtime, LosesPower):
             self.runtime.keep_written()
 
-    def _admit(self, made: ClusterSecurity) -> None:
-        """Let users in, and write down for them how to connect."""
+    def _write_connection(self, made: ClusterSecurity) -> None:
+        """Write down for clients how to connect."""
         assert self.security
         assembly, runtime = assembly_of(self.system), self.runtime
-        assembly.admit(self.admin, made)
         where = {"bootstrap": self.bootstrap, **({"admin_url": self.admin_url} if self.admin_url else {})}
         cluster_id = assembly.cluster_id(runtime.run_id, self.admin)
         text = made.connection(self.system, cluster_id, where, assembly.access(made))

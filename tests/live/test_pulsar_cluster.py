@@ -9,7 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pulsar
 import pytest
+import urllib3
 
 from harness.clusters import leftovers, open_cluster
 from harness.errors import EnvironmentNotReady, UsageError
@@ -62,6 +64,36 @@ def test_a_cluster_that_is_up_works(whole: PulsarCluster) -> None:
     ), "one probe a stream"
     assert whole.bootstrap.startswith("pulsar://127.0.")
     assert len(whole.admin_url.split(",")) == 3
+
+
+def test_administration_is_for_the_harness_alone(whole: PulsarCluster) -> None:
+    """A broker reads files as our user for whoever may register a cluster. Clients need no token."""
+    root = f"http://{whole.runtime.nodes[-1].admin}/admin/v2"
+    stolen = {
+        "serviceUrl": "http://127.0.0.1:1",
+        "brokerServiceUrl": "pulsar://127.0.0.1:1",
+        "authenticationPlugin": "org.apache.pulsar.client.impl.auth.AuthenticationToken",
+        "authenticationParameters": "file:///etc/hostname",
+    }
+    asked: list[tuple[str, str, Any]] = [
+        ("PUT", "clusters/stranger", stolen),
+        ("PUT", "tenants/stranger", {"allowedClusters": ["brokerstorm"]}),
+        ("POST", f"namespaces/{whole.admin.namespace}/retention", {"retentionTimeInMinutes": 0}),
+        ("POST", f"namespaces/{whole.admin.namespace}/permissions/anonymous", ["functions"]),
+        ("POST", "brokers/configuration/maxTenants/1", None),
+    ]
+    answers = {path: urllib3.request(how, f"{root}/{path}", json=body).status for how, path, body in asked}
+    assert set(answers.values()) <= {401, 403}, answers
+    ended = urllib3.request("POST", f"{root}/brokers/shutdown?maxConcurrentUnloadPerSec=1")
+    assert ended.status in (401, 403)
+    client = pulsar.Client(whole.bootstrap)
+    try:
+        for topic in ("persistent://public/default/own", whole.admin.address("orders-0-0")):
+            consumer = client.subscribe(topic, "stranger")
+            sent = client.create_producer(topic).send(b"by a client")
+            assert consumer.receive(timeout_millis=10_000).message_id() == sent
+    finally:
+        client.close()
 
 
 def test_owners_are_those_that_a_lookup_finds(whole: PulsarCluster) -> None:

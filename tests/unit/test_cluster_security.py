@@ -83,7 +83,8 @@ def test_the_management_password_is_for_us_alone_and_for_later_commands(
     later.restore()
     assert later.environment() == first.environment()
     files = [path for path in (tmp_path / "state" / "security" / "run-1").rglob("*") if path.is_file()]
-    assert {path.name for path in files} == {"management.secret", "management.passwd", "routes.conf"}
+    of_all = {"management.secret", "management.passwd", "management.token"}
+    assert {path.name for path in files} == {*of_all, "routes.conf"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
     assert not set(first.environment().values()) & set(first.values().values()), "no template is told it"
     made.forget("run-1")

@@ -26,7 +26,6 @@ from harness.clusters.docker import engine, groups, wiring
 from harness.clusters.docker import topology as docker_topology
 from harness.clusters.docker.runtime import DockerRuntime
 from harness.clusters.layout import addresses
-from harness.clusters.layout.node_layout import Layout
 from harness.clusters.limits.groups import Hierarchy
 from harness.errors import EnvironmentNotReady, UsageError
 
@@ -42,7 +41,7 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def conf_of(system: str, node: str, target: str, topology: str = "") -> dict[str, str]:
     spec = spec_of(system, topology=topology)
-    layout = Layout(spec, Path("/x"), 9, wiring.DockerWiring(spec))
+    layout = DockerRuntime("r", Path("/x"), 9, spec, None).layout
     lines = [line for line in layout.conf_text(layout.node(node), target).splitlines() if "=" in line]
     return {key: value for key, _, value in (line.partition("=") for line in lines)}
 

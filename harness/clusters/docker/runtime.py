@@ -24,7 +24,14 @@ from harness.clusters.docker import groups as docker_groups
 from harness.clusters.docker.detours import container_detours
 from harness.clusters.docker.engine import asking
 from harness.clusters.docker.namespaces import Whereabouts
-from harness.clusters.docker.wiring import MANAGEMENT_FILE, MESH, DockerWiring, variables
+from harness.clusters.docker.wiring import (
+    MANAGEMENT_FILE,
+    MANAGEMENT_SECRET,
+    MANAGEMENT_TOKEN,
+    MESH,
+    DockerWiring,
+    variables,
+)
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.management import USER, Management
@@ -87,7 +94,13 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         self.packets = Packets(run_id, spec, block, peers=False)
         self.detours = container_detours(run_id, folder, spec, block, needs, client, self.find)
         wiring = DockerWiring(spec, self.detours.plan)
-        account = {"user": USER, "file": MANAGEMENT_FILE, "folder": ""}
+        account = {
+            "user": USER,
+            "file": MANAGEMENT_FILE,
+            "secret": MANAGEMENT_SECRET,
+            "token": MANAGEMENT_TOKEN,
+            "folder": "",
+        }
         self.layout = Layout(spec, folder, block, wiring, settings=settings, management=account)
         self._volumes = volumes.BoundVolumes(run_id, folder, spec, client, needs)
         self.limits = self._volumes.limits

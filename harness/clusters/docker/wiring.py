@@ -16,8 +16,11 @@ from harness.rundir import Document
 
 #: A node's name on the network that only nodes are on: it means nothing on the clients' network.
 MESH = "{name}-mesh"
-#: Where the start of a container writes user and password of its management; in its own memory alone.
+#: Where the start of a container writes user and password of its management, in its own memory alone; the
+#: password alone, and the token.
 MANAGEMENT_FILE = "/dev/shm/management.passwd"
+MANAGEMENT_SECRET = "/dev/shm/management.secret"
+MANAGEMENT_TOKEN = "/dev/shm/management.token"
 _NO_VOLUME = "/tmp"
 
 

@@ -1,10 +1,11 @@
 """The account of the harness in the management of our brokers, and of our NATS servers among themselves.
 
 Without `--secure` clients prove nothing, or show what everybody knows. Management can do more than a client
-should: the management of Qpid writes files with the rights of the broker. So it is for the harness alone,
-with a random password. The servers of NATS know each other by it, with and without `--secure`: whoever speaks
-the protocol of their routes is the system account. Processes read the password from a file (0600) in the
-state folder, as later commands do. The user of a container cannot read that file and gets a variable.
+should: that of Qpid writes files with the rights of the broker, that of Pulsar reads them. So it is for the
+harness alone, with a random password, or with a token that is signed with it. The servers of NATS know each
+other by the password, with and without `--secure`: whoever speaks the protocol of their routes is the system
+account. Processes read both from files (0600) in the state folder, as later commands do. The user of a
+container cannot read those and gets variables.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Final
 
 from harness.clusters.layout.node_layout import Layout
 from harness.clusters.layout.secret_files import folder_of, write_secret_file
+from harness.clusters.security.tokens import signed_token
 from harness.connections.secret import Secret
 from harness.connections.security import Auth
 from harness.errors import EnvironmentNotReady
@@ -22,6 +24,7 @@ from harness.errors import EnvironmentNotReady
 USER: Final = "management"
 #: The variable that hands the password to a container; compose files pass it on by this name.
 VARIABLE: Final = "BROKERSTORM_MANAGEMENT_PASSWORD"
+TOKEN_VARIABLE: Final = "BROKERSTORM_MANAGEMENT_TOKEN"
 _RANDOM_BYTES: Final = 24
 
 
@@ -39,6 +42,16 @@ class Management:
         return Auth("user", self._password, USER)
 
     @property
+    def token_auth(self) -> Auth:
+        """As `auth`, to brokers that take tokens: one signed with the password."""
+        return Auth("token", signed_token(self._password, USER))
+
+    @property
+    def token_file(self) -> Path:
+        """The file with the token alone."""
+        return folder_of(self._run_id) / "management.token"
+
+    @property
     def secret_file(self) -> Path:
         """The file with the password alone, for later commands and for connection files."""
         return folder_of(self._run_id) / "management.secret"
@@ -51,11 +64,17 @@ class Management:
     def values(self) -> dict[str, str]:
         """What the templates of processes are given: nothing secret. ``folder``: one sub-folder a node, with
         the files that `keep` writes."""
-        return {"user": USER, "file": str(self._passwd_file), "folder": str(folder_of(self._run_id))}
+        return {
+            "user": USER,
+            "file": str(self._passwd_file),
+            "secret": str(self.secret_file),
+            "token": str(self.token_file),
+            "folder": str(folder_of(self._run_id)),
+        }
 
     def environment(self) -> dict[str, str]:
         """Variables for the containers of the cluster."""
-        return {VARIABLE: self._password.reveal()}
+        return {VARIABLE: self._password.reveal(), TOKEN_VARIABLE: self.token_auth.secret.reveal()}
 
     def keep(self, layout: Layout) -> None:
         """Write the password, for the brokers and for later commands on the same cluster.
@@ -69,6 +88,7 @@ class Management:
         password = self._password.reveal()
         try:
             write_secret_file(self.secret_file, password.encode())
+            write_secret_file(self.token_file, self.token_auth.secret.reveal().encode())
             write_secret_file(self._passwd_file, f"{USER}:{password}\n".encode())
             for node in layout.all_nodes.values():
                 for target, text in layout.management_texts(node, password).items():

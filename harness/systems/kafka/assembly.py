@@ -81,8 +81,9 @@ class _Kafka(Assembly):
         auth = Auth("scram-sha-512", made.secrets[CLIENT], CLIENT)
         return Access(Security(made.tls(), auth), Security(made.tls(ADMIN)))
 
-    def admit(self, admin: KafkaAdmin, made: ClusterSecurity) -> None:
-        admin.admit({user: made.secrets[user] for user in (CLIENT, GUEST)}, CLIENT)
+    def admit(self, admin: KafkaAdmin, made: ClusterSecurity | None) -> None:
+        if made:
+            admin.admit({user: made.secrets[user] for user in (CLIENT, GUEST)}, CLIENT)
 
     def cluster_id(self, run_id: str, admin: Any) -> str:
         return cluster_id(run_id)

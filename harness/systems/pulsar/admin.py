@@ -30,6 +30,8 @@ RUN_NAMESPACES = "public/bs-"
 READY_NAMESPACE = "public/ready"
 #: The topic whose partitions are the transaction coordinators (PIP-31).
 _SYSTEM, _COORDINATORS = "pulsar/system", "transaction_coordinator_assign"
+_DEFAULT = "public/default"
+_USE, _LOOK_UP = ["produce", "consume"], ["consume"]
 _READY_BUNDLES = 3
 _THREADS = 8
 _ONE_LOOK_S = 3.0
@@ -59,7 +61,9 @@ class PulsarAdmin:
         bookies: the same of bookies; default: the client endpoint.
         is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
         watch: called while waiting for readiness; raises to end the wait early (a node died at start).
-        security: of the harness, probes too.
+        security: of the harness.
+        probes: security of probes; default: that of the harness.
+        open_to: role of clients that may use topics in the namespaces that it makes.
         cluster: its name.
 
     Attributes:
@@ -78,6 +82,8 @@ class PulsarAdmin:
         is_reachable: Callable[[str], bool] = lambda name: True,
         watch: Callable[[], None] = lambda: None,
         security: Security = ANYBODY.admin,
+        probes: Security | None = None,
+        open_to: str = "",
     ) -> None:
         self._brokers = [node for node in nodes if "broker" in node.roles]
         self._storage = [node for node in nodes if "broker" not in node.roles]
@@ -87,7 +93,10 @@ class PulsarAdmin:
         self._cluster = cluster
         self.watch = watch
         self._ids = dict(ids or {node.name: str(node.admin) for node in self._brokers})
-        self._security = security
+        self._security = probes or security
+        if open_to:
+            rights = {"namespace_auth": {open_to: _USE}}
+            self.policies = MappingProxyType({**self.policies, "auth_policies": rights})
         self._rest = PulsarRest(self._brokers, is_reachable, self._ids, security)
         zookeeper = next((node for node in self._storage if "zookeeper" in node.roles), None)
         self._owners = None if zookeeper is None else Owners(zookeeper, self._ids, cluster)
@@ -143,6 +152,12 @@ class PulsarAdmin:
     def admit(self, user: str) -> None:
         """Let a user do everything in the namespaces of runs."""
         self._rest.post("/tenants/public", {"adminRoles": [user], "allowedClusters": [self._cluster]})
+
+    def open_shared(self, role: str) -> None:
+        """Let a role use the namespaces that are there from the start: the default one, and that of the
+        transaction coordinators, which clients look up."""
+        for namespace, rights in ((_DEFAULT, _USE), (_SYSTEM, _LOOK_UP)):
+            self._rest.post(f"/namespaces/{namespace}/permissions/{role}", rights)
 
     def cluster_id(self) -> str:
         """Its name at the address that it has on record: Pulsar knows no other id of a cluster."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any, Final
 
 from harness.clusters.assembly import Assembly, brokers
 from harness.clusters.cluster import BrokerCluster
@@ -19,6 +20,8 @@ from harness.systems.pulsar.admin import PulsarAdmin
 from harness.systems.pulsar.transfers import TRANSFERS_SINCE, TransferringPulsarAdmin
 
 PulsarCluster = BrokerCluster[PulsarAdmin]
+#: Clients that show no token, as compose/pulsar/conf/broker.conf names them.
+ANONYMOUS: Final = "anonymous"
 _LISTENERS_SINCE = (2, 10)  # bindAddresses
 
 
@@ -28,10 +31,14 @@ class _Pulsar(Assembly):
     ) -> PulsarAdmin:
         transfers = release_key(runtime.spec.version) >= TRANSFERS_SINCE
         kind = TransferringPulsarAdmin if transfers else PulsarAdmin
+        more: dict[str, Any] = {"security": access.admin}
+        if access.admin.auth is None:
+            management = replace(access.admin, auth=runtime.management.token_auth)
+            more = {"security": management, "probes": access.clients, "open_to": ANONYMOUS}
         nodes, host, ports = runtime.nodes, runtime.layout.wiring.host, runtime.spec.ports
         ids = {node.name: f"{host(node)}:{ports['web']}" for node in brokers(nodes)}
         bookies = {node.name: f"{host(node)}:{ports['bookie']}" for node in nodes}
-        return kind(nodes, ids=ids, bookies=bookies, is_reachable=is_reachable, security=access.admin)
+        return kind(nodes, ids=ids, bookies=bookies, is_reachable=is_reachable, **more)
 
     def secrets(self) -> Mapping[str, Secret]:
         """The key of the brokers, and a token for each user."""
@@ -43,8 +50,11 @@ class _Pulsar(Assembly):
         clients, admin = (Auth("token", made.secrets[user]) for user in (CLIENT, ADMIN))
         return Access(Security(made.tls(), clients), Security(made.tls(), admin))
 
-    def admit(self, admin: PulsarAdmin, made: ClusterSecurity) -> None:
-        admin.admit(CLIENT)
+    def admit(self, admin: PulsarAdmin, made: ClusterSecurity | None) -> None:
+        if made:
+            admin.admit(CLIENT)
+        else:
+            admin.open_shared(ANONYMOUS)
 
     def cluster_id(self, run_id: str, admin: PulsarAdmin) -> str:
         return admin.cluster_id()
