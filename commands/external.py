@@ -105,7 +105,7 @@ def doctor_external(settings: Settings, file: Path, scenario: str | None, runtim
         examined.append(_faults_check(plans, external))
         if not examined[-1].ok:  # the rest of what it needs is told all the same
             plans = [plan.model_copy(update={"faults": []}) for plan in plans]
-        found = preflight(plans, settings.run_dir, runtime, external=external)
+        found = preflight(plans, settings.run_dir, runtime, external=external, ask_indexes=True)
     checks: list[Need] = [*examined, *(found.checks if found else ())]
     missing = [check for check in checks if check.needed and not check.ok]
     code = Exit.ENVIRONMENT if missing else Exit.PASS

@@ -191,7 +191,8 @@ def plan(
     """Dry run: show what a run would do, without starting anything.
 
     Makes the same checks as `run`: it refuses every scenario that `run` would refuse, and lists what is
-    missing on this machine. With -v it also shows what each fault sends.
+    missing on this machine. The exit code is 4 if a tool or client is missing. With -v it also shows what
+    each fault sends.
     """
     from commands.plan_text import show_plans, show_preflight
 
@@ -216,7 +217,7 @@ def plan(
         show_preflight(checked, len(rounds))
 
     settings.show(document, text)
-    return Exit.PASS
+    return checked.exit_code
 
 
 #: What may be asked anew of a run that goes on; of the rest only what stands for nothing.

@@ -104,17 +104,28 @@ def _history(path: Path, *, make: bool) -> Iterator[History | None]:
 def plan(settings: Settings, file: str, **given: Any) -> int:
     """Dry run: show the cells of a suite and what fits the budget.
 
-    Lists how long each cell will take, and the cells that do not fit. FILE is a suite file, or the name of a
-    ready suite. Versions such as `latest` are resolved now.
+    Lists how long each cell will take, the cells that do not fit, and what is missing on this machine. FILE
+    is a suite file, or the name of a ready suite. Versions such as `latest` are resolved now. The exit code
+    is 4 if a tool or client is missing.
     """
-    from experiments.nights.planning import history_path, plan_night
+    from experiments.nights.planning import check_night, history_path, plan_night
 
     request = _request({"file": file, **given})
     path = history_path(settings, request.history)
     with _history(path, make=False) as history:
         planned = plan_night(settings, request, history, path, tell)
-    settings.show(_plan_document(planned), lambda: _show_plan(planned))
-    return Exit.PASS
+    missing, warnings = check_night(planned, settings.run_dir)
+    document = _plan_document(planned)
+    document |= {"missing": [asdict(check) for check in missing], "warnings": warnings}
+
+    def text() -> None:
+        _show_plan(planned)
+        rows = [["warning", each] for each in warnings]
+        rows += [["missing", f"here: {check.name}: {check.text}; {check.remedy}"] for check in missing]
+        table(rows)
+
+    settings.show(document, text)
+    return Exit.ENVIRONMENT if missing else Exit.PASS
 
 
 def _plan_document(planned: PlannedNight) -> Document:

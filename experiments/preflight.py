@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,12 @@ from experiments.plans import (
     refuse_on_external,
     timeline_of,
 )
+from experiments.versions import Releases, other_brokers, other_clients
 from harness.contracts.rows import EVERY_REPLICA
-from harness.errors import EnvironmentNotReady, ScenarioError
+from harness.errors import BrokerstormError, EnvironmentNotReady, Exit, ScenarioError, UsageError
 from harness.rundir import Document, RunDir
 from harness.systems import SYSTEMS
+from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import PREFIX, UNKNOWN, own_build
 
 if TYPE_CHECKING:
@@ -58,6 +60,11 @@ class Preflight:
         """The checks for which a run would be refused."""
         return [check for check in self.checks if check.needed and not check.ok]
 
+    @property
+    def exit_code(self) -> Exit:
+        """The exit code of a dry run: a lack of memory, disk or ports may have passed when the run starts."""
+        return Exit.ENVIRONMENT if any(not check.passing for check in self.missing) else Exit.PASS
+
     def require(self) -> Preflight:
         """Refuse to go on when a check failed.
 
@@ -82,6 +89,7 @@ def preflight(
     *,
     tell_docker: bool = False,
     ask_indexes: bool = False,
+    ask_clients: bool = True,
     external: External | None = None,
     secure: bool = False,
 ) -> Preflight:
@@ -93,7 +101,9 @@ def preflight(
         tell_docker: say, for "auto", what Docker lacks too.
         external: the cluster that is used; None = one that we start.
         secure: the clusters have TLS and users.
-        ask_indexes: warn of versions of clients that are not here and that no package index has.
+        ask_indexes: refuse versions of clients and brokers that are not here and that their package index
+            does not have, and warn of those for which it could not be asked.
+        ask_clients: ask every client that is built whether it takes its options.
 
     Raises:
         ScenarioError: a fault that no cluster of this system has the means for, or an option that a client
@@ -104,7 +114,8 @@ def preflight(
     from harness.workers import load_worker
 
     kind = "docker" if runtime == "docker" else "process"
-    _refuse_options(plans)
+    if ask_clients:
+        _refuse_options(plans)
     total = estimate(plans, lambda client, folders: load_worker(client, folders).language)
     timelines = [timeline_of(plan) for plan in plans]
     checks = [
@@ -119,7 +130,7 @@ def preflight(
         checks += _docker(plans, runtime, tell_docker=tell_docker)
     warnings = [each for pair in zip(plans, timelines, strict=True) for each in _warnings(*pair)]
     if ask_indexes:
-        warnings += _of_versions(plans)
+        warnings += _refuse_unknown_versions(plans, kind if external is None else "")
     return Preflight(tuple(checks), tuple(dict.fromkeys(warnings)), total)
 
 
@@ -178,6 +189,71 @@ def _client_checks(plans: Sequence[Plan]) -> list[Need]:
         found = readiness(load_worker(name, folders), version)
         checks.append(Need(f"client {name}", found.ok, found.detail, found.remedy))
     return checks
+
+
+def _refuse_unknown_versions(plans: Sequence[Plan], runtime: str) -> list[str]:
+    """Refuse versions that do not exist; nothing is asked about those that are here.
+
+    Args:
+        runtime: of the brokers; their versions are asked for only if they run as processes.
+
+    Returns:
+        Sentences about versions that could not be checked.
+
+    Raises:
+        UsageError: every version that does not exist, and the versions there are instead.
+    """
+    unchecked: list[str] = []
+    releases = Releases(cache_folder() / "releases", tell=unchecked.append)
+    asked = [
+        *_absent_clients(releases, plans),
+        *(_absent_brokers(releases, plans) if runtime == "process" else ()),
+    ]
+    unknown: dict[str, str] = {}
+
+    def others(one: tuple[str, Callable[[], str]]) -> str | BrokerstormError:
+        try:
+            return one[1]()
+        except BrokerstormError as error:
+            return error
+
+    with ThreadPoolExecutor(4) as pool:
+        for (what, _), found in zip(asked, pool.map(others, asked), strict=True):
+            if isinstance(found, BrokerstormError):
+                unchecked.append(f"whether there is {what} was not checked: {found}")
+            elif found:
+                unknown[what] = found
+    if unknown:
+        hints = list(unknown.values())
+        if len(unknown) > 1:
+            hints = [f"{what}: {hint}" for what, hint in unknown.items()]
+        raise UsageError(f"there is no {', no '.join(unknown)}", hint="; ".join(hints))
+    return unchecked
+
+
+def _absent_clients(releases: Releases, plans: Sequence[Plan]) -> Iterator[tuple[str, Callable[[], str]]]:
+    """The clients that are not on this machine, each with the question which other versions there are."""
+    from harness.workers import load_worker, readiness
+
+    for name, version, folders in _clients(plans):
+        worker = load_worker(name, folders)
+        found = readiness(worker, version)
+        if version and found.ok and not found.fetched:
+            yield f"{name} {version}", partial(other_clients, releases, worker, version)
+
+
+def _absent_brokers(releases: Releases, plans: Sequence[Plan]) -> Iterator[tuple[str, Callable[[], str]]]:
+    """As `_absent_clients`, for brokers, those after an upgrade too."""
+    from harness.clusters import is_fetched, spec_of
+
+    for system, version, _ in clusters_of(plans):
+        spec = spec_of(system, version)
+        try:
+            is_here = bool(spec.own) or is_fetched(spec)
+        except EnvironmentNotReady:  # `harness.doctor.machine` names the missing tool
+            continue
+        if not is_here:
+            yield f"{system} {spec.version}", partial(other_brokers, releases, system, spec.version)
 
 
 def _refuse_options(plans: Sequence[Plan]) -> None:
@@ -265,21 +341,6 @@ def _warnings(plan: Plan, timeline: Timeline) -> Iterator[str]:
     )
     for text in (*of_plan, *_of_builds(plan)):
         yield f"{where}{text}"
-
-
-def _of_versions(plans: Sequence[Plan]) -> list[str]:
-    """Versions of clients that are not here: not in the package index either, or that was not to be had."""
-    from harness.workers import load_worker, unknown_versions
-
-    versions: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for name, version, folders in _clients(plans):
-        versions.setdefault((name, folders), []).append(version)
-
-    def said(client: tuple[str, tuple[str, ...]]) -> list[str]:
-        return list(unknown_versions(load_worker(*client), versions[client]).values())
-
-    with ThreadPoolExecutor(4) as pool:
-        return list(chain.from_iterable(pool.map(said, versions)))
 
 
 def _of_limits(plan: Plan) -> Iterator[str]:

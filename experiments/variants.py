@@ -17,7 +17,7 @@ from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
 from experiments.judging import RoundOutcome, number_of
 from experiments.load_request import LoadRequest, load_request, refuse_from_elsewhere
 from experiments.plans import choose_plans, drawn, external_of, on_external, read_plan, read_scenario
-from experiments.preflight import preflight
+from experiments.preflight import Preflight, preflight
 from experiments.prepared import Prepared
 from experiments.windows import WINDOW_S, WindowRequest
 from harness.errors import UsageError
@@ -26,6 +26,7 @@ from harness.rundir import RunDir, new_run, write_json
 from harness.telemetry.request import MetricsRequest
 
 if TYPE_CHECKING:
+    from harness.clusters.external import External
     from harness.contracts.plan import Plan
 
 
@@ -79,6 +80,19 @@ class RunRequest:
         )
 
 
+def _preflight(
+    context: CommandContext, request: RunRequest, plans: Sequence[Plan], external: External | None
+) -> Preflight:
+    return preflight(
+        plans,
+        context.run_dir,
+        request.runtime,
+        external=external,
+        secure=request.secure,
+        ask_indexes=not request.offline,
+    )
+
+
 def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | None = None) -> Prepared:
     """Everything that is decided before anything is started; ``root``: its folder, None = a new one.
 
@@ -103,7 +117,7 @@ def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | Non
     if load:
         refuse_from_elsewhere(plans, secure=request.secure)
     # Refused before a folder is made.
-    ready = preflight(plans, context.run_dir, request.runtime, external=external, secure=request.secure)
+    ready = _preflight(context, request, plans, external)
     warnings = ready.require().warnings
     root = root.create() if root else new_run(context.run_dir, name)
     if text:

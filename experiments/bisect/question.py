@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 from analysis.classes import CLASSES
 from experiments.bisect.commits import ordered_ends
 from experiments.context import CommandContext
-from experiments.nights.versions import Releases, between, choose, is_open
 from experiments.plans import drawn, read_scenario
+from experiments.versions import Releases, between, choose, is_open
 from harness.errors import UsageError, did_you_mean
 from harness.plan.build import build_plan
 from harness.rundir import resolved

@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 from experiments.nights.file import SuiteFile
 from experiments.nights.model import MatrixSpec
-from experiments.nights.versions import DEFAULT, Chosen
+from experiments.versions import DEFAULT, Chosen
 from harness.errors import BrokerstormError, UsageError, did_you_mean
 from harness.scenario.bundled import name_of
 from harness.toolchains.own_builds import absolute, is_own

@@ -19,16 +19,16 @@ from experiments.nights.matrix import SEEDS, Axes, Cell, Facts, expand
 from experiments.nights.night import Night, nights, turns_of
 from experiments.nights.retention import apply, removals
 from experiments.nights.sticky import evidence, open_seeds
-from experiments.nights.versions import Chosen, Releases, is_open
-from experiments.nights.versions import choose as choose_version
-from experiments.plans import read_scenario
+from experiments.plans import choose_plans, read_scenario
+from experiments.preflight import preflight
+from experiments.versions import Chosen, Releases, is_open, other_brokers, other_clients, released_brokers
+from experiments.versions import choose as choose_version
 from harness.clusters import pinned as pinned_brokers
 from harness.clusters import spec_of
-from harness.errors import FailOn, UsageError
+from harness.errors import BrokerstormError, FailOn, UsageError
 from harness.rundir import resolved
 from harness.scenario.file import variants
 from harness.systems import SYSTEMS
-from harness.toolchains import maven
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import is_own
 from harness.workers import known_workers, load_worker, pinned
@@ -37,6 +37,8 @@ from harness.workers import released as released_clients
 if TYPE_CHECKING:
     from experiments.history.rounds import Round
     from experiments.history.store import History
+    from harness.contracts.plan import Plan
+    from harness.need import Need
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +63,34 @@ class PlannedNight:
     file: SuiteFile
     choice: Choice
     night: Night
+
+    def plans(self) -> dict[str, list[Plan]]:
+        """One round of each variant of every cell, by the runtime of the cell."""
+        found: dict[str, list[Plan]] = {}
+        for cell in self.choice.cells:
+            scenario = read_scenario(cell.scenario, cell.overrides)
+            rounds = choose_plans(scenario, seed=0, rounds=1)
+            chosen = [plan for plan in rounds if not cell.pair or plan.variant in cell.variants]
+            found.setdefault(cell.runtime, []).extend(chosen)
+        return found
+
+
+def check_night(planned: PlannedNight, run_dir: Path) -> tuple[list[Need], list[str]]:
+    """Check what the runs of a night check before they start, apart from options of clients.
+
+    Returns:
+        Missing tools and clients, each once, and the warnings of all cells.
+
+    Raises:
+        ScenarioError, UsageError: a cell could not be started on any machine.
+    """
+    missing: list[Need] = []
+    warnings: list[str] = []
+    for runtime, plans in planned.plans().items():
+        found = preflight(plans, run_dir, runtime, ask_indexes=not planned.night.offline, ask_clients=False)
+        missing += [check for check in found.missing if not check.passing]
+        warnings += found.warnings
+    return list(dict.fromkeys(missing)), list(dict.fromkeys(warnings))
 
 
 def plan_night(
@@ -165,35 +195,40 @@ def axes_of(offline: bool, tell: Callable[[str], None]) -> Axes:
         worker = load_worker(library)
         if is_own(asked):
             return [Chosen(asked, pinned(worker, asked), asked)]
-        return _versions(releases, library, asked, worker.default_version, lambda: released_clients(worker))
+        if is_open(asked):
+            listed = releases.of(library, lambda: released_clients(worker))
+            return choose_version(asked, worker.default_version, listed)
+        _refuse_unknown(library, asked, lambda: other_clients(releases, worker, asked), tell)
+        return [Chosen(asked, asked, asked)]
 
     def broker(system: str, asked: str) -> list[Chosen]:
         if is_own(asked):
             return [Chosen(asked, pinned_brokers(system, asked), asked)]
-        spec = spec_of(system, "" if is_open(asked) else asked)
-        group, name, _ = spec.artifacts.title.split(":")
-        found = _versions(
-            releases,
-            f"{system} brokers",
-            asked,
-            SYSTEMS[system].version,
-            lambda: maven.released(group, name),
-        )
-        return found
+        if is_open(asked):
+            listed = releases.of(f"{system} brokers", lambda: released_brokers(system))
+            return choose_version(asked, SYSTEMS[system].version, listed)
+        spec_of(system, asked)  # refuses what is no version
+        _refuse_unknown(f"{system} brokers", asked, lambda: other_brokers(releases, system, asked), tell)
+        return [Chosen(asked, asked, asked)]
 
     return Axes(
         facts=cache(facts_of), client=client, broker=broker, clients=(*known_workers(),), systems=(*SYSTEMS,)
     )
 
 
-def _versions(
-    releases: Releases, name: str, asked: str, default: str, ask: Callable[[], list[str]]
-) -> list[Chosen]:
-    if is_open(asked):
-        return choose_version(asked, default, releases.of(name, ask))
-    if near := releases.lack(name, asked, ask):
-        raise UsageError(f"there is no release {asked} of {name}", hint=f"near it: {', '.join(near)}")
-    return [Chosen(asked, asked, asked)]
+def _refuse_unknown(name: str, asked: str, others: Callable[[], str], tell: Callable[[str], None]) -> None:
+    """Refuse a version that does not exist; say so if the package index could not be asked.
+
+    Raises:
+        UsageError: there is no such version.
+    """
+    try:
+        hint = others()
+    except BrokerstormError as error:
+        tell(f"whether there is {name} {asked} was not checked: {error}")
+        return
+    if hint:
+        raise UsageError(f"there is no release {asked} of {name}", hint=hint)
 
 
 def facts_of(scenario: str, overrides: tuple[str, ...]) -> Facts:

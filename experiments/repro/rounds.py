@@ -61,7 +61,8 @@ def prepare_repro(context: CommandContext, request: ReproRequest, root: RunDir |
     # Refused before a folder is made.
     pairs = _plans(scenario, question, seed, request.client_jars)
     plans = [plan for pair in pairs for plan in pair]
-    warnings = preflight(plans, context.run_dir, request.runtime).require().warnings
+    ready = preflight(plans, context.run_dir, request.runtime, ask_indexes=not request.offline)
+    warnings = ready.require().warnings
     root = root.create() if root else new_run(context.run_dir, scenario.name)
     root.scenario.write_text(scenario.text)
     command = _repeated(context, request, question, seed)

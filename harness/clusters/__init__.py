@@ -5,6 +5,7 @@ from harness.clusters.cluster import (
     attach_cluster,
     describe_cluster,
     fetch_cluster,
+    is_fetched,
     open_cluster,
     spec_of,
 )
@@ -15,6 +16,7 @@ __all__ = [
     "attach_cluster",
     "describe_cluster",
     "fetch_cluster",
+    "is_fetched",
     "open_cluster",
     "pinned",
     "spec_of",

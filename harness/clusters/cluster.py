@@ -300,6 +300,15 @@ def fetch_cluster(system: str, version: str = "", *, on_progress: jars.Progress 
     return spec.program.place if spec.program else jars.jars_folder(spec.artifacts)
 
 
+def is_fetched(spec: ClusterLayout) -> bool:
+    """Whether the jars or the program that the nodes run from are in the cache.
+
+    Raises:
+        EnvironmentNotReady: the program is built with Go, which is not installed or too old.
+    """
+    return spec.program.place.exists() if spec.program else jars.is_complete(jars.jars_folder(spec.artifacts))
+
+
 def attach_cluster(folder: Path) -> BrokerCluster[Any]:
     """The cluster that another process started in ``folder`` and kept.
 

@@ -135,7 +135,8 @@ def memory_check(needed_mb: int, spark_mb: int = 0, spark_least_mb: int = 0) -> 
     text = f"{free_mb} MB free, {needed_mb + spark_mb} MB needed (brokers, clients, Spark)"
     if ok and free_mb < needed_mb + spark_mb:
         text += f"; with so little Spark gets {spark_least_mb} MB, which long runs may outgrow"
-    return Need("memory", ok, text, "" if ok else "close programs or use a machine with more memory")
+    remedy = "" if ok else "close programs or use a machine with more memory"
+    return Need("memory", ok, text, remedy, passing=True)
 
 
 def disk_check(folder: Path, *, needed_mb: int, name: str = "disk", chosen_by: str = "--run-dir") -> Need:
@@ -147,7 +148,7 @@ def disk_check(folder: Path, *, needed_mb: int, name: str = "disk", chosen_by: s
         return Need(name, False, f"{existing} is not writable", another)
     ok = free_mb >= needed_mb
     text = f"{free_mb} MB free at {existing}, {needed_mb} MB needed"
-    return Need(name, ok, text, "" if ok else f"free some space or {another}")
+    return Need(name, ok, text, "" if ok else f"free some space or {another}", passing=True)
 
 
 def loopback_check(nodes: int, ports: Sequence[int]) -> Need:
@@ -166,6 +167,7 @@ def loopback_check(nodes: int, ports: Sequence[int]) -> Need:
                         f"{host}:{port} cannot be bound: {error.strerror}",
                         f"end what listens on port {port} (`ss -ltnp`); other systems than Linux need "
                         f"aliases for {host}",
+                        passing=True,
                     )
     return Need("loopback addresses", True, f"127.0.1-{BLOCKS}.1-{nodes}, ports {', '.join(map(str, ports))}")
 

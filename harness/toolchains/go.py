@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -15,6 +15,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from harness.errors import EnvironmentNotReady, WorkerError
+from harness.toolchains.versions import numbers
 
 #: A first build downloads some 20 modules and compiles the standard library: 10 to 50 s.
 BUILD_TIMEOUT_S = 300.0
@@ -39,6 +40,40 @@ class Go:
     path: str
     text: str
 
+    @property
+    def number(self) -> tuple[int, ...]:
+        """``(1, 26, 8)``; empty for a development build, which has no number."""
+        found = re.search(r"go(\d+(?:\.\d+)+)", self.text)
+        return tuple(map(int, found[1].split("."))) if found else ()
+
+
+def go_for(what: str, *modules: Path) -> Go:
+    """The installed Go, if it is new enough for these modules.
+
+    Go is run with ``GOTOOLCHAIN=local``: it builds nothing whose ``go.mod`` names a newer Go in its ``go``
+    line. A ``toolchain`` line only suggests a version and is not looked at.
+
+    Args:
+        what: what is built, for messages.
+        modules: folders with a ``go.mod``.
+
+    Raises:
+        EnvironmentNotReady: no Go is installed, or it is too old.
+    """
+    go = find_go()
+    lines = [
+        found[1]
+        for module in modules
+        if (found := re.search(r"^go\s+(\d+(?:\.\d+)+)", (module / "go.mod").read_text(), re.MULTILINE))
+    ]
+    least = max(lines, key=numbers, default="")
+    if go.number and least and go.number < numbers(least):
+        raise EnvironmentNotReady(
+            f"{go.text!r} is too old for {what}, which needs Go {least}",
+            hint=f"install Go {least} or newer and have `go` on PATH",
+        )
+    return go
+
 
 @cache
 def find_go() -> Go:
@@ -51,10 +86,10 @@ def find_go() -> Go:
     if path is None:
         raise EnvironmentNotReady("Go is needed and is not installed", hint=GO_HINT)
     text = run_go([path, "version"], Path.cwd(), LIST_TIMEOUT_S).stdout.strip()
-    number = re.search(r"go(\d+)\.(\d+)", text)
-    if number is not None and (int(number[1]), int(number[2])) < OLDEST_GO:
+    go = Go(path, text)
+    if go.number and go.number[:2] < OLDEST_GO:
         raise EnvironmentNotReady(f"{text!r} is too old", hint=GO_HINT)
-    return Go(path, text)
+    return go
 
 
 def build_once(
@@ -108,6 +143,25 @@ def run_go(
     )
 
 
+def is_released(go: Go, module: str, version: str) -> bool:
+    """Whether the module proxy has this version; lists leave out retracted ones and may lag behind.
+
+    Raises:
+        EnvironmentNotReady: the proxy does not answer.
+    """
+    try:
+        done = run_go([go.path, "list", "-m", f"{module}@v{version}"], Path("/"), LIST_TIMEOUT_S)
+    except subprocess.TimeoutExpired as error:
+        raise EnvironmentNotReady(f"the Go module proxy does not answer about {module}") from error
+    if done.returncode == 0:
+        return True
+    if re.search(r"unknown revision|invalid version|not found", done.stderr):
+        return False
+    raise EnvironmentNotReady(
+        f"the Go module proxy does not answer about {module}: {first_error(done.stderr)}"
+    )
+
+
 def listed_versions(go: Go, *modules: str) -> list[str]:
     """Versions that the module proxy has of modules, in no order; none when it does not tell.
 
@@ -116,16 +170,3 @@ def listed_versions(go: Go, *modules: str) -> list[str]:
     """
     listed = run_go([go.path, "list", "-m", "-versions", *modules], Path("/"), LIST_TIMEOUT_S)
     return [text.removeprefix("v") for text in listed.stdout.split() if re.match(r"v\d", text)]
-
-
-def numbers(version: str) -> list[int]:
-    """The numbers in a version, for comparing."""
-    return [int(part) for part in re.findall(r"\d+", version)]
-
-
-def nearest(version: str, known: Sequence[str], count: int = 4) -> list[str]:
-    """The known versions around one that is not known, in their order."""
-    ordered = sorted(known, key=numbers)
-    place = sum(numbers(each) < numbers(version) for each in ordered)
-    first = max(0, min(place - count // 2, len(ordered) - count))
-    return ordered[first : first + count]

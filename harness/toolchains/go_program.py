@@ -17,11 +17,12 @@ from harness.toolchains.go import (
     build_once,
     find_go,
     first_error,
+    is_released,
     listed_versions,
-    nearest,
     run_go,
 )
 from harness.toolchains.own_builds import OwnBuild, failed_build
+from harness.toolchains.versions import others_hint
 
 Progress = Callable[[str, float | None], None]
 
@@ -77,6 +78,30 @@ class GoProgram:
         report(f"{self.name} {what} built", 1.0)
         return binary
 
+    def released(self) -> list[str]:
+        """Versions that the module proxy has, in no order.
+
+        Raises:
+            EnvironmentNotReady: Go is not installed or too old, or the proxy does not answer.
+        """
+        try:
+            known = listed_versions(find_go(), self.package)
+        except subprocess.TimeoutExpired as error:
+            raise EnvironmentNotReady(f"go does not list the versions of {self.name} in time") from error
+        if not known:
+            raise EnvironmentNotReady(
+                f"go lists no version of {self.name}", hint="is the module proxy reachable?"
+            )
+        return known
+
+    def is_released(self) -> bool:
+        """Whether the module proxy has this version.
+
+        Raises:
+            EnvironmentNotReady: Go is not installed or too old, or the proxy does not answer.
+        """
+        return is_released(find_go(), self.package, self.version)
+
     def _build(self, go: Go, folder: Path, part: Path) -> None:
         built = folder / "bin" / self.name
         source = self.own.copy(folder / "source") if self.own else folder
@@ -100,8 +125,8 @@ class GoProgram:
             return failed_build(f"{self.name} {self.own.label}", f"{self.name}-{self.own.key}", said, output)
         known = listed_versions(go, self.package)
         if known and self.version not in known:
-            near = ", ".join(nearest(self.version, known))
-            return UsageError(f"{self.name} has no version {self.version}", hint=f"near it: {near}")
+            hint = others_hint(self.version, known)
+            return UsageError(f"{self.name} has no version {self.version}", hint=hint)
         newer = re.search(r"requires go >= ([0-9.]+)", output)
         hint = f"install Go {newer[1]} or newer" if newer else "the Go module proxy is needed"
         return EnvironmentNotReady(

@@ -11,7 +11,7 @@ from typing import Final
 
 from harness.errors import EnvironmentNotReady, WorkerError
 from harness.toolchains.cache import cache_folder
-from harness.toolchains.go import BUILD_TIMEOUT_S, GO_HINT, Go, build_once, find_go, first_error, run_go
+from harness.toolchains.go import BUILD_TIMEOUT_S, GO_HINT, Go, build_once, first_error, go_for, run_go
 
 #: The oldest Go that builds them.
 _GO: Final = "1.23"
@@ -48,7 +48,7 @@ class GoTool:
             EnvironmentNotReady: no Go, not in the cache and offline, or it does not build.
         """
         try:
-            go = find_go()
+            go = go_for(self.name, self.module)
         except EnvironmentNotReady as error:
             raise EnvironmentNotReady(
                 f"{self.needed_by} need the {self.what} {self.name}, which is built with Go: {error}",
@@ -74,7 +74,7 @@ class GoTool:
     def readiness(self) -> tuple[bool, str, str]:
         """Whether it can be had: yes or no, what was found, what to do."""
         try:
-            go = find_go()
+            go = go_for(self.name, self.module)
         except EnvironmentNotReady as error:
             text = f"{self.name}, which {self.needed_by} need, is built with Go: {error}"
             return False, text, error.hint

@@ -12,6 +12,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Timer
@@ -23,6 +24,7 @@ from harness.errors import EnvironmentNotReady, UsageError
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.java import find_java
+from harness.toolchains.versions import others_hint
 
 TIMEOUT_S = 900.0
 _VERSIONS_TIMEOUT_S = 60.0
@@ -100,7 +102,7 @@ class Maven:
         """
         if wanted.archive:
             with tempfile.TemporaryDirectory() as target:
-                self._copy(f"{wanted.title}:pom", wanted.title, Path(target), lambda text: None)
+                self.copy_pom(wanted.title, Path(target), TIMEOUT_S)
         else:
             with tempfile.TemporaryDirectory() as target:
                 goal = ["tree", "-Dscope=runtime", f"-DoutputFile={target}/tree.txt"]
@@ -147,13 +149,24 @@ class Maven:
         self._copy(wanted.archive, wanted.title, target, report)
         return _only_file(target, wanted.title)
 
-    def _copy(self, artifact: str, title: str, target: Path, report: Report) -> None:
+    def copy_pom(self, title: str, target: Path, timeout_s: float) -> None:
+        """Copy the pom of an artifact into ``target``.
+
+        Raises:
+            EnvironmentNotReady, UsageError: as `fetch`.
+        """
+        self._copy(f"{title}:pom", title, target, lambda text: None, timeout_s)
+
+    def _copy(
+        self, artifact: str, title: str, target: Path, report: Report, timeout_s: float | None = None
+    ) -> None:
         with tempfile.TemporaryDirectory() as work:
             command = [
                 self._mvn(report), *_OPTIONS, f"{_DEPENDENCY_PLUGIN}:copy", f"-Dartifact={artifact}",
                 f"-DoutputDirectory={target}",
             ]  # fmt: skip
-            _run(command, Path(work), title, report, r"^(?:\[INFO\] )?Downloaded .*/(\S+\.gz)\b")
+            pattern = r"^(?:\[INFO\] )?Downloaded .*/(\S+\.gz)\b"
+            _run(command, Path(work), title, report, pattern, timeout_s)
 
     def _mvn(self, report: Report) -> str:
         if self._command:
@@ -215,21 +228,29 @@ def _only_file(folder: Path, title: str) -> Path:
     raise EnvironmentNotReady(f"the resolver copied nothing for {title}")
 
 
-def _run(command: Sequence[str], folder: Path, title: str, report: Report, downloaded: str) -> str:
+def _run(
+    command: Sequence[str],
+    folder: Path,
+    title: str,
+    report: Report,
+    downloaded: str,
+    timeout_s: float | None = None,
+) -> str:
     """Run a resolver, report each jar, and turn its failure into an error a person can act on.
 
     Returns:
         The last lines that it wrote.
     """
+    limit_s = TIMEOUT_S if timeout_s is None else timeout_s
     pattern = re.compile(downloaded)
-    deadline = time.monotonic() + TIMEOUT_S
+    deadline = time.monotonic() + limit_s
     tail: deque[str] = deque(maxlen=400)
     fetched = 0
     with subprocess.Popen(
         command, cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         text=True, errors="replace", env={**os.environ, "JAVA_HOME": str(find_java().home)},
     ) as process:  # fmt: skip
-        timer = Timer(TIMEOUT_S, process.kill)
+        timer = Timer(limit_s, process.kill)
         timer.daemon = True
         timer.start()
         try:
@@ -247,7 +268,7 @@ def _run(command: Sequence[str], folder: Path, title: str, report: Report, downl
     if code != 0 and time.monotonic() >= deadline:
         # What it said until then may name hosts that it can do without.
         raise EnvironmentNotReady(
-            f"{title} was not resolved within {TIMEOUT_S / 60:.0f} minutes",
+            f"{title} was not resolved within {limit_s / 60:.0f} minutes",
             hint="try again: what was downloaded is not downloaded twice; or ask for another version",
         )
     if code != 0:
@@ -285,9 +306,23 @@ def _versions(title: str) -> str:
     """Versions that there are, as a hint; best effort within a bounded time."""
     group, name, version = title.split(":")
     try:
-        return versions_hint(_listing(group, name), version)
+        return others_hint(version, released(group, name))
     except EnvironmentNotReady:
         return "ask for another version"
+
+
+def is_released(title: str) -> bool:
+    """Whether the repository has the pom of an artifact, ``group:artifact:version``; lists may leave it out.
+
+    Raises:
+        EnvironmentNotReady: no Maven, no network, or no answer in time.
+    """
+    try:
+        with tempfile.TemporaryDirectory() as target:
+            find_maven().copy_pom(title, Path(target), _VERSIONS_TIMEOUT_S)
+    except UsageError:
+        return False
+    return True
 
 
 def released(group: str, name: str) -> list[str]:
@@ -304,6 +339,7 @@ def released(group: str, name: str) -> list[str]:
     return found
 
 
+@cache  # takes seconds, and a failed download asks again for the hint of its error
 def _listing(group: str, name: str) -> str:
     """What Ivy says when it is asked for any version of an artifact.
 
@@ -338,12 +374,3 @@ def listed_versions(output: str) -> list[str]:
     return (
         ", ".join(re.findall(r"found revs: \[(.*?)\]", output)).split(", ") if "found revs" in output else []
     )
-
-
-def versions_hint(output: str, wanted: str) -> str:
-    """The released versions in Ivy's debug output, those of the wanted major number first."""
-    found = {text for text in listed_versions(output) if re.fullmatch(r"\d+\.\d+\.\d+", text)}
-    ordered = sorted(found, key=lambda text: [int(part) for part in text.split(".")], reverse=True)
-    near = [text for text in ordered if text.split(".")[0] == wanted.split(".")[0]]
-    shown = (near or ordered)[:8]
-    return f"there are: {', '.join(shown)}" if shown else "ask for another version"

@@ -12,17 +12,15 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
 from pathlib import Path
 
 from harness.contracts.worker import ProcessSpec
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError, did_you_mean
 from harness.log_stamp import LOG_ZONE
 from harness.rundir import path_below, resolved
-from harness.toolchains.go import nearest
 from harness.toolchains.own_builds import AskedBuild, OwnBuild, asked_build, is_own, own_build
 from harness.workers import command, environments, go_build, java_build, rust_build
 from harness.workers.spec import FILE, PROGRAMS, Readiness, WorkerSpec
@@ -47,6 +45,8 @@ class Toolchain:
         launch: (worker, version, offline, on_progress) -> argv and environment; builds on first use.
         readiness: (worker, version) -> what ``doctor`` says; builds and downloads nothing.
         released: (worker, version) -> the versions that its package index has, in no order.
+        is_released: (worker, version) -> whether the index has a version that its list leaves out; None = its
+            lists are complete.
         pinned: (worker, what the user named) -> a build of the user's, as it is now.
     """
 
@@ -54,10 +54,13 @@ class Toolchain:
     readiness: Callable[[WorkerSpec, str], Readiness]
     released: Callable[[WorkerSpec, str], list[str]]
     pinned: Callable[[WorkerSpec, AskedBuild], OwnBuild]
+    is_released: Callable[[WorkerSpec, str], bool] | None = None
 
 
 TOOLCHAINS: Mapping[str, Toolchain] = {
-    name: Toolchain(made.launch, made.readiness, made.released, made.pinned)
+    name: Toolchain(
+        made.launch, made.readiness, made.released, made.pinned, getattr(made, "is_released", None)
+    )
     for name, made in (
         ("python", environments),
         ("java", java_build),
@@ -185,31 +188,6 @@ def readiness(worker: WorkerSpec, client_version: str = "") -> Readiness:
         return Readiness(False, str(error), error.hint)
 
 
-def unknown_versions(worker: WorkerSpec, client_versions: Iterable[str]) -> dict[str, str]:
-    """What is to be said of asked versions that are not here: the index has none such, or was not asked.
-
-    Nothing of a version that is here or in the index, and of the default. The index is asked once for each
-    client of the worker, and not at all when everything is here; nothing is downloaded.
-    """
-    asked = [each for each in client_versions if each]
-    absent = [each for each in asked if (found := readiness(worker, each)).ok and not found.fetched]
-    said: dict[str, str] = {}
-    for _, versions in groupby(sorted(absent), key=lambda each: each.rpartition(" ")[0]):
-        wanted = list(versions)
-        try:
-            known = released(worker, wanted[0])
-        except BrokerstormError as error:
-            text = f"is not here, and the package index was not asked: {error}"
-            said.update({each: f"{worker.library} {each} {text}" for each in wanted})
-            continue
-        numbers = {each.rpartition(" ")[2] for each in known}
-        for each in wanted:
-            if each.rpartition(" ")[2] not in numbers:
-                near = ", ".join(nearest(each, known))
-                said[each] = f"the package index has no {worker.library} {each}; near it are {near}"
-    return said
-
-
 def released(worker: WorkerSpec, client_version: str = "") -> list[str]:
     """Every version of a client that its package index has, pre-releases too, in no order.
 
@@ -219,6 +197,16 @@ def released(worker: WorkerSpec, client_version: str = "") -> list[str]:
         WorkerError, EnvironmentNotReady: the index is not known, or it does not tell.
     """
     return TOOLCHAINS[worker.language].released(worker, client_version)
+
+
+def is_released(worker: WorkerSpec, client_version: str) -> bool:
+    """Whether the package index of a client has a version that its list leaves out, such as a retracted one.
+
+    Raises:
+        EnvironmentNotReady: the index does not answer.
+    """
+    ask = TOOLCHAINS[worker.language].is_released
+    return ask is not None and ask(worker, client_version)
 
 
 def refused_options(worker: WorkerSpec, spec: ProcessSpec) -> str:

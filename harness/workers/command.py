@@ -75,7 +75,8 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
     if missing:
         return Readiness(False, f"needs {missing}", f"install {missing}")
     shown = in_words(wanted)
-    return Readiness(True, shown if built else f"{shown}, to be built on first use")
+    text = shown if built else f"{shown}, to be built on first use"
+    return Readiness(True, text, fetched=built or bool(own_build(wanted)))
 
 
 def build_folder(worker: WorkerSpec, version: str) -> Path:
@@ -197,6 +198,13 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
     try:
         told = subprocess.run(command, capture_output=True, text=True, timeout=LIST_TIMEOUT_S, check=True)
         found = json.loads(told.stdout)
-    except (OSError, subprocess.SubprocessError, ValueError) as error:
-        raise WorkerError(f"{command[0]} does not tell the versions of {worker.library}: {error}") from error
+    except subprocess.TimeoutExpired as error:
+        raise WorkerError(
+            f"{command[0]} does not list the versions of {worker.library} within {LIST_TIMEOUT_S:.0f} s"
+        ) from error
+    except subprocess.CalledProcessError as error:
+        said = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1][:300]
+        raise WorkerError(f"{command[0]} does not list the versions of {worker.library}: {said}") from error
+    except (OSError, ValueError) as error:
+        raise WorkerError(f"{command[0]} does not list the versions of {worker.library}: {error}") from error
     return [str(each) for each in found]

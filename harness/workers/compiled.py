@@ -11,7 +11,8 @@ from typing import Final
 
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.toolchains.cache import cache_folder
-from harness.toolchains.go import build_once, numbers
+from harness.toolchains.go import build_once
+from harness.toolchains.versions import numbers
 from harness.workers.spec import Readiness, WorkerSpec
 
 Progress = Callable[[str, float | None], None]

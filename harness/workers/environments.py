@@ -26,6 +26,7 @@ from harness.toolchains.own_builds import (
     own_build,
     pinned_source,
 )
+from harness.toolchains.versions import others_hint
 from harness.workers.artifacts import changed_files
 from harness.workers.spec import PROGRAMS, Readiness, WorkerSpec, installed_version
 
@@ -78,18 +79,33 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
         WorkerError: pip does not tell.
     """
     command = [
-        sys.executable, "-m", "pip", "index", "versions", worker.library,
+        sys.executable, "-m", "pip", "index", "versions", _client_package(worker), "--pre",
         "--disable-pip-version-check", "--no-input",
     ]  # fmt: skip
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIST_TIMEOUT_S, check=False)
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except subprocess.TimeoutExpired as error:
+        raise WorkerError(
+            f"pip does not list the versions of {worker.library} within {LIST_TIMEOUT_S:.0f} s",
+            hint="check the network or proxy",
+        ) from error
+    except OSError as error:
         raise WorkerError(f"pip does not list the versions of {worker.library}: {error}") from error
     listed = re.search(r"^Available versions: (.+)$", done.stdout, re.MULTILINE)
     if listed is None:
         said = done.stderr.strip().splitlines() or ["no output"]
         raise WorkerError(f"pip does not list the versions of {worker.library}: {said[-1]}")
     return listed[1].split(", ")
+
+
+def _client_package(worker: WorkerSpec) -> str:
+    """Name of the package that has the versions of the client: the one that ``packages`` asks for at
+    ``{version}``; it may differ from the name of the worker."""
+    for text in worker.python.packages:
+        name, _, asked = text.partition("==")
+        if "{version}" in asked:
+            return name.partition("[")[0].strip()
+    return worker.library
 
 
 def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
@@ -266,11 +282,10 @@ def _pip_error(library: str, version: str, stderr: str) -> WorkerError:
     if any("No matching distribution" in line for line in errors):
         listed = re.search(r"\(from versions: ([^)]+)\)", stderr)
         python = f"Python {sys.version_info.major}.{sys.version_info.minor}"
+        known = listed[1].split(", ") if listed and listed[1] != "none" else []
         return WorkerError(
             f"{library} has no version {version} for {python}",
-            hint=f"there is: {listed[1]}"
-            if listed and listed[1] != "none"
-            else "is the package index reachable?",
+            hint=others_hint(version, known) or "is the package index reachable?",
         )
     why = errors[-1] if errors else stderr.strip()[-300:]
     return WorkerError(f"pip could not install {library}=={version}: {why}")

@@ -21,15 +21,15 @@ from functools import partial
 from pathlib import Path
 
 from harness.errors import UsageError, WorkerError
+from harness.toolchains import go as toolchain
 from harness.toolchains.go import (
     BUILD_TIMEOUT_S,
     LIST_TIMEOUT_S,
     Go,
     find_go,
     first_error,
+    go_for,
     listed_versions,
-    nearest,
-    numbers,
     run_go,
 )
 from harness.toolchains.own_builds import (
@@ -39,6 +39,7 @@ from harness.toolchains.own_builds import (
     own_build,
     pinned_source,
 )
+from harness.toolchains.versions import numbers, others_hint
 from harness.workers.compiled import CompiledWorkers, WorkerProgram, cached_program, numbered
 from harness.workers.spec import PROGRAMS, GoBuild, WorkerSpec
 
@@ -64,7 +65,8 @@ class Module:
 
 
 def _program(worker: WorkerSpec, version: str) -> WorkerProgram:
-    module, go = module_of(worker, version), find_go()
+    module = module_of(worker, version)
+    go = go_for(f"the worker of {worker.library}", worker.folder, KIT)
     label = module.own.label if module.own else module.version
     build = partial(_build_copy, worker, module, go)
     return WorkerProgram(label, binary_path(worker, module, go), bool(module.own), build)
@@ -226,7 +228,7 @@ def _refuse_unknown(worker: WorkerSpec, module: Module, go: Go) -> None:
     if known and module.version not in known:
         raise UsageError(
             f"{worker.library} has no version {module.version}",
-            hint=f"near it: {', '.join(nearest(module.version, known))}",
+            hint=others_hint(module.version, known),
         )
 
 
@@ -244,6 +246,16 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
     if not known:
         raise WorkerError(f"go lists no version of {worker.library}", hint="is the module proxy reachable?")
     return known
+
+
+def is_released(worker: WorkerSpec, version: str) -> bool:
+    """Whether the module proxy has this version, which its list may leave out.
+
+    Raises:
+        EnvironmentNotReady: no Go, it is too old, or the proxy does not answer.
+    """
+    module = module_of(worker, version)
+    return toolchain.is_released(find_go(), module.path, module.version)
 
 
 def _listed(worker: WorkerSpec, go: Go) -> list[str]:

@@ -31,11 +31,11 @@ from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.toolchains import maven
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.coordinates import Artifacts
-from harness.toolchains.go import numbers
 from harness.toolchains.jars import is_complete, jars_folder, pinned_jars, resolve
 from harness.toolchains.java import Java, find_java
 from harness.toolchains.local_repository import LocalModules, poms_of
 from harness.toolchains.own_builds import PREFIX, UNKNOWN, AskedBuild, OwnBuild, asked_build, own_build
+from harness.toolchains.versions import numbers
 from harness.workers.spec import PROGRAMS, JavaBuild, JavaClient, Readiness, WorkerSpec
 
 KIT = PROGRAMS / "java_kit"
@@ -230,6 +230,15 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
     group, artifact, _ = newest.coordinates[0].split(":")
     prefix = f"{name} " if len({each.name for each in clients}) > 1 else ""
     return [f"{prefix}{version}" for version in maven.released(group, artifact)]
+
+
+def is_released(worker: WorkerSpec, version: str) -> bool:
+    """Whether the Maven repository has this version, which its list may leave out.
+
+    Raises:
+        EnvironmentNotReady: no Maven, or the repository does not answer.
+    """
+    return maven.is_released(client_of(worker, version).artifacts.coordinates[0])
 
 
 def _build_of(worker: WorkerSpec) -> JavaBuild:

@@ -27,7 +27,6 @@ from filelock import FileLock, Timeout
 
 from harness.errors import UsageError, WorkerError
 from harness.toolchains.cache import cache_folder
-from harness.toolchains.go import nearest, numbers
 from harness.toolchains.own_builds import (
     UNKNOWN,
     AskedBuild,
@@ -44,6 +43,7 @@ from harness.toolchains.rust import (
     listed_versions,
     run_cargo,
 )
+from harness.toolchains.versions import numbers, others_hint
 from harness.workers.compiled import VERSION, CompiledWorkers, WorkerProgram, cached_program, numbered
 from harness.workers.spec import PROGRAMS, RustBuild, WorkerSpec
 
@@ -229,8 +229,8 @@ def _failure(worker: WorkerSpec, client: Client, rust: Rust, part: Path, output:
         except WorkerError:
             known = []
         if known and client.version not in known:
-            near = ", ".join(nearest(client.version, known))
-            return UsageError(f"{worker.library} has no version {client.version}", hint=f"near it: {near}")
+            hint = others_hint(client.version, known)
+            return UsageError(f"{worker.library} has no version {client.version}", hint=hint)
     what = f"{worker.library} {client.label} with {rust.text}"
     return failed_build(what, part.parent.name, said, output)
 

@@ -21,6 +21,7 @@ from harness.rundir import RunDir
 from harness.scenario.model import Scenario
 from harness.toolchains import jars, maven
 from harness.toolchains.coordinates import Artifacts
+from harness.toolchains.versions import others_hint
 from harness.workers.artifacts import changed_files
 
 WANTED = Artifacts(("org.example:broker:1.2.3", "org.example:log:2.0"), ("org.example:tools",))
@@ -211,11 +212,12 @@ def test_any_other_failure_keeps_the_resolvers_words() -> None:
     assert "no output" in str(maven.failure("", TITLE))
 
 
-def test_versions_of_the_wanted_major_come_first_and_newest_first() -> None:
-    output = "x\n\tfound revs: [3.6.2, 3.9.1, 4.0.0, 4.1.2, 4.10.0, 4.2.0-rc1]\nother 9.9.9"
-    assert maven.versions_hint(output, "4.9.9") == "there are: 4.10.0, 4.1.2, 4.0.0"
-    assert maven.versions_hint(output, "9.0.0").startswith("there are: 4.10.0")
-    assert maven.versions_hint("nothing", "4.9.9") == "ask for another version"
+def test_versions_on_both_sides_of_an_unknown_one_the_newest_and_how_many_more() -> None:
+    output = "x\n\tfound revs: [3.0.0, 3.1.0, 3.3.6, 2.8.1, 2.9.0, 4.0.8, 4.10.0, 4.2.0-rc1]\nother 9.9.9"
+    known = maven.listed_versions(output)
+    hint = "near it: 2.9.0, 3.0.0, 3.1.0, 3.3.6; the newest is 4.10.0; 2 more"
+    assert others_hint("3.0.5", known) == hint
+    assert others_hint("3.0.5", []) == ""
 
 
 def test_without_maven_on_the_path_one_is_fetched_into_the_cache(

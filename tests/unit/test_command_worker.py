@@ -177,5 +177,5 @@ def test_versions_are_those_that_its_command_prints(folder: Path) -> None:
 
 def test_a_command_that_does_not_tell_the_versions_is_named(folder: Path) -> None:
     silent = worker(folder, 'command = ["true"]\nreleased = ["echo", "nothing"]\n')
-    with pytest.raises(WorkerError, match="echo does not tell the versions of appender"):
+    with pytest.raises(WorkerError, match="echo does not list the versions of appender"):
         workers.released(silent)

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from harness.clusters.network.toxiproxy import SERVER
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.toolchains import go
-from harness.workers import go_build
+from harness.toolchains.versions import nearest
+from harness.workers import go_build, load_worker
 from harness.workers.spec import GoBuild, WorkerSpec
 
 BUILD: dict[str, Any] = {
@@ -75,8 +77,25 @@ def test_what_is_no_version_is_refused(worker: WorkerSpec, version: str) -> None
 
 def test_near_versions_are_those_around() -> None:
     known = ["1.9.0", "1.38.0", "1.37.2", "1.40.1", "1.38.1", "1.100.0"]
-    assert go.nearest("1.39.0", known) == ["1.38.0", "1.38.1", "1.40.1", "1.100.0"]
-    assert go.nearest("0.1.0", known, 2) == ["1.9.0", "1.37.2"]
+    assert nearest("1.39.0", known) == ["1.38.0", "1.38.1", "1.40.1", "1.100.0"]
+    assert nearest("0.1.0", known, 2) == ["1.9.0", "1.37.2"]
+
+
+def test_a_go_that_is_older_than_a_module_asks_for_is_not_ready(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = tmp_path / "bin" / "go"
+    fake.parent.mkdir()
+    fake.write_text('#!/bin/sh\necho "go version go1.20.14 linux/amd64"\n')
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(fake.parent), prepend=":")
+    old_enough, too_new = load_worker("amqp091-go"), load_worker("pulsar-client-go")
+    assert go_build.readiness(old_enough, "").ok
+    found = go_build.readiness(too_new, "")
+    assert not found.ok
+    assert "too old for the worker of pulsar-client-go, which needs Go 1.24.0" in found.detail
+    assert found.remedy == "install Go 1.24.0 or newer and have `go` on PATH"
+    assert "which needs Go 1.23.0" in SERVER.readiness()[1]
 
 
 @needs_go

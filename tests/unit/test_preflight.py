@@ -132,32 +132,70 @@ def test_the_same_of_clients_in_java_and_go(
     assert said in capsys.readouterr().err
 
 
-def test_a_version_that_no_index_has_is_said_and_one_that_was_not_asked_for_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    worker = load_worker("confluent-kafka")
+# ----- versions ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A cache without any list of versions, and the names of clients whose index was asked."""
+    monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "cache"))
     asked: list[str] = []
 
-    def index(worker: WorkerSpec, version: str) -> list[str]:
-        asked.append(version)
+    def released(worker: WorkerSpec, version: str) -> list[str]:
+        asked.append(worker.library)
         return ["2.1.0", "2.2.0", "2.16.1"]
 
+    toolchain = workers.TOOLCHAINS["python"]
+    monkeypatch.setitem(workers.TOOLCHAINS, "python", replace(toolchain, released=released))
+    return asked
+
+
+def of_client(version: str) -> str:
+    return f"name: x\nload: {{producers: {{p: {{client: confluent-kafka, client_version: {version}}}}}}}\n"
+
+
+@pytest.mark.parametrize("command", ["plan", "doctor", "run"])
+def test_versions_that_do_not_exist_are_refused_before_anything_starts(
+    tmp_path: Path,
+    index: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+) -> None:
+    monkeypatch.setattr("harness.toolchains.maven.released", lambda *_: ["4.0.0", "4.1.2"])
+    monkeypatch.setattr("harness.toolchains.maven.is_released", lambda title: False)
+    path = scenario(tmp_path, f"{of_client('9.9.9')}cluster: {{version: 8.8.8}}\n")
+    assert main([command, path, "--run-dir", str(tmp_path / "runs")]) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert "there is no confluent-kafka 9.9.9, no kafka 8.8.8" in said
+    assert "confluent-kafka 9.9.9: near it: 2.1.0, 2.2.0, 2.16.1; kafka 8.8.8: near it: 4.0.0, 4.1.2" in said
+    assert index == ["confluent-kafka"]
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_version_that_a_list_leaves_out_and_the_index_has_is_not_refused(
+    tmp_path: Path, index: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.toolchains.maven.released", lambda *_: ["4.0.0"])
+    monkeypatch.setattr("harness.toolchains.maven.is_released", lambda title: title.endswith(":4.0.1"))
+    path = scenario(tmp_path, "name: x\ncluster: {version: 4.0.1}\n")
+    assert main(["plan", path]) == Exit.PASS
+
+
+def test_without_network_plan_says_what_was_not_checked(
+    tmp_path: Path,
+    index: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     def unreachable(worker: WorkerSpec, version: str) -> list[str]:
         raise WorkerError("no network")
 
     toolchain = workers.TOOLCHAINS["python"]
-    monkeypatch.setitem(workers.TOOLCHAINS, "python", replace(toolchain, released=index))
-    assert workers.unknown_versions(worker, ["", worker.default_version]) == {}
-    assert not asked, "what is here is not asked for"
-    assert workers.unknown_versions(worker, ["2.2.0", "9.9.9", "9.9.8"]) == {
-        "9.9.9": "the package index has no confluent-kafka 9.9.9; near it are 2.1.0, 2.2.0, 2.16.1",
-        "9.9.8": "the package index has no confluent-kafka 9.9.8; near it are 2.1.0, 2.2.0, 2.16.1",
-    }
-    assert len(asked) == 1, "an index is asked once for all versions of a client"
     monkeypatch.setitem(workers.TOOLCHAINS, "python", replace(toolchain, released=unreachable))
-    assert workers.unknown_versions(worker, ["9.9.8"]) == {
-        "9.9.8": "confluent-kafka 9.9.8 is not here, and the package index was not asked: no network",
-    }
+    assert main(["plan", scenario(tmp_path, of_client("9.9.9")), "--json"]) == Exit.PASS
+    (warning,) = json.loads(capsys.readouterr().out)["warnings"]
+    assert warning == "whether there is confluent-kafka 9.9.9 was not checked: no network"
 
 
 @pytest.mark.long
@@ -169,7 +207,7 @@ def test_a_fault_that_only_this_machine_lacks_the_means_for_is_missing_and_no_mi
         packets.shutil, "which", lambda name, **more: name != "iptables" and which(name, **more)
     )
     path = scenario(tmp_path, "name: x\nfaults: [{fault: packet-loss, at: 2s, for: 1s}]\n")
-    assert main(["plan", path]) == Exit.PASS
+    assert main(["plan", path]) == Exit.ENVIRONMENT
     assert "missing" in (said := capsys.readouterr().out)
     assert ("iptables needs root" if os.geteuid() else "iptables is not installed") in said
     assert main(["doctor", path]) == Exit.ENVIRONMENT
@@ -272,7 +310,7 @@ def test_a_plan_in_json_has_checks_warnings_and_totals(
     assert main(["plan", scenario(tmp_path, KILL), "--set", "load.duration=10s", "--json"]) == Exit.PASS
     document = json.loads(capsys.readouterr().out)
     assert document["warnings"]
-    assert {"name", "ok", "needed", "text", "remedy"} == set(document["checks"][0])
+    assert {"name", "ok", "needed", "text", "remedy", "passing"} == set(document["checks"][0])
     assert document["estimate"]["messages"] == 50_000 * 15
 
 

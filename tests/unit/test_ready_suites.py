@@ -7,7 +7,7 @@ import pytest
 from experiments.nights.file import load_suite
 from experiments.nights.matrix import Axes, Cell, expand
 from experiments.nights.planning import facts_of
-from experiments.nights.versions import Chosen
+from experiments.versions import Chosen
 from harness.scenario.bundled import bundled_bugs, bundled_scenarios
 from harness.systems import SYSTEMS
 from harness.workers import known_workers

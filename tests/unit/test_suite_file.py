@@ -16,8 +16,8 @@ import yaml
 from experiments.nights.choice import Shard, choose, narrowed
 from experiments.nights.file import SCHEMA_FILE, SuiteFile, bundled_suites, load_suite, new_suite
 from experiments.nights.matrix import Axes, Cell, Facts, expand
-from experiments.nights.versions import Chosen, Releases
-from experiments.nights.versions import choose as choose_version
+from experiments.versions import Chosen, Releases
+from experiments.versions import choose as choose_version
 from harness.errors import EnvironmentNotReady, UsageError
 
 SCENARIO = Facts(

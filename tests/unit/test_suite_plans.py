@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from cli import main
 from experiments.history.rounds import Round
 from experiments.history.store import History
 from experiments.nights import playing
@@ -17,6 +19,7 @@ from experiments.nights.choice import Shard
 from experiments.nights.night import Night, NightDir
 from experiments.nights.planning import SuiteRequest, plan_night, tidy
 from experiments.nights.playing import NightTurns, with_whole_time
+from harness.errors import Exit
 from tests.lent import settings
 from tests.unit.test_nights import an_end
 
@@ -81,6 +84,19 @@ def test_the_command_line_decides_what_the_suite_leaves_open(suite: str) -> None
     assert {cell.runtime for cell in night.cells} == {"process"}
     assert (night.shard, night.fail_on, len(night.cells)) == ("1/3", "none", 1)
     assert night.command.endswith("--shard 1/3 --seed 5 --runtime process")
+
+
+def test_a_plan_names_the_tools_that_the_machine_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    which = shutil.which
+    monkeypatch.setattr(shutil, "which", lambda name, **more: None if name == "node" else which(name, **more))
+    scenario = tmp_path / "js.yaml"
+    scenario.write_text("name: js\nload: {producers: {p: {client: kafkajs}}}\n")
+    path = tmp_path / "mine.yaml"
+    path.write_text("name: mine\ncells:\n  - scenarios: [js.yaml]\n")
+    assert main(["suite", "plan", str(path), "--offline"]) == Exit.ENVIRONMENT
+    assert "missing  here: client kafkajs: needs node" in capsys.readouterr().out
 
 
 def turns_of(night: Night, history: History, folder: Path) -> NightTurns:

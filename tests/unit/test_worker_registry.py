@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -89,8 +90,35 @@ def test_pips_answer_becomes_one_line() -> None:
     )
     error = environments._pip_error("kafka-python", "99", stderr)
     assert str(error).startswith("kafka-python has no version 99 for Python 3.")
-    assert error.hint == "there is: 2.8.0, 3.0.1"
+    assert error.hint == "near it: 2.8.0, 3.0.1"
     assert "\n" not in str(error)
+
+
+def test_versions_are_those_of_the_package_that_the_worker_installs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[list[str]] = []
+
+    def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+        asked.append(command)
+        return subprocess.CompletedProcess(command, 0, "Available versions: 1.2.0, 1.1.0\n", "")
+
+    monkeypatch.setattr(environments.subprocess, "run", run)
+    worker = load_worker("aiokafka")
+    packages = ["lz4==4.3.3", "aiokafka[zstd]=={version}"]
+    renamed = worker.model_copy(
+        update={"library": "mine", "python": worker.python.model_copy(update={"packages": packages})}
+    )
+    assert environments.released(renamed) == ["1.2.0", "1.1.0"]
+    assert "aiokafka" in asked[0]
+
+
+def test_a_pip_that_does_not_answer_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(command: list[str], **options: object) -> None:
+        raise subprocess.TimeoutExpired(command, 60.0)
+
+    monkeypatch.setattr(environments.subprocess, "run", run)
+    with pytest.raises(WorkerError) as caught:
+        environments.released(load_worker("aiokafka"))
+    assert str(caught.value) == "pip does not list the versions of aiokafka within 60 s"
 
 
 @pytest.mark.usefixtures("kit")

@@ -8,25 +8,29 @@ list of an earlier day is used and told.
 from __future__ import annotations
 
 import json
+import math
 import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
+from harness.clusters import spec_of
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.rundir import write_json
+from harness.toolchains import maven
+from harness.toolchains.versions import RELEASE, numbers, others_hint
+from harness.workers import is_released
+from harness.workers import released as released_clients
+from harness.workers.spec import WorkerSpec
 
 FRESH_S: Final = 3600.0
+#: Age from which a kept list that lacks a version does not prove that there is no such version.
+ASKED_AGAIN_S: Final = 60.0
 DEFAULT: Final = "default"
 LATEST: Final = "latest"
 LATEST_MINOR: Final = "latest-minor"
-#: Releases that an error names.
-_NEAR: Final = 4
-#: A release is numbers only: no candidate, milestone or snapshot. Some have a client's name before them.
-_RELEASE: Final = re.compile(r"^(?:[\w-]+ )?\d+(?:\.\d+)+$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,11 +55,6 @@ def is_open(asked: str) -> bool:
     return asked in (LATEST, LATEST_MINOR) or asked.startswith(">=")
 
 
-def numbers(version: str) -> tuple[int, ...]:
-    """``"2.14.0"`` -> ``(2, 14, 0)``; a client's name before it does not count."""
-    return tuple(int(part) for part in re.findall(r"\d+", version.rpartition(" ")[2]))
-
-
 def choose(asked: str, default: str, releases: Sequence[str]) -> list[Chosen]:
     """What an open version stands for.
 
@@ -67,7 +66,7 @@ def choose(asked: str, default: str, releases: Sequence[str]) -> list[Chosen]:
         UsageError: nothing released fits.
     """
     name = default.rpartition(" ")[0]
-    known = [each for each in releases if _RELEASE.match(each) and each.rpartition(" ")[0] == name]
+    known = [each for each in releases if RELEASE.match(each) and each.rpartition(" ")[0] == name]
     ordered = sorted(set(known), key=numbers)
     if asked.startswith(">="):
         floor = numbers(asked)
@@ -99,23 +98,15 @@ def between(ends: tuple[str, str], releases: Sequence[str]) -> list[str]:
     names = {end.rpartition(" ")[0] for end in ends}
     for end in ends:
         if end not in releases:
-            near = ", ".join(_nearest(end, releases))
-            raise UsageError(f"{end} is not released", hint=f"near it: {near}" if near else "")
+            raise UsageError(f"{end} is not released", hint=others_hint(end, releases))
     if len(names) > 1:
         raise UsageError(f"{ends[0]} and {ends[1]} are versions of two clients")
     low, high = sorted(ends, key=numbers)
     if low == high:
         raise UsageError(f"good and bad are both {low}", hint="name two releases")
-    known = {each for each in releases if _RELEASE.match(each) and {each.rpartition(" ")[0]} == names}
+    known = {each for each in releases if RELEASE.match(each) and {each.rpartition(" ")[0]} == names}
     inside = [each for each in known if numbers(low) < numbers(each) < numbers(high)]
     return [low, *sorted(inside, key=numbers), high]
-
-
-def _nearest(version: str, known: Sequence[str]) -> list[str]:
-    """Releases near one that there is not, the oldest first."""
-    same = [each for each in known if _RELEASE.match(each)]
-    near = sorted(same, key=lambda each: _distance(numbers(each), numbers(version)))
-    return sorted(near[:_NEAR], key=numbers)
 
 
 class Releases:
@@ -146,39 +137,63 @@ class Releases:
             self._known[name] = self._found(name, ask)
         return self._known[name]
 
-    def lack(self, name: str, version: str, ask: Callable[[], list[str]]) -> list[str]:
-        """Releases near one that does not exist; empty when it does, or when nobody can say.
+    def others(
+        self, name: str, version: str, ask: Callable[[], list[str]], is_released: Callable[[], bool]
+    ) -> str:
+        """Name the releases that there are instead of one that does not exist.
+
+        A kept list that lacks the version may be older than the version, so the index is asked again.
 
         Args:
             name, ask: as of `of`.
+            is_released: asks the index for this version alone: its list may leave it out.
+
+        Returns:
+            Empty if the version exists.
+
+        Raises:
+            BrokerstormError: the version is in no earlier list, and the index does not answer.
         """
-        kept, _ = _kept(self._path(name))
-        if version in kept or not _RELEASE.match(version):
-            return []
-        try:
-            known = self.of(name, ask)
-        except BrokerstormError:
-            return []
-        return [] if version in known else _nearest(version, known)
+        if name not in self._known:
+            kept, age_s = _kept(self._path(name))
+            if version in kept:
+                return ""
+            if age_s >= ASKED_AGAIN_S:
+                if self._offline:
+                    raise EnvironmentNotReady(f"the versions of {name} are not known: --offline")
+                kept = self._asked(name, ask)
+            self._known[name] = kept
+        known = self._known[name]
+        if version not in known and is_released():
+            known = self._known[name] = [*known, version]
+            _, age_s = _kept(self._path(name))
+            write_json(self._path(name), {"asked_s": time.time() - age_s, "versions": known})
+        return "" if version in known else others_hint(version, known)
+
+    def _asked(self, name: str, ask: Callable[[], list[str]]) -> list[str]:
+        """What the index lists now, which is kept.
+
+        Raises:
+            BrokerstormError: the index does not answer.
+        """
+        listed = ask()
+        write_json(self._path(name), {"asked_s": time.time(), "versions": listed})
+        return listed
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}.json"
 
     def _found(self, name: str, ask: Callable[[], list[str]]) -> list[str]:
-        path = self._path(name)
-        kept, age_s = _kept(path)
+        kept, age_s = _kept(self._path(name))
         if kept and age_s < FRESH_S:
             return kept
         if self._offline:
             why = "--offline"
         else:
             try:
-                listed = ask()
+                return self._asked(name, ask)
             except BrokerstormError as error:
                 why = str(error)
-            else:
-                write_json(path, {"asked_s": time.time(), "versions": listed})
-                return listed
         if kept:
             self._tell(f"versions of {name} are those of {age_s / 3600:.0f} h ago: {why}")
             return kept
@@ -188,14 +203,50 @@ class Releases:
         )
 
 
-def _distance(one: tuple[int, ...], other: tuple[int, ...]) -> list[int]:
-    return [abs(a - b) for a, b in zip_longest(one, other, fillvalue=0)]
-
-
 def _kept(path: Path) -> tuple[list[str], float]:
     """An earlier list and its age in seconds; none where there is no whole file."""
     try:
         document = json.loads(path.read_text())
         return [str(each) for each in document["versions"]], max(0.0, time.time() - document["asked_s"])
     except (OSError, ValueError, KeyError, TypeError):
-        return [], 0.0
+        return [], math.inf
+
+
+def other_clients(releases: Releases, worker: WorkerSpec, version: str) -> str:
+    """Name the releases of a client that there are instead of a version that does not exist.
+
+    Returns:
+        Empty if the version exists.
+
+    Raises:
+        BrokerstormError: the package index is not known, or it does not answer.
+    """
+    client = version.rpartition(" ")[0]
+    name = f"{worker.library} {client}".rstrip()
+    number = version if client else version.removeprefix("v")
+    return releases.others(
+        name, number, lambda: released_clients(worker, version), lambda: is_released(worker, version)
+    )
+
+
+def released_brokers(system: str) -> list[str]:
+    """Versions of the brokers of a system that its package index has, in no order.
+
+    Raises:
+        BrokerstormError: the index does not answer.
+    """
+    spec = spec_of(system)
+    if spec.program:
+        return spec.program.released()
+    group, name, _ = spec.artifacts.title.split(":")
+    return maven.released(group, name)
+
+
+def other_brokers(releases: Releases, system: str, version: str) -> str:
+    """As `other_clients`, for the brokers of a system."""
+    spec = spec_of(system, version)
+
+    def is_released() -> bool:
+        return spec.program.is_released() if spec.program else maven.is_released(spec.artifacts.title)
+
+    return releases.others(f"{system} brokers", version, lambda: released_brokers(system), is_released)
