@@ -112,13 +112,30 @@ def _run(arguments: Sequence[str] | None) -> int:
         except BrokerstormError as error:
             if error.exit_code == Exit.BUG:
                 return _report_bug(error, as_json=as_json)
-            return _report(error, str(error), hint=error.hint, code=error.exit_code, as_json=as_json)
+            return _report(
+                error,
+                str(error),
+                hint=error.hint,
+                code=error.exit_code,
+                as_json=as_json,
+                further=error.further,
+            )
         except Exception as error:  # noqa: BLE001 - the outermost wall: nobody above can say it better
             return _report_other(error, as_json=as_json)
 
 
-def _report(error: BaseException, text: str, *, code: Exit, as_json: bool, hint: str = "") -> int:
-    return report_problem(type(error).__name__, text, hint=hint, exit_code=code, as_json=as_json)
+def _report(
+    error: BaseException,
+    text: str,
+    *,
+    code: Exit,
+    as_json: bool,
+    hint: str = "",
+    further: Sequence[str] = (),
+) -> int:
+    return report_problem(
+        type(error).__name__, text, hint=hint, exit_code=code, as_json=as_json, further=further
+    )
 
 
 def _report_output(problem: OSError) -> int:

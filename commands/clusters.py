@@ -13,7 +13,14 @@ import click
 
 from commands import completion
 from commands.console import Settings, command, write
-from commands.options import cluster_option, needs_option, offline_option, runtime_option, secure_option
+from commands.options import (
+    RenamedOption,
+    cluster_option,
+    needs_option,
+    offline_option,
+    runtime_option,
+    secure_option,
+)
 from experiments.leftovers import end_leftovers
 from experiments.plans import choose_plans, needs_of, read_scenario
 from harness.errors import EnvironmentNotReady, Exit, HealError, UsageError
@@ -28,7 +35,9 @@ if TYPE_CHECKING:
 UP_TIMEOUT_S = 120.0  # brokers on a busy machine; a run has its scenario's limits.ready
 
 
-@command("up", example="brokerstorm up --version 3.9.1\nbrokerstorm inject kill --for 5s\nbrokerstorm down")
+@command(
+    "up", example="brokerstorm up --version 3.9.1\nbrokerstorm inject kill --undo-after 5s\nbrokerstorm down"
+)
 @click.argument("scenario", required=False, shell_complete=completion.scenarios)
 @click.option(
     "--system",
@@ -222,11 +231,16 @@ def down(settings: Settings, name: str | None, everything: bool) -> int:
     return Exit.PASS
 
 
-@command("inject", example="brokerstorm inject kill target=leader-of:orders --for 5s")
+@command("inject", example="brokerstorm inject kill target=leader-of:orders --undo-after 5s")
 @click.argument("fault", shell_complete=completion.faults)
 @click.argument("keys", nargs=-1, metavar="[KEY=VALUE]...")
 @click.option(
-    "--for", "duration", metavar="DURATION", help="Undo the fault after this time; default: it stays active."
+    "--undo-after",
+    "--for",
+    "duration",
+    cls=RenamedOption,
+    metavar="TIME",
+    help="Undo the fault after this time; default: it stays active.",
 )
 @click.option("--seed", type=click.IntRange(0), help="Seed of random targets.")
 @cluster_option
@@ -240,8 +254,8 @@ def inject(
 ) -> int:
     """Inject one fault into a running cluster.
 
-    `list faults` shows each FAULT and its keys. Without --for, a fault that lasts stays active until `clean`.
-    The exit code is 3 if the fault had no effect.
+    `list faults` shows each FAULT and its keys. Without --undo-after, a fault that lasts stays active until
+    `clean`. The exit code is 3 if the fault had no effect.
     """
     from faults import inject_once
     from harness.clusters import attach_cluster
@@ -286,7 +300,7 @@ def _seconds(text: str) -> float:
     try:
         value = parse_seconds(text)
     except ValueError as error:
-        raise UsageError(f"--for {text}: {error}") from error
+        raise UsageError(f"--undo-after {text}: {error}") from error
     if not isinstance(value, float) or value <= 0:
-        raise UsageError(f"--for {text}: must be a duration such as 10s, 250ms or 2m")
+        raise UsageError(f"--undo-after {text}: must be a duration such as 10s, 250ms or 2m")
     return value

@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -200,20 +200,26 @@ def command(name: str, *, example: str) -> Callable[[Callable[..., int]], Comman
 # ----- errors -----------------------------------------------------------------------------------------
 
 
-def report_problem(kind: str, text: str, *, hint: str, exit_code: int, as_json: bool) -> int:
+def report_problem(
+    kind: str, text: str, *, hint: str, exit_code: int, as_json: bool, further: Sequence[str] = ()
+) -> int:
     """Say what went wrong, once, and what to do; returns the exit code.
+
+    ``further`` are other problems of the same input, each shown on a line of its own.
 
     The JSON form is that of analysis/report/schemas/error.json, written out here because an error must
     not need the libraries that may be what is broken.
     """
-    text = " ".join(text.split())
+    lines = [" ".join(line.split()) for line in (text, *further)]
     if as_json:
-        error = {"type": kind, "message": text, "hint": hint}
+        error = {"type": kind, "message": "\n".join(lines), "hint": hint}
         document = {"schema_version": SCHEMA_VERSION, "exit_code": int(exit_code), "error": error}
         with suppress(OSError):  # `output_problem` finds it
             _put(json.dumps(document, indent=1, ensure_ascii=False), sys.stdout)
     if not as_json or output_problem() is not None:
-        tell(text)
+        tell(lines[0])
+        for line in lines[1:]:
+            tell(line)
         if hint:
             write(f"  {hint}", file=sys.stderr)
     return int(exit_code)

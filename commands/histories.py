@@ -12,7 +12,7 @@ import click
 
 from commands import completion
 from commands.console import CommandGroup, Settings, command, tell, write
-from commands.options import FileToWrite
+from commands.options import FileToWrite, RenamedOption
 from commands.tables import paragraph
 from harness.errors import Exit, FailOn, UsageError
 from harness.run_ids import is_run_id, run_id_from
@@ -58,11 +58,14 @@ def opened(settings: Settings, file: Path | None, *, make: bool) -> Iterator[His
 # ----- suite report --------------------------------------------------------------------------------------
 
 
-@command("report", example="brokerstorm suite report\nbrokerstorm suite report --to public --fail-on new")
+@command("report", example="brokerstorm suite report\nbrokerstorm suite report --output public --fail-on new")
 @click.argument("name", metavar="[SUITE]", required=False)
 @click.option("--night", metavar="NIGHT", help="Report this night (default: latest).")
 @click.option(
+    "--output",
     "--to",
+    "to",
+    cls=RenamedOption,
     type=click.Path(file_okay=False, path_type=Path),
     help="Write the report to this folder, with every report that it links, ready to publish.",
 )

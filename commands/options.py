@@ -38,6 +38,17 @@ def seconds(context: click.Context, parameter: click.Parameter, value: str | Non
     return parsed
 
 
+class RenamedOption(click.Option):
+    """An option that had another name: its last name still works and is shown nowhere."""
+
+    def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        known, self.opts = self.opts, self.opts[:-1]
+        try:
+            return super().get_help_record(ctx)
+        finally:
+            self.opts = known
+
+
 seed_option = click.option(
     "--seed",
     type=click.IntRange(0, 2**63 - 1),

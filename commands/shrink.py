@@ -11,6 +11,7 @@ from commands import completion
 from commands.console import Settings, command
 from commands.options import (
     FileToWrite,
+    RenamedOption,
     master_option,
     offline_option,
     refuse_beside_resume,
@@ -42,7 +43,11 @@ if TYPE_CHECKING:
 )
 @click.option("--budget", callback=seconds, metavar="TIME", help="Total time of all rounds (e.g. 20m).")
 @click.option(
+    "--output",
     "--out",
+    "out",
+    cls=RenamedOption,
+    metavar="FILE",
     type=FileToWrite(),
     help="File for the smallest scenario; default: smallest.yaml in the folder of the search.",
 )

@@ -200,7 +200,9 @@ def plan(
     loaded = read_scenario(scenario, overrides, external=external, for_s=for_s)
     chosen = 0 if seed is None else seed
     rounds = on_external(choose_plans(loaded, seed=chosen, variant=variant), external)
-    checked = preflight(rounds, settings.run_dir, runtime, ask_indexes=True, external=external)
+    checked = preflight(
+        rounds, settings.run_dir, runtime, ask_indexes=True, external=external, scenario=loaded
+    )
     plans = [each for each in rounds if each.seed == chosen]
     timelines = [timeline_of(each) for each in plans]
     document = {

@@ -53,8 +53,9 @@ def doctor(settings: Settings, scenario: str | None, cluster_file: Path | None, 
     if cluster_file:
         return doctor_external(settings, cluster_file, scenario, runtime)
     scenario = scenario or DEFAULT_SCENARIO
-    plans = choose_plans(read_scenario(scenario), seed=0)
-    found = preflight(plans, settings.run_dir, runtime, tell_docker=True, ask_indexes=True)
+    loaded = read_scenario(scenario)
+    plans = choose_plans(loaded, seed=0)
+    found = preflight(plans, settings.run_dir, runtime, tell_docker=True, ask_indexes=True, scenario=loaded)
     code = Exit.ENVIRONMENT if found.missing else Exit.PASS
     document = {"exit_code": int(code), **found.document()}
 

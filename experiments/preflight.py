@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from harness.contracts.worker import ProcessSpec
     from harness.need import Need
     from harness.plan.estimate import Estimate
+    from harness.scenario.model import Scenario
     from harness.workers.spec import WorkerSpec
 
 _MB = 1_000_000
@@ -90,6 +92,7 @@ def preflight(
     tell_docker: bool = False,
     ask_indexes: bool = False,
     ask_clients: bool = True,
+    scenario: Scenario | None = None,
     external: External | None = None,
     secure: bool = False,
 ) -> Preflight:
@@ -103,6 +106,7 @@ def preflight(
         secure: the clusters have TLS and users.
         ask_indexes: refuse versions of clients and brokers that are not here and that their package index
             does not have, and warn of those for which it could not be asked.
+        scenario: that the plans are of; says in which line an option stands. None = lines are not known.
         ask_clients: ask every client that is built whether it takes its options.
 
     Raises:
@@ -115,7 +119,7 @@ def preflight(
 
     kind = "docker" if runtime == "docker" else "process"
     if ask_clients:
-        _refuse_options(plans)
+        _refuse_options(plans, scenario)
     total = estimate(plans, lambda client, folders: load_worker(client, folders).language)
     timelines = [timeline_of(plan) for plan in plans]
     checks = [
@@ -256,30 +260,63 @@ def _absent_brokers(releases: Releases, plans: Sequence[Plan]) -> Iterator[tuple
             yield f"{system} {spec.version}", partial(other_brokers, releases, system, spec.version)
 
 
-def _refuse_options(plans: Sequence[Plan]) -> None:
+def _refuse_options(plans: Sequence[Plan], scenario: Scenario | None) -> None:
     """Ask every client that can be asked without a broker whether it takes its options.
 
-    Raises:
-        ScenarioError: the client's own words.
-    """
-    from harness.workers import load_worker, refused_options
+    A client names one option at a time: it is asked again without that one.
 
+    Args:
+        scenario: says the line of each option; None = lines are not known.
+
+    Raises:
+        ScenarioError: a line for each refused option, in the client's own words.
+    """
     asked = {f"{spec.role} {spec.client}": (plan, spec) for plan in plans for spec in _specs(plan)}
 
-    def refused(one: tuple[Plan, ProcessSpec]) -> str:
+    def refused(one: tuple[Plan, ProcessSpec]) -> list[str]:
         plan, spec = one
-        return refused_options(load_worker(spec.client.library, plan.workers), spec)
+        return [_option_line(plan, spec, text, scenario) for text in _refusals(plan, spec)]
 
     with ThreadPoolExecutor(4) as pool:
-        for (plan, spec), text in zip(asked.values(), pool.map(refused, asked.values()), strict=True):
-            if text:
-                worker = load_worker(spec.client.library, plan.workers)
-                raise ScenarioError(f"options of {spec.name}: {_with_near_name(text, worker, spec)}")
+        lines = list(dict.fromkeys(chain.from_iterable(pool.map(refused, asked.values()))))
+    if lines:
+        raise ScenarioError(lines[0], further=lines[1:])
+
+
+def _refusals(plan: Plan, spec: ProcessSpec) -> Iterator[str]:
+    """What a client says against each of its options, until it takes the rest or names none of them."""
+    from harness.workers import load_worker, refused_options
+
+    worker = load_worker(spec.client.library, plan.workers)
+    left = dict(spec.client.options)
+    while text := refused_options(worker, spec):
+        yield text
+        option = _named_option(text, left)
+        if not option:
+            return
+        del left[option]
+        spec = spec.model_copy(update={"client": spec.client.model_copy(update={"options": dict(left)})})
+
+
+def _option_line(plan: Plan, spec: ProcessSpec, text: str, scenario: Scenario | None) -> str:
+    from harness.scenario.file import option_place
+    from harness.workers import load_worker
+
+    worker = load_worker(spec.client.library, plan.workers)
+    option = _named_option(text, spec.client.options)
+    place = option_place(scenario, plan.variant, spec.name, option) if scenario and option else ""
+    line = f"options of {spec.name}: {_with_near_name(text, worker, spec)}"
+    return f"{place}: {line}" if place else line
+
+
+def _named_option(text: str, options: Mapping[str, object]) -> str:
+    """The longest option that a client's words are about; empty = it names none."""
+    return max((each for each in options if each in text), key=len, default="")
 
 
 def _with_near_name(text: str, worker: WorkerSpec, spec: ProcessSpec) -> str:
     """The client's own words with the option that they are about, and an option of a similar name."""
-    option = next((each for each in spec.client.options if each in text), "")
+    option = _named_option(text, spec.client.options)
     if not option or "did you mean" in text:
         return text
     near = difflib.get_close_matches(option, worker.option_names - {option}, n=1)

@@ -33,6 +33,16 @@ def parse_seconds(value: object) -> object:
     return value
 
 
+def in_unit_of(typed: object, seconds: float) -> str:
+    """A limit in the unit of a duration that somebody typed: 86400 s is ``24h`` to who typed ``99h``.
+
+    What was typed as a plain number, or as no duration, is answered in seconds.
+    """
+    match = _DURATION.match(typed) if isinstance(typed, str) else None
+    unit = (match[2] if match else None) or "s"
+    return f"{seconds / _UNIT_S[unit]:.12g}{unit}"
+
+
 def seconds_text(seconds: float) -> str:
     """As it is written in a scenario: ``2.5s``."""
     return f"{round(seconds, 3):g}s"

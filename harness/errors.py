@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 import errno
 import signal
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from enum import IntEnum
 from typing import Final, Literal
 
@@ -89,13 +89,19 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
 
 
 class BrokerstormError(Exception):
-    """Base of all errors that brokerstorm raises on purpose."""
+    """Base of all errors that brokerstorm raises on purpose.
+
+    Attributes:
+        hint: the next step; empty = none.
+        further: other problems of the same input, a line each.
+    """
 
     exit_code: Exit = Exit.BUG
 
-    def __init__(self, message: str, *, hint: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "", further: Sequence[str] = ()) -> None:
         super().__init__(message)
         self.hint = hint
+        self.further = tuple(further)
 
 
 class UsageError(BrokerstormError):

@@ -11,6 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import ErrorDetails
 
+from harness.durations import in_unit_of
 from harness.errors import did_you_mean
 from harness.rundir import DIALECT
 
@@ -26,14 +27,24 @@ def file_schema(model: Model, what: str, description: str) -> JsonSchemaValue:
 
 def problem_of(model: Model, error: ValidationError, data: Any) -> tuple[Location, str, int]:
     """The first error as (key path, sentence), and how many other keys have one."""
+    found = problems_of(model, error, data)
+    return *found[0], len(found) - 1
+
+
+def problems_of(model: Model, error: ValidationError, data: Any) -> list[tuple[Location, str]]:
+    """Return every error as (key path, sentence), one for each key, in the order of the model.
+
+    A required key that is misspelt is unknown and missing: only the first is returned.
+    """
     errors: Sequence[ErrorDetails] = error.errors(include_url=False)
-    first = errors[0]
-    if first["type"] == "missing":  # a required key that is misspelt is an unknown one, too
-        beside = (e for e in errors if e["type"] == "extra_forbidden" and e["loc"][:-1] == first["loc"][:-1])
-        first = next(beside, first)
-    location, sentence = _explain(model, first, data)
-    keys = {_existing(tuple(each["loc"]), data, keep_last=True) for each in errors}
-    return location, sentence, len(keys) - 1
+    misspelt = {each["loc"][:-1] for each in errors if each["type"] == "extra_forbidden"}
+    found: dict[Location, str] = {}
+    for each in errors:
+        if each["type"] == "missing" and each["loc"][:-1] in misspelt:
+            continue
+        location, sentence = _explain(model, each, data)
+        found.setdefault(location, sentence)
+    return list(found.items())
 
 
 def shown(value: Any) -> str:
@@ -60,7 +71,7 @@ def _explain(model: Model, error: ErrorDetails, data: Any) -> tuple[Location, st
         return location, f"unknown key{value_text(location, data)}; {_allowed_keys(model, location)}"
     if error["loc"] and error["loc"][-1] == "[key]":
         return location, "a name holds letters, digits, . _ - and starts with a letter or digit"
-    return location, f"{_sentence(model, error, location)}{value_text(location, data)}"
+    return location, f"{_sentence(model, error, location, data)}{value_text(location, data)}"
 
 
 _SENTENCES = {
@@ -79,7 +90,19 @@ _SENTENCES = {
 }
 
 
-def _sentence(model: Model, error: ErrorDetails, location: Location) -> str:
+def _value_at(location: Location, data: Any) -> Any:
+    """What the data has there; None where it has nothing."""
+    for key in location:
+        has = (isinstance(data, dict) and key in data) or (
+            isinstance(data, list) and isinstance(key, int) and key < len(data)
+        )
+        if not has:
+            return None
+        data = data[key]
+    return data
+
+
+def _sentence(model: Model, error: ErrorDetails, location: Location, data: Any) -> str:
     context = error.get("ctx", {})
     kind = error["type"]
     if isinstance(context.get("error"), ValueError):
@@ -87,11 +110,16 @@ def _sentence(model: Model, error: ErrorDetails, location: Location) -> str:
     if kind == "literal_error":
         return f"must be {context['expected']}"
     if get_origin(_annotation_at(model, location)) in {Union, UnionType}:
-        return "must be text, a number, or true or false"
+        sentence = "must be text, a number, or true or false"
+        if not isinstance(_value_at(location, data), dict):
+            return sentence
+        return f"{sentence} (keys of a block are written with a dot: {location[-1]}.NAME)"
     bounds = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
     if kind in bounds:
         words = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}[bounds[kind]]
-        limit = context[bounds[kind]]
+        limit, typed = context[bounds[kind]], _value_at(location, data)
+        if isinstance(typed, str):  # a duration, which the model has in seconds
+            return f"must be {words} {in_unit_of(typed, limit)}"
         return f"must be {words} {int(limit) if limit == int(limit) else limit}"
     if kind == "too_short":
         return f"needs at least {context['min_length']}"

@@ -22,16 +22,20 @@ from pydantic import ValidationError
 from harness.errors import ScenarioError, UsageError, did_you_mean
 from harness.rundir import Document
 from harness.scenario.bundled import bundled_bugs, bundled_scenarios, name_of
-from harness.scenario.checks import Client, problems
+from harness.scenario.checks import Client, Problem, problems
 from harness.scenario.model import Scenario
 from harness.toolchains.own_builds import anchored
-from harness.validation import Location, dotted, inner_type, problem_of, value_text
+from harness.validation import Location, dotted, inner_type, problems_of, value_text
 from harness.yaml_lines import SCHEMA_KEY, parse, read, value_of
 
 #: Folders that a scenario names -> the workers there are (`harness.workers.known_workers`).
 Clients = Callable[[Sequence[str]], Mapping[str, Client]]
 #: Raises ScenarioError for a fault step that cannot be used (`faults.compile` is behind it).
 FaultCheck = Callable[[Scenario], object]
+#: A scenario -> the settings of its brokers that cannot be used, each as (key path, what is wrong).
+SettingsCheck = Callable[[Scenario], Collection[Problem]]
+#: Problems that an error lists.
+MOST_PROBLEMS: Final = 30
 #: A scenario, the client (empty = its brokers) and a version of it, ``dir:PATH`` -> the same, pinned to what
 #: is there now (`harness.toolchains.own_builds`). Raises UsageError.
 Pin = Callable[[Scenario, str, str], str]
@@ -49,6 +53,7 @@ class Source:
     clients: Clients | None = field(default=None, compare=False)
     classes: Collection[str] = ()
     check_faults: FaultCheck | None = field(default=None, compare=False)
+    check_settings: SettingsCheck | None = field(default=None, compare=False)
     pin: Pin | None = field(default=None, compare=False)
 
     def place(self, location: Location) -> str:
@@ -66,6 +71,7 @@ def load_scenario(
     clients: Clients | None = None,
     classes: Collection[str] = (),
     check_faults: FaultCheck | None = None,
+    check_settings: SettingsCheck | None = None,
     pin: Pin | None = None,
 ) -> Scenario:
     """Read and check a scenario, its variants included.
@@ -77,10 +83,11 @@ def load_scenario(
         clients: what knows the workers; None = clients are not checked.
         classes: known anomaly classes, for ``expect``; empty = not checked.
         check_faults: raises `ScenarioError` for unusable fault steps.
+        check_settings: returns broker settings that a cluster of ours does not take.
         pin: what knows the builds of the user's; None = they stay as they were written.
 
     Raises:
-        ScenarioError: one line with place, key, value and what is allowed.
+        ScenarioError: a line for each problem, with place, key, value and what is allowed.
     """
     path = find_scenario(name_or_path)
     text = read(path)
@@ -96,7 +103,9 @@ def load_scenario(
         kept = {k: v for k, v in places.items() if k[: len(location)] != location}
         made = {location[:n]: option for n in range(1, len(location) + 1) if location[:n] not in kept}
         places = kept | made
-    source = Source(path, text, data, places, tuple(parsed), clients, classes, check_faults, pin)
+    source = Source(
+        path, text, data, places, tuple(parsed), clients, classes, check_faults, check_settings, pin
+    )
     scenario = _validated(data, source)
     variants(scenario)
     return scenario
@@ -281,25 +290,62 @@ def _validated(data: Document, source: Source, *, inside: Location = ()) -> Scen
     try:
         scenario = Scenario.model_validate(data)
     except ValidationError as error:
-        location, problem, more = problem_of(Scenario, error, data)
-        hint = f"{more} more after this one" if more else ""
-        raise ScenarioError(_line(source, location, problem, inside), hint=hint) from None
+        raise _refused(source, problems_of(Scenario, error, data), inside) from None
     scenario._source = source
     clients = _clients(scenario, source)
-    for location, problem in problems(scenario, clients=clients, classes=source.classes):
-        what, semicolon, allowed = problem.partition(";")
-        sentence = f"{what}{value_text(location, data)}{semicolon}{allowed}"
-        raise ScenarioError(_line(source, location, sentence, inside))
+    found = [*problems(scenario, clients=clients, classes=source.classes)]
+    if source.check_settings is not None:
+        found += source.check_settings(scenario)
+    if found:
+        sentences = []
+        for location, problem in found:
+            what, semicolon, allowed = problem.partition(";")
+            sentences.append((location, f"{what}{value_text(location, data)}{semicolon}{allowed}"))
+        raise _refused(source, sentences, inside)
     scenario = _pinned(scenario, source, inside)
     if source.check_faults is not None and scenario.faults:
         try:
             source.check_faults(scenario)
         except ScenarioError as error:
-            hint = error.hint
-            if (place := source.place(("load", "duration"))).startswith("--"):
-                hint = f"load.duration is that of {place}: the faults of the scenario must fit into it"
-            raise ScenarioError(_fault_line(source, str(error), inside), hint=hint) from error
+            line = _fault_line(source, str(error), inside)
+            place = source.place(("load", "duration"))
+            if place.startswith("--") and " load ends at " in str(error):
+                # The file was right before the option.
+                raise ScenarioError(
+                    f"{place}: load.duration: the faults of the scenario do not fit into it: {error}",
+                    hint=f"name a longer load, or change the fault: {line.partition(': ')[0]}",
+                ) from error
+            raise ScenarioError(line, hint=error.hint) from error
     return scenario
+
+
+def _refused(source: Source, found: Sequence[tuple[Location, str]], inside: Location) -> ScenarioError:
+    """Every problem on a line of its own, as far as a terminal shows them."""
+    lines = list(dict.fromkeys(_line(source, location, sentence, inside) for location, sentence in found))
+    more = len(lines) - MOST_PROBLEMS
+    hint = f"{more} more after these" if more > 0 else ""
+    return ScenarioError(lines[0], hint=hint, further=lines[1:MOST_PROBLEMS])
+
+
+def option_place(scenario: Scenario, variant: str, process: str, option: str) -> str:
+    """Where an option of a client was written: ``file:line``, or ``--set ...``; empty if it was not.
+
+    Args:
+        process: name of a process of the client: ``producer-shop``, or ``producer-shop-2`` of several.
+    """
+    source: Source | None = scenario._source
+    places = source.places if source else {}
+    found = ""
+    for location, place in places.items():
+        own = location[2:] if location[:1] == ("variants",) else location
+        in_variant = own != location
+        if own[-1:] != (option,) or (in_variant and location[1] != variant):
+            continue
+        keys = [str(key) for key in own if key not in ("override", "load", "options", option)]
+        fits = len(keys) == 2 and f"{process}-".startswith(f"{keys[0].removesuffix('s')}-{keys[1]}-")
+        if fits and (in_variant or not found):
+            found = place
+    return found
 
 
 def _pinned(scenario: Scenario, source: Source, inside: Location) -> Scenario:

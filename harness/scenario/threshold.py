@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 from pydantic import BeforeValidator, WithJsonSchema
 from pydantic.json_schema import JsonSchemaValue
 
-from harness.durations import MAX_DURATION_S, TEXT_PATTERN, parse_seconds
+from harness.durations import MAX_DURATION_S, TEXT_PATTERN, in_unit_of, parse_seconds
 from harness.errors import did_you_mean
 from harness.scenario import ratio
 from harness.scenario.part import Part
@@ -62,7 +62,7 @@ def _seconds(value: Any) -> float:
     except ValueError:
         raise ValueError(_A_DURATION) from None
     if not isinstance(seconds, int | float) or not 0 < seconds <= MAX_DURATION_S:
-        raise ValueError(f"{_A_DURATION}, more than 0 and at most {MAX_DURATION_S / 3600:g}h")
+        raise ValueError(f"{_A_DURATION}, more than 0 and at most {in_unit_of(value, MAX_DURATION_S)}")
     return float(seconds)
 
 

@@ -186,7 +186,7 @@ ERRORS = [
     (["run", "a" * 300], "File name too long: aaaa", ""),
     (["clean", "nosuch"], "no run 'nosuch'", ""),
     (["inject", "kill", "target"], "'target' is not KEY=VALUE", ""),
-    (["inject", "kill", "--for", "2x"], "--for 2x: must be a duration", ""),
+    (["inject", "kill", "--for", "2x"], "--undo-after 2x: must be a duration", ""),
 ]
 
 

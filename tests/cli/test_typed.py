@@ -54,11 +54,11 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         (
             ["plan", "kafka-smoke", "--for", "99h"],
-            "--for 99h: load.duration: must be at most 86400, got '99h'",
+            "--for 99h: load.duration: must be at most 24h, got '99h'",
         ),
         (
             ["plan", "kafka-quick", "--set", "load.duration=10"],
-            "load.duration is that of --set load.duration=10",
+            "--set load.duration=10: load.duration: the faults of the scenario do not fit into it",
         ),
         (["history", "export", "x.csv"], "cannot write x.csv: the export is Parquet"),
         (["history", "export", "x.parquet"], "holds no round: there is nothing to export"),

@@ -15,6 +15,7 @@ from experiments.plans import choose_plans, read_scenario
 from experiments.preflight import Preflight, preflight
 from harness import workers
 from harness.clusters.network import packets
+from harness.contracts.worker import ProcessSpec
 from harness.doctor import machine
 from harness.errors import EnvironmentNotReady, Exit, WorkerError
 from harness.plan.estimate import Estimate, estimate
@@ -52,12 +53,14 @@ def test_a_fault_that_the_system_does_not_have_is_refused_with_its_line(
 
 @pytest.mark.long
 @pytest.mark.parametrize("command", ["plan", "doctor", "run"])
-def test_a_broker_setting_that_the_runtime_owns_is_refused(
+def test_broker_settings_that_the_runtime_owns_are_refused_at_once_each_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
-    path = scenario(tmp_path, "name: x\ncluster: {config: {node.id: 7}}\n")
+    path = scenario(tmp_path, "name: x\ncluster:\n  config:\n    node.id: 7\n    log.dirs: /data\n")
     assert main([command, path, "--run-dir", str(tmp_path / "runs")]) == Exit.USAGE
-    assert "node.id" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"{path}:4: cluster.config.node.id: cannot be set, the runtime decides it, got 7" in said
+    assert f"{path}:5: cluster.config.log.dirs: cannot be set" in said
 
 
 @pytest.mark.usefixtures("asked")
@@ -89,6 +92,24 @@ def test_an_option_that_a_client_refuses_is_found_without_a_broker(
 ) -> None:
     assert main(["plan", scenario(tmp_path, text)]) == Exit.USAGE
     assert said in capsys.readouterr().err
+
+
+def test_all_options_that_clients_refuse_are_listed_with_their_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(worker: WorkerSpec, spec: ProcessSpec) -> str:
+        return next(
+            (f"has no option {each}" for each in spec.client.options if each in ("lingr.ms", "akcs")), ""
+        )
+
+    monkeypatch.setattr(workers, "refused_options", refused)
+    options = "{options: {\n  lingr.ms: 5,\n  batch.size: 9,\n  akcs: all}}"
+    path = scenario(tmp_path, f"name: x\nload: {{producers: {{p: {options}}}}}\n")
+    assert main(["plan", path]) == Exit.USAGE
+    said = capsys.readouterr().err
+    assert f"{path}:3: options of producer-p: lingr.ms: has no option lingr.ms" in said
+    assert f"{path}:5: options of producer-p: akcs: has no option akcs" in said
+    assert "batch.size" not in said
 
 
 @pytest.mark.usefixtures("asked")

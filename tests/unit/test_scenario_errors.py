@@ -354,12 +354,13 @@ def test_set_on_a_file_with_something_else_in_place_of_a_map(tmp_path: Path) -> 
         load_scenario(path, overrides=["topics.orders.partitions=2"])
 
 
-def test_further_problems_are_counted(tmp_path: Path) -> None:
+def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text("name: x\nload: {rate: -1, payload: 1}\nrounds: 0\n")
     with pytest.raises(ScenarioError) as caught:
         load_scenario(path)
-    assert caught.value.hint == "2 more after this one"
+    places = [line.partition(": ")[2] for line in (str(caught.value), *caught.value.further)]
+    assert [text.partition(":")[0] for text in places] == ["load.rate", "load.payload", "rounds"]
 
 
 @pytest.mark.parametrize(

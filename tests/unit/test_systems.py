@@ -135,7 +135,8 @@ REFUSED = [
     ),
     (
         PULSAR + "cluster: {config: {managedLedgerDefaultAckQuorum: 2}}\n",
-        "managedLedgerDefaultAckQuorum: must be from 1 to 1 bookies, got 2; topology small has 1 of them",
+        "managedLedgerDefaultAckQuorum: must be 1 bookie, got 2; topology small has 1 of them: "
+        "write cluster.topology: bookies-3",
     ),
     (
         PULSAR + "cluster: {topology: bookies-3, config: {managedLedgerDefaultWriteQuorum: 2, "

@@ -139,13 +139,16 @@ class Pulsar(System):
         """Of a ledger: ensemble >= write quorum >= ack quorum, and no more bookies than there are."""
         most = 3 if topology == _THREE_BOOKIES else 1
         limit = f"topology {topology or _SMALL} has {most} of them"
+        if most == 1:
+            limit += f": write cluster.topology: {_THREE_BOOKIES}"
         for which in ("EnsembleSize", "WriteQuorum", "AckQuorum"):
             key = _quorum_key(which)
             if key not in config:
                 continue
             text = config[key]
             if not text.isdigit() or not 1 <= int(text) <= most:
-                yield key, f"must be from 1 to {most} bookies; {limit}"
+                range_words = "1 bookie" if most == 1 else f"from 1 to {most} bookies"
+                yield key, f"must be {range_words}; {limit}"
                 return
             most, limit = int(text), f"{key} is {text}"
 
