@@ -73,7 +73,7 @@ class FaultExecution(threading.Thread):
         try:
             self._hold(injection, prover)
             if not self._leave:
-                self._heal(injection)
+                self._heal(injection, prover)
         except Exception as error:  # noqa: BLE001 - a thread that ends here would pass for one that healed
             _LOG.exception("fault %d (%s) failed while it was healed", self.firing.id, self.firing.kind)
             trouble = self._undo(injection)
@@ -155,10 +155,12 @@ class FaultExecution(threading.Thread):
         if injection.looks_first:
             prover.look_before_heal(PROOF_S, stopping)
 
-    def _heal(self, injection: Injection) -> None:
+    def _heal(self, injection: Injection, prover: Prover) -> None:
         fault_id, context = self.firing.id, self._context
         context.journal.heal(fault_id)
         text = self._verified(injection)
+        # What applies itself to the end, such as a rolling restart, is proved and whole in the same moment.
+        prover.look_before_heal(PROOF_S, self._stop_waiting)
         undone = not text or self._is_undone(injection)
         evidence = f"undone, but the cluster did not recover in time: {text}" if text and undone else text
         context.journal.healed(fault_id, injection, ok=not text, undone=undone, text=evidence)

@@ -110,12 +110,15 @@ class RunView:
 
     def record_fault(self, event: FaultEvent) -> str:
         """Keep a fault event (a row of faults.jsonl) and say it in a line; empty: not worth one."""
+        was_effective = any(each.id == event.id and each.effective for each in self.faults.records)
         record, what = self.faults.add(event), event.event
         text = f"fault #{record.id}: {fault_text(record)}"
         if what == "inject":
             return text
         if what == "skipped":
             return f"{text} skipped, {record.skipped}"
+        if what == "effect" and was_effective and record.effective:
+            return f"{text}: by its end, {record.evidence}"
         if what == "effect":
             return f"{text} {'took effect' if record.effective else 'had NO EFFECT'}: {record.evidence}"
         if what == "healed":

@@ -143,7 +143,8 @@ def test_plain_lines_for_phases_and_fault_events() -> None:
     out = io.StringIO()
     progress = begun(PlainProgress(out))
     progress.phase("load")
-    for event in (INJECT, EFFECT, {"id": 1, "event": "heal", "t_ns": 2}, HEALED):
+    later = {**EFFECT, "evidence": "process 4711 gone; 2 leaders moved"}
+    for event in (INJECT, EFFECT, later, {"id": 1, "event": "heal", "t_ns": 2}, HEALED):
         progress.fault(event_of(event))
     skipped = {"id": 2, "event": "skipped", "kind": "pause", "target": "random", "reason": "overlaps #1"}
     progress.fault(event_of(skipped))
@@ -152,6 +153,7 @@ def test_plain_lines_for_phases_and_fault_events() -> None:
         "kafka-quick · unsafe · seed 7: load",
         "fault #1: kill kafka-1",
         "fault #1: kill kafka-1 took effect: process 4711 gone",
+        "fault #1: kill kafka-1: by its end, process 4711 gone; 2 leaders moved",
         "fault #1: kill kafka-1 healed",
         "fault #2: pause random skipped, overlaps #1",
     ]

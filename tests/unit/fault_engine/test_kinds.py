@@ -412,6 +412,7 @@ def test_rolling_restart_takes_one_after_the_other(cluster: StateCluster, run: R
     (effect,) = rig.rows("effect")
     assert effect["effective"] is True, effect
     assert effect["evidence"].startswith("3 of 3 nodes restarted: kafka-1 back in sync after")
+    assert rig.events(1) == ["inject", "heal", "effect", "healed"], "it is proved before it is healed"
     assert rig.rows("healed")[0]["ok"] is True
 
 
