@@ -102,6 +102,8 @@ def new(
 
     The JSON Schema of the file is written next to it, for editors. Commit both files.
     """
+    from harness.scenario.schema import compact_schema
+
     _refuse_mixed(system, ready, suite=suite, cluster=cluster)
     path = file if file.suffix else file.with_suffix(".yaml")
     if path.exists() and not force:
@@ -111,7 +113,7 @@ def new(
     _refuse_foreign(schema, source)
     try:
         path.write_text(text)
-        schema.write_bytes(source.read_bytes())
+        schema.write_text(compact_schema(source.read_text()))
     except OSError as error:
         raise UsageError(f"cannot write {error.filename or path}: {error.strerror}") from error
     document = {"file": str(path), "schema": str(schema)}

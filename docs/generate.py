@@ -27,6 +27,7 @@ from docs.import_page import import_page  # noqa: E402
 from docs.markdown import MADE, item, paragraph  # noqa: E402
 from docs.matrix_page import matrix_page  # noqa: E402
 from docs.model_keys import key_item, models  # noqa: E402
+from docs.options_page import options_page  # noqa: E402
 from docs.suite_page import suite_page  # noqa: E402
 from experiments.history import summary  # noqa: E402
 from experiments.nights import document, file  # noqa: E402
@@ -54,6 +55,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "faults.md": faults_page(),
         REFERENCE / "matrix.md": matrix_page(),
         REFERENCE / "exposure.md": exposure_page(),
+        REFERENCE / "options.md": options_page(),
         REFERENCE / "import.md": import_page(),
         REFERENCE / "history.md": history_page(),
         EXPLANATION / "anomalies.md": anomalies_page(),

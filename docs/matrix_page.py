@@ -151,13 +151,18 @@ def _has(cls: type, ability: type) -> bool:
 # ----- clients ----------------------------------------------------------------------------------------
 
 
+def _anchor(heading: str) -> str:
+    """What a heading is linked by: lower case, without dots."""
+    return re.sub(r"[^a-z0-9_-]", "", heading.lower())
+
+
 def _clients() -> Iterator[str]:
     yield f"| client | system | versions | roles | {' | '.join(_KEYS)} | proof | lacks | dies |"
     yield "|---" * (len(_KEYS) + 7) + "|"
     workers = {name: each for name, each in sorted(known_workers().items()) if is_ours(each)}
     ours = list(workers.values())
     for library, worker in workers.items():
-        yield f"| [{library}](../howto/choose-the-brokers.md) | {' | '.join(_client(worker, ours))} |"
+        yield f"| [{library}](options.md#{_anchor(library)}) | {' | '.join(_client(worker, ours))} |"
 
 
 def _client(worker: WorkerSpec, ours: Sequence[WorkerSpec]) -> Iterator[str]:

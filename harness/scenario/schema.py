@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import copy
+import json
 import re
+from collections import Counter
+from collections.abc import Callable
+from itertools import count
 from pathlib import Path
+from typing import Any, Final
 
 from pydantic.json_schema import JsonSchemaValue
 
@@ -12,6 +18,10 @@ from harness.scenario.bundled import BUNDLED, SCHEMA_FILE, bundled_bugs, bundled
 from harness.scenario.model import Scenario
 from harness.validation import file_schema
 from harness.yaml_lines import SCHEMA_KEY
+
+#: A key is written once if so many places have it and its text is longer than a reference.
+_SHARED_BY: Final = 3
+_LONG: Final = 60
 
 
 def scenario_schema(faults: JsonSchemaValue) -> JsonSchemaValue:
@@ -24,7 +34,58 @@ def scenario_schema(faults: JsonSchemaValue) -> JsonSchemaValue:
     made = file_schema(Scenario, "scenario", about)
     made["properties"]["faults"] = faults
     made["properties"][SCHEMA_KEY] = {"type": "string", "description": "for editors; ignored"}
-    return made
+    return _with_shared_keys(made)
+
+
+def compact_schema(text: str) -> str:
+    """A published schema as `new` writes it next to a scenario: the same without line breaks."""
+    return json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False) + "\n"
+
+
+def _with_shared_keys(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """The schema with each key that many kinds of faults share written once, below ``$defs``.
+
+    Written out for every kind they were two thirds of the file.
+    """
+    seen: Counter[str] = Counter()
+    _visit_keys(schema, lambda name, key: seen.update([_text(key)]))
+    shared = {text: "" for text, times in seen.items() if times >= _SHARED_BY and len(text) > _LONG}
+    defs: JsonSchemaValue = {**schema.get("$defs", {})}
+
+    def referred(name: str, key: JsonSchemaValue) -> JsonSchemaValue | None:
+        text = _text(key)
+        if text not in shared:
+            return None
+        if not shared[text]:
+            shared[text] = next(each for number in count(1) if (each := f"fault-{name}-{number}") not in defs)
+            defs[shared[text]] = key
+        return {"$ref": f"#/$defs/{shared[text]}"}
+
+    made: JsonSchemaValue = copy.deepcopy(schema)
+    _visit_keys(made, referred)
+    return {**made, "$defs": defs}
+
+
+def _visit_keys(part: Any, visit: Callable[[str, JsonSchemaValue], JsonSchemaValue | None]) -> None:
+    """Call ``visit`` with every key below ``properties``; what it returns takes the place of the key."""
+    if isinstance(part, list):
+        for each in part:
+            _visit_keys(each, visit)
+    if not isinstance(part, dict):
+        return
+    for word, value in part.items():
+        if word == "properties" and isinstance(value, dict):
+            for name, key in value.items():
+                if isinstance(key, dict) and (instead := visit(name, key)) is not None:
+                    value[name] = instead
+                else:
+                    _visit_keys(key, visit)
+        else:
+            _visit_keys(value, visit)
+
+
+def _text(key: JsonSchemaValue) -> str:
+    return json.dumps(key, sort_keys=True)
 
 
 def new_scenario(path: Path, system: str) -> str:

@@ -224,6 +224,7 @@ class WorkerSpec(Part):
     roles: list[Role] = Field(min_length=1)
     entry: str = ""
     versions: str
+    options_are: str = ""
     tools: list[str] = Field(default_factory=list)
     checks_options: bool = False
     options: dict[Role, dict[str, str]] = Field(default_factory=dict)

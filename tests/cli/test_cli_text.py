@@ -304,6 +304,7 @@ def test_new_puts_the_schema_beside_the_file(tmp_path: Path, capsys: pytest.Capt
         assert first == f"# yaml-language-server: $schema={name}.schema.json"
         assert json.loads((tmp_path / f"{name}.schema.json").read_text())["title"] == f"brokerstorm {name}"
     assert "an older version" not in schema.read_text()
+    assert schema.stat().st_size < 150_000, "it is committed with every scenario"
     schema.write_text('{"title": "of somebody else"}')
     code, _, err = answer(capsys, "new", str(tmp_path / "another.yaml"))
     assert (code, (tmp_path / "another.yaml").exists()) == (Exit.USAGE, False)
