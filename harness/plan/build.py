@@ -33,6 +33,7 @@ from harness.plan.settings import (
     transactional,
 )
 from harness.scenario.file import variants
+from harness.scenario.members import members
 from harness.scenario.model import ConsumerSpec, ProducerSpec, Scenario, native
 from harness.scenario.rate import RateLimit
 from harness.systems import SYSTEMS, System
@@ -234,8 +235,8 @@ def _producers(
 ) -> list[ProducerPlan]:
     """Producers, and behind them the halves of pipelines that write."""
     load = scenario.load
-    declared = [(name, spec) for name, spec in load.producers.items() for _ in range(spec.count)]
-    halves = [(name, spec.writing) for name, spec in load.pipelines.items() for _ in range(spec.count)]
+    declared = members(load.producers)
+    halves = [(name, spec.writing) for name, spec in members(load.pipelines)]
     rates = _rates(scenario, [spec.share / spec.count for _, spec in declared])
     plans = []
     for at, (own_name, (name, spec)) in enumerate(
@@ -351,8 +352,8 @@ def _consumers(
 ) -> list[ConsumerPlan]:
     """Consumers, and behind them the halves of pipelines that read."""
     load = scenario.load
-    declared = [(name, spec) for name, spec in load.consumers.items() for _ in range(spec.count)]
-    halves = [(name, spec.reading(name)) for name, spec in load.pipelines.items() for _ in range(spec.count)]
+    declared = members(load.consumers)
+    halves = [(name, spec.reading(name)) for name, spec in members(load.pipelines)]
     plans = []
     for at, (own_name, (name, spec)) in enumerate(
         zip([*_client_names("consumer", declared), *_members(scenario)], [*declared, *halves], strict=True)

@@ -9,6 +9,7 @@ from harness.errors import did_you_mean
 from harness.exposure import CAPTURED
 from harness.scenario.bug import bug_problems
 from harness.scenario.headers import header_names
+from harness.scenario.members import own_name_problems
 from harness.scenario.model import ConsumerSpec, PipelineSpec, ProducerSpec, Scenario, TopicSpec, native
 from harness.scenario.payload import payload_compressible, payload_sizes, payload_table
 from harness.scenario.pipeline import pipeline_problems
@@ -55,6 +56,10 @@ class Client(Protocol):
         """Options that are set from what a cluster asks of clients."""
 
     @property
+    def own_names(self) -> Mapping[Any, str]:
+        """By role, the option that gives a client a name which no other client may have."""
+
+    @property
     def exposure(self) -> Collection[str]:
         """Exposure counters that it reports."""
 
@@ -99,6 +104,7 @@ def problems(
             f"is leader: the replicas of {system.name} cannot be read one by one, those of {able} can",
         )
     yield from _client_problems(scenario, clients)
+    yield from own_name_problems(scenario, clients or {})
     for name, consumer in scenario.load.consumers.items():
         yield from _consumer_problems(("load", "consumers", name), consumer, system)
     for name, producer in scenario.load.producers.items():

@@ -58,6 +58,10 @@ def _elsewhere(attribute: str) -> str:
 
 _CLIENT = f"see `brokerstorm list workers`; {_elsewhere('client')}"
 
+_OPTIONS = (
+    "the client's own option names; `{instance}` in a text is the number of the process, from 1 to `count`"
+)
+
 
 class ClusterSpec(Part):
     """The brokers: version of the system, and native broker settings laid over the template."""
@@ -159,7 +163,7 @@ class ProducerSpec(Part):
     profile: Profile | None = Field(
         None, description="when it sends which share of its part of the rate; unset: that of the load"
     )
-    options: dict[str, Option] = Field(default_factory=dict, description="the client's own option names")
+    options: dict[str, Option] = Field(default_factory=dict, description=_OPTIONS)
     headers: Headers = Field(
         default_factory=dict,
         description="headers (pulsar: properties, qpid: application properties) of every message: a text, or "
@@ -218,7 +222,7 @@ class ConsumerSpec(Part):
     nack_every: int = Field(0, ge=0, description="every n-th message is refused (nack, recover); 0 = none")
     per_transaction: int = Field(0, ge=0, description="messages per transaction, for settle: transacted")
     rollback_every: int = Field(0, ge=0, description="every n-th transaction is rolled back; 0 = none")
-    options: dict[str, Option] = Field(default_factory=dict, description="the client's own option names")
+    options: dict[str, Option] = Field(default_factory=dict, description=_OPTIONS)
 
 
 class PipelineSpec(Part):

@@ -198,6 +198,8 @@ class WorkerSpec(Part):
         transactional: options of a producer in transactions, unless the scenario sets them.
         reserved: options that the harness sets itself; a scenario that sets one is refused.
         instead: option of `reserved` -> which key of a scenario has its effect, or what is always so.
+        own_names: by role, the option that gives a client a name which no other client may have: a static
+            member of a group, a named producer of a topic.
         tools: commands it needs on PATH beyond brokerstorm itself and its toolchain.
         supports: by key of a producer or consumer, the values this worker can do; a key it leaves out has
             the values every worker can do.
@@ -231,6 +233,7 @@ class WorkerSpec(Part):
     transactional: dict[str, str] = Field(default_factory=dict)
     reserved: list[str] = Field(default_factory=list)
     instead: dict[str, str] = Field(default_factory=dict)
+    own_names: dict[Role, str] = Field(default_factory=dict)
     supports: dict[Ability, list[str]] = Field(default_factory=dict)
     since: dict[Ability, str] = Field(default_factory=dict)
     values_since: dict[str, dict[str, str]] = Field(default_factory=dict)
