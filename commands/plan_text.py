@@ -12,6 +12,7 @@ from harness.plan.hours import retained_s
 from harness.plan.profile import mean_rate_per_s, shares_over
 from harness.plan.rates import is_open, rate_words
 from harness.progress.live import LEVELS
+from harness.node_settings import settings_text
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import in_words
 
@@ -71,7 +72,7 @@ def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
         least = f"at least {plan.rate_choice.at_least_per_s:,} msg/s"
         measured = f"the rate that this machine sustains is measured before the first round; {least}"
         loads.append(["", f"  {measured}, or the run is unknown"])
-    ours = f"{in_words(plan.version)}{_topology(plan)}{_settings(plan.broker_config)}"
+    ours = f"{in_words(plan.version)}{_topology(plan)}{_settings(settings_text(plan.broker_config))}"
     cluster = f"{plan.system} {plan.external.words if plan.external else ours}"
     return {
         "cluster": [["cluster", cluster]],

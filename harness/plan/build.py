@@ -20,6 +20,7 @@ from harness.contracts.plan import (
 )
 from harness.contracts.rows import LaneGroup, LaneMode
 from harness.errors import ScenarioError
+from harness.node_settings import by_node, for_all
 from harness.plan.buckets import with_buckets
 from harness.plan.load import load_fields, own_profile, threshold_plans, topic_shares, with_lives
 from harness.plan.profile import combined
@@ -89,8 +90,17 @@ def build_plan(
     topics = topic_plans(scenario, tag)
     groups = _lane_groups(scenario, topics)
     buckets, groups = with_buckets(groups, _expected_rows(scenario), _ways(scenario))
-    producers = _producers(scenario, topics, groups, broker_config)
-    consumers = _consumers(scenario, topics, broker_config)
+    producers = _producers(scenario, topics, groups, for_all(broker_config))
+    consumers = _consumers(scenario, topics, for_all(broker_config))
+    for node, name, value in by_node(broker_config):
+        there = {**for_all(broker_config), name: value}
+        promised = (_producers(scenario, topics, groups, there), _consumers(scenario, topics, there))
+        if promised != (producers, consumers) or topic_plans(scenario, tag, there) != topics:
+            raise ScenarioError(
+                f"cluster.config: {name}: changes what the brokers promise, so {node} cannot have its own "
+                f"value, got {value}",
+                hint=f"write one value for all nodes: {name}: {value}",
+            )
     return Plan(
         scenario=scenario.name,
         variant=variant,
@@ -142,15 +152,19 @@ def _tag(*parts: str) -> int:
     return zlib.crc32("/".join(parts).encode()) or 1
 
 
-def topic_plans(scenario: Scenario, run_tag: int = 0) -> list[TopicPlan]:
+def topic_plans(
+    scenario: Scenario, run_tag: int = 0, broker_config: Mapping[str, str] | None = None
+) -> list[TopicPlan]:
     """Every topic of a scenario, those that one entry stands for one by one.
+
+    ``broker_config``: None = the settings that all nodes of the scenario have.
 
     Raises:
         ScenarioError: a broker setting that decides how many copies there are is out of range.
     """
-    broker_config = native(scenario.cluster.config)
+    config = for_all(native(scenario.cluster.config)) if broker_config is None else broker_config
     return [
-        _topic(scenario, name, declared, broker_config, run_tag)
+        _topic(scenario, name, declared, config, run_tag)
         for declared, spec in scenario.topics.items()
         for name in spec.names(declared)
     ]

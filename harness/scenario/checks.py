@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from harness.errors import did_you_mean
 from harness.exposure import CAPTURED
+from harness.node_settings import by_node, for_all, of_node, setting_name
 from harness.scenario.bug import bug_problems
 from harness.scenario.headers import header_names
 from harness.scenario.members import own_name_problems
@@ -162,21 +163,28 @@ def _cluster_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
     if cluster.topology and cluster.topology not in system.topologies:
         allowed = ", ".join(system.topologies) or f"{system.name} has one topology only: leave it out"
         yield ("cluster", "topology"), f"is not a topology of {system.name}; {allowed}"
+    names = {setting_name(key) for key in cluster.config}
     for option, why in system.broker_config.items():
-        if option in cluster.config:
+        if option in names:
             yield ("cluster", "config", option), f"is set by brokerstorm itself; {why}: leave it out"
     if any(producer.transactions for producer in scenario.load.producers.values()):
-        for option, needed in system.transactional_config.items():
-            if str(cluster.config.get(option, needed)).lower() != needed:
+        for key, value in cluster.config.items():
+            option = setting_name(key)
+            needed = system.transactional_config.get(option, "")
+            if needed and str(value).lower() != needed:
                 yield ("cluster", "config", option), f"must be {needed} with transactions: leave it out"
-    for option, value in cluster.config.items():
+    for key, value in cluster.config.items():
+        option = setting_name(key)
         if not is_one_line(f"{option}={value}"):
             yield (
                 ("cluster", "config", option),
                 "is not a setting of one line; a broker reads a second one",
             )
-    for option, problem in system.cluster_problems(cluster.topology, native(cluster.config)):
-        yield ("cluster", "config", option), problem
+    config = native(cluster.config)
+    own = [of_node(config, node) for node in dict.fromkeys(node for node, *_ in by_node(config))]
+    for settings in [for_all(config), *own]:
+        for option, problem in system.cluster_problems(cluster.topology, settings):
+            yield ("cluster", "config", option), problem
 
 
 def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import Field, PrivateAttr, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
 from harness.contracts.plan import FaultStep
 from harness.durations import MAX_DURATION_S as MAX_DURATION_S
 from harness.durations import Seconds as Seconds
 from harness.durations import parse_seconds as parse_seconds
+from harness.node_settings import flattened
 from harness.rundir import Document, path_below, resolved
 from harness.scenario.bug import BugSpec
 from harness.scenario.headers import Headers
@@ -62,13 +63,30 @@ _OPTIONS = (
     "the client's own option names; `{instance}` in a text is the number of the process, from 1 to `count`"
 )
 
+_VALUE = {"type": ["string", "integer", "number", "boolean"]}
+BrokerConfig = Annotated[
+    dict[str, Option],
+    BeforeValidator(flattened),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {
+                "anyOf": [_VALUE, {"type": "object", "minProperties": 1, "additionalProperties": _VALUE}]
+            },
+        }
+    ),
+]
+
 
 class ClusterSpec(Part):
     """The brokers: version of the system, and native broker settings laid over the template."""
 
     version: str = Field("", description="version of the broker; empty = the default")
     topology: TopologyName = Field("", description=f"{_elsewhere('topologies')}; empty = the first")
-    config: dict[str, Option] = Field(default_factory=dict, description="native broker settings")
+    config: BrokerConfig = Field(
+        default_factory=dict,
+        description="native broker settings; `broker.rack: {kafka-1: az-1, kafka-2: az-2}` sets one by node",
+    )
 
 
 class TopicSpec(Part):

@@ -150,6 +150,11 @@ class System:
         """What is wrong with native broker settings, by setting."""
         return ()
 
+    def cluster_warnings(self, config: Texts) -> Iterable[str]:
+        """Broker settings that have no effect as they are, as sentences for people. ``config``: as plans keep
+        it, those of one node as in `harness.node_settings`."""
+        return ()
+
     def topic_problems(self, replication: int, config: Texts) -> Iterable[Problem]:
         """What is wrong with native topic settings, by setting."""
         return ()

@@ -21,6 +21,7 @@ from harness.clusters.layout.compose import ClusterLayout, Service, release_key
 from harness.clusters.layout.detours import DetourMap
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.errors import EnvironmentNotReady, UsageError
+from harness.node_settings import by_node, of_node
 from harness.protocols.cluster import Endpoint, Node
 from harness.validation import is_one_line
 
@@ -83,7 +84,7 @@ class Layout:
         nodes: those that go on running.
 
     Args:
-        settings: of the user, by the brokers' own names.
+        settings: of the user, by the brokers' own names; those of one node as `harness.node_settings`.
         management: what templates are told of the harness' account in the brokers' management.
         security: a node's name -> what its templates are told where the cluster is secure.
     """
@@ -143,7 +144,7 @@ class Layout:
         others = tuple({one.settings_prefix for one in self.services.values()} - {own, ""})
         return {
             key.removeprefix(own): value
-            for key, value in self.settings.items()
+            for key, value in of_node(self.settings, service.name).items()
             if key.startswith(own) and not key.startswith(others)
         }
 
@@ -178,8 +179,15 @@ class Layout:
         """Render every node's settings without writing them.
 
         Raises:
-            UsageError: a setting that cannot be laid over the template.
+            UsageError: a setting that cannot be laid over the template, or of a node that is not there.
         """
+        for name, setting, _ in by_node(self.settings):
+            if name not in {node.name for node in self.nodes}:
+                listed = ", ".join(node.name for node in self.nodes)
+                raise UsageError(
+                    f"cluster.config: {setting}: {name!r} is not a node of this cluster",
+                    hint=f"the nodes are {listed}",
+                )
         for node in self.all_nodes.values():
             for target in self.services[node.name].templates:
                 self.conf_text(node, target)

@@ -6,11 +6,13 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
+from harness.node_settings import by_node
 from harness.systems.base import Problem, Request, System, Texts
 
 _COMMITS: Final = "consumers of kafka commit positions; leave it out, or see commit_every"
 CORRELATION: Final = 0x42535432
 _NAME_BYTES: Final = 32_000  # a client id is at most 32,767 bytes long
+_SELECTOR: Final = "replica.selector.class"
 _IN_SYNC: Final = "min.insync.replicas"
 #: The audit needs the whole log.
 KEEPS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
@@ -100,6 +102,14 @@ class Kafka(System):
     def cluster_problems(self, topology: str, config: Texts) -> Iterator[Problem]:
         if config.get(_IN_SYNC, "1") not in {"1", "2", "3"}:
             yield _IN_SYNC, "must be 1, 2 or 3"
+
+    def cluster_warnings(self, config: Texts) -> Iterator[str]:
+        racks = {value for _, name, value in by_node(config) if name == "broker.rack"}
+        if config.get(_SELECTOR, "").endswith(".RackAwareReplicaSelector") and len(racks) < 2:
+            yield (
+                f"cluster.config: {_SELECTOR} has no effect: no two brokers have different racks; write "
+                "broker.rack: {kafka-1: az-1, kafka-2: az-2, kafka-3: az-3}"
+            )
 
     def topic_problems(self, replication: int, config: Texts) -> Iterator[Problem]:
         """The log must stay until it is read, and every write must be possible with all brokers up."""
