@@ -8,11 +8,11 @@ from analysis.verdict.thresholds import limit_words
 from commands.console import write
 from commands.tables import paragraph, table
 from faults.kit.params import in_units
+from harness.node_settings import settings_text
 from harness.plan.hours import retained_s
 from harness.plan.profile import mean_rate_per_s, shares_over
 from harness.plan.rates import is_open, rate_words
 from harness.progress.live import LEVELS
-from harness.node_settings import settings_text
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import in_words
 

@@ -22,6 +22,7 @@ from experiments.plans import (
 from experiments.versions import Releases, other_brokers, other_clients
 from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import BrokerstormError, EnvironmentNotReady, Exit, ScenarioError, UsageError
+from harness.node_settings import node_configs
 from harness.rundir import Document, RunDir
 from harness.systems import SYSTEMS
 from harness.toolchains.cache import cache_folder
@@ -375,7 +376,7 @@ def _warnings(plan: Plan, timeline: Timeline) -> Iterator[str]:
         *(*_of_limits(plan), *_of_sizes(plan), *_of_times(timeline), *_of_expectation(plan)),
         *_of_retention(plan),
         *_of_buckets(plan),
-        *SYSTEMS[plan.system].cluster_warnings(plan.broker_config),
+        *SYSTEMS[plan.system].cluster_warnings(node_configs(plan.broker_config)),
     )
     for text in (*of_plan, *_of_builds(plan)):
         yield f"{where}{text}"

@@ -59,6 +59,12 @@ def of_node(config: Mapping[str, str], node: str) -> dict[str, str]:
     return {**for_all(config), **own}
 
 
+def node_configs(config: Mapping[str, str]) -> list[dict[str, str]]:
+    """The settings of a node without own ones, then those of each node that has some."""
+    nodes = dict.fromkeys(node for node, *_ in by_node(config))
+    return [for_all(config), *(of_node(config, node) for node in nodes)]
+
+
 def settings_text(config: Mapping[str, str]) -> dict[str, str]:
     """Native name -> value as text for people; a setting by node as ``{kafka-1: az-1, kafka-2: az-2}``."""
     own: dict[str, list[str]] = {}

@@ -90,17 +90,7 @@ def build_plan(
     topics = topic_plans(scenario, tag)
     groups = _lane_groups(scenario, topics)
     buckets, groups = with_buckets(groups, _expected_rows(scenario), _ways(scenario))
-    producers = _producers(scenario, topics, groups, for_all(broker_config))
-    consumers = _consumers(scenario, topics, for_all(broker_config))
-    for node, name, value in by_node(broker_config):
-        there = {**for_all(broker_config), name: value}
-        promised = (_producers(scenario, topics, groups, there), _consumers(scenario, topics, there))
-        if promised != (producers, consumers) or topic_plans(scenario, tag, there) != topics:
-            raise ScenarioError(
-                f"cluster.config: {name}: changes what the brokers promise, so {node} cannot have its own "
-                f"value, got {value}",
-                hint=f"write one value for all nodes: {name}: {value}",
-            )
+    producers, consumers = _clients(scenario, topics, groups, broker_config)
     return Plan(
         scenario=scenario.name,
         variant=variant,
@@ -239,6 +229,32 @@ def _worker_folders(scenario: Scenario) -> list[str]:
 
 
 # ----- clients ----------------------------------------------------------------------------------------
+
+
+def _clients(
+    scenario: Scenario,
+    topics: Sequence[TopicPlan],
+    groups: Sequence[LaneGroup],
+    broker_config: Mapping[str, str],
+) -> tuple[list[ProducerPlan], list[ConsumerPlan]]:
+    """Producers and consumers, with what they are promised.
+
+    Raises:
+        ScenarioError: options that a client refuses, or a setting of one node that changes a promise.
+    """
+    common = for_all(broker_config)
+    made = _producers(scenario, topics, groups, common), _consumers(scenario, topics, common)
+    for node, name, value in by_node(broker_config):
+        there = {**common, name: value}
+        own = _producers(scenario, topics, groups, there), _consumers(scenario, topics, there)
+        own_topics = topic_plans(scenario, broker_config=there)
+        if own != made or own_topics != topic_plans(scenario, broker_config=common):
+            raise ScenarioError(
+                f"cluster.config: {name}: changes what the brokers promise, so {node} cannot have its own "
+                f"value, got {value}",
+                hint=f"write one value for all nodes: {name}: {value}",
+            )
+    return made
 
 
 def _producers(

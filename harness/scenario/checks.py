@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from harness.errors import did_you_mean
 from harness.exposure import CAPTURED
-from harness.node_settings import by_node, for_all, of_node, setting_name
+from harness.node_settings import node_configs, setting_name
 from harness.scenario.bug import bug_problems
 from harness.scenario.headers import header_names
 from harness.scenario.members import own_name_problems
@@ -163,6 +163,11 @@ def _cluster_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
     if cluster.topology and cluster.topology not in system.topologies:
         allowed = ", ".join(system.topologies) or f"{system.name} has one topology only: leave it out"
         yield ("cluster", "topology"), f"is not a topology of {system.name}; {allowed}"
+    yield from _config_problems(scenario, system)
+
+
+def _config_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
+    cluster = scenario.cluster
     names = {setting_name(key) for key in cluster.config}
     for option, why in system.broker_config.items():
         if option in names:
@@ -180,9 +185,7 @@ def _cluster_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
                 ("cluster", "config", option),
                 "is not a setting of one line; a broker reads a second one",
             )
-    config = native(cluster.config)
-    own = [of_node(config, node) for node in dict.fromkeys(node for node, *_ in by_node(config))]
-    for settings in [for_all(config), *own]:
+    for settings in node_configs(native(cluster.config)):
         for option, problem in system.cluster_problems(cluster.topology, settings):
             yield ("cluster", "config", option), problem
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType
@@ -150,9 +150,11 @@ class System:
         """What is wrong with native broker settings, by setting."""
         return ()
 
-    def cluster_warnings(self, config: Texts) -> Iterable[str]:
-        """Broker settings that have no effect as they are, as sentences for people. ``config``: as plans keep
-        it, those of one node as in `harness.node_settings`."""
+    def cluster_warnings(self, configs: Sequence[Texts]) -> Iterable[str]:
+        """Broker settings that have no effect as they are, as sentences for people.
+
+        ``configs``: the different settings that nodes have.
+        """
         return ()
 
     def topic_problems(self, replication: int, config: Texts) -> Iterable[Problem]:

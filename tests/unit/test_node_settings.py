@@ -1,4 +1,4 @@
-"""Broker settings that differ by node: written as a mapping, checked, and laid over the template of that node."""
+"""Broker settings that differ by node: written as a mapping, checked, laid over the template of that node."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from commands.plan_text import _settings
 from experiments.preflight import SYSTEMS
 from harness.clusters import describe_cluster
 from harness.errors import ScenarioError, UsageError
-from harness.node_settings import settings_text
+from harness.node_settings import node_configs, settings_text
 from harness.plan.build import build_plan
 from harness.scenario.file import load_scenario
 
@@ -72,7 +72,9 @@ SELECTOR = "replica.selector.class: org.apache.kafka.common.replica.RackAwareRep
 
 def test_racks_that_are_all_alike_are_no_racks(tmp_path: Path) -> None:
     def warned(racks: str) -> list[str]:
-        return list(SYSTEMS["kafka"].cluster_warnings(config_of(tmp_path, f"{SELECTOR}\n    {racks}")))
+        return list(
+            SYSTEMS["kafka"].cluster_warnings(node_configs(config_of(tmp_path, f"{SELECTOR}\n    {racks}")))
+        )
 
     [warning] = warned("broker.rack: az-1")
     assert "no two brokers have different racks" in warning

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-from harness.node_settings import by_node
 from harness.systems.base import Problem, Request, System, Texts
 
 _COMMITS: Final = "consumers of kafka commit positions; leave it out, or see commit_every"
@@ -103,9 +102,10 @@ class Kafka(System):
         if config.get(_IN_SYNC, "1") not in {"1", "2", "3"}:
             yield _IN_SYNC, "must be 1, 2 or 3"
 
-    def cluster_warnings(self, config: Texts) -> Iterator[str]:
-        racks = {value for _, name, value in by_node(config) if name == "broker.rack"}
-        if config.get(_SELECTOR, "").endswith(".RackAwareReplicaSelector") and len(racks) < 2:
+    def cluster_warnings(self, configs: Sequence[Texts]) -> Iterator[str]:
+        racks = {config["broker.rack"] for config in configs if "broker.rack" in config}
+        is_asked = any(config.get(_SELECTOR, "").endswith(".RackAwareReplicaSelector") for config in configs)
+        if is_asked and len(racks) < 2:
             yield (
                 f"cluster.config: {_SELECTOR} has no effect: no two brokers have different racks; write "
                 "broker.rack: {kafka-1: az-1, kafka-2: az-2, kafka-3: az-3}"
