@@ -140,6 +140,7 @@ class Reading:
         max_deliveries: a message is given this often at most; 0 = no limit, None = not known.
         may_drop: the settings that let the broker drop messages that were not given yet; empty = none do.
         drops: the limits that they set; empty with ``may_drop``: not known.
+        starts_latest: a group without a position begins behind the messages that are there.
         because: the setting that decided order, ack, ack_timeout and so on, as text for people.
         unknown: those of them that are assumed: the client's worker.toml does not say.
     """
@@ -154,13 +155,14 @@ class Reading:
     max_deliveries: int | None = None
     may_drop: str = ""
     drops: tuple[DropLimit, ...] = ()
+    starts_latest: bool = False
     because: Mapping[str, str] = field(default_factory=dict)
     unknown: frozenset[str] = frozenset()
 
     @property
     def is_start_known(self) -> bool:
         """A group that names no position at its first assignment began at the first message."""
-        return "from_start" not in self.unknown
+        return "from_start" not in self.unknown and not self.starts_latest
 
     @property
     def is_individual(self) -> bool:

@@ -275,6 +275,7 @@ def _reading(consumer: ConsumerPlan) -> Reading:
             )
             for limit in said.drops
         ),
+        starts_latest=said.start == "latest",
         because=said.because,
         unknown=frozenset(said.unknown),
     )

@@ -110,9 +110,14 @@ DELIVERY: Final = (
             "Some settings allow the broker to drop messages that were not delivered yet (Pulsar: a quota "
             "that evicts, a time to live; Kafka: retention.ms). If the message could have reached the "
             "limit before the group had passed it, the finding is permitted. If it could not, the setting "
-            "excuses nothing. If the limit is not known, the finding is suspect."
+            "excuses nothing. If the limit is not known, the finding is suspect. A group that begins at the "
+            "latest message is promised nothing before the first position that it was given; what it skipped "
+            "when a partition without a committed position was assigned again is suspect."
         ),
         splits={
+            "before the start": SubKind(
+                "the group began at the latest message, and this one lies before", Status.PERMITTED
+            ),
             "not given": SubKind("no setting lets the broker drop it"),
             "dropped": SubKind("it could have reached a limit at which the broker drops", Status.PERMITTED),
         },

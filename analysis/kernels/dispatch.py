@@ -287,7 +287,14 @@ def _not_dispatched(given: Given) -> list[Hits]:
     permitted, is_open = dropping.dropped(given, rows)
     unmet = _dispatch_evidence(given, rows, all(s.complete for s in sessions))
     unmet[is_open] |= BITS["settings-known"]
-    allowed, not_given = (split_index("not-dispatched", name) for name in ("dropped", "not given"))
+    allowed, not_given, before = (
+        split_index("not-dispatched", name) for name in ("dropped", "not given", "before the start")
+    )
+    split = np.where(permitted, allowed, not_given)
+    if history.context.reading(given.group).starts_latest:
+        skipped, is_open = _before_latest(given, rows)
+        split[skipped] = before
+        unmet[is_open] |= BITS["start-known"]
 
     def note(i: int) -> Note:
         said = f"group {given.group} was not given position {place_of(history, int(rows[i]))}"
@@ -299,7 +306,7 @@ def _not_dispatched(given: Given) -> list[Hits]:
             "not-dispatched",
             slot=slots,
             t_ns=history.times(slots),
-            split=np.where(permitted, allowed, not_given),
+            split=split,
             unmet=unmet,
             stream=history.bucket.log["stream"][rows].astype(np.int64),
             row=rows,
@@ -336,9 +343,50 @@ def _dispatch_evidence(given: Given, rows: Array, complete: bool) -> Array:
         unmet[early] |= BITS["start-known"]
     for stream, first in _firsts_of_remade(given).items():
         unmet[(streams == stream) & (rows < first)] |= BITS["start-known"]
-    if not context.reading(given.group).is_start_known:
+    reading = context.reading(given.group)
+    if not reading.is_start_known and not reading.starts_latest:
         unmet[~np.isin(streams, list(starts))] |= BITS["start-known"]
     return unmet
+
+
+def _before_latest(given: Given, rows: Array) -> tuple[Array, Array]:
+    """For log rows that a group was not given which begins at the latest message: whether each lies before
+    the group's first position in its stream, and whether that is not known.
+
+    Clients do not say where they began. So the first position that the group was given stands for it, and a
+    stream of which it was given nothing stays open. So does what lies between the last delivery before a
+    later assignment without a committed position and the first one after it: the client may have begun anew.
+    """
+    log, table = given.history.bucket.log, given.history.bucket.deliveries
+    stream, position = log["stream"][rows], log["position"][rows]
+    skipped, is_open = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
+    committed = _starts(given)
+    anew = _begun_anew(given)
+    for number in np.unique(stream).tolist():
+        here = stream == number
+        own = np.flatnonzero((log["stream"] == number) & (given.first >= 0))
+        if number in committed:
+            continue
+        if not len(own):
+            is_open |= here
+            continue
+        places, times = log["position"][own], table["t_ns"][given.first[own]]
+        skipped |= here & (position < places.min())
+        for begun_ns in anew.get(number, []):
+            last = places[times < begun_ns].max(initial=-1)
+            following = places[times >= begun_ns].min(initial=np.iinfo(np.int64).max)
+            is_open |= here & (position > last) & (position < following) & ~skipped
+    return skipped, is_open
+
+
+def _begun_anew(given: Given) -> dict[int, list[int]]:
+    """By stream, when assignments without a committed position began, the group's first one left out."""
+    told: dict[int, list[int]] = defaultdict(list)
+    for change in given.matching.changes:
+        own = given.matching.group_of_session.get(change.session) == given.group
+        if own and change.event == Event.ASSIGN and change.position < 0:
+            told[change.stream].append(change.t_ns)
+    return {stream: sorted(times)[1:] for stream, times in told.items()}
 
 
 def _firsts_of_remade(given: Given) -> dict[int, int]:

@@ -91,6 +91,8 @@ class ConsumerPromise(PlanPart):
             ``failover``, ``shared``, ``key_shared`` (Pulsar), ``queue`` (JMS, AMQP).
         order: what the members of the subscription are handed in the order of the log: every ``stream``,
             the messages of a ``key``, or ``none``.
+        start: where the group begins while it has no position: at the ``earliest`` message, or at the
+            ``latest``: what lies before its first position is not promised.
         durable: brokers keep the position of the subscription. False: each connection begins anew where the
             client says, and acknowledgements are kept no longer than that connection.
         ack_timeout_s: a message handed over and not settled may come again after this long; 0 = never
@@ -113,6 +115,7 @@ class ConsumerPromise(PlanPart):
 
     subscription: Literal["group", "exclusive", "failover", "shared", "key_shared", "queue"] = "group"
     order: Literal["stream", "key", "none"] = "stream"
+    start: Literal["earliest", "latest"] = "earliest"
     durable: bool = True
     ack_timeout_s: float = 0.0
     member_timeout_s: float = 0.0

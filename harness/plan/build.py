@@ -432,7 +432,11 @@ def _consumer(
     Raises:
         ScenarioError: options that the client refuses.
     """
-    options = native(spec.options)
+    worker = load_worker(spec.client, scenario.worker_folders)
+    set_by_keys = worker.options_for(commit=spec.commit, start=spec.start)
+    every_ms = f"{spec.commit_every * 1000:.0f}"
+    options = {key: value.replace("{ms}", every_ms) for key, value in set_by_keys.items()}
+    options = {**native(spec.options), **options}
     producers = [
         (sender.client, native(sender.options))
         for sender in scenario.load.writers
@@ -467,5 +471,5 @@ def _consumer(
         nack_every=spec.nack_every,
         per_transaction=spec.per_transaction,
         rollback_every=spec.rollback_every,
-        promise=promise,
+        promise=promise if spec.start != "latest" else promise.model_copy(update={"start": "latest"}),
     )

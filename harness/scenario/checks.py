@@ -15,7 +15,7 @@ from harness.scenario.model import ConsumerSpec, PipelineSpec, ProducerSpec, Sce
 from harness.scenario.payload import payload_compressible, payload_sizes, payload_table
 from harness.scenario.pipeline import pipeline_problems
 from harness.scenario.rate import RateLimit
-from harness.systems import SYSTEMS, System
+from harness.systems import DEFAULT, SYSTEMS, System
 from harness.validation import is_one_line
 
 #: Streams of a scenario in all: each is a file handle, a line of the audit and a row of the report.
@@ -49,6 +49,10 @@ class Client(Protocol):
         """Options that the harness sets itself; a scenario that sets one would no longer say what is run."""
 
     @property
+    def options(self) -> Mapping[Any, Mapping[str, str]]:
+        """By role, options that the worker sets unless the scenario does."""
+
+    @property
     def instead(self) -> Mapping[str, str]:
         """Reserved option -> which key of a scenario has its effect, or what is always so."""
 
@@ -78,6 +82,13 @@ SUPPORTED = {
     "rate": ("constant",),
     "turns": ("equal",),
     "transactions": ("none",),
+    "commit": ("explicit",),
+    "start": ("earliest",),
+}
+#: Why few workers can do a thing.
+_WHY_FEW = {
+    "commit": "its client does not say which positions it commits by itself",
+    "start": "its client always begins at the first message here",
 }
 
 
@@ -104,6 +115,7 @@ def problems(
             ("audit",),
             f"is leader: the replicas of {system.name} cannot be read one by one, those of {able} can",
         )
+    yield from _application_problems(scenario)
     yield from _client_problems(scenario, clients)
     yield from own_name_problems(scenario, clients or {})
     for name, consumer in scenario.load.consumers.items():
@@ -274,7 +286,9 @@ def _worker_problems(
         able = worker.supports.get(key, SUPPORTED[key])
         if value not in able:
             where = _ELSEWHERE.get(key, at if key == "turns" else (*at, key))
-            yield where, f"is not supported by the {spec.client} worker; supported: {', '.join(able)}"
+            why = f": {_WHY_FEW[key]}" if key in _WHY_FEW and system == DEFAULT.name else ""
+            sentence = f"is not supported by the {spec.client} worker{why}"
+            yield where, f"{sentence}; supported: {', '.join(able)}"
         elif value not in SUPPORTED[key] and (first := worker.first_able(key, spec.client_version)):
             yield (
                 (*at, "client_version"),
@@ -294,6 +308,9 @@ def _option_problems(
 ) -> Iterator[Problem]:
     for option, value in getattr(spec, key).items():
         if option in worker.reserved:
+            ours = worker.options.get("consumer", {}).get(option) if isinstance(spec, ConsumerSpec) else None
+            if ours is not None and native({option: value})[option].lower() == ours.lower():
+                continue  # says what is so anyway
             instead = worker.instead.get(option, "leave it out")
             yield (*at, key, option), f"is set by brokerstorm itself: {instead}"
         elif option in worker.security_options:
@@ -316,7 +333,7 @@ def _asked(spec: ProducerSpec | ConsumerSpec | PipelineSpec, scenario: Scenario)
         asked = _asked(spec.writing, scenario)
         return {key: asked[key] for key in ("payload", "filling", "transactions")}
     if isinstance(spec, ConsumerSpec):
-        return {"receive": spec.receive, "settle": spec.settle}
+        return {key: getattr(spec, key) for key in ("receive", "settle", "commit", "start")}
     topics = [scenario.topics[name] for name in spec.topics or scenario.topics if name in scenario.topics]
     mixed = payload_table(scenario.load.payload)
     smallest, largest = payload_sizes(scenario.load.payload)
@@ -348,6 +365,18 @@ def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) 
         yield (*at, "nack_every"), "needs settle: ack, in a share group: others commit positions"
     elif spec.nack_every and spec.settle not in {"auto", "ack"}:
         yield (*at, "nack_every"), "needs settle: ack (or auto)"
+
+
+def _application_problems(scenario: Scenario) -> Iterator[Problem]:
+    """What the consuming application of a run never does, whatever its client could do."""
+    for name, spec in scenario.load.consumers.items():
+        at = ("load", "consumers", name)
+        if spec.start == "none":
+            sentence = "has no meaning in a run: its groups are new, so the client would end at once"
+            yield (*at, "start"), f"{sentence}; must be earliest or latest"
+        if spec.commit == "auto" and spec.settle != "auto":
+            sentence = "needs settle: auto: the client commits positions, it acknowledges no message"
+            yield (*at, "commit"), sentence
 
 
 def _producer_problems(at: tuple[str, ...], spec: ProducerSpec, system: System) -> Iterator[Problem]:

@@ -237,6 +237,16 @@ class ConsumerSpec(Part):
     commit_every: Seconds = Field(
         1.0, gt=0, description="kafka: commit what was processed this often; elsewhere see settle"
     )
+    commit: Literal["explicit", "auto"] = Field(
+        "explicit",
+        description="kafka: who commits: the application, or the client by itself (`enable.auto.commit`), "
+        "each `commit_every`",
+    )
+    start: Literal["earliest", "latest", "none"] = Field(
+        "earliest",
+        description="kafka: where a group without a position begins (`auto.offset.reset`). latest: what was "
+        "stored before its first position is not promised",
+    )
     nack_every: int = Field(0, ge=0, description="every n-th message is refused (nack, recover); 0 = none")
     per_transaction: int = Field(0, ge=0, description="messages per transaction, for settle: transacted")
     rollback_every: int = Field(0, ge=0, description="every n-th transaction is rolled back; 0 = none")

@@ -46,6 +46,8 @@ Ability = Literal[
     "rate",
     "turns",
     "transactions",
+    "commit",
+    "start",
 ]
 _HINT: Final = "docs/howto/add-a-worker.md has every key"
 
@@ -203,6 +205,8 @@ class WorkerSpec(Part):
         tools: commands it needs on PATH beyond brokerstorm itself and its toolchain.
         supports: by key of a producer or consumer, the values this worker can do; a key it leaves out has
             the values every worker can do.
+        sets: by such a key of a consumer and value, the client's options that bring it about; ``{ms}`` stands
+            for `commit_every`.
         since: by such a key, the first version that can do more than that.
         values_since: by option and value (small letters), the first version that takes that value.
         promises: what decides the client's promises; None = not stated, so they are not known.
@@ -235,6 +239,7 @@ class WorkerSpec(Part):
     instead: dict[str, str] = Field(default_factory=dict)
     own_names: dict[Role, str] = Field(default_factory=dict)
     supports: dict[Ability, list[str]] = Field(default_factory=dict)
+    sets: dict[Literal["commit", "start"], dict[str, dict[str, str]]] = Field(default_factory=dict)
     since: dict[Ability, str] = Field(default_factory=dict)
     values_since: dict[str, dict[str, str]] = Field(default_factory=dict)
     promises: Part | None = None
@@ -308,6 +313,12 @@ class WorkerSpec(Part):
             raise ValueError(f"language {self.language} needs a table [{self.language}]")
         if self.language != "other" and not self.entry:
             raise ValueError(f"language {self.language} needs entry: what is started")
+        for key in ("commit", "start"):
+            for value in self.supports.get(key, [])[1:]:
+                if value not in self.sets.get(key, {}):
+                    raise ValueError(
+                        f"supports.{key} has {value}, so sets.{key}.{value} must say by which options"
+                    )
         for name in self.promises.model_fields_set if self.promises is not None else ():
             facts = getattr(self.promises, name)
             if isinstance(facts, SettingFacts) and facts.default is None and not self._sets(facts):
@@ -334,6 +345,13 @@ class WorkerSpec(Part):
             if isinstance(options, dict):
                 names.update(options)
         return names
+
+    def options_for(self, **asked: str) -> dict[str, str]:
+        """The client's options that bring about what keys of a consumer ask for (`sets`)."""
+        found: dict[str, str] = {}
+        for key, value in asked.items():
+            found |= self.sets.get(key, {}).get(value, {})  # type: ignore[call-overload]
+        return found
 
     @property
     def security_options(self) -> set[str]:

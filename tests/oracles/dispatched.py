@@ -140,9 +140,38 @@ def not_dispatched(facts: Facts) -> list[Hit]:
             said = may_be_dropped(facts, group, first)
             if said is None:
                 unmet.add("settings-known")
-            split = "dropped" if said else "not given"
+            skipped = skipped_by_latest(facts, group, first)
+            if skipped is None:
+                unmet.add("start-known")
+            split = "before the start" if skipped else "dropped" if said else "not given"
             hits.append(Hit("not-dispatched", name, split, frozenset(unmet), time_of(facts, name)))
     return hits
+
+
+def skipped_by_latest(facts: Facts, group: str, row: Row) -> bool | None:
+    """Whether a group that begins at the latest message began behind a row; None = that is not known."""
+    if not facts.context.reading(group).starts_latest:
+        return False
+    own = [r for r in facts.deliveries if r["stream"] == row["stream"] and group_of(facts, r) == group]
+    assigns = sorted((r["t_ns"], i, r["position"]) for i, r in enumerate(own) if r["event"] == Event.ASSIGN)
+    if assigns and assigns[0][2] >= 0:
+        return False
+    first_ns: dict[int, int] = {}
+    for r in own:
+        if r["event"] == Event.DELIVER and facts.matches(r):
+            first_ns[r["position"]] = min(first_ns.get(r["position"], r["t_ns"]), r["t_ns"])
+    if not first_ns:
+        return None
+    if row["position"] < min(first_ns):
+        return True
+    for begun_ns in [t_ns for t_ns, _, position in assigns if position < 0][1:]:
+        last = max((at for at, t_ns in first_ns.items() if t_ns < begun_ns), default=-1)
+        following = min(
+            (at for at, t_ns in first_ns.items() if t_ns >= begun_ns), default=row["position"] + 1
+        )
+        if last < row["position"] < following:
+            return None
+    return False
 
 
 def may_be_dropped(facts: Facts, group: str, row: Row, *, was_refused: bool = False) -> bool | None:

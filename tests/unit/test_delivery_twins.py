@@ -8,6 +8,7 @@ from analysis.classes import status_of
 from analysis.findings import Status
 from harness.contracts.plan import ConsumerPromise
 from harness.records import Check
+from tests.oracles.judging import judged, labels
 from tests.planted.pairs import Found, Pair, aborted, five, found
 from tests.planted.tiny import EPOCH_NS, History
 from tests.planted.tiny_pipelines import committed
@@ -24,6 +25,10 @@ def rebalanced(commit: int, start: int) -> History:
     h = History(sessions=2).sent(5).log(0, 1, 2, 3, 4)
     h.assign(0).deliver(0, 1, 2, 3).commit(commit).revoke(0)
     return h.assign(0, session=2).deliver(*range(start, 5), session=2)
+
+
+def from_latest() -> History:
+    return History(reading=ConsumerPromise(start="latest")).sent(5).log(0, 1, 2, 3, 4).assign(0)
 
 
 def twice(seek: bool) -> History:
@@ -133,6 +138,16 @@ PAIRS = [
         by_class=True,
     ),
     Pair(
+        "a group that begins at the latest message",
+        lambda: from_latest().deliver(1, 2, 4),
+        {
+            ("not-dispatched", "before the start"): ["1/0/0"],
+            ("not-dispatched", "not given"): ["1/0/3"],
+        },
+        lambda: from_latest().deliver(2, 3, 4),
+        {("not-dispatched", "before the start"): ["1/0/0", "1/0/1"]},
+    ),
+    Pair(
         "delivery reorder",
         lambda: five().deliver(0, 2, 1, 3, 4),
         {("delivery-reorder", ""): ["1/0/1"]},
@@ -217,3 +232,12 @@ def test_aborted_read_depends_on_what_the_consumer_asked_for() -> None:
     assert lenient == {("aborted-read", "read uncommitted"): ["1/0/2"]}
     assert status_of("aborted-read", "read committed", None) is Status.VIOLATION
     assert status_of("aborted-read", "read uncommitted", None) is Status.PERMITTED
+
+
+def test_what_a_group_skips_by_beginning_at_the_latest_message_again_is_not_known() -> None:
+    """Nothing was committed when the partition was assigned again, so the client may have begun anew."""
+    again = from_latest().deliver(0, 1).revoke(0).assign(0).deliver(4)
+    assert list(labels(judged(again))) == [
+        ("not-dispatched", "not given", frozenset({"start-known"}), f"1/0/{seq}") for seq in (2, 3)
+    ]
+    assert status_of("not-dispatched", "before the start", None) == Status.PERMITTED

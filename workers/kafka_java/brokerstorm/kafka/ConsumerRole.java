@@ -54,6 +54,9 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
         Properties options = Options.ofConsumer(session, List.of());
         options.put(ConsumerConfig.GROUP_ID_CONFIG, journal.group);
         this.commitsItself = "true".equals(options.getProperty(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG));
+        if (commitsItself) {
+            AutoCommits.watchIn(options);
+        }
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         this.consumer = Options.make(() -> new KafkaConsumer<>(options, bytes, bytes));
         this.assigned = new Assignments(session, journal, consumer);
@@ -83,6 +86,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
         commitSync();
         try {
             consumer.close(CLOSE);
+            noteAutoCommits();
         } catch (KafkaException error) { // of a client that gave itself up
             session.report.error(error.getClass().getSimpleName(), "close: " + ErrorTexts.text(error));
         }
@@ -110,6 +114,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
             for (ConsumerRecord<byte[], byte[]> record : consumer.poll(POLL)) {
                 taken(record);
             }
+            noteAutoCommits();
         } catch (KafkaException error) {
             session.report.error(error.getClass().getSimpleName(), ErrorTexts.text(error));
             noteDeath(error);
@@ -141,12 +146,14 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
 
     @Override
     public void onPartitionsAssigned(Collection<TopicPartition> given) {
+        noteAutoCommits();
         assigned.given(given);
     }
 
     /** What was not committed is for the next owner to read again. Also called for partitions that were lost. */
     @Override
     public void onPartitionsRevoked(Collection<TopicPartition> taken) {
+        noteAutoCommits();
         assigned.taken(taken, partition -> positions.getOrDefault(partition, -1L));
         uncommitted.keySet().removeAll(taken);
     }
@@ -162,6 +169,13 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
         uncommitted.clear();
         taken.forEach((partition, at) -> journal.note(Layout.COMMIT_CALLED, assigned.place(partition, at.offset())));
         return taken;
+    }
+
+    /** Positions that the client committed by itself and that the brokers confirmed since the last call. */
+    private void noteAutoCommits() {
+        if (commitsItself) {
+            AutoCommits.taken().forEach((place, at) -> committed(Map.of(place, at), null));
+        }
     }
 
     private void commitAsync() {
