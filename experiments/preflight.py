@@ -376,6 +376,7 @@ def _warnings(plan: Plan, timeline: Timeline) -> Iterator[str]:
         *(*_of_limits(plan), *_of_sizes(plan), *_of_times(timeline), *_of_expectation(plan)),
         *_of_retention(plan),
         *_of_buckets(plan),
+        *plan.notes,
         *SYSTEMS[plan.system].cluster_warnings(node_configs(plan.broker_config)),
     )
     for text in (*of_plan, *_of_builds(plan)):

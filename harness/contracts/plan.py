@@ -345,6 +345,9 @@ class Plan(PlanPart):
     limits: dict[str, float]
     rate_ratio: float
     thresholds: list[ThresholdPlan] = Field(default_factory=list)
+    notes: list[str] = Field(
+        default_factory=list, description="what was left aside of files that the scenario names"
+    )
     audit: str = Field("leader", description="leader or every-replica")
     external: ExternalPlan | None = Field(None, description="None = a cluster that we start")
 

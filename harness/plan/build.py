@@ -115,6 +115,7 @@ def build_plan(
         limits=_limits(scenario),
         rate_ratio=0.0 if isinstance(scenario.load.rate, RateLimit) else scenario.require.rate_ratio,
         thresholds=threshold_plans(scenario),
+        notes=scenario.notes,
         audit=scenario.audit,
     )
 

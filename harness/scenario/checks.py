@@ -61,6 +61,10 @@ class Client(Protocol):
         """Options that are set from what a cluster asks of clients."""
 
     @property
+    def left_aside(self) -> Collection[str]:
+        """Options that every application's file has and that a run decides itself."""
+
+    @property
     def own_names(self) -> Mapping[Any, str]:
         """By role, the option that gives a client a name which no other client may have."""
 

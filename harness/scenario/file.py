@@ -24,6 +24,7 @@ from harness.rundir import Document
 from harness.scenario.bundled import bundled_bugs, bundled_scenarios, name_of
 from harness.scenario.checks import Client, Problem, problems
 from harness.scenario.model import Scenario
+from harness.scenario.option_files import with_option_files, written_out
 from harness.toolchains.own_builds import anchored
 from harness.validation import Location, dotted, inner_type, problems_of, value_text
 from harness.yaml_lines import SCHEMA_KEY, parse, read, value_of
@@ -107,6 +108,7 @@ def load_scenario(
         path, text, data, places, tuple(parsed), clients, classes, check_faults, check_settings, pin
     )
     scenario = _validated(data, source)
+    scenario._written_out = written_out(kept_data, scenario, _clients(scenario, source) or {})
     variants(scenario)
     return scenario
 
@@ -293,7 +295,9 @@ def _validated(data: Document, source: Source, *, inside: Location = ()) -> Scen
         raise _refused(source, problems_of(Scenario, error, data), inside) from None
     scenario._source = source
     clients = _clients(scenario, source)
-    found = [*problems(scenario, clients=clients, classes=source.classes)]
+    scenario, file_problems, notes = with_option_files(scenario, clients or {})
+    scenario._notes = notes
+    found = [*file_problems, *problems(scenario, clients=clients, classes=source.classes)]
     if source.check_settings is not None:
         found += source.check_settings(scenario)
     if found:

@@ -60,7 +60,8 @@ def _elsewhere(attribute: str) -> str:
 _CLIENT = f"see `brokerstorm list workers`; {_elsewhere('client')}"
 
 _OPTIONS = (
-    "the client's own option names; `{instance}` in a text is the number of the process, from 1 to `count`"
+    "the client's own option names; `{instance}` in a text is the number of the process, from 1 to `count`; "
+    "`{file: producer.properties}` takes the options of a file, relative to the scenario's folder"
 )
 
 _VALUE = {"type": ["string", "integer", "number", "boolean"]}
@@ -446,6 +447,11 @@ class Scenario(Part):
     #: The file this came from (`harness.scenario.file.Source`); None when built in Python.
     _source: Any = PrivateAttr(default=None)
 
+    #: What was left aside of files that the scenario names, a sentence each.
+    _notes: list[str] = PrivateAttr(default_factory=list)
+    #: The scenario as text without the files that it names; empty = it names none.
+    _written_out: str = PrivateAttr("")
+
     @model_validator(mode="before")
     @classmethod
     def _with_defaults_of_the_system(cls, data: Any) -> Any:
@@ -469,9 +475,15 @@ class Scenario(Part):
         return profile.table(self.load.duration, self.folder) if profile is not None else []
 
     @property
+    def notes(self) -> list[str]:
+        """What was left aside of files that the scenario names, a sentence each."""
+        return list(self._notes)
+
+    @property
     def text(self) -> str:
-        """The file as the user wrote it; empty when built in Python."""
-        return "" if self._source is None else str(self._source.text)
+        """The file as the user wrote it, with the values of the files that it names for options in place of
+        their names; empty when built in Python."""
+        return self._written_out or ("" if self._source is None else str(self._source.text))
 
 
 def with_system_defaults(data: Any) -> Any:

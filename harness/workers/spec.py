@@ -200,6 +200,8 @@ class WorkerSpec(Part):
         transactional: options of a producer in transactions, unless the scenario sets them.
         reserved: options that the harness sets itself; a scenario that sets one is refused.
         instead: option of `reserved` -> which key of a scenario has its effect, or what is always so.
+        left_aside: options of `reserved` that every application's file has: in a file of the user's they are
+            named and left aside.
         own_names: by role, the option that gives a client a name which no other client may have: a static
             member of a group, a named producer of a topic.
         tools: commands it needs on PATH beyond brokerstorm itself and its toolchain.
@@ -237,6 +239,7 @@ class WorkerSpec(Part):
     transactional: dict[str, str] = Field(default_factory=dict)
     reserved: list[str] = Field(default_factory=list)
     instead: dict[str, str] = Field(default_factory=dict)
+    left_aside: list[str] = Field(default_factory=list)
     own_names: dict[Role, str] = Field(default_factory=dict)
     supports: dict[Ability, list[str]] = Field(default_factory=dict)
     sets: dict[Literal["commit", "start"], dict[str, dict[str, str]]] = Field(default_factory=dict)

@@ -27,20 +27,23 @@ final class Options {
     /**
      * Our defaults and the user's options, then what the harness decides.
      *
-     * @throws WorkerFailure an option this client does not have; names near ones
+     * @throws WorkerFailure options this client does not have, all of them; names near ones
      */
     static Properties of(Session session, Set<String> known) {
         Properties found = new Properties();
         found.put("client.id", session.spec.name);
+        List<String> unknown = new ArrayList<>();
         session.spec.options.forEach((name, value) -> {
             if (!known.contains(name)) {
-                throw new WorkerFailure(
-                        "kafka-clients " + ClientVersion.text() + " has no option " + name
-                                + DidYouMean.guess(name, known),
-                        HINT);
+                unknown.add(name + DidYouMean.guess(name, known));
             }
             found.put(name, value);
         });
+        if (!unknown.isEmpty()) {
+            throw new WorkerFailure(
+                    "kafka-clients " + ClientVersion.text() + " has no option " + String.join("; no option ", unknown),
+                    HINT);
+        }
         found.put("bootstrap.servers", session.spec.bootstrap);
         Object tokenUrl = found.get("sasl.oauthbearer.token.endpoint.url");
         if (tokenUrl != null) { // since 3.9.1 the client asks no address that is not on this list

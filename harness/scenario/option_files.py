@@ -1,0 +1,111 @@
+"""Options of a client that are in a file of the application: ``options: {file: producer.properties}``."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import yaml
+
+from harness.errors import UsageError
+from harness.properties import read_properties
+from harness.rundir import path_below
+from harness.scenario.model import ConsumerSpec, Option, PipelineSpec, ProducerSpec, Scenario
+
+FILE: Final = "file"
+SIDES: Final = ("producers", "consumers", "pipelines")
+#: Options of clients for TLS and logins, whatever a worker states: secrets may be among them.
+_SECURITY: Final = re.compile(r"^(ssl|sasl|security)\.")
+
+Problem = tuple[tuple[str | int, ...], str]
+AnyClient = ProducerSpec | ConsumerSpec | PipelineSpec
+
+
+class LeavesAside(Protocol):
+    """The part of a worker that is asked about a file (`harness.workers.WorkerSpec`)."""
+
+    @property
+    def left_aside(self) -> Collection[str]:
+        """Options that every application's file has and that a run decides itself."""
+
+    @property
+    def security_options(self) -> Collection[str]:
+        """Options that are set from what a cluster asks of clients."""
+
+
+def with_option_files(
+    scenario: Scenario, clients: Mapping[str, LeavesAside]
+) -> tuple[Scenario, list[Problem], list[str]]:
+    """The scenario with the values of its option files, what is wrong with them, and notes for people.
+
+    Other options of the entry take precedence over the file.
+    """
+    problems: list[Problem] = []
+    notes: list[str] = []
+    load: dict[str, Any] = {side: dict(getattr(scenario.load, side)) for side in SIDES}
+    for at in _places(scenario.model_dump()):
+        _, side, name, key = at
+        spec: AnyClient = load[side][name]
+        try:
+            options, left = _with_file(scenario.folder, getattr(spec, key), clients.get(spec.client))
+        except UsageError as error:
+            problems.append(((*at, FILE), str(error)))
+            continue
+        load[side][name] = spec.model_copy(update={key: options})
+        if left:
+            notes.append(f"{'.'.join(at)}.{FILE}: left aside, a run sets it itself: {', '.join(left)}")
+    return scenario.model_copy(update={"load": scenario.load.model_copy(update=load)}), problems, notes
+
+
+def written_out(data: Mapping[str, Any], scenario: Scenario, clients: Mapping[str, LeavesAside]) -> str:
+    """A scenario file whose option files are replaced by their values, so that it can be run elsewhere.
+    Empty = it names no such file.
+
+    ``data``: of the file. Raises UsageError: a file of a variant cannot be read.
+    """
+    made: dict[str, Any] = copy.deepcopy(dict(data))
+    overrides = [each.get("override") for each in made.get("variants", {}).values() if each]
+    names_one = False
+    for part in [made, *overrides]:
+        for at in _places(part):
+            _, side, name, key = at
+            spec = part["load"][side][name]
+            known = getattr(scenario.load, side).get(name)
+            client = spec.get("client") or (known.client if known else "")
+            spec[key], _ = _with_file(scenario.folder, spec[key], clients.get(client))
+            names_one = True
+    text = "# The options of files that the scenario named are written out.\n"
+    return text + yaml.safe_dump(made, sort_keys=False, allow_unicode=True) if names_one else ""
+
+
+def _places(data: Any) -> Iterator[tuple[str, str, str, str]]:
+    """Where options name a file, in the data of a scenario or of a variant's override."""
+    load = data.get("load") if isinstance(data, Mapping) else None
+    if not isinstance(load, Mapping):
+        return
+    for side in SIDES:
+        entries = load.get(side)
+        for name, spec in entries.items() if isinstance(entries, Mapping) else ():
+            for key in ("options", "consumer_options"):
+                options = spec.get(key) if isinstance(spec, Mapping) else None
+                if isinstance(options, Mapping) and FILE in options:
+                    yield "load", side, name, key
+
+
+def _with_file(
+    folder: Path, options: Mapping[str, Option], worker: LeavesAside | None
+) -> tuple[dict[str, Option], list[str]]:
+    """The options with those of their file, and the names of those that were left aside.
+
+    Raises:
+        UsageError: the file cannot be read.
+    """
+    found = read_properties(path_below(folder, str(options[FILE])))
+    aside = {*worker.left_aside, *worker.security_options} if worker is not None else set()
+    left = [name for name in found if name in aside or _SECURITY.match(name)]
+    kept: dict[str, Option] = {name: value for name, value in found.items() if name not in left}
+    own = {name: value for name, value in options.items() if name != FILE}
+    return {**kept, **own}, left
