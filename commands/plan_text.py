@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 Rows = list[list[str]]
 _ORDER = {True: "order kept", False: "order not kept", None: "order unknown"}
 #: Of one fault that are shown; with --json all.
+MOST_SETTINGS = 20
 MOST_TIMES = 20
 #: Of the drawn profile: a page of 80 columns has room for it.
 PROFILE_COLUMNS = 60
@@ -72,7 +73,7 @@ def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
         least = f"at least {plan.rate_choice.at_least_per_s:,} msg/s"
         measured = f"the rate that this machine sustains is measured before the first round; {least}"
         loads.append(["", f"  {measured}, or the run is unknown"])
-    ours = f"{in_words(plan.version)}{_topology(plan)}{_settings(settings_text(plan.broker_config))}"
+    ours = f"{in_words(plan.version)}{_topology(plan)}{_broker_settings(plan)}"
     cluster = f"{plan.system} {plan.external.words if plan.external else ours}"
     return {
         "cluster": [["cluster", cluster]],
@@ -181,6 +182,14 @@ def _faults(timeline: Timeline, commands: bool) -> Rows:
             rows += [["", f"    {line}"] for line in lines]
         shown.add(lines)
     return rows
+
+
+def _broker_settings(plan: Plan) -> str:
+    """The first of them: a file of the brokers has hundreds."""
+    found = settings_text(plan.broker_config)
+    few = dict(list(found.items())[:MOST_SETTINGS])
+    left = len(found) - len(few)
+    return f"{_settings(few)}{f' and {left} settings more' if left else ''}"
 
 
 def _topology(plan: Plan) -> str:

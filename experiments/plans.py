@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from harness.clusters.external import External
     from harness.connections.security import Security
     from harness.contracts.plan import Plan
-    from harness.scenario.checks import Problem
     from harness.scenario.model import Scenario
 
 #: The option that says how long the load lasts (`harness.scenario.file.load_scenario`).
@@ -97,33 +96,27 @@ def read_scenario(
         with suppress(EnvironmentNotReady):  # of this machine: `experiments.preflight` says it
             refuse_impossible(timeline, (scenario.system, cluster.version, cluster.topology), "process", {})
 
-    def refused_settings(scenario: Scenario) -> list[Problem]:
-        return [] if external else list(_refused_settings(scenario))
-
     return load_scenario(
         name,
         overrides=[*overrides, *([] if for_s is None else [f"{FOR} {_time_text(for_s)}"])],
         clients=known_workers,
         classes=list(CLASSES),
         check_faults=check_faults,
-        check_settings=refused_settings,
         pin=pinned_version,
+        reserved=None if external else _reserved_settings,
     )
 
 
-def _refused_settings(scenario: Scenario) -> Iterator[Problem]:
-    """The broker settings that say who a node is and where it listens, as (key path, what is wrong)."""
+def _reserved_settings(scenario: Scenario) -> frozenset[str]:
+    """Settings of the brokers that the runtime decides: who a node is, and where it listens."""
     from harness.clusters import spec_of
 
     cluster = scenario.cluster
     try:
         version = pinned_version(scenario, "", cluster.version)
-        reserved = spec_of(scenario.system, version, cluster.topology).reserved
-    except (UsageError, EnvironmentNotReady):  # refused with its own words
-        return
-    for key in cluster.config:
-        if key in reserved:
-            yield ("cluster", "config", key), "cannot be set, the runtime decides it; leave it out"
+        return spec_of(scenario.system, version, cluster.topology).reserved
+    except (UsageError, EnvironmentNotReady):  # refused later, with its own words
+        return frozenset()
 
 
 def _time_text(seconds: float) -> str:

@@ -20,11 +20,13 @@ from typing import Any, Final, Union, get_args, get_origin
 from pydantic import ValidationError
 
 from harness.errors import ScenarioError, UsageError, did_you_mean
-from harness.rundir import Document
+from harness.rundir import Document, path_below
 from harness.scenario.bundled import bundled_bugs, bundled_scenarios, name_of
 from harness.scenario.checks import Client, Problem, problems
+from harness.scenario.config_file import AT as CONFIG_FILE
+from harness.scenario.config_file import config_of, with_config_file
 from harness.scenario.model import Scenario
-from harness.scenario.option_files import with_option_files, written_out
+from harness.scenario.option_files import FILE, with_option_files, written_out
 from harness.toolchains.own_builds import anchored
 from harness.validation import Location, dotted, inner_type, problems_of, value_text
 from harness.yaml_lines import SCHEMA_KEY, parse, read, value_of
@@ -33,13 +35,13 @@ from harness.yaml_lines import SCHEMA_KEY, parse, read, value_of
 Clients = Callable[[Sequence[str]], Mapping[str, Client]]
 #: Raises ScenarioError for a fault step that cannot be used (`faults.compile` is behind it).
 FaultCheck = Callable[[Scenario], object]
-#: A scenario -> the settings of its brokers that cannot be used, each as (key path, what is wrong).
-SettingsCheck = Callable[[Scenario], Collection[Problem]]
 #: Problems that an error lists.
 MOST_PROBLEMS: Final = 30
 #: A scenario, the client (empty = its brokers) and a version of it, ``dir:PATH`` -> the same, pinned to what
 #: is there now (`harness.toolchains.own_builds`). Raises UsageError.
 Pin = Callable[[Scenario, str, str], str]
+#: A scenario -> settings of its brokers that the runtime decides.
+Reserved = Callable[[Scenario], Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ class Source:
     clients: Clients | None = field(default=None, compare=False)
     classes: Collection[str] = ()
     check_faults: FaultCheck | None = field(default=None, compare=False)
-    check_settings: SettingsCheck | None = field(default=None, compare=False)
     pin: Pin | None = field(default=None, compare=False)
+    reserved: Reserved | None = field(default=None, compare=False)
 
     def place(self, location: Location) -> str:
         """``file:line`` (or ``--set ...``) of the nearest key that was written."""
@@ -72,8 +74,8 @@ def load_scenario(
     clients: Clients | None = None,
     classes: Collection[str] = (),
     check_faults: FaultCheck | None = None,
-    check_settings: SettingsCheck | None = None,
     pin: Pin | None = None,
+    reserved: Reserved | None = None,
 ) -> Scenario:
     """Read and check a scenario, its variants included.
 
@@ -84,8 +86,9 @@ def load_scenario(
         clients: what knows the workers; None = clients are not checked.
         classes: known anomaly classes, for ``expect``; empty = not checked.
         check_faults: raises `ScenarioError` for unusable fault steps.
-        check_settings: returns broker settings that a cluster of ours does not take.
         pin: what knows the builds of the user's; None = they stay as they were written.
+        reserved: returns broker settings that the runtime decides. They are refused in ``cluster.config``,
+            and named and left aside in ``cluster.config_file``. None = for a cluster that is not ours.
 
     Raises:
         ScenarioError: a line for each problem, with place, key, value and what is allowed.
@@ -104,11 +107,14 @@ def load_scenario(
         kept = {k: v for k, v in places.items() if k[: len(location)] != location}
         made = {location[:n]: option for n in range(1, len(location) + 1) if location[:n] not in kept}
         places = kept | made
-    source = Source(
-        path, text, data, places, tuple(parsed), clients, classes, check_faults, check_settings, pin
-    )
+    source = Source(path, text, data, places, tuple(parsed), clients, classes, check_faults, pin, reserved)
     scenario = _validated(data, source)
-    scenario._written_out = written_out(kept_data, scenario, _clients(scenario, source) or {})
+    scenario._written_out = written_out(
+        kept_data,
+        scenario,
+        _clients(scenario, source) or {},
+        lambda name: config_of(scenario, name, _reserved(scenario, source))[0],
+    )
     variants(scenario)
     return scenario
 
@@ -192,6 +198,9 @@ def _parse_override(text: str, data: Document) -> tuple[Location, Any, str]:
     location = _split_key(key.strip(), data, option)
     # What a user names on the command line is where the user is.
     [parsed] = anchored({location[-1]: parsed}, Path.cwd()).values()
+    names_a_file = location[-2:] in {CONFIG_FILE, ("options", FILE), ("consumer_options", FILE)}
+    if names_a_file and isinstance(parsed, str):
+        parsed = str(path_below(Path.cwd(), parsed))
     return location, parsed, option
 
 
@@ -295,11 +304,20 @@ def _validated(data: Document, source: Source, *, inside: Location = ()) -> Scen
         raise _refused(source, problems_of(Scenario, error, data), inside) from None
     scenario._source = source
     clients = _clients(scenario, source)
+    reserved = _reserved(scenario, source)
+    try:
+        scenario, noted = with_config_file(scenario, reserved)
+    except UsageError as error:
+        text = f"{error}{value_text(CONFIG_FILE, data)}"
+        raise ScenarioError(_line(source, CONFIG_FILE, text, inside), hint=error.hint) from error
     scenario, file_problems, notes = with_option_files(scenario, clients or {})
-    scenario._notes = notes
-    found = [*file_problems, *problems(scenario, clients=clients, classes=source.classes)]
-    if source.check_settings is not None:
-        found += source.check_settings(scenario)
+    scenario._notes = [*noted, *notes]
+    found: list[Problem] = [*file_problems, *problems(scenario, clients=clients, classes=source.classes)]
+    found += [
+        (("cluster", "config", key), "cannot be set, the runtime decides it; leave it out")
+        for key in scenario.cluster.config
+        if key in reserved
+    ]
     if found:
         sentences = []
         for location, problem in found:
@@ -350,6 +368,14 @@ def option_place(scenario: Scenario, variant: str, process: str, option: str) ->
         if fits and (in_variant or not found):
             found = place
     return found
+
+
+def _reserved(scenario: Scenario, source: Source) -> Collection[str]:
+    """Settings of the brokers that the runtime decides; asked only where the scenario has settings."""
+    cluster = scenario.cluster
+    if source.reserved is None or not (cluster.config or cluster.config_file):
+        return ()
+    return source.reserved(scenario)
 
 
 def _pinned(scenario: Scenario, source: Source, inside: Location) -> Scenario:

@@ -88,6 +88,11 @@ class ClusterSpec(Part):
         default_factory=dict,
         description="native broker settings; `broker.rack: {kafka-1: az-1, kafka-2: az-2}` sets one by node",
     )
+    config_file: str = Field(
+        "",
+        description="file of the brokers (server.properties, broker.conf, nats-server's), relative to the "
+        "scenario's folder: its settings, unless `config` has others",
+    )
 
 
 class TopicSpec(Part):

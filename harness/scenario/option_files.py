@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -16,6 +16,7 @@ from harness.rundir import path_below
 from harness.scenario.model import ConsumerSpec, Option, PipelineSpec, ProducerSpec, Scenario
 
 FILE: Final = "file"
+CONFIG_FILE: Final = "config_file"
 SIDES: Final = ("producers", "consumers", "pipelines")
 #: Options of clients for TLS and logins, whatever a worker states: secrets may be among them.
 _SECURITY: Final = re.compile(r"^(ssl|sasl|security)\.")
@@ -60,11 +61,21 @@ def with_option_files(
     return scenario.model_copy(update={"load": scenario.load.model_copy(update=load)}), problems, notes
 
 
-def written_out(data: Mapping[str, Any], scenario: Scenario, clients: Mapping[str, LeavesAside]) -> str:
-    """A scenario file whose option files are replaced by their values, so that it can be run elsewhere.
-    Empty = it names no such file.
+def written_out(
+    data: Mapping[str, Any],
+    scenario: Scenario,
+    clients: Mapping[str, LeavesAside],
+    config_of: Callable[[str], Mapping[str, Option]],
+) -> str:
+    """A scenario file with the values of the files that it names for options and broker settings, so that it
+    can be run elsewhere. Empty = it names no such file.
 
-    ``data``: of the file. Raises UsageError: a file of a variant cannot be read.
+    Args:
+        data: of the scenario file.
+        config_of: the settings of a file of the brokers.
+
+    Raises:
+        UsageError: a file of a variant cannot be read.
     """
     made: dict[str, Any] = copy.deepcopy(dict(data))
     overrides = [each.get("override") for each in made.get("variants", {}).values() if each]
@@ -77,7 +88,11 @@ def written_out(data: Mapping[str, Any], scenario: Scenario, clients: Mapping[st
             client = spec.get("client") or (known.client if known else "")
             spec[key], _ = _with_file(scenario.folder, spec[key], clients.get(client))
             names_one = True
-    text = "# The options of files that the scenario named are written out.\n"
+        cluster = part.get("cluster")
+        if isinstance(cluster, dict) and (name := cluster.pop(CONFIG_FILE, None)):
+            cluster["config"] = {**config_of(str(name)), **(cluster.get("config") or {})}
+            names_one = True
+    text = "# The values of files that the scenario named are written out.\n"
     return text + yaml.safe_dump(made, sort_keys=False, allow_unicode=True) if names_one else ""
 
 

@@ -37,6 +37,10 @@ class System:
         options_since: by option of a client and value (small letters), the first brokers that can do it.
         foreign: by part and key of the scenario, what to write instead of a key that means nothing here.
         broker_config: by broker setting that the harness needs as it is, why.
+        config_form: how the brokers' own file of settings is written: ``properties``, ``nested`` (blocks), or
+            empty = no such file is read.
+        config_left_aside: pattern of settings of such a file that a run leaves aside: who may connect and
+            how, and where other servers are.
         copies: one copy of a message and several, in the words of the system.
         stored_overhead_bytes: of a message beside its payload, in one copy on a broker's disk.
         store_role: role of the nodes that keep the messages; empty = who leads and who follows says so.
@@ -87,6 +91,8 @@ class System:
     options_since: ClassVar[Mapping[tuple[str, str], str]] = {}
     foreign: ClassVar[Mapping[tuple[str, str], str]] = {}
     broker_config: ClassVar[Texts] = _NOTHING
+    config_form: ClassVar[str] = ""
+    config_left_aside: ClassVar[str] = ""
     copies: ClassVar[tuple[str, str]] = ("copy", "copies")
     stored_overhead_bytes: ClassVar[int] = 0
     store_role: ClassVar[str] = ""

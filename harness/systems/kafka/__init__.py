@@ -62,6 +62,11 @@ class Kafka(System):
         ("consumer", "rollback_every"): _COMMITS,
     }
     options_since = {("group.protocol", "consumer"): "4.0.0", ("group.type", "share"): "4.2.0"}
+    config_form = "properties"
+    config_left_aside = (
+        r"(ssl|sasl|security|listener\.name|zookeeper|kafka\.metrics|metric)\.|authorizer\.|super\.users$|"
+        r"principal\.builder|early\.start\.listeners$|control\.plane\.listener"
+    )
     copies = ("replica", "replicas")
     stored_overhead_bytes = 30
     keeps_leaders = True

@@ -41,6 +41,11 @@ class Nats(System):
         ("consumer", "per_transaction"): "there are no transactions; leave it out",
         ("consumer", "rollback_every"): "there are no transactions; leave it out",
     }
+    config_form = "nested"
+    config_left_aside = (  # blocks but JetStream's, and what lies in a block of it
+        r"(?!jetstream\.)[^.]+\.|jetstream\.[^.]+\.|include$|\$|authorization|accounts$|"
+        r"system_account$|pid_file$|ports_file_dir$|operator$|resolver|trusted_keys$|profiling?_port$|prof_port$"
+    )
     copies = ("replica", "replicas")
     stored_overhead_bytes = 60
     file_kinds = {  # of streams and of the Raft groups beside them (server/filestore.go, raft.go)

@@ -81,6 +81,13 @@ _REQUESTS: Final = {
 }
 
 
+#: Settings by which brokers remove more than a message of a backlog at its limit.
+_DROPS_ALL = {
+    "subscriptionExpirationTimeMinutes": "it removes a subscription without consumers, and its backlog",
+    "brokerDeleteInactiveTopicsEnabled": "it removes topics that the audit has to read",
+}
+
+
 class Pulsar(System):
     name = "pulsar"
     client = "pulsar-client-java"
@@ -102,6 +109,14 @@ class Pulsar(System):
         ("consumer", "per_transaction"): _JMS_ONLY,
         ("consumer", "rollback_every"): _JMS_ONLY,
     }
+    config_form = "properties"
+    config_left_aside = (
+        r"tls|brokerClient|authenti|authoriz|superUser|proxyRoles|sasl|kinit|jwt|anonymous|webServiceTls|"
+        r"brokerServicePortTls|webServicePortTls|athenz|openID|token|kerberos|bookkeeperClientAuth|"
+        r"bookkeeperTLS|.*(KeyStore|TrustStore|Certificate|PrivateKey|Password|Secret)|"
+        r"metadataStore|zooKeeper|zookeeper|configurationStore|functionsWorker|"
+        r".*[Dd]irectory$|advertised|loadManager"
+    )
     stored_overhead_bytes = 250
     store_role = "bookie"
     reads_replicas = True
@@ -137,6 +152,9 @@ class Pulsar(System):
 
     def cluster_problems(self, topology: str, config: Texts) -> Iterator[Problem]:
         """Of a ledger: ensemble >= write quorum >= ack quorum, and no more bookies than there are."""
+        for key, why in _DROPS_ALL.items():
+            if config.get(key, "0").strip().lower() not in ("0", "-1", "false", ""):
+                yield key, f"must be off: {why}"
         most = 3 if topology == _THREE_BOOKIES else 1
         limit = f"topology {topology or _SMALL} has {most} of them"
         if most == 1:
