@@ -188,7 +188,7 @@ def title_of(threshold: str, *, outside_faults: bool) -> str:
 class Threshold:
     """The most that a figure may be, and what it was.
 
-    ``unit``: s or ratio. ``measured``: None = not measured. ``held``: None = it cannot be said.
+    ``unit``: s, ratio or count. ``measured``: None = not measured. ``held``: None = it cannot be said.
     """
 
     name: str  # key of require

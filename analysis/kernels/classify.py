@@ -109,6 +109,7 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
         counts=counts,
         given={group: given for group, (given, _) in handed.items()},
         given_again={group: again for group, (_, again) in handed.items()},
+        redelivered={given.group: dispatch.most_redelivered(given) for given in groups},
         hits=hits_listed,
         atoms=atoms,
     )

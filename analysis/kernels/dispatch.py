@@ -59,6 +59,17 @@ def _repeats(given: Given) -> list[Hits]:
     return [*_duplicates(given, assignments, again), *_reordered(given, assignments)]
 
 
+def most_redelivered(given: Given) -> int:
+    """How often one message was handed to the group again, the most of all messages; a second copy in the log
+    counts as another message. What the log does not hold (a queue's messages) is counted by its identity."""
+    _, again = np.unique(_given_again(given), return_counts=True)
+    outside = given.matching.not_in_log
+    if not isinstance(given.rows, slice):
+        outside = np.intersect1d(given.rows, outside)
+    _, handed = np.unique(given.history.delivery_slot[outside], return_counts=True)
+    return max(int(again.max(initial=0)), int(handed.max(initial=1)) - 1)
+
+
 def _given_again(given: Given) -> Array:
     """Log rows that were given out more than once, in any order and as often as they were repeated."""
     found = [np.empty(0, np.int32)]

@@ -68,6 +68,8 @@ class Matching:
         if history.context.has_queues:
             self.unmatched = np.setdiff1d(self.unmatched, history.queue_deliveries)
             self.row[history.queue_deliveries] = -1
+        #: Those, and deliveries from queues.
+        self.not_in_log = np.union1d(self.unmatched, history.queue_deliveries)
         table.drop("position")
 
     def _rows(self, part: slice, slot: Array) -> Array:

@@ -117,6 +117,7 @@ class Partial:
     ``evidence``: by class, how many of its hits lack which precondition.
     ``given``: by consumer group, how often a message was handed to it; probes are not counted.
     ``given_again``: by consumer group, how many of these deliveries repeat a message.
+    ``redelivered``: by consumer group, how often one message was handed to it again, the most of all.
     ``hits``: every one of them, if that was asked for. ``atoms``: for the second pass over transactions.
     """
 
@@ -126,5 +127,6 @@ class Partial:
     counts: Mapping[str, int] = field(default_factory=dict)
     given: Mapping[str, int] = field(default_factory=dict)
     given_again: Mapping[str, int] = field(default_factory=dict)
+    redelivered: Mapping[str, int] = field(default_factory=dict)
     hits: tuple[ClassHits, ...] = ()
     atoms: Atoms | None = None

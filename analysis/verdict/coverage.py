@@ -49,6 +49,7 @@ class RunFacts:
     contradictions: Sequence[str] = field(default=())  # in what the audit recorded
     acked_unread: int = 0  # acknowledged messages whose place the audit did not read
     acked_undecided: int = 0  # acknowledged messages whose transaction nobody read the end of
+    redelivered: Mapping[str, int] = field(default_factory=dict)  # by group, Partial.redelivered
     cpu: CpuShares | None = None  # over the load
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -127,6 +127,7 @@ def result_of(
         acked_unread=counts.get("acked_unread", 0),
         acked_undecided=counts.get("acked_undecided", 0),
         contradictions=list(dict.fromkeys(text for r in reports for text in r.contradictions)),
+        redelivered=_most(r.partial.redelivered for r in reports if r.partial),
         cpu=cpu_use(files.metrics, context.epoch_ns, load_end_ns),
     )
     return _assembled(files, context, reports, facts, rows, judging_s)
@@ -205,6 +206,15 @@ def _findings(
 
 def _episodes(reports: Sequence[BucketReport]) -> list[Episode]:
     return [episode for r in reports if r.partial for episode in r.partial.episodes]
+
+
+def _most(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """The highest count of each name."""
+    found: dict[str, int] = {}
+    for each in counts:
+        for name, count in each.items():
+            found[name] = max(found.get(name, 0), count)
+    return found
 
 
 def _summed(counts: Any) -> dict[str, int]:

@@ -40,7 +40,11 @@ _RECORDED: Final = ("analysis", "capture", "traffic")
 #: Checks without which a figure is not one of the load that was asked for.
 _ASKED_FOR: Final = (*_RECORDED, "run", "rate")
 #: Figures that can only grow with what was not seen: an interrupted run shows them missed all the same.
-_ONLY_GROW: Final = ("latency_max", "outage", "recovery")
+_ONLY_GROW: Final = ("latency_max", "outage", "recovery", "redeliveries")
+#: Figures that do not depend on how fast the load was.
+_WITHOUT_RATE: Final = ("error_ratio", "redeliveries")
+#: Units of figures that are no time.
+_UNITS: Final = {"error_ratio": "ratio", "redeliveries": "count"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +69,7 @@ def limit_words(name: str, at_most: float, *, outside_faults: bool) -> str:
 
 
 def _unit(name: str) -> str:
-    return "ratio" if name == "error_ratio" else "s"
+    return _UNITS.get(name, "s")
 
 
 def _judged(
@@ -103,7 +107,7 @@ def _standing(
     for check in _needed(name, missed=missed):
         if not checks.get(check, True):
             return None, f"the check of {_CHECKED[check]} does not hold"
-    if missed and name != "error_ratio" and facts.rate.is_short:
+    if missed and name not in _WITHOUT_RATE and facts.rate.is_short:
         return None, "the load fell short of what this machine was measured to keep"
     if missed and name in _QUANTILES:
         late_s = max(facts.lateness_ns.values(), default=0) / 1e9
@@ -123,7 +127,7 @@ def _needed(name: str, *, missed: bool) -> tuple[str, ...]:
     return (
         *_RECORDED,
         *(() if name in _ONLY_GROW else ("run",)),
-        *(() if name == "error_ratio" else ("rate",)),
+        *(() if name in _WITHOUT_RATE else ("rate",)),
     )
 
 
@@ -139,6 +143,8 @@ _CHECKED: Final = {
 def _number(value: float, unit: str) -> str:
     if unit == "ratio":
         return f"{value * 100:.4g} %"
+    if unit == "count":
+        return f"{value:,.0f}"
     return f"{value * 1000:.4g} ms" if value < 1 else f"{value:.4g} s"
 
 
@@ -186,6 +192,13 @@ def _recovery(facts: RunFacts, _: str, __: Intervals) -> _Figure:
     return _longest(lasting)
 
 
+def _redeliveries(facts: RunFacts, _: str, __: Intervals) -> _Figure:
+    """Of the message that one group was handed most often."""
+    if not facts.redelivered:
+        return _Figure(None, "no consumer read")
+    return _Figure(float(max(facts.redelivered.values())))
+
+
 def _longest(lasting: list[tuple[int, bool]]) -> _Figure:
     """Of (ns, never ended)."""
     length_ns = max((each for each, _ in lasting), default=0)
@@ -196,6 +209,7 @@ _FIGURES: Final[Mapping[str, Callable[[RunFacts, str, Intervals], _Figure]]] = {
     "error_ratio": _error_ratio,
     "outage": _outage,
     "recovery": _recovery,
+    "redeliveries": _redeliveries,
 }
 
 

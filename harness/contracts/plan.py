@@ -267,7 +267,8 @@ class RateChoice(PlanPart):
 
 
 class ThresholdPlan(PlanPart):
-    """The most that a figure may be: seconds, of ``error_ratio`` a share.
+    """The most that a figure may be: seconds, of ``error_ratio`` a share, of
+    ``redeliveries`` a number.
 
     Attributes:
         name: key of ``require``.

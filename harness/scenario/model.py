@@ -26,7 +26,7 @@ from harness.scenario.part import Part as Part
 from harness.scenario.payload import Payload
 from harness.scenario.profile import Profile, Table
 from harness.scenario.rate import Rate, RateLimit
-from harness.scenario.threshold import Limit, RatioLimit, SecondsLimit
+from harness.scenario.threshold import CountLimit, Limit, RatioLimit, SecondsLimit
 from harness.systems import DEFAULT, SYSTEMS
 
 Option = str | int | float | bool
@@ -405,6 +405,10 @@ class RequireSpec(Part):
     )
     error_ratio: RatioLimit = Field(
         None, description="sends that were not acknowledged, of all: `0.1%` or `0.001`"
+    )
+
+    redeliveries: CountLimit = Field(
+        None, description="times that a group is handed one message again, at most: `3`; 0 = never"
     )
 
     def limits(self) -> Iterator[tuple[str, Limit]]:

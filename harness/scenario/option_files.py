@@ -78,7 +78,8 @@ def written_out(
         UsageError: a file of a variant cannot be read.
     """
     made: dict[str, Any] = copy.deepcopy(dict(data))
-    overrides = [each.get("override") for each in made.get("variants", {}).values() if each]
+    variants = (made.get("variants") or {}).values()
+    overrides = [each["override"] for each in variants if each and each.get("override")]
     names_one = False
     for part in [made, *overrides]:
         for at in _places(part):

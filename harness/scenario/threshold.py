@@ -42,6 +42,15 @@ def read_ratio_limit(value: Any) -> Limit | None:
     return _limit(value, ratio.read_ratio)
 
 
+def read_count_limit(value: Any) -> Limit | None:
+    """A limit of a number, of the whole load; raises as `read_seconds_limit` does."""
+    if value is None or isinstance(value, Limit):
+        return value
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 1_000_000:
+        raise ValueError("must be a whole number from 0 to 1,000,000")
+    return Limit(overall=float(value))
+
+
 def _limit(value: Any, number: Callable[[Any], float]) -> Limit | None:
     if value is None or isinstance(value, Limit):
         return value
@@ -79,4 +88,9 @@ _SECONDS: Final = {"anyOf": [_NUMBER_OF_S, _TEXT_OF_S]}
 SecondsLimit = Annotated[Limit | None, BeforeValidator(read_seconds_limit), WithJsonSchema(_schema(_SECONDS))]
 RatioLimit = Annotated[
     Limit | None, BeforeValidator(read_ratio_limit), WithJsonSchema(_schema(ratio.JSON_SCHEMA))
+]
+CountLimit = Annotated[
+    Limit | None,
+    BeforeValidator(read_count_limit),
+    WithJsonSchema({"type": "integer", "minimum": 0, "maximum": 1_000_000}),
 ]

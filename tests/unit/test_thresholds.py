@@ -25,6 +25,9 @@ from analysis.verdict.verdict import decide
 from harness.contracts.plan import ThresholdPlan
 from harness.plan.build import build_plan
 from harness.scenario.model import Scenario
+from tests.oracles.judging import judged as judged_history
+from tests.planted.queue_stories import rolled_back
+from tests.planted.tiny import History
 from tests.report_samples.results import passing
 from tests.unit.test_verdict import FAULT, GRID, LOAD_END, RATE, ZERO, S, facts, manifest, rate_of, traffic
 
@@ -224,3 +227,21 @@ def test_a_variant_that_misses_one_is_not_clean() -> None:
     variant = VariantResult.of("safe", CLEAN, [RunSummary.of(result, path="safe-1", round_number=1)])
     assert variant.outcome is Expectation.NOT_MET
     assert found(variant) == "latency_p99 missed"
+
+
+def test_redeliveries_are_those_of_the_message_that_came_most_often() -> None:
+    run = facts(redelivered={"billing": 2, "audit": 0})
+    missed, kept = judged(run, wanted("redeliveries", 1), wanted("redeliveries", 2))
+    assert (missed.held, missed.text) == (False, "redeliveries: 2, at most 1 required")
+    assert (kept.held, kept.measured, kept.unit) == (True, 2.0, "count")
+    [unread] = judged(facts(), wanted("redeliveries", 1))
+    assert (unread.held, unread.text) == (
+        None,
+        "redeliveries: not measured: no consumer read; 1 at most required",
+    )
+
+
+def test_redeliveries_are_counted_for_each_message() -> None:
+    log = History().sent(4).log(0, 1, 2, 2, 3).assign(0).deliver(0, 1, 1, 1, 2, 2, 3)
+    queue = rolled_back((0, 1, 2), (0, 0, 1, 2, 3, 4, 5))
+    assert [set(judged_history(each).redelivered.values()) for each in (log, queue)] == [{2}, {2}]
