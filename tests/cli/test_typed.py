@@ -97,9 +97,9 @@ def test_what_is_typed(
             "x",
             "leave it out, got 'x'; keys and values are bytes",
         ),
-        (CONSUMER, "kafka-clients", "auto.offset.reset", "earliest", "begins at the start of its topics"),
-        (CONSUMER, "kafka-clients", "enable.auto.commit", "false", "write `settle` and `commit_every`"),
-        (CONSUMER, "confluent-kafka", "enable.auto.commit", "false", "write `settle` and `commit_every`"),
+        (CONSUMER, "kafka-clients", "auto.offset.reset", "latest", "write `start` of the consumer"),
+        (CONSUMER, "kafka-clients", "enable.auto.commit", "true", "write `commit: auto` and `commit_every`"),
+        (CONSUMER, "confluent-kafka", "enable.auto.commit", "true", "write `commit: auto` and `commit_every`"),
     ],
 )
 def test_an_option_that_cannot_be(

@@ -16,9 +16,9 @@ from confluent_kafka.admin import AdminClient
 from harness.clusters import BrokerCluster
 from harness.clusters.assembly import assembly_of, brokers
 from harness.clusters.cluster import describe_cluster
+from harness.clusters.layout.tokens import signed_token
 from harness.clusters.security.certificates import Authority
 from harness.clusters.security.made import CLIENT, GUEST
-from harness.clusters.security.tokens import signed_token
 from harness.connections.secret import Secret
 from harness.connections.security import Auth, Security, Tls
 from harness.contract import WorkerCheck, checks_of

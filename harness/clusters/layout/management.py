@@ -16,7 +16,7 @@ from typing import Final
 
 from harness.clusters.layout.node_layout import Layout
 from harness.clusters.layout.secret_files import folder_of, write_secret_file
-from harness.clusters.security.tokens import signed_token
+from harness.clusters.layout.tokens import signed_token
 from harness.connections.secret import Secret
 from harness.connections.security import Auth
 from harness.errors import EnvironmentNotReady

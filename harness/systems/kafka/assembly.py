@@ -21,6 +21,7 @@ from harness.clusters.layout.compose import ClusterLayout
 from harness.clusters.layout.node_layout import base64_of, cluster_id
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.layout.secret_files import fresh_secret
+from harness.clusters.layout.tokens import key_set, signed_token
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.clusters.process_runtime import Launch, Prepare
 from harness.clusters.security.certificates import usual_span
@@ -31,7 +32,6 @@ from harness.clusters.security.made import (
     ClusterSecurity,
     fresh_passwords,
 )
-from harness.clusters.security.tokens import key_set, signed_token
 from harness.connections.secret import Secret
 from harness.connections.security import ANYBODY, Access, Auth, Security
 from harness.errors import EnvironmentNotReady

@@ -11,8 +11,8 @@ from harness.clusters.cluster import BrokerCluster
 from harness.clusters.layout.compose import ClusterLayout, release_key
 from harness.clusters.layout.runtime import NodeRuntime
 from harness.clusters.layout.secret_files import fresh_secret
+from harness.clusters.layout.tokens import signed_token
 from harness.clusters.security.made import ADMIN, CLIENT, GUEST, ClusterSecurity
-from harness.clusters.security.tokens import signed_token
 from harness.connections.secret import Secret
 from harness.connections.security import ANYBODY, Access, Auth, Security
 from harness.protocols.cluster import Node
