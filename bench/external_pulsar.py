@@ -33,7 +33,9 @@ class PlainRest:
     def __init__(self, admin_url: str) -> None:
         self._url = f"{admin_url.split(',')[0]}/admin/v2"
         token = management_at(admin_url).token_file.read_text()
-        self._pool = urllib3.PoolManager(headers={"Authorization": f"Bearer {token}"})
+        # Brokers send a question on to the owner of what it is about; the token goes there, too.
+        follow = urllib3.Retry(remove_headers_on_redirect=())
+        self._pool = urllib3.PoolManager(headers={"Authorization": f"Bearer {token}"}, retries=follow)
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> Any:
         found = self._pool.request(method, f"{self._url}{path}", json=body)

@@ -5,6 +5,7 @@ A process says so in its environment, what is in a Docker engine by a label.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from dataclasses import dataclass
@@ -52,6 +53,11 @@ def marks_of(run_id: str) -> dict[str, str]:
 def owner_mark() -> str:
     """This user and state folder as one text: the mark of what has no environment, such as a container."""
     return f"{os.geteuid()}:{state_root()}"
+
+
+def short_owner_mark() -> str:
+    """`owner_mark` as 8 hexadecimal digits, for names that have little room: rules, control groups."""
+    return hashlib.sha256(owner_mark().encode()).hexdigest()[:8]
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,7 @@ from harness.clusters.docker import namespaces
 from harness.clusters.docker.detours import ContainerDetours, container_detours
 from harness.clusters.docker.namespaces import Whereabouts
 from harness.clusters.docker.runtime import DockerRuntime
+from harness.clusters.network import packets
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import (
@@ -113,7 +114,8 @@ def test_a_node_that_is_cut_off_hears_nobody_and_nobody_hears_it(
     ends = {f"--{end} {port}" for end in ("dport", "sport") for port in (19093, 19095)}
     assert machine.dropped("kafka-2") == {(f"172.20.0.{n}", end) for n in (1, 3) for end in ends}
     assert machine.dropped("kafka-1") == machine.dropped("kafka-3") == {("172.20.0.2", e) for e in ends}
-    assert all(line.endswith('"brokerstorm run-1 fault-1;" -j DROP') for line in machine.rules[102])
+    tag = packets.tag("run-1", "fault-1")
+    assert all(line.endswith(f'"{tag}" -j DROP') for line in machine.rules[102])
 
 
 @pytest.mark.parametrize(("way", "deaf"), [("in", {"kafka-2"}), ("out", {"kafka-1", "kafka-3"})])

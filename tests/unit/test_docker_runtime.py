@@ -28,6 +28,7 @@ from harness.clusters.docker.runtime import DockerRuntime
 from harness.clusters.layout import addresses
 from harness.clusters.limits.groups import Hierarchy
 from harness.errors import EnvironmentNotReady, UsageError
+from harness.owners import short_owner_mark
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTHING = frozenset[str]()
@@ -419,10 +420,11 @@ def v1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_containers_weigh_as_much_as_their_brokers_would_as_processes(v1: Path) -> None:
-    assert groups.make(DriverEngine(), "run-1", spec_of("kafka")) == "/brokerstorm.run-1.containers"
-    assert (v1 / "brokerstorm.run-1.containers" / "cpu.shares").read_text() == str(3 * 4 * 1024)
-    values = wiring.variables(spec_of("kafka"), "run-1", Path("/x"), 9, "/brokerstorm.run-1.containers")
-    assert values["BROKERSTORM_CGROUP"] == "/brokerstorm.run-1.containers"
+    name = f"brokerstorm.run-1.{short_owner_mark()}.containers"
+    assert groups.make(DriverEngine(), "run-1", spec_of("kafka")) == f"/{name}"
+    assert (v1 / name / "cpu.shares").read_text() == str(3 * 4 * 1024)
+    values = wiring.variables(spec_of("kafka"), "run-1", Path("/x"), 9, f"/{name}")
+    assert values["BROKERSTORM_CGROUP"] == f"/{name}"
 
 
 def test_the_engine_s_own_group_is_kept_where_groups_share_alike(

@@ -16,6 +16,7 @@ from harness.clusters.limits import groups, node_limits
 from harness.clusters.limits.groups import CpuGroup, Hierarchy, MemoryGroup, hierarchies
 from harness.clusters.process_runtime import GIVES
 from harness.errors import EnvironmentNotReady
+from harness.owners import short_owner_mark
 from harness.protocols.limits import (
     CpuQuota,
     FillsDisk,
@@ -40,7 +41,7 @@ def test_where_groups_are_made_v1() -> None:
     found = hierarchies(V1)
     assert found["cpu"] == Hierarchy("cpu", Path("/sys/fs/cgroup/cpu,cpuacct"), 1)
     assert found["memory"].group("run-1", "kafka-2") == Path(
-        "/sys/fs/cgroup/memory/brokerstorm.run-1.kafka-2"
+        f"/sys/fs/cgroup/memory/brokerstorm.run-1.{short_owner_mark()}.kafka-2"
     )
 
 
@@ -234,7 +235,7 @@ def test_what_an_engine_made_below_every_controller_is_cleared() -> None:
     run_id = f"test-engine-{os.getpid()}"
     roots = [root for root, _ in groups._roots()]
     assert len(roots) >= len(set(each.root for each in hierarchies().values()))
-    made = [root / f"{groups.PREFIX}{run_id}.containers" / "0123" for root in roots]
+    made = [root / f"{groups.PREFIX}{run_id}.{short_owner_mark()}.containers" / "0123" for root in roots]
     for group in made:
         group.mkdir(parents=True)
     assert {path for _, path in groups.groups_left(run_id)} == {group.parent for group in made}

@@ -173,6 +173,9 @@ def test_what_a_killed_harness_left_is_cleared(volume: Volume, tmp_path: Path) -
         sleeping.kill()
         sleeping.wait()
     assert {found for found, _ in groups.groups_left(run_id)} == {run_id}
+    with pytest.MonkeyPatch.context() as other:
+        other.setenv("BROKERSTORM_STATE", str(tmp_path / "other"))
+        assert list(groups.groups_left(run_id)) == [], "a run of another state folder can have the same id"
     node_limits.clear(run_id, [tmp_path / "cluster"])
     assert list(groups.groups_left(run_id)) == []
     assert volumes_below(tmp_path) == []

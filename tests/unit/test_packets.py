@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from harness.clusters.cluster import spec_of
 from harness.clusters.network import packets
 from harness.errors import EnvironmentNotReady, HealError
+from harness.owners import short_owner_mark
 
 SAVED = (
-    '[7:420] -A INPUT -d 127.0.7.1/32 -p tcp -m comment --comment "brokerstorm run-1 fault-1;" -j DROP\n'
-    '[2:80] -A INPUT -s 127.0.7.1/32 -p tcp -m comment --comment "brokerstorm run-1 fault-1;" -j DROP\n'
-    '[9:80] -A INPUT -s 127.0.7.1/32 -p tcp -m comment --comment "brokerstorm run-1 fault-12;" -j DROP\n'
+    '[7:420] -A INPUT -d 127.0.7.1/32 -p tcp -m comment --comment "brokerstorm run-1 OWN fault-1;" -j DROP\n'
+    '[2:80] -A INPUT -s 127.0.7.1/32 -p tcp -m comment --comment "brokerstorm run-1 OWN fault-1;" -j DROP\n'
+    '[9:80] -A INPUT -s 127.0.7.1/32 -p tcp -m comment --comment "brokerstorm run-1 OWN fault-12;" -j DROP\n'
 )
 
 
@@ -58,7 +60,7 @@ def test_rules_are_for_the_addresses_and_ports_of_a_node(kernel: Kernel, lossy: 
     text = " ".join(rule)
     assert "-i lo -p tcp -d 127.0.7.2 --dport 19092" in text
     assert "--mode random --probability 0.250000" in text
-    assert text.endswith("--comment brokerstorm run-1 fault-1; -j DROP")
+    assert text.endswith(f"--comment brokerstorm run-1 {short_owner_mark()} fault-1; -j DROP")
 
 
 @pytest.mark.parametrize(
@@ -90,8 +92,23 @@ def test_a_rule_that_stays_is_told_with_the_command_that_removes_it(
     assert caught.value.hint.startswith("iptables -D INPUT -i lo")
 
 
+def test_rules_of_another_state_folder_stay(
+    kernel: Kernel, lossy: packets.Packets, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Runs of two state folders that begin in the same second can have the same id."""
+    monkeypatch.setattr("os.geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda name: "/sbin/iptables")
+    lossy.lose("fault-1", "kafka-2", "clients", "in", 0.1)
+    monkeypatch.setenv("BROKERSTORM_STATE", str(tmp_path))
+    packets.clear("run-1")
+    assert len(kernel.rules) == 1
+    monkeypatch.undo()
+    monkeypatch.setattr(packets, "_iptables", kernel)
+    assert lossy.is_losing("fault-1")
+
+
 def test_what_the_kernel_counted(lossy: packets.Packets, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packets, "_iptables_save", lambda: SAVED)
+    monkeypatch.setattr(packets, "_iptables_save", lambda: SAVED.replace("OWN", short_owner_mark()))
     assert lossy.lost("fault-1") == 9
     assert lossy.lost("fault-3") == 0
 

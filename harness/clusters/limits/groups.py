@@ -1,9 +1,10 @@
 """Control groups of one node: a CPU quota, a memory limit and a slow disk by the kernel's means, cgroups v1
 or v2.
 
-A group's name carries the run id, so that `clean` finds it: ``brokerstorm.<run id>.<node>``, one below each
-v1 controller, or one of v2 below its root, or below what was delegated to an ordinary user. Groups are made
-when the cluster is made and removed with it; a process that is started again enters its node's group again.
+A group's name carries the run id and whose run it is, so that `clean` finds its own:
+``brokerstorm.<run id>.<owner>.<node>``, one below each v1 controller, or one of v2 below its root, or
+below what was delegated to an ordinary user. Groups are made when the cluster is made and removed with it; a
+process that is started again enters its node's group again.
 
 https://docs.kernel.org/admin-guide/cgroup-v1/memory.html
 https://docs.kernel.org/admin-guide/cgroup-v2.html
@@ -21,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from harness.errors import EnvironmentNotReady
+from harness.owners import short_owner_mark
 from harness.protocols.limits import CpuQuota, MemoryUse
 from harness.waiting import wait_while
 
@@ -46,7 +48,7 @@ class Hierarchy:
     version: int
 
     def group(self, run_id: str, node: str) -> Path:
-        return self.root / f"{PREFIX}{run_id}.{node}"
+        return self.root / f"{PREFIX}{run_id}.{short_owner_mark()}.{node}"
 
 
 def hierarchies(mounts: str | None = None) -> dict[str, Hierarchy]:
@@ -297,12 +299,12 @@ def group_of(hierarchy: Hierarchy, run_id: str, node: str) -> ControlGroup:
 
 
 def groups_left(run_id: str | None = None) -> Iterator[tuple[str, Path]]:
-    """(run id, path) of every group of a run, or of all runs: below all controllers, as an engine makes its
-    groups below each."""
+    """(run id, path) of every group of a run of ours, or of all of them: below all controllers, as an engine
+    makes its groups below each."""
     for root, pattern in _roots():
         for path in sorted(root.glob(pattern)):
-            found = path.name.removeprefix(PREFIX).rpartition(".")[0]
-            if run_id in (None, found):
+            found, _, owner = path.name.removeprefix(PREFIX).rpartition(".")[0].rpartition(".")
+            if owner == short_owner_mark() and run_id in (None, found):
                 yield found, path
 
 

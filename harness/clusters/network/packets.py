@@ -18,6 +18,7 @@ from typing import Final, Literal
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout
 from harness.errors import EnvironmentNotReady, HealError
+from harness.owners import short_owner_mark
 
 _CHAIN: Final = "INPUT"  # on loopback every packet passes it once, whatever sent it
 _TAG: Final = "brokerstorm"
@@ -125,9 +126,10 @@ def clear(run_id: str) -> None:
 
 
 def tag(run_id: str, name: str) -> str:
-    """The comment of a rule. Ends in a semicolon, so that no name begins with another one; without a
-    name it is the beginning of all of a run's."""
-    return f"{_TAG} {run_id} {name};" if name else f"{_TAG} {run_id} "
+    """The comment of a rule: the run, whose it is, and a name. Ends in a semicolon, so that no name begins
+    with another one; without a name it is the beginning of all of a run's."""
+    of_run = f"{_TAG} {run_id} {short_owner_mark()} "
+    return f"{of_run}{name};" if name else of_run
 
 
 def _tagged(comment: str) -> Iterator[list[str]]:
