@@ -157,6 +157,7 @@ class PolicyBrokers:
     def __init__(self, *brokers: Broker) -> None:
         self.stored: dict[str, object] = {}
         self.lags: set[str] = set()
+        self.old = False
         for broker in brokers:
             broker.answer = partial(self._answer, broker)
         self.admin = PulsarAdmin([broker.node for broker in brokers])
@@ -168,6 +169,8 @@ class PolicyBrokers:
             self.stored[policy] = json.loads(broker.asked[-1][2])
         elif method == "DELETE":
             self.stored.pop(policy, None)
+        elif self.old and policy == "publishRate" and policy not in self.stored:
+            return 404, {"reason": "Publish-rate is not configured for cluster brokerstorm"}, {}
         return 200, None if broker.node.name in self.lags else self.stored.get(policy), {}
 
 
@@ -218,8 +221,10 @@ SETTINGS = {
 }
 
 
-def test_policies_are_changed_and_put_back(two: tuple[Broker, Broker]) -> None:
+@pytest.mark.parametrize("old", [False, True], ids=["4.0", "2.8"])
+def test_policies_are_changed_and_put_back(two: tuple[Broker, Broker], old: bool) -> None:
     brokers = PolicyBrokers(*two)
+    brokers.old = old
     before: dict[str, object] = {"maxUnackedMessagesPerConsumer": 500, "dispatchRate": {"a": 1}}
     brokers.stored = dict(before)
     admin, keys = brokers.admin, list(SETTINGS)

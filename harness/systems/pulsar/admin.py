@@ -37,6 +37,7 @@ _THREADS = 8
 _ONE_LOOK_S = 3.0
 _ANSWER_S = 1.0
 _UNLOAD_S = 10.0  # one topic; old brokers have topics whose unload never ends
+_NOT_SET = "is not configured for cluster"
 _BROKERS_OWN = "the brokers' own"
 FOREVER = {"retentionTimeInMinutes": -1, "retentionSizeInMB": -1}
 T = TypeVar("T")
@@ -190,7 +191,13 @@ class PulsarAdmin:
                 self._rest.post(path, value)
 
     def _policy(self, name: str, only: str = "") -> Any:
-        return self._rest.get(f"/namespaces/{self.namespace}/{name}", only=only)
+        """A policy of the namespace, None = nobody set it; brokers of 2.8 answer 404 to some then."""
+        try:
+            return self._rest.get(f"/namespaces/{self.namespace}/{name}", only=only)
+        except NotThere as error:
+            if _NOT_SET in str(error):
+                return None
+            raise
 
     # -- topics ---------------------------------------------------------------------------------------
 
