@@ -148,6 +148,7 @@ def show_preflight(checked: Preflight, rounds: int) -> None:
         ["time", f"{total.load_s:g} s of load; {added}, recovery, drain, audit and judging are added"],
     ]
     rows += [["warning", text] for text in checked.warnings]
+    rows += [["unchecked", text] for text in checked.unchecked]
     rows += [["missing", f"here: {check.name}: {check.text}; {check.remedy}"] for check in checked.missing]
     table(rows, indent="  ")
 
@@ -233,6 +234,8 @@ def _read(consumer: ConsumerPlan, plan: Plan) -> str:
 def _consumer(consumer: ConsumerPlan, plan: Plan) -> Rows:
     work = f", {consumer.work_s * 1000:g} ms per message" if consumer.work_s else ""
     how = f", {consumer.receive}" if consumer.receive != "loop" else ""
+    if all(consumer.session != member.session for member in plan.pipelines):
+        how += _settling(consumer, plan)
     how += f", joins {consumer.joins_s:g} s into the load" if consumer.joins_s else ""
     settings = _settings(consumer.options)
     promise = consumer.promise
@@ -248,6 +251,13 @@ def _consumer(consumer: ConsumerPlan, plan: Plan) -> Rows:
         again = f"  redelivered after {promise.ack_timeout_s:g} s without an acknowledgement"
         rows.append(["", f"{again}: {promise.because.get('ack_timeout', '')}"])
     return rows
+
+
+def _settling(consumer: ConsumerPlan, plan: Plan) -> str:
+    has_commits = ("consumer", "commit_every") not in SYSTEMS[plan.system].foreign
+    if consumer.settle == "auto" and has_commits:
+        return f", settle auto, commits every {consumer.commit_every_s:g} s"
+    return f", settle {consumer.settle}"
 
 
 def _pipeline(member: PipelinePlan, plan: Plan) -> Rows:
@@ -269,6 +279,7 @@ def _producer(producer: ProducerPlan, plan: Plan) -> Rows:
     threads += ", a profile of its own" if producer.profile else ""
     threads += f", {_count(len(producer.lives) + 1, 'life', 'lives')}" if producer.lives else ""
     threads += f", keys skewed by {producer.skew:g}" if producer.skew else ""
+    threads += f", calls {producer.calls}, results {producer.results}"
     settings = _settings(producer.options)
     promised: dict[str, list[str]] = {}  # by the setting that decides it
     promised.setdefault(because["delivery"], []).append(f"delivery {promise.delivery}")

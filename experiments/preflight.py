@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.plans import (
+    JARS,
     cluster_of,
     clusters_of,
     needs_of,
@@ -26,7 +26,7 @@ from harness.node_settings import node_configs
 from harness.rundir import Document, RunDir
 from harness.systems import SYSTEMS
 from harness.toolchains.cache import cache_folder
-from harness.toolchains.own_builds import PREFIX, UNKNOWN, own_build
+from harness.toolchains.own_builds import PREFIX, UNKNOWN, in_words, own_build
 
 if TYPE_CHECKING:
     from faults import Timeline
@@ -52,11 +52,13 @@ class Preflight:
     Attributes:
         checks: of the machine; each says what it found.
         warnings: of what cannot be as expected, or would prove nothing.
+        unchecked: what only the run itself can check.
     """
 
     checks: tuple[Need, ...]
     warnings: tuple[str, ...]
     estimate: Estimate
+    unchecked: tuple[str, ...] = ()
 
     @property
     def missing(self) -> list[Need]:
@@ -82,7 +84,12 @@ class Preflight:
     def document(self) -> Document:
         """For ``--json``."""
         checks = [asdict(check) for check in self.checks]
-        return {"checks": checks, "warnings": list(self.warnings), "estimate": asdict(self.estimate)}
+        return {
+            "checks": checks,
+            "warnings": list(self.warnings),
+            "unchecked": list(self.unchecked),
+            "estimate": asdict(self.estimate),
+        }
 
 
 def preflight(
@@ -119,8 +126,7 @@ def preflight(
     from harness.workers import load_worker
 
     kind = "docker" if runtime == "docker" else "process"
-    if ask_clients:
-        _refuse_options(plans, scenario)
+    unchecked = _refuse_options(plans, scenario) if ask_clients else []
     total = estimate(plans, lambda client, folders: load_worker(client, folders).language)
     timelines = [timeline_of(plan) for plan in plans]
     checks = [
@@ -136,7 +142,7 @@ def preflight(
     warnings = [each for pair in zip(plans, timelines, strict=True) for each in _warnings(*pair)]
     if ask_indexes:
         warnings += _refuse_unknown_versions(plans, kind if external is None else "")
-    return Preflight(tuple(checks), tuple(dict.fromkeys(warnings)), total)
+    return Preflight(tuple(checks), tuple(dict.fromkeys(warnings)), total, tuple(unchecked))
 
 
 # ----- the machine ------------------------------------------------------------------------------------
@@ -192,7 +198,9 @@ def _client_checks(plans: Sequence[Plan]) -> list[Need]:
     checks = []
     for name, version, folders in _clients(plans):
         found = readiness(load_worker(name, folders), version)
-        checks.append(Need(f"client {name}", found.ok, found.detail, found.remedy))
+        # Jars that the user brings with --client-jars may be there when it is run.
+        brought = version.startswith(JARS)
+        checks.append(Need(f"client {name}", found.ok, found.detail, found.remedy, passing=brought))
     return checks
 
 
@@ -261,7 +269,7 @@ def _absent_brokers(releases: Releases, plans: Sequence[Plan]) -> Iterator[tuple
             yield f"{system} {spec.version}", partial(other_brokers, releases, system, spec.version)
 
 
-def _refuse_options(plans: Sequence[Plan], scenario: Scenario | None) -> None:
+def _refuse_options(plans: Sequence[Plan], scenario: Scenario | None) -> list[str]:
     """Ask every client that can be asked without a broker whether it takes its options.
 
     A client names one option at a time: it is asked again without that one.
@@ -269,34 +277,45 @@ def _refuse_options(plans: Sequence[Plan], scenario: Scenario | None) -> None:
     Args:
         scenario: says the line of each option; None = lines are not known.
 
+    Returns:
+        A sentence about each client that could not be asked.
+
     Raises:
         ScenarioError: a line for each refused option, in the client's own words.
     """
     asked = {f"{spec.role} {spec.client}": (plan, spec) for plan in plans for spec in _specs(plan)}
-
-    def refused(one: tuple[Plan, ProcessSpec]) -> list[str]:
-        plan, spec = one
-        return [_option_line(plan, spec, text, scenario) for text in _refusals(plan, spec)]
-
     with ThreadPoolExecutor(4) as pool:
-        lines = list(dict.fromkeys(chain.from_iterable(pool.map(refused, asked.values()))))
+        answers = list(pool.map(lambda one: _refusals(*one), asked.values()))
+    lines, unasked = [], []
+    for (plan, spec), refused in zip(asked.values(), answers, strict=True):
+        if refused is None:
+            client = f"{spec.client.library} {in_words(spec.client.version)}".rstrip()
+            why = "its worker is not built yet, or gave no answer"
+            unasked.append(f"options of {client} were not checked: {why}; the run asks it")
+        else:
+            lines += [_option_line(plan, spec, text, scenario) for text in refused]
     if lines:
+        lines = list(dict.fromkeys(lines))
         raise ScenarioError(lines[0], further=lines[1:])
+    return list(dict.fromkeys(unasked))
 
 
-def _refusals(plan: Plan, spec: ProcessSpec) -> Iterator[str]:
-    """What a client says against each of its options, until it takes the rest or names none of them."""
+def _refusals(plan: Plan, spec: ProcessSpec) -> list[str] | None:
+    """What a client says against each of its options, until it takes the rest or names none of them; None
+    if it cannot be asked."""
     from harness.workers import load_worker, refused_options
 
     worker = load_worker(spec.client.library, plan.workers)
     left = dict(spec.client.options)
+    said: list[str] = []
     while text := refused_options(worker, spec):
-        yield text
+        said.append(text)
         option = _named_option(text, left)
         if not option:
-            return
+            return said
         del left[option]
         spec = spec.model_copy(update={"client": spec.client.model_copy(update={"options": dict(left)})})
+    return None if text is None and not said else said
 
 
 def _option_line(plan: Plan, spec: ProcessSpec, text: str, scenario: Scenario | None) -> str:

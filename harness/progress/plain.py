@@ -39,6 +39,7 @@ class PlainProgress(BaseProgress):
         self._every_s = every_s
         self._next = time.monotonic() + every_s
         self._downloaded: tuple[str, float] = ("", -1.0)
+        self._counted: tuple[str, float] = ("", 0.0)
 
     def _print(self, text: str) -> None:
         self._stream.write(f"{time.strftime('%H:%M:%S')} {one_line(text)}\n")
@@ -56,7 +57,18 @@ class PlainProgress(BaseProgress):
         self._next = time.monotonic() + self._every_s
         self._print("   ".join(figures(self.view)))
 
+    def _is_counted_already(self, text: str) -> bool:
+        """Whether the package of a text such as ``PACKAGE: 12 jars, a.jar`` had a line a short while ago."""
+        package, colon, _ = text.partition(": ")
+        last, at = self._counted
+        if not colon or (package == last and time.monotonic() < at + self._every_s):
+            return bool(colon)
+        self._counted = (package, time.monotonic())
+        return False
+
     def _print_download(self, text: str, fraction: float | None) -> None:
+        if fraction is None and self._is_counted_already(text):
+            return
         last_text, last = self._downloaded
         share = -1.0 if fraction is None else fraction
         if text == last_text and share < min(1.0, last + DOWNLOAD_STEP):

@@ -259,7 +259,7 @@ def _run(
                 tail.append(line.rstrip())
                 if match := pattern.search(line.strip()):
                     fetched += 1
-                    report(f"{fetched} jars, {match[1]}")
+                    report(f"{title}: {fetched} jars, {match[1]}")
             code = process.wait()
         finally:
             timer.cancel()

@@ -209,18 +209,18 @@ def is_released(worker: WorkerSpec, client_version: str) -> bool:
     return ask is not None and ask(worker, client_version)
 
 
-def refused_options(worker: WorkerSpec, spec: ProcessSpec) -> str:
-    """The client's own words against the options of a worker's spec.
+def refused_options(worker: WorkerSpec, spec: ProcessSpec) -> str | None:
+    """The client's own words against the options of a worker's spec; empty when it takes them.
 
-    Empty when it takes them, and when it cannot be asked: the worker has no ``checks_options``, the version
-    is not fetched yet, or no answer comes within `CHECK_TIMEOUT_S`: the run asks again. No broker is needed.
+    None when it cannot be asked: the worker has no ``checks_options``, the version is not fetched yet, or no
+    answer comes within `CHECK_TIMEOUT_S`: the run asks again. No broker is needed.
     """
     if not worker.checks_options:
-        return ""
+        return None
     try:
         argv, environment = launch(worker, spec.client.version, offline=True)
     except BrokerstormError:
-        return ""
+        return None
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spec.json"
         path.write_text(json.dumps({**spec.document(), "capture_dir": folder}))
@@ -235,6 +235,6 @@ def refused_options(worker: WorkerSpec, spec: ProcessSpec) -> str:
                 check=False,
             )
         except subprocess.TimeoutExpired:  # an interpreter on a machine that does much else
-            return ""
+            return None
     said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return next((str(message["text"]) for message in said if message.get("fatal")), "")

@@ -113,6 +113,22 @@ def test_all_options_that_clients_refuse_are_listed_with_their_lines(
 
 
 @pytest.mark.usefixtures("asked")
+def test_plan_says_whose_options_were_not_checked_and_how_clients_read_and_send(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def not_built(*_: object, **__: object) -> None:
+        raise WorkerError("not built")
+
+    monkeypatch.setattr(workers, "launch", not_built)
+    text = "name: x\nload: {producers: {p: {results: ignored}}, consumers: {c: {commit_every: 3s}}}\n"
+    assert main(["plan", scenario(tmp_path, text)]) == Exit.PASS
+    said = " ".join(capsys.readouterr().out.split())
+    assert "options of confluent-kafka were not checked: its worker is not built yet" in said
+    assert "calls async, results ignored" in said
+    assert "settle auto, commits every 3 s" in said
+
+
+@pytest.mark.usefixtures("asked")
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("client", "text", "said"),

@@ -178,6 +178,25 @@ def test_plain_downloads_say_quarters() -> None:
     assert [line.split()[-1] for line in out.getvalue().splitlines()] == ["0%", "25%", "50%", "75%", "100%"]
 
 
+def test_plain_downloads_say_one_line_a_package() -> None:
+    out = io.StringIO()
+    progress = PlainProgress(out)
+    for package in ("kafka 4.1.2", "spark 4.0.1"):
+        progress.download(f"resolving {package} with mvn", None)
+        for number in range(80):
+            progress.download(f"{package}: {number + 1} jars, {number}.jar", None)
+        progress.download(f"{package}: 80 jars", 1.0)
+    said = [line.split(" ", 1)[1] for line in out.getvalue().splitlines()]
+    assert said == [
+        "resolving kafka 4.1.2 with mvn",
+        "kafka 4.1.2: 1 jars, 0.jar",
+        "kafka 4.1.2: 80 jars 100%",
+        "resolving spark 4.0.1 with mvn",
+        "spark 4.0.1: 1 jars, 0.jar",
+        "spark 4.0.1: 80 jars 100%",
+    ]
+
+
 def test_quiet_says_only_what_went_wrong() -> None:
     out = io.StringIO()
     progress = begun(QuietProgress(out))
