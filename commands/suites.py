@@ -208,7 +208,7 @@ def run(settings: Settings, file: str, night: str | None, resume: bool, **given:
 
 def _begin(settings: Settings, request: SuiteRequest, history: History, path: Path, name: str | None) -> int:
     from experiments.nights.night import NightDir, night_named
-    from experiments.nights.planning import plan_night
+    from experiments.nights.planning import keep_scenarios, plan_night
 
     planned = plan_night(settings, request, history, path, tell)
     run_dir, suite = resolved(settings.run_dir), planned.night.suite
@@ -218,16 +218,19 @@ def _begin(settings: Settings, request: SuiteRequest, history: History, path: Pa
         night_dir = night_named(run_dir, name, max(history.nights(suite), default=""))
     night_dir.run.scenario.with_name("suite.yaml").write_text(planned.file.text)
     night_dir.save(planned.night)
+    keep_scenarios(night_dir, planned.night)
     return _play(settings, night_dir, planned.night, history)
 
 
 def _resume(settings: Settings, request: SuiteRequest) -> int:
     from experiments.nights.file import load_suite
     from experiments.nights.night import unfinished
+    from experiments.nights.planning import refuse_edited
 
     refuse_beside_resume("a night", "file", "history", "offline", "runtime", "fail_on")
     night_dir = unfinished(settings.run_dir, load_suite(request.suite).suite.name)
     night = night_dir.load()
+    refuse_edited(night_dir, night)
     fail_on, offline = request.fail_on or night.fail_on, request.offline or night.offline
     night = replace(night, fail_on=fail_on, offline=offline)
     with _history(request.history or Path(night.history), make=True) as history:

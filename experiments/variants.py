@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from analysis.report.documents import begin_campaign
-from analysis.verdict.campaign import BegunCampaign
+from analysis.verdict.campaign import CLEAN, BegunCampaign
 from experiments.context import CommandContext
 from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
 from experiments.judging import RoundOutcome, number_of
@@ -131,7 +131,7 @@ def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | Non
             return on_external(asked, external)
 
         strategy = until_hit(root, plans, names, further, command, partial(_of_round, context, request))
-    elif len(plans) > 1:
+    elif _is_campaign(request, plans):
         # Written before the first starts: a campaign that is cut short still says what it was to be.
         begin_campaign(root, BegunCampaign(runs=names, command=command))
         for plan, folder in zip(plans, names, strict=True):
@@ -180,6 +180,18 @@ def _of_round(context: CommandContext, request: RunRequest, plan: Plan) -> str:
     return _repeated(context, once, plan.seed)
 
 
+def _is_campaign(request: RunRequest, plans: Sequence[Plan]) -> bool:
+    """Whether the rounds are judged together, by what each variant is expected to show.
+
+    The only variant of a scenario is, if it is to show a class: its verdict alone would be a pass when the
+    class does not show. A round that is named (--variant, --replay) is repeated as a run of its own.
+    """
+    if len(plans) > 1:
+        return True
+    is_named = bool(request.variant or request.replay or request.load)
+    return plans[0].expect != CLEAN and not is_named
+
+
 def _requests(
     context: CommandContext, request: RunRequest, plans: Sequence[Plan], names: Sequence[str]
 ) -> list[RoundRequest]:
@@ -190,15 +202,16 @@ def _requests(
         rounds, variant = 1 if repeats else request.rounds, plan.variant or request.variant
         return _repeated(context, replace(request, rounds=rounds, variant=variant), plan.seed)
 
+    together = _is_campaign(request, plans)
     return [
         RoundRequest(
-            name=folder if len(plans) > 1 else "",
+            name=folder if together else "",
             key=key_of(plan),
             plan=plan,
             number=number_of(plan, plans),
             command=command_of(plan),
             is_last=plan is plans[-1],
-            told=_one_line if len(plans) > 1 else lambda outcome: "",
+            told=_one_line if together else lambda outcome: "",
         )
         for plan, folder in zip(plans, names, strict=True)
     ]

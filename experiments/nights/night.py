@@ -2,6 +2,7 @@
 
 runs/<id>/
   night.json               what is to be run: cells, seeds, resolved versions; written before the first turn
+  scenarios.json           every key of the scenario of each cell, as it was when the night began
   rounds.jsonl             how each turn ended that is finished
   <turn>/                  its run folder (of several variants: a campaign's)
   suite.json               the whole as one document; present = the night is over
@@ -129,6 +130,7 @@ class NightDir:
     root: Path
     plan = PathBelow(NIGHT_FILE)
     document = PathBelow("suite.json")
+    scenarios = PathBelow("scenarios.json")
 
     @property
     def id(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -16,7 +17,7 @@ from experiments.history.store import DEFAULT_NAME
 from experiments.nights.choice import Choice, Shard, choose, narrowed
 from experiments.nights.file import SuiteFile, load_suite
 from experiments.nights.matrix import SEEDS, Axes, Cell, Facts, expand
-from experiments.nights.night import Night, nights, turns_of
+from experiments.nights.night import Night, NightDir, nights, turns_of
 from experiments.nights.retention import apply, removals
 from experiments.nights.sticky import evidence, open_seeds
 from experiments.plans import choose_plans, read_scenario
@@ -26,11 +27,12 @@ from experiments.versions import choose as choose_version
 from harness.clusters import pinned as pinned_brokers
 from harness.clusters import spec_of
 from harness.errors import BrokerstormError, FailOn, UsageError
-from harness.rundir import resolved
+from harness.rundir import read_json, resolved, write_json
 from harness.scenario.file import variants
 from harness.systems import SYSTEMS
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import is_own
+from harness.validation import Location, dotted, shown
 from harness.workers import known_workers, load_worker, pinned
 from harness.workers import released as released_clients
 
@@ -142,6 +144,66 @@ def plan_night(
         left_out={cell.id: _over_budget(choice, cell) for cell in choice.left_out},
     )
     return PlannedNight(file, choice, night)
+
+
+def keep_scenarios(night_dir: NightDir, night: Night) -> None:
+    """Keep the scenario of each cell as it is now; `refuse_edited` compares with it.
+
+    Raises:
+        ScenarioError: it cannot be used.
+    """
+    write_json(night_dir.scenarios, {cell.id: _keys_of(cell) for cell in night.cells})
+
+
+def refuse_edited(night_dir: NightDir, night: Night) -> None:
+    """Refuse to continue a night with a scenario that is another one than when the night began.
+
+    Raises:
+        UsageError: it was edited; names the keys that changed.
+    """
+    if not night_dir.scenarios.exists():  # begun by an earlier version
+        return
+    known = read_json(night_dir.scenarios)
+    done = night_dir.ended()
+    left = {turn.cell for turn in night.turns if turn.folder not in done}
+    for cell in night.cells:
+        before = known.get(cell.id)
+        if cell.id not in left or not isinstance(before, dict):
+            continue
+        now = _keys_of(cell)
+        keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+        if keys:
+            changed = [f"{key}: {before.get(key, 'not set')} -> {now.get(key, 'not set')}" for key in keys]
+            more = f"; {len(keys) - _SHOWN_KEYS} more keys" if len(keys) > _SHOWN_KEYS else ""
+            again = f"`brokerstorm suite run {shlex.quote(night.file)}`"
+            raise UsageError(
+                f"{cell.scenario} was edited since {night_dir.id} began: "
+                f"{'; '.join(changed[:_SHOWN_KEYS])}{more}",
+                hint=f"{again} starts a new night; or undo the edit",
+            )
+
+
+#: Changed keys that an error names.
+_SHOWN_KEYS = 5
+
+
+def _keys_of(cell: Cell) -> dict[str, str]:
+    """Dotted key -> value, of everything that the scenario of a cell sets."""
+    scenario = read_scenario(cell.scenario, cell.overrides)
+    found: dict[str, str] = {}
+
+    def visit(location: Location, value: object) -> None:
+        if isinstance(value, dict) and value:
+            for key, each in value.items():
+                visit((*location, str(key)), each)
+        elif isinstance(value, list) and value:
+            for number, each in enumerate(value):
+                visit((*location, number), each)
+        else:
+            found[dotted(location)] = shown(value)
+
+    visit((), scenario.model_dump(mode="json", exclude_unset=True))
+    return found
 
 
 def _on(cell: Cell, runtime: str) -> Cell:

@@ -60,6 +60,31 @@ def test_each_round_says_how_to_repeat_that_round(
     assert commands == [f"brokerstorm run kafka-quick {words}" for words in repeated]
 
 
+@pytest.mark.parametrize(
+    ("variants", "variant", "together"),
+    [
+        ("{smallest: {expect: stall}}", "", True),
+        ("{smallest: {}}", "", False),
+        ("{a: {expect: stall}}", "a", False),
+    ],
+)
+def test_the_only_variant_is_judged_by_what_it_is_expected_to_show(
+    variants: str, variant: str, together: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = Preflight((), (), Estimate(True, 0, 0, 0, 0, 0.0))
+    monkeypatch.setattr(running, "preflight", lambda *_, **_more: nothing)
+    path = tmp_path / "smallest.yaml"
+    path.write_text(f"name: smallest\nload: {{consumers: {{c: {{}}}}}}\nvariants: {variants}\n")
+    request = running.RunRequest(
+        **{"scenario": str(path), "seed": 7, "overrides": (), "rounds": None, "variant": variant},
+        **{"replay": None, "keep_up": False, "offline": False, "runtime": "auto", "master": None},
+    )
+    prepared = running.prepare_run(settings(tmp_path), request)
+    (asked,) = prepared.strategy
+    assert prepared.root.campaign.exists() is together
+    assert bool(asked.name) is together
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the user is: a scenario, and a suite in a folder below."""

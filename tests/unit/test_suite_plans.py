@@ -17,9 +17,9 @@ from experiments.history.store import History
 from experiments.nights import playing
 from experiments.nights.choice import Shard
 from experiments.nights.night import Night, NightDir
-from experiments.nights.planning import SuiteRequest, plan_night, tidy
+from experiments.nights.planning import SuiteRequest, keep_scenarios, plan_night, refuse_edited, tidy
 from experiments.nights.playing import NightTurns, with_whole_time
-from harness.errors import Exit
+from harness.errors import Exit, UsageError
 from tests.lent import settings
 from tests.unit.test_nights import an_end
 
@@ -97,6 +97,23 @@ def test_a_plan_names_the_tools_that_the_machine_lacks(
     path.write_text("name: mine\ncells:\n  - scenarios: [js.yaml]\n")
     assert main(["suite", "plan", str(path), "--offline"]) == Exit.ENVIRONMENT
     assert "missing  here: client kafkajs: needs node" in capsys.readouterr().out
+
+
+def test_an_edited_scenario_does_not_continue_a_night(tmp_path: Path) -> None:
+    scenario, path = tmp_path / "one.yaml", tmp_path / "mine.yaml"
+    scenario.write_text("name: one\nload: {rate: 500, duration: 9s}\n")
+    path.write_text("name: mine\ncells:\n  - scenarios: [one.yaml]\n")
+    night = plan(str(path), None).night
+    night_dir = NightDir(tmp_path / "n")
+    night_dir.root.mkdir()
+    keep_scenarios(night_dir, night)
+    refuse_edited(night_dir, night)
+    scenario.write_text("# a comment\nname: one\nload: {rate: 800, duration: 9s}\n")
+    with pytest.raises(
+        UsageError, match=r"one.yaml was edited since n began: load.rate: 500 -> 800"
+    ) as caught:
+        refuse_edited(night_dir, night)
+    assert f"`brokerstorm suite run {path}` starts a new night" in caught.value.hint
 
 
 def turns_of(night: Night, history: History, folder: Path) -> NightTurns:
