@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -94,14 +94,21 @@ def report(
     """
     from experiments.history.report import night_of, read_report
     from experiments.history.summary import document, write_report
-    from experiments.nights.night import NightDir
+    from experiments.nights.document import unplayed_of
+    from experiments.nights.night import NightDir, nights
 
+    begun = []
+    for each in nights(settings.run_dir):
+        with suppress(UsageError):  # of another version
+            begun += [] if each.is_over else [(each.load().suite, each.id)]
     with opened(settings, file, make=False) as history:
-        suite, told = night_of(history, name, night)
+        suite, told = night_of(history, name, night, begun=begun)
         # A night of another machine may have any name, also one that leads out of the folder of runs.
         own = NightDir(settings.run_dir / (told if is_run_id(told) else run_id_from(f"night-{told}")))
-        by_night = own.load().fail_on if own.plan.exists() else "any"
-        made = read_report(history, suite, told, fail_on=fail_on or by_night)
+        plan = own.load() if own.plan.exists() else None
+        by_night = plan.fail_on if plan else "any"
+        unplayed = unplayed_of(own, plan) if plan and not own.is_over else None
+        made = read_report(history, suite, told, fail_on=fail_on or by_night, unplayed=unplayed)
     folder = to or (own.root if own.root.is_dir() else settings.run_dir / run_id_from(f"{made.suite}-report"))
     written = write_report(made, folder, publish=to is not None)
     settings.show(document(made), lambda: _show(made, written["page"]))

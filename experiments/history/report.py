@@ -19,7 +19,7 @@ from experiments.history.decision import Decision
 from experiments.history.rounds import Found, Round
 from experiments.history.series import METRICS, figures, shown
 from experiments.history.store import History
-from harness.errors import FailOn, UsageError
+from harness.errors import Exit, FailOn, UsageError
 
 SCHEMA_VERSION: Final = 1
 #: Words of a cell's night, the worst first. *broken*: it ended without a verdict.
@@ -97,6 +97,23 @@ class Trend:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class VersionChange:
+    """A client or the brokers of a system at another version than the night before: what may explain all
+    the rest."""
+
+    name: str
+    before: str
+    after: str
+    cells: list[str]
+
+    @property
+    def text(self) -> str:
+        """``sarama went from 1.43.2 to 1.43.3 (2 cells)``."""
+        count = f"{len(self.cells)} {'cell' if len(self.cells) == 1 else 'cells'}"
+        return f"{self.name} went from {self.before} to {self.after} ({count})"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteReport:
     """One morning's report. ``words``: cells of the night by word. ``verdict``: fail, unknown or pass, and
     ``exit_code``: as ``fail_on`` decides."""
@@ -118,6 +135,7 @@ class SuiteReport:
     not_run: dict[str, str]  # cell -> why
     comparisons: dict[str, int]
     notes: list[str] = field(default_factory=list)
+    versions: list[VersionChange] = field(default_factory=list)  # since the night before, of each cell
     kind: str = "suite-report"
     schema_version: int = SCHEMA_VERSION
 
@@ -127,32 +145,58 @@ class SuiteReport:
         return [change for change in self.changes if change.told == self.night]
 
 
-def night_of(history: History, suite: str | None = None, night: str | None = None) -> tuple[str, str]:
+def night_of(
+    history: History,
+    suite: str | None = None,
+    night: str | None = None,
+    *,
+    begun: Sequence[tuple[str, str]] = (),
+) -> tuple[str, str]:
     """(suite, night): the last night of the suite that ran last, unless others are named.
 
+    Args:
+        begun: (suite, night) of the nights of this machine that were ended early, the newest first; the
+            history has none that ended before its first round was over.
+
     Raises:
-        UsageError: the history has no such suite or night.
+        UsageError: there is no such suite or night.
     """
     suites = history.suites()
-    wanted = suite if suite is not None else next(iter(suites), None)
-    if wanted is None or wanted not in suites:
+    newest = next((each for each in begun[:1] if each[1] > max(history.nights(each[0]), default="")), None)
+    usual = newest[0] if newest else next(iter(suites), None)
+    wanted = suite if suite is not None else usual
+    own = [each for name, each in begun if name == wanted]
+    if wanted is None or (wanted not in suites and not own):
         what = "is empty" if wanted is None else f"has no suite {wanted!r}"
         hint = f"there are {', '.join(suites)}" if suites else "`brokerstorm history import RUN` fills it"
         raise UsageError(f"the history {history.path} {what}", hint=hint)
-    nights = history.nights(wanted)
+    nights = sorted({*history.nights(wanted), *own})
     last = night if night is not None else nights[-1]
     if last not in nights:
         raise UsageError(f"no night {last!r} of {wanted}", hint=f"the last ones are {', '.join(nights[-5:])}")
     return wanted, last
 
 
-def read_report(history: History, suite: str, night: str, *, fail_on: FailOn = "any") -> SuiteReport:
-    """The report of a night that the history has."""
-    nights = history.nights(suite)
+def read_report(
+    history: History,
+    suite: str,
+    night: str,
+    *,
+    fail_on: FailOn = "any",
+    unplayed: Mapping[str, str] | None = None,
+) -> SuiteReport:
+    """The report of a night that the history has.
+
+    Args:
+        unplayed: cell -> why it did not run to its end, of a night that was ended early; None = it is over.
+    """
+    nights = sorted({*history.nights(suite), night})
     since = nights[max(0, nights.index(night) + 1 - TREND)]
     rounds = history.rounds(suite, since=since, until=night)
-    skipped = history.skipped(night, suite)
-    return report_of(suite, night, rounds, skipped, fail_on=fail_on, notes=history.notes)
+    skipped = {**history.skipped(night, suite), **(unplayed or {})}
+    return report_of(
+        suite, night, rounds, skipped, fail_on=fail_on, notes=history.notes, is_whole=unplayed is None
+    )
 
 
 def report_of(
@@ -163,8 +207,13 @@ def report_of(
     *,
     fail_on: FailOn = "any",
     notes: Sequence[str] = (),
+    is_whole: bool = True,
 ) -> SuiteReport:
-    """The report of a night from all rounds until it. Pure."""
+    """The report of a night from all rounds until it. Pure.
+
+    Args:
+        is_whole: the night is over; one that was ended early passes nothing.
+    """
     story = story_of(rounds)
     nights = sorted({*story.nights, night})
     cells = _cells(rounds, night, nights[-RECENT:])
@@ -172,16 +221,26 @@ def report_of(
     fresh = [change for change in story.changes if change.told == night]
     broken = {row.exit_code or 0 for row in rounds if row.night == night and row.verdict is None}
     decided = Decision.of({row.cell: row.word for row in cells}, broken, new_cells(fresh, cells), fail_on)
+    if not is_whole and decided.exit_code == Exit.PASS and fail_on != "none":
+        decided = replace(decided, exit_code=Exit.UNKNOWN)
     cells = [replace(row, counts=row.cell in decided.counted) for row in cells]
     counted = Counter(row.word for row in cells)
     counts = _counts(cells, fail_on)
+    versions = _versions(rounds, night)
+    first = [each.text for each in versions[:2]]
+    if len(versions) > len(first):
+        first.append(f"{len(versions) - len(first)} more other versions")
+    if not is_whole:
+        cell = "cell" if len(not_run) == 1 else "cells"
+        first.insert(0, f"ended early, {len(not_run)} {cell} not played to the end")
+    told = f"{counts}: {_told(findings, fresh, is_first=len(nights) < 2)}"
     return SuiteReport(
         suite=suite,
         night=night,
         verdict=decided.verdict,
         exit_code=decided.exit_code,
         fail_on=fail_on,
-        headline=f"{counts}: {_told(findings, fresh, is_first=len(nights) < 2)}",
+        headline="; ".join([*first, told]),
         counts=counts,
         words={word: counted[word] for word in WORDS if counted[word]},
         findings=findings,
@@ -193,7 +252,34 @@ def report_of(
         not_run=dict(not_run),
         comparisons=story.comparisons,
         notes=list(notes),
+        versions=versions,
     )
+
+
+def _versions(rounds: Sequence[Round], night: str) -> list[VersionChange]:
+    """Clients and brokers whose version is another one than when their cell ran last."""
+    latest: dict[str, Round] = {}
+    tonight: dict[str, Round] = {}
+    for row in rounds:
+        if row.night == night:
+            tonight[row.cell] = row
+        elif row.verdict is not None and (row.cell not in latest or row.night >= latest[row.cell].night):
+            latest[row.cell] = row
+    found: dict[tuple[str, str, str], list[str]] = defaultdict(list)
+    for cell, now in tonight.items():
+        before = latest.get(cell)
+        if before is None:
+            continue
+        pairs = [(f"{now.system} brokers", before.broker_version, now.broker_version)]
+        if before.client == now.client:
+            pairs.insert(0, (now.client, before.client_version, now.client_version))
+        for name, old, new in pairs:
+            if old and new and old != new:
+                found[name, old, new].append(cell)
+    return [
+        VersionChange(name=name, before=old, after=new, cells=cells)
+        for (name, old, new), cells in sorted(found.items())
+    ]
 
 
 def new_cells(fresh: Sequence[Change], cells: Sequence[CellRow]) -> set[str]:

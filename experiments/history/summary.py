@@ -72,6 +72,8 @@ def schema() -> JsonSchemaValue:
 def markdown(report: SuiteReport) -> str:
     """The summary of a CI job."""
     lines = [f"## {_cell(report.suite)}: {report.verdict}", "", _cell(report.headline), ""]
+    lines += [f"- {_cell(each.text)}" for each in report.versions]
+    lines += [""] if report.versions else []
     lines += [f"- {_cell(note)}" for note in report.notes]
     if report.findings:
         lines += ["| | class | cell | rounds | since | witness |", "|---|---|---|---|---|---|"]
@@ -135,6 +137,10 @@ def junit_xml(report: SuiteReport) -> str:
     """One suite with a case a cell. Of the cells that count, *fail* is a failure, *unknown* and *broken* are
     errors; what does not count (`SuiteReport.fail_on`) or did not run is skipped, with the reason."""
     suite = ET.Element("testsuite", name=xml_text(report.suite))
+    if report.versions:
+        properties = ET.SubElement(suite, "properties")
+        for each in report.versions:
+            ET.SubElement(properties, "property", name="version changed", value=xml_text(each.text))
     found: dict[str, list[FindingRow]] = {}
     for row in report.findings:
         found.setdefault(row.state.cell, []).append(row)

@@ -84,6 +84,14 @@ def not_run_of(folder: NightDir, night: Night) -> list[NotRun]:
     ]
 
 
+def unplayed_of(folder: NightDir, night: Night) -> dict[str, str]:
+    """Cell -> why it did not run to its end, of a night that was ended early."""
+    ended = folder.ended()
+    why = f"the night was ended early; `brokerstorm suite run {night.file} --resume` continues it"
+    late = dict.fromkeys((turn.cell for turn in night.turns if turn.folder not in ended), why)
+    return {**night.left_out, **late}
+
+
 def summarize(folder: NightDir, night: Night, *, verdict: str, exit_code: int, counts: str) -> SuiteDocument:
     """A night whose turns are over, and what its report decided."""
     ended = folder.ended()

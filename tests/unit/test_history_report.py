@@ -53,6 +53,33 @@ def test_a_quiet_morning_says_so() -> None:
     assert report_of("nightly", a_night(0), [a_round(0)], {}).headline == "1 pass: the first night"
 
 
+def test_other_versions_than_the_night_before_are_said_first_everywhere(tmp_path: Path) -> None:
+    rounds = [
+        a_round(0, client="sarama", client_version="2.15.1"),
+        a_round(1, client="sarama", client_version="2.16.1", hit=True),
+    ]
+    report = report_of("nightly", a_night(1), rounds, {})
+    (change,) = report.versions
+    assert (change.before, change.after) == ("2.15.1", "2.16.1")
+    assert report.headline.startswith(f"{change.text}; 1 fail")
+    assert change.text in suite_page(report, tmp_path, {})
+    (said,) = ET.fromstring(junit_xml(report)).iter("property")
+    assert said.get("value") == change.text
+    assert "2.15.1 to 2.16.1" in markdown(report).splitlines()[2]
+
+
+def test_a_night_that_was_ended_early_is_no_pass(tmp_path: Path) -> None:
+    with History.open(tmp_path / "history.sqlite") as history:
+        history.add(a_round(0))
+        history.add(a_round(1))
+        known = read_report(history, "nightly", a_night(1), unplayed={"other": "ended early"})
+        assert (known.verdict, known.exit_code) == ("unknown", 3)
+        assert known.headline.startswith("ended early, 1 cell not played to the end; 1 pass")
+        begun = [("nightly", a_night(2))]
+        assert night_of(history, begun=begun) == ("nightly", a_night(2))
+        assert read_report(history, "nightly", a_night(2), unplayed={"all": "ended early"}).exit_code == 3
+
+
 def test_the_page_says_why_a_cell_is_red_and_when_nothing_could_be_tested(tmp_path: Path) -> None:
     red = a_round(0, verdict="fail", exit_code=1, reasons=["latency_max: 195 ms, at most 1 ms required"])
     page = suite_page(report_of("nightly", a_night(0), [red], {}), tmp_path, {})
