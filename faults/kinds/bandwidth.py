@@ -54,6 +54,7 @@ class Throttled(Impaired):
 class Bandwidth(NetworkFault[BandwidthParams]):
     """Let only `rate` kilobytes per second of each connection with a node through, for `for`."""
 
+    silences = False
     kind = "bandwidth"
     how = "throttle"
     params = BandwidthParams

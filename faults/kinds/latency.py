@@ -52,6 +52,7 @@ class Delayed(Impaired):
 class Latency(NetworkFault[LatencyParams]):
     """Delay what clients or other nodes send to a node, or it to them, with jitter, for `for`."""
 
+    silences = False
     kind = "latency"
     how = "delay"
     params = LatencyParams

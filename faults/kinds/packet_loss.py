@@ -83,6 +83,7 @@ class PacketsLost(NodeLoss):
 class PacketLoss(NodeFault[PacketLossParams]):
     """Lose a share of the packets of connections to a node for `for` (Linux, root and iptables)."""
 
+    silences = False
     kind = "packet-loss"
     abilities = (LosesPackets, Killable, HasPlacement)
     params = PacketLossParams

@@ -55,6 +55,7 @@ class Stalling(Impaired):
 class RequestStall(NetworkFault[RequestStallParams]):
     """Hold connections to a node back where a request of some kinds begins; it arrives late."""
 
+    silences = False
     kind = "request-stall"
     how = "stall"
     abilities = (StallsRequests, Killable, HasPlacement)

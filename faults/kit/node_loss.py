@@ -164,15 +164,21 @@ class NodeLoss(Injection):
 
 
 class NodeFault(FaultKind[N], Generic[N]):
-    """Base of the kinds with a node as target."""
+    """Base of the kinds with a node as target.
+
+    Attributes:
+        silences: whether a node cannot serve while it lasts: slow is not gone.
+    """
 
     takes_nodes = True
+    silences: ClassVar[bool] = True
     #: What it does to them; a kind that has more to tell it makes it in `injection`.
     injects: ClassVar[type[NodeLoss]]
 
     def complete(self, params: N, inventory: Inventory) -> N:
         target = parse(params.target, inventory)
-        if target.form == "all" and not params.together and len(inventory.nodes) > 1:
+        is_asked = self.silences and not params.together
+        if target.form == "all" and is_asked and len(inventory.nodes) > 1:
             raise StepProblem("target", "'all' takes every node away at once; say so with together: true")
         return params
 
@@ -186,7 +192,7 @@ class NodeFault(FaultKind[N], Generic[N]):
         # Checked when compiled; parsed again with the names of the cluster that runs.
         target = parse(params.target, view.inventory)
         targets = resolve(target, view, draw)
-        chosen = targets[0] if target.form != "all" else "all"
+        chosen = "all" if target.form == "all" else ", ".join(targets)
         return self.injection(view, targets, params.model_copy(update={"target": chosen}))
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: N) -> NodeLoss:

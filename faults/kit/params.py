@@ -176,9 +176,10 @@ class NodeParams(Params):
 
     target: str = Field(
         "random",
-        description="a node, `random` (a broker), `leader-of:TOPIC` or `owner-of:TOPIC`, "
-        "`leader-of:TOPIC-PARTITION`, the same with `follower-of:` or `replica-of:`, `controller` (Pulsar: "
-        "the leader broker), `coordinator-of:group:NAME` or `coordinator-of:transactions:PRODUCER` (Kafka), "
+        description="a node, several (`kafka-1, kafka-2`), `random` (a broker), `leader-of:TOPIC` or "
+        "`owner-of:TOPIC`, `leader-of:TOPIC-PARTITION`, the same with `follower-of:` or `replica-of:`, "
+        "`controller` (Pulsar: the leader broker), `coordinator-of:group:NAME` or "
+        "`coordinator-of:transactions:PRODUCER` (Kafka), "
         "`role:bookie` (one of a role) or `all` (brokers)",
     )
     together: bool = Field(

@@ -9,20 +9,15 @@ from typing import Annotated, Generic, Literal, TypeVar
 from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView
-from faults.kit.errors import StepProblem
 from faults.kit.injection import Injection
 from faults.kit.node_loss import NodeFault, NodeLoss
-from faults.kit.params import Inventory, NodeParams, names
+from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import parse, resolve, target_text
 
 
 class SeveralNodesParams(NodeParams):
     """Keys of a fault on some nodes at once."""
 
-    target: str = Field(
-        NodeParams.model_fields["target"].default,
-        description="as of the other kinds, or several nodes: `kafka-1, kafka-2`",
-    )
     nodes: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
         1, description="how many are hit at that moment: the target and others, or `all` of its kind"
     )
@@ -34,27 +29,15 @@ S = TypeVar("S", bound=SeveralNodesParams)
 class SeveralNodesFault(NodeFault[S], Generic[S]):
     """Base of those kinds."""
 
-    def complete(self, params: S, inventory: Inventory) -> S:
-        several = _listed(params.target)
-        if not several:
-            return super().complete(params, inventory)
-        if unknown := [name for name in several if name not in inventory.nodes]:
-            raise StepProblem("target", f"no node {unknown[0]!r}. Nodes: {names(inventory.nodes)}")
-        return params
-
-    def part(self, params: S, inventory: Inventory) -> str:
-        return "" if _listed(params.target) else super().part(params, inventory)
-
     def who(self, params: S, inventory: Inventory) -> str:
         """The nodes, for `commands`."""
-        several = _listed(params.target)
-        text = names(several) if several else target_text(params.target, inventory)
+        text = target_text(params.target, inventory)
         if params.nodes == "all":
             return f"all nodes of the kind of {text}"
         return text if params.nodes == 1 else f"{text}, {params.nodes} in all"
 
     def prepare(self, params: S, view: ClusterView, draw: int) -> Injection:
-        targets = _listed(params.target) or resolve(parse(params.target, view.inventory), view, draw)
+        targets = resolve(parse(params.target, view.inventory), view, draw)
         targets = _with_others(targets, params.nodes, view, random.Random(draw))
         chosen = {"target": ", ".join(targets), "nodes": len(targets)}
         return self.seeded(view, targets, params.model_copy(update=chosen), draw)
@@ -65,11 +48,6 @@ class SeveralNodesFault(NodeFault[S], Generic[S]):
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: S) -> NodeLoss:
         return self.seeded(view, targets, params, 0)
-
-
-def _listed(target: str) -> tuple[str, ...]:
-    """The nodes of a list; empty for any other target."""
-    return tuple(name.strip() for name in target.split(",")) if "," in target else ()
 
 
 def _with_others(

@@ -27,14 +27,15 @@ _OF_TOPIC: Final[Mapping[str, Literal["leader", "follower", "replica"]]] = {
 @dataclass(frozen=True, slots=True)
 class Target:
     """A parsed target. ``partition`` None with a topic: the node that leads, follows in or keeps most of it.
-    ``node`` is the role with form ``role``; ``group`` what is coordinated, ``group:NAME`` or
-    ``transactions:NAME``.
+    ``nodes`` are those of a list; ``node`` is the role with form ``role``; ``group`` what is coordinated,
+    ``group:NAME`` or ``transactions:NAME``.
     """
 
     form: Literal[
-        "node", "random", "leader", "follower", "replica", "coordinator", "controller", "all", "role"
+        "node", "nodes", "random", "leader", "follower", "replica", "coordinator", "controller", "all", "role"
     ]
     node: str = ""
+    nodes: tuple[str, ...] = ()
     topic: str = ""
     partition: int | None = None
     group: str = ""
@@ -61,11 +62,24 @@ def parse(text: str, inventory: Inventory) -> Target:
         return Target("role", node=text.removeprefix(_ROLE))
     if text in inventory.nodes:
         return Target("node", node=text)
+    if "," in text:
+        return _parse_list(text, inventory)
     roles = [f"{_ROLE}{role}" for role in inventory.role_names()]
     topics = [f"{prefix}{topic.name}" for topic in inventory.topics for prefix in _OF_TOPIC]
     groups = [f"{_COORDINATOR}{name}" for name in inventory.coordinated]
     known = [*inventory.nodes, "random", "controller", "all", *roles, *topics, *groups]
     raise StepProblem("target", f"no node {text!r}; {did_you_mean(text, known, label='allowed')}")
+
+
+def _parse_list(text: str, inventory: Inventory) -> Target:
+    """Several nodes that are hit at the same moment: ``kafka-1, kafka-2``."""
+    listed = tuple(name.strip() for name in text.split(","))
+    for name, times in Counter(listed).items():
+        if name not in inventory.nodes:
+            raise StepProblem("target", f"no node {name!r}. Nodes: {names(inventory.nodes)}")
+        if times > 1:
+            raise StepProblem("target", f"has {name} twice; name each node once")
+    return Target("nodes", nodes=listed)
 
 
 def is_coordinator(text: str) -> bool:
@@ -107,6 +121,8 @@ def target_text(text: str, inventory: Inventory) -> str:
     target = parse(text, inventory)
     if target.form == "node":
         return target.node
+    if target.form == "nodes":
+        return names(target.nodes)
     if target.form == "all":
         brokers = [node for node in inventory.nodes if "broker" in inventory.roles.get(node, ("broker",))]
         return names(brokers)
@@ -123,7 +139,7 @@ def part_text(text: str, inventory: Inventory) -> str:
         StepProblem: as `parse`.
     """
     target = parse(text, inventory)
-    return "" if target.form in ("node", "all", "random", "role") else _rule(target)
+    return "" if target.form in ("node", "nodes", "all", "random", "role") else _rule(target)
 
 
 def _rule(target: Target) -> str:
@@ -151,6 +167,8 @@ def resolve(target: Target, view: ClusterView, draw: int) -> tuple[str, ...]:
     """
     if target.form == "node":
         return (target.node,)
+    if target.form == "nodes":
+        return target.nodes
     if target.form == "all":
         return view.brokers
     if target.form in ("random", "role"):

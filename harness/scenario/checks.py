@@ -373,11 +373,16 @@ def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) 
 
 def _application_problems(scenario: Scenario) -> Iterator[Problem]:
     """What the consuming application of a run never does, whatever its client could do."""
+    system = SYSTEMS[scenario.system]
     for name, spec in scenario.load.consumers.items():
         at = ("load", "consumers", name)
         if spec.start == "none":
             sentence = "has no meaning in a run: its groups are new, so the client would end at once"
             yield (*at, "start"), f"{sentence}; must be earliest or latest"
+        is_at_once = "cumulative" in system.allowed["settle"] and spec.settle != "cumulative"
+        if is_at_once and "commit_every" in spec.model_fields_set:
+            sentence = "needs settle: cumulative; other settlements acknowledge each message at once"
+            yield (*at, "commit_every"), sentence
         if spec.commit == "auto" and spec.settle != "auto":
             sentence = "needs settle: auto: the client commits positions, it acknowledges no message"
             yield (*at, "commit"), sentence

@@ -241,7 +241,10 @@ class ConsumerSpec(Part):
         "auto", description="`auto`: kafka commits every `commit_every`, pulsar acknowledges each message"
     )
     commit_every: Seconds = Field(
-        1.0, gt=0, description="kafka: commit what was processed this often; elsewhere see settle"
+        1.0,
+        gt=0,
+        description="commit what was processed this often (kafka), or acknowledge it with settle: cumulative "
+        "(pulsar)",
     )
     commit: Literal["explicit", "auto"] = Field(
         "explicit",

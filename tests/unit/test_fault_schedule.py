@@ -120,6 +120,8 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
         ({"fault": "kill", "at": -1}, "faults[0].at: must be greater than or equal to 0, got -1"),
         ({"fault": "kill", "at": 1, "for": 0}, "faults[0].for: must be greater than 0, got 0"),
         ({"fault": "kill", "at": 1, "target": "kafka-9"}, "faults[0].target: no node 'kafka-9'"),
+        ({"fault": "kill", "at": 1, "target": "kafka-1, kafka-9"}, "faults[0].target: no node 'kafka-9'"),
+        ({"fault": "pause", "at": 1, "target": "kafka-1,kafka-1"}, "faults[0].target: has kafka-1 twice"),
         (
             {"fault": "kill", "at": 1, "target": "leader-of:order"},
             "no topic 'order'; did you mean orders?",

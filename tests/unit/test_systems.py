@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,9 @@ class FakeWorker:
     supports: dict[str, tuple[str, ...]] = field(default_factory=dict)
     reserved: tuple[str, ...] = ()
     instead: dict[str, str] = field(default_factory=dict)
+    options: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    own_names: Mapping[str, str] = field(default_factory=dict)
+    left_aside: Sequence[str] = ()
     exposure: tuple[str, ...] = ()
 
     def first_able(self, key: str, client_version: str) -> str:
@@ -150,7 +154,7 @@ REFUSED = [
     ),
     (
         PULSAR + "load: {consumers: {c: {commit_every: 2s}}}\n",
-        "load.consumers.c.commit_every: has no meaning on pulsar, got '2s'; a consumer of pulsar",
+        "load.consumers.c.commit_every: needs settle: cumulative, got '2s'; other settlements acknowledge",
     ),
     (
         PULSAR + "load: {consumers: {c: {settle: transacted}}}\n",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 from zlib import crc32
 
@@ -123,6 +124,11 @@ class ConsumerRole:
         self.nack_every: int = part.get("nack_every", 0)
         self.journal = Journal(session)
         self.full_batches = 0
+        #: The newest message of each topic that no cumulative acknowledgement covers.
+        self._newest: dict[str, tuple[pulsar.Consumer, pulsar.Message]] = {}
+        self._acknowledging = threading.Lock()
+        self._every_ns = int(part.get("commit_every_s", 1.0) * 1e9)
+        self._next_ns = 0
 
     def counts(self) -> dict[str, object]:
         numbers: dict[str, object] = {
@@ -147,6 +153,8 @@ class ConsumerRole:
                 self._take_batch(consumer)
             else:
                 self._take(consumer)
+            self._acknowledge_newest()
+        self._acknowledge_newest(is_last=True)
         closing = threading.Thread(target=self.client.close, name="close", daemon=True)
         closing.start()
         closing.join(CLOSE_TIMEOUT_S)
@@ -215,12 +223,27 @@ class ConsumerRole:
             self.journal.note(lay.NACK, message)
             consumer.negative_acknowledge(message)
             return
+        if self.settle == "cumulative":
+            with self._acknowledging:
+                self._newest[message.topic_name()] = consumer, message
+            return
+        self._acknowledge(consumer.acknowledge, message)
+
+    def _acknowledge_newest(self, *, is_last: bool = False) -> None:
+        """Acknowledge cumulatively what was handed over, each `commit_every`."""
+        now_ns = time.monotonic_ns()
+        if not self._newest or not (is_last or now_ns >= self._next_ns):
+            return
+        self._next_ns = now_ns + self._every_ns
+        with self._acknowledging:
+            newest, self._newest = self._newest, {}
+        for consumer, message in newest.values():
+            self._acknowledge(consumer.acknowledge_cumulative, message)
+
+    def _acknowledge(self, how: Callable[[pulsar.Message], None], message: pulsar.Message) -> None:
         self.journal.note(lay.ACK_CALLED, message)
         try:
-            if self.settle == "cumulative":
-                consumer.acknowledge_cumulative(message)
-            else:
-                consumer.acknowledge(message)
+            how(message)
         except pulsar.PulsarException as error:
             self.report.error(result_name(error), f"acknowledge: {error}")
             return

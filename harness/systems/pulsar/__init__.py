@@ -105,7 +105,6 @@ class Pulsar(System):
         ("topic", "config"): (
             "a topic has no settings of its own here: broker settings go into cluster.config"
         ),
-        ("consumer", "commit_every"): "a consumer of pulsar acknowledges messages: see settle",
         ("consumer", "per_transaction"): _JMS_ONLY,
         ("consumer", "rollback_every"): _JMS_ONLY,
     }
