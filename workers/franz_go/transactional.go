@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"brokerstorm/kit"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -20,6 +21,28 @@ const transactionAbortable = 120
 
 // unrecoverable is in the error of BeginTransaction after which the client takes nothing any more.
 const unrecoverable = "unrecoverable"
+
+// loadsWithin bounds how long a worker waits before the load for a coordinator of transactions: on a fresh cluster its
+// partition is still being made or read.
+const loadsWithin = 30 * time.Second
+
+// betweenQuestions is what the client waits for by itself, with its default for RequestRetries.
+const betweenQuestions = 250 * time.Millisecond
+
+// whileCoordinatorLoads asks again while the answer is that the coordinator is not ready; the last answer counts. The
+// client does that by itself unless RequestRetries says otherwise, which is about requests of the load.
+func whileCoordinatorLoads(ask func() error, within time.Duration) error {
+	end := time.Now().Add(within)
+	for {
+		err := ask()
+		isLoading := errors.Is(err, kerr.CoordinatorLoadInProgress) || errors.Is(err, kerr.CoordinatorNotAvailable) ||
+			errors.Is(err, kerr.NotCoordinator)
+		if !isLoading || time.Now().After(end) {
+			return err
+		}
+		time.Sleep(betweenQuestions)
+	}
+}
 
 // transactional is the client of one sending goroutine.
 type transactional struct {
@@ -40,7 +63,11 @@ func (p *producer) connectTransactional(options map[string]string) error {
 		if err != nil {
 			return err
 		}
-		if _, _, err = client.ProducerID(context.Background()); err != nil {
+		ask := func() error {
+			_, _, err := client.ProducerID(context.Background())
+			return err
+		}
+		if err = whileCoordinatorLoads(ask, loadsWithin); err != nil {
 			return refused("got no producer id", err)
 		}
 		own := &transactional{client: client, report: p.session.Report}
