@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 
 from analysis.findings import Attribution, Cause, FaultNear, Finding, SequenceStep, Witness
 from analysis.verdict.rate import SHORT_SHARE
+from harness.systems import SYSTEMS
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
@@ -132,13 +133,9 @@ def fact(name: str, value: str) -> tuple[str, str]:
     return plain(name), plain(value)
 
 
-#: Names under which a manifest has the version of the brokers.
-_SYSTEMS = ("kafka", "nats", "pulsar", "qpid")
-
-
 def versions(environment: Mapping[str, str]) -> list[str]:
     """Brokers and clients of producers, with versions: ``kafka 4.1.2``, ``confluent-kafka 2.16.1``."""
-    brokers = [f"{name} {plain(environment[name])}" for name in _SYSTEMS if name in environment]
+    brokers = [f"{name} {plain(environment[name])}" for name in SYSTEMS if name in environment]
     clients = [
         plain(text.partition(";")[0])
         for name, text in environment.items()

@@ -99,7 +99,13 @@ def test_what_is_typed(
         ),
         (CONSUMER, "kafka-clients", "auto.offset.reset", "latest", "write `start` of the consumer"),
         (CONSUMER, "kafka-clients", "enable.auto.commit", "true", "write `commit: auto` and `commit_every`"),
-        (CONSUMER, "confluent-kafka", "enable.auto.commit", "true", "write `commit: auto` and `commit_every`"),
+        (
+            CONSUMER,
+            "confluent-kafka",
+            "enable.auto.commit",
+            "true",
+            "write `commit: auto` and `commit_every`",
+        ),
     ],
 )
 def test_an_option_that_cannot_be(
