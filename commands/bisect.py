@@ -40,7 +40,7 @@ _HEAD = {"found": "FOUND", "narrowed": "NARROWED", "not confirmed": "NOT CONFIRM
     "--client",
     default="",
     shell_complete=completion.workers,
-    help="Client library whose versions are searched; default: the client of the bug.",
+    help="Client library to search the versions of; default: the client of the bug.",
 )
 @click.option(
     "--good",

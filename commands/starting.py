@@ -251,7 +251,7 @@ _OF_A_RESUMED_RUN: Final = frozenset({"offline", "master", "window_s", "fail_fas
     "--resume",
     metavar="RUN",
     shell_complete=completion.runs,
-    help="Continue RUN, whose command was killed, with its original options.",
+    help="Continue RUN, which was killed, with its original options.",
 )
 @keep_up_option
 @offline_option

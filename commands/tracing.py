@@ -113,9 +113,9 @@ def _first(root: RunDir, cls: str) -> tuple[RunDir, str]:
     """The run and its message to trace."""
     shown = next(_shown_first(root, cls), None)
     if shown is None:
-        what = f"no message as a witness of {cls}" if cls else "no message as a witness of anything"
+        what = f"no example message of {cls}" if cls else "no example message"
         raise UsageError(
-            f"{root.root} shows {what}", hint=f"`brokerstorm show {root.root}` has what it found"
+            f"{root.root} shows {what}", hint=f"`brokerstorm show {root.root}` shows its findings"
         )
     return shown
 

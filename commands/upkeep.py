@@ -140,7 +140,7 @@ def _fetch_images(
 @command("clean", example="brokerstorm clean --dry-run\nbrokerstorm clean")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=completion.runs)
 @click.option("--all", "everything", is_flag=True, help="Also stop clusters that were left running.")
-@click.option("--dry-run", is_flag=True, help="Dry run: list what is left, without changing anything.")
+@click.option("--dry-run", is_flag=True, help="Dry run: list leftovers without changing anything.")
 @connection_option
 def clean(
     settings: Settings, name: str | None, everything: bool, dry_run: bool, cluster_file: Path | None

@@ -186,7 +186,7 @@ class CampaignRunner:
         if self._interrupts.gives_up.is_set() and outcome.not_healed:
             raise HealError(
                 f"stopped, and still applied: {'; '.join(outcome.not_healed)}",
-                hint=f"`brokerstorm clean {self._root.run_id}` ends what is left",
+                hint=f"`brokerstorm clean {self._root.run_id}` ends the rest",
             )
         self._interrupts.raise_if_stopped()
         self._progress.phase("judge", "Spark")
@@ -210,7 +210,7 @@ class CampaignRunner:
                 raise
             raise EnvironmentNotReady(
                 f"no space left on the disk of {run.root}: the run ended there",
-                hint=f"what it captured is kept: free some space, then `brokerstorm analyze {run.root}`",
+                hint=f"its captured data is kept: free some space, then `brokerstorm analyze {run.root}`",
             ) from error
         finally:
             self._interrupts.end_finishing()

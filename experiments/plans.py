@@ -247,7 +247,7 @@ def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
         lacks = external.found.lacks if any(each.transactions for each in plan.producers) else {}
         if set_to := ", ".join(f"{key}={value}" for key, value in lacks.items()):
             raise ScenarioError(
-                f"transactions: the brokers of --cluster have {set_to}, which is not ours to set",
+                f"transactions: the brokers of --cluster have {set_to}, which only its owner sets",
                 hint="switch transactions on there: docs/howto/test-transactions.md",
             )
         if plan.audit == EVERY_REPLICA:

@@ -468,7 +468,7 @@ def _of_times(timeline: Timeline) -> Iterator[str]:
         if firing.for_s and firing.t_s + firing.for_s > timeline.load_s:
             yield (
                 f"faults[{firing.step}]: {firing.kind} at +{firing.t_s:g} s for {firing.for_s:g} s outlasts "
-                f"the load of {timeline.load_s:g} s: it is healed when the load ends"
+                f"the load of {timeline.load_s:g} s: it is undone when the load ends"
             )
     last_s = max((each.t_s + (each.for_s or 0.0) for each in timeline.firings), default=0.0)
     if timeline.firings and timeline.load_s >= _LONG_S and last_s < timeline.load_s / 2:

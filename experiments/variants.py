@@ -158,7 +158,7 @@ def _refuse_mixed(request: RunRequest) -> None:
         raise UsageError("--secure cannot be combined with --cluster", hint="remove --secure")
     if request.load and request.metrics and (request.metrics.otlp or request.metrics.prometheus):
         raise UsageError(
-            "metrics count rows of this machine, and those of --load-master are elsewhere",
+            "metrics count rows of this machine only, and --load-master sends from others",
             hint="remove --otlp and --prometheus",
         )
     if request.max_time_s is not None and not request.until_hit:

@@ -78,11 +78,11 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
         "`brokerstorm show`",
     ),
     Exit.INTERRUPTED: (
-        "stopped by Ctrl-C before there was a verdict; healed, what was captured is kept",
+        "stopped by Ctrl-C before there was a verdict; faults are undone, captured data is kept",
         "`brokerstorm analyze`",
     ),
     Exit.TERMINATED: (
-        "stopped by SIGTERM or SIGHUP (closed terminal) before a verdict; healed, data is kept",
+        "stopped by SIGTERM or SIGHUP (closed terminal) before a verdict; faults are undone, data is kept",
         "`brokerstorm analyze`",
     ),
 }

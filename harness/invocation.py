@@ -49,7 +49,7 @@ def how_to_install() -> str:
     """What gives brokerstorm the libraries it needs, whether this is a checkout or an installed package."""
     if (_TREE / "Makefile").is_file():
         return f"run: make -C {shlex.quote(str(_TREE))} setup"
-    return "install brokerstorm again, with what it needs"
+    return "install brokerstorm again, with its dependencies"
 
 
 def how_to_install_extra(extra: str) -> str:

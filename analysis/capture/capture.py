@@ -110,7 +110,7 @@ class Capture:
     def torn(self) -> list[str]:
         """Records that were damaged before they were sealed, by worker."""
         damaged = sorted(self.sealed.damaged_workers)
-        return [f"rows of {worker}, whose segments are damaged" for worker in damaged]
+        return [f"rows of {worker}, with damaged segments" for worker in damaged]
 
     def changed_documents(self, run: RunDir) -> list[str]:
         """The small files that judging reads (plan, manifest, faults, events, metrics, names, bounds) and

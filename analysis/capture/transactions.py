@@ -103,5 +103,5 @@ class TransactionColumns:
         """For people: producer instance and number, and what became of it."""
         said = {int(Outcome.OK): "committed", int(Outcome.ABORTED): "aborted"}
         wanted = "commit" if self.asked[at] & Asked.COMMIT else "abort"
-        asked = f"its {wanted} was not confirmed" if self.asked[at] else "nobody asked for its end"
+        asked = f"its {wanted} was not confirmed" if self.asked[at] else "its end was not requested"
         return f"transaction {self.instance[at]}/{self.number[at]}, {said.get(int(self.outcome[at]), asked)}"

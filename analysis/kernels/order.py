@@ -198,7 +198,7 @@ def _repeat_words(history: BucketHistory, s: _Sequence, at: Array) -> Callable[[
         behind = own[s.first[own] > s.first[me]]
         seqs = [str(seq) for seq in history.identity(s.slot[behind[:_SHOWN]])[:, 2].tolist()]
         here, again = place_of(history, int(s.first[me])), place_of(history, int(s.last[me]))
-        late = f"{count_of(len(behind), 'earlier message')} late behind it ({some_of(seqs, len(behind))})"
+        late = f"{count_of(len(behind), 'earlier message')} late after it ({some_of(seqs, len(behind))})"
         ahead = own[s.first[own] < s.first[me]][-1:]
         shown = np.concatenate([s.first[ahead], s.first[behind[:_SHOWN]], s.last[me : me + 1]])
         ids = _client_ids(history, shown, int(s.first[me]))

@@ -188,7 +188,7 @@ def _reordered(work: _Work) -> list[Hits]:
     def note(i: int) -> Note:
         ahead = int(np.searchsorted(highest, highest[late[i]]))
         before = f"{work.place(int(source[ahead]))} ({work.name(int(appears[ahead]))})"
-        return Note(detail=f"input {work.place(int(source[late[i]]))}, behind that of {before}")
+        return Note(detail=f"input {work.place(int(source[late[i]]))}, after the one of {before}")
 
     return [_of_outputs(work, "input-reordered", appears[late], note)]
 

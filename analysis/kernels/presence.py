@@ -207,7 +207,7 @@ def _shape_of(history: BucketHistory, slots: Array) -> Array:
 def _what_lies_there(history: BucketHistory, slots: Array) -> Callable[[int], Note]:
     def note(i: int) -> Note:
         if history.context.has_queues:
-            return Note(detail="given to nobody, and it does not remain in the queue")
+            return Note(detail="not delivered, and it does not remain in the queue")
         row = int(history.acked_rows(slots[i : i + 1])[0])
         if row < 0:
             return Note()

@@ -75,7 +75,7 @@ def p_text(reproduction: Reproduction) -> str:
 def _version(arm: VariantResult, question: Question) -> str:
     """What was run; the name of the arm and its text may speak of the bug file's own version."""
     is_set = any(each.startswith(f"variants.{arm.name}.") for each in question.overrides)
-    return (arm.version or "–") + (", in place of the bug file's" if is_set else "")
+    return (arm.version or "–") + (", instead of the one of the bug file" if is_set else "")
 
 
 def _counted(arm: VariantResult) -> str:

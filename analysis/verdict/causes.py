@@ -122,7 +122,7 @@ class CauseWords:
         if raw.low[0] < 0:
             led = f"{change.next.leader} led from {self._clock(change.next)}"
             return f"acknowledged while {change.term.leader} led, by the time alone; {led}"
-        deposed, had = (", deposed by then", "had begun") if raw.late else ("", "began")
+        deposed, had = (", which was no longer leader", "had begun") if raw.late else ("", "began")
         acked = f"acknowledged at {_places(raw)} by {self._led(change.term)}{deposed}"
         on = f" on {change.next.leader}" if change.next.leader else ""
         return f"{acked}; {self._numbered(change.next)} {had} {self._begins(change)}{on}"
@@ -159,7 +159,7 @@ class CauseWords:
         if raw.because is Because.EITHER:
             terms = self._context.terms[raw.stream]
             either = f"{self._led(terms[raw.other])} or by {self._led(terms[raw.term])}"
-            return f"acknowledged at {_places(raw)}, by {either}: what is recorded does not tell which"
+            return f"acknowledged at {_places(raw)}, by {either}: the recorded data do not show which"
         if raw.because is Because.NO_TERMS:
             return f"who led {stream} is not recorded"
         if raw.because is Because.NO_PLACE:

@@ -111,7 +111,7 @@ def _run(facts: RunFacts) -> ValidityCheck:
         "complete": "the run went through all its phases",
         "running": "the run never ended: its harness was killed",
     }.get(status, f"the run ended with status {status!r}")
-    resumed = "".join(f"; {each}, and it went on" for each in facts.manifest.problems_of("resumed"))
+    resumed = "".join(f"; {each}, and it continued" for each in facts.manifest.problems_of("resumed"))
     return ValidityCheck("run", status == "complete", text + resumed)
 
 
@@ -142,8 +142,8 @@ def _capture(facts: RunFacts) -> ValidityCheck:
             "capture", False, f"worker died before it was done: {_some(gone)}; records may be missing"
         )
     if stuck:
-        text = f"{_some(stuck)} did not end when told to, and was killed by the run"
-        return ValidityCheck("capture", False, f"{text}; what it would have recorded at its end is missing")
+        text = f"{_some(stuck)} did not end when asked to, and was killed by the run"
+        return ValidityCheck("capture", False, f"{text}; its last records are missing")
     crashed = [w.name for w in workers if w.crashed]
     ended = f"; {_some(hung)} hung and was ended, every row kept" if hung else ""
     by = "" if facts.manifest.problems_of("resumed") else " by a fault"
@@ -185,7 +185,7 @@ def _transactions(facts: RunFacts) -> ValidityCheck | None:
         return ValidityCheck(
             "transactions",
             False,
-            f"nobody read how the transactions of acknowledged messages ended: {facts.acked_undecided:,}",
+            f"the ends of transactions of acknowledged messages were not read: {facts.acked_undecided:,}",
         )
     best = {each.stream: each for each in facts.bounds if each.is_marked}
     unread = [stream for stream in facts.streams if stream not in best]
@@ -332,7 +332,7 @@ def _generator(facts: RunFacts) -> ValidityCheck:
     if problems := generator_problems(facts):
         text = f"the load generator was saturated: {_some(problems)}"
         if facts.rate.is_measured and facts.rate.kept_per_s >= facts.rate.at_least_per_s:
-            return ValidityCheck("generator", True, f"{text}{SHORT}; latencies are those of this machine")
+            return ValidityCheck("generator", True, f"{text}{SHORT}; latencies are measured on this machine")
         return ValidityCheck("generator", False, f"{text}{_cpu(facts)}")
     return ValidityCheck("generator", True, "the load generator kept up")
 

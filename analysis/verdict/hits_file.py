@@ -56,9 +56,7 @@ HIT_COLUMNS: Final = (
     HitColumn("session", pa.uint32(), "consumer session; null: the class is about the log"),
     HitColumn("t_ns", pa.int64(), "when, on the clock of the tables; null unknown"),
     HitColumn("t_s", pa.float64(), "the same in seconds since the start of load"),
-    HitColumn(
-        "fault", pa.int32(), "id of the fault in whose window it lies, as in the report; null: in none"
-    ),
+    HitColumn("fault", pa.int32(), "id of the fault that it is near, as in the report; null: near no fault"),
 )
 _SCHEMA: Final = pa.schema([pa.field(column.name, column.type) for column in HIT_COLUMNS])
 #: Rows that differ in none of these have one status.

@@ -25,7 +25,7 @@ def beside_what_was_judged(result: Result, before: Result) -> Result:
     checks = _checks(result, before)
     verdict, reasons = decide(result.findings, checks)
     not_healed = result.exit_code == Exit.NOT_HEALED
-    told = [text for text in result.reasons if not_healed and text.startswith("a fault could not be healed")]
+    told = [text for text in result.reasons if not_healed and text.startswith("a fault could not be undone")]
     return replace(
         result,
         verdict=verdict,

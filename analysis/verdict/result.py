@@ -168,7 +168,7 @@ def _assembled(
         seed=files.plan.seed,
         verdict=verdict,
         exit_code=int(Exit.NOT_HEALED if applied else EXIT[verdict]),
-        reasons=[f"a fault could not be healed: {text}" for text in applied] + reasons,
+        reasons=[f"a fault could not be undone: {text}" for text in applied] + reasons,
         sends=_sends(series, reports),
         transactions=context.transactions.figures(),
         rate=facts.rate.document(),

@@ -53,7 +53,7 @@ def _in_events(rows: list[EventRow], lacking: list[str]) -> Iterator[tuple[str, 
         where = f"{row.worker} {verb} in {row.where}" if row.where else f"{row.worker}: {row.text}"
         yield where, "\n".join((row.where, row.thread, row.text, row.why, *row.frames))
         if row.kind in KINDS and not row.frames:
-            lacking.append(f"no stacks of {row.worker} were to be had")
+            lacking.append(f"no stacks of {row.worker} were available")
 
 
 def _in_errors(run: RunDir, lacking: list[str]) -> Iterator[tuple[str, str]]:
@@ -69,5 +69,5 @@ def _line_with(path: Path, text: str, lacking: list[str], name: str) -> str:
         with path.open(errors="replace") as lines:
             return next((line.strip() for line in lines if text in line), "")
     except OSError:
-        lacking.append(f"there is no log of {name}")
+        lacking.append(f"no log is available of {name}")
         return ""

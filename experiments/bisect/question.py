@@ -157,7 +157,7 @@ def _asked_variant(request: BisectRequest, scenario: Scenario) -> tuple[str, str
         arms = bug.pairs[pair]
         return arms.affected, request.cls or variants[arms.affected].expect, (arms.affected, arms.fixed)
     if request.pair:
-        raise UsageError(f"--pair {request.pair}: pairs are those of a known bug; --variant names a variant")
+        raise UsageError(f"--pair {request.pair}: only a known bug has pairs; --variant names a variant")
     if request.variant and request.variant not in variants:
         known = ", ".join(variants) or "none"
         raise UsageError(f"{scenario.name} has no variant {request.variant!r}", hint=f"its variants: {known}")

@@ -154,13 +154,13 @@ def _checked(archive: Path, reader: _Reader) -> Iterator[Entry]:
             for _ in data:  # what the caller left unread
                 pass
     except tarfile.HeaderError as error:
-        raise _refused(archive, f"it is no tar archive of plain files: {error}") from error
+        raise _refused(archive, f"not a tar archive of plain files: {error}") from error
 
 
 def _place(archive: Path, info: tarfile.TarInfo) -> tuple[str, str]:
     """Folder, and path below it, of a harmless plain file."""
     if info.type not in _PLAIN or info.linkname:
-        raise _refused(archive, f"{_shown(info.name)} is no plain file")
+        raise _refused(archive, f"{_shown(info.name)} is not a plain file")
     if info.size < 0:
         raise _refused(archive, f"{_shown(info.name)} has no size")
     parts = info.name.split("/")
@@ -169,7 +169,7 @@ def _place(archive: Path, info: tarfile.TarInfo) -> tuple[str, str]:
         for part in parts
     )
     if odd or len(parts) < 2 or not info.name.isprintable() or "\\" in info.name:
-        raise _refused(archive, f"{_shown(info.name)} is no path below a folder of its own")
+        raise _refused(archive, f"{_shown(info.name)} is not a path below its own folder")
     return parts[0], "/".join(parts[1:])
 
 

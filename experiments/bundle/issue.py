@@ -178,7 +178,7 @@ def _faults(shown: Sequence[FaultRow], fired: int) -> str:
         for f in shown
     ]
     more = f"\n\nThese are {len(shown)} of {fired} faults, those nearest to it." if fired > len(shown) else ""
-    return "\n".join(["| into the load | fault | healed | took effect |", "|---|---|---|---|", *rows]) + more
+    return "\n".join(["| into the load | fault | undone | took effect |", "|---|---|---|---|", *rows]) + more
 
 
 def _opened(judged: Judged, told: JudgedRound) -> str:

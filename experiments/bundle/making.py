@@ -130,7 +130,7 @@ def _files(draft: _BundleDraft, choice: BucketChoice, window_s: float | None) ->
         elif is_log(name):
             files[name] = _encoded(text)
     if window_s is not None and any(map(is_talk, draft.texts.files)):
-        left_out.append("raw/*/stdout.jsonl: what workers told the harness while they ran")
+        left_out.append("raw/*/stdout.jsonl: messages from workers to the harness")
     for each in draft.judged.rounds:
         kept = choice.kept[each.prefix]
         files |= dict(each.sealed_files(kept))

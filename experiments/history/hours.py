@@ -101,7 +101,7 @@ def _doubts(result: Result) -> Iterator[str]:
     for finding in result.violations():
         untimed = finding.count - sum(n for stream in finding.by_stream for _, n in stream.windows)
         if untimed:
-            yield f"{finding.cls}: {untimed:,} of the run, and nobody knows in which hour"
+            yield f"{finding.cls}: {untimed:,} of the run, in an unknown hour"
 
 
 def _sends(series: TimeSeries, number: int) -> dict[str, int]:

@@ -76,7 +76,7 @@ def markdown(report: SuiteReport) -> str:
     lines += [""] if report.versions else []
     lines += [f"- {_cell(note)}" for note in report.notes]
     if report.findings:
-        lines += ["| | class | cell | rounds | since | witness |", "|---|---|---|---|---|---|"]
+        lines += ["| | class | cell | rounds | since | example |", "|---|---|---|---|---|---|"]
         lines += [_finding_line(row) for row in report.findings[:_MOST_ROWS]]
         lines += [*_more(len(report.findings)), ""]
     figures = [change for change in report.fresh if change.kind == "figure"]

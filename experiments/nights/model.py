@@ -110,7 +110,7 @@ class MatrixSpec(Part):
     """Scenarios and bugs by clients, brokers, settings and runtimes; each combination is a cell."""
 
     scenarios: list[str] = Field(
-        default_factory=list, description="names of `brokerstorm list scenarios`, or files beside this one"
+        default_factory=list, description="names of `brokerstorm list scenarios`, or files next to this one"
     )
     bugs: list[str] = Field(
         default_factory=list,
@@ -140,7 +140,7 @@ class MatrixSpec(Part):
         "default 3",
     )
     seeds: list[Annotated[int, Field(ge=0, le=2**63 - 1)]] = Field(
-        default_factory=list, description="the same seeds every night, in place of `rounds` new ones"
+        default_factory=list, description="the same seeds every night, instead of `rounds` new ones"
     )
     priority: int = Field(0, ge=-100, le=100, description="higher runs first, and is left out last")
     control: bool = Field(
@@ -153,12 +153,12 @@ class Suite(Part):
     """One suite file."""
 
     name: Name = Field(description="nights are named after it, and the history knows it by this name")
-    about: str = Field("", description="one line that says what it is about")
+    about: str = Field("", description="description in one line")
     budget: Seconds | None = Field(
-        None, description="time for the whole; what would not fit does not run, and is told"
+        None, description="time for all cells; cells that would not fit do not run and are listed"
     )
     fail_on: FailOn = Field("any", description="which red cells make the exit code 1: any, or new ones only")
     keep: KeepSpec | None = Field(
-        None, description="what is kept of nights, applied after each one; without it, everything"
+        None, description="data that is kept of nightly runs, applied after each one; default: everything"
     )
     cells: list[MatrixSpec] = Field(min_length=1, description="one matrix or several")

@@ -156,7 +156,7 @@ class NightTurns(Experiment[TurnRequest, Ended]):
         (self._progress.note if self._progress else self._say)(text)
 
     def _resume_hint(self) -> str:
-        return f"free some space; then `brokerstorm suite run {self._night.file} --resume` goes on"
+        return f"free some space; then `brokerstorm suite run {self._night.file} --resume` continues"
 
     # ----- one turn -----------------------------------------------------------------------------------
 

@@ -131,7 +131,7 @@ def _judged(run: RunDir, cls: str) -> tuple[RunDir, Result]:
         wanted, result = cls or read_plan(each).expect, read_result(each)
         if wanted != CLEAN and wanted in _shown(result):
             return each, result
-    raise UsageError(f"no round of {run.run_id} shows {cls or 'what it was expected to show'}")
+    raise UsageError(f"no round of {run.run_id} shows {cls or 'the class that it was expected to show'}")
 
 
 def _class_of(plan: Plan, result: Result) -> str:

@@ -11,7 +11,7 @@ from experiments.shrink.reductions import BEFORE, BEHIND, Reduction, Shape
 from harness.rundir import Document
 from harness.validation import Location, dotted
 
-_CALM: Final = {BEFORE: "before the first fault", BEHIND: "behind the last fault"}
+_CALM: Final = {BEFORE: "before the first fault", BEHIND: "after the last fault"}
 #: Mappings that are short are written in one line, as people write a fault step.
 _SHORT: Final = 90
 

@@ -75,7 +75,7 @@ class FaultExecution(threading.Thread):
             if not self._leave:
                 self._heal(injection, prover)
         except Exception as error:  # noqa: BLE001 - a thread that ends here would pass for one that healed
-            _LOG.exception("fault %d (%s) failed while it was healed", self.firing.id, self.firing.kind)
+            _LOG.exception("fault %d (%s) failed while it was undone", self.firing.id, self.firing.kind)
             trouble = self._undo(injection)
             if trouble or not self._is_undone(injection):
                 self._failure = self._describe(trouble or unexpected_text(error))
@@ -195,7 +195,7 @@ class FaultExecution(threading.Thread):
         except BrokerstormError as error:
             return str(error)
         except Exception as error:  # noqa: BLE001 - what stays applied must be told, whatever went wrong
-            _LOG.exception("fault %d (%s) cannot be healed", self.firing.id, self.firing.kind)
+            _LOG.exception("fault %d (%s) cannot be undone", self.firing.id, self.firing.kind)
             return unexpected_text(error)
         return ""
 
@@ -251,9 +251,7 @@ class FaultExecution(threading.Thread):
         if injection is None:
             return ""  # it will find that everything is healing, and skip
         if not self._applied.is_set():
-            return self._describe(
-                "still being applied; it heals when that is done, or `brokerstorm clean` does"
-            )
+            return self._describe("still being applied; it is undone afterwards, or by `brokerstorm clean`")
         if trouble := self._undo(injection):
             return self._describe(trouble)
         return "" if self._is_undone(injection) else self._describe("still applied")

@@ -118,7 +118,7 @@ def _heal_run(cluster: Cluster | None, run: RunDir, owner: str) -> list[str]:
             failures += problems
             continue
         if cluster is not None:
-            _note_healed(run, entry.id, "healed from the ledger")
+            _note_healed(run, entry.id, "undone from the ledger")
         ledger.remove(entry.id)
     if cluster is not None and not failures:
         for fault in read_faults(run.faults):
@@ -138,7 +138,7 @@ def _note_healed(run: RunDir, fault_id: int, evidence: str) -> None:
 def _heal_entry(entry: LedgerEntry, cluster: Cluster | None, owner: str) -> list[str]:
     name = f"fault {entry.id} ({entry.kind})"
     if entry.outside and cluster is None:
-        return [f"{name}: its nodes are not ours to start; `brokerstorm clean --cluster FILE` heals it"]
+        return [f"{name}: brokerstorm does not start its nodes; `brokerstorm clean --cluster FILE` undoes it"]
     said = (_continue(process, owner) for process in entry.paused)
     problems = [f"{name}: {problem}" for problem in said if problem]
     if cluster is not None:

@@ -17,9 +17,9 @@ from harness.protocols.members import SPARE_BROKER, HasMembers, UnregistersBroke
 
 
 class AddBrokerParams(TopicParams):
-    within: Seconds = Field(60.0, gt=0, description="its start and each move are waited for so long")
+    within: Seconds = Field(60.0, gt=0, description="time limit for its start and for each move")
     for_: Seconds = Field(20.0, alias="for", gt=0, description="it leaves again after this long")
-    takes: tuple[int, ...] = Field((), description="exactly these partitions; in place of `partitions`")
+    takes: tuple[int, ...] = Field((), description="exactly these partitions; instead of `partitions`")
 
 
 class Added(MemberChange):
@@ -71,7 +71,7 @@ class AddBroker(TopicFault[AddBrokerParams]):
         count = f"{params.partitions} of its partitions" if params.partitions else "every partition"
         moved = f"AlterPartitionReassignments {params.topic}, {count}: one replica -> the new broker"
         left = f"after {params.for_:g} s: its replicas -> the others; SIGTERM; UnregisterBroker"
-        return ["start a broker that is no controller", moved, left]
+        return ["start a broker that is not a controller", moved, left]
 
     def prepare(self, params: AddBrokerParams, view: ClusterView, draw: int) -> Added:
         outside = view.ability(HasMembers).outside()

@@ -13,7 +13,7 @@ from harness.protocols.members import DYNAMIC_QUORUM, SPARE_CONTROLLER, ChangesV
 
 
 class AddControllerParams(Params):
-    within: Seconds = Field(60.0, gt=0, description="its start and its vote are waited for so long")
+    within: Seconds = Field(60.0, gt=0, description="time limit for its start and its vote")
     for_: Seconds = Field(10.0, alias="for", gt=0, description="it leaves again after this long")
 
 
@@ -43,14 +43,14 @@ class AddController(VoteFault[AddControllerParams]):
     params = AddControllerParams
 
     def target(self, params: AddControllerParams) -> str:
-        return "a controller that is no broker"
+        return "a controller that is not a broker"
 
     def ends_within_s(self, params: AddControllerParams) -> float | None:
         return params.for_ + params.within
 
     def commands(self, params: AddControllerParams, inventory: Inventory) -> list[str]:
         left = f"after {params.for_:g} s: RemoveRaftVoter; SIGTERM"
-        return ["start a controller that is no broker", "AddRaftVoter", left]
+        return ["start a controller that is not a broker", "AddRaftVoter", left]
 
     def prepare(self, params: AddControllerParams, view: ClusterView, draw: int) -> Voting:
         outside = view.ability(HasMembers).outside("controller")

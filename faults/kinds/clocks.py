@@ -27,7 +27,7 @@ _TOLD_S: Final = 1.0
 _SAME_S: Final = 0.001
 #: A clock that drifts must have come this far to be seen.
 _DRIFTED_S: Final = 0.005
-_NOT_TOLD: Final = "no process asked for the time, or it was told the machine's"
+_NOT_TOLD: Final = "no process asked for the time, or it got the time of the machine"
 
 
 class ClockParams(NodeParams):
@@ -78,7 +78,7 @@ class _Told:
         if any(abs(self._by.get(name, 0.0)) < self._least_s for name in self._targets):
             return ""
         return "; ".join(
-            f"{name if len(self._targets) > 1 else 'it'} is told a time {abs(by):,.2f} s "
+            f"{name if len(self._targets) > 1 else 'it'} gets a time {abs(by):,.2f} s "
             f"{'ahead' if by > 0 else 'behind'}"
             for name, by in sorted(self._by.items())
         )
@@ -159,7 +159,7 @@ class ClientClockSet(Injection):
 
     def missing(self) -> str:
         wrong = [name for name in self.targets if not self._told.is_right(name)]
-        return f"{wrong[0]} is still told another time" if wrong else ""
+        return f"{wrong[0]} still gets another time" if wrong else ""
 
     def confirmed_acks(self) -> ConfirmedAcks:
         """Nothing happens to a broker."""

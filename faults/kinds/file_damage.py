@@ -41,7 +41,7 @@ class FileDamageParams(SeveralNodesParams):
     )
     wipe: bool = Field(
         True,
-        description="a node that does not come back loses its data, and joins those of its kind again",
+        description="a node that does not start again loses its data and rejoins the cluster",
     )
     for_: Seconds = Field(1.0, alias="for", gt=0, description="it is started again after this long")
 

@@ -17,7 +17,7 @@ from harness.protocols.cluster import MovesLeaders, PartitionState
 
 class LeaderMoveParams(TopicParams):
     moves: dict[int, str] = Field(
-        default_factory=dict, description="exactly these: partition -> node; in place of `partitions`"
+        default_factory=dict, description="exactly these: partition -> node; instead of `partitions`"
     )
 
     @model_validator(mode="after")

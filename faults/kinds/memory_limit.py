@@ -22,9 +22,12 @@ _HEADROOM: Final = 16_000_000
 
 class MemoryLimitParams(NodeParams):
     limit: Size | None = Field(
-        None, description="bytes, its page cache included; default: what it cannot give back plus `headroom`"
+        None,
+        description="bytes, including page cache; default: memory that cannot be reclaimed, plus `headroom`",
     )
-    headroom: Size = Field(_HEADROOM, description="room above what it cannot give back, without `limit`")
+    headroom: Size = Field(
+        _HEADROOM, description="memory above the part that cannot be reclaimed; only without `limit`"
+    )
     for_: Seconds = Field(10.0, alias="for", gt=0, description="no limit any more after this long")
 
 
@@ -100,7 +103,7 @@ class MemoryLimit(ResourceFault[MemoryLimitParams]):
     injects = MemoryLimited
 
     def commands(self, params: MemoryLimitParams, inventory: Inventory) -> list[str]:
-        fixed = f"what it cannot give back then + {in_units(params.headroom)}"
+        fixed = f"the memory that cannot be reclaimed then + {in_units(params.headroom)}"
         limit = in_units(params.limit) if params.limit else fixed
         return [
             f"memory limit of {limit} for {target_text(params.target, inventory)}",

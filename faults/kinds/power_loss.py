@@ -25,7 +25,7 @@ _NAMED: Final = 2
 class PowerLossParams(SeveralNodesParams):
     tail: Literal["whole", "torn"] = Field(
         "whole",
-        description="a file that grew ends where it was synced, or up to 4,096 bytes behind (`torn`)",
+        description="a file that grew ends where it was synced, or up to 4,096 bytes later (`torn`)",
     )
     directories: Literal["kept", "lost"] = Field(
         "kept",

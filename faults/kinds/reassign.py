@@ -23,9 +23,9 @@ from harness.protocols.cluster import THROTTLED_REPLICAS, HasReassignments, Part
 class ReassignParams(TopicParams):
     moves: dict[int, tuple[str, ...]] = Field(
         default_factory=dict,
-        description="exactly these: partition -> its nodes, preferred leader first; in place of `partitions`",
+        description="exactly these: partition -> its nodes, preferred leader first; instead of `partitions`",
     )
-    within: Seconds = Field(60.0, gt=0, description="the moves are waited for so long")
+    within: Seconds = Field(60.0, gt=0, description="time limit for the moves")
     throttle: Size | None = Field(
         None,
         description="bytes per second of replicas on the move, for each broker; default no limit",

@@ -15,7 +15,7 @@ from harness.protocols.cluster import HasPlacement, Proof, RemakesTopics
 
 
 class RecreateTopicParams(OneTopicParams):
-    for_: Seconds = Field(2.0, alias="for", gt=0, description="made again after this long")
+    for_: Seconds = Field(2.0, alias="for", gt=0, description="time until the topic is recreated")
 
 
 class Recreated(Injection):

@@ -15,7 +15,7 @@ from harness.protocols.members import FOURTH_BROKER, HasMembers, UnregistersBrok
 
 
 class RemoveBrokerParams(Params):
-    within: Seconds = Field(60.0, gt=0, description="each move of replicas is waited for so long")
+    within: Seconds = Field(60.0, gt=0, description="time limit for each move of replicas")
     for_: Seconds = Field(10.0, alias="for", gt=0, description="it joins again after this long")
 
 
@@ -63,7 +63,7 @@ class RemoveBroker(FaultKind[RemoveBrokerParams]):
     params = RemoveBrokerParams
 
     def target(self, params: RemoveBrokerParams) -> str:
-        return "a broker that is no controller"
+        return "a broker that is not a controller"
 
     def ends_within_s(self, params: RemoveBrokerParams) -> float | None:
         return params.for_ + params.within
@@ -76,5 +76,5 @@ class RemoveBroker(FaultKind[RemoveBrokerParams]):
     def prepare(self, params: RemoveBrokerParams, view: ClusterView, draw: int) -> Removed:
         found = view.ability(HasMembers).may_leave()
         if not found:
-            raise FiringSkipped("no broker is in the cluster that is no controller")
+            raise FiringSkipped("every broker of the cluster is also a controller")
         return Removed(view, found[0], params)

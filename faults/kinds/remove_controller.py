@@ -21,7 +21,7 @@ class RemoveControllerParams(Params):
     target: str = Field(
         _LEADER, description="`controller` (the active one), `random` (one that votes), or a node"
     )
-    within: Seconds = Field(60.0, gt=0, description="each change of its vote is waited for so long")
+    within: Seconds = Field(60.0, gt=0, description="time limit for each change of its vote")
     for_: Seconds = Field(10.0, alias="for", gt=0, description="it votes again after this long")
 
 
@@ -79,5 +79,7 @@ class RemoveController(VoteFault[RemoveControllerParams]):
         chosen = {_LEADER: before.leader or "", _ANY: random.Random(draw).choice(mine)}
         node = chosen.get(params.target, params.target)
         if node not in mine:
-            raise FiringSkipped(f"{node or 'nobody'} is no voter that this fault may take: {names(mine)} are")
+            raise FiringSkipped(
+                f"{node or 'nobody'} is not a voter that this fault may remove: {names(mine)} are"
+            )
         return NotVoting(view, node, params.model_copy(update={"target": node}), before)

@@ -23,7 +23,7 @@ class RequestStallParams(NetworkParams):
     )
     share: float = Field(1.0, gt=0, le=1, description="of those requests that are held; 0.4 is four in ten")
     delay: Seconds = Field(
-        2.5, gt=0, le=60, description="how long a request and all behind it on its connection are held"
+        2.5, gt=0, le=60, description="how long a request, and all later requests on its connection, are held"
     )
 
 
@@ -72,15 +72,17 @@ class RequestStall(NetworkFault[RequestStallParams]):
     def refusal(self, params: RequestStallParams, cluster: Cluster) -> str:
         kinds = ability_of(cluster, StallsRequests).request_kinds()
         if unknown := [name for name in params.requests if name not in kinds]:
-            close = did_you_mean(unknown[0], kinds, label="allowed") if kinds else "none can be told apart"
+            close = (
+                did_you_mean(unknown[0], kinds, label="allowed") if kinds else "they cannot be distinguished"
+            )
             return f"no request {unknown[0]!r} of {cluster.system}; {close}"
         if cluster.security is not None:
-            return "no request can be told from another on connections with TLS"
+            return "requests cannot be distinguished on connections with TLS"
         return super().refusal(params, cluster)
 
     def action(self, params: RequestStallParams) -> str:
         which = "/".join(params.requests)
-        return f"hold {params.share:.0%} of {which} requests, and all behind them, for {params.delay:g} s:"
+        return f"hold {params.share:.0%} of {which} requests, and all later ones, for {params.delay:g} s:"
 
     def impaired(
         self,

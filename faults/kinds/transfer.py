@@ -81,7 +81,7 @@ class Transfer(FaultKind[TransferParams]):
         owner = view.bundles.bundle_owners().get(bundle)
         others = [node for node in view.brokers if node != owner and node not in view.faulted()]
         if params.to == "other" and not others:
-            raise FiringSkipped("there is no other broker")
+            raise FiringSkipped("the cluster has no other broker")
         to = rng.choice(others) if params.to == "other" else params.to
         if to == owner:
             raise FiringSkipped(f"{to} owns bundle {bundle} already")

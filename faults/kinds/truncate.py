@@ -20,7 +20,7 @@ class TruncateParams(TopicParams):
     share: float = Field(0.5, gt=0, le=1, description="of what a partition holds then, the oldest first")
     cuts: dict[int, int] = Field(
         default_factory=dict,
-        description="exactly these: partition -> first offset that stays; in place of `share`",
+        description="exactly these: partition -> first offset that remains; instead of `share`",
     )
 
 

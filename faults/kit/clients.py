@@ -52,7 +52,7 @@ def refuse_clients(target: str, inventory: Inventory, but: Mapping[str, str]) ->
     chosen = [name for name in inventory.clients if is_target(target, name)]
     if inventory.clients and not chosen:
         known = ", ".join(inventory.clients)
-        raise StepProblem("target", f"{target} is no client of this load; its clients: {known}")
+        raise StepProblem("target", f"{target} is not a client of this load; clients: {known}")
     if why := next((why for name in chosen if (why := but.get(name))), ""):
         raise StepProblem("target", why)
 

@@ -45,7 +45,7 @@ class NetworkParams(NodeParams):
 
     link: Link = Field(
         "clients",
-        description="whose connections with the node: `clients`, `peers` (the other nodes) or `all`",
+        description="which connections of the node: `clients`, `peers` (the other nodes) or `all`",
     )
     for_: Seconds = Field(5.0, alias="for", gt=0, description="as before after this long")
 

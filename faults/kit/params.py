@@ -151,7 +151,8 @@ class FaultSchedule(Params):
     jitter: Seconds = Field(0.0, description="each firing of `every` comes up to this much later")
     from_: Seconds | None = Field(None, alias="from", description="first firing of `every`; default `every`")
     until: Seconds | None = Field(
-        None, description="no firing of `every` after this; default: the last that heals under load"
+        None,
+        description="`every` does not fire after this time; default: as long as the fault ends under load",
     )
     storm: FiringSeries | None = Field(None, description="each firing becomes several in quick succession")
     wait: Seconds = Field(

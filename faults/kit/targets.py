@@ -93,7 +93,7 @@ def _parse_coordinator(rest: str, inventory: Inventory) -> Target:
         raise StepProblem("target", f"no coordinator of {rest!r}; allowed: {form}")
     if inventory.coordinated and rest not in inventory.coordinated:
         close = did_you_mean(rest, list(inventory.coordinated), label="allowed")
-        raise StepProblem("target", f"nobody coordinates {rest!r}; {close}")
+        raise StepProblem("target", f"no broker coordinates {rest!r}; {close}")
     return Target("coordinator", group=rest)
 
 

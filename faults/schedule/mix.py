@@ -131,7 +131,7 @@ def read_mix(step: FaultStep, inventory: Inventory) -> Mix:
         StepProblem: the key and what is wrong with it.
     """
     if others := [str(key) for key in step if key != "mix"]:
-        raise StepProblem(others[0], "a mix has no keys beside it; its own go inside `mix`")
+        raise StepProblem(others[0], "a mix has no other keys next to it; its keys belong inside `mix`")
     if not isinstance(step["mix"], Mapping):
         raise StepProblem("mix", f"must be a mapping {_EXAMPLE}, got {step['mix']!r}")
     try:

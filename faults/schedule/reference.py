@@ -16,7 +16,7 @@ from faults.kit.params import FaultSchedule, Params, parse_size
 from faults.schedule.mix import MixParams, Weight
 from harness.durations import parse_seconds
 
-MIX_ABOUT = "Random draws from a weighted set of the others, with quiet periods in which all is healed."
+MIX_ABOUT = "Random faults from a weighted set, with quiet periods in which all faults are undone."
 _DESCRIPTION = "faults to inject while the load runs; see docs/reference/faults.md"
 
 

@@ -214,7 +214,7 @@ def described(timeline: Timeline) -> list[tuple[float, Firing | None, str]]:
         (firing.t_s, firing, _sentence(firing)) for firing in timeline.firings
     ]
     for start_s, end_s in timeline.quiet:
-        lines.append((start_s, None, f"quiet for {end_s - start_s:g} s: all healed, nothing is drawn"))
+        lines.append((start_s, None, f"quiet for {end_s - start_s:g} s: all faults undone, none is drawn"))
     return sorted(lines, key=lambda line: line[0])
 
 

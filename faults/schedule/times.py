@@ -38,7 +38,7 @@ def firing_times(schedule: FaultSchedule, seed: str, load_s: float, for_s: float
         if len(times) > most_firings(load_s):
             raise StepProblem("every", f"more than {most_firings(load_s)} firings")
     if not times:
-        raise StepProblem("every", f"never fires and heals within the {load_s:g} s of load")
+        raise StepProblem("every", f"does not fire and end within the {load_s:g} s of load")
     late_s = max(times)
     if late_s >= load_s:
         raise StepProblem(

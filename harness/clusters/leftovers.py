@@ -129,7 +129,7 @@ def _others_in_engine(run_id: str | None) -> list[LeftAlone]:
                 if owner := marked_owner(one, mark):
                     found.append(_left_to(owner, what, run_id))
                 else:
-                    why = f"{what} do not say whose they are"
+                    why = f"{what} have no owner"
                     found.append(LeftAlone(one, why, f"`{_docker_removal(left)}` removes them"))
     return found
 

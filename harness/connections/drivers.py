@@ -60,7 +60,7 @@ class CommandDriverPart(ConnectionPart):
     def _can_heal(self) -> Self:
         for does, undoes in (("kill", "restart"), ("stop", "restart"), ("pause", "resume")):
             if getattr(self, does) and not getattr(self, undoes):
-                raise ValueError(f"{does} needs {undoes}: what is done must be undone")
+                raise ValueError(f"{does} needs {undoes}: every action needs one that undoes it")
         return self
 
 

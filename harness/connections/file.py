@@ -33,7 +33,7 @@ else:
 class TlsPart(ConnectionPart):
     """TLS; an empty mapping: TLS, checked against the system's own authorities."""
 
-    ca: str = Field("", description="PEM file of the authorities to trust. Default: those of the system.")
+    ca: str = Field("", description="PEM file of the trusted authorities. Default: those of the system.")
     certificate: str = Field("", description="PEM file of the client's own certificate (mutual TLS).")
     key: str = Field("", description="PEM file of its private key, PKCS#8.")
     key_password: SecretSource | None = Field(None, description="What the key is encrypted with.")
@@ -100,11 +100,11 @@ class ConnectionFile(ConnectionPart):
     yours: bool = Field(
         False, description="true: this cluster is yours to load and to hurt. Nothing is sent to it before."
     )
-    cluster_id: str = Field("", description="Its own id, so that another cluster is never taken for it.")
+    cluster_id: str = Field("", description="Id of the cluster, which is compared before anything is sent.")
     bootstrap: str = Field(description="What clients connect to: host:port,... or the service URL (Pulsar).")
     admin_url: str = Field("", description="Base URL of its administration (Pulsar, Qpid).")
     tls: TlsPart | None = Field(None, description="TLS. Default: plain text.")
-    auth: AuthPart | None = Field(None, description="Who the clients are. Default: nobody asks.")
+    auth: AuthPart | None = Field(None, description="Authentication of the clients. Default: none.")
     admin_auth: AuthPart | None = Field(
         None, description="Who administrates, which may need more rights than clients. Default: as auth."
     )

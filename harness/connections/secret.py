@@ -52,13 +52,13 @@ class SecretSource(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     env: str = Field("", description="The environment variable that holds it.")
-    file: str = Field("", description="The file that holds it; a line break at its end is no part of it.")
+    file: str = Field("", description="File with the secret; a line break at its end is removed.")
 
     @model_validator(mode="after")
     def _one(self) -> Self:
         if bool(self.env) == bool(self.file):
             raise ValueError(
-                "needs one of env (a variable's name) and file (a path); a secret never stands here itself"
+                "requires env (the name of a variable) or file (a path); never write the secret here"
             )
         return self
 

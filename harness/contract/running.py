@@ -162,7 +162,7 @@ def _ask(check: WorkerCheck, rig: Rig) -> tuple[Literal["ok", "broken", "skipped
     except (ContractBroken, WorkerError) as error:
         return "broken", f"{error} (see {rig.folder})"
     except _ODD as error:
-        return "broken", f"what it said or wrote cannot be read: {error!r} (see {rig.folder})"
+        return "broken", f"its output cannot be read: {error!r} (see {rig.folder})"
     finally:
         rig.close()
     return "ok", ""

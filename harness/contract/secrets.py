@@ -20,10 +20,10 @@ REFUSED_S = 120.0
 def a_refused_secret_ends_it_before_ready_and_is_left_nowhere(rig: Rig) -> None:
     security = rig.cluster.security
     if security is None or security.auth is None:
-        raise NotHere("this cluster asks nobody who they are")
+        raise NotHere("this cluster does not authenticate clients")
     wrong = replace(security, auth=replace(security.auth, secret=Secret(WRONG)))
     producer = rig.producer(rig.topic(), security=wrong)
     error = producer.refused(REFUSED_S)
     expect(error.text, "its error line says nothing")
     left = [path.name for path in producer.folder.rglob("*") if path.is_file() and MARK in path.read_bytes()]
-    expect(not left, f"the secret stands in {', '.join(left)}")
+    expect(not left, f"the secret is in {', '.join(left)}")

@@ -96,7 +96,7 @@ def _check_sequence_ids(log: Rows, sends: Rows) -> None:
         return
     shown = dict(zip(messages(sends), sends["client_seq"].tolist(), strict=True))
     kept = dict(zip(messages(log["header"]), log["client_seq"].tolist(), strict=True))
-    equal("sequence ids that are not those of the log", [m for m in shown if shown[m] != kept[m]], [])
+    equal("sequence ids that differ from those in the log", [m for m in shown if shown[m] != kept[m]], [])
 
 
 @check("producer", supports={"threads": "many"}, by_kit=True)
@@ -226,7 +226,7 @@ def kill_9_leaves_readable_rows(rig: Rig) -> None:
     expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
     expect(outcomes(sends) <= {Outcome.NONE, Outcome.OK}, f"outcomes {outcomes(sends)}")
     known = np.count_nonzero(sends["outcome"])
-    expect(known >= producer.stats.ok, f"{known} rows have an outcome, and it told of {producer.stats.ok}")
+    expect(known >= producer.stats.ok, f"{known} rows have an outcome, and it reported {producer.stats.ok}")
     stored = set(messages(rig.stored(topic)["header"]))
     equal("stored without a row", sorted(stored - set(messages(sends))), [])
     lost = set(messages(sends[sends["outcome"] == Outcome.OK])) - stored

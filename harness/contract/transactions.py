@@ -19,7 +19,7 @@ def sends_have_the_outcome_of_their_transaction(rig: Rig) -> None:
     sends, rows = producer.sends, producer.rows(TableId.TRANSACTIONS)
     expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
     numbers = rows["number"].tolist()
-    equal("numbers that stand twice", len(numbers) - len(set(numbers)), 0)
+    equal("numbers that occur twice", len(numbers) - len(set(numbers)), 0)
     equal("transactions of sends without a row", set(sends["transaction"].tolist()) - set(numbers), set())
     for row in rows:
         _check(row, sends[sends["transaction"] == row["number"]])

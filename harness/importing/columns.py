@@ -102,7 +102,7 @@ _CHECK: Final = Field(
 
 SENDS: Final = (
     *_identity(None),
-    Field("outcome", "choice", "fail = certainly not stored; info = nobody knows", needed=True,
+    Field("outcome", "choice", "fail = certainly not stored; info = unknown", needed=True,
           choices=_OUTCOMES),
     Field("t_start_ns", "time", "just before the client was called", needed=True),
     Field("t_done_ns", "time", "when the client answered; empty = never", needed=True, empty=0),

@@ -223,7 +223,7 @@ def _finish_session(number: int, session: SessionRows) -> None:
 
 def _refuse_times(session: int, ordinal: int) -> None:
     raise UsageError(
-        f"deliveries: session {session}: t_ns of ordinal {ordinal} is before that of the row before it",
+        f"deliveries: session {session}: t_ns of ordinal {ordinal} is earlier than the one of the row before",
         hint="rows of a session are in the order in which the application saw them",
     )
 

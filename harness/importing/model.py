@@ -87,9 +87,9 @@ class AllProducers(ImportedProducer):
 class GroupSettings(Part):
     """A consumer group, subscription or queue reader."""
 
-    topics: list[Name] = Field(min_length=1, description="what it subscribes to")
+    topics: list[Name] = Field(min_length=1, description="topics that it subscribes to")
     subscription: Literal["group", "exclusive", "failover", "shared", "key_shared", "queue"] | None = Field(
-        None, description="not said: that of the system"
+        None, description="default: that of the system"
     )
     settle: Literal["auto", "ack", "cumulative", "transacted", "none"] | None = Field(
         None, description="how messages are settled; needed for queues"
@@ -110,7 +110,7 @@ class GroupSettings(Part):
 class LaneRange(Part):
     """Lanes whose place is fixed before the send."""
 
-    topic: Name = Field(description="whose lanes these are")
+    topic: Name = Field(description="producers that these lanes belong to")
     mode: Literal["partition", "key"] = Field(
         description="partition: lane first + i is partition i; key: all messages of a lane share a partition"
     )
@@ -128,7 +128,7 @@ class Statements(Part):
     cluster_recovered: bool = Field(
         False, description="every partition had a leader and took messages when the log was read"
     )
-    only_writer: bool = Field(False, description="nobody else wrote to the topics")
+    only_writer: bool = Field(False, description="no other program wrote to the topics")
     all_deliveries: bool = Field(False, description="every event of every consumer has its row")
     drained: bool = Field(
         False, description="every group had the time to read to the end of its partitions, and got there"
@@ -138,13 +138,13 @@ class Statements(Part):
 class FaultStep(Part):
     """A fault that somebody injected."""
 
-    kind: str = Field(min_length=1, max_length=100, description="what it was, in your words")
+    kind: str = Field(min_length=1, max_length=100, description="description, in your words")
     target: str = Field("", max_length=200, description="what it hit")
     start: Moment = Field(description="when it took effect")
     end: Moment | None = Field(None, description="not said: it lasts to the end")
     effective: bool = Field(False, description="it is known to have taken effect")
     confirmed_acks: Literal["kept", "at-risk", "unknown"] = Field(
-        "unknown", description="what it did to acknowledgements that a broker had confirmed"
+        "unknown", description="its effect on acknowledgements that a broker had confirmed"
     )
 
 
@@ -191,7 +191,7 @@ class ImportFile(Part):
     lanes: list[LaneRange] = Field(
         default_factory=list, description="not said: the client chose every partition"
     )
-    evidence: Statements = Field(default_factory=Statements, description="what is known to hold")
+    evidence: Statements = Field(default_factory=Statements, description="known facts")
     faults: list[FaultStep] = Field(default_factory=list, description="what somebody injected, and when")
     stall: Seconds | None = Field(
         None, gt=0, description="a group that is given nothing for longer, while messages wait, stalls"

@@ -204,7 +204,7 @@ def _listed(filesystem: Any, root: str, uri: str) -> list[Any]:
     try:
         infos = filesystem.get_file_info(pafs.FileSelector(root))
     except FileNotFoundError as error:
-        raise UsageError(f"cannot read an import from {uri}: there is no such folder", hint=HINT) from error
+        raise UsageError(f"cannot read an import from {uri}: the folder does not exist", hint=HINT) from error
     except NotADirectoryError as error:
         raise UsageError(f"{uri} is a file: name the folder that holds import.yaml", hint=HINT) from error
     except (OSError, pa.ArrowException, ValueError) as error:

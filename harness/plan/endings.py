@@ -17,7 +17,7 @@ def endings(plan: Plan) -> dict[str, str]:
     is_queue = SYSTEMS[plan.system].is_queue
     found = {p.name: f"{p.name} comes and goes by itself" if p.lives else "" for p in plan.producers}
     for consumer in plan.consumers:
-        why = f"{consumer.name} settles messages by taking them (settle: auto): what it holds would look lost"
+        why = f"{consumer.name} settles messages on receipt (settle: auto): those it holds look lost"
         found[consumer.name] = why if is_queue and consumer.settle == "auto" else ""
     return found
 

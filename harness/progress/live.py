@@ -9,7 +9,7 @@ errors   37 info, 0 fail, the first at 00:11
 waiting  producer-1 hangs: 50 sends open, the oldest since 00:07.2 (31.2 s, deadline 30 s), last answer ...
 faults   ▁▁▁▁▁▁███▁▁▁▁▁▁▁   ● #1 kill kafka-1 for 4 s
 next     in 3 s leader-move orders all partitions   in 9 s kill leader-of:orders for 4 s
-Ctrl-C stops the load, heals, drains and still gives a verdict
+Ctrl-C stops the load, undoes faults, drains and still gives a verdict
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ BAR_WIDTH = 30
 LOAD_PHASES = ("warm-up", "load")
 #: Phases in which the totals still grow; later ones would show a rate that has stopped.
 FIGURE_PHASES = (*LOAD_PHASES, "recovery", "drain")
-HINT = "Ctrl-C stops the load, heals, drains and still gives a verdict"
+HINT = "Ctrl-C stops the load, undoes faults, drains and still gives a verdict"
 #: Of `repro`, `suite` and others, whose rounds count only when they are whole.
 HINT_WITHOUT_VERDICT = "Ctrl-C stops the load, undoes faults and keeps the captured data"
 LEVELS = "▁▂▃▄▅▆▇█"

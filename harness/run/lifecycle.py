@@ -256,7 +256,9 @@ class LiveRun:
         self._watch_until(self._epoch_ns + int(plan.load_s * 1e9) + OFFER_SLACK_NS)
         is_whole = not self._interrupts.stop.is_set()
         if not is_whole and self._judges_cut:
-            self._progress.note("stopping: heal, drain, audit and verdict follow; Ctrl-C again ends at once")
+            self._progress.note(
+                "stopping: faults are undone, then drain, audit and verdict follow; Ctrl-C again ends at once"
+            )
         pool.stop_load()
         self._coming.stop(CLOSE_S + DRAIN_SLACK_S)
         return is_whole
@@ -338,7 +340,7 @@ class LiveRun:
             drained = self._wait_read(workers, halves) and drained
             self._pool.command(workers, "stop")
             end = time.monotonic() + PIPELINE_END_S
-            self._see_ended(workers, end, f"did not end {PIPELINE_END_S:.0f} s after it was told to")
+            self._see_ended(workers, end, f"did not end {PIPELINE_END_S:.0f} s after it was asked to")
             self._pass_high_watermark()
         return drained
 
@@ -417,7 +419,7 @@ class LiveRun:
         if self._not_healed:
             is_full = isinstance(error, OSError) and error.errno in NO_SPACE
             reason = unexpected_text(error) if is_full else str(error)
-            clean = f"`brokerstorm clean {self._cluster.runtime.run_id}` ends what is left"
+            clean = f"`brokerstorm clean {self._cluster.runtime.run_id}` ends the rest"
             raise HealError(
                 f"{reason}; still applied: {'; '.join(self._not_healed)}",
                 hint=f"free some space, then {clean}" if is_full else clean,

@@ -29,7 +29,7 @@ class PairSpec(Part):
 
     affected: Name = Field(description="the variant that expects the class of the bug")
     fixed: Name = Field(description="the variant that is expected clean")
-    about: str = Field("", description="one line that says what it is about")
+    about: str = Field("", description="description in one line")
 
 
 def _link(text: str) -> str:
@@ -44,7 +44,7 @@ class BugSpec(Part):
     """A known bug, for `brokerstorm repro`."""
 
     report: Annotated[str, AfterValidator(_link)] = Field(
-        description="link to the report or the fix, or none: nobody has reported it"
+        description="link to the report or the fix, or `none` if it was not reported"
     )
     exposure: ExposureSpec | None = Field(
         None, description="what a round must have met to count; only a bug that needs no fault can be without"

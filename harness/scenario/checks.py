@@ -117,7 +117,7 @@ def problems(
         able = ", ".join(name for name, each in SYSTEMS.items() if each.reads_replicas)
         yield (
             ("audit",),
-            f"is leader: the replicas of {system.name} cannot be read one by one, those of {able} can",
+            f"is leader: the replicas of {system.name} cannot be read one by one, unlike those of {able} can",
         )
     yield from _application_problems(scenario)
     yield from _client_problems(scenario, clients)
@@ -167,7 +167,7 @@ def _rate_problems(scenario: Scenario) -> Iterator[Problem]:
 def _threshold_problems(scenario: Scenario) -> Iterator[Problem]:
     recovery = scenario.require.recovery
     if recovery is not None and recovery.outside_faults is not None:
-        sentence = "has no meaning: a recovery is that of a fault; leave it out"
+        sentence = "has no meaning without faults, which recoveries belong to; leave it out"
         yield ("require", "recovery", "outside_faults"), sentence
 
 

@@ -36,7 +36,7 @@ _JSON_SCHEMA: Final = {
                         "type": "integer",
                         "minimum": 1,
                         "maximum": MAX_COUNT,
-                        "description": "so many of them: `x` stands for `x_1`, `x_2` ...",
+                        "description": "number of such headers: `x` means `x_1`, `x_2` ...",
                     },
                 },
                 "additionalProperties": False,

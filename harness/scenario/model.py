@@ -102,7 +102,7 @@ class TopicSpec(Part):
         1,
         ge=1,
         le=1000,
-        description="number of such topics: `orders` stands for `orders-000`, `orders-001` ...",
+        description="number of such topics: `orders` means `orders-000`, `orders-001` ...",
     )
     partitions: int = Field(
         DEFAULT.partitions,
@@ -185,7 +185,7 @@ class ProducerSpec(Part):
         1.0, gt=0, le=1_000_000, description="share of the rate, relative to the other producers"
     )
     profile: Profile | None = Field(
-        None, description="when it sends which share of its part of the rate; unset: that of the load"
+        None, description="share of its rate over time; default: that of the load"
     )
     options: dict[str, Option] = Field(default_factory=dict, description=_OPTIONS)
     headers: Headers = Field(
@@ -268,7 +268,7 @@ class PipelineSpec(Part):
     client: str = Field(DEFAULT.client, description=_CLIENT)
     client_version: str = Field("", description="version of the client library; empty = the installed one")
     from_: Name = Field(alias="from", description="topic that is read")
-    to: Name = Field(description="topic that is written; nobody else may write it")
+    to: Name = Field(description="topic that is written; no other producer may write it")
     group: Name | None = Field(None, description="the consumer group; unset: named as the pipeline")
     count: int = Field(1, ge=1, le=64, description="members, one process each")
     transactions: TransactionEnds | None = Field(
@@ -353,7 +353,7 @@ class LimitsSpec(Part):
     call: Seconds = Field(
         0.0, description="a send open for longer hangs; 0 = the client's own timeout + 10 s"
     )
-    recovery: Seconds = Field(60.0, description="until everything is healed and works after the load")
+    recovery: Seconds = Field(60.0, description="time limit for the recovery after the load")
     drain: Seconds = Field(60.0, description="until every send has an outcome and consumers caught up")
     audit: Seconds = Field(
         0.0,
@@ -424,7 +424,7 @@ class RequireSpec(Part):
 class VariantSpec(Part):
     """A named override of the scenario and what it must show: ``clean`` or an anomaly class."""
 
-    about: str = Field("", description="one line that says what it is about")
+    about: str = Field("", description="description in one line")
     expect: str = Field("clean", description="clean, or a class of `brokerstorm list classes`")
     override: Document = Field(default_factory=dict, description="merged over the scenario, key by key")
 
@@ -433,7 +433,7 @@ class Scenario(Part):
     """One scenario file."""
 
     name: Name = Field(description="run folders are named after it")
-    about: str = Field("", description="one line that says what it is about")
+    about: str = Field("", description="description in one line")
     system: SystemName = Field(DEFAULT.name, description="the broker")
     workers: list[str] = Field(
         default_factory=list,
@@ -448,7 +448,8 @@ class Scenario(Part):
     require: RequireSpec = Field(default_factory=RequireSpec, description="what the application needs")
     limits: LimitsSpec = Field(default_factory=LimitsSpec, description="deadlines of the phases")
     audit: Literal["leader", "every-replica"] = Field(
-        "leader", description="whose log is read in the end: the leader's, or that of every replica, compared"
+        "leader",
+        description="log that is read at the end: the leader's, or those of all replicas, compared",
     )
     rounds: int = Field(1, ge=1, le=1000, description="times each variant is run, interleaved")
     variants: dict[Name, VariantSpec] = Field(

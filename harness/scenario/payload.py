@@ -46,7 +46,7 @@ _JSON_SCHEMA: Final = {
                         {"type": "integer", "minimum": MIN_BYTES, "maximum": MAX_BYTES},
                         {"type": "string", "pattern": _RANGE.pattern},
                     ],
-                    "description": "a size or a range, where there is `compressible` beside it",
+                    "description": "a size or a range; required with `compressible`",
                 },
                 "compressible": {
                     **JSON_SCHEMA,

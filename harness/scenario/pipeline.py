@@ -17,7 +17,7 @@ def pipeline_problems(scenario: Scenario) -> Iterator[tuple[_At, str]]:
     for name, spec in scenario.load.pipelines.items():
         at = ("load", "pipelines", name)
         if not SYSTEMS[scenario.system].has_offsets:
-            yield at, f"has no meaning on {scenario.system}: its positions are no numbers"
+            yield at, f"has no meaning on {scenario.system}: its positions are not numbers"
         topics = list(_topic_problems(at, spec, scenario))
         yield from topics
         own = spec.transactions
@@ -40,7 +40,7 @@ def _topic_problems(at: _At, spec: PipelineSpec, scenario: Scenario) -> Iterator
         elif scenario.topics[topic].count > 1:
             yield (*at, key), f"stands for {scenario.topics[topic].count} topics; must be one: count 1"
     if spec.from_ == spec.to:
-        yield (*at, "to"), "is what it reads; must be another topic"
+        yield (*at, "to"), "is the topic that it reads; must be another topic"
 
 
 def _producer_problems(name: str, spec: PipelineSpec, scenario: Scenario) -> Iterator[tuple[_At, str]]:

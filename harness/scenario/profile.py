@@ -167,7 +167,7 @@ def _from_csv(folder: Path, name: str, load_s: float) -> Table:
         raise ValueError(f"{path.name}: second {back[1]:g} comes after {back[0]:g}; lines go forward in time")
     if times[-1] >= load_s:
         raise ValueError(
-            f"{path.name} goes on at second {times[-1]:g}, behind the end of a load of {load_s:g} s"
+            f"{path.name} continues at second {times[-1]:g}, after the end of a load of {load_s:g} s"
         )
     highest = max(rates) or 1.0
     ends = [*times[1:], load_s]

@@ -103,7 +103,7 @@ EVENTS: Final = Instrument(
     "brokerstorm.worker.events",
     InstrumentKind.COUNTER,
     "{event}",
-    "What workers told or were seen doing: disconnect, assign, error, frozen, hang, stall.",
+    "Events of workers: disconnect, assign, error, frozen, hang, stall.",
 )
 INSTRUMENTS: Final = (
     *(SENT, SEND_DURATION, CONSUMED, DELIVERY_DURATION, OPEN_CALLS, ASKED_RATE, SEND_DELAY, BLOCKED),

@@ -315,7 +315,7 @@ class WorkerSpec(Part):
         if self.language != "python" and getattr(self, self.language) is None:
             raise ValueError(f"language {self.language} needs a table [{self.language}]")
         if self.language != "other" and not self.entry:
-            raise ValueError(f"language {self.language} needs entry: what is started")
+            raise ValueError(f"language {self.language} requires entry: the program to start")
         for key in ("commit", "start"):
             for value in self.supports.get(key, [])[1:]:
                 if value not in self.sets.get(key, {}):

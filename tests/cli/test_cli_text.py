@@ -176,7 +176,7 @@ ERRORS = [
     ),
     (
         ["analyze", "--import", "nosuch"],
-        "nosuch: there is no such folder",
+        "nosuch: the folder does not exist",
         "judge-another-capture",
     ),
     (["new", ""], "'.' is not a file name in UTF-8", ""),

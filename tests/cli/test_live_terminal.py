@@ -127,7 +127,7 @@ def test_what_a_user_sees_while_a_fault_is_applied(terminal: Terminal) -> None:
         "faults   ▁▁▁▁▁█████   ● #1 pause kafka-1 for 3 s",
         "next     in 7 s leader-move orders all partitions   in 13 s kill leader-of:orde"
         + ("…" if terminal.screen.columns == 80 else "rs for 4 s"),
-        "Ctrl-C stops the load, heals, drains and still gives a verdict",
+        "Ctrl-C stops the load, undoes faults, drains and still gives a verdict",
     ]
     row = 3
     assert (terminal.colour_of(row, "███"), terminal.colour_of(row, "▁▁▁")) == ("default", "red")

@@ -69,8 +69,8 @@ def test_a_lost_message_with_what_the_log_holds_in_its_place(
     ("words", "says"),
     [
         ([], "no message given"),
-        (["--first", "phantom"], "shows no message as a witness of phantom"),
-        (["--first", "latest/safe-1"], "shows no message as a witness of anything"),
+        (["--first", "phantom"], "shows no example message of phantom"),
+        (["--first", "latest/safe-1"], "shows no example message"),
         (["--first", "ackd-lost"], "'ackd-lost' is neither a class nor a run; did you mean acked-lost?"),
         (["--first", "ackd-lost", "latest"], "neither 'ackd-lost' nor 'latest' is a class"),
         ([LOST, "none"], "no run 'none'"),

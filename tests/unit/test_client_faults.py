@@ -141,7 +141,7 @@ def test_the_clock_of_a_client_is_another_until_it_is_healed(
     proof = injection.proof()
     assert (proof.effective, proof.evidence.count(said)) == (True, 2), proof
     assert not injection.is_undone()
-    assert injection.missing() == "producer-1 is still told another time"
+    assert injection.missing() == "producer-1 still gets another time"
     injection.heal()
     assert (injection.is_undone(), injection.missing()) == (True, "")
     assert set(lives.clocks.values()) == {(0.0, 1.0)}
@@ -168,7 +168,7 @@ def test_a_clock_that_a_client_does_not_look_at_proves_nothing(lives: Lives) -> 
             "client",
             "remove messages of this load by the time that clients give them",
         ),
-        ("confluent-kafka", "20s", "client:q", "client:q is no client of this load; its clients: producer-p"),
+        ("confluent-kafka", "20s", "client:q", "client:q is not a client of this load; clients: producer-p"),
     ],
 )
 def test_whose_clock_can_be_set(client: str, duration: str, target: str, said: str) -> None:

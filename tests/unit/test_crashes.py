@@ -157,4 +157,4 @@ def test_who_was_killed_by_the_run_has_not_died_by_itself(tmp_path: Path) -> Non
     result = judge_here(crashed(died=False, stuck=True).write(tmp_path / "run"))
     (check,) = [each for each in result.coverage if each.name == "capture"]
     assert not check.ok
-    assert check.text.startswith("p-1 did not end when told to, and was killed by the run")
+    assert check.text.startswith("p-1 did not end when asked to, and was killed by the run")

@@ -237,7 +237,7 @@ def test_steps_that_mean_nothing_are_refused(step: dict[str, object], said: str)
     ("system", "said"),
     [
         ("kafka", "no request 'EndTnx' of kafka; did you mean EndTxn?"),
-        ("qpid", "no request 'EndTnx' of qpid; none can be told apart"),
+        ("qpid", "no request 'EndTnx' of qpid; they cannot be distinguished"),
     ],
 )
 def test_requests_are_those_of_the_protocol(system: str, said: str) -> None:

@@ -168,8 +168,8 @@ def test_containers_of_a_run_without_a_claim_are_left_alone_until_it_is_named(fo
             "belong to the state folder /a b",
             "`BROKERSTORM_STATE='/a b' brokerstorm clean run-1` looks after it",
         ),
-        ("", "do not say whose they are", "`docker rm -f -v theirs` removes them"),
-        ("1:/\033[2J", "do not say whose they are", "`docker rm -f -v theirs` removes them"),
+        ("", "have no owner", "`docker rm -f -v theirs` removes them"),
+        ("1:/\033[2J", "have no owner", "`docker rm -f -v theirs` removes them"),
     ],
 )
 def test_containers_of_another_user_or_state_folder_are_said_and_not_removed(

@@ -78,7 +78,7 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
     (
         {"fault": "add-broker", "topic": "orders", "partitions": 2},
         [
-            "start a broker that is no controller",
+            "start a broker that is not a controller",
             "AlterPartitionReassignments orders, 2 of its partitions: one replica -> the new broker",
             "after 20 s: its replicas -> the others; SIGTERM; UnregisterBroker",
         ],
@@ -93,7 +93,7 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"fault": "add-controller"},
-        ["start a controller that is no broker", "AddRaftVoter", "after 10 s: RemoveRaftVoter; SIGTERM"],
+        ["start a controller that is not a broker", "AddRaftVoter", "after 10 s: RemoveRaftVoter; SIGTERM"],
     ),
     (
         {"fault": "remove-controller"},

@@ -57,7 +57,7 @@ def test_quiet_periods_are_the_end_of_each_round() -> None:
         4, 6, 8, 10, 12, 14, 16, 18, 24, 26, 28, 30, 32, 34, 36, 38, 44, 46, 48, 50
     ]  # fmt: skip
     lines = faults.describe(timeline)
-    assert "+19.0 s  quiet for 5 s: all healed, nothing is drawn" in lines
+    assert "+19.0 s  quiet for 5 s: all faults undone, none is drawn" in lines
     assert lines == sorted(lines)
 
 

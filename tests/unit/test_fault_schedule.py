@@ -107,7 +107,7 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
             "faults[0]: jitter (1 s) must be shorter than every (1 s)",
         ),
         ({"fault": "kill", "every": 1, "until": "2m"}, "faults[0].until: 120 s is after the end of load"),
-        ({"fault": "kill", "every": "90s"}, "faults[0].every: never fires and heals within the 60 s of load"),
+        ({"fault": "kill", "every": "90s"}, "faults[0].every: does not fire and end within the 60 s of load"),
         (
             {"fault": "leader-move", "topic": "orders", "every": "1ms"},
             "faults[0].every: more than 10000 firings",
@@ -132,7 +132,7 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
         ),
         (
             {"fault": "kill", "at": 1, "target": "coordinator-of:group:biling"},
-            "nobody coordinates 'group:biling'; did you mean group:billing?",
+            "no broker coordinates 'group:biling'; did you mean group:billing?",
         ),
         (
             {"fault": "kill", "at": 1, "target": "leader-of:orders-12"},

@@ -343,7 +343,7 @@ def test_an_import_with_transactions_passes_only_as_its_outcomes_say(
     else:
         assert (result.verdict, result.reasons) == (Verdict.PASS, [])
     if end == "unknown" and outcome == "ok":
-        assert result.reasons == ["nobody read how the transactions of acknowledged messages ended: 1"]
+        assert result.reasons == ["the ends of transactions of acknowledged messages were not read: 1"]
 
 
 def test_an_import_lists_what_it_cannot_show_of_transactions(judged: Judged) -> None:

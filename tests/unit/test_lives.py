@@ -166,9 +166,7 @@ def test_a_consumer_that_settles_by_taking_is_not_ended() -> None:
 
 
 def test_a_target_is_a_client_of_the_load() -> None:
-    with pytest.raises(
-        ScenarioError, match=r"client:producer-3 is no client of this load; its clients: prod"
-    ):
+    with pytest.raises(ScenarioError, match=r"client:producer-3 is not a client of this load; clients: prod"):
         compiled(plan_of(), fault="client-kill", target="client:producer-3")
 
 

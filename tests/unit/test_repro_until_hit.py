@@ -79,7 +79,7 @@ def test_a_hunt_that_is_stopped_says_what_was_found_so_far(
     assert "not seen in 2 rounds with faults_effective 6: rate below 78 %" in out
     assert "repeat " in out
     assert "exit " not in out, "the signal decides it"
-    assert "2.16.0, in place of the bug file's" in out
+    assert "2.16.0, instead of the one of the bug file" in out
 
 
 def test_rounds_that_never_count_end_as_unknown(hunt: Callable[..., Any]) -> None:

@@ -147,7 +147,7 @@ def test_a_fault_that_stays_applied_has_an_exit_code_of_its_own(tmp_path: Path) 
     problems = [Problem("not-healed", "kill kafka-2: its process does not run")]
     found = result(run, manifest=replace(read_files(run).manifest, problems=problems))
     assert found.exit_code == 5
-    assert found.reasons[0] == "a fault could not be healed: kill kafka-2: its process does not run"
+    assert found.reasons[0] == "a fault could not be undone: kill kafka-2: its process does not run"
 
 
 @pytest.mark.parametrize(

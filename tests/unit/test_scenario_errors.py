@@ -85,7 +85,7 @@ BAD = [
     (
         "name: x\ntopics: {a: {}, b: {}}\nsystem: pulsar\nload:\n  producers: {p: {topics: [a]}}\n"
         "  pipelines:\n    one: {from: a, to: b}\n",
-        "load.pipelines.one: has no meaning on pulsar: its positions are no numbers, got",
+        "load.pipelines.one: has no meaning on pulsar: its positions are not numbers, got",
     ),
     (
         "name: x\nload:\n  consumers:\n    c:\n      options: {group.protocol: Consumer}\n"

@@ -107,8 +107,8 @@ def test_a_share_that_did_not_come_is_missing(tmp_path: Path) -> None:
     captured(run, other, AHEAD_NS)
     seal(run, plan_of(), shares=lambda names: [ShareReport.missing(["p-2", "c-1"])])
     assert Capture.find(run).torn() == [
-        "rows of c-1, whose segments are damaged",
-        "rows of p-2, whose segments are damaged",
+        "rows of c-1, with damaged segments",
+        "rows of p-2, with damaged segments",
     ]
 
 

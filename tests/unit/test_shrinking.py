@@ -130,7 +130,7 @@ def test_a_storm_that_does_not_say_when_it_ends_keeps_the_load_that_showed_the_c
     search = Scripted(needs, first_s=9.2).found(shape)
     assert search.shows
     assert search.smallest["load"]["duration"] == "11.2s"
-    more = [step.tried for step in search.steps.values() if "behind the last fault" in step.tried]
+    more = [step.tried for step in search.steps.values() if "after the last fault" in step.tried]
     assert len(more) == 1
 
 

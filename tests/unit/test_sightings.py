@@ -51,7 +51,7 @@ def test_the_first_place_that_has_it(run: RunDir, text: str, where: str) -> None
     ("lost", "unread"),
     [
         ("stack", "no stacks of producer-1 were to be had"),
-        ("log", "there is no log of producer-1"),
+        ("log", "no log is available of producer-1"),
         ("names", "the errors of the clients are not sealed"),
     ],
 )

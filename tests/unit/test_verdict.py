@@ -153,7 +153,7 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
         lambda: facts(
             manifest=manifest(workers=[{"name": "c-1", "done": False, "stuck": True, "exit_code": -9}])
         ),
-        "c-1 did not end when told to, and was killed by the run",
+        "c-1 did not end when asked to, and was killed by the run",
     ),
     "machine lost": (
         lambda: facts(manifest=manifest(executors=[MACHINE, {**MACHINE, "lost": "task 1 on b is gone"}])),
@@ -214,7 +214,7 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
     ),
     "transactions of an import undecided": (
         lambda: facts(acked_undecided=3),
-        "nobody read how the transactions of acknowledged messages ended: 3",
+        "the ends of transactions of acknowledged messages were not read: 3",
     ),
     "markers disagree": (
         lambda: facts(plan=IN_TRANSACTIONS, bounds=[{**BOUND, "marked": 10_000, "disagree": 1}]),

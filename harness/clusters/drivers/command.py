@@ -39,7 +39,7 @@ class CommandDriver(Driver):
         code, said = self._run("check", self._part.check, node)
         if code not in CHECK_CODES:
             codes = "0 (running), 1 or 3 (down) or 10 (paused)"
-            raise _failed("check", node, f"ended with exit code {code}, which is none of {codes}", said)
+            raise _failed("check", node, f"ended with exit code {code}, which is not one of {codes}", said)
         return cast("State", CHECK_CODES[code])
 
     def _run(self, what: str, command: CommandPart, node: str) -> tuple[int, str]:

@@ -80,7 +80,7 @@ def room(folder: Path, needed_mb: int) -> None:
     if free_mb < needed_mb:
         raise EnvironmentNotReady(
             f"{free_mb} MB free at {folder}, {needed_mb} MB needed to build an image",
-            hint="free some space; TMPDIR names another folder for what is temporary",
+            hint="free some space, or set TMPDIR to another folder for temporary files",
         )
 
 
@@ -150,7 +150,9 @@ def _apt(*command: str) -> str:
 
 def _make(codename: str, sources: list[str], java: str, archive: Path, say: Callable[[str], None]) -> None:
     if shutil.which("mmdebstrap") is None:
-        raise EnvironmentNotReady("no mmdebstrap, which makes the base of stand-in images", hint=TOOL_HINT)
+        raise EnvironmentNotReady(
+            "mmdebstrap is missing, which builds the base of stand-in images", hint=TOOL_HINT
+        )
     command = [
         "mmdebstrap",
         "--variant=minbase",
@@ -199,5 +201,5 @@ def _remedy(said: list[str]) -> str:
     if re.search(r"chroot mode|unshare|mknod|newuidmap|subuid|not permitted", text):
         return "making a system tree needs root here: run `sudo brokerstorm fetch --images` once"
     if "No space left" in text:
-        return "free some space; TMPDIR names another folder for what is temporary"
+        return "free some space, or set TMPDIR to another folder for temporary files"
     return "try `brokerstorm -v fetch --images`"

@@ -270,7 +270,7 @@ def detours_of(
     if CLIENT_DETOURS in needs and release_key(spec.version) < spec.detours_since:
         since = ".".join(map(str, spec.detours_since))
         raise UsageError(
-            f"{spec.system} {spec.version} cannot be told another address for clients than for brokers",
+            f"{spec.system} {spec.version} cannot use different addresses for clients and for brokers",
             hint=f"network faults on clients need {since} or newer",
         )
     kind = DetoursByAddress if spec.program else LocalDetours

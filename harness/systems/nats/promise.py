@@ -61,7 +61,7 @@ class NatsProducerSettings(ProducerSettings):
             return None, self.settings.unstated("retries")
         if self.settings.number("retries") == 0:
             return True, f"{retries.text}: one connection and subject"
-        return False, f"{retries.text}: a publish that nobody listened to is sent again, behind later ones"
+        return False, f"{retries.text}: a publish without a listener is sent again, after later ones"
 
     def dedup(self, context: PromiseContext) -> tuple[bool | None, str]:
         found = self.settings.of("message_id")

@@ -178,7 +178,7 @@ class Pulsar(System):
                 if text not in ("true", "false"):
                     yield key, "must be true or false"
                 elif key == "deduplication" and text == "false":
-                    yield key, "without it what is sent again may be stored twice"
+                    yield key, "without it a message that is sent again may be stored twice"
             elif default is not None and not (_WHOLE.fullmatch(text) and int(text) >= min(default, 1)):
                 yield key, f"must be a whole number, {min(default, 1)} or more"
 

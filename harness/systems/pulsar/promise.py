@@ -83,7 +83,7 @@ class PulsarProducerSettings(ProducerSettings):
             return True, "brokerDeduplicationEnabled=true"
         return (
             False,
-            "brokerDeduplicationEnabled=false: what is sent again after a reconnect may be stored twice",
+            "brokerDeduplicationEnabled=false: a message sent again after a reconnect may be stored twice",
         )
 
 

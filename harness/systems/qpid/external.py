@@ -239,7 +239,7 @@ def _refuse_apart(masters: Sequence[str], hosts: Mapping[str, _Host]) -> None:
     """
     if len({hosts[at].id for at in masters}) > 1:
         raise UsageError(
-            f"{masters[0]} and {masters[1]} serve virtual hosts of their own: they are no group",
+            f"{masters[0]} and {masters[1]} serve separate virtual hosts: they are not a group",
             hint="one broker, or the brokers of one group",
         )
 

@@ -6,7 +6,7 @@
 * **order**: one producer, one queue (JMS 1.1, 4.4.10).
 * **dedup**: not promised: what an application or a failover sends again is another message to the broker.
 
-A queue shares its messages among its consumers; JMS promises no order of what is delivered again after a
+A queue shares its messages among its consumers; JMS promises no order for redelivered messages after a
 rollback, and no message twice within one transaction.
 """
 
@@ -47,7 +47,7 @@ class QpidProducerSettings(ProducerSettings):
         return True, "one producer and queue (JMS 1.1, 4.4.10)"
 
     def dedup(self, context: PromiseContext) -> tuple[bool | None, str]:
-        return False, "the broker does not compare messages: what is sent again is stored again"
+        return False, "the broker does not compare messages: a message that is sent again is stored again"
 
 
 read_producer = QpidProducerSettings
@@ -62,7 +62,7 @@ def read_consumer(
         order="none",
         acks_confirmed=consuming.settle == "transacted",
         because={
-            "order": "JMS promises no order of what is delivered again",
+            "order": "JMS promises no order for redelivered messages",
             "ack": f"settle: {consuming.settle}",
         },
     )

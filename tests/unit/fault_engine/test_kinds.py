@@ -178,7 +178,7 @@ def test_no_broker_may_join_or_leave_where_there_is_none(cluster: StateCluster, 
     rig.injector.join(20)
     assert [row["reason"] for row in rig.rows("skipped")] == [
         "every broker is in the cluster already",
-        "no broker is in the cluster that is no controller",
+        "every broker of the cluster is also a controller",
     ]
 
 
