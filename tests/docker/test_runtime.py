@@ -401,3 +401,23 @@ def test_a_stranger_does_not_join_servers_in_containers(
         assert [path for path in files if password in path.read_text(errors="replace")] == []
     finally:
         cluster.down()
+
+
+@pytest.mark.extended
+def test_administration_of_pulsar_in_containers_is_for_the_harness_alone(
+    image: Callable[..., Any], tmp_path: Path, engine: Any
+) -> None:
+    """Each broker makes the files with key and token at its start, in memory."""
+    image("pulsar")
+    folder = tmp_path / "cluster"
+    cluster = open_cluster("pulsar", run_id=new_run_id(), folder=folder, runtime="docker")
+    try:
+        cluster.up(timeout_s=UP_S)
+        node = cluster.runtime.nodes[-1]
+        answer = urllib3.request("PUT", f"http://{node.admin}/admin/v2/tenants/stranger", json={})
+        assert answer.status == 401
+        secrets = (cluster.runtime.management.secret_file, cluster.runtime.management.token_file)
+        found = [path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()]
+        assert not [secret for secret in secrets for text in found if secret.read_text() in text]
+    finally:
+        cluster.down()
