@@ -208,7 +208,8 @@ def forwarded(source: tuple[str, int], target: tuple[str, int]) -> Iterator[list
 
 
 def fill(port: int, stop: threading.Event) -> None:
-    """Keeps 500 connections at the driver's port that say something, but nothing of ours."""
+    """Opens 500 connections to the driver's port at once, that say something, but nothing of ours; then a hundred
+    a second in place of the oldest."""
     links: deque[socket.socket] = deque()
     while not stop.is_set():
         with suppress(OSError):
@@ -217,6 +218,7 @@ def fill(port: int, stop: threading.Event) -> None:
             link.sendall(os.urandom(64))
         if len(links) > STRANGERS:
             links.popleft().close()
+            stop.wait(0.01)
     for link in links:
         link.close()
 
