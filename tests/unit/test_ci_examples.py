@@ -16,6 +16,7 @@ import yaml
 
 from cli import cli
 from experiments.nights.file import load_suite
+from harness.toolchains.versions import numbers
 from tests.howto import files_of
 from tests.unit.test_imports import ROOT
 
@@ -82,6 +83,25 @@ def test_a_job_may_take_longer_than_the_night(tmp_path: Path) -> None:
     budget_s = load_suite("nightly").suite.budget or 0
     job = yaml.safe_load((FOLDER / "github-nightly.yml").read_text())["jobs"]["nightly"]
     assert job["timeout-minutes"] * 60 > budget_s
+
+
+@pytest.mark.parametrize("file", ["gitlab-nightly.yml", "gitlab-shards.yml"])
+def test_the_image_has_the_languages_of_the_nightly_suite(file: str) -> None:
+    text = (FOLDER / file).read_text()
+    image = re.search(r"image: golang:(\d+\.\d+)-bookworm", text)
+    assert image, "Debian's golang-go is older than workers ask for"
+    lines = [re.search(r"^go (\S+)", path.read_text(), re.M) for path in (ROOT / "workers").glob("*/go.mod")]
+    assert numbers(f"{image[1]}.99") >= max(numbers(line[1]) for line in lines if line)
+    assert {"nodejs", "npm", "cargo-web", "openjdk-17-jre-headless"} <= set(text.split())
+
+
+def test_a_night_that_was_killed_gets_a_page() -> None:
+    steps = yaml.safe_load((FOLDER / "github-nightly.yml").read_text())["jobs"]["nightly"]["steps"]
+    (page,) = [step for step in steps if "suite report" in step.get("run", "")]
+    assert page["if"] == "failure() || cancelled()"
+    assert "suite report" in str(
+        yaml.safe_load((FOLDER / "gitlab-nightly.yml").read_text())["nightly"]["after_script"]
+    )
 
 
 def test_the_suite_of_the_how_to_can_be_used(tmp_path: Path) -> None:
