@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from analysis.classes import CLASSES
 from analysis.findings import FaultRow, Finding, Result, Witness
 from analysis.report import words
 from analysis.report.story import grave
@@ -25,9 +26,11 @@ from analysis.report.trace import trace
 from analysis.verdict.campaign import CLEAN, Campaign, VariantResult
 from experiments.bundle.contents import Judged, JudgedRound
 from harness.contracts import read_document
+from harness.contracts.plan import ConsumerPlan, ProducerPlan
 from harness.contracts.rows import Manifest
 from harness.errors import UsageError
 from harness.scenario.bundled import bundled_bugs, bundled_scenarios
+from harness.toolchains.own_builds import in_words
 
 MOST_FAULTS: Final = 12
 MOST_LEFT_OUT: Final = 10
@@ -46,7 +49,10 @@ def issue_text(judged: Judged, archive: str, left_out: Sequence[str]) -> str:
     told = _told(judged)
     parts = [
         f"# {_title(judged, told)}",
+        *_about(judged, told),
         *_expected(judged, told),
+        *_settings(told),
+        *_trigger(told),
         *_happened(judged, told),
         *_sequence(judged, told),
         *_hit_rate(judged),
@@ -87,7 +93,15 @@ def _first(judged: Judged, result: Result) -> Witness | None:
 def _title(judged: Judged, told: JudgedRound) -> str:
     found = _main(judged, told.result)
     what = f"{found.cls}: {found.sentence}" if found else "nothing was found"
-    return f"{_clients(told)}: {what} ({judged.root.run_id})"
+    # A class that asks for consumers is about what a group was given: a producer has no part in it.
+    is_of_consumers = found is not None and "consumers" in CLASSES[found.cls].asks
+    clients = _consumers(told) if is_of_consumers else []
+    named = ", ".join(dict.fromkeys(map(words.plain, clients))) or _clients(told)
+    return f"{named}: {what} ({judged.root.run_id})"
+
+
+def _consumers(told: JudgedRound) -> list[str]:
+    return [" ".join(filter(None, (c.client, c.client_version))) for c in told.plan.consumers]
 
 
 def _clients(told: JudgedRound) -> str:
@@ -97,33 +111,78 @@ def _clients(told: JudgedRound) -> str:
         for name, text in told.result.environment.items()
         if name.startswith("producer")
     ]
-    consumers = [" ".join(filter(None, (c.client, c.client_version))) for c in told.plan.consumers]
     return (
-        ", ".join(dict.fromkeys(words.plain(text) for text in (*producers, *consumers) if text))
+        ", ".join(dict.fromkeys(words.plain(text) for text in (*producers, *_consumers(told)) if text))
         or told.plan.system
     )
+
+
+def _about(judged: Judged, told: JudgedRound) -> Iterator[str]:
+    """What the scenario is about, which is often what goes wrong; nothing if it says nothing."""
+    bug = judged.campaign.reproduction if judged.campaign else None
+    if bug is not None:
+        where = bug.question.report or "no report of it was found"
+        yield f"Known as {bug.question.bug} ({where}): {words.plain(judged.campaign.about)}"  # type: ignore[union-attr]
+        return
+    about = told.result.about or (judged.campaign.about if judged.campaign else "")
+    if about:
+        yield words.plain(about)
 
 
 def _expected(judged: Judged, told: JudgedRound) -> Iterator[str]:
     yield "## What was expected"
     found = _main(judged, told.result)
-    promises = [
+    lines = []
+    if found and found.promise:
+        lines.append(f"- no `{found.cls}`: {words.plain(found.promise)}")
+    lines += [
         f"- {words.plain(name)}: {words.plain(text)}"
         for name, text in told.result.environment.items()
         if name.startswith("producer")
     ]
-    if found and found.promise:
-        promises.append(f"- for `{found.cls}`: {words.plain(found.promise)}")
-    yield "\n".join([_about(judged, told), "", *promises]) if promises else _about(judged, told)
+    scenario = words.plain(told.result.scenario)
+    yield (
+        "\n".join([f"What the settings of `{scenario}` promise:", "", *lines])
+        if lines
+        else (f"Every promise that the settings of `{scenario}` make.")
+    )
 
 
-def _about(judged: Judged, told: JudgedRound) -> str:
-    bug = judged.campaign.reproduction if judged.campaign else None
-    if bug is not None:
-        where = bug.question.report or "no report of it was found"
-        return f"Known as {bug.question.bug} ({where}): {words.plain(judged.campaign.about)}"  # type: ignore[union-attr]
-    about = told.result.about or (judged.campaign.about if judged.campaign else "")
-    return words.plain(about) or f"Every promise that the settings of `{told.result.scenario}` make."
+def _settings(told: JudgedRound) -> Iterator[str]:
+    """How each client is set up, as far as the scenario sets it."""
+    plan = told.plan
+    lines = [
+        f"- {each.name}: {_client(each)}, calls {each.calls}, results {each.results}{_options(each.options)}"
+        for each in plan.producers
+    ]
+    for each in plan.consumers:
+        joins = f", joins {each.joins_s:g} s into the load" if each.joins_s else ""
+        how = f"group {each.group}, receive {each.receive}, settle {each.settle}{joins}"
+        lines.append(f"- {each.name}: {_client(each)}, {how}{_options(each.options)}")
+    if lines:
+        yield "## Settings"
+        yield "\n".join(lines)
+
+
+def _client(each: ProducerPlan | ConsumerPlan) -> str:
+    return words.plain(f"{each.client} {in_words(each.client_version)}".rstrip())
+
+
+def _options(options: Mapping[str, str]) -> str:
+    return "".join(f", `{words.plain(key)}={words.plain(value)}`" for key, value in options.items())
+
+
+def _trigger(told: JudgedRound) -> Iterator[str]:
+    """What happened to brokers and clients apart from the load."""
+    fired = dict.fromkeys(f"{each.kind} {each.target}" for each in told.result.faults if not each.skipped)
+    joins = [
+        f"{each.name} joins group {each.group} {each.joins_s:g} s into the load"
+        for each in told.plan.consumers
+        if each.joins_s
+    ]
+    lines = [f"- {words.plain(text)}" for text in (*fired, *joins)]
+    yield "## What triggers it"
+    yield "\n".join(lines) if lines else "The load alone: no fault was injected."
 
 
 def _happened(judged: Judged, told: JudgedRound) -> Iterator[str]:

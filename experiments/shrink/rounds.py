@@ -105,7 +105,7 @@ def _prepared(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, 
         BrokerstormError: it could not be started, and there is no folder of it.
     """
     if request.out and request.out.exists():
-        raise UsageError(f"{request.out} exists", hint="--out names another file")
+        raise UsageError(f"{request.out} exists", hint="--output names another file")
     target = read_target(
         context.run_dir,
         request.target,

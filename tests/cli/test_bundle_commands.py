@@ -72,6 +72,7 @@ def test_an_opened_bundle_has_its_issue_and_draws_its_pages_when_asked(
     issue = (run.root / "issue.md").read_text()
     for text in (
         *("## What was expected", "## What happened", "## The sequence", "## Hit rate", "## Repeat"),
+        *("## Settings", "calls async, results checked", "## What triggers it", "- no `acked-lost`: "),
         *("brokerstorm run kafka-quick --seed 7", "acked-lost: 2 in 1 episode", f"The life of {LOST}"),
         *("#1 pause kafka-1", "unsafe, expected acked-lost: 1 of 1 round with acked-lost"),
     ):

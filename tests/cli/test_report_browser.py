@@ -166,6 +166,14 @@ def test_the_page_of_a_night_fits_700_pixels(tmp_path: Path) -> None:
     assert measured(suite_page(report, tmp_path, {}), tmp_path, 700, wanted) == {"page": 700, "stuck": 0}
 
 
+def test_every_column_of_a_night_is_seen_on_a_phone(tmp_path: Path) -> None:
+    page = suite_page(report_of("nightly", a_night(11), regressed(), {}), tmp_path, {})
+    cells = "[...document.querySelectorAll('#matrix tbody tr:first-child > *')]"
+    right = f"Math.max(...{cells}.map((cell) => cell.getBoundingClientRect().right))"
+    found = measured(page, tmp_path, 400, f"{{page: innerWidth, right: {right}}}")
+    assert found["right"] <= found["page"] <= 500  # no window of Chromium is narrower
+
+
 def test_a_run_that_measured_nothing_has_a_page_without_charts(tmp_path: Path) -> None:
     nothing = failing(timeline=TimeSeries(start_s=0, step_s=1), faults=[], findings=[], percentiles=[])
     seen = visit(run_page(nothing), tmp_path)
