@@ -14,16 +14,55 @@ from harness.validation import Location
 VARIANT = "smallest"
 
 
-def smallest_text(search: Search, *, command: str, day: str) -> str:
+#: The variant of a known bug that does not show it.
+FIXED = "fixed"
+
+
+def smallest_text(
+    search: Search, *, command: str, day: str, fixed: Document | None = None, bug: Document | None = None
+) -> str:
     """The file.
 
     Args:
         command: what made it.
         day: when, for people.
+        fixed: of a known bug, the whole scenario with the fixed version.
+        bug: the key ``bug`` of its scenario, without pairs.
     """
     about = {"about": f"the smallest scenario found that shows {search.cls}"}
-    data: Document = {**search.smallest, **about, "variants": {VARIANT: {"expect": search.cls}}}
+    variants: Document = {VARIANT: {"expect": search.cls}}
+    pair: Document = {}
+    change = _fitting(_difference(search.shape.data, fixed), search.smallest) if fixed and bug else {}
+    # Another list of faults was never played with the smaller scenario.
+    if bug and change and "faults" not in change:
+        variants[FIXED] = {"override": change}
+        pair = {"bug": {**bug, "pairs": {f"{VARIANT}-{FIXED}": {"affected": VARIANT, "fixed": FIXED}}}}
+    data: Document = {**search.smallest, **about, **pair, "variants": variants}
     return file_text(data, _head(search, command, day), _comments(search))
+
+
+def _difference(before: Document, after: Document) -> Document:
+    """The merge patch that makes one document of the other."""
+    patch: Document = {}
+    for key in (*before, *(key for key in after if key not in before)):
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, dict) and isinstance(new, dict):
+            if inner := _difference(old, new):
+                patch[key] = inner
+        elif old != new:
+            patch[key] = new
+    return patch
+
+
+def _fitting(patch: Document, data: Document) -> Document:
+    """As much of a patch as is about parts that the data still has."""
+    kept: Document = {}
+    for key, change in patch.items():
+        if not isinstance(change, dict):
+            kept[key] = change
+        elif isinstance(data.get(key), dict) and (inner := _fitting(change, data[key])):
+            kept[key] = inner
+    return kept
 
 
 def left_out(search: Search) -> list[str]:

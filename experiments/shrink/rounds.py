@@ -6,7 +6,7 @@ A candidate is written as a scenario file and read back, checked as any other; w
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -66,6 +66,8 @@ class ShrinkQuestion:
         cls: the class that must stay; empty = the one that the first round shows.
         witness: of a known bug, the text that a round must have, too.
         data: the scenario to make smaller.
+        fixed: of a known bug, the same with the fixed version; empty = it is none.
+        bug: of a known bug, the key ``bug`` without pairs.
     """
 
     command: str
@@ -73,6 +75,8 @@ class ShrinkQuestion:
     witness: str
     seed: int
     data: Document
+    fixed: Document = field(default_factory=dict)
+    bug: Document = field(default_factory=dict)
 
 
 def shrink(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, Search, Path]:
@@ -122,6 +126,8 @@ def _prepared(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, 
         witness=target.witness,
         seed=seed,
         data=pinned_data(target),
+        fixed=pinned_data(replace(target, scenario=target.fixed)) if target.fixed else {},
+        bug=target.bug,
     )
     keep_asked(root, KIND, asked)
     return root, asked
@@ -144,7 +150,8 @@ def _search(
 
         def keep() -> None:
             day = time.strftime("%Y-%m-%d")
-            out.write_text(smallest_text(search, command=asked.command, day=day))
+            text = smallest_text(search, command=asked.command, day=day, fixed=asked.fixed, bug=asked.bug)
+            out.write_text(text)
 
         search = Search(
             shape_of(_read(root, asked.data), asked.data),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -40,6 +40,8 @@ class ShrinkTarget:
         rate_per_s: that a run measured and went at; 0 = as the scenario says.
         versions: of each client that named none, the one that a run used.
         witness: of a known bug, the text that a round must have, too.
+        fixed: of a known bug, its fixed variant, merged; None = it has none.
+        bug: of a known bug, the key ``bug`` for a smaller scenario, without pairs.
     """
 
     scenario: Scenario
@@ -48,6 +50,8 @@ class ShrinkTarget:
     rate_per_s: int = 0
     versions: Mapping[str, str] | None = None
     witness: str = ""
+    fixed: Scenario | None = None
+    bug: Document = field(default_factory=dict)
 
 
 def read_target(
@@ -73,9 +77,23 @@ def read_target(
         return _of_run(run, cls)
     scenario = read_scenario(name, overrides)
     chosen, expect = _variant(scenario, variant)
-    return ShrinkTarget(
+    target = ShrinkTarget(
         _merged(scenario, chosen), cls or ("" if expect == CLEAN else expect), witness=_witness(scenario)
     )
+    return _with_fixed(target, scenario, chosen)
+
+
+def _with_fixed(target: ShrinkTarget, scenario: Scenario, affected: str) -> ShrinkTarget:
+    """The target with the fixed variant of its pair."""
+    if scenario.bug is None:
+        return target
+    pair = next((each for each in scenario.bug.pairs.values() if each.affected == affected), None)
+    if pair is None:
+        return target
+    bug = scenario.bug.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude={"pairs"})
+    if scenario.bug.exposure:
+        bug["exposure"] = {**bug["exposure"], "floor": 1}  # a smaller scenario meets less
+    return replace(target, fixed=_merged(scenario, pair.fixed), bug=bug)
 
 
 def _variant(scenario: Scenario, wanted: str) -> tuple[str, str]:
@@ -114,7 +132,8 @@ def _of_run(run: RunDir, cls: str) -> ShrinkTarget:
     merged = _merged(scenario, plan.variant)
     used = {worker.client: worker.client_version for worker in manifest.workers}
     rate = int(plan.rate_per_s) if plan.rate_choice else 0
-    return ShrinkTarget(merged, cls or _class_of(plan, result), plan.seed, rate, used, _witness(scenario))
+    target = ShrinkTarget(merged, cls or _class_of(plan, result), plan.seed, rate, used, _witness(scenario))
+    return _with_fixed(target, scenario, plan.variant)
 
 
 def _witness(scenario: Scenario) -> str:

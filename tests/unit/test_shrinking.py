@@ -22,6 +22,7 @@ from experiments.shrink.ddmin import ddmin, single
 from experiments.shrink.document import not_tried, smallest_text
 from experiments.shrink.reductions import KEPT, SIZES, Reduction, Shape, cost, pinned, shape_of
 from experiments.shrink.search import Search, Wanted, only_class, why_nothing
+from experiments.shrink.targets import pinned_data, read_target
 from harness.contracts.plan import Plan
 from harness.errors import UsageError
 from harness.rundir import RunDir, write_json
@@ -216,6 +217,23 @@ def test_what_plan_refuses_is_passed_over_without_a_round() -> None:
     assert "billing" in search.smallest["load"]["consumers"]
     text = smallest_text(search, command="brokerstorm shrink", day="today")
     assert "needed: without it cannot be run: a group must read" in text
+
+
+def test_the_smallest_scenario_of_a_bug_keeps_its_fixed_version(tmp_path: Path) -> None:
+    target = read_target(tmp_path, "kafka-python-3132", cls="", variant="", overrides=())
+    assert target.fixed is not None
+    data, fixed = pinned_data(target), pinned_data(replace(target, scenario=target.fixed))
+    needs_first = Scripted(lambda data: "first" in data["load"].get("consumers", {}))
+    search = needs_first.found(shape_of(target.scenario, data))
+    text = smallest_text(search, command="brokerstorm shrink", day="today", fixed=fixed, bug=target.bug)
+    path = tmp_path / "smallest.yaml"
+    path.write_text(text)
+    smallest = read_scenario(str(path))
+    assert smallest.bug is not None
+    assert smallest.bug.pairs["smallest-fixed"].fixed == "fixed"
+    assert yaml.safe_load(text)["variants"]["fixed"] == {
+        "override": {"load": {"consumers": {"first": {"client_version": "3.0.9"}}}}
+    }
 
 
 def test_several_classes_ask_which_and_one_is_taken() -> None:
