@@ -36,11 +36,13 @@ _FATE = {
     Event.ROLLBACK_END: Fate.GIVEN_BACK,
     Event.RECOVER: Fate.GIVEN_BACK,
     Event.COMMIT_CALLED: Fate.IN_DOUBT,
+    Event.ACK_CALLED: Fate.IN_DOUBT,  # AMQP 0-9-1: the broker does not answer an acknowledgement
     Event.ROLLBACK_BEGIN: Fate.IN_DOUBT,
 }
 #: What the first of these is once the second follows: no boundary of its own.
 _ANSWERED = {
     (Event.COMMIT_CALLED, Event.COMMIT),
+    (Event.ACK_CALLED, Event.ACK_CONFIRMED),
     (Event.COMMIT_CALLED, Event.ROLLBACK_BEGIN),
     (Event.COMMIT_CALLED, Event.ROLLBACK_END),
     (Event.ROLLBACK_BEGIN, Event.ROLLBACK_END),

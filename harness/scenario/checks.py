@@ -367,6 +367,11 @@ def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) 
                 yield (*at, key), "needs settle: transacted"
     if spec.nack_every and system.has_offsets and spec.settle != "ack":
         yield (*at, "nack_every"), "needs settle: ack, in a share group: others commit positions"
+    elif spec.nack_every and system.is_queue and spec.settle != "ack":
+        yield (
+            (*at, "nack_every"),
+            "needs settle: ack; a rollback gives back a transaction: see rollback_every",
+        )
     elif spec.nack_every and spec.settle not in {"auto", "ack"}:
         yield (*at, "nack_every"), "needs settle: ack (or auto)"
 

@@ -13,6 +13,7 @@ from tests.oracles.stalled import STEP_NS, is_excused
 NEVER = (1 << 63) - 1
 MARKS = (
     Event.COMMIT_CALLED,
+    Event.ACK_CALLED,
     Event.COMMIT,
     Event.ACK_CONFIRMED,
     Event.ROLLBACK_BEGIN,
@@ -81,6 +82,7 @@ class Walk:
         event = Event(row["event"])
         answered = {
             Event.COMMIT_CALLED: (Event.COMMIT, Event.ROLLBACK_BEGIN, Event.ROLLBACK_END),
+            Event.ACK_CALLED: (Event.ACK_CONFIRMED,),
             Event.ROLLBACK_BEGIN: (Event.ROLLBACK_END,),
         }
         if after in answered.get(event, ()):

@@ -219,7 +219,11 @@ class QueueStory(Story):
             "recover": (Event.RECOVER,),
             "nack": (Event.NACK,),
             "half": (
-                draw(st.sampled_from([Event.COMMIT_CALLED, Event.ROLLBACK_BEGIN, Event.ACK_CONFIRMED])),
+                draw(
+                    st.sampled_from(
+                        [Event.COMMIT_CALLED, Event.ROLLBACK_BEGIN, Event.ACK_CALLED, Event.ACK_CONFIRMED]
+                    )
+                ),
             ),
         }
         if action in events:

@@ -31,6 +31,16 @@ def acknowledged(*, refused: bool) -> History:
     return h.deliver(2).ends(Event.ACK_CALLED, Event.ACK_CONFIRMED)
 
 
+def without_an_answer(*acknowledged: int) -> History:
+    """AMQP 0-9-1: the broker does not answer acknowledgements. All are given, and none remains."""
+    h = queue("ack")
+    for seq in range(6):
+        h.deliver(seq)
+        if seq in acknowledged:
+            h.ends(Event.ACK_CALLED)
+    return h
+
+
 def silent(*given: int, event: tuple[Event, ...], for_s: float = 20.0) -> History:
     """Delivered and ended as told at 2 s, then nothing until the session is closed; what is left remains."""
     h = queue().deliver(*given, at_ms=1_500).ends(*event, at_ms=2_000)
@@ -47,6 +57,13 @@ PAIRS = [
         lambda: consumed(0, 1, 2, remain=(4, 5)),
         {("acked-lost", "middle"): ["1/0/3"], ("not-dispatched", "not given"): ["1/0/4", "1/0/5"]},
         lambda: consumed(0, 1, 2, 3, 4, 5),
+        NOTHING,
+    ),
+    Pair(
+        "an acknowledgement that nobody answers",
+        lambda: without_an_answer(0, 1, 2, 3, 4),
+        {("lost-after-rollback", "never committed"): ["1/0/5"]},
+        lambda: without_an_answer(0, 1, 2, 3, 4, 5),
         NOTHING,
     ),
     Pair(

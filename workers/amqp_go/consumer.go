@@ -34,9 +34,9 @@ type handed struct {
 
 func consume(session *kit.Session) error {
 	switch settle := session.Spec.Consumer.Settle; settle {
-	case "", "auto", "transacted", "none":
+	case "", "auto", "ack", "transacted", "none":
 	default:
-		return kit.Failuref("", "settle %q: amqp091-go has transacted, auto, none", settle)
+		return kit.Failuref("", "settle %q: amqp091-go has transacted, ack, auto, none", settle)
 	}
 	m := &member{transaction: 1}
 	var err error
@@ -147,8 +147,11 @@ func (m *member) take(given handed) error {
 	}
 	place := kit.Place{Stream: given.stream, Position: -1}
 	if spec.Settle != "transacted" {
-		m.journal.Handed(place, redelivered, 0, given.Body)
+		number := m.journal.Handed(place, redelivered, 0, given.Body)
 		spec.Work()
+		if spec.Settle == "ack" {
+			return m.acknowledge(given.Delivery, number)
+		}
 		return nil
 	}
 	m.journal.Handed(place, redelivered, m.transaction, given.Body)
@@ -158,6 +161,17 @@ func (m *member) take(given handed) error {
 		return nil
 	}
 	return m.end(spec.RollbackEvery > 0 && m.transaction%spec.RollbackEvery == 0)
+}
+
+// acknowledge one message by itself. The broker does not answer, so no row says that it confirmed it.
+func (m *member) acknowledge(given amqp.Delivery, number int64) error {
+	nowhere := kit.Place{Position: -1}
+	if every := m.session.Spec.Consumer.NackEvery; every > 0 && number%every == 0 {
+		m.journal.Note(kit.Nack, nowhere, 0)
+		return given.Nack(false, true)
+	}
+	m.journal.Note(kit.AckCalled, nowhere, 0)
+	return given.Ack(false)
 }
 
 // end the transaction.

@@ -1,7 +1,8 @@
 """Consumer role on pika: a channel that consumes every queue of its topics; the application asks in a loop.
 
-Transactions cover acknowledgements. After a rollback the channel is closed and another one opened:
-tx.rollback alone leaves the messages with the channel (AMQP 0-9-1, class tx), closing it gives them back.
+Messages are acknowledged one by one, or in transactions. After a rollback the channel is closed and another
+one opened: tx.rollback alone leaves the messages with the channel (AMQP 0-9-1, class tx), closing it gives
+them back.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ class ConsumerRole:
         self.settle: str = part.get("settle", "auto")
         self.per_transaction: int = max(1, part.get("per_transaction", 1))
         self.rollback_every: int = part.get("rollback_every", 0)
+        self.nack_every: int = part.get("nack_every", 0)
         self.work_s: float = part.get("work_s", 0.0)
         self.prefetch = options.own["prefetch_count"]
         group = session.names.id("subscription", part["group"])
@@ -52,7 +54,7 @@ class ConsumerRole:
         self._streams = StreamIds(session)
         self._prefixes = payload.accepted_prefixes(spec.run_tag)
         self.waiting: deque[Delivery] = deque()
-        self.delivered = self.epoch = self.open = 0
+        self.delivered = self.handed = self.epoch = self.open = 0
         self.transaction = 1
         self.last_tag = 0
         self.last_s = time.monotonic()
@@ -116,12 +118,25 @@ class ConsumerRole:
         self.last_s = time.monotonic()
         if self.work_s:
             time.sleep(self.work_s)
+        if self.settle == "ack":
+            self._acknowledge(message.tag)
         if self.settle != "transacted":
             return
         self.open, self.last_tag = self.open + 1, message.tag
         if self.open >= self.per_transaction:
             ordinal = self.transaction
             self._end_transaction(rolls_back=bool(self.rollback_every) and ordinal % self.rollback_every == 0)
+
+    def _acknowledge(self, tag: int) -> None:
+        """Settle one message by itself. The broker does not answer, so no row says that it confirmed it."""
+        channel = self._channel()
+        self.handed += 1
+        if self.nack_every and self.handed % self.nack_every == 0:
+            self._row(lay.NACK)
+            channel.basic_nack(tag, requeue=True)
+        else:
+            self._row(lay.ACK_CALLED)
+            channel.basic_ack(tag)
 
     def _end_transaction(self, *, rolls_back: bool) -> None:
         channel = self._channel()
