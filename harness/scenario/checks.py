@@ -372,8 +372,8 @@ def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) 
             (*at, "nack_every"),
             "needs settle: ack; a rollback gives back a transaction: see rollback_every",
         )
-    elif spec.nack_every and spec.settle not in {"auto", "ack"}:
-        yield (*at, "nack_every"), "needs settle: ack (or auto)"
+    elif spec.nack_every and spec.settle not in {"auto", "ack", "cumulative"}:
+        yield (*at, "nack_every"), "needs settle: ack, auto or cumulative"
 
 
 def _application_problems(scenario: Scenario) -> Iterator[Problem]:

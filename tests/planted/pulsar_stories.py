@@ -72,6 +72,16 @@ def never_again(reading: ConsumerPromise = REFUSING, *, drained: bool = True, fo
     return h
 
 
+def refused_in_between(*acknowledged: int) -> History:
+    """Cumulative: message 1 is refused at 2 s and never comes again."""
+    reading = FAILOVER.model_copy(update={"acks_confirmed": True, "nack_delay_s": 1.0, "max_deliveries": 0})
+    h = History(system="pulsar", reading=reading, settle="cumulative").sent(5).log(0, 1, 2, 3, 4)
+    h.deliver(0, 1, 2, 3, 4, redelivery=0, at_ms=1_990).acked(*acknowledged).nack(1, at_ms=2_000)
+    h.workers["c-1"] = {"t_start_ns": EPOCH_NS, "t_end_ns": EPOCH_NS + 22_000_000_000}
+    h.manifest["drained"] = True
+    return h
+
+
 def given_twice(reading: ConsumerPromise) -> History:
     """Message 1 is refused, given again and refused again."""
     return never_again(reading).deliver(1, position=1, redelivery=1, at_ms=3_000).nack(1)

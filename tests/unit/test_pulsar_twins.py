@@ -32,6 +32,7 @@ from tests.planted.pulsar_stories import (
     reconnected,
     reconnecting,
     refused,
+    refused_in_between,
     swapped,
     threads,
     timed,
@@ -456,3 +457,8 @@ def test_places_are_ledger_entry_and_batch_index() -> None:
     for row in h.rows["sends"]:
         row["batch"] = 0
     assert found(h) == NOTHING
+
+
+def test_a_later_cumulative_acknowledgement_covers_what_was_refused() -> None:
+    assert found(refused_in_between(4)) == {}
+    assert found(refused_in_between(0)) == {("refused-not-redelivered", "gone from the backlog"): ["1/0/1"]}

@@ -186,6 +186,10 @@ REFUSED = [
         "receive: is not supported by the confluent-kafka",
     ),
     ("name: x\nload: {consumers: {c: {nack_every: 3}}}\n", "nack_every: needs settle: ack, in a share group"),
+    (
+        "name: x\nsystem: qpid\nload: {consumers: {c: {nack_every: 3}}}\n",
+        "nack_every: needs settle: ack, got 3; a rollback gives back a transaction: see rollback_every",
+    ),
     ("name: x\nload: {producers: {p: {batch: 3}}}\n", "load.producers.p.batch: needs calls: batch, got 3"),
     (
         "name: x\nload: {producers: {p: {calls: sync}}}\n",
