@@ -28,6 +28,7 @@ from docs.markdown import MADE, item, paragraph  # noqa: E402
 from docs.matrix_page import matrix_page  # noqa: E402
 from docs.model_keys import key_item, models  # noqa: E402
 from docs.options_page import options_page  # noqa: E402
+from docs.other_tools_page import other_tools_page  # noqa: E402
 from docs.suite_page import suite_page  # noqa: E402
 from experiments.history import summary  # noqa: E402
 from experiments.nights import document, file  # noqa: E402
@@ -56,6 +57,7 @@ def pages() -> dict[Path, str]:
         REFERENCE / "matrix.md": matrix_page(),
         REFERENCE / "exposure.md": exposure_page(),
         REFERENCE / "options.md": options_page(),
+        REFERENCE / "other-tools.md": other_tools_page(),
         REFERENCE / "import.md": import_page(),
         REFERENCE / "history.md": history_page(),
         EXPLANATION / "anomalies.md": anomalies_page(),

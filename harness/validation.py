@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -129,7 +129,11 @@ def _sentence(model: Model, error: ErrorDetails, location: Location, data: Any) 
 def _allowed_keys(root: Model, location: Location) -> str:
     model = _annotation_at(root, location[:-1])
     names = sorted(_fields(model)) if isinstance(model, type) and issubclass(model, BaseModel) else []
-    return did_you_mean(str(location[-1]), names, label="allowed")
+    allowed = did_you_mean(str(location[-1]), names, label="allowed")
+    #: A model may know words that users bring from elsewhere.
+    hint_of: Callable[[object], str] = getattr(root, "hint_of", lambda _: "")
+    hint = hint_of(location[-1])
+    return f"{hint}; {allowed}" if hint else allowed
 
 
 def _annotation_at(model: Model, location: Location) -> Any:

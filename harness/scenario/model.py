@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PrivateAttr, WithJsonSchema, model_validator
 
@@ -18,6 +18,7 @@ from harness.durations import MAX_DURATION_S as MAX_DURATION_S
 from harness.durations import Seconds as Seconds
 from harness.durations import parse_seconds as parse_seconds
 from harness.node_settings import flattened
+from harness.other_words import other_word
 from harness.rundir import Document, path_below, resolved
 from harness.scenario.bug import BugSpec
 from harness.scenario.headers import Headers
@@ -431,6 +432,9 @@ class VariantSpec(Part):
 
 class Scenario(Part):
     """One scenario file."""
+
+    #: What a key of another tool is called here (`harness.validation`).
+    hint_of: ClassVar = staticmethod(other_word)
 
     name: Name = Field(description="run folders are named after it")
     about: str = Field("", description="description in one line")
