@@ -208,7 +208,7 @@ def forwarded(source: tuple[str, int], target: tuple[str, int]) -> Iterator[list
 
 
 def fill(port: int, stop: threading.Event) -> None:
-    """Opens 500 connections to the driver's port and sends rubbish, then replaces the oldest, 100 each second."""
+    """Opens 500 connections to the driver's port and sends rubbish, then replaces 100 of them each second."""
     links: deque[socket.socket] = deque()
     while not stop.is_set():
         with suppress(OSError):
