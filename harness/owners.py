@@ -109,3 +109,13 @@ def run_id_of(pid: int) -> str | None:
     """The run of ours that started a process; None when it is not ours, not readable or gone."""
     owner = owner_of(pid)
     return owner.run_id if owner and owner.is_us else None
+
+
+def other_runs(run_id: str) -> set[str]:
+    """Ids of other runs that have processes on this machine now, of whatever user and state folder.
+
+    This process and its parents do not count: a user may have the variable in the shell.
+    """
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    owners = (owner_of(pid) for pid in psutil.pids() if pid not in own)
+    return {owner.run_id for owner in owners if owner} - {run_id}

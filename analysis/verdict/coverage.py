@@ -8,7 +8,7 @@ that does not hold makes the verdict *unknown* (unless a violation was found all
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from analysis.series import Grid, Series
 from analysis.verdict.cores import CpuShares
 from analysis.verdict.rate import Rate
 from harness.contracts.plan import Plan
-from harness.contracts.rows import EVERY_REPLICA, Bounds, Manifest, ReplicaRow, WorkerRow
+from harness.contracts.rows import BESIDE, EVERY_REPLICA, Bounds, Manifest, ReplicaRow, WorkerRow
 from harness.faultlog import FaultRecord
 
 #: Where some stream is out nearly always, the streams must at least be up this share of their time.
@@ -249,6 +249,12 @@ def _during_traffic(fault: FaultRecord, facts: RunFacts) -> bool:
 
 
 def _rate(facts: RunFacts) -> ValidityCheck:
+    check = _rate_kept(facts)
+    beside = facts.manifest.problems_of(BESIDE)
+    return replace(check, text="; ".join([check.text, *beside])) if beside else check
+
+
+def _rate_kept(facts: RunFacts) -> ValidityCheck:
     rate, wanted = facts.rate, facts.plan.rate_ratio
     if rate.is_measured:
         return _measured_rate(rate)

@@ -399,6 +399,10 @@ class Phase:
     end_ns: int = 0
 
 
+#: Kind of a `Problem`: another run was measured on the same machine.
+BESIDE: Final = "beside"
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Something that weakens what a run can prove."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from harness.contracts.plan import ConsumerPlan, Plan
-from harness.contracts.rows import Manifest
+from harness.contracts.rows import BESIDE, Manifest
 from harness.contracts.worker import StatsLine
 from harness.errors import (
     NO_SPACE,
@@ -25,6 +25,7 @@ from harness.errors import (
     unexpected_text,
 )
 from harness.faultlog import may_lack_what_was_read, read_faults, remade_topics
+from harness.owners import other_runs
 from harness.plan.hours import audit_follows
 from harness.protocols.clocks import CLIENT_CLOCKS, HasClocks
 from harness.protocols.cluster import Cluster, HasHighWatermark, Progress
@@ -214,8 +215,19 @@ class LiveRun:
         self._watch_clients()
         self._watch_until(self._epoch_ns)
         self._phase("load")
+        self._note_other_runs()
         self._lives.start(self._epoch_ns)
-        return self._offer()
+        is_whole = self._offer()
+        self._note_other_runs()
+        return is_whole
+
+    def _note_other_runs(self) -> None:
+        """Say which runs share the cores of this machine: a rate that is not reached may be theirs."""
+        for other in sorted(other_runs(self._cluster.runtime.run_id)):
+            text = f"run {other} was on this machine at the same time, and took a share of it"
+            if text not in self._manifest.content.problems_of(BESIDE):
+                self._progress.note(f"another run is measured on this machine: {other}")
+                self._manifest.problem(BESIDE, text)
 
     def _watch_clients(self) -> None:
         self._hangs.start()

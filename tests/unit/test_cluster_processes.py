@@ -18,7 +18,7 @@ import pytest
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess, telling_lines
 from harness.clusters.nodes.processes import ProcessId, end, identify, run_processes
 from harness.errors import EnvironmentNotReady
-from harness.owners import RUN_ID
+from harness.owners import RUN_ID, other_runs
 from harness.waiting import wait_until
 
 IDLE = ["sleep", "600"]
@@ -259,3 +259,13 @@ def test_the_telling_lines_of_nothing() -> None:
 def test_a_folder_fills_only_its_own_words(tmp_path: Path) -> None:
     folder = NodeFolder(tmp_path)
     assert folder.fill("-Dx={conf}/a {other}") == f"-Dx={tmp_path}/conf/a {{other}}"
+
+
+def test_other_runs_of_the_machine_are_seen() -> None:
+    environment = {**os.environ, RUN_ID: "20260101-000000-other", "BROKERSTORM_STATE": "/elsewhere"}
+    with subprocess.Popen(["sleep", "60"], env=environment) as process:
+        try:
+            assert "20260101-000000-other" in other_runs("20260101-000000-mine")
+            assert "20260101-000000-other" not in other_runs("20260101-000000-other")
+        finally:
+            process.kill()

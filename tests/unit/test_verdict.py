@@ -174,6 +174,13 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
     "no fault rows": (lambda: facts(faults=[]), "no planned fault was injected"),
     "fault after traffic": (lambda: facts(faults=[AFTERWARDS]), "met a message in flight"),
     "rate": (lambda: facts(traffic(ok_share=0.97)), "rate not reached: 970/s outside outages, 97.0% of"),
+    "rate beside another run": (
+        lambda: facts(
+            traffic(ok_share=0.5),
+            manifest=manifest(problems=[{"kind": "beside", "text": "run r-2 was on this machine"}]),
+        ),
+        "run r-2 was on this machine",
+    ),
     "out all the time": (lambda: facts(traffic(ok_share=0.5, outages=(OUT,))), "the rate cannot be judged"),
     "saturated": (
         lambda: facts(manifest=manifest(problems=[{"kind": "saturated", "text": "p-1 late 900 ms"}])),
