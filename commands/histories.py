@@ -88,7 +88,7 @@ def report(
 
     Includes trends. SUITE is the name of a suite; default: the suite that ran
     last. Writes report.html (one file, readable offline), summary.md, junit.xml and report.json to the folder
-    of the night, and appends the summary to the file that GITHUB_STEP_SUMMARY names. With --to, the folder
+    of the night, and appends the summary to the file that GITHUB_STEP_SUMMARY names. With --output, the folder
     also contains the reports of the runs that the page links to. The exit code is
     the one of the night.
     """
