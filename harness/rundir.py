@@ -346,7 +346,11 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
     """
     with open_regular(path) as file:
         try:
-            data = file.read(most + 1)
+            # As much as is there: a buffer of the whole limit would be taken for every small file.
+            size = os.fstat(file.fileno()).st_size
+            data = file.read(min(size, most) + 1)
+            if len(data) > size:  # it grew meanwhile
+                data += file.read(most + 1 - len(data))
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}") from error
     if len(data) > most:
