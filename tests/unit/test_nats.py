@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Iterator, Mapping
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from harness.admin.failover import AlreadyThere, NoAnswer, NotThere
+from harness.clusters.cluster import describe_cluster
 from harness.contracts.plan import TopicPlan
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.plan.promise import ClientSettings, Consuming, PromiseContext
@@ -234,4 +236,13 @@ def test_names_and_limits() -> None:
     data, end = system.request("client", 10) or (b"", b"")
     assert data.startswith(b"PUB ")
     assert end == b"PONG\r\n"
-    assert system.request("peer", 10) is None
+    assert system.request("peer") is None
+
+
+def test_a_route_answers_who_shows_the_password() -> None:
+    cluster = describe_cluster("nats")
+    data, end = cluster.request("peer") or (b"", b"")
+    hello = json.loads(data.splitlines()[0].removeprefix(b"CONNECT "))
+    account = cluster.runtime.management.auth
+    assert (hello["user"], hello["pass"], end) == (account.user, account.secret.reveal(), b"PONG\r\n")
+    assert cluster.request("peer", 10) is None, "it takes no ballast"
