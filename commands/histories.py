@@ -88,9 +88,9 @@ def report(
 
     Includes trends. SUITE is the name of a suite; default: the suite that ran
     last. Writes report.html (one file, readable offline), summary.md, junit.xml and report.json to the folder
-    of the night, and appends the summary to the file that GITHUB_STEP_SUMMARY names. With --output, the folder
-    also contains the reports of the runs that the page links to. The exit code is
-    the one of the night.
+    of the night, and appends the summary to the file that GITHUB_STEP_SUMMARY names. With --output, the
+    folder also contains the reports of the runs that the page links to. The exit code is the one of the
+    night; a night that was ended early is unknown (3) unless a cell is red.
     """
     from experiments.history.report import night_of, read_report
     from experiments.history.summary import document, write_report
