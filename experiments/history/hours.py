@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from analysis.findings import Finding, Result, Status, TimeSeries
+from analysis.findings import Finding, Result, Status, TimeSeries, Verdict
 from analysis.report.documents import read_result
 from experiments.history.rounds import Found, Labels, Round, rounds_of
 from harness.contracts import read_document
@@ -50,7 +50,7 @@ def _hour(row: Round, result: Result, number: int, load_s: float) -> Round:
     found = list(_found(row.found, result.findings, number))
     violated = [each for each in found if each.status == Status.VIOLATION]
     reasons = [f"{each.cls}: {each.count:,} in this hour" for each in violated] or list(_doubts(result))
-    verdict = "fail" if violated else "unknown" if reasons else "pass"
+    verdict = Verdict.FAIL if violated else Verdict.UNKNOWN if reasons else Verdict.PASS
     begin_s, end_s = number * HOUR_S, min((number + 1) * HOUR_S, load_s)
     sends = _sends(result.timeline, number)
     faults = [fault for fault in result.faults if not fault.skipped and fault.t_s // HOUR_S == number]
@@ -62,8 +62,8 @@ def _hour(row: Round, result: Result, number: int, load_s: float) -> Round:
         started=None,
         ended=None,
         duration_s=None,
-        verdict=verdict,
-        exit_code=_EXIT[verdict],
+        verdict=verdict.value,
+        exit_code=_EXIT[verdict.value],
         reasons=reasons,
         found=found,
         sends=sends,

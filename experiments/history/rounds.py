@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Literal
 
 from analysis.findings import Finding, Result
 from analysis.report.documents import read_result
@@ -95,7 +95,7 @@ class Round:
     started: str | None = None
     ended: str | None = None
     duration_s: float | None = None  # of the whole round, judging included
-    verdict: str | None = None  # pass, fail, unknown; None: it was not judged
+    verdict: Literal["pass", "fail", "unknown"] | None = None  # None: it was not judged
     exit_code: int | None = None  # None: it did not finish
     reasons: list[str] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)

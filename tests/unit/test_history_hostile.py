@@ -82,6 +82,7 @@ def test_a_history_whose_tables_are_something_else_is_refused(
         "sends = '[1]'",
         "seed = 'many'",
         "reasons = '{}'",
+        "verdict = 'perhaps'",
     ],
 )
 def test_a_value_of_another_kind_is_one_line_and_is_not_merged(change: str, tmp_path: Path) -> None:
