@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from docs.markdown import MADE, paragraph
+from faults.schedule.other_words import FAULT_WORDS
 from harness.other_words import OTHER_WORDS
 
 
@@ -15,8 +16,8 @@ def other_tools_page() -> str:
         "not the ones before it are acknowledged."
     )
     lines = ["# Words of other tools", "", MADE, "", *paragraph(intro)]
-    for tool, words in OTHER_WORDS.items():
+    for tool, words in {**OTHER_WORDS, **FAULT_WORDS}.items():
         title = "What applications do" if tool == "applications" else tool
         lines += ["", f"## {title}", "", "| there | here |", "| --- | --- |"]
-        lines += [f"| `{each.word}` | {each.here} |" for each in words]
+        lines += [f"| `{word}` | {here} |" for word, here in words.items()]
     return "\n".join(lines) + "\n"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import difflib
 import errno
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from typing import Final, Literal
 
@@ -149,3 +149,23 @@ def did_you_mean(wrong: str, known: Iterable[str], *, label: str = "known") -> s
     near = difflib.get_close_matches(wrong, names, n=1)
     listed = ", ".join(names[:_LISTED]) + (", ..." if len(names) > _LISTED else "")
     return f"{f'did you mean {near[0]}? ' if near else ''}{label}: {listed or 'none'}"
+
+
+def called_here(asked: str, words: Mapping[str, Mapping[str, str]]) -> str:
+    """For the end of a message: what a word of another tool is called here; empty = it is none of these.
+
+    Upper and lower case, dots, ``-`` and ``_`` make no difference.
+
+    Args:
+        words: tool -> its words -> what to write here. Words of ``applications`` are of no tool.
+    """
+    for tool, own in words.items():
+        for word, here in own.items():
+            if _plain(word) == _plain(asked):
+                of = "" if tool == "applications" else f" of {tool}"
+                return f"{word}{of}, here: {here.replace('`', '')}"
+    return ""
+
+
+def _plain(word: str) -> str:
+    return word.replace("-", "").replace("_", "").replace(".", "").lower()

@@ -11,8 +11,8 @@ from faults.kinds import KINDS
 from faults.kit.errors import StepProblem
 from faults.kit.injection import FaultKind
 from faults.kit.params import FaultSchedule, Inventory, Params, keys_of, names
+from faults.schedule.other_words import fault_word
 from harness.errors import did_you_mean
-from harness.other_words import other_word
 
 #: pydantic's words for programmers -> ours for people.
 _SENTENCES: Final = {
@@ -45,7 +45,7 @@ def read_step(step: Any, inventory: Inventory) -> tuple[FaultKind[Any], FaultSch
     for key in step:
         if key not in known:
             near = did_you_mean(str(key), known, label=f"keys of {kind.kind}")
-            hint = other_word(key, in_fault=True)
+            hint = fault_word(key)
             raise StepProblem(str(key), f"unknown key; {f'{hint}; ' if hint else ''}{near}")
     schedule = validated(FaultSchedule, {key: value for key, value in step.items() if key in schedule_keys})
     rest = {key: value for key, value in step.items() if key not in ("fault", *schedule_keys)}
@@ -63,7 +63,7 @@ def find_kind(name: object) -> FaultKind[Any]:
     kind = KINDS.get(str(name))
     if kind is None:
         near = did_you_mean(str(name), KINDS, label="kinds")
-        hint = other_word(name, in_fault=True)
+        hint = fault_word(name)
         raise StepProblem("fault", f"unknown kind {name!r}; {f'{hint}; ' if hint else ''}{near}")
     return kind
 

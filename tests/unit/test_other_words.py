@@ -9,6 +9,7 @@ import pytest
 
 from experiments.plans import read_scenario
 from faults.kinds import KINDS
+from faults.schedule.other_words import FAULT_WORDS
 from harness.errors import ScenarioError
 from harness.other_words import OTHER_WORDS, other_word
 
@@ -40,9 +41,9 @@ def test_a_word_of_another_tool_is_answered_where_it_is_typed(tmp_path: Path, te
 def test_hints_name_kinds_of_fault_that_there_are() -> None:
     named = {
         kind
-        for words in OTHER_WORDS.values()
-        for each in words
-        for kind in re.findall(r"`fault: ([a-z-]+)`", each.here)
+        for words in (*OTHER_WORDS.values(), *FAULT_WORDS.values())
+        for here in words.values()
+        for kind in re.findall(r"`fault: ([a-z-]+)`", here)
     }
     assert named
     assert named <= KINDS.keys()
