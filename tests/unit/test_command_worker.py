@@ -72,7 +72,7 @@ def test_a_worker_that_does_not_check_its_options_in_time_is_not_waited_for(
     monkeypatch.setattr(workers, "CHECK_TIMEOUT_S", 0.1)
     chosen = worker(folder, 'command = ["sh", "-c", "exec sleep 60"]\n')
     chosen = chosen.model_copy(update={"checks_options": True})
-    assert workers.refused_options(chosen, worker_spec()) == ""
+    assert workers.refused_options(chosen, worker_spec()) is None
 
 
 @needs_perl
