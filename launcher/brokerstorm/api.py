@@ -117,7 +117,7 @@ class Cluster:
         words += [
             f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in keys.items()
         ]
-        words += [] if for_s is None else ["--for", f"{for_s * 1000:.0f}ms"]
+        words += [] if for_s is None else ["--undo-after", f"{for_s * 1000:.0f}ms"]
         words += [] if seed is None else ["--seed", str(seed)]
         return fault_of(self._call(words))
 
