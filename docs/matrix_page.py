@@ -34,7 +34,7 @@ _HEAD = f"""# What works where
 own](../howto/your-own-cluster.md): by its admin protocol, by a
 [driver](../howto/faults-on-your-own-cluster.md), or not at all. *Started with* is what a cluster of ours
 that is kept needs (`up --needs`); runs see to it themselves. What the machine needs (root, iptables,
-control groups, an engine): [network](../howto/cut-the-network.md#what-it-needs),
+control groups, an engine): [network](../howto/cut-the-network.md#requirements),
 [resources](../explanation/resource-faults.md#what-it-needs),
 [power](../explanation/power-loss.md#what-it-needs). Producers and consumers are hit whatever the
 cluster. [Keys](faults.md) of each kind.
