@@ -82,7 +82,7 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
         "`brokerstorm analyze`",
     ),
     Exit.TERMINATED: (
-        "stopped by SIGTERM or SIGHUP (closed terminal) before a verdict; faults are undone, data is kept",
+        "stopped by SIGTERM or SIGHUP (closed terminal) before a verdict; otherwise as 130",
         "`brokerstorm analyze`",
     ),
 }
