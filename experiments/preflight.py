@@ -19,7 +19,6 @@ from experiments.plans import (
     refuse_on_external,
     timeline_of,
 )
-from experiments.versions import Releases, other_brokers, other_clients
 from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import BrokerstormError, EnvironmentNotReady, Exit, ScenarioError, UsageError
 from harness.node_settings import node_configs
@@ -29,6 +28,7 @@ from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import PREFIX, UNKNOWN, in_words, own_build
 
 if TYPE_CHECKING:
+    from experiments.versions import Releases
     from faults import Timeline
     from harness.clusters.external import External
     from harness.contracts.plan import Plan
@@ -216,6 +216,8 @@ def _refuse_unknown_versions(plans: Sequence[Plan], runtime: str) -> list[str]:
     Raises:
         UsageError: every version that does not exist, and the versions there are instead.
     """
+    from experiments.versions import Releases
+
     unchecked: list[str] = []
     releases = Releases(cache_folder() / "releases", tell=unchecked.append)
     asked = [
@@ -246,6 +248,7 @@ def _refuse_unknown_versions(plans: Sequence[Plan], runtime: str) -> list[str]:
 
 def _absent_clients(releases: Releases, plans: Sequence[Plan]) -> Iterator[tuple[str, Callable[[], str]]]:
     """The clients that are not on this machine, each with the question which other versions there are."""
+    from experiments.versions import other_clients
     from harness.workers import load_worker, readiness
 
     for name, version, folders in _clients(plans):
@@ -257,6 +260,7 @@ def _absent_clients(releases: Releases, plans: Sequence[Plan]) -> Iterator[tuple
 
 def _absent_brokers(releases: Releases, plans: Sequence[Plan]) -> Iterator[tuple[str, Callable[[], str]]]:
     """As `_absent_clients`, for brokers, those after an upgrade too."""
+    from experiments.versions import other_brokers
     from harness.clusters import is_fetched, spec_of
 
     for system, version, _ in clusters_of(plans):

@@ -60,7 +60,6 @@ OTHER_WORDS: Final[dict[str, dict[str, str]]] = {
     "applications": {
         "deliver_after": "nothing: producers of a run delay no message",
         "deliver_at": "nothing: producers of a run delay no message",
-        "pause": "nothing: consumers of a run pause no partition; `fault: client-freeze` stops one",
         "resume": "nothing: consumers of a run pause no partition; `fault: client-freeze` stops one",
         "seek": "nothing: consumers of a run seek no position",
         "pattern": "`load.consumers.NAME.topics`: names; one of a topic with `count` stands for all",

@@ -151,9 +151,7 @@ def _require_sane(path: str, info: pafs.FileInfo, url: str) -> None:
     """A store holds what somebody put there: no name leads out of the copy, no document fills the disk."""
     is_outside = path.startswith("/") or ".." in PurePosixPath(path).parts or "\0" in path
     if is_outside or (info.size > _LARGEST_DOCUMENT_BYTES and not path.endswith(_TABLE)):
-        raise UsageError(
-            f"{url} holds {path!r} of {info.size:,} bytes, which is too large for a file of a run"
-        )
+        raise UsageError(f"{url} holds {path!r} of {info.size:,} bytes, which is not a file of a run")
 
 
 def _documents(folder: Path) -> Iterator[str]:

@@ -137,7 +137,7 @@ def test_the_report_folds_the_lines_below_a_witness(logged: RunDir, whole: bool)
         write_campaign_page(logged, read_campaign(logged)) if whole else write_run_page(run, read_result(run))
     )
     page = written.read_text()
-    assert "In the logs: 3 lines of kafka-1" in page
+    assert "Log lines of kafka-1: 3" in page
     assert "\x1b" not in page
     assert page.index("In the logs") < page.index("java.io.IOException: gone")
 

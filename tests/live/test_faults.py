@@ -208,7 +208,7 @@ def test_a_broker_whose_clock_jumped_stamps_messages_with_its_time(kafka: KafkaC
     leaders = kafka.admin.leaders("stamped")
     ahead_s = KafkaQuestions(kafka.bootstrap, {}).clocks("stamped", 3)
     rig.finish()
-    assert "it is told a time 3,600.00 s behind" in rig.rows("effect")[-1]["evidence"]
+    assert "it gets a time 3,600.00 s behind" in rig.rows("effect")[-1]["evidence"]
     assert {leaders[p]: round(by / 3600) for p, (by, _) in ahead_s.items()} == {
         "kafka-1": 0,
         "kafka-2": -1,

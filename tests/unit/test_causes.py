@@ -66,7 +66,10 @@ def test_a_loss_names_the_leader_the_epoch_and_the_fault(tmp_path: Path) -> None
 def test_a_leader_that_was_deposed_is_said_to_be(tmp_path: Path) -> None:
     cause = cause_of(epochs(lossy(at_ms=10_100)), tmp_path)
     assert cause.late
-    assert "by kafka-3 in epoch 4, deposed by then; epoch 5 had begun at 3 on kafka-1" in cause.sentence
+    assert (
+        "by kafka-3 in epoch 4, which was no longer leader; epoch 5 had begun at 3 on kafka-1"
+        in cause.sentence
+    )
 
 
 def thawed(kept_at_ms: float) -> History:
@@ -252,7 +255,7 @@ def test_a_later_change_is_no_cause_of_what_its_deposed_leader_had_not_come_to(t
     _, finding = judged(thawed(kept_at_ms=13_900), tmp_path)
     (cause,) = finding.causes
     assert cause.sentence == (
-        "acknowledged at 3 to 6 by kafka-3 in epoch 4, deposed by then; epoch 5 had begun at 3 on kafka-1, "
+        "acknowledged at 3 to 6 by kafka-3 in epoch 4, which was no longer leader; epoch 5 had begun at 3 on kafka-1, "
         "2.9 s after fault #1 (pause kafka-3)"
     )
     assert (cause.count, cause.acked_s) == (4, (10.003, 10.006))
@@ -384,7 +387,7 @@ def test_trace_terminal_and_report_say_it(tmp_path: Path) -> None:
     assert trace(run, "1/0/2").cause == ""
     print_result(out, result)
     shown = " ".join(out.file.getvalue().split())  # type: ignore[attr-defined]
-    assert "cause: the leader change is named for 1 of 1 episode" in shown
+    assert "cause: the leader change is known for 1 of 1 episode" in shown
     assert "2 messages by 1 leader change after fault #1 (pause kafka-3)" in shown
     page = " ".join(run_page(result).split())
     assert said in page

@@ -53,7 +53,7 @@ def test_the_reported_sequence_is_the_one_in_the_log() -> None:
     assert sequence(premature) == "0 3! 1 2 3+ 4"
     assert premature.message == "1/0/3"
     assert premature.detail == "first at position 1, again in its place at 4"
-    assert "2 earlier messages late behind it (1, 2)" in premature.symptoms
+    assert "2 earlier messages late after it (1, 2)" in premature.symptoms
     loss = witness_of(judged(STREAMS[6].history()), "acked-lost")
     assert sequence(loss) == "0! 1- 2 3 4"
 

@@ -69,7 +69,7 @@ def test_a_secret_that_is_not_there(tmp_path: Path) -> None:
         ("scram-sha-512", "token", "token needs token"),
         ("user: storm, ", "", "scram-sha-512 needs user"),
         ("{ca: ca.pem}", "{certificate: me.pem}", "certificate and key come together"),
-        ("{env: STORM_PASSWORD}", "{env: A, file: b}", "needs one of env"),
+        ("{env: STORM_PASSWORD}", "{env: A, file: b}", "requires env"),
         ("kafka", "pulsar", "auth.mechanism scram-sha-512 is not pulsar's"),
         ("yours", "your", "unknown key"),
     ],

@@ -119,7 +119,7 @@ def test_a_cluster_without_needs_has_no_proxy() -> None:
 
 def test_a_version_that_has_one_address_only_is_refused() -> None:
     old = spec_of("pulsar", "2.8.1")
-    with pytest.raises(UsageError, match="another address for clients") as caught:
+    with pytest.raises(UsageError, match="different addresses for clients") as caught:
         detours_of("run-1", Path("/tmp"), old, 7, frozenset({CLIENT_DETOURS}))
     assert "2.10 or newer" in caught.value.hint
     assert detours_of("run-1", Path("/tmp"), old, 7, frozenset({PEER_DETOURS})) is not None

@@ -106,7 +106,7 @@ def test_beside_ordinary_steps_and_numbered_by_time() -> None:
     ("step", "message"),
     [
         ({"mix": 3}, "faults[0].mix: must be a mapping such as"),
-        ({**mix(KILL), "at": 3}, "faults[0].at: a mix has no keys beside it"),
+        ({**mix(KILL), "at": 3}, "faults[0].at: a mix has no other keys next to it"),
         ({"mix": {"of": [KILL]}}, "faults[0].mix.every: is missing"),
         ({"mix": {"every": 3}}, "faults[0].mix.of: is missing"),
         (mix(), "faults[0].mix.of: "),

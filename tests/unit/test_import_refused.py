@@ -88,7 +88,7 @@ CELLS: list[tuple[str, Change, str]] = [
      "sends holds re-sends (attempt above 0), and there is no column attempt in log and deliveries"),
     ("a hole in a journal", put("deliveries", 6, ordinal=9), "deliveries: session 1: ordinal 6 is missing"),
     ("a journal twice", put("deliveries", 6, ordinal=5), "deliveries: session 1: ordinal 5 is there twice"),
-    ("time goes back", put("deliveries", 3, t_ns=10**12), "session 1: t_ns of ordinal 3 is before"),
+    ("time goes back", put("deliveries", 3, t_ns=10**12), "session 1: t_ns of ordinal 3 is earlier"),
     ("read beyond the end", put("log", 4, position=70),
      "position is 70, but log_bounds says that positions 0 to 4"),
     ("bounds that fall", put("log_bounds", 0, end=3), "row 1: begin 0, read_to 5, end 3: they must not fall"),

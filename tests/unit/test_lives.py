@@ -159,7 +159,7 @@ def queue_plan(settle: str) -> Plan:
 
 
 def test_a_consumer_that_settles_by_taking_is_not_ended() -> None:
-    with pytest.raises(ScenarioError, match="target: consumer-c settles messages by taking them"):
+    with pytest.raises(ScenarioError, match="target: consumer-c settles messages on receipt"):
         compiled(queue_plan("auto"), fault="client-kill", target="client:consumer")
     assert compiled(queue_plan("auto"), fault="client-kill", target="client:producer").firings
     assert compiled(queue_plan("transacted"), fault="client-restart", target="client").firings

@@ -292,7 +292,7 @@ def test_a_base_that_cannot_be_made(
 
 def test_no_mmdebstrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EnvironmentNotReady, match="no mmdebstrap") as caught:
+    with pytest.raises(EnvironmentNotReady, match="mmdebstrap is missing") as caught:
         base_image._make("sid", [], "java", tmp_path / "base.tar", lambda line: None)
     assert "apt install mmdebstrap" in caught.value.hint
 

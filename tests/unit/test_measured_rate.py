@@ -51,7 +51,7 @@ def test_a_load_that_falls_short_of_what_was_measured_says_so_and_stays_a_pass()
     assert "600/s acknowledged outside outages of 1,000/s" in text(run, "rate")
     assert "the load fell short, and what happened to each message was judged" in text(run, "rate")
     assert "saturated: p-1 was 2.6 s late" in text(run, "generator")
-    assert "latencies are those of this machine" in text(run, "generator")
+    assert "latencies are measured on this machine" in text(run, "generator")
 
 
 def test_a_violation_in_a_load_that_fell_short_is_a_fail() -> None:

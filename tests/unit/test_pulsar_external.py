@@ -221,7 +221,7 @@ def test_transactions_are_not_ours_to_switch_on() -> None:
     scenario = {"name": "x", "system": "pulsar", "load": {"producers": {"shop": producer}}}
     plan = build_plan(Scenario.model_validate(scenario), seed=1)
     lacking = FoundCluster("a@h:2", "4.0.8", (), lacks=lacks_of(off))
-    with pytest.raises(ScenarioError, match="have transactionCoordinatorEnabled=false, which is not ours"):
+    with pytest.raises(ScenarioError, match="have transactionCoordinatorEnabled=false, which only its owner"):
         on_external([plan], External(connection, lacking))
     off["transactionCoordinatorEnabled"] = "true"
     (made,) = on_external([plan], External(connection, replace(lacking, lacks=lacks_of(off))))

@@ -178,7 +178,7 @@ def test_a_group_is_known_by_the_virtual_host_that_its_master_has(monkeypatch: p
 @pytest.mark.parametrize(
     ("a", "b", "reason"),
     [
-        ([["n", None, "prod", "1", "BDB"]], [["n", None, "prod", "2", "BDB"]], "they are no group"),
+        ([["n", None, "prod", "1", "BDB"]], [["n", None, "prod", "2", "BDB"]], "they are not a group"),
         ([["n", None, "test", "1", "BDB"]], EnvironmentNotReady("away"), "no virtual host 'prod'"),
         (LockedOut("401"), LockedOut("401"), "401"),
         (EnvironmentNotReady("nobody"), EnvironmentNotReady("nobody"), "nobody"),

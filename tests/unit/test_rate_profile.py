@@ -78,7 +78,7 @@ BAD_CSV = {
     "": "must begin with a line for second 0",
     "1,5": "must begin with a line for second 0",
     "0,5\n3,7\n3,8\n": "rates.csv: second 3 comes after 3, got .*; lines go forward in time",
-    "0,5\n10,7\n": "goes on at second 10, after the end of a load of 10 s",
+    "0,5\n10,7\n": "continues at second 10, after the end of a load of 10 s",
     "0,5\n1,-7\n": "rates.csv, line 2: must be seconds,rate, two numbers from 0",
     "0,5,6\n": "rates.csv, line 1: must be seconds,rate",
     "0,0\n": "asks for no message at all",

@@ -71,7 +71,7 @@ def test_another_bug_of_the_class_is_no_hit() -> None:
 
 def test_a_round_without_the_evidence_to_tell_bugs_apart_does_not_count() -> None:
     question = replace(QUESTION, witness="SendMessages")
-    unsure = witnessed("", "no stacks of producer-1 were to be had")
+    unsure = witnessed("", "no stacks of producer-1 were available")
     found = answer(question, [unsure] * 4, runs("cccc"))
     assert found.reproduction.outcome is Proved.UNKNOWN
     assert "not known whether 'SendMessages' is in it: no stacks of producer-1" in found.reproduction.why

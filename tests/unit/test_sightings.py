@@ -50,7 +50,7 @@ def test_the_first_place_that_has_it(run: RunDir, text: str, where: str) -> None
 @pytest.mark.parametrize(
     ("lost", "unread"),
     [
-        ("stack", "no stacks of producer-1 were to be had"),
+        ("stack", "no stacks of producer-1 were available"),
         ("log", "no log is available of producer-1"),
         ("names", "the errors of the clients are not sealed"),
     ],

@@ -21,7 +21,7 @@ from harness.errors import EnvironmentNotReady, Exit, UsageError
 from harness.plan.build import build_plans
 from harness.protocols.cluster import Endpoint
 from harness.scenario.file import load_scenario
-from harness.toolchains import go_tool
+from harness.toolchains import go
 from harness.toolchains.go import Go
 
 GO = Go("/nowhere/go", "go version go1.26.8 linux/amd64")
@@ -36,7 +36,7 @@ faults: [{fault: FAULT, at: 3s, for: 2s}]
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
-    monkeypatch.setattr(go_tool, "find_go", lambda: GO)
+    monkeypatch.setattr(go, "find_go", lambda: GO)
     return tmp_path
 
 
@@ -51,7 +51,7 @@ def plans_with(fault: str, folder: Path) -> list[Any]:
 
 
 def test_without_go_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(go_tool, "find_go", no_go)
+    monkeypatch.setattr(go, "find_go", no_go)
     with pytest.raises(
         EnvironmentNotReady, match=r"network faults need the network proxy toxiproxy .* not installed"
     ) as e:
@@ -79,7 +79,7 @@ def test_offline_takes_only_what_is_there(cache: Path) -> None:
 def test_only_scenarios_with_network_faults_ask_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(go_tool, "find_go", no_go)
+    monkeypatch.setattr(go, "find_go", no_go)
     check, _ = fault_checks(plans_with("latency", tmp_path), "process")
     assert (check.name, check.ok) == ("network proxy", False)
     with pytest.raises(EnvironmentNotReady):

@@ -234,7 +234,7 @@ def test_a_scenario_names_folders_of_workers_beside_its_file(tmp_path: Path) -> 
         (HEAD + '[promises.acks]\noptions = ["acks"]', r"promises\.acks needs a default, or one of its"),
         (HEAD + '[promises.send_timeout]\ndefault = "1"', r"promises\.send_timeout\.unit: is missing"),
         (HEAD.replace("python", "go"), r"language go needs a table \[go\]"),
-        (HEAD.replace('entry = "worker.py"', ""), r"language python needs entry"),
+        (HEAD.replace('entry = "worker.py"', ""), r"language python requires entry"),
         (HEAD.replace("mine", "sarama"), r"two workers of library 'sarama': .*sarama and "),
     ],
 )  # fmt: skip

@@ -355,7 +355,7 @@ PROMISED = "would change what is promised. Allowed: "
         ("kafka", {"config": {"unclean.leader.election.enable": True}}, PROMISED),
         ("pulsar", {"config": {"messageTTL": 10}}, f"messageTTL=10: {PROMISED}publishRate.publish"),
         ("pulsar", {"config": {"retention": 10}}, PROMISED),
-        ("pulsar", {"config": {"deduplication": False}}, "what is sent again may be stored twice"),
+        ("pulsar", {"config": {"deduplication": False}}, "a message that is sent again may be stored twice"),
         ("pulsar", {"config": {"deduplication": "on"}}, "must be true or false"),
         ("pulsar", {"config": {"maxProducersPerTopic": "02"}}, "must be a whole number, 0 or more"),
         ("pulsar", {"config": {"publishRate": 10}}, PROMISED),
@@ -465,9 +465,9 @@ def test_a_roll_in_the_wrong_direction_is_refused(
 @pytest.mark.parametrize(
     ("step", "told"),
     [
-        ({"fault": "clock-jump", "by": "1h"}, "it is told a time 3,600.00 s ahead"),
-        ({"fault": "clock-jump", "by": "30s", "way": "back"}, "it is told a time 30.00 s behind"),
-        ({"fault": "clock-drift", "speed": 1.5}, "it is told a time 0.50 s ahead"),
+        ({"fault": "clock-jump", "by": "1h"}, "it gets a time 3,600.00 s ahead"),
+        ({"fault": "clock-jump", "by": "30s", "way": "back"}, "it gets a time 30.00 s behind"),
+        ({"fault": "clock-drift", "speed": 1.5}, "it gets a time 0.50 s ahead"),
     ],
 )
 def test_a_clock_is_proved_by_what_the_process_was_told(
