@@ -1,4 +1,4 @@
-"""Hooks of mkdocs: pages of the repository's top folder, and links that leave docs/."""
+"""Hooks of mkdocs: pages of the top folder, links that leave docs/, and lists that follow text."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any, Final
 
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -18,6 +19,11 @@ _TOP_PAGES: Final = {
     "CONTRIBUTING.md": "contributing.md",
 }
 _LINK: Final = re.compile(r"(?P<text>!?\[[^]]*\])\((?P<target>[^)\s]+)\)")
+_PARAGRAPH: Final = re.compile(r"<p>(.*?)</p>", re.DOTALL)
+#: The first item of a list; a number other than 1 at the begin of a line may be a part of a sentence.
+_FIRST_ITEM: Final = re.compile(r"(?:[-*]|1\.) ")
+_ANY_ITEM: Final = re.compile(r" *(?:[-*]|\d+\.) ")
+_ITEM_IN_A_PARAGRAPH: Final = re.compile(r"\n(?:[-*]|1\.) ")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -28,7 +34,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
-    """Rewrite links for the site.
+    """Rewrite links for the site, and separate lists from the text above them.
 
     Links in a page of the top folder are relative to that folder. A link to a file that is no page of the
     site leads to the repository (the environment variable REPOSITORY_URL); without it, only its text and path
@@ -59,4 +65,40 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     for block in code.finditer(markdown):
         parts += [_LINK.sub(rewritten, markdown[last : block.start()]), block[0]]
         last = block.end()
-    return "".join([*parts, _LINK.sub(rewritten, markdown[last:])])
+    return _with_lists_apart("".join([*parts, _LINK.sub(rewritten, markdown[last:])]))
+
+
+def _with_lists_apart(markdown: str) -> str:
+    """Insert an empty line between a paragraph and a list that follows it.
+
+    Code hosts begin a list there; the Markdown of mkdocs would continue the paragraph.
+    """
+    lines: list[str] = []
+    is_code = is_paragraph = False
+    for line in markdown.splitlines():
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        elif not is_code:
+            if is_paragraph and _FIRST_ITEM.match(line):
+                lines.append("")
+            begins_block = not lines or not lines[-1]
+            if not line or _ANY_ITEM.match(line):
+                is_paragraph = False
+            elif begins_block:
+                is_paragraph = True
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
+    """Fail the build if a list of a page is shown as running text.
+
+    Raises:
+        PluginError: a paragraph has a line that begins like a list item.
+    """
+    for paragraph in _PARAGRAPH.findall(html):
+        found = _ITEM_IN_A_PARAGRAPH.search(paragraph)
+        if found:
+            line = paragraph[found.start() :].strip().partition("\n")[0]
+            raise PluginError(f"{page.file.src_uri}: a list item is shown as text: {line[:80]}")
+    return html
