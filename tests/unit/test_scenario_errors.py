@@ -181,7 +181,7 @@ BAD = [
     ),
     (
         "name: x\nrequire: {recovery: {outside_faults: 1s}}\n",
-        "recovery.outside_faults: has no meaning without faults, which recoveries belong to, got '1s'; leave it out",
+        "recovery.outside_faults: has no meaning without faults, which recoveries belong to, got '1s'",
     ),
     ("name: x\nload: {duration: 0}\n", "load.duration: must be more than 0, got 0"),
     ("name: x\nload: {duration: -1}\n", "load.duration: must be more than 0, got -1"),
