@@ -255,8 +255,8 @@ def test_a_later_change_is_no_cause_of_what_its_deposed_leader_had_not_come_to(t
     _, finding = judged(thawed(kept_at_ms=13_900), tmp_path)
     (cause,) = finding.causes
     assert cause.sentence == (
-        "acknowledged at 3 to 6 by kafka-3 in epoch 4, which was no longer leader; epoch 5 had begun at 3 on kafka-1, "
-        "2.9 s after fault #1 (pause kafka-3)"
+        "acknowledged at 3 to 6 by kafka-3 in epoch 4, which was no longer leader; "
+        "epoch 5 had begun at 3 on kafka-1, 2.9 s after fault #1 (pause kafka-3)"
     )
     assert (cause.count, cause.acked_s) == (4, (10.003, 10.006))
     assert [(row.fault, row.count) for row in finding.by_fault] == [(1, 4)]
