@@ -139,7 +139,7 @@ def test_the_report_folds_the_lines_below_a_witness(logged: RunDir, whole: bool)
     page = written.read_text()
     assert "Log lines of kafka-1: 3" in page
     assert "\x1b" not in page
-    assert page.index("In the logs") < page.index("java.io.IOException: gone")
+    assert page.index("Log lines of") < page.index("java.io.IOException: gone")
 
 
 def test_a_log_that_cannot_be_read_is_told_and_costs_no_report(

@@ -268,8 +268,8 @@ def test_what_two_leaders_may_have_acknowledged_has_no_named_cause(tmp_path: Pat
     named, unnamed = finding.causes
     assert (named.named, named.count, unnamed.named, unnamed.count) == (True, 2, False, 2)
     assert unnamed.sentence == (
-        "acknowledged at 5 to 6, by kafka-3 in epoch 4 or by kafka-1 in epoch 5: what is recorded does not "
-        "tell which"
+        "acknowledged at 5 to 6, by kafka-3 in epoch 4 or by kafka-1 in epoch 5: the recorded data do not "
+        "show which"
     )
     assert (finding.caused_episodes, finding.episodes) == (0, 1)
     assert [(row.fault, row.count, row.episodes) for row in finding.by_fault] == [(1, 4, 1)]

@@ -54,7 +54,7 @@ BAD = [
         for pipeline, problem in (
             ("from: a", ".to: is missing"),
             ("from: a, to: d", ".to: is not declared under topics, got 'd'; known: a, b, c, many"),
-            ("from: a, to: a", ".to: is what it reads, got 'a'; must be another topic"),
+            ("from: a, to: a", ".to: is the topic that it reads, got 'a'; must be another topic"),
             ("from: a, to: many", ".to: stands for 2 topics, got 'many'; must be one: count 1"),
             ("from: b, to: c", ".from: gets no message: nothing writes b, got 'b'"),
             ("from: a, to: b, client: kafka-python", ".client: has no pipeline worker, got 'kafka-python'"),
