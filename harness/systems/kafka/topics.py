@@ -65,11 +65,12 @@ class TopicAdmin:
             }
             for topic in batch
         }
-        asked = 0
+        before: set[str] | None = None  # topics of another, which are never used
 
         def ask(broker: SingleBrokerAdmin) -> Any:
-            nonlocal asked
-            asked += 1
+            nonlocal before
+            if before is None:
+                before = set(broker.list_topics())
             return broker.create_topics(request, timeout_ms=2000, raise_errors=False)
 
         def lacking() -> str:
@@ -78,8 +79,9 @@ class TopicAdmin:
             except EnvironmentNotReady as error:
                 return str(error)
             for row in answer["topics"]:
-                # Our own earlier request may have been carried out although its answer never came.
-                ours = asked > 1 and row["error_code"] == _ALREADY_EXISTS
+                # A request of ours may have been carried out although its answer never came: the client sends
+                # it again by itself.
+                ours = row["error_code"] == _ALREADY_EXISTS and row["name"] not in (before or ())
                 if row["error_code"] == 0 or ours:
                     request.pop(row["name"], None)
                 elif not for_code(row["error_code"]).retriable:
