@@ -46,8 +46,6 @@ _CONSUMER_EVENTS = (
     ("nacks", "refusal", "refusals"),
     ("rollbacks", "rollback", "rollbacks"),
 )
-#: Classes with a card of their own.
-SHOWN_CLASSES = 3
 FILES = (
     ("result.json", "everything on this page, for scripts"),
     ("junit.xml", "for CI systems"),
@@ -232,10 +230,10 @@ def _cards(result: Result) -> list[dict[str, str]]:
 
 
 def _finding_cards(result: Result) -> list[dict[str, str]]:
-    """A card for each class that broke a promise: at most `SHOWN_CLASSES` of them."""
+    """A card for the class that the head of the page is about; more would push the charts down."""
     return [
         {"label": finding.cls, "value": words.count(finding.count), "note": words.plain(finding.sentence)}
-        for finding in result.violations()[:SHOWN_CLASSES]
+        for finding in result.violations()[:1]
     ]
 
 

@@ -132,7 +132,7 @@ def test_page_draws_without_error_or_request(html: str, tmp_path: Path) -> None:
 
 def test_what_when_and_why_of_a_fail_stand_in_the_first_screen(tmp_path: Path) -> None:
     bottom = "(name) => document.querySelector(name).getBoundingClientRect().bottom"
-    names = {"what": "h1 + ul", "why": ".story", "checks": "#coverage", "drawn": "#when .plot"}
+    names = {"what": ".banner ul", "why": ".story", "checks": "#coverage", "drawn": "#when .plot"}
     wanted = ", ".join(f"{key}: at('{name}')" for key, name in names.items())
     shown = measured(run_page(failing()), tmp_path, 1400, f"((at) => ({{ {wanted} }}))({bottom})")
     assert list(shown) == sorted(shown, key=shown.__getitem__), "in this order"
