@@ -46,15 +46,15 @@ topics:
   orders: {partitions: 6}
 load:
   rate: 2000
-  duration: 8s
+  duration: 11s
   warm_up: 1s
   producers:
     shop: {options: {acks: all, enable.idempotence: true, linger.ms: 5}}
   consumers:
     billing: {group: billing}
 faults:
-  - {fault: pause, target: "leader-of:orders", at: 1s, for: 3s}
-  - {fault: kill, target: random, at: 6s, for: 1s, wait: 20s}
+  - {fault: pause, target: "leader-of:orders", at: 1s, for: 5s}  # it is fenced after 3 s
+  - {fault: kill, target: random, at: 9s, for: 1s, wait: 20s}
 require:
   rate_ratio: 0.5
 """
