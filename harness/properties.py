@@ -28,7 +28,11 @@ def read_properties(path: Path) -> dict[str, str]:
         key = _unescaped(match[0]) if match else ""
         if not key:
             raise UsageError(f"{path}:{number}: no key before the value: {line[:60]!r}")
-        found[key] = _unescaped(_value(line[len(match[0]) :] if match else line))
+        value = _unescaped(_value(line[len(match[0]) :] if match else line))
+        try:
+            found[_whole(key)] = _whole(value)
+        except UnicodeDecodeError as error:
+            raise UsageError(f"{path}:{number}: half a character: {line[:60]!r}") from error
     return found
 
 
@@ -56,6 +60,15 @@ def _value(rest: str) -> str:
     """What follows a key: white space, one ``=`` or ``:``, white space, the value."""
     rest = rest.lstrip(" \t\f")
     return rest[1:].lstrip(" \t\f") if rest[:1] in {"=", ":"} else rest
+
+
+def _whole(text: str) -> str:
+    """The text with each pair of surrogates, as Java writes a character beyond U+FFFF, as that character.
+
+    Raises:
+        UnicodeDecodeError: one of them is without its other half, which no client and no file takes.
+    """
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 
 
 def _unescaped(text: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console, RenderableType
@@ -82,6 +82,11 @@ def outcome_of(campaign: Campaign) -> Expectation:
 
 def found(variant: VariantResult) -> str:
     """``acked-lost 1,486, write-duplicate 12`` over all rounds, or ``clean``, or ``nothing proved``."""
+    return _found(variant, lambda cls: "")
+
+
+def _found(variant: VariantResult, more: Callable[[str], str]) -> str:
+    """As `found`, with ``more`` after the number of each class."""
     totals: dict[str, int] = {}
     for run in variant.runs:
         for cls, number in run.violations.items():
@@ -89,7 +94,7 @@ def found(variant: VariantResult) -> str:
         if variant.expect not in run.violations and variant.expect in run.excused:
             allowed = f"{variant.expect} (no violation)"
             totals[allowed] = totals.get(allowed, 0) + run.excused[variant.expect]
-    told = [f"{cls} {words.count(number)}" for cls, number in totals.items()]
+    told = [f"{cls} {words.count(number)}{more(cls)}" for cls, number in totals.items()]
     told += [f"{name} missed" for name in dict.fromkeys(name for run in variant.runs for name in run.missed)]
     if told:
         return ", ".join(told)
@@ -101,12 +106,17 @@ def found(variant: VariantResult) -> str:
 def answer(campaign: Campaign) -> str:
     """What each variant showed: ``unsafe: acked-lost 1,486 (acknowledged, and not in the log); safe: clean``.
 
-    The sentence of a class stands where it is named first. Empty without a variant.
+    The sentence of a class follows its first number. Empty without a variant.
     """
-    text = "; ".join(f"{variant.name}: {found(variant)}" for variant in campaign.variants)
-    for name, cls in CLASSES.items():
-        text = re.sub(rf"\b{re.escape(name)} \d[\d,]*\b", rf"\g<0> ({cls.sentence})", text, count=1)
-    return text
+    explained: set[str] = set()
+
+    def sentence(cls: str) -> str:
+        if cls in explained or cls not in CLASSES:
+            return ""
+        explained.add(cls)
+        return f" ({CLASSES[cls].sentence})"
+
+    return "; ".join(f"{variant.name}: {_found(variant, sentence)}" for variant in campaign.variants)
 
 
 def first_witness(variant: VariantResult) -> tuple[RunSummary, str, Witness] | None:

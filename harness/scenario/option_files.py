@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import yaml
 
 from harness.errors import UsageError
 from harness.properties import read_properties
 from harness.rundir import path_below
+from harness.scenario.checks import Client, Problem
 from harness.scenario.model import ConsumerSpec, Option, PipelineSpec, ProducerSpec, Scenario
 
 FILE: Final = "file"
@@ -21,24 +22,11 @@ SIDES: Final = ("producers", "consumers", "pipelines")
 #: Options of clients for TLS and logins, whatever a worker states: secrets may be among them.
 _SECURITY: Final = re.compile(r"^(ssl|sasl|security)\.")
 
-Problem = tuple[tuple[str | int, ...], str]
 AnyClient = ProducerSpec | ConsumerSpec | PipelineSpec
 
 
-class LeavesAside(Protocol):
-    """The part of a worker that is asked about a file (`harness.workers.WorkerSpec`)."""
-
-    @property
-    def left_aside(self) -> Collection[str]:
-        """Options that every application's file has and that a run decides itself."""
-
-    @property
-    def security_options(self) -> Collection[str]:
-        """Options that are set from what a cluster asks of clients."""
-
-
 def with_option_files(
-    scenario: Scenario, clients: Mapping[str, LeavesAside]
+    scenario: Scenario, clients: Mapping[str, Client]
 ) -> tuple[Scenario, list[Problem], list[str]]:
     """The scenario with the values of its option files, what is wrong with them, and notes for people.
 
@@ -64,7 +52,7 @@ def with_option_files(
 def written_out(
     data: Mapping[str, Any],
     scenario: Scenario,
-    clients: Mapping[str, LeavesAside],
+    clients: Mapping[str, Client],
     config_of: Callable[[str], Mapping[str, Option]],
 ) -> str:
     """A scenario file with the values of the files that it names for options and broker settings, so that it
@@ -112,7 +100,7 @@ def _places(data: Any) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _with_file(
-    folder: Path, options: Mapping[str, Option], worker: LeavesAside | None
+    folder: Path, options: Mapping[str, Option], worker: Client | None
 ) -> tuple[dict[str, Option], list[str]]:
     """The options with those of their file, and the names of those that were left aside.
 

@@ -75,6 +75,15 @@ def test_lines_are_read_as_java_reads_them(tmp_path: Path, text: str, found: dic
     assert read_properties(file) == found
 
 
+def test_a_pair_of_surrogates_is_one_character_and_a_half_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "p.properties"
+    path.write_text("a=\\ud83d\\ude00\n")
+    assert read_properties(path) == {"a": "\U0001f600"}
+    path.write_text("a=1\nb=\\ud800\n")
+    with pytest.raises(UsageError, match=r"p\.properties:2: half a character"):
+        read_properties(path)
+
+
 def test_a_line_without_a_key_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.properties").write_text("a=1\n=2\n")
     with pytest.raises(UsageError, match=r"a\.properties:2: no key before the value: '=2'"):
