@@ -15,7 +15,7 @@ import numpy.typing as npt
 from harness.connections.security import Security
 from harness.contracts.worker import ErrorLine, ProcessSpec, StatsLine
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
-from harness.records import RAW, TABLE_NAMES, VALID_FIELD, Kind, Outcome, TableId
+from harness.records import RAW, TABLE_NAMES, VALID_FIELD, Event, Kind, Outcome, TableId
 from harness.run.worker_process import Message, WorkerProcess
 from harness.waiting import wait_until
 from harness.workers import launch
@@ -159,6 +159,12 @@ class DrivenWorker(WorkerProcess):
         rows = rows[rows["kind"] == kind]
         ours: Rows = rows[(rows["header"]["kind"] != Kind.PROBE) | (rows["header"]["length"] == 0)]
         return ours
+
+    @property
+    def probes_delivered(self) -> int:
+        """How many probes it was handed. A partition may hold more than one: probing is tried again."""
+        rows = self.rows(TableId.DELIVERIES)
+        return int((rows[rows["kind"] == Event.DELIVER]["header"]["kind"] == Kind.PROBE).sum())
 
     def errors_of(self, rows: Rows) -> set[str]:
         """Texts of the errors that rows name."""
