@@ -263,7 +263,7 @@ class _Worker:
 
     def _open_calls(self) -> list[int]:
         calls = self._sends.open_calls()
-        return [calls.count, calls.oldest_start_ns, calls.last_done_ns]
+        return [calls.count, calls.oldest_start_ns, calls.last_done_ns, calls.answered_start_ns]
 
 
 def _handed(ways_in: Message | None, library: str) -> SecureOptions:

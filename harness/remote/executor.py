@@ -263,8 +263,8 @@ class RemoteProcess:
 
     def _take_open(self, told: Sequence[int]) -> None:
         count, *times = map(int, told)
-        oldest, last = (self._executor.line.here(t_ns) if t_ns else 0 for t_ns in times)
-        self.open_calls = OpenCalls(count, oldest, last)
+        oldest, last, answered = (self._executor.line.here(t_ns) if t_ns else 0 for t_ns in times)
+        self.open_calls = OpenCalls(count, oldest, last, answered)
 
     def lose(self, why: str) -> None:
         """Its machine cannot be heard any more."""

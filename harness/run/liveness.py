@@ -23,11 +23,19 @@ CHECK_EVERY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class OpenCalls:
-    """Calls without an outcome: how many, when the oldest was made, and the latest answer (0 = none)."""
+    """Calls without an outcome.
+
+    Attributes:
+        count: how many there are.
+        oldest_start_ns: when the oldest of them was made (CLOCK_MONOTONIC); 0 = none is open.
+        last_done_ns: when the client last answered any call; 0 = never.
+        answered_start_ns: of the calls answered last, when the oldest was made; 0 = none was answered.
+    """
 
     count: int
     oldest_start_ns: int
     last_done_ns: int = 0
+    answered_start_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +65,19 @@ class SendSegments:
 
     def __init__(self, folder: Path) -> None:
         self._rows = SegmentRows(folder, TableId.SENDS)
-        self._last_done_ns = 0
+        self._last_done_ns = self._answered_start_ns = 0
 
     def open_calls(self) -> OpenCalls:
+        answered: list[int] = []
         for rows in self._rows.new_rows():
-            self._last_done_ns = max(self._last_done_ns, int(rows["t_done_ns"].max(initial=0)))
+            if len(rows):
+                answered.append(int(rows["t_start_ns"].min()))
+                self._last_done_ns = max(self._last_done_ns, int(rows["t_done_ns"].max()))
+        if answered:
+            self._answered_start_ns = min(answered)
         waiting = self._rows.unanswered()["t_start_ns"]
-        return OpenCalls(len(waiting), int(waiting.min()) if len(waiting) else 0, self._last_done_ns)
+        oldest_ns = int(waiting.min()) if len(waiting) else 0
+        return OpenCalls(len(waiting), oldest_ns, self._last_done_ns, self._answered_start_ns)
 
 
 class HangDetector:
@@ -73,14 +87,15 @@ class HangDetector:
         self._sends = sends
         self.deadline_s = deadline_s
         self._frozen: list[tuple[int, int]] = []
-        self._suspected_ns = 0
+        self._suspected_ns = self._last_done_ns = 0
 
     def froze(self, end_ns: int, frozen_ns: int) -> None:
         """The process did not run for ``frozen_ns`` up to ``end_ns``."""
         self._frozen.append((end_ns - frozen_ns, end_ns))
 
     def check(self, now_ns: int, *, is_stopped: bool) -> Hang | None:
-        """The hang that this check and the one before have seen; None while the process is stopped.
+        """The hang that this check and the one before have seen; None while the process is stopped, and while
+        the client answers calls that are overdue: it may be about to answer the rest.
 
         Args:
             now_ns: CLOCK_MONOTONIC.
@@ -90,8 +105,13 @@ class HangDetector:
             self._suspected_ns = 0
             return None
         calls = self._sends.open_calls()
-        open_ns = now_ns - calls.oldest_start_ns - self._frozen_ns(calls.oldest_start_ns, now_ns)
-        if not calls.count or open_ns <= self.deadline_s * 1e9:
+        answered_since, self._last_done_ns = calls.last_done_ns > self._last_done_ns, calls.last_done_ns
+        open_ns = self._open_ns(calls.oldest_start_ns, now_ns)
+        deadline_ns = self.deadline_s * 1e9
+        if not calls.count or open_ns <= deadline_ns:
+            self._suspected_ns = 0
+            return None
+        if answered_since and self._open_ns(calls.answered_start_ns, calls.last_done_ns) > deadline_ns:
             self._suspected_ns = 0
             return None
         seen_before, self._suspected_ns = self._suspected_ns, calls.oldest_start_ns
@@ -99,8 +119,10 @@ class HangDetector:
             return None
         return Hang(calls.count, calls.oldest_start_ns, open_ns / 1e9, self.deadline_s, calls.last_done_ns)
 
-    def _frozen_ns(self, start_ns: int, end_ns: int) -> int:
-        return sum(overlap_ns(span, (start_ns, end_ns)) for span in disjoint(self._frozen))
+    def _open_ns(self, start_ns: int, end_ns: int) -> int:
+        """The time between, without that in which the process was frozen."""
+        frozen = sum(overlap_ns(span, (start_ns, end_ns)) for span in disjoint(self._frozen))
+        return end_ns - start_ns - frozen
 
 
 @dataclass(frozen=True, slots=True)

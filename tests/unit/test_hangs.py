@@ -56,9 +56,9 @@ def test_open_calls_over_segments(tmp_path: Path) -> None:
     assert journal.open_calls() == OpenCalls(0, 0, 0)
     plant(tmp_path, 0, [(i, i + 1) for i in range(1, CAPACITY + 1)])
     plant(tmp_path, 1, [(10, 11), (12, 0), (11, 0)])
-    assert journal.open_calls() == OpenCalls(2, 11 * S, 11 * S)
+    assert journal.open_calls() == OpenCalls(2, 11 * S, 11 * S, 1 * S)
     plant(tmp_path, 1, [(10, 11), (12, 20), (11, 19)])
-    assert journal.open_calls() == OpenCalls(0, 0, 20 * S)
+    assert journal.open_calls() == OpenCalls(0, 0, 20 * S, 11 * S)
 
 
 def test_a_hang_is_what_two_looks_in_a_row_have_seen(tmp_path: Path) -> None:
@@ -76,6 +76,20 @@ def test_a_call_that_is_answered_late_is_no_hang(tmp_path: Path) -> None:
     plant(tmp_path, 0, [(1, 7), (7, 0)])
     assert look(judged, 7.5) is None
     assert look(judged, 8.5) is None
+
+
+def test_a_client_that_answers_overdue_calls_is_left_to_answer_the_rest(tmp_path: Path) -> None:
+    """A thousand sends time out together, and the client is slow to say so."""
+    judged = judge(tmp_path)
+    calls = [(1.0, 0.0)] * CAPACITY
+    for second in range(7, 7 + CAPACITY - 1):
+        plant(tmp_path, 0, calls)
+        assert look(judged, second) is None
+        calls[second - 7] = (1, second + 0.5)
+    plant(tmp_path, 0, calls)
+    assert look(judged, 20) is None, "it answered one since the last look"
+    assert look(judged, 21) is None, "seen once"
+    assert look(judged, 22) is not None, "it answers no more"
 
 
 def test_a_slow_client_is_no_hang_however_long_it_is_slow(tmp_path: Path) -> None:

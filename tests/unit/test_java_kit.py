@@ -130,6 +130,18 @@ def test_an_application_that_sends_again(start: Start) -> None:
         assert later["t_intended_ns"] == row["t_intended_ns"]
 
 
+def test_a_call_that_blocks_is_no_lateness_of_the_generator(start: Start) -> None:
+    """One is due every 0.8 s, and is sent again 0.5 s after it failed. That call blocks beyond the next."""
+    worker = start(answers="holds the second call", results="resent", rate_per_s=1.25, load_s=2.4)
+    worker.wait_ready(20)
+    lines: list[dict[str, Any]] = []
+    worker._on_message = lambda _, message: lines.append(dict(message))
+    run(worker, rows=3)
+    assert worker.done_line.blocked_ns > 700_000_000
+    late_ns = max(line["late_max_ns"] for line in lines if line["type"] == "stats")
+    assert late_ns < 300_000_000, "blocked time was charged to the generator"
+
+
 def test_calls_that_never_return_stay_open(start: Start) -> None:
     worker = start(answers="never", rate_per_s=100)
     rows = run(worker, rows=75, drain_s=0.3)

@@ -145,32 +145,30 @@ func (p *producer) Exposure() map[string]any {
 // Send publishes one message, and commits when there are enough.
 func (p *producer) Send(messages []*kit.Message) {
 	message := messages[0]
-	message.Calling(func() {
-		channel, err := p.open(p.prepare)
-		if err != nil { // nothing was sent
-			message.Failed(kit.Fail, errorText(err))
-			return
-		}
-		made := amqp.Publishing{Headers: p.headers, DeliveryMode: p.asked.DeliveryMode, Body: message.Payload}
-		switch {
-		case p.asked.Transacted > 0:
-			p.uncommitted = append(p.uncommitted, message)
-			err = channel.Publish("", queue(message.Lane), false, false, made)
-			if err == nil && int64(len(p.uncommitted)) >= p.asked.Transacted {
-				err = channel.TxCommit()
-				if err == nil {
-					p.stored()
-				}
+	channel, err := p.open(p.prepare)
+	if err != nil { // nothing was sent
+		message.Failed(kit.Fail, errorText(err))
+		return
+	}
+	made := amqp.Publishing{Headers: p.headers, DeliveryMode: p.asked.DeliveryMode, Body: message.Payload}
+	switch {
+	case p.asked.Transacted > 0:
+		p.uncommitted = append(p.uncommitted, message)
+		err = channel.Publish("", queue(message.Lane), false, false, made)
+		if err == nil && int64(len(p.uncommitted)) >= p.asked.Transacted {
+			err = channel.TxCommit()
+			if err == nil {
+				p.stored()
 			}
-		case p.asked.Confirms == deferred:
-			err = p.publishDeferred(channel, message, made)
-		default:
-			err = p.publish(channel, message, made)
 		}
-		if err != nil {
-			p.lost(err)
-		}
-	})
+	case p.asked.Confirms == deferred:
+		err = p.publishDeferred(channel, message, made)
+	default:
+		err = p.publish(channel, message, made)
+	}
+	if err != nil {
+		p.lost(err)
+	}
 }
 
 func (p *producer) publish(channel *amqp.Channel, message *kit.Message, made amqp.Publishing) error {

@@ -39,17 +39,6 @@ func (m *Message) Blocking(call func()) {
 	s.blockedSinceNs.Store(0)
 }
 
-// Calling runs a call that seldom holds the caller; only then its time is the client's.
-func (m *Message) Calling(call func()) {
-	s, begun := m.sender, NowNs()
-	s.blockedSinceNs.Store(begun)
-	call()
-	if took := NowNs() - begun; took > heldNs {
-		s.blockedNs.Add(took)
-	}
-	s.blockedSinceNs.Store(0)
-}
-
 // Stored: the client reported the message as stored. Position -1: it did not say where. On any goroutine.
 func (m *Message) Stored(stream string, position int64) {
 	if position < 0 {
@@ -219,7 +208,14 @@ func (s *sender) offer(first, stop int64, kind uint8) (int64, error) {
 func (s *sender) call(messages []*Message) {
 	if len(messages) > 0 {
 		s.attempted.Add(int64(len(messages)))
+		begun, counted := NowNs(), s.blockedNs.Load()
+		s.blockedSinceNs.Store(begun)
 		s.loop.client.Send(messages)
+		s.blockedSinceNs.Store(0)
+		// What a client says that it waits for counts already (Blocking).
+		if took := NowNs() - begun - (s.blockedNs.Load() - counted); took > heldNs {
+			s.blockedNs.Add(took)
+		}
 	}
 }
 

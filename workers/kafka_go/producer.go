@@ -131,7 +131,7 @@ func (p *producer) Send(messages []*kit.Message) {
 	var err error
 	call := func() { err = p.writer.WriteMessages(context.Background(), made...) }
 	if p.writer.Async {
-		messages[0].Calling(call) // it waits for metadata only
+		call() // it waits for metadata only
 	} else {
 		messages[0].Blocking(call)
 	}

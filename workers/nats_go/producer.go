@@ -139,7 +139,7 @@ func (p *producer) Send(messages []*kit.Message) {
 		message.Blocking(func() { p.publish(message, made, options) })
 		return
 	}
-	message.Calling(func() { p.publishAsync(message, made, options) })
+	p.publishAsync(message, made, options)
 }
 
 func (p *producer) publish(message *kit.Message, made *nats.Msg, options []jetstream.PublishOpt) {

@@ -12,6 +12,8 @@ const SLACK_MS = 2;
 const RESEND_NS = 500e6;
 const MOST_ATTEMPTS = 10;
 const SETTLE_NS = 10e9;
+/** A call longer than this was blocked by the client, not just busy. */
+const BLOCKED_NS = 5e6;
 
 function lanesOf(groups) {
   return groups.flatMap(({ topic, mode, first, count }) =>
@@ -178,7 +180,10 @@ class OpenLoop {
         while (!client.room() && !this.session.control.over) await sleep(1);
       });
     }
+    const begun = nowNs();
     const answer = client.send(messages);
+    const took = nowNs() - begun;
+    if (took > BLOCKED_NS) this.blockedNs += took; // it held the only thread of this process
     if (client.waits) await this.blocking(() => answer);
   }
 

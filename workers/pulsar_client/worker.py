@@ -14,7 +14,6 @@ os.dup2(2, 1)
 sys.stdout = os.fdopen(_protocol, "w", encoding="utf-8")
 
 import pulsar  # noqa: E402
-from audit import AuditRole  # noqa: E402
 from consumer import ConsumerRole  # noqa: E402
 from options import authentication, split  # noqa: E402
 from producer import ProducerRole  # noqa: E402
@@ -23,7 +22,7 @@ from worker_kit.process import Session, main  # noqa: E402
 
 
 def connected(session: Session, call: Any) -> tuple[pulsar.Client, dict[str, Any]]:
-    """The client, and the options of the call that makes the producer, consumer or reader."""
+    """The client, and the options of the call that makes the producer or consumer."""
     spec = session.spec
     of_client, of_call = split(spec.options, pulsar.Client.__init__, call)
     try:
@@ -45,13 +44,9 @@ def consume(session: Session) -> None:
     ConsumerRole(session, *connected(session, pulsar.Client.subscribe)).run()
 
 
-def audit(session: Session) -> None:
-    AuditRole(session, *connected(session, pulsar.Client.create_reader)).run()
-
-
 if __name__ == "__main__":
     code = main(
-        {"producer": produce, "consumer": consume, "audit": audit},
+        {"producer": produce, "consumer": consume},
         {"client_version": pulsar.__version__},
         (pulsar.PulsarException,),
     )

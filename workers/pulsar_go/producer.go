@@ -137,10 +137,8 @@ func (p *producer) Send(messages []*kit.Message) {
 		return
 	}
 	var returned atomic.Bool
-	message.Calling(func() {
-		to.SendAsync(context.Background(), made, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
-			p.answered(message, to, id, err, !returned.Load())
-		})
+	to.SendAsync(context.Background(), made, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+		p.answered(message, to, id, err, !returned.Load())
 	})
 	returned.Store(true)
 }

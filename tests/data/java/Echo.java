@@ -10,9 +10,12 @@ import java.util.Map;
 import java.util.concurrent.Executors;
 import java.util.concurrent.ScheduledExecutorService;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.locks.LockSupport;
 
 /** A worker without a client, to try the kit: it answers as its option {@code answers} says, after 2 ms. */
 public final class Echo extends OpenLoop {
+    private static final long HOLD_NS = 700_000_000;
+
     private final ScheduledExecutorService client = Executors.newSingleThreadScheduledExecutor();
     private final String answers;
 
@@ -53,11 +56,15 @@ public final class Echo extends OpenLoop {
         if (answers.equals("refuses messages")) {
             throw new IllegalArgumentException("message 17 of bs-3da4fe90 is too large");
         }
+        if (answers.equals("holds the second call") && send.attempt > 0) {
+            LockSupport.parkNanos(HOLD_NS);
+        }
         client.schedule(() -> answer(send), 2, TimeUnit.MILLISECONDS);
     }
 
     private void answer(Send send) {
-        if (answers.equals("ok") || (answers.equals("second time") && send.attempt > 0)) {
+        boolean onlyThen = answers.equals("second time") || answers.equals("holds the second call");
+        if (answers.equals("ok") || (onlyThen && send.attempt > 0)) {
             send.ok(new MessagePosition(1, send.seq));
         } else if (!answers.equals("never")) {
             send.failed(Layout.INFO, new IllegalStateException("timed out after 1.5 s"));

@@ -19,6 +19,8 @@ use crate::transactions::Transactions;
 const CHUNK: i64 = 500;
 /// A span shorter than this cannot hold a freeze worth a look at the clocks.
 const LONG_NS: i64 = 50_000_000;
+/// A call longer than this was blocked by the client, not just busy.
+const BLOCKED_NS: i64 = 5_000_000;
 
 /// A message of the schedule. Its row is open from the moment the client is called until it is given back to `stored`
 /// or `failed`, on any thread.
@@ -146,6 +148,17 @@ impl Tally {
         self.blocked_ns.fetch_add(now_ns() - begun, SeqCst);
         self.blocked_since_ns.store(0, SeqCst);
         answer
+    }
+
+    /// A call that seldom holds the sending thread. Its time is the client's when it took more than a few
+    /// milliseconds, without what counts already.
+    fn calling(&self, call: impl FnOnce()) {
+        let (begun, counted) = (now_ns(), self.blocked_ns.load(SeqCst));
+        call();
+        let took = now_ns() - begun - (self.blocked_ns.load(SeqCst) - counted);
+        if took > BLOCKED_NS {
+            self.blocked_ns.fetch_add(took, SeqCst);
+        }
     }
 
     pub(crate) fn is_blocked(&self) -> bool {
@@ -307,7 +320,8 @@ impl Sender {
         if transaction != 0 {
             self.tally.unanswered.fetch_add(1, SeqCst);
         }
-        self.client.send(Box::new(message), &self.payload);
+        let (client, payload) = (self.client, &self.payload);
+        self.tally.calling(|| client.send(Box::new(message), payload));
         Ok(())
     }
 

@@ -89,10 +89,10 @@ final class Sender {
             if (due == sent) {
                 long wake = Math.max(Math.min(schedule.dueNs(sent), endNs()), begun + OpenLoop.SLACK_NS);
                 sleepUntil(wake);
-                long late = System.nanoTime() - wake;
                 endIfDue();
                 lookForFreeze(begun);
-                lateness.caughtUp(late - (freeze.frozenNs() - frozen));
+                long own = System.nanoTime() - wake - (blockedNs - blocked) - (freeze.frozenNs() - frozen);
+                lateness.caughtUp(own);
                 continue;
             }
             boolean warmsUp = sent < schedule.warmUpCount;
