@@ -62,11 +62,13 @@ class Assembly(ABC):
         """
 
     def cluster_id(self, run_id: str, admin: Any) -> str:
-        """What a cluster that works says of itself; empty where brokers have no such thing."""
+        """Return the id that a running cluster reports; empty where brokers have no such id."""
         return ""
 
     def prepare(self, run_id: str, launch: Launch) -> Prepare:
-        """What makes the data folder of a process before its first start; default: nothing is prepared."""
+        """Prepare the data folder of a process before its first start. By default there is nothing to
+        prepare.
+        """
         return lambda node, folder: None
 
     def why_no_containers(self, version: str) -> str:
@@ -74,15 +76,17 @@ class Assembly(ABC):
         return ""
 
     def bootstrap(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
-        """What clients are given to connect to; default: client endpoints, comma separated."""
+        """Return the address that clients connect to. By default it lists the client endpoints, separated by
+        commas.
+        """
         return ",".join(str(node.client) for node in brokers(nodes))
 
     def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
-        """What workers are given to administrate; empty when the system has no such endpoint."""
+        """Return the URL that workers use to administrate; empty when the system has no such endpoint."""
         return ""
 
     def request(self, runtime: NodeRuntime, port: str, ballast: int = 0) -> Request | None:
-        """As `System.request`, and for ports that ask for the account of the harness."""
+        """Make the request of `System.request`, also for ports that need the harness's own account."""
         return system_of(runtime.spec.system).request(port, ballast)
 
     def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, str]]:

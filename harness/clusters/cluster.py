@@ -83,7 +83,7 @@ class BrokerCluster(Generic[A]):
         return self.runtime.folder / CONNECTION_FILE if self.made else None
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
-        """As `System.request`; nobody answers one in plain text where the cluster is secure."""
+        """Make the request of `System.request`. A secure cluster answers no request in plain text."""
         if self.made:
             return None
         return assembly_of(self.system).request(self.runtime, port, ballast)
@@ -232,7 +232,8 @@ def _offer_versions(
 
 
 def _made(system: str, run_id: str, secure: bool, runtime: str) -> ClusterSecurity | None:
-    """What makes a cluster secure, not written yet; None = it is plain.
+    """Return what makes a cluster secure, before anything of it is written; None if the cluster is not
+    secure.
 
     Raises:
         UsageError: this runtime cannot have it.
@@ -247,7 +248,7 @@ def _made(system: str, run_id: str, secure: bool, runtime: str) -> ClusterSecuri
 def _make_quick(
     source: NodeSoftware, where: ClusterPlace, what: tuple[str, str, str], on_progress: jars.Progress | None
 ) -> None:
-    """With the classes of plain brokers: they serve those that are secure, too."""
+    """Record the classes that plain brokers load. Secure brokers can use the same archive."""
     spec = spec_of(*what, run_id=where.run_id)
     source.make_quick(spec, replace(where, security=None), on_progress or (lambda text, share: None))
 

@@ -90,8 +90,9 @@ class LeftAlone:
 
 
 def find_others(run_id: str | None = None) -> list[LeftAlone]:
-    """What `find` leaves out of one run, or of all: processes without a parent that belong to another user or
-    state folder, damaged claims, and processes that a damaged claim may speak of."""
+    """Return what `find` leaves out, for one run or for all: processes without a parent that belong to
+    another user or state folder, damaged claims, and processes that a damaged claim may refer to.
+    """
     theirs: dict[RunOwner, list[ProcessId]] = {}
     for identity, owner in processes_of_others(run_id):
         if run_id or not has_parent(identity):
@@ -112,7 +113,9 @@ def find_others(run_id: str | None = None) -> list[LeftAlone]:
 
 
 def _others_in_engine(run_id: str | None) -> list[LeftAlone]:
-    """What is in the Docker engine of one run, or of the runs with a claim here, and is not ours."""
+    """Return the objects in the Docker engine that are not ours, for one run or for the runs with a claim
+    here.
+    """
     claimed = {claim.run_id for claim in addresses.claims() if claim.runtime == "docker"}
     wanted = sorted(claimed) if run_id is None else [run_id]
     if not wanted:

@@ -58,7 +58,9 @@ Prepare = Callable[[Node, NodeFolder], None]
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """What every node of a cluster is started from: ``program``, or a Java and a folder of jars."""
+    """The program that every node of a cluster is started from: ``program``, or a Java and a folder of
+    jars.
+    """
 
     spec: ClusterLayout
     java: Java

@@ -33,7 +33,7 @@ from harness.toolchains.java import Java, find_java
 
 @dataclass(frozen=True, slots=True)
 class ClusterPlace:
-    """Whose cluster it is, where it is, and what is asked of it."""
+    """The place of a cluster: its owner, its folder, and what is asked of it."""
 
     run_id: str
     folder: Path
@@ -139,7 +139,7 @@ class ProcessSource(NodeSoftware):
         build_archives(self.launch(spec, place), place.run_id, place.block, report)
 
     def launch(self, spec: ClusterLayout, place: ClusterPlace) -> Launch:
-        """What its nodes are started from."""
+        """Return what the cluster's nodes are started from."""
         return Launch(spec, self.java, self.jars, place.settings, place.security, self.program)
 
 

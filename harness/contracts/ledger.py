@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedProcess:
-    """Of a node or client that is stopped. ``pid`` None: it is gone, or no process of this machine."""
+    """A node or client process that a fault stopped. ``pid`` is None if it is gone, or is not a process of
+    this machine.
+    """
 
     node: str
     pid: int | None = None
@@ -16,7 +18,7 @@ class StoppedProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """What a kind leaves out, it has not done.
+    """The ledger entry of one fault. A field that a kind leaves out stands for something that it did not do.
 
     Attributes:
         outside: the cluster is somebody else's: it goes on, whatever becomes of the run.

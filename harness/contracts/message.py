@@ -26,7 +26,7 @@ class MessageId(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> MessageId | None:
-        """None: the text is no name of a message (a place, a window)."""
+        """Parse the name of a message; None if the text is something else (a place, a window)."""
         found = _TEXT.fullmatch(text)
         return cls(*(part if part is None else int(part) for part in found.groups())) if found else None  # type: ignore[arg-type]
 
@@ -37,5 +37,5 @@ class MessageId(NamedTuple):
 
     @property
     def whole(self) -> MessageId:
-        """Of all its attempts."""
+        """Return the id that all attempts of the message share."""
         return self._replace(attempt=None)

@@ -42,12 +42,12 @@ class TopicPlan(PlanPart):
 
     @property
     def most_partitions(self) -> int:
-        """With those that it has not from the start."""
+        """Return the number of partitions, with those that are added during the run."""
         return max(self.partitions, self.grows_to)
 
 
 class PromisePlan(PlanPart):
-    """What a producer's settings promise, in neutral words, and why.
+    """The promises that a producer's settings make, in neutral words, and the reasons.
 
     Attributes:
         delivery: ``durable`` (acknowledged = on every in-sync replica, at least two), ``leader``, ``none``,
@@ -84,7 +84,7 @@ class DropLimit(PlanPart):
 
 
 class ConsumerPromise(PlanPart):
-    """What a consumer's settings promise, in neutral words, and why.
+    """The promises that a consumer's settings make, in neutral words, and the reasons.
 
     Attributes:
         subscription: who shares the messages, and how: ``group`` (a Kafka group), ``exclusive``,
@@ -371,7 +371,7 @@ class Plan(PlanPart):
 
     @property
     def prefix(self) -> str:
-        """What the names of topics and groups begin with; empty on a cluster of our own."""
+        """Return the prefix of topic and group names; empty on a cluster of our own."""
         return self.external.prefix if self.external else ""
 
     @property

@@ -185,7 +185,7 @@ class ReplicaRow:
 
     @property
     def is_read(self) -> bool:
-        """It was read to the end, or its node said that this cannot be done."""
+        """Return whether it was read to its end, or its node reported that it cannot be read."""
         return self.refused or self.read_to >= self.end
 
 
@@ -342,7 +342,7 @@ class MetricRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultDetails:
-    """What judging goes by of all that a kind of fault tells of its effect.
+    """The details of a fault's effect that judging uses.
 
     Attributes:
         held: requests that it held, as far as the last look saw.
@@ -438,7 +438,7 @@ class StatedCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerRow:
-    """What became of a worker.
+    """The fate of one worker process.
 
     Attributes:
         instance, session, reader: of a producer, of a consumer, of the audit; a pipeline has the first two.

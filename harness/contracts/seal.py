@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 
 class Damage(StrEnum):
-    """What can be wrong with a worker's raw capture; the value is the key in seal.json."""
+    """The kinds of damage to a worker's raw capture; the value is the key in seal.json."""
 
     TORN_ROWS = "torn_rows"  # begun, never finished
     SHORT_FILES = "short_files"  # smaller than header and capacity say
@@ -64,7 +64,7 @@ class TableReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerReport:
-    """What one worker left: rows by table, and `Damage` by kind (0s left out)."""
+    """The capture of one worker: rows by table, and `Damage` by kind (zeros are left out)."""
 
     segments: int
     rows: dict[str, int]
@@ -86,7 +86,7 @@ class SealReport:
 
     @property
     def damaged_workers(self) -> set[str]:
-        """Those whose raw capture had missing or torn parts."""
+        """Return the workers whose raw capture had missing or torn parts."""
         return {name for name, worker in self.workers.items() if any(map(worker.damage.get, _HOLES))}
 
     def damage(self, worker: str) -> dict[str, int]:

@@ -14,7 +14,9 @@ ROLES: Final = ("pipeline", "producer", "consumer", "audit")
 
 
 class SpecPart(BaseModel):
-    """What is None is not written: the worker does as the protocol says."""
+    """A part of a worker's spec. A field that is None is not written, and the worker uses the protocol's
+    default.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

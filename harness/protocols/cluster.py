@@ -69,8 +69,9 @@ class Runtime(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """Who leads a stream (Pulsar: owns its bundle), who holds it (preferred leader first) and who is in
-    sync; nobody where brokers keep no data themselves."""
+    """The leader of a stream (Pulsar: the owner of its bundle), its replicas (preferred leader first) and
+    those in sync; no replicas where brokers keep no data themselves.
+    """
 
     leader: str | None
     replicas: tuple[str, ...]
@@ -228,10 +229,12 @@ class ChangesTopics(Protocol):
     """
 
     def settings(self, topic: str, keys: Sequence[str]) -> dict[str, str]:
-        """What is in force, whoever set it."""
+        """Return the values in force, whatever set them."""
 
     def own_settings(self, topic: str, keys: Sequence[str]) -> dict[str, str | None]:
-        """What the topic itself was given; None = nothing, what is in force comes from the brokers."""
+        """Return the settings of the topic itself; None for a key that it does not have: the brokers' value
+        is in force.
+        """
 
     def change_settings(self, topic: str, to: Mapping[str, str | None]) -> None:
         """Give the topic settings of its own, or take them away (None). Idempotent."""
@@ -281,7 +284,7 @@ class RemakesTopics(Protocol):
         """The ids that brokers in reach know it by; none = no broker knows it."""
 
     def made_of(self, topic: str) -> TopicSettings:
-        """What makes the same topic again."""
+        """Return the settings with which the same topic can be created again."""
 
 
 @runtime_checkable
@@ -455,7 +458,7 @@ class HasConnections(Protocol):
 
     def connections(self) -> list[ClientConnection]: ...
     def close_connection(self, connection: ClientConnection) -> None:
-        """As an operator would; one that is gone is no error."""
+        """Close a connection, as an operator would. It is no error if the connection is gone."""
 
 
 @runtime_checkable
@@ -513,11 +516,13 @@ class Cluster(Protocol):
 
     @property
     def admin_url(self) -> str:
-        """What workers are given to administrate; empty when the system has no such endpoint."""
+        """Return the URL that workers use to administrate; empty when the system has no such endpoint."""
 
     @property
     def security(self) -> Any:
-        """What it asks of clients (`harness.connections.security.Security`); None = nothing."""
+        """Return what the cluster asks of clients (`harness.connections.security.Security`); None if it asks
+        nothing.
+        """
 
     def request(self, port: str, ballast: int = 0) -> tuple[bytes, int | bytes] | None:
         """A request that whoever listens on a port answers at once, and what shows that all of it came
@@ -556,6 +561,6 @@ class Progress(Protocol):
     def download(self, text: str, fraction: float | None) -> None: ...
     def note(self, text: str) -> None: ...
     def waiting(self, worker: str, text: str) -> None:
-        """What a worker waits in vain for, to stay in view; empty when it goes on."""
+        """Show what a worker waits for in vain, until it continues; an empty text ends this."""
 
     def close(self) -> None: ...

@@ -27,16 +27,16 @@ class ClientLives(Protocol):
         """
 
     def life(self, name: str) -> str:
-        """What the current life is called, ``producer-1.2``."""
+        """Return the name of the current life, such as ``producer-1.2``."""
 
     def is_ready(self, name: str) -> bool:
         """The process lives and is ready."""
 
     def set_clock(self, name: str, ahead_s: float, speed: float = 1.0) -> None:
-        """As `harness.protocols.clocks.HasClocks`, of the current life."""
+        """Set the clock of the current life; see `harness.protocols.clocks.HasClocks`."""
 
     def clock_told(self, name: str, *, within_s: float) -> float | None:
-        """As `harness.protocols.clocks.HasClocks`, of the current life."""
+        """Return the clock of the current life; see `harness.protocols.clocks.HasClocks`."""
 
 
 class FaultInjector(Protocol):

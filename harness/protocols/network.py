@@ -26,7 +26,7 @@ CLIENTS = "clients"
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """What carries the connections that ``source`` (a node, or `CLIENTS`) opens to ``target`` (a node).
+    """The carrier of the connections that ``source`` (a node, or `CLIENTS`) opens to ``target`` (a node).
 
     ``endpoints``: name of a port -> where the source connects to, to reach it.
     """
@@ -41,7 +41,7 @@ class Wire:
 
 @dataclass(frozen=True, slots=True)
 class Impairment:
-    """What happens to the bytes on a wire.
+    """The effect of a network fault on the bytes of a wire.
 
     hold      they are held until repair, as TCP retransmission would hold them
     swallow   they vanish; the connection stays open and is closed when repaired
@@ -122,10 +122,12 @@ class StallsRequests(HasDetours, Protocol):
     """Can hold connections back where a request of a kind begins."""
 
     def request_kinds(self) -> Sequence[str]:
-        """Those that it can tell apart, as the protocol names them; none where there is no such protocol."""
+        """Return the kinds of requests that it can tell apart, under the protocol's names; empty where there
+        is no such protocol.
+        """
 
     def stalled(self, name: str) -> Stalled:
-        """So far, under the name of an impairment.
+        """Return what was held so far under the name of an impairment.
 
         Raises:
             EnvironmentNotReady: the proxy does not answer.

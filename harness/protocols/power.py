@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 
 @dataclass(frozen=True, slots=True)
 class Unsynced:
-    """What a disk holds, or held, that was not synced.
+    """The files of a disk that were not synced.
 
     Attributes:
         files: how many have bytes that were written since they were synced.

@@ -9,7 +9,9 @@ _OTHER: Final = "brokers-"
 
 
 def need_of(version: str) -> str:
-    """What a cluster must be started with, so that its nodes can have that version later."""
+    """Return the need that a cluster must be started with, so that its nodes can change to that version
+    later.
+    """
     return f"{_OTHER}{version}"
 
 
@@ -23,10 +25,12 @@ class HasVersions(Protocol):
     """Can start its nodes from another version of the brokers."""
 
     def version(self, node: str) -> str:
-        """What a node runs, seen of its process; where it is down, what it would be started from."""
+        """Return the version that a node runs, as its process shows it; if the node is down, the version that
+        it would be started from.
+        """
 
     def set_version(self, node: str, version: str) -> None:
-        """What a node that is down is started from the next time, its settings included.
+        """Set the version from which a node that is down is started the next time, with its settings.
 
         Raises:
             EnvironmentNotReady: the cluster was not started for that version.

@@ -22,7 +22,9 @@ class JsonTail(Generic[RowT]):
         self._at = 0
 
     def rows(self) -> Iterator[RowT]:
-        """What is no such row is left out: who judges the file says so."""
+        """Yield the rows of the type. Lines that are not such rows are left out: whoever judges the file
+        reports them.
+        """
         if not self._path.exists():
             return
         with self._path.open("rb") as file:

@@ -62,7 +62,9 @@ _ERRNO: Final = re.compile(r"\[Errno -?\d+\] ([\w ]+)")
 
 
 def new_resource() -> Resource:
-    """Who gives these metrics; OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES say more or other."""
+    """Return the resource that these metrics come from. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES add to
+    it or change it.
+    """
     found = Resource.create({"service.version": __version__})
     if str(found.attributes["service.name"]).startswith("unknown_service"):
         found = found.merge(Resource({"service.name": _SCOPE}))
@@ -194,7 +196,7 @@ class _FirstWarning(logging.Handler):
         self._text = self._text or record.getMessage()
 
     def take(self) -> str:
-        """What was kept since the last call: the system's own words where it has some."""
+        """Return the text that was kept since the last call: the system's own words where it has some."""
         text, self._text = self._text, ""
         errno = _ERRNO.search(text)
         if errno:

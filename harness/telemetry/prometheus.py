@@ -71,7 +71,7 @@ class _Values(Collector):
         return (_family(instrument, points) for instrument, points in values.items() if points)
 
     def describe(self) -> list[Metric]:
-        """What there will be is not asked for when this is registered."""
+        """Return nothing, so that the registry does not collect metrics when this is registered."""
         return []
 
 

@@ -42,7 +42,7 @@ class MetricsRequest:
 def metrics_request(
     otlp: str | None, prometheus: str | None, environment: Mapping[str, str] = os.environ
 ) -> MetricsRequest:
-    """What the options ask for; without them, what the environment does.
+    """Return the metrics that the options ask for, or, without options, the environment.
 
     Raises:
         UsageError: a URL or an address that is none.

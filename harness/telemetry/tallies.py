@@ -118,7 +118,7 @@ class SendTally:
 
 
 class _Errors:
-    """What a worker's error ids stand for, cut to the class of the error."""
+    """The names of a worker's error ids, cut to the class of the error."""
 
     def __init__(self, folder: Path) -> None:
         self._tail = JsonTail(folder / "names.jsonl", NameRow)
@@ -135,7 +135,7 @@ class _Errors:
 
 
 class DeliveryTally:
-    """What one consumer was handed."""
+    """The deliveries of one consumer."""
 
     def __init__(self, plan: Plan, consumer: ConsumerPlan, run: RunDir, counts: Counts) -> None:
         self._rows = SegmentRows(run.worker(consumer.name), TableId.DELIVERIES)

@@ -116,7 +116,9 @@ def _moved(folder: Path, commit: str) -> str:
 
 
 def digest_of(root: Path, paths: Iterable[str]) -> str:
-    """Of the names, kinds and contents of files below a folder; empty for no files at all."""
+    """Return the digest of the names, kinds and contents of files below a folder; empty if there are no
+    files.
+    """
     digest, names = hashlib.sha256(), list(paths)
     for name in names:
         path = root / name

@@ -43,7 +43,7 @@ class GoProgram:
 
     @property
     def name(self) -> str:
-        """What it is called, without the major version in its path."""
+        """Return the program's name, without the major version in its path."""
         return next(part for part in reversed(self.package.split("/")) if not re.fullmatch(r"v\d+", part))
 
     @property

@@ -89,7 +89,7 @@ def resolved(folder: Path) -> str:
 
 
 def _digest(files: Mapping[str, str]) -> str:
-    """Of names and hashes of jars."""
+    """Return the digest of names and hashes of jars."""
     listed = "".join(f"{digest}  {name}\n" for name, digest in sorted(files.items()))
     return hashlib.sha256(listed.encode()).hexdigest()
 

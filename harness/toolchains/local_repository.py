@@ -29,11 +29,11 @@ class LocalModules:
 
     @classmethod
     def of_pom(cls, pom: Path, group: str) -> LocalModules:
-        """Those beside the pom of one of them."""
+        """Return the modules next to the pom of one of them."""
         return cls(pom.parents[2 + len(group.split("."))], group, pom.parent.name)
 
     def digest(self) -> str:
-        """Of their files; empty when there are none."""
+        """Return the digest of the modules' files; empty when there are none."""
         return digest_of(self.repository, self._files())
 
     def copy(self, target: Path, digest: str) -> None:

@@ -341,7 +341,7 @@ def released(group: str, name: str) -> list[str]:
 
 @cache  # takes seconds, and a failed download asks again for the hint of its error
 def _listing(group: str, name: str) -> str:
-    """What Ivy says when it is asked for any version of an artifact.
+    """Return Ivy's answer to the question about any version of an artifact.
 
     Raises:
         EnvironmentNotReady: no Ivy or no Java, or no answer in time.

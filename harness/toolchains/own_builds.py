@@ -157,7 +157,7 @@ class AskedBuild:
 
 
 def asked_build(version: str) -> AskedBuild:
-    """What ``dir:PATH[@COMMIT][ NUMBER]`` names.
+    """Parse ``dir:PATH[@COMMIT][ NUMBER]``.
 
     Raises:
         UsageError: no such folder or file.

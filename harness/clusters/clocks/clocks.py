@@ -80,7 +80,7 @@ class OwnClocks:
         self._library = ""
 
     def environment(self, node: str) -> dict[str, str]:
-        """What a node is started with."""
+        """Return the environment variables that a node is started with."""
         if node not in self._files:
             return {}
         file = self._files[node]
@@ -91,7 +91,7 @@ class OwnClocks:
         return {"LD_PRELOAD": self._library, _VARIABLE: str(file)}
 
     def set(self, node: str, ahead_s: float, speed: float = 1.0) -> None:
-        """As `HasClocks.set_clock`."""
+        """Set a node's clock; see `HasClocks.set_clock`."""
         slot = _SLOT.pack(round(ahead_s * 1e9), round((speed - 1) * 1e9), time.monotonic_ns())
         with self._file(node).open("r+b", buffering=0) as file:
             (turn,) = _TURN.unpack(os.pread(file.fileno(), _TURN.size, 0))
@@ -99,7 +99,7 @@ class OwnClocks:
             os.pwrite(file.fileno(), _TURN.pack(turn + 1), 0)
 
     def told(self, node: str, *, within_s: float) -> float | None:
-        """As `HasClocks.clock_told`."""
+        """Return how far a node's clock is ahead; see `HasClocks.clock_told`."""
         with self._file(node).open("r+b", buffering=0) as file:
             os.pwrite(file.fileno(), bytes(_TOLD.size), _TOLD_AT)
             found: list[float] = []
@@ -113,7 +113,9 @@ class OwnClocks:
             return found[0] if wait_until(is_told, within_s, every_s=_POLL_S) else None
 
     def were_set(self) -> bool:
-        """As `HasClocks.were_clocks_set`: a file that was never changed has had no turn."""
+        """Return whether any clock was set; see `HasClocks.were_clocks_set`. A file that was never changed
+        counts as not set.
+        """
         return any(_TURN.unpack(path.read_bytes()[: _TURN.size])[0] for path in self._files.values())
 
     def _file(self, node: str) -> Path:

@@ -111,7 +111,7 @@ def _put(container: Any, mount: str, copies: Path, name: str, there: tarfile.Tar
 
 
 class _Chunks:
-    """What an engine sends, for one who reads it once."""
+    """A stream from the Docker engine, for a reader that reads it once."""
 
     def __init__(self, chunks: Iterator[bytes]) -> None:
         self._chunks = chunks

@@ -43,7 +43,7 @@ ONLY_HOLD: Final = "without a proxy between them, bytes of containers can only b
 
 
 class Mesh:
-    """What the nodes of one cluster hear of each other. Thread-safe.
+    """The network between the nodes of one cluster, and what of it is cut or held. Thread-safe.
 
     What is held is in the kernel, found by the run id in the comment of each rule. A container that is
     started again has a new namespace and maybe another address: `started` gives it what was held before.
@@ -114,7 +114,7 @@ class Mesh:
         return False
 
     def connect(self, wire: Wire, port: str, timeout_s: float) -> socket.socket:
-        """As the source of a wire connects to its target.
+        """Connect in the way that the source of a wire connects to its target.
 
         Raises:
             OSError: nobody answers, or one of them does not run.
@@ -201,7 +201,7 @@ class ContainerDetours:
             self._clients.adopt()
 
     def down(self) -> None:
-        """What is between containers ends with these."""
+        """Do nothing: the rules between containers end when the containers end."""
         if self._clients:
             self._clients.down()
 
@@ -299,7 +299,7 @@ def container_detours(
 
 
 def _rules(flow: Flow, sender: str, tag: str) -> list[str]:
-    """What the receiver of a flow drops, a rule for each port of its wire."""
+    """Return the rules by which the receiver of a flow drops its packets, one for each port of the wire."""
     end = "--dport" if flow.toward == "target" else "--sport"
     return [
         f'-s {sender}/32 -p tcp {end} {endpoint.port} -m comment --comment "{tag}" -j DROP'

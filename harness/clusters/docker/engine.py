@@ -311,7 +311,9 @@ def _attempt(do: Callable[[], None]) -> str:
 
 
 def _filter(run_id: str | None = None) -> dict[str, list[str]]:
-    """What the engine is asked for: everything of a run that is ours, or of any run and owner."""
+    """Return the filter for queries to the engine: everything that one run started, or that any run of any
+    owner started.
+    """
     if run_id is None:
         return {"label": [LABEL]}
     return {"label": [f"{label}={value}" for label, value in labels_of(run_id).items()]}

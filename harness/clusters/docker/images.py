@@ -22,7 +22,7 @@ def needed(spec: ClusterLayout) -> list[str]:
 
 
 def missing(client: Any, spec: ClusterLayout) -> list[str]:
-    """Those that the engine lacks."""
+    """Return the images of a layout that the engine does not have."""
     return [tag for tag in needed(spec) if not _has(client, tag)]
 
 

@@ -39,7 +39,7 @@ class Whereabouts:
 
 class FindsNode(Protocol):
     def __call__(self, node: str) -> Whereabouts | None:
-        """None when it does not run, or not on this machine.
+        """Return where the process of a node is; None when it does not run, or runs on another machine.
 
         Raises:
             EnvironmentNotReady: the engine does not answer.
@@ -53,7 +53,7 @@ def why_not() -> str:
 
 
 def why_no_addresses() -> str:
-    """As `why_not`, of addresses."""
+    """Return why addresses cannot be set here, in the form of `why_not`."""
     return _why_not(_FOR_ADDRESSES)
 
 

@@ -108,7 +108,7 @@ class ContainerHost:
         """Nothing to take over: the engine knows it by the run."""
 
     def kill(self) -> None:
-        """It ends with the other containers of the run."""
+        """Do nothing: the proxy's container ends with the other containers of the run."""
 
     def is_running(self) -> bool:
         try:
@@ -156,7 +156,7 @@ class ContainerHost:
         return self._net
 
     def pid(self) -> int | None:
-        """Of its process on this machine; None when it does not run."""
+        """Return the proxy's process id on this machine; None when it does not run."""
         found = self._find()
         state = found.attrs["State"] if found else {}
         return int(state.get("Pid") or 0) or None if state.get("Running") else None

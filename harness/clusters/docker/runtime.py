@@ -144,7 +144,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         return partial(topology.up, self.spec, files, self.folder, values, environment)
 
     def join(self, node: str) -> None:
-        """As `HasMembers.join`: its container is made now, with an empty volume."""
+        """Make the container of a node that joins, with an empty volume; see `HasMembers.join`."""
         overrides = (self.folder / name for name in (volumes.OVERRIDE, peers.OVERRIDE))
         self._composing([self.spec.file, *(file for file in overrides if file.exists())])([node])
         self.adopt()
@@ -224,7 +224,9 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         return found
 
     def pid(self, node: str) -> int | None:
-        """None also while the engine does not answer: who measures goes on without this node."""
+        """Return the process id of a node; None when it does not run, and while the engine does not answer:
+        metering goes on without this node.
+        """
         try:
             state = self._state(node)
         except EnvironmentNotReady:
@@ -389,7 +391,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         return error
 
     def _problem(self, node: str) -> EnvironmentNotReady | None:
-        """What is wrong with a node that should run; None when it does."""
+        """Return what is wrong with a node that should run; None when nothing is."""
         state = self._state(node)
         if not state.get("Running"):
             return self._why_dead(node)

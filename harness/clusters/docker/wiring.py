@@ -60,7 +60,7 @@ class DockerWiring(Wiring):
 
 
 def variables(spec: ClusterLayout, run_id: str, folder: Path, block: int, group: str = "") -> dict[str, str]:
-    """What the compose file asks for.
+    """Return the variables that the compose file refers to.
 
     Args:
         group: the control group of the containers; empty = the engine's default.

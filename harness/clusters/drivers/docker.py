@@ -47,7 +47,7 @@ class DockerDriver(Driver):
             return _STATES.get(self._container(node).attrs["State"], "down")
 
     def _container(self, node: str) -> Any:
-        """As the engine's list shows it (no inspection).
+        """Return a node's container from the engine's list, without inspecting it.
 
         Raises:
             EnvironmentNotReady: not exactly one bears the label.

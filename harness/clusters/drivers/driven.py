@@ -48,7 +48,7 @@ def _look(endpoint: Endpoint) -> PortState:
 
 
 class DrivenNodes:
-    """What can be seen of nodes, which is what all of the parts share. Thread-safe.
+    """The state of nodes that a driver controls; all parts share it. Thread-safe.
 
     Attributes:
         answers: whether a node answers a request of ours.
@@ -233,7 +233,9 @@ class PausableNodes(DrivenNodes):
             self._paused.discard(node)
 
     def is_paused(self, node: str) -> bool:
-        """It does not answer, and its driver says so, or it was asked to pause and not to go on."""
+        """Return whether a node is paused: it does not answer, and its driver says that it is paused, or was
+        told to pause it and not yet to resume it.
+        """
         if self.answers(node) or self._port(node) == "closed":
             return False
         return node in self._paused or self._said(node) == "paused"

@@ -75,7 +75,9 @@ class KubernetesDriver(Driver):
 
     @property
     def _limits(self) -> tuple[float, float]:
-        """Of connecting and of answering, seconds; the client takes no single fraction."""
+        """Return the time limits of connecting and of answering, in seconds. The client does not accept one
+        number with a fraction for both.
+        """
         limit_s = min(self._part.timeout, _ANSWER_S)
         return limit_s, limit_s
 

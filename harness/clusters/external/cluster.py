@@ -47,7 +47,7 @@ class ExternalAdmin(Admin, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FoundCluster:
-    """What a cluster says of itself.
+    """The facts that a cluster reports about itself.
 
     Attributes:
         version: of its brokers, empty when they do not tell.
@@ -137,7 +137,7 @@ class ExternalCluster:
         self._made = made
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
-        """As `System.request`."""
+        """Make the request of `System.request`."""
         return SYSTEMS[self.system].request(port, ballast)
 
     def up(self, *, timeout_s: float = 60.0) -> None:

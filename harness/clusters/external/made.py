@@ -25,7 +25,9 @@ _FOLDER: Final = "external"
 
 @dataclass(frozen=True, slots=True)
 class MadeBy:
-    """What one run made: kind ("topic", "group", "namespace") -> names, by the brokers' words."""
+    """The objects that one run made on somebody else's cluster: kind ("topic", "group", "namespace") ->
+    names, as brokers know them.
+    """
 
     run_id: str
     cluster_id: str
@@ -84,7 +86,7 @@ class MadeNames:
 
 
 def made_on(cluster_id: str) -> Iterator[MadeBy]:
-    """What runs that nobody looks after any more have left on a cluster."""
+    """Yield what ended runs left on a cluster: runs that no process looks after any more."""
     for path in sorted(_folder().glob(f"{_safe(cluster_id)}--*.json")):
         made = read_document(path, MadeBy)
         if made.cluster_id == cluster_id and not made.owner.is_alive():
@@ -96,5 +98,5 @@ def _folder() -> Path:
 
 
 def _safe(text: str) -> str:
-    """As a part of a file name."""
+    """Return a text in a form that can be part of a file name."""
     return "".join(letter if letter.isalnum() or letter in "-_." else "_" for letter in text)

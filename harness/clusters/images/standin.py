@@ -45,7 +45,7 @@ def image_of(spec: ClusterLayout) -> str:
 
 
 def look(client: Any, tag: str) -> Image:
-    """What the engine has under a tag.
+    """Return the image that the engine has under a tag.
 
     Raises:
         EnvironmentNotReady: the engine does not answer.

@@ -91,7 +91,7 @@ class ClusterLayout:
 
     @property
     def artifacts(self) -> Artifacts:
-        """Of a system that runs from Java and jars."""
+        """Return the jars of a system that runs on Java."""
         assert self.jars is not None
         return self.jars
 
@@ -199,7 +199,7 @@ def _artifacts(shared: Shared, release: Release, own: OwnBuild | None) -> Artifa
 
 
 def read_distribution(path: Path) -> UnpackedFiles | None:
-    """What a compose file says of distributions of its system; None = nothing.
+    """Return what a compose file says about unpacked distributions of its system; None if it says nothing.
 
     Raises:
         UsageError: an unreadable file.

@@ -31,7 +31,9 @@ Flags = Annotated[list[str], BeforeValidator(_flat)]
 
 
 class Dependency(_ComposePart):
-    """What to wait for: its process, its client endpoint, or its end."""
+    """The condition that a service waits for: that another process runs, that its client endpoint answers, or
+    that it ended.
+    """
 
     condition: Literal["service_started", "service_healthy", "service_completed_successfully"] = (
         "service_started"
@@ -40,9 +42,10 @@ class Dependency(_ComposePart):
 
 
 class Secure(_ComposePart):
-    """What is different where a cluster is secure: ``templates`` in place of the plain ones, which they
-    extend (``{% extends plain %}``), ``private`` files with secrets, rendered into ``{security}``, more flags
-    of the JVM, and other arguments (empty = the same)."""
+    """The differences of a secure cluster: ``templates`` replace the plain ones, which they extend (``{%
+    extends plain %}``), ``private`` files hold secrets and are rendered into ``{security}``, and there are
+    further flags of the JVM and other arguments (empty means the same arguments).
+    """
 
     templates: dict[str, str] = Field(default_factory=dict)
     private: dict[str, str] = Field(default_factory=dict)
@@ -121,8 +124,9 @@ class ServicePart(_Plugin):
 
 
 class Release(_ComposePart):
-    """What a system runs from, from a version on: Java and jars, or ``go``, the package of a program at its
-    version. ``args``: of services whose arguments changed."""
+    """The files that a system runs from, beginning with some version: Java and jars, or ``go``, the package
+    of a program at its version. ``args``: services whose arguments changed.
+    """
 
     from_: str = Field(alias="from")
     java: int = 0
@@ -146,9 +150,10 @@ class DetourPorts(_ComposePart):
 
 
 class UnpackedFiles(_ComposePart):
-    """What an unpacked distribution is known by: a file that starts it, the folder of its jars, and a pattern
-    of the jar with the version in its name. Of a program in Go its sources are one: the file is ``go.mod``,
-    there are no jars, and the pattern finds the version in ``version_file``."""
+    """The signs of an unpacked distribution: a file that starts it, the folder of its jars, and a pattern for
+    the jar with the version in its name. For a program in Go, the distribution is its source: the file is
+    ``go.mod``, there are no jars, and the pattern finds the version in ``version_file``.
+    """
 
     start: str
     jars: str = ""

@@ -79,7 +79,7 @@ class DetourMap:
         return addresses.address(self._block, _CLIENT + self._services[service].number)
 
     def peer_name(self, service: str) -> str:
-        """What the other nodes call it; its address if they do not connect to it."""
+        """Return the name by which other nodes call a node; its address if they do not connect to it."""
         named = self.peers and self._ports("peers", self._services[service])
         return f"{service}.peer" if named else self._direct(service)
 
@@ -102,7 +102,7 @@ class DetourMap:
         return found
 
     def wires(self) -> list[Wire]:
-        """What the routes carry: one wire for every source and target."""
+        """Return the wires of all routes: one for every pair of source and target."""
         ends: dict[tuple[str, str], dict[str, Endpoint]] = {}
         for route in self.routes():
             ends.setdefault((route.source, route.target), {})[route.port] = route.listen
@@ -123,7 +123,7 @@ class DetourMap:
         return [service.name for service in self._spec.nodes] if self.peers else []
 
     def hosts_file(self, service: str, moved: Mapping[str, str] | None = None) -> str:
-        """What the names of the cluster mean to one node: the only names that its JVM can resolve then.
+        """Return the hosts file of one node: the only names that its JVM can then resolve.
 
         Args:
             moved: node -> address in place of the one that this node would find it at.
@@ -164,7 +164,9 @@ class DetourMap:
         return {"localhost": "127.0.0.1", socket.gethostname(): "127.0.0.1"}
 
     def _undisturbed(self, service: str) -> str:
-        """What a node that nothing stands before is found at; empty when a hosts file need not say it."""
+        """Return the address of a node that has no proxy before it; empty when a hosts file does not need
+        it.
+        """
         return self._direct(service)
 
     def _upstream(self, service: str) -> str:

@@ -43,7 +43,7 @@ class Management:
 
     @property
     def token_auth(self) -> Auth:
-        """As `auth`, to brokers that take tokens: one signed with the password."""
+        """Return the credentials for brokers that take tokens: a token that is signed with the password."""
         return Auth("token", signed_token(self._password, USER))
 
     @property
@@ -62,8 +62,9 @@ class Management:
         return folder_of(self._run_id) / "management.passwd"
 
     def values(self) -> dict[str, str]:
-        """What the templates of processes are given: nothing secret. ``folder``: one sub-folder a node, with
-        the files that `keep` writes."""
+        """Return the values for the templates of processes; none is secret. ``folder`` has a sub-folder for
+        each node, with the files that `keep` writes.
+        """
         return {
             "user": USER,
             "file": str(self._passwd_file),

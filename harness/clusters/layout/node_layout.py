@@ -52,19 +52,20 @@ class Wiring(ABC):
 
     @abstractmethod
     def bind_host(self, node: Node) -> str:
-        """What the node listens on."""
+        """Return the address that the node listens on."""
 
     @abstractmethod
     def host(self, node: Node) -> str:
-        """What the node is known by to the other nodes."""
+        """Return the host name under which other nodes know the node."""
 
     @abstractmethod
     def advertised(self, node: Node, port: str, number: int) -> str:
         """``host:port`` that whoever uses this port of the node is told to connect to."""
 
     def reached_at(self, node: Node, by: Node) -> str:
-        """What another node finds a node at, where it is given addresses of others one by one. Default: what
-        it is known by."""
+        """Return the address at which one node finds another, where a node is given addresses one by one. By
+        default, this is the name under which the other is known.
+        """
         return self.host(node)
 
     def client_host(self, service: Service, host: str) -> str:

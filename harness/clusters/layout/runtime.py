@@ -53,7 +53,7 @@ class NodeRuntime(ABC):
 
     @classmethod
     def lacking(cls, needs: frozenset[str]) -> list[str]:
-        """Those needs that this runtime never gives."""
+        """Return the needs that this runtime can never meet."""
         return sorted(needs - cls.gives)
 
     @classmethod
@@ -72,7 +72,7 @@ class NodeRuntime(ABC):
 
     @property
     def facts(self) -> dict[str, str]:
-        """What a report should say of where nodes run and of what, by name."""
+        """Return the facts for the report about where and from what nodes run, by name."""
         return {"runtime": self.name}
 
     @property
@@ -81,7 +81,7 @@ class NodeRuntime(ABC):
 
     @property
     def nodes(self) -> Sequence[Node]:
-        """Those of the cluster: without one that has not joined, or has left."""
+        """Return the nodes of the cluster, without those that have not joined yet or have left."""
         return tuple(node for node in self.layout.nodes if node.name not in self._outside)
 
     def outside(self, role: str = "broker") -> Sequence[str]:

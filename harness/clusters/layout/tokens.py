@@ -26,7 +26,7 @@ def signed_token(key: Secret, user: str, valid: tuple[datetime, datetime] | None
 
 
 def key_set(key: Secret) -> Secret:
-    """What brokers check tokens with, as a JSON Web Key Set (RFC 7517)."""
+    """Return the JSON Web Key Set with which brokers check tokens (RFC 7517)."""
     return Secret(
         json.dumps({"keys": [{"kty": "oct", "alg": "HS256", "k": base64_of(key.reveal().encode())}]})
     )

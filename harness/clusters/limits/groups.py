@@ -280,8 +280,9 @@ class MemoryGroup(ControlGroup):
 
 
 class IoGroup(ControlGroup):
-    """What a node's reads and writes are charged to, the kernel's write-back of them included (v2):
-    `harness.clusters.limits.throttles` has the rules."""
+    """The control group to which a node's reads and writes are charged, with the kernel's write-back of them
+    (v2). `harness.clusters.limits.throttles` has the rules.
+    """
 
     def __init__(self, hierarchy: Hierarchy, run_id: str, node: str) -> None:
         super().__init__(hierarchy, run_id, node)

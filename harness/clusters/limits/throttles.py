@@ -84,7 +84,9 @@ class Throttle(ABC):
 
     @abstractmethod
     def rule(self, group: Path, device: str) -> int | None:
-        """What a group's processes may write to a device, bytes per second."""
+        """Return how fast a group's processes may write to a device, in bytes per second; None without a
+        limit.
+        """
 
     def with_rules(self, device: str) -> set[Path]:
         """Every group that has a rule on a device."""
@@ -161,7 +163,8 @@ class GroupThrottle(Throttle):
 
 
 def throttle(mounts: str | None = None) -> Throttle | None:
-    """What can slow a device here: v1's where its controller is mounted, else v2's.
+    """Return the mechanism that can slow a device on this machine: v1's where its controller is mounted,
+    otherwise v2's.
 
     Args:
         mounts: text of /proc/self/mountinfo, for tests.

@@ -215,7 +215,7 @@ def _mounted() -> Iterator[tuple[Path, str]]:
 
 
 def _run(*command: str) -> str:
-    """What it printed."""
+    """Run a command and return what it printed."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_S, check=False)
     except subprocess.TimeoutExpired as error:

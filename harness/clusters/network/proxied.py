@@ -219,7 +219,9 @@ class LocalDetours(ProxiedDetours):
             self._open()
 
     def jvm_flags(self, conf: str) -> list[str]:
-        """What makes a JVM read the hosts file; ``conf`` is the node's conf folder as the JVM sees it."""
+        """Return the flags that make a JVM read the hosts file. ``conf`` is the node's configuration folder
+        as the JVM sees it.
+        """
         # Java 9 and later. The file is the only resolver then: it holds localhost and this machine's name.
         return [f"-Djdk.net.hosts.file={conf}/{HOSTS_FILE}"] if self.plan.peers else []
 

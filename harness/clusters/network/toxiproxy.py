@@ -35,7 +35,7 @@ fetch, readiness = SERVER.fetch, SERVER.readiness
 
 
 class ProxyHost(Protocol):
-    """What a proxy runs as.
+    """The place where a proxy runs: a process or a container.
 
     Attributes:
         log: what it said, or will have said once it ended.

@@ -26,7 +26,7 @@ def damage_files(
     size_bytes: int,
     rng: random.Random,
 ) -> list[DamagedPlace]:
-    """As `harness.protocols.files.DamagesFiles.damage_files`, below a folder.
+    """Damage files below a folder; see `harness.protocols.files.DamagesFiles.damage_files`.
 
     Args:
         kinds: by kind, patterns of paths below the folder; a file is of the first that has it.

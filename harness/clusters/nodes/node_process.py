@@ -143,7 +143,9 @@ class NodeProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs, and for a process that another harness started."""
+        """Return the exit code; None while the process runs, and for a process that another harness
+        started.
+        """
         return self._child.poll() if self._child else None
 
     def is_running(self) -> bool:

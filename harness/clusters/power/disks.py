@@ -73,7 +73,9 @@ class PowerDisks(NodeProcess):
             raise error
 
     def _silence(self) -> EnvironmentNotReady | None:
-        """It listens once everything is mounted."""
+        """Return why the file system does not answer; None when it does. It listens after everything is
+        mounted.
+        """
         try:
             self._ask("state", next(iter(self._data)))
         except EnvironmentNotReady as error:
@@ -83,7 +85,7 @@ class PowerDisks(NodeProcess):
         return None
 
     def drop(self, node: str, *, torn: bool, folders: bool, seed: int) -> Unsynced:
-        """As `LosesPower.drop_unsynced`."""
+        """Drop what was not synced; see `LosesPower.drop_unsynced`."""
         if node not in self._data or (folders and not self._folders):
             raise EnvironmentNotReady(
                 f"this cluster was started without {FOLDERS if node in self._data else DISK}",
@@ -92,7 +94,7 @@ class PowerDisks(NodeProcess):
         return self._ask("lose", node, torn=torn, lost=folders, seed=seed)
 
     def keep_written(self) -> None:
-        """As `LosesPower.keep_written`."""
+        """Keep what was written; see `LosesPower.keep_written`."""
         for node in self._data:
             self._ask("keep", node)
 

@@ -66,7 +66,7 @@ class ClusterSecurity:
         return self.folder / "ca.pem"
 
     def file(self, name: str) -> Path:
-        """Of a secret."""
+        """Return the path of the file with a secret."""
         return self.folder / f"{name}.secret"
 
     def tls(self, user: str = "") -> Tls:
@@ -76,7 +76,9 @@ class ClusterSecurity:
         return Tls(self.ca, self.folder / f"{user}.crt", self.folder / f"{user}.key")
 
     def values(self, node: str) -> dict[str, str]:
-        """What the templates of a node's settings are given: paths and the names of users, nothing secret."""
+        """Return the values for the templates of a node's settings: paths and names of users, nothing
+        secret.
+        """
         return {
             "folder": str(self.folder / node),
             "ca": str(self.ca),
@@ -139,7 +141,7 @@ class ClusterSecurity:
                 write_secret_file(folder / target, text.encode())
 
     def _write_issued(self, path: Path, issued: Issued) -> None:
-        """As two files, and as one with the key first."""
+        """Write a key and its certificate as two files, and as one file with the key first."""
         for suffix, content in (
             (".crt", issued.certificate),
             (".key", issued.key),
