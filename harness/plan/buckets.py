@@ -52,8 +52,10 @@ def with_buckets(
 
 
 def _joined(units: Iterable[Unit], ways: Sequence[tuple[str, str]]) -> dict[Unit, Unit]:
-    """Of each unit (topic and partition, or -1 for the whole) the one that stands for all that lie with it:
-    what is read from partition i is written to partition i modulo the number of those that are written."""
+    """Map each unit (a topic and a partition, or -1 for the whole topic) to the unit that stands for all that
+    share a bucket with it: a message that is read from partition i is written to partition i modulo the
+    number of partitions written.
+    """
     home = {unit: unit for unit in units}
 
     def root(unit: Unit) -> Unit:

@@ -132,7 +132,7 @@ def with_tag(plan: Plan, run_tag: int) -> Plan:
 
 
 def _broker_config(scenario: Scenario) -> dict[str, str]:
-    """With what transactions need, if a producer uses them."""
+    """Return the broker settings, with those that transactions need if a producer uses them."""
     uses = any(spec.transactions for spec in scenario.load.producers.values())
     needed = SYSTEMS[scenario.system].transactional_config if uses else {}
     return {**needed, **native(scenario.cluster.config)}
@@ -217,12 +217,12 @@ def _limits(scenario: Scenario) -> dict[str, float]:
 
 
 def _ways(scenario: Scenario) -> list[tuple[str, str]]:
-    """What pipelines read and write."""
+    """Return the pairs of topics that pipelines read and write."""
     return [(spec.from_, spec.to) for spec in scenario.load.pipelines.values()]
 
 
 def _worker_folders(scenario: Scenario) -> list[str]:
-    """Those of the clients that do not come with brokerstorm."""
+    """Return the folders of the workers that do not come with brokerstorm."""
     names = {spec.client for spec in scenario.load.writers}
     names |= {spec.client for spec in scenario.load.consumers.values()}
     used = (load_worker(name, scenario.worker_folders) for name in sorted(names))
@@ -356,7 +356,7 @@ def _pipelines(
 
 
 def _options(scenario: Scenario, spec: ProducerSpec) -> dict[str, str]:
-    """Of a producer; with transactions also what its client demands for them."""
+    """Return the options of a producer, with those that its client requires for transactions."""
     options = native(spec.options)
     return transactional(spec.client, options, scenario.worker_folders) if spec.transactions else options
 

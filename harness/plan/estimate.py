@@ -49,7 +49,7 @@ class Estimate:
 
 
 def estimate(plans: Sequence[Plan], language_of: Callable[[str, Sequence[str]], str]) -> Estimate:
-    """What these rounds, run one after the other, need.
+    """Estimate what these rounds need when they run one after the other.
 
     Args:
         language_of: client library, folders of workers -> the language of its worker.
@@ -103,7 +103,7 @@ def _raw_bytes(plan: Plan) -> int:
 
 
 def _share_at_once(plan: Plan) -> float:
-    """Of the raw rows of a round, those that are not sealed yet, at most."""
+    """Return the largest share of a round's raw rows that is not sealed yet at one moment."""
     return min(1.0, SEALED_WITHIN_S / plan.load_s) if audit_follows(plan) else 1.0
 
 

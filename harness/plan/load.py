@@ -45,7 +45,9 @@ def threshold_plans(scenario: Scenario) -> list[ThresholdPlan]:
 
 
 def topic_shares(scenario: Scenario, topics: Sequence[TopicPlan]) -> dict[str, float]:
-    """Of each topic, an entry's share divided among its topics; none if no entry says one."""
+    """Return the share of each topic; the share of an entry is divided among its topics. Empty if no entry
+    has a share.
+    """
     said = {topic.name: scenario.topics[topic.declared].share for topic in topics}
     if not any(said.values()):
         return {}

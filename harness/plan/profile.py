@@ -15,7 +15,7 @@ Rows = Sequence[tuple[float, float]]
 
 
 def mean_share(rows: Rows) -> float:
-    """Of the rate, over the whole profile; 1 without one."""
+    """Return the mean share of the rate over the whole profile; 1 without a profile."""
     total_s = sum(seconds for seconds, _ in rows)
     return sum(seconds * share for seconds, share in rows) / total_s if total_s else 1.0
 
@@ -26,7 +26,7 @@ def mean_rate_per_s(plan: Plan) -> float:
 
 
 def share_at(rows: Rows, elapsed_s: float) -> float:
-    """Of the rate, that long into the load; before it the mean."""
+    """Return the share of the rate at a moment of the load; the mean before it."""
     if elapsed_s < 0 or not rows:
         return mean_share(rows)
     ends = accumulate(seconds for seconds, _ in rows)
@@ -34,7 +34,9 @@ def share_at(rows: Rows, elapsed_s: float) -> float:
 
 
 def combined(producers: Sequence[ProducerPlan]) -> list[tuple[float, float]]:
-    """What producers with profiles of their own ask for together: a row from each change to the next."""
+    """Return the profile of producers with their own profiles together: a row from each change to the
+    next.
+    """
     changes = {0.0}
     for producer in producers:
         changes |= set(accumulate(seconds for seconds, _ in producer.profile))

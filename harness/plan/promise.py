@@ -48,7 +48,7 @@ class ClientSettings:
     role: Role
 
     def of(self, name: str) -> Setting | None:
-        """What is in force; None = the worker.toml does not say."""
+        """Return the setting in force; None if the worker.toml does not declare it."""
         facts: SettingFacts | None = getattr(self.worker.promises, name, None)
         return None if facts is None else self._in_force(name, facts)
 
@@ -87,7 +87,7 @@ class ClientSettings:
         return None if facts is None else self.seconds_of(name, facts)
 
     def seconds_of(self, name: str, facts: TimeFacts) -> float:
-        """As `seconds`, of facts that stand for themselves."""
+        """Return a duration like `seconds`, for facts without a name in the worker.toml."""
         found = self._in_force(name, facts)
         if found.value.lower() in _NEVER:
             return 0.0
@@ -141,7 +141,7 @@ class ClientSettings:
         return f"{option}={value} (default of {self.worker.library})"
 
     def _why(self, implied: Implied) -> str:
-        """What brings the implied value along; empty = nothing does."""
+        """Return the setting that implies the value; empty if none does."""
         if not implied.cover(self.version or self.worker.default_version):
             return ""
         if implied.when:
@@ -153,8 +153,9 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class PromiseContext:
-    """What a promise depends on beside the client's settings: the topics used, the brokers' settings, and
-    whether every message is sent in a transaction."""
+    """The facts beside the client's settings on which a promise depends: the topics used, the brokers'
+    settings, and whether every message is sent in a transaction.
+    """
 
     topics: Sequence[TopicPlan]
     broker_config: Mapping[str, str]
@@ -176,7 +177,7 @@ class ProducerSettings(ABC):
     def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]: ...
     @abstractmethod
     def order(self, context: PromiseContext) -> tuple[bool | None, str]:
-        """None = not known, as in `dedup`."""
+        """Return whether order is kept, and why; None if this is not known, as in `dedup`."""
 
     @abstractmethod
     def dedup(self, context: PromiseContext) -> tuple[bool | None, str]: ...
@@ -229,7 +230,7 @@ class ProducerSettings(ABC):
 
 @dataclass(frozen=True, slots=True)
 class Consuming:
-    """What a consumer promise is read from."""
+    """The input from which a consumer's promise is read."""
 
     client: str
     version: str

@@ -26,7 +26,7 @@ __all__ = ["Consuming", "ProducerSettings", "PromiseContext", "consumer_promise"
 
 
 def _reading(system: str) -> tuple[ReadProducer, ReadConsumer]:
-    """What reads the settings of a system's clients."""
+    """Return the two functions that read the settings of a system's clients."""
     promise = system_of(system).promise()
     return promise.read_producer, promise.read_consumer
 

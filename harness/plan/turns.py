@@ -39,7 +39,9 @@ def turns_of(plan: Plan, producer: ProducerPlan) -> list[int]:
 
 
 def _weights(plan: Plan, producer: ProducerPlan) -> list[float]:
-    """Of each lane: its topic's share, and within the topic by Zipf's law, key n as n to the power -skew."""
+    """Return the weight of each lane: its topic's share, divided within the topic by Zipf's law, with key n
+    as n to the power -skew.
+    """
     weights: list[float] = []
     for group in (plan.lane_groups[index] for index in producer.groups):
         ranks = [(n + 1) ** -producer.skew for n in range(group.count)]

@@ -91,7 +91,9 @@ def with_rates(plans: Sequence[Plan], measure: Measure) -> list[Plan]:
 
 
 def _clients(plan: Plan) -> str:
-    """What a measurement depends on, as a key; a topic's address has the tag of its run."""
+    """Return the key of a measurement: all that it depends on. A topic's address is left out, because it has
+    the tag of its run.
+    """
     document = plan.model_dump(mode="json", include=_MEASURED)
     for topic in document["topics"]:
         del topic["address"]
@@ -226,7 +228,7 @@ class Calibration:
 
 @dataclass(frozen=True, slots=True)
 class _Count:
-    """What a producer said last, and when it said so."""
+    """The latest count of a producer, and when it was reported."""
 
     t_ns: int
     ok: int

@@ -137,7 +137,7 @@ def _from_panic(stack: Stack) -> Stack:
 
 
 def _caught_by_kit(log: str, dump: str, said: str) -> Crash | None:
-    """What the kit of the worker caught as its last handler, where it came from a library."""
+    """Return the crash that the worker's kit caught as its last handler, if it came from a library."""
     if place := _RUST_PLACE.search(dump):
         text = " ".join(dump.splitlines()[:2]).strip()
         return Crash(name="panic", text=text, dump=dump) if _RUST_LIBRARY.search(place["file"]) else None

@@ -30,13 +30,15 @@ class Pipe(Protocol):
 
 
 class Lines(Iterable[str], Protocol):
-    """What a process prints, line by line."""
+    """The lines that a process prints."""
 
     def close(self) -> Any: ...
 
 
 class Process(Protocol):
-    """As of `subprocess.Popen`. ``stderr`` None: it goes into a file by itself."""
+    """A process, as `subprocess.Popen` has it. ``stderr`` is None if the process writes it into a file
+    itself.
+    """
 
     @property
     def pid(self) -> int | None: ...
@@ -70,10 +72,12 @@ class Host(Protocol):
         """
 
     def calls(self, name: str, folder: Path) -> CallSource:
-        """Of the worker of a name; ``folder`` as in `start`."""
+        """Return the open calls of a worker; ``folder`` is the one given to `start`."""
 
     def is_stopped(self, process: Process) -> bool:
-        """It is frozen at this moment (SIGSTOP, a paused container): it does nothing, and is not to blame."""
+        """Return whether the process is stopped at this moment (SIGSTOP, a paused container). A stopped
+        process is not to blame for what it does not do.
+        """
 
 
 class ThisMachine:
@@ -87,7 +91,7 @@ class ThisMachine:
         env: Mapping[str, str],
         handed: SecureOptions,
     ) -> Process:
-        """As `Host.start`. What the cluster asks of its client comes through a pipe."""
+        """Start a process; see `Host.start`. The credentials for its client are passed through a pipe."""
         path = folder / "spec.json"
         write_json(path, spec.document())
         with (folder / "stderr.log").open("ab") as stderr, handed_over(handed) as (more_env, passed):
@@ -104,11 +108,11 @@ class ThisMachine:
             )
 
     def calls(self, name: str, folder: Path) -> CallSource:
-        """As `Host.calls`."""
+        """Return the open calls of a worker; see `Host.calls`."""
         return SendSegments(folder)
 
     def is_stopped(self, process: Process) -> bool:
-        """As `Host.is_stopped`."""
+        """Return whether the process is stopped; see `Host.is_stopped`."""
         try:
             return bool(psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
         except psutil.Error:
@@ -126,24 +130,24 @@ class Hosts(Protocol):
         """
 
     def of(self, client: str) -> Host:
-        """That of a client, by its name in the plan; readers of the log are on this machine."""
+        """Return the host of a client, by its name in the plan. Readers of the log are on this machine."""
 
     def rows(self) -> list[ExecutorRow]:
-        """What is known of the others by now, for the manifest."""
+        """Return what is known so far about other machines, for the manifest."""
 
 
 class OneMachine:
     """Everything here."""
 
     def open(self, plan: Plan, run: RunDir) -> None:
-        """As `Hosts.open`."""
+        """Open the connections to all hosts; see `Hosts.open`."""
 
     def of(self, client: str) -> Host:
-        """As `Hosts.of`."""
+        """Return the host of a client; see `Hosts.of`."""
         return THIS_MACHINE
 
     def rows(self) -> list[ExecutorRow]:
-        """None."""
+        """Return an empty list: every process is on this machine."""
         return []
 
 

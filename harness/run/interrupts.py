@@ -123,7 +123,7 @@ class Interrupts:
         return min(end, self._stopped_s + STOPPING_S) if self.gives_up.is_set() else end
 
     def error(self) -> Interrupted:
-        """What to raise once everything is healed."""
+        """Return the error to raise after every fault is undone."""
         name = signal.Signals(self._signal or signal.SIGINT).name
         return Interrupted(f"stopped by {name}", signal_number=self._signal or signal.SIGINT)
 

@@ -94,7 +94,8 @@ class LeaderWatch(PeriodicThread):
         return bool(self._told)
 
     def epochs(self, faults: Sequence[FaultRecord]) -> dict[str, list[tuple[int, int]]]:
-        """As recorded: by stream the terms that the log has something of, each with where it begins in it.
+        """Return the recorded epochs: by stream, the terms that have entries in the log, each with its first
+        position.
 
         Without the streams where they do not tell what became of the log: of a topic that was made again they
         tell of another one, and a damaged file changes what is there without a change of leaders.

@@ -505,7 +505,9 @@ def _clocks_set(cluster: Cluster) -> bool:
 
 
 def _changed_versions(cluster: Cluster) -> str:
-    """What each node was at the end, where one is not what it began as."""
+    """Return the version that each node had at the end, if some node ended with another version than it began
+    with.
+    """
     runtime = cluster.runtime
     if not isinstance(runtime, HasVersions) or not runtime.is_changed():
         return ""

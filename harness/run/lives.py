@@ -43,8 +43,9 @@ class WorkerLives:
         self._epoch_ns = epoch_ns
 
     def begin_all(self, epoch_ns: int) -> None:
-        """As `start`, of a load of which another harness had a part: a next life of each client that began,
-        numbered behind those that it had."""
+        """Start clients of a load whose first part another harness drove: a new life of each client that had
+        begun, with the number after its last one.
+        """
         self.start(epoch_ns)
         for worker in self._pool.all_workers:
             self._next_number = max(self._next_number, *(n + 1 for n in worker.spec.numbers.values()))
@@ -55,14 +56,14 @@ class WorkerLives:
                 self.begin(client.name)
 
     def kill(self, name: str) -> bool:
-        """As `harness.protocols.faulting.ClientLives.kill`."""
+        """Kill a client; see `harness.protocols.faulting.ClientLives.kill`."""
         worker = self._pool.current(name)
         self._ending(worker)
         worker.kill()
         return self._ended(worker)
 
     def stop(self, name: str, within_s: float) -> bool:
-        """As `harness.protocols.faulting.ClientLives.stop`."""
+        """Stop a client; see `harness.protocols.faulting.ClientLives.stop`."""
         worker = self._pool.current(name)
         self._ending(worker)
         deadline_ns = time.monotonic_ns() + int(within_s * _NS)
@@ -87,7 +88,9 @@ class WorkerLives:
         return worker.was_killed
 
     def begin(self, name: str, number: int = 0) -> None:
-        """As `harness.protocols.faulting.ClientLives.begin`; ``number``: of the plan, 0 = a free one."""
+        """Start the next life of a client; see `harness.protocols.faulting.ClientLives.begin`. ``number`` is
+        the one in the plan; 0 takes a free one.
+        """
         with self._lock:
             before = self._pool.current(name)
             if before.is_alive:
@@ -108,21 +111,21 @@ class WorkerLives:
         return spec.model_copy(update={"producer": part})
 
     def life(self, name: str) -> str:
-        """As `harness.protocols.faulting.ClientLives.life`."""
+        """Return the name of the current life; see `harness.protocols.faulting.ClientLives.life`."""
         return self._pool.current(name).name
 
     def is_ready(self, name: str) -> bool:
-        """As `harness.protocols.faulting.ClientLives.is_ready`."""
+        """Return whether the current life is ready; see `harness.protocols.faulting.ClientLives.is_ready`."""
         worker = self._pool.current(name)
         return worker.is_alive and worker.ready_line is not None
 
     def set_clock(self, name: str, ahead_s: float, speed: float = 1.0) -> None:
-        """As `harness.protocols.faulting.ClientLives.set_clock`."""
+        """Set a client's clock; see `harness.protocols.faulting.ClientLives.set_clock`."""
         worker = self._pool.current(name)
         worker.clock.set(worker.name, ahead_s, speed)
 
     def clock_told(self, name: str, *, within_s: float) -> float | None:
-        """As `harness.protocols.faulting.ClientLives.clock_told`."""
+        """Return a client's clock; see `harness.protocols.faulting.ClientLives.clock_told`."""
         worker = self._pool.current(name)
         return worker.clock.told(worker.name, within_s=within_s)
 
@@ -171,7 +174,7 @@ class ComingAndGoing:
 
 
 def rest_of_load(part: ProducerPart, elapsed_ns: int) -> ProducerPart:
-    """Of a producer that begins so long into the load: no warm-up, and what is left of the rest."""
+    """Return the load of a producer that begins later: without a warm-up, and with the rest of the time."""
     left: list[tuple[int, float]] = []
     passed_ns, spans = elapsed_ns, part.rate_profile
     for duration_ns, share in (spans or [])[1:]:

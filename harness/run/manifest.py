@@ -39,7 +39,7 @@ def library_versions(*names: str) -> dict[str, str]:
 
 
 def own_builds(plan: Plan) -> list[Build]:
-    """What was built by the user, of clients and brokers."""
+    """Return the user's own builds of clients and brokers."""
     used = dict.fromkeys((each.client, each.client_version) for each in plan.producers)
     used |= dict.fromkeys((each.client, each.client_version) for each in plan.consumers)
     used |= {(plan.system, plan.version): None}

@@ -97,7 +97,7 @@ def _write_hidden(plan: Plan, run: RunDir, told: Sequence[StreamTransactions]) -
 
 
 def check_of(payload: bytes, run_tag: int) -> Check:
-    """What a reader finds in a payload (docs/capture-format.md)."""
+    """Check a payload in the way that a reader does (docs/capture-format.md)."""
     if payload[:2] != HEADER_MAGIC:
         return Check.FOREIGN
     is_whole = (

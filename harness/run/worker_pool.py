@@ -207,7 +207,7 @@ class WorkerPool:
         self._watch_calls()
 
     def _recalled(self, *patterns: str) -> list[WorkerProcess]:
-        """Those of such names, in the order in which they began."""
+        """Return the workers whose names match, in the order in which they began."""
         folders = [path.parent for each in patterns for path in self.run.raw.glob(f"{each}/spec.json")]
         found = []
         for folder in folders:
@@ -356,7 +356,7 @@ class WorkerPool:
             worker.tell(line)
 
     def metric_sources(self) -> Mapping[str, tuple[int | None, StatsLine]]:
-        """What `Meter` samples."""
+        """Return the processes and counters that `Meter` samples."""
         return {w.name: (w.pid, w.stats) for w in self.all_workers if w.is_alive}
 
     def pids(self) -> Mapping[str, int]:
@@ -474,7 +474,9 @@ class WorkerPool:
 
     @staticmethod
     def _version(worker: WorkerProcess) -> str:
-        """What the client says it is; a build of the user's may say the same as another one."""
+        """Return the version that the client reports. The user's own build may report the same version as
+        another build.
+        """
         said = worker.ready_line.client_version if worker.ready_line else ""
         own = own_build(worker.spec.client.version)
         return f"{said} ({own.state})" if own and said else said

@@ -198,17 +198,17 @@ class WorkerProcess:
 
     @property
     def plan_name(self) -> str:
-        """What the plan calls the client."""
+        """Return the client's name in the plan."""
         return self.life_of or self.name
 
     @property
     def is_sender(self) -> bool:
-        """It has a producer; a member of a pipeline has a consumer too."""
+        """Return whether the worker has a producer. A member of a pipeline also has a consumer."""
         return self.spec.producer is not None
 
     @property
     def is_reader(self) -> bool:
-        """It has a consumer."""
+        """Return whether the worker has a consumer."""
         return self.spec.consumer is not None
 
     @property
@@ -221,7 +221,7 @@ class WorkerProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """None while it runs."""
+        """Return the exit code; None while the process runs."""
         return self._process.poll() if self._process else None
 
     @property
@@ -230,11 +230,13 @@ class WorkerProcess:
 
     @property
     def is_stopped(self) -> bool:
-        """It is frozen at this moment (SIGSTOP, a paused container): it does nothing, and is not to blame."""
+        """Return whether the process is stopped at this moment (SIGSTOP, a paused container). A stopped
+        process is not to blame for what it does not do.
+        """
         return self._process is not None and self._host.is_stopped(self._process)
 
     def calls(self) -> CallSource:
-        """What tells its open calls."""
+        """Return the source of the worker's open calls."""
         return self._host.calls(self.name, self.folder)
 
     @property

@@ -79,7 +79,7 @@ def _client(planned: ProducerPlan | ConsumerPlan) -> ClientPart:
 
 
 def client_spec(plan: Plan, run: RunDir, client: ClientPlan, where: Endpoints) -> ProcessSpec:
-    """Of the process of a client, or of a later life of it, which has another name and other numbers."""
+    """Make the spec of a client's process. A later life of it has another name and other numbers."""
     if isinstance(client, ProducerPlan):
         part = _producer_part(plan, client)
         return _spec(plan, run, client.name, where, _client(client), producer=part)
@@ -143,7 +143,7 @@ def _transactions(plan: Plan, producer: ProducerPlan) -> TransactionsPart | None
 
 
 def _transactional_id(plan: Plan, producer: ProducerPlan) -> str:
-    """What the ids of a producer begin with; its threads are numbered behind it."""
+    """Return the prefix of a producer's transactional ids; the number of the thread follows."""
     return group_id(plan, producer.name.partition(".")[0])
 
 
@@ -155,8 +155,9 @@ def group_id(plan: Plan, group: str) -> str:
 
 
 def coordinated(plan: Plan) -> dict[str, list[str]]:
-    """What nodes coordinate, ``group:NAME`` or ``transactions:PRODUCER`` -> its names at the brokers. All
-    members of a pipeline have the ids of its name."""
+    """Return the objects that nodes coordinate: ``group:NAME`` or ``transactions:PRODUCER`` -> their names at
+    the brokers. All members of a pipeline have the ids of its name.
+    """
     groups = {f"group:{consumer.group}": [group_id(plan, consumer.group)] for consumer in plan.consumers}
     ids: dict[str, list[str]] = {}
     for producer in plan.producers:

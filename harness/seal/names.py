@@ -57,7 +57,7 @@ class NameTable:
             return self._ids.setdefault((kind, text), self._skipped + len(self._ids) + 1)
 
     def stream(self, told: str) -> str:
-        """What a stream is called in the capture, whose name a worker wrote down."""
+        """Return the name in the capture of a stream whose name a worker wrote down."""
         return self._streams.get(told, told)
 
     def extra_streams(self) -> dict[int, str]:

@@ -82,7 +82,7 @@ class SealedSoFar:
         return self.parts[-1].taken.get(key_of(segment), 0) if self.parts else 0
 
     def worker(self, name: str) -> WorkerReport:
-        """What all parts hold of a worker."""
+        """Return the report about a worker from all parts."""
         rows: Counter[str] = Counter()
         damage: Counter[str] = Counter()
         found = [part.workers[name] for part in self.parts if name in part.workers]

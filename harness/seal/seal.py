@@ -179,7 +179,9 @@ def write_sealed_rows(path: Path, rows: Iterable[Document]) -> SealedFile:
 
 
 def sealed_documents(run: RunDir) -> dict[str, SealedFile]:
-    """What judging reads beside the sealed files, by name: what it was when the run was sealed."""
+    """Return the documents that judging reads besides the sealed files, by name, each with its state when the
+    run was sealed.
+    """
     paths = (run.plan, run.manifest, run.faults, run.events, run.metrics)
     return {path.name: _sealed_document(path) for path in paths if path.exists()}
 
@@ -302,7 +304,9 @@ class _Sealing:
         return dict(ends)
 
     def _finished(self, segments: list[Segment]) -> list[Segment]:
-        """Those behind which no earlier one of their worker, table and owner is left: order is kept."""
+        """Return the segments that can be sealed now without a change of order: no earlier one of their
+        worker, table and owner is left.
+        """
         before_ns = time.monotonic_ns() - int(SECOND_ANSWER_S * 1e9)
         chosen: list[Segment] = []
         # How transactions ended is told of the whole log, at the end.
@@ -317,7 +321,7 @@ class _Sealing:
         return chosen
 
     def _segments(self, damage: Counts) -> list[Segment]:
-        """Those of which no part has the rows; what a kill left of the others is removed."""
+        """Return the segments whose rows are in no part; what a kill left of the others is removed."""
         found = []
         for segment in find_segments(self._run, self._plan.run_tag, damage, self._before.taken):
             if segment.table in BUCKETED and segment.index < self._before.taken(segment):
@@ -393,7 +397,9 @@ class _Sealing:
         return TableReport(rows=sealer.rows, files=len(files), bytes=sum(f.bytes for f in files.values()))
 
     def _log_transactions(self) -> LogTransactions | None:
-        """None where nobody used transactions, or readers see no others: every row is as its reader says."""
+        """Return the transactions of the log; None if no client used transactions, or if readers see only
+        committed rows.
+        """
         is_told = not SYSTEMS[self._plan.system].reads_uncommitted
         if is_told or not any(producer.transactions for producer in self._plan.producers):
             return None
@@ -448,7 +454,7 @@ class _Sealing:
         yield self._run.names, [*self._names.rows(), *(row for share in others for row in share.names)]
 
     def _of_streams(self, rows: Iterable[OfStream]) -> list[OfStream]:
-        """With the global id of the stream."""
+        """Return rows with the global id of their stream."""
         return [replace(row, stream_id=self._names.add("stream", row.stream)) for row in rows]
 
     def _log_bounds(self) -> list[Bounds]:
@@ -503,7 +509,9 @@ def _with_hidden(row: Bounds) -> Bounds:
 
 
 def _lost_shares(run: RunDir) -> list[ShareReport]:
-    """What workers on other machines captured, of a run whose command was killed before it was sealed."""
+    """Return the reports on workers of other machines, for a run whose command was killed before it was
+    sealed.
+    """
     if not run.manifest.exists():
         return []
     away = {name for each in read_document(run.manifest, Manifest).executors for name in each.clients}
@@ -512,7 +520,8 @@ def _lost_shares(run: RunDir) -> list[ShareReport]:
 
 
 def _refuse_less(run: RunDir, raw_rows: Mapping[TableId, int], part: int) -> None:
-    """What a cut-off sealing left is a part of what the raw segments hold. If it is more, they are gone.
+    """Refuse to seal less than an earlier part holds. An interrupted sealing left a part of the raw segments'
+    rows; if it holds more than they do, raw segments are missing.
 
     Events without a stream are in every bucket and left out of the count.
 
@@ -551,7 +560,7 @@ def _rows_with_a_stream(path: Path) -> int:
 
 
 def _remove_unfinished(run: RunDir, part: int) -> None:
-    """What an earlier, cut-off sealing left; the raw segments are still there."""
+    """Remove the output of an interrupted sealing. The raw segments still exist."""
     for path in run.sealed.glob(f"*/bucket=*/part-{part}.parquet*"):
         if path.name.endswith((PART_SUFFIX, ".parquet")):
             path.unlink()

@@ -16,7 +16,7 @@ OWN_NAMES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class MachineShare:
-    """What a machine is told for its sealing.
+    """The task of one machine in sealing.
 
     Attributes:
         part: number of its files in each bucket, from 1; `part-0` are those of the machine that has the run.
@@ -31,7 +31,7 @@ class MachineShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareReport:
-    """What it made of it: as of `SealReport`, and rows of the small files.
+    """The result of one machine's sealing: the figures of `SealReport`, and the rows of small files.
 
     ``left``: where the files lie on its machine, if they could not be written where the run is.
     """
@@ -45,7 +45,7 @@ class ShareReport:
 
     @classmethod
     def missing(cls, workers: Sequence[str], left: str = "") -> ShareReport:
-        """Of a machine whose rows did not come."""
+        """Return the report on a machine whose rows did not arrive."""
         gone = {str(Damage.MISSING_SEGMENTS): 1}
         return cls(
             workers={name: WorkerReport(segments=0, rows={}, damage=gone) for name in workers}, left=left

@@ -139,11 +139,15 @@ class System:
         return self._module("worker_facts").FACTS
 
     def promise(self) -> Any:
-        """What those settings promise: ``read_producer``, ``read_consumer`` as of `harness.plan.promise`."""
+        """Return the functions that read promises from settings: ``read_producer`` and ``read_consumer`` of
+        `harness.plan.promise`.
+        """
         return self._module("promise")
 
     def headers(self) -> Any:
-        """What reads messages with their headers, for the contract of workers: ``read``."""
+        """Return the module that reads messages with their headers (``read``), for the contract of
+        workers.
+        """
         return self._module("headers")
 
     def _module(self, part: str) -> Any:
@@ -153,7 +157,7 @@ class System:
         return f"{__package__}.{self.name}.{part}"
 
     def cluster_problems(self, topology: str, config: Texts) -> Iterable[Problem]:
-        """What is wrong with native broker settings, by setting."""
+        """Yield the problems of native broker settings, by setting."""
         return ()
 
     def cluster_warnings(self, configs: Sequence[Texts]) -> Iterable[str]:
@@ -164,11 +168,11 @@ class System:
         return ()
 
     def topic_problems(self, replication: int, config: Texts) -> Iterable[Problem]:
-        """What is wrong with native topic settings, by setting."""
+        """Yield the problems of native topic settings, by setting."""
         return ()
 
     def change_problems(self, replication: int, config: Texts) -> Iterable[Problem]:
-        """What is wrong with settings that change while clients use a topic, by setting."""
+        """Yield the problems of settings that change while clients use a topic, by setting."""
         allowed = ", ".join(self.changeable)
         return [
             (key, f"would change what is promised. Allowed: {allowed}")
@@ -209,11 +213,13 @@ class System:
         return topic
 
     def namespace(self, run_tag: int, prefix: str = "") -> str:
-        """What a run's topics live in; empty = nothing. ``prefix``: as of `address`."""
+        """Return the namespace of a run's topics; empty if the system has none. ``prefix`` is the one given
+        to `address`.
+        """
         return ""
 
     def address(self, topic: str, run_tag: int, prefix: str = "") -> str:
-        """What clients are given to name a topic.
+        """Return the name by which clients address a topic.
 
         Args:
             prefix: on a cluster that others use too, what the names of ours begin with; empty on our own.
@@ -221,7 +227,7 @@ class System:
         return f"{prefix}-{run_tag:08x}-{topic}" if prefix else topic
 
     def log_names(self, address: str, partition: int, partitions: int) -> tuple[str, ...]:
-        """What logs call a partition of a topic; ``address``: as clients name the topic."""
+        """Return the names of a topic's partition in logs. ``address`` is the topic's name for clients."""
         return (address,)
 
     def request(self, port: str, ballast: int = 0) -> Request | None:

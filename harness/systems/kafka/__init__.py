@@ -129,7 +129,7 @@ class Kafka(System):
             yield _IN_SYNC, f"must be a number from 1 to replication ({replication})"
 
     def change_problems(self, replication: int, config: Texts) -> Iterator[Problem]:
-        """As many replicas must have a message as an acknowledgement promises."""
+        """Refuse a change after which fewer replicas must have a message than an acknowledgement promises."""
         yield from super().change_problems(replication, config)
         in_sync = config.get(_IN_SYNC, "2")
         if not (in_sync.isdigit() and int(in_sync) >= min(2, replication)):

@@ -98,12 +98,12 @@ class KafkaAdmin(TopicAdmin):
         return epochs.leaderships(self._ask, self._data, self._nodes, lambda: self._described(topics))
 
     def transactions(self, topics: Sequence[str], *, timeout_s: float) -> list[StreamTransactions]:
-        """What the log of every partition holds of transactions; less of it where time does not suffice."""
+        """Return the transactions in the log of every partition; fewer if the time is not sufficient."""
         partitions = [(topic, number) for topic in topics for number in self.leaders(topic)]
         return transactions.transactions(self._ask, self.leaders, partitions, within_s=timeout_s)
 
     def read_replicas(self, topics: Sequence[str], *, timeout_s: float) -> list[ReplicaRow]:
-        """As `ReadsReplicas.read_replicas`."""
+        """Read every replica of topics; see `ReadsReplicas.read_replicas`."""
         spans = {f"{topic}-{p}": span for topic in topics for p, span in self.log_spans(topic).items()}
         reading = ReplicaReading(self._ask, self.partition_states(topics), spans)
         reading.read(within_s=timeout_s)
@@ -138,7 +138,7 @@ class KafkaAdmin(TopicAdmin):
         return self._of_group("committed_offsets", group, topics)
 
     def _of_group(self, question: str, group: str, topics: Sequence[str]) -> dict[str, int]:
-        """What a group's coordinator answers about the partitions of topics.
+        """Ask a group's coordinator about the partitions of topics.
 
         Raises:
             EnvironmentNotReady: nobody coordinates the group, or nobody answers.
@@ -174,20 +174,22 @@ class KafkaAdmin(TopicAdmin):
         self.elect_preferred(topic, to)
 
     def reassign(self, topic: str, to: Mapping[int, Sequence[str]]) -> None:
-        """As `HasReassignments.reassign`."""
+        """Begin to move replicas; see `HasReassignments.reassign`."""
         self._reassign({TopicPartition(topic, p): [self._numbers[n] for n in ns] for p, ns in to.items()})
 
     def cancel_reassignments(self, topic: str, partitions: Iterable[int]) -> None:
-        """As `HasReassignments.cancel_reassignments`."""
+        """Cancel moves of replicas; see `HasReassignments.cancel_reassignments`."""
         self._reassign({TopicPartition(topic, p): None for p in partitions}, besides=(_NONE_IN_PROGRESS,))
 
     def reassigning(self, topic: str) -> list[int]:
-        """As `HasReassignments.reassigning`."""
+        """Return the partitions whose replicas move; see `HasReassignments.reassigning`."""
         asked = {topic: list(self._partitions(topic))}
         return [tp.partition for tp in self._ask(lambda broker: broker.list_partition_reassignments(asked))]
 
     def throttle_moves(self, topic: str, bytes_per_s: int | None) -> None:
-        """As `HasReassignments.throttle_moves`. A broker takes settings of its own from itself alone."""
+        """Limit the rate of moves; see `HasReassignments.throttle_moves`. Each broker accepts its own
+        settings only when it is asked itself.
+        """
         rate = ("DELETE", None) if bytes_per_s is None else ("SET", str(bytes_per_s))
         for node in self._nodes:
             of_node = ConfigResource(ConfigResourceType.BROKER, str(node.number), dict.fromkeys(_RATES, rate))
@@ -233,13 +235,13 @@ class KafkaAdmin(TopicAdmin):
         return len(head) == 8 and struct.unpack(">ii", head)[1] == CORRELATION
 
     def unregister(self, node: str) -> None:
-        """As `UnregistersBrokers.unregister`."""
+        """Unregister a broker; see `UnregistersBrokers.unregister`."""
         code, said = self._ask(methodcaller("unregister", self._numbers[node]))
         if code not in (0, _UNKNOWN_BROKER):
             raise EnvironmentNotReady(f"{node} stays registered: {said or for_code(code).__name__}")
 
     def quorum(self) -> Quorum:
-        """As `ChangesVoters.quorum`."""
+        """Return the quorum of controllers; see `ChangesVoters.quorum`."""
         found = self._ask(methodcaller("quorum"))
         ends = {row.replica_id: row.log_end_offset for row in found.current_voters}
         if found.leader_id not in ends:
@@ -257,7 +259,7 @@ class KafkaAdmin(TopicAdmin):
         return Quorum(leader, found.leader_epoch, behind(found.current_voters), behind(found.observers))
 
     def add_voter(self, node: str) -> str:
-        """As `ChangesVoters.add_voter`."""
+        """Add a voter; see `ChangesVoters.add_voter`."""
         directory = self._directory(node)
         if directory is None:
             return f"{node} does not follow the others yet"
@@ -265,7 +267,7 @@ class KafkaAdmin(TopicAdmin):
         return self._change_voter(methodcaller("add_voter", self._numbers[node], directory, host, int(port)))
 
     def remove_voter(self, node: str) -> str:
-        """As `ChangesVoters.remove_voter`."""
+        """Remove a voter; see `ChangesVoters.remove_voter`."""
         directory = self._directory(node)
         if directory is None:
             return ""
@@ -284,12 +286,14 @@ class KafkaAdmin(TopicAdmin):
         return "" if code in (0, *_VOTES_SO) else said or for_code(code).__name__
 
     def admit(self, passwords: Mapping[str, Secret], may: str) -> None:
-        """As `users.admit`; returns when every broker lets that user in."""
+        """Create a user; see `users.admit`. Returns when every broker accepts the user."""
         users.admit(self._ask, passwords, may)
         users.wait_admitted(self._nodes, self._access.clients)
 
     def finalize_features(self) -> dict[str, tuple[int, int]]:
-        """As `FinalizesFeatures.finalize_features`: the metadata version, on which the others wait."""
+        """Finalize features; see `FinalizesFeatures.finalize_features`. The metadata version is first,
+        because the others depend on it.
+        """
         found = self._ask(methodcaller("describe_features"))[_METADATA]
         before, highest = found["finalized"][1], found["supported"][1]
         if highest == before:
@@ -323,7 +327,9 @@ class KafkaAdmin(TopicAdmin):
             self._wait_whole(topics, deadline - time.monotonic(), timeout_s)
 
     def pass_high_watermark(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
-        """As `HasHighWatermark`: every replica in sync gets a probe behind what the leader acknowledged."""
+        """Move the high watermark on; see `HasHighWatermark`. Every replica in sync receives a probe after
+        the messages that the leader acknowledged.
+        """
         counts = {topic: len(self._partitions(topic)) for topic in topics}
         probes = Probes(",".join(str(node.client) for node in self._nodes), run_tag, self._access.clients)
         probes.through(counts, timeout_s=timeout_s)
@@ -338,7 +344,7 @@ class KafkaAdmin(TopicAdmin):
             )
 
     def _look(self, topics: Sequence[str]) -> list[str]:
-        """What is missing now, as sentences."""
+        """Return what is missing now, as sentences."""
         self.watch()
         try:
             return self._missing(topics)

@@ -32,7 +32,9 @@ Described = Mapping[Partition, tuple[str | None, int]]
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """What both sources say at one moment; ``starts``: offset at which each epoch begins in the log."""
+    """The view of both sources at one moment; ``starts`` has the offset at which each epoch begins in the
+    log.
+    """
 
     described: Described
     history: LeaderHistory | None
@@ -90,7 +92,7 @@ def leaderships(
 
 
 def _history(data: NodeData, nodes: Sequence[Node], wanted: set[Partition]) -> LeaderHistory | None:
-    """Of the first node whose log has all of the partitions; None when there is none."""
+    """Return the history from the first node whose log has all the partitions; None if no node has them."""
     for node in nodes:
         try:
             log = data(node.name, METADATA_LOG)

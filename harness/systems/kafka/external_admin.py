@@ -62,7 +62,7 @@ class ExternalKafkaAdmin:
         return f"{self._names.get(topic, topic)}-{partition}"
 
     def create_topics(self, topics: Sequence[TopicSettings]) -> None:
-        """As `KafkaAdmin.create_topics`.
+        """Create topics; see `KafkaAdmin.create_topics`.
 
         Raises:
             UsageError: a topic of that name is there, whoever made it; or one of ours would drop messages.

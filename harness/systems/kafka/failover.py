@@ -30,7 +30,7 @@ class KafkaFailover(FailoverAdmin):
         self._lock = threading.Lock()
 
     def __call__(self, question: Callable[[SingleBrokerAdmin], Answer], *, only: str = "") -> Answer:
-        """As `first_answer`.
+        """Ask brokers in turn; see `first_answer`.
 
         Raises:
             EnvironmentNotReady: none answers.

@@ -146,7 +146,9 @@ class LeaderHistory:
         made.begin(leader, t_ms, unclean=False, number=epoch)
 
     def _change(self, t_ms: int, fields: _Fields) -> None:
-        """As Kafka's own PartitionRegistration.merge: an epoch begins with every leader that is named."""
+        """Apply a change in the way of Kafka's PartitionRegistration.merge: an epoch begins with every leader
+        that is named.
+        """
         number, topic = fields.int32(), fields.take(16)
         known = self._partitions.get((topic, number))
         if known is None:

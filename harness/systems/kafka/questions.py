@@ -45,7 +45,7 @@ _HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaIdentity:
-    """What a cluster says of itself: its id, and broker number -> where clients find it."""
+    """The facts that a cluster reports about itself: its id, and broker number -> address for clients."""
 
     cluster_id: str
     brokers: Mapping[int, Endpoint]
@@ -78,7 +78,7 @@ class KafkaQuestions:
             raise self._not_reached(error.args[0].str()) from None
 
     def identity(self) -> KafkaIdentity:
-        """Who it is.
+        """Return the cluster's identity.
 
         Raises:
             EnvironmentNotReady: nobody answers, or nobody lets us in.
@@ -88,8 +88,8 @@ class KafkaQuestions:
         return KafkaIdentity(found.cluster_id, dict(sorted(brokers.items())))
 
     def _metadata(self) -> Any:
-        """What any broker says. `describe_cluster` waits for the controller, for which brokers may still take
-        one that has just died.
+        """Return the metadata from any broker. `describe_cluster` waits for the controller, and brokers may
+        still take one that has just died for the controller.
 
         Raises:
             EnvironmentNotReady: as `identity`.

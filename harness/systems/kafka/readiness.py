@@ -17,7 +17,9 @@ from harness.systems.kafka.single import TopicRow
 
 
 def missing_parts(topic: str, row: TopicRow | None, names: Mapping[int, str]) -> list[str]:
-    """What a topic's metadata lacks: existence, leaders, replicas in sync. Empty when nothing."""
+    """Return what a topic's metadata lacks: existence, leaders, replicas in sync. Empty if it lacks
+    nothing.
+    """
     if row is None or row["error_code"]:
         why = for_code(row["error_code"]).__name__ if row else "no metadata"
         return [f"topic {topic}: {why}"]

@@ -36,7 +36,7 @@ _Span = tuple[int, int, str]
 
 
 class _Replica:
-    """What one node has of a partition, as far as it was read."""
+    """The rows of a partition on one node, as far as they were read."""
 
     def __init__(self, begin: int) -> None:
         self.begin = self.offset = begin
@@ -58,8 +58,9 @@ class _Replica:
             self.offset = first + delta + 1
 
     def take_last(self, answer: Any) -> None:
-        """As `take`, of a partition that gave nothing for a while and was asked for alone: an error is no
-        passing one, and it comes with a whole batch, or has none."""
+        """Take the answer about a partition that gave nothing for a while and was asked for alone; see
+        `take`. An error is final, and the answer has a whole batch or none.
+        """
         before = self.offset
         self.take(answer)
         self.refused = answer.error_code in _UNREADABLE
@@ -112,7 +113,7 @@ class ReplicaReading:
                 replicas[one].take(answer)
 
     def _answer(self, node: str, stream: str, offset: int) -> Any:
-        """What a node has of one stream from an offset on; None = it does not answer."""
+        """Return a node's rows of one stream from an offset on; None if it does not answer."""
         asked = {_partition(stream): offset}
         with suppress(EnvironmentNotReady):
             answers = self._ask(lambda broker: broker.fetch(asked, committed_only=False), only=node)

@@ -44,7 +44,7 @@ _SCHEMAS = __package__
 
 
 class PartitionRow(TypedDict):
-    """Of an answer about topics."""
+    """A partition in an answer about topics."""
 
     partition_index: int
     leader_id: int
@@ -231,11 +231,11 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
         }
 
     def version(self) -> tuple[int, ...]:
-        """Of the broker, as far as the requests that it knows tell: major, minor."""
+        """Return the broker's version, as far as it follows from the requests that it knows: major, minor."""
         return tuple(self._manager.broker_version)
 
     def quotas(self) -> list[str]:
-        """What clients are held to, one line for each entity (KIP-546)."""
+        """Return the quotas of clients, one line for each entity (KIP-546)."""
         request = DescribeClientQuotasRequest(components=[], strict=False)
         response = self._manager.run(self._manager.send, request)
         if response.error_code:

@@ -115,7 +115,7 @@ class TopicAdmin:
                 yield set(self._ask(lambda broker: broker.list_topics(), only=name))
 
     def grow(self, topic: str, to: int) -> None:
-        """As `GrowsTopics.grow`."""
+        """Add partitions; see `GrowsTopics.grow`."""
         try:
             self._ask(methodcaller("create_partitions", {topic: to}, timeout_ms=2000))
         except UsageError:
@@ -128,7 +128,7 @@ class TopicAdmin:
         return (len(row["partitions"]) for row in self._rows(topic))
 
     def _rows(self, topic: str) -> Iterator[TopicRow]:
-        """What each broker in reach says of a topic."""
+        """Yield each reachable broker's view of a topic."""
         for name in self._ask.reachable():
             with suppress(EnvironmentNotReady):
                 yield from self._topic_rows([topic], only=name)
@@ -138,11 +138,11 @@ class TopicAdmin:
         return found
 
     def topic_ids(self, topic: str) -> frozenset[str]:
-        """As `RemakesTopics.topic_ids`."""
+        """Return a topic's ids; see `RemakesTopics.topic_ids`."""
         return frozenset(str(row["topic_id"]) for row in self._rows(topic) if not row["error_code"])
 
     def made_of(self, topic: str) -> TopicSettings:
-        """As `RemakesTopics.made_of`."""
+        """Return the settings that create the same topic; see `RemakesTopics.made_of`."""
         asked = [ConfigResource(ConfigResourceType.TOPIC, topic, None)]
         rows = self._ask(lambda broker: broker.describe_configs(asked, config_filter="all"))["topic"][topic]
         own = {key: str(row["value"]) for key, row in rows.items() if row["config_source"] == _OF_TOPIC}
@@ -162,11 +162,11 @@ class TopicAdmin:
         return self._offsets(topics, OffsetSpec.LATEST)
 
     def settings(self, topic: str, keys: Sequence[str]) -> dict[str, str]:
-        """As `ChangesTopics.settings`."""
+        """Return the settings in force; see `ChangesTopics.settings`."""
         return {key: str(row["value"]) for key, row in self._settings(topic, keys).items()}
 
     def own_settings(self, topic: str, keys: Sequence[str]) -> dict[str, str | None]:
-        """As `ChangesTopics.own_settings`."""
+        """Return the topic's own settings; see `ChangesTopics.own_settings`."""
         rows = self._settings(topic, keys)
         return {k: str(r["value"]) if r["config_source"] == _OF_TOPIC else None for k, r in rows.items()}
 
@@ -178,17 +178,19 @@ class TopicAdmin:
         return {key: found[key] for key in keys}
 
     def change_settings(self, topic: str, to: Mapping[str, str | None]) -> None:
-        """As `ChangesTopics.change_settings`."""
+        """Change settings of a topic; see `ChangesTopics.change_settings`."""
         steps = {k: ("DELETE", None) if v is None else ("SET", v) for k, v in to.items()}
         self._alter(ConfigResource(ConfigResourceType.TOPIC, topic, steps))
 
     def log_spans(self, topic: str) -> dict[int, tuple[int, int]]:
-        """As `TruncatesLogs.log_spans`."""
+        """Return the first and last offsets; see `TruncatesLogs.log_spans`."""
         begins, ends = (self._offsets([topic], spec) for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST))
         return {int(stream.rpartition("-")[2]): (begins[stream], ends[stream]) for stream in begins}
 
     def truncate(self, topic: str, to: Mapping[int, int]) -> None:
-        """As `TruncatesLogs.truncate`: DeleteRecords, each sent to the leader of then."""
+        """Remove the beginning of logs with DeleteRecords, each sent to the leader of that moment; see
+        `TruncatesLogs.truncate`.
+        """
         left = dict(to)
         if why := wait_while(lambda: self._truncate(topic, left), ASK_S, every_s=POLL_S):
             raise EnvironmentNotReady(f"no leader removes messages of {topic}-{min(left)}: {why}")

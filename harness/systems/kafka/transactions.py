@@ -37,7 +37,7 @@ Leaders = Callable[[str], Mapping[int, str | None]]
 
 
 class PartitionScan:
-    """What was read of one partition. Feed it answers to fetches, in order."""
+    """The part of a partition that was read. It takes the answers to fetches in order."""
 
     def __init__(self) -> None:
         self.offset = 0
@@ -102,7 +102,7 @@ class PartitionScan:
         ]
 
     def told(self, stream: str) -> StreamTransactions:
-        """What there is to tell."""
+        """Return the result for one stream."""
         still_open = [one for spans in self._open.values() for one in spans]
         spans = sorted((*self._spans, *still_open), key=lambda one: one.first)
         return StreamTransactions(stream, self.offset, self.stable, spans, self._disagree, self._stale)
@@ -123,7 +123,8 @@ def batches(data: bytes) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
 def transactions(
     ask: KafkaFailover, leaders: Leaders, partitions: Sequence[Partition], *, within_s: float
 ) -> list[StreamTransactions]:
-    """What the log of each partition holds. What could not be read in that time is missing at the end of it.
+    """Return the transactions in the log of each partition. What could not be read in time is missing at the
+    end.
 
     Partitions are read to the high watermark that each has at first, those of a leader together.
     """
@@ -147,7 +148,7 @@ def transactions(
 def _read_open(
     ask: KafkaFailover, leaders: Leaders, scans: Mapping[Partition, PartitionScan], deadline: float
 ) -> None:
-    """What stands behind the last stable offset, which readers of committed data are not given."""
+    """Read what follows the last stable offset, which readers of committed data do not receive."""
     while time.monotonic() < deadline and (own := _by_leader(leaders, scans)):
         before = sum(scan.offset for scan in scans.values())
         for leader, some in own.items():
@@ -160,7 +161,7 @@ def _read_open(
 def _by_leader(
     leaders: Leaders, scans: Mapping[Partition, PartitionScan]
 ) -> dict[str, dict[Partition, PartitionScan]]:
-    """What is still to be read, by the node that leads it."""
+    """Group the partitions that are not read completely by the node that leads them."""
     found: dict[str, dict[Partition, PartitionScan]] = {}
     for topic in {topic for topic, _ in scans}:
         with suppress(EnvironmentNotReady):

@@ -94,8 +94,9 @@ class Nats(System):
         return topic.replace(".", "_")
 
     def address(self, topic: str, run_tag: int, prefix: str = "") -> str:
-        """What its streams' names begin with: ``orders`` of ``orders-0``, on which the subject of that name
-        is kept. A stream's name has no dots."""
+        """Return the prefix of its streams' names: ``orders`` for ``orders-0``, which keeps the subject of
+        that name. A stream's name has no dots.
+        """
         return super().address(self.name_key(topic), run_tag, prefix)
 
     def log_names(self, address: str, partition: int, partitions: int) -> tuple[str, ...]:

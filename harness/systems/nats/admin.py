@@ -210,14 +210,14 @@ class NatsAdmin:
         return [self._ours(str(name)) for name in self._api.pages("STREAM.NAMES", "streams")]
 
     def _streams(self, topics: Iterable[str]) -> list[str]:
-        """Of topics: those that we made, and of others those that there are."""
+        """Return the streams of topics: for our topics those that we created, for others those that exist."""
         topics = list(topics)
         made = [f"{topic}-{p}" for topic in topics for p in range(self._made.get(topic, 0))]
         others = {topic for topic in topics if topic not in self._made}
         return made + (sorted(s for s in self._known() if _topic(s) in others) if others else [])
 
     def _theirs(self, stream: str) -> str:
-        """What the servers call a stream."""
+        """Return the servers' name of a stream."""
         return stream.replace(".", "_")
 
     def _ours(self, name: str) -> str:
@@ -226,7 +226,7 @@ class NatsAdmin:
         return next((stream for stream in made if self._theirs(stream) == name), name)
 
     def read_replicas(self, topics: Sequence[str], *, timeout_s: float) -> list[ReplicaRow]:
-        """As `ReadsReplicas.read_replicas`. A stream that is gone has none."""
+        """Read every replica; see `ReadsReplicas.read_replicas`. A stream that is gone has none."""
         deadline = time.monotonic() + timeout_s
         before = self._healthy_states(topics)
         readings = {
@@ -248,7 +248,7 @@ class NatsAdmin:
         ]
 
     def _healthy_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
-        """With no server in sync that says itself that it lacks something."""
+        """Return the states, without a server in sync that reports that it lacks something."""
         healthy = self.registered()
         return {
             stream: replace(state, in_sync=tuple(node for node in state.in_sync if node in healthy))
@@ -300,7 +300,7 @@ class NatsAdmin:
         return not is_held and not self._is_known(stream)
 
     def _is_known(self, stream: str) -> bool:
-        """As the leader of the meta group has it, or the stream's own."""
+        """Return whether the leader of the meta group, or the stream's own leader, knows the stream."""
         try:
             self._api.ask(f"STREAM.INFO.{self._theirs(stream)}")
         except NotThere:
@@ -328,5 +328,5 @@ def _topic(stream: str) -> str:
 
 
 def _absent(value: Any) -> Any:
-    """What a setting that the servers leave out of an answer is."""
+    """Return the value of a setting that the servers leave out of an answer."""
     return type(value)() if isinstance(value, (bool, int)) else None

@@ -45,7 +45,7 @@ class _Nats(Assembly):
         return ",".join(f"{'https' if secure else 'http'}://{node.admin}" for node in nodes)
 
     def request(self, runtime: NodeRuntime, port: str, ballast: int = 0) -> Request | None:
-        """As the base class; a route takes no ballast.
+        """Make the request of the base class; a route takes no ballast.
 
         The peer port answers a connection that shows the password before it is a route.
         """

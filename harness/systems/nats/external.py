@@ -26,7 +26,7 @@ from harness.systems.nats.link import Link, server_at
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FoundServers(FoundCluster):
-    """With the name that each server has itself -> its node."""
+    """The cluster, with the node of each server by the server's own name."""
 
     called: Mapping[str, str]
 
@@ -85,7 +85,7 @@ class _ExternalNats(ExternalSystem):
 
 
 def _room(admin: ExternalNatsAdmin, nodes: Sequence[Node]) -> Need:
-    """What each server still takes of files."""
+    """Return how much storage for files each server has left."""
     free = {}
     for node in nodes:
         said = admin.monitor.account(node.name)
@@ -111,7 +111,7 @@ def _site(connection: Connection) -> tuple[list[Endpoint], list[str]]:
 
 
 def _info(connection: Connection, at: Endpoint) -> dict[str, Any]:
-    """What a server says of itself when we log in.
+    """Log in to a server and return its INFO.
 
     Raises:
         EnvironmentNotReady: nobody answers, or it does not let us in.

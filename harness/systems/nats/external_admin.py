@@ -26,11 +26,11 @@ class ExternalNatsAdmin(NatsAdmin):
 
     @property
     def monitor(self) -> Monitor:
-        """What the servers say of themselves."""
+        """Return the monitor of the servers."""
         return self._monitor
 
     def name_topics(self, addresses: Mapping[str, str], groups: Sequence[str]) -> None:
-        """As `NamesTopics.name_topics`; consumers go with their stream."""
+        """Set the names of topics; see `NamesTopics.name_topics`. Consumers are removed with their stream."""
         self._addresses = dict(addresses)
 
     def _theirs(self, stream: str) -> str:
@@ -43,7 +43,7 @@ class ExternalNatsAdmin(NatsAdmin):
         return f"{topic}-{partition}" if topic else name
 
     def create_topics(self, topics: Sequence[TopicSettings]) -> None:
-        """As `NatsAdmin.create_topics`.
+        """Create topics; see `NatsAdmin.create_topics`.
 
         Raises:
             UsageError: a topic that is none of this run's.

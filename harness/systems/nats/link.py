@@ -75,8 +75,9 @@ class Link:
                 return answer if isinstance(answer, dict) else {}
 
     def pull(self, subject: str, count: int, *, within_s: float) -> Iterator[tuple[str, bytes]]:
-        """What a consumer hands out: its position (the reply subject), headers and payload. Ends early where
-        it has no more. Raises as `ask`."""
+        """Yield messages of a pull: the position (the reply subject), headers and payload. It ends early if
+        the consumer has no more. Raises the errors of `ask`.
+        """
         deadline = time.monotonic() + within_s
         with _answering():
             reply = self._publish(subject, json.dumps({"batch": count, "no_wait": True}).encode())
@@ -148,7 +149,7 @@ class Link:
 
 
 def server_at(text: str) -> Endpoint:
-    """Of ``nats://HOST:PORT``, or without a scheme or a port.
+    """Parse ``nats://HOST:PORT``, also without the scheme or the port.
 
     Raises:
         ValueError: it is something else.

@@ -27,8 +27,9 @@ _FEW: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What one server knows of JetStream: the meta group's leader, and the Raft group of each stream that it
-    has a copy of."""
+    """One server's view of JetStream: the leader of the meta group, and the Raft group of each stream of
+    which it has a copy.
+    """
 
     meta: str = ""
     streams: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -145,7 +146,9 @@ def meta_leader(told: Mapping[str, Told], nodes: int) -> str | None:
 
 
 def stream_state(stream: str, told: Mapping[str, Told]) -> PartitionState | None:
-    """Who leads a stream and who is in sync, as its leader tells; None = no server has a copy of it."""
+    """Return the leader and the servers in sync of a stream, by its leader's view; None if no server has a
+    copy of it.
+    """
     groups = {node: each.streams[stream] for node, each in told.items() if stream in each.streams}
     if not groups:
         return None

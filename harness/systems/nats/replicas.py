@@ -32,7 +32,7 @@ _UNREAD: Final = "no consumer was given to it"
 
 
 class _Copy:
-    """What one server has of a stream, as far as it was read."""
+    """The rows of a stream on one server, as far as they were read."""
 
     def __init__(self, begin: int) -> None:
         self.at = begin

@@ -150,7 +150,9 @@ class Pulsar(System):
     }
 
     def cluster_problems(self, topology: str, config: Texts) -> Iterator[Problem]:
-        """Of a ledger: ensemble >= write quorum >= ack quorum, and no more bookies than there are."""
+        """Check the settings of a ledger: ensemble >= write quorum >= ack quorum, and not more than there are
+        bookies.
+        """
         for key, why in _DROPS_ALL.items():
             if config.get(key, "0").strip().lower() not in ("0", "-1", "false", ""):
                 yield key, f"must be off: {why}"

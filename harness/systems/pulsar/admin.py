@@ -166,8 +166,9 @@ class PulsarAdmin:
         return f"{self._cluster}@{url.rpartition('/')[2]}"
 
     def settings(self, topic: str, keys: Sequence[str]) -> dict[str, str]:
-        """As `ChangesTopics.settings`: what every broker that answers says, which they read from ZooKeeper
-        each. What nobody set is the brokers' own."""
+        """Return the settings in force, by every broker that answers; each reads them from ZooKeeper. See
+        `ChangesTopics.settings`. A key that was never set has the brokers' value.
+        """
         told = []
         for name in self._rest.reachable():
             with suppress(EnvironmentNotReady):
@@ -178,11 +179,11 @@ class PulsarAdmin:
         return {key: " or ".join(values) for key, values in said.items()}
 
     def own_settings(self, topic: str, keys: Sequence[str]) -> dict[str, str | None]:
-        """As `ChangesTopics.own_settings`: what the namespace itself was given."""
+        """Return the namespace's own settings; see `ChangesTopics.own_settings`."""
         return read_settings(self._policy, keys)
 
     def change_settings(self, topic: str, to: Mapping[str, str | None]) -> None:
-        """As `ChangesTopics.change_settings`: of the namespace."""
+        """Change settings of the namespace; see `ChangesTopics.change_settings`."""
         for name, value in as_policies(self._policy, to).items():
             path = f"/namespaces/{self.namespace}/{name}"
             if value is None:
@@ -269,7 +270,7 @@ class PulsarAdmin:
         return found
 
     def stats(self, stream: str) -> Document:
-        """What the owner of a stream says about it. Loads it."""
+        """Return the statistics of a stream from its owner. This loads the topic."""
         answer: Document = self._rest.get(f"{self._path(stream)}/stats")
         return answer
 
@@ -291,7 +292,7 @@ class PulsarAdmin:
         ]
 
     def read_replicas(self, topics: Sequence[str], *, timeout_s: float) -> list[ReplicaRow]:
-        """As `ReadsReplicas.read_replicas`: from bookies."""
+        """Read the entries of every replica from bookies; see `ReadsReplicas.read_replicas`."""
         told = self._of_streams(topics, "internalStats?metadata=true")
         parts = [part for stream, row in told.items() for part in replicas.parts_of(stream, row)]
         return replicas.read_parts(parts, self._bookies, within_s=timeout_s)
@@ -301,7 +302,9 @@ class PulsarAdmin:
     def hidden(
         self, given: Mapping[str, Collection[tuple[int, int]]], *, timeout_s: float
     ) -> list[StreamTransactions]:
-        """As `TellsHidden`. Open transactions are waited for: markers follow acknowledged commits."""
+        """Return what consumers are not given; see `TellsHidden`. It waits until open transactions end,
+        because markers follow acknowledged commits.
+        """
         deadline = time.monotonic() + timeout_s
         streams = list(given)
         topics = list(dict.fromkeys(stream.rpartition("-")[0] for stream in streams))
@@ -332,7 +335,7 @@ class PulsarAdmin:
         return min(counts, key=lambda owner: (-counts[owner], owner), default=None)
 
     def _coordinators(self) -> list[str | None]:
-        """Who owns each transaction coordinator."""
+        """Return the owner of each transaction coordinator."""
         bundles = bundles_between(self._rest.get(f"/namespaces/{_SYSTEM}/bundles")["boundaries"])
         owners = self._bundle_owners(_SYSTEM, bundles)
         return [owners[bundle_of(topic, bundles)] for topic in self._coordinator_topics()]

@@ -75,7 +75,7 @@ class ExternalPulsarAdmin(PulsarAdmin):
         self._current = next(reversed(self._made.names.get(_KIND, ())), "")
 
     def enter_namespace(self, name: str, *, bundles: int = 12) -> None:
-        """As `PulsarAdmin.enter_namespace`.
+        """Create the run's namespace; see `PulsarAdmin.enter_namespace`.
 
         Raises:
             UsageError: it is there, whoever made it; or topics in it would drop messages.
@@ -87,7 +87,7 @@ class ExternalPulsarAdmin(PulsarAdmin):
         self._refuse_dropping(name)
 
     def _refuse_dropping(self, name: str) -> None:
-        """What the brokers made of it; a message that is dropped would look like a loss."""
+        """Refuse a namespace in which the brokers drop messages: a dropped message would look like a loss."""
         found = self.policies_of(name)
         for key, wanted in self.policies.items():
             if not _holds(found.get(key), wanted):
@@ -106,7 +106,7 @@ class ExternalPulsarAdmin(PulsarAdmin):
         return found
 
     def create_topics(self, topics: Sequence[TopicSettings]) -> None:
-        """As `PulsarAdmin.create_topics`, on as many bookies as are asked for."""
+        """Create topics on as many bookies as were asked for; see `PulsarAdmin.create_topics`."""
         copies = max((topic.replication for topic in topics), default=0)
         if copies and copies != self._copies:
             kept = {f"bookkeeper{which}": copies for which in ("Ensemble", "WriteQuorum", "AckQuorum")}
@@ -116,7 +116,7 @@ class ExternalPulsarAdmin(PulsarAdmin):
         super().create_topics(topics)
 
     def bundle_owners(self) -> dict[str, str | None]:
-        """As `PulsarAdmin.bundle_owners`, and None of a bundle without a topic.
+        """Return the owners of bundles; see `PulsarAdmin.bundle_owners`. None for a bundle without a topic.
 
         Asked as clients ask, for one topic of each: a bundle that nobody has gets an owner, as it does when
         clients reconnect. Brokers of others must not be asked for what they own (`ownedNamespaces`): while
@@ -186,7 +186,9 @@ class ExternalPulsarAdmin(PulsarAdmin):
         self._each(lambda one: self._rest.delete(f"{topics}/{one}{what}?force=true"), local)
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
-        """As `PulsarAdmin.wait_ready`; without topics nothing is made, every broker must answer."""
+        """Wait until topics are ready; see `PulsarAdmin.wait_ready`. Without topics, every broker must answer
+        and nothing is created.
+        """
         if topics:
             super().wait_ready(topics, timeout_s=timeout_s, run_tag=run_tag)
         else:
@@ -207,7 +209,7 @@ class ExternalPulsarAdmin(PulsarAdmin):
 
 
 class TransferringExternalPulsarAdmin(ExternalPulsarAdmin, TransferringPulsarAdmin):
-    """With HasTransfers."""
+    """The administration of a cluster whose brokers can transfer bundles (HasTransfers)."""
 
 
 def _holds(found: Any, wanted: Any) -> bool:

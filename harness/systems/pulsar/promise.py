@@ -175,7 +175,7 @@ def _drops(broker_config: Mapping[str, str]) -> list[DropLimit]:
 
 
 def _set_limits(broker_config: Mapping[str, str], names: Collection[str]) -> Iterator[tuple[str, str]]:
-    """Those of the limits that are on; 0 and negative numbers turn one off."""
+    """Yield the limits that are in force; 0 and negative numbers turn a limit off."""
     for name in names:
         value = broker_config.get(name, "0").strip()
         if value.isdigit() and int(value) > 0:

@@ -30,7 +30,7 @@ class Broker:
 
 @dataclass(frozen=True, slots=True)
 class PulsarIdentity:
-    """What a cluster says of itself.
+    """The facts that a cluster reports about itself.
 
     Attributes:
         name: which other clusters may have, too.
@@ -66,7 +66,7 @@ class PulsarQuestions:
         self._shown = ", ".join(map(str, endpoints))
 
     def identity(self) -> PulsarIdentity:
-        """Who it is.
+        """Return the cluster's identity.
 
         Raises:
             EnvironmentNotReady: nobody answers, nobody lets us in, or the role is no superuser.
@@ -85,7 +85,7 @@ class PulsarQuestions:
         return PulsarIdentity(name, url, version, brokers, quorum, lacks_of(settings))
 
     def settings(self) -> Mapping[str, str]:
-        """What the brokers are set to, secrets among it: keep nothing of it but what is needed.
+        """Return the brokers' settings. They contain secrets: keep only what is needed.
 
         Raises:
             EnvironmentNotReady: as `identity`.
@@ -94,7 +94,7 @@ class PulsarQuestions:
         return found
 
     def bookies(self) -> list[str]:
-        """Those that are there.
+        """Return the bookies that are registered.
 
         Raises:
             EnvironmentNotReady: as `identity`.
@@ -149,7 +149,7 @@ def _nodes(places: Iterable[Endpoint]) -> list[Node]:
 
 
 def endpoint_of(text: str) -> Endpoint:
-    """Of ``host:port``.
+    """Parse ``host:port``.
 
     Raises:
         ValueError: it is something else.
@@ -159,7 +159,7 @@ def endpoint_of(text: str) -> Endpoint:
 
 
 def _number(text: object) -> int | None:
-    """Of ``Optional[8080]``, too; None of ``Optional.empty``."""
+    """Parse a number, also ``Optional[8080]``; None for ``Optional.empty``."""
     found = re.search(r"\d+", str(text or ""))
     return int(found[0]) if found else None
 

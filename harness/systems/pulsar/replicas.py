@@ -107,7 +107,8 @@ def read_parts(
 
 @dataclass(frozen=True, slots=True)
 class KeptEntry:
-    """What a bookie answers for an entry. ``data``: nothing where it has none, or cannot read it.
+    """A bookie's answer to a request for an entry. ``data`` is empty if it does not have the entry or cannot
+    read it.
 
     ``refused``: it has it, and cannot read it.
     """
@@ -117,12 +118,14 @@ class KeptEntry:
 
     @property
     def mark(self) -> bytes:
-        """Of all of it, to compare by."""
+        """Return the digest of the whole entry, for comparison."""
         return blake2b(self.data, digest_size=8, key=b"refused" if self.refused else b"").digest()
 
     @property
     def digest(self) -> str:
-        """Of the payload: one that a recovery wrote again has another last confirmed entry in its head."""
+        """Return the digest of the payload. The head is left out: an entry that a recovery wrote again has
+        another last confirmed entry in it.
+        """
         return blake2b(self.data[_HEAD + _CRC_BYTES :], digest_size=8).hexdigest()
 
     @property

@@ -94,18 +94,18 @@ class PulsarRest(FailoverAdmin):
         return self._ask("PUT", path, body, "", within_s, within_s)
 
     def post(self, path: str, body: Any = None) -> Any:
-        """As `put`."""
+        """Send a POST request; see `put`."""
         return self._ask("POST", path, body, "", ACT_S, ACT_S)
 
     def delete(self, path: str) -> None:
-        """As `put`; what is not there is no error."""
+        """Send a DELETE request; see `put`. It is no error if the object does not exist."""
         try:
             self._ask("DELETE", path, None, "", ACT_S, ACT_S)
         except NotThere:
             return
 
     def date(self, node: str) -> str:
-        """What a broker says that the time is, in whole seconds (RFC 9110); empty when it does not.
+        """Return a broker's time in whole seconds (RFC 9110); empty if it does not send one.
 
         Raises:
             EnvironmentNotReady: it does not answer.

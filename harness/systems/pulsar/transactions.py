@@ -65,7 +65,7 @@ class TopicEntry:
 
 
 def entry_of(ledger: int, number: int, headers: Mapping[str, str], body: bytes) -> TopicEntry:
-    """What a broker answered about an entry.
+    """Parse a broker's answer about an entry.
 
     Raises:
         ValueError: its batch cannot be read.
@@ -148,7 +148,7 @@ _STATES: Final[Mapping[Txn, Literal["committed", "aborted", "open"]]] = {
 
 
 class Listing:
-    """What is to be told of one stream, entry by entry in the order of the log.
+    """The messages of one stream, collected entry by entry in the order of the log.
 
     Args:
         last: place of the last entry that the audit's reader was given.

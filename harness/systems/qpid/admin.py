@@ -219,7 +219,7 @@ class QpidAdmin:
         return {}
 
     def _queue(self, stream: str) -> str:
-        """What the brokers call the queue of a stream."""
+        """Return the brokers' name of a stream's queue."""
         return stream
 
     def _stream(self, queue: str) -> str:
@@ -298,7 +298,7 @@ class QpidAdmin:
         return probe.failure(wanted, through=self._probe_queue())
 
     def _probe_queue(self) -> str:
-        """What a message of the harness goes through; empty = none does."""
+        """Return the queue for the harness's own messages; empty if there is none."""
         return _PROBE_QUEUE
 
     def close(self) -> None:

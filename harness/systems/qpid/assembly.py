@@ -34,11 +34,11 @@ class _Qpid(Assembly):
         return Access(Security(made.tls(), clients), Security(made.tls(), admin))
 
     def cluster_id(self, run_id: str, admin: Any) -> str:
-        """That of the virtual host, as the broker drew it."""
+        """Return the id of the virtual host, which the broker chose."""
         return str(admin.virtual_host_id())
 
     def bootstrap(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
-        """With the virtual host, and that each version of AMQP has a port of its own."""
+        """Return the client endpoints, with the virtual host and a port for each version of AMQP."""
         return f"{super().bootstrap(nodes)}/{VIRTUAL_HOST}?port_per_version"
 
     def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:

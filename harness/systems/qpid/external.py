@@ -44,14 +44,16 @@ class _Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FoundHosts(FoundCluster):
-    """With the virtual host node of each node."""
+    """The cluster, with the virtual host node of each node."""
 
     hosts: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """What a connection file says: where clients and we reach each broker, by client address."""
+    """The addresses in a connection file at which clients and the harness reach each broker, by client
+    address.
+    """
 
     virtual_host: str
     clients: Mapping[str, Endpoint]
@@ -150,7 +152,7 @@ def _store(settings: Document) -> Need:
 
 
 def _group(others: Sequence[Document], hosts: Mapping[str, _Host]) -> Need:
-    """Who is the master, and whether clients are told of every node that may become it."""
+    """Return the master, and whether clients know every node that may become the master."""
     roles = ", ".join(f"{host.node} {host.role}" for host in hosts.values())
     untold = sorted({str(row["name"]) for row in others} - {host.node for host in hosts.values()})
     if untold:
@@ -160,7 +162,7 @@ def _group(others: Sequence[Document], hosts: Mapping[str, _Host]) -> Need:
 
 
 def _limits(rest: QpidRest, at: str, where: str, host: Document) -> Need:
-    """What ends connections and transactions, or stops producers."""
+    """Return the limits that end connections and transactions, or stop producers."""
     try:
         ports = rest.get(at, "port?depth=0") or []
         providers = [

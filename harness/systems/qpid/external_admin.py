@@ -32,7 +32,7 @@ class ExternalQpidAdmin(QpidAdmin):
         self._noted: set[str] = set()
 
     def name_topics(self, addresses: Mapping[str, str], groups: Sequence[str]) -> None:
-        """As `NamesTopics.name_topics`; brokers know nothing of groups."""
+        """Set the names of topics; see `NamesTopics.name_topics`. Brokers have no groups."""
         self._addresses = dict(addresses)
         self._called = {address: name for name, address in addresses.items()}
 
@@ -46,7 +46,7 @@ class ExternalQpidAdmin(QpidAdmin):
         return f"{self._called[address]}-{partition}" if ours else ""
 
     def create_topics(self, topics: Sequence[TopicSettings]) -> None:
-        """As `QpidAdmin.create_topics`.
+        """Create topics; see `QpidAdmin.create_topics`.
 
         Raises:
             UsageError: a topic that is none of this run's.
@@ -65,7 +65,7 @@ class ExternalQpidAdmin(QpidAdmin):
             raise
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """As `QpidAdmin.delete_topics`, and what the harness' own message went through."""
+        """Delete topics and the queue for the harness's own messages; see `QpidAdmin.delete_topics`."""
         master = self._serving()
         streams = [stream for stream in self._depths(master) if stream.rpartition("-")[0] in names]
         self.delete_made({"queue": [*map(self._queue, streams), *filter(None, [self._probe_queue()])]})
@@ -77,7 +77,7 @@ class ExternalQpidAdmin(QpidAdmin):
             self._forget(queues)
 
     def connections(self) -> list[ClientConnection]:
-        """Those of this run's clients alone: their names end with its tag."""
+        """Return the connections of this run's clients: their names end with its tag."""
         rows = self._rest.get(self._serving(), "connection") or []
         ours = [row for row in rows if self._is_ours(str(row.get("clientId") or ""))]
         return sorted(map(self._connection, ours), key=lambda found: found.id)

@@ -21,7 +21,7 @@ _ANSWER_S = 5.0
 
 
 def proof(host: str, security: Security) -> dict[str, Any]:
-    """What pika is told of a cluster's security."""
+    """Return the arguments for pika that a cluster's security requires."""
     auth, tls = security.auth or GUEST, context_of(security.tls)
     return {
         "credentials": pika.PlainCredentials(auth.user, auth.secret.reveal()),
@@ -94,7 +94,7 @@ class Probe:
 
 
 def _reason(error: BaseException) -> str:
-    """That of the attempt that failed: the client puts errors into errors."""
+    """Return the reason of the attempt that failed: the client nests errors in errors."""
     while isinstance(
         inside := getattr(error, "exception", None) or next(iter(error.args), None), BaseException
     ):

@@ -90,7 +90,7 @@ class QpidRest:
         )
 
     def get(self, node: str, path: str) -> Any:
-        """What is at a path: one object, or a list of them."""
+        """Return what is at a path: one object, or a list of objects."""
         return self._ask("GET", node, path)
 
     def answers(self, node: str) -> bool:
@@ -166,7 +166,7 @@ def one(said: Any) -> Document:
 
 
 def _reason(error: Exception) -> str:
-    """What it means, where that is known, else its name."""
+    """Return the meaning of an error if it is known, otherwise its name."""
     if isinstance(error, urllib3.exceptions.SSLError):
         return str(error)
     known = {
