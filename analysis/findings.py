@@ -19,7 +19,9 @@ NOT_APPLICABLE = "not applicable: "
 
 
 class Status(StrEnum):
-    """What a class means in this run. ``SUSPECT`` = evidence incomplete; it counts as unknown."""
+    """The status of a class in a run. ``SUSPECT`` means that the evidence is incomplete; it counts as
+    unknown.
+    """
 
     VIOLATION = "violation"
     PERMITTED = "permitted"
@@ -331,7 +333,9 @@ class Result:
         return [each for each in self.thresholds if each.held is False]
 
     def excused(self) -> list[Finding]:
-        """What happened and is not the broker's or the client's fault: permitted, or the application's."""
+        """Return the findings that neither the broker nor the client is to blame for: those that are
+        permitted, and the application's.
+        """
         return [f for f in self.findings if f.status in _EXCUSED and f.count]
 
 

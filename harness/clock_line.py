@@ -41,7 +41,7 @@ def shortest(trips: Iterable[Anchor]) -> Anchor:
 
 @dataclass(frozen=True, slots=True)
 class ClockLine:
-    """What to add to the times of another machine, by anchors in the order of time."""
+    """A correction to the times of another machine, by anchors in the order of time."""
 
     anchors: tuple[Anchor, ...]
 

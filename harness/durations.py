@@ -44,7 +44,7 @@ def in_unit_of(typed: object, seconds: float) -> str:
 
 
 def seconds_text(seconds: float) -> str:
-    """As it is written in a scenario: ``2.5s``."""
+    """Format seconds in the way of a scenario: ``2.5s``."""
     return f"{round(seconds, 3):g}s"
 
 

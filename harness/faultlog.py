@@ -86,7 +86,7 @@ class FaultRecord:
         return self.hit if is_said else f"{self.hit} ({self.selector})"
 
     def after(self, row: FaultEvent) -> FaultRecord:
-        """What is known with one more row. Events of a later version change nothing."""
+        """Return the state after one more row. Events of a later version change nothing."""
         known = {"inject": _inject, "effect": _effect, "heal": _heal, "healed": _healed, "skipped": _skipped}
         change = known.get(row.event)
         return change(self, row) if change else self
@@ -204,8 +204,7 @@ def may_lack_what_was_read(records: Iterable[FaultRecord]) -> bool:
 
 
 def missing_rows(records: Iterable[FaultRecord], planned: int, *, is_complete: bool) -> list[str]:
-    """What the rows of a run lack, in sentences. Each planned fault has an ``inject`` or a ``skipped`` row
-    once the run is complete; nothing can be told of a fault whose first row is gone.
+    """Return what the rows of a run lack, in sentences.
 
     Args:
         planned: fault steps of the plan; each stands for one fault or more.

@@ -15,7 +15,8 @@ ORIGIN: Final = "origin.json"
 
 
 def filesystem_of(root: str) -> tuple[Any, str]:
-    """What opens a folder, and its path there; a text that is not a URL is a local path.
+    """Return the file system of a folder, and the folder's path in it; a text that is not a URL is a local
+    path.
 
     Raises:
         OSError, ArrowException: there is no such file system, or it does not answer.

@@ -46,7 +46,9 @@ def call_of(environment: Mapping[str, str], argv: Sequence[str], orig_argv: Sequ
 
 
 def how_to_install() -> str:
-    """What gives brokerstorm the libraries it needs, whether this is a checkout or an installed package."""
+    """Return the command that installs the libraries of brokerstorm, for a checkout or an installed
+    package.
+    """
     if (_TREE / "Makefile").is_file():
         return f"run: make -C {shlex.quote(str(_TREE))} setup"
     return "install brokerstorm again, with its dependencies"

@@ -82,7 +82,7 @@ class Stamp:
 
 
 def first_stamp(stamps: tuple[Stamp, ...], line: bytes) -> Stamped | None:
-    """What the first stamp that fits a line says."""
+    """Return the time of the first stamp that fits a line."""
     return next((found for stamp in stamps if (found := stamp.read(line))), None)
 
 

@@ -85,7 +85,8 @@ def marked_owner(run_id: str, mark: str) -> RunOwner | None:
 
 
 def owner_of(pid: int) -> RunOwner | None:
-    """What the environment of a process says of its run; None when it is of no run, not readable or gone.
+    """Return the run that the environment of a process names; None if it names none, is not readable or is
+    gone.
 
     Anybody may start a process with any environment: the user id is the kernel's word, the rest is a claim.
     A program with the set-user-id bit has the environment of its caller: its real user counts.

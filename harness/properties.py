@@ -57,7 +57,7 @@ def _logical_lines(text: str) -> list[tuple[int, str]]:
 
 
 def _value(rest: str) -> str:
-    """What follows a key: white space, one ``=`` or ``:``, white space, the value."""
+    """Return the value after a key: white space, one ``=`` or ``:``, white space, the value."""
     rest = rest.lstrip(" \t\f")
     return rest[1:].lstrip(" \t\f") if rest[:1] in {"=", ":"} else rest
 

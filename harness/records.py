@@ -43,7 +43,7 @@ class Kind(IntEnum):
 
 
 class Outcome(IntEnum):
-    """What the client said of a send. NONE in a raw row (never completed) is sealed as INFO."""
+    """The client's answer to a send. NONE in a raw row (never completed) is sealed as INFO."""
 
     NONE = 0
     OK = 1
@@ -53,7 +53,7 @@ class Outcome(IntEnum):
 
 
 class Check(IntEnum):
-    """What the reader found in a payload."""
+    """The result of a reader's check of a payload."""
 
     OK = 0
     CORRUPT = 1  # our header, but length or CRC wrong
@@ -72,7 +72,7 @@ class Txn(IntEnum):
 
 
 class Asked(IntFlag):
-    """What the application asked for to end a transaction."""
+    """The application's choice for the end of a transaction."""
 
     NOTHING = 0
     COMMIT = 1

@@ -91,7 +91,7 @@ _SENTENCES = {
 
 
 def _value_at(location: Location, data: Any) -> Any:
-    """What the data has there; None where it has nothing."""
+    """Return the value of the data at a place; None if there is none."""
     for key in location:
         has = (isinstance(data, dict) and key in data) or (
             isinstance(data, list) and isinstance(key, int) and key < len(data)

@@ -40,7 +40,8 @@ class WallClock:
 
     @classmethod
     def of(cls, run: RunDir) -> WallClock | None:
-        """None: the run does not say when it was, as a capture of another tool.
+        """Return the wall clock of a run; None if the run does not say when it was, as in a capture of
+        another tool.
 
         Raises:
             UsageError: the manifest or metrics.jsonl is damaged.
@@ -68,7 +69,9 @@ class WallClock:
         return self.t_ns(wall_ms * 1_000_000) if wall_ms else 0
 
     def t_ns(self, wall_ns: int) -> int:
-        """Of a time that a clock set back passed twice, the later one."""
+        """Return the moment of a wall-clock time; for a time that occurred twice because the clock was set
+        back, the later one.
+        """
         for begin, ahead in zip(reversed(self._begins), reversed(self._ahead), strict=True):
             if wall_ns - ahead >= begin:
                 return wall_ns - ahead

@@ -45,13 +45,13 @@ def chunks(rows: int) -> Iterator[slice]:
 
 
 def piecewise(answer: Callable[..., Array], *columns: Array) -> Array:
-    """What a function says of each row of the columns, asked a chunk at a time."""
+    """Apply a function to the rows of columns, one chunk after the other."""
     found = [answer(*(column[part] for column in columns)) for part in chunks(len(columns[0]))]
     return np.concatenate(found) if found else answer(*columns)
 
 
 def piecewise_each(answer: Callable[..., tuple[Array, ...]], *columns: Array) -> tuple[Array, ...]:
-    """As `piecewise`, of a function that says several things of each row."""
+    """Apply a function that returns several values for each row; see `piecewise`."""
     found = [answer(*(column[part] for column in columns)) for part in chunks(len(columns[0]))]
     return tuple(map(np.concatenate, zip(*found, strict=True))) if found else answer(*columns)
 
@@ -227,7 +227,7 @@ def _by_first_key(column: Array) -> Order:
 
 
 def narrow(column: Array) -> Array:
-    """As uint16 where values allow, which NumPy sorts by radix."""
+    """Return the column as uint16 if its values permit; NumPy sorts these by radix."""
     small = len(column) > 0 and int(column.min()) >= 0 and int(column.max()) < 1 << 16
     return column.astype(np.uint16) if small else column
 

@@ -95,7 +95,7 @@ class Capture:
         return max(rows.values(), default=0)
 
     def missing(self, rows: Mapping[str, int]) -> list[str]:
-        """What seal.json promises and judging did not find: files, rows by table."""
+        """Return the files and rows, by table, that seal.json declares and judging did not find."""
         gone = []
         for table, report in self.sealed.tables.items():
             files = self.files_of.get(table, 0)
@@ -122,7 +122,7 @@ class Capture:
 
 
 def _damage_beside(run: RunDir, name: str, sealed: SealedFile) -> str:
-    """What is wrong with a document of the run; empty when it is as it was sealed.
+    """Return the damage of a document of the run; empty if it is as it was when the run was sealed.
 
     A fault that outlived its run is healed later, by `clean`, which says so at the end of faults.jsonl.
     """
@@ -170,7 +170,9 @@ def damaged_files(root_uri: str, bucket: int, checksums: Mapping[str, str]) -> l
 
 
 def _damage_of(filesystem: Any, folder: str, path: str, checksums: Mapping[str, str]) -> str:
-    """What is wrong with the file ``path`` below the sealed ``folder``; empty when it is as it was sealed."""
+    """Return the damage of the file ``path`` below the sealed ``folder``; empty if it is as it was when the
+    run was sealed.
+    """
     try:
         with filesystem.open_input_stream(f"{folder}/{path}") as stream:
             found = hashlib.file_digest(stream, "sha256").hexdigest()

@@ -34,7 +34,8 @@ _REQUIRED = {REDELIVERY_ORDER: "order", INPUT_ORDER: "order", INPUT_ONCE: "dedup
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """What a producer's settings promise (`contracts.plan.PromisePlan`) and what the scenario asks for.
+    """The promise that a producer's settings make (`contracts.plan.PromisePlan`), and what the scenario asks
+    for.
 
     Attributes:
         delivery: durable, leader, none or unknown.

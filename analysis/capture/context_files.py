@@ -207,7 +207,9 @@ def _promise(said: PromisePlan, *, exactly_once: bool) -> Promise:
 
 
 def _is_whole(worker: WorkerRow) -> bool:
-    """It said so, or SIGKILL or a crash ended it: every row was written before what it is about."""
+    """Return whether the capture of a worker is whole: the worker reported it, or SIGKILL or a crash ended
+    the worker. Every row is written before the call that it describes.
+    """
     return worker.done or worker.killed or worker.crashed
 
 
@@ -290,8 +292,9 @@ def _terms(rows: Iterable[Leadership]) -> dict[int, Terms]:
 
 
 def _bounds(rows: Iterable[Bounds], damaged: Collection[str]) -> dict[int, Bounds]:
-    """Of several readers of a stream the one that got furthest counts; what a reader said to have read is
-    worth nothing when some of its rows are gone."""
+    """Choose the bounds of each stream: among several readers, those of the reader that got furthest count.
+    What a reader reports to have read is worth nothing if some of its rows are gone.
+    """
     best: dict[int, Bounds] = {}
     for row in rows:
         bounds = replace(row, read_to=0, why=UNREAD) if row.reader in damaged else row

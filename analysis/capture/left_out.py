@@ -36,7 +36,7 @@ class LeftOut:
 
 
 def read_left_out(run: RunDir) -> LeftOut:
-    """What left-out.json says; nothing where there is none.
+    """Return the content of left-out.json; nothing if there is no such file.
 
     Raises:
         UsageError: it is damaged.

@@ -64,7 +64,7 @@ def anomaly_class(name: str) -> AnomalyClass:
 
 
 def status_of(cls: str, split: str, promise: Promise | None, unmet: Iterable[str] = ()) -> Status:
-    """What a hit of the class means under a producer's promise.
+    """Return the status of a hit of a class under a producer's promise.
 
     Args:
         unmet: preconditions that do not hold; any makes a violation merely suspect.
@@ -103,7 +103,7 @@ def _why_promise(cls: str, split: str, promise: Promise | None) -> str:
 
 
 def why_evidence(cls: str, unmet: Iterable[str] = ()) -> str:
-    """What was checked, or what is missing, for people."""
+    """Return which evidence was checked, or which is missing, as a text for users."""
     missing = tuple(unmet)
     if missing:
         return "not shown: " + "; ".join(PRECONDITIONS[name] for name in missing)

@@ -120,7 +120,9 @@ class AnomalyClass:
     split_by: str = ""
 
     def status(self, split: str, promise: Promise | None, *, proved: bool = True) -> Status:
-        """What a hit means. ``promise``: of the producer; None where no producer's promise counts."""
+        """Return the status of a hit. ``promise`` is that of the producer; None where no producer's promise
+        counts.
+        """
         own = self.splits.get(split)
         if own is not None and own.status is not None:
             return own.status if proved or own.status is not Status.VIOLATION else Status.SUSPECT

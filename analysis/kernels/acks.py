@@ -124,7 +124,7 @@ class CumulativeTimes:
 
 @dataclass(frozen=True, slots=True)
 class GroupAcks:
-    """What one group called, was confirmed and refused."""
+    """The acknowledgements of one group: called, confirmed and refused."""
 
     called: Times | CumulativeTimes
     confirmed: Times | CumulativeTimes

@@ -54,8 +54,9 @@ _DESCRIBED = {"log": _IDENTITY, "deliveries": (*_IDENTITY, "t_ns")}
 
 @dataclass(frozen=True, slots=True)
 class StreamRows:
-    """What a bucket knows of streams. ``rows``: log rows and deliveries by stream. ``few``: by table, the
-    rows themselves of the streams that have at most `FEW_ROWS` here."""
+    """The streams of a bucket. ``rows``: log rows and deliveries by stream. ``few``: by table, the rows of
+    the streams that have at most `FEW_ROWS` in this bucket.
+    """
 
     bucket: int
     rows: Mapping[int, int] = field(default_factory=dict)
@@ -156,7 +157,7 @@ class Across:
 
 
 def judge_split(root_uri: str, split: SplitStreams, context: Context, *, every_hit: bool = False) -> Across:
-    """What the first pass could not see of streams whose rows lie in several buckets."""
+    """Judge what the first pass could not see: streams whose rows lie in several buckets."""
     opened = {n: open_tables(root_uri, n) for n in (split.home, *split.unread)}
     whole = {}
     for table in _JUDGED:

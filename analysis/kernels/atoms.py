@@ -12,7 +12,7 @@ from analysis.capture.bucket import Array
 
 @dataclass(frozen=True, slots=True)
 class Atoms:
-    """Of the transactions that a bucket has messages of, one element each.
+    """The transactions that have messages in a bucket, one element for each.
 
     Attributes:
         transaction: index into `Context.transactions`.
@@ -35,7 +35,7 @@ class Atoms:
 
 
 def merged(parts: Sequence[Atoms], size: int) -> Atoms | None:
-    """Those of all buckets, by transaction; ``size``: of the table."""
+    """Merge the parts of all buckets, by transaction; ``size`` is the length of the table."""
     if not parts:
         return None
     sums = {name: np.zeros(size, np.int64) for name in ("sent", "seen", "unsure", "removed", "power")}

@@ -11,8 +11,8 @@ from analysis.series import Series
 
 @dataclass(frozen=True, slots=True)
 class BucketReport:
-    """What a task sends back. ``error`` = it failed, ``damage`` = its files are not
-    those that were sealed; then nothing else of it counts.
+    """The answer of a task. ``error``: why it failed. ``damage``: its files are not those that were sealed,
+    and nothing else in the answer counts.
 
     ``streams``: what it has of which stream. ``contradictions``: a sentence for each place with two messages.
     """

@@ -32,7 +32,7 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """What lies behind the hits of one kernel result; nothing for a class of which nothing is asked."""
+    """The causes of the hits of one kernel result; empty for a class whose cause is not asked for."""
 
     asked: _Asked | None = None
     key: Array = field(default_factory=lambda: np.empty((0, _KEY_COLUMNS), np.int64))
@@ -118,7 +118,9 @@ def _acked(history: BucketHistory, hits: Hits, index: Array) -> _Asked:
 
 
 def _copies(history: BucketHistory, hits: Hits, index: Array) -> _Asked:
-    """Of copies in different streams, or in a queue, nothing is known: stream 0."""
+    """Return the question for copies. For copies in different streams, or in a queue, no cause can be known:
+    stream 0.
+    """
     context, log = history.context, history.bucket.log
     rows = history.first[hits.slot[index]].astype(np.int64), hits.row[index].astype(np.int64)
     (stream, other), (position, then), (ledger, second) = (

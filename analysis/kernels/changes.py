@@ -23,7 +23,7 @@ NONE = -1
 
 
 class Because(IntEnum):
-    """What the terms of its stream say of a message. Only `CHANGE` names a cause."""
+    """The relation between a message and the terms of its stream. Only `CHANGE` names a cause."""
 
     CHANGE = 0
     SAME_LEADER = 1  # both copies: no leader change lies between

@@ -133,7 +133,7 @@ def _between_topics(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]
 
 
 def _by_root_cause(history: BucketHistory, found: Sequence[Hits]) -> list[ChosenHits]:
-    """Of the hits of each message keep the most urgent; hits without a message all stay."""
+    """Keep the most urgent hit of each message. Hits without a message all stay."""
     found = [hits for hits in found if len(hits)]
     times = np.zeros(history.n_slots + 1, np.int32)  # that a message was hit; the last: of those without one
     for hits in found:

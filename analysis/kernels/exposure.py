@@ -44,7 +44,7 @@ _EVENTS = {
 
 
 class Calls:
-    """What one pass over the sends of a bucket tells: chunks of `NEEDED` columns, in any order.
+    """The result of one pass over the sends of a bucket: chunks of `NEEDED` columns, in any order.
 
     Attributes:
         longest_ns: the longest call, `NEVER` when one had no answer; probes included.

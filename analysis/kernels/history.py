@@ -134,7 +134,7 @@ class BucketHistory:
         return out
 
     def by_group(self, values: npt.NDArray[Any], slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Of each slot what its group has; a view of one element where all groups have the same."""
+        """Return the value of each slot's group; a view of one element if all groups have the same value."""
         if len(values) and (values == values[0]).all():
             return np.broadcast_to(values[:1], len(slots))
         return np.asarray(values[self.group(slots)])

@@ -19,7 +19,7 @@ BITS = {name: 1 << i for i, name in enumerate(PRECONDITIONS)}
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """What is particular to one hit: words for its sentence, and what else its cause did."""
+    """The details of one hit: words for its sentence, and the other effects of its cause."""
 
     detail: str = ""
     symptoms: tuple[str, ...] = ()

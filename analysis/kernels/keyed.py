@@ -147,8 +147,9 @@ def _released(given: Given, f: _Firsts, twice: Array) -> Array:
 
 
 def _held_of_key(f: _Firsts, release: Array, own: slice, bound_ns: int) -> dict[int, int]:
-    """As `_held`, of the messages of one key. A message that another consumer was given within the bound of
-    the clocks came before or after: overtaken or held, it is out of order either way."""
+    """Return the held messages of one key; see `_held`. A message that another consumer received within the
+    bound of the clocks came before or after: it is out of order in both cases.
+    """
     session, t_ns, until = f.session[own], f.t_ns[own] + bound_ns, release[own]
     found: dict[int, int] = {}
     for holder in np.unique(session).tolist():

@@ -189,7 +189,9 @@ def _passed(rows: Array, breaks: list[int]) -> Ints:
 
 
 class Given:
-    """What one consumer group was given. ``first[row]``: first delivery of each log row, -1 = none."""
+    """The deliveries of one consumer group. ``first[row]``: the first delivery of each log row; -1 if there
+    is none.
+    """
 
     def __init__(self, history: BucketHistory, matching: Matching, group: str) -> None:
         self.history = history

@@ -67,7 +67,7 @@ def _sent_sparse(history: BucketHistory) -> Array:
 
 
 def _late_groups(history: BucketHistory, wanted: Array) -> Array:
-    """Of the wanted groups, those with a late message."""
+    """Return those of the wanted groups that have a late message."""
     found = []
     for own, slots, starts in history.batches():
         # First rows that never go down are in order, also with those of unsent messages among them. Where
@@ -82,7 +82,9 @@ def _late_groups(history: BucketHistory, wanted: Array) -> Array:
 
 
 def _with_late(groups: Array, starts: Array, first: Array, sent: Array) -> Array:
-    """Of some groups, those with a late message: a stored one above a row that came before it."""
+    """Return the groups with a late message: a stored one with a higher row than a message that was sent
+    after it.
+    """
     stored = (sent >= 0) & (first >= 0)
     first = first[stored]
     down = np.flatnonzero(first[1:] < first[:-1])
@@ -222,7 +224,9 @@ def _late_words(history: BucketHistory, s: _Sequence, at: Array) -> Callable[[in
 
 
 def _client_ids(history: BucketHistory, rows: Array, witness: int) -> str:
-    """What the client itself numbered these log rows, in their order; nothing where it shows no numbers."""
+    """Return the numbers that the client itself gave to these log rows, in their order; empty if it shows no
+    numbers.
+    """
     log = history.bucket.log
     if not log["client_name"][witness]:
         return ""

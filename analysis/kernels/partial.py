@@ -29,7 +29,7 @@ STEPS_AROUND = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawCause:
-    """What the leaders of a stream say of some messages of an episode (`analysis.kernels.changes`).
+    """The view of a stream's leaders on some messages of an episode (`analysis.kernels.changes`).
 
     Attributes:
         term, next, other: indexes into the terms of the stream, -1 = none.

@@ -256,7 +256,7 @@ def _inputs(work: _Work, end: int) -> tuple[Ints, Ints]:
 
 
 def _has(wanted: Ints, given: Ints) -> Flags:
-    """Of ascending positions, which are among those given."""
+    """Return which of the wanted positions are among the given ones. Both ascend."""
     found = np.zeros(len(wanted), np.bool_)
     if len(wanted):
         at = np.minimum(np.searchsorted(wanted, given), len(wanted) - 1)
@@ -281,7 +281,7 @@ def _removal(work: _Work, slots: Ints, position: Ints) -> Array:
 
 
 def _absent(context: Context, work: _Work) -> int:
-    """What is not shown of the log that the outputs would be in."""
+    """Return what is not proved about the log that would hold the outputs."""
     stream = _output_stream(work)
     bounds = context.stream_bounds(stream)
     holds = (bounds.is_complete, bounds.begin <= context.cut[stream], context.readiness_restored)

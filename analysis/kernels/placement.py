@@ -83,9 +83,10 @@ def _outside(
 
 
 def _too_many(history: BucketHistory, split: str, groups: Array, unit: Array) -> list[Hits]:
-    """Of keys whose topic grew: messages in one partition more than there were numbers of partitions until
-    then. A partitioner gives a key one partition for each number; which client goes by which number, and
-    since when, nobody promises."""
+    """Return hits for keys whose topic grew: their messages lie in more partitions than the topic had
+    different numbers of partitions until then. A partitioner gives a key one partition for each number. There
+    is no promise about which client uses which number, and since when.
+    """
     context = history.context
     slots = history.slots_of_groups(groups)
     slots = slots[history.sent[slots] >= 0]
@@ -112,7 +113,7 @@ def _too_many(history: BucketHistory, split: str, groups: Array, unit: Array) ->
 
 
 def _hits(history: BucketHistory, split: str, slots: Array, rows: Array, home: Array) -> list[Hits]:
-    """Of each message, its first copy outside of its home."""
+    """Return, for each message, its first copy outside its home."""
     if not len(slots):
         return []
     own, first = np.unique(slots, return_index=True)

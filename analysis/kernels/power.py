@@ -41,7 +41,7 @@ def lost_with_power(history: BucketHistory, stream: Array, seen: LostAcks) -> Ar
 
 
 def acknowledged(history: BucketHistory, slots: Array) -> LostAcks:
-    """What their producers know of messages: acknowledged when, and where if that was named."""
+    """Return what producers know about messages: when each was acknowledged, and where if that was named."""
     named = history.of_send("stream", slots) > 0
     return LostAcks(
         history.of_send("t_start_ns", slots),
@@ -70,8 +70,9 @@ def _cut_by(
 def _behind_what_was_kept(
     history: BucketHistory, stream: int, faults: list[FaultRecord], seen: LostAcks
 ) -> Array:
-    """Those with a place behind the last that was acknowledged before the power went and is still there: a
-    log that is cut has no hole before its cut."""
+    """Return which messages had a place after the last message that was acknowledged before the power was
+    lost and still exists: a log that is cut has no hole before its cut.
+    """
     slots = np.flatnonzero((history.outcome == Outcome.OK) & history.present)
     slots = slots[(history.of_send("stream", slots) == stream) & ~np.isin(slots, history.ack_elsewhere)]
     at, done_ns = history.of_send("position", slots), history.of_send("t_done_ns", slots)

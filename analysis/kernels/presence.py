@@ -64,7 +64,7 @@ def _lost(history: BucketHistory) -> list[Hits]:
 
 
 def is_read(history: BucketHistory, slots: Array) -> Array:
-    """Of absent messages, those whose place was read: of the others nobody knows, and nothing is said."""
+    """Return which absent messages have a place that was read. About the others nothing is known."""
     evidence = LogEvidence(history)
 
     def answer(own: Array) -> Array:

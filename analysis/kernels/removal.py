@@ -35,7 +35,7 @@ Removals = npt.NDArray[np.int8]
 
 
 def removed_sends(history: BucketHistory, slots: Array, stream: Array, position: Array) -> Removals:
-    """What became of messages that the log does not hold.
+    """Return what removed the messages that the log does not hold.
 
     Args:
         stream, position: where they should be; 0 and -1 unknown.

@@ -46,7 +46,7 @@ def judge(context: Context, *, with_hits: bool = False) -> Partial:
 
 
 def stretches(replicas: Sequence[ReplicaRow], wiped: Collection[str] = ()) -> list[Stretch]:
-    """Those of all streams; neighbours of one replica and kind are one.
+    """Return the stretches of all streams; neighbours of one replica and kind are merged.
 
     Args:
         wiped: nodes that lost all their data. Kafka copies it before it calls them in sync; a bookie has it
@@ -88,7 +88,7 @@ def _by_interval(row: ReplicaRow, edges: Sequence[int]) -> dict[int, ReplicaSpan
 def _split(
     row: ReplicaRow, position: int, rows: Sequence[ReplicaRow], have: Mapping[str, ReplicaSpan | None]
 ) -> str:
-    """What is wrong with a replica from a position to the next edge; empty = nothing that is known."""
+    """Return what is wrong with a replica from a position to the next edge; empty if no defect is known."""
     mine = have[row.node]
     if mine and not mine.intact:
         return "damaged"
@@ -103,7 +103,9 @@ def _split(
 
 
 def _log(rows: Sequence[ReplicaRow], have: Mapping[str, ReplicaSpan | None]) -> ReplicaSpan | None:
-    """What counts as the log: what the leader has, else the first by name, of what is intact."""
+    """Return the span that counts as the log, among the intact ones: the leader's, otherwise the first by
+    name.
+    """
     spans = ((row, have[row.node]) for row in sorted(rows, key=lambda row: (not row.leads, row.node)))
     return next((span for _, span in spans if span and span.intact), None)
 

@@ -227,7 +227,7 @@ class _Verdicts:
         return found[at]
 
     def words(self, i: int) -> Note:
-        """What came before repeat ``i``."""
+        """Return what came before repeat ``i``, as a note."""
         given, context = self._given, self._given.history.context
         table, now = given.history.bucket.deliveries, int(self._repeats.now[i])
         place = place_of(given.history, int(self._repeats.row[i]))

@@ -103,7 +103,9 @@ def group_end_ns(given: Given) -> int:
 
 
 def holdings_of(given: Given, stream: int) -> list[Holding]:
-    """Who held the stream when, from assigns and revokes; without any, whoever was subscribed."""
+    """Return which member held the stream at which time, from assigns and revokes; without any, whoever was
+    subscribed.
+    """
     context = given.history.context
     topic = context.stream_name(stream).rpartition("-")[0]
     since: dict[int, int] = {}
@@ -136,7 +138,7 @@ def holdings_of(given: Given, stream: int) -> list[Holding]:
 
 
 def _vacancies(given: Given, topic: str, since_ns: int) -> list[Holding]:
-    """Who could have been given a stream of the topic that nobody has held since.
+    """Return the times in which a member could have received a stream of the topic that no member holds.
 
     Until the last producer was closed: what a member gives back after that may be its last act.
     """
@@ -244,7 +246,7 @@ def union(spans: Iterable[Span]) -> list[Span]:
 
 
 def without(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
-    """What of the spans lies in none of the holes."""
+    """Return the parts of the spans that lie in none of the holes."""
     out: list[Span] = []
     cuts = union(holes)
     for a, b in union(spans):

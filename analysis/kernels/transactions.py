@@ -94,7 +94,7 @@ def never_visible(history: BucketHistory, member: Membership) -> Array:
 
 
 def _of_no_transaction(member: Membership, slots: Array) -> Array:
-    """Those of the slots that the journal has in no transaction."""
+    """Return the slots that are in no transaction of the journal."""
     return slots[member.of_slot[slots] < 0] if member else slots
 
 
@@ -291,7 +291,7 @@ def _early(history: BucketHistory, member: Membership) -> list[Hits]:
 
 
 def atoms(history: BucketHistory, member: Membership) -> Atoms | None:
-    """What the second pass needs of this bucket; None where nothing was sent in a transaction."""
+    """Return what the second pass needs from this bucket; None if nothing was sent in a transaction."""
     if not member:
         return None
     slots = np.flatnonzero(member.of_slot >= 0)

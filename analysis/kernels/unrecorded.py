@@ -19,7 +19,7 @@ def judge(history: BucketHistory) -> list[Hits]:
 
 
 def is_phantom(history: BucketHistory, slots: Array) -> Array:
-    """Of slots without a send record, those that nobody sent.
+    """Return which of the slots without a send record were never sent.
 
     A producer's sequences are dense, so below its highest one a missing record is a hole in the capture;
     beyond it, and for attempts, only a journal known to be whole proves that there was no send. Instances

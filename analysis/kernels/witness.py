@@ -143,7 +143,9 @@ class Witnesses:
         return 0 <= stream < len(queues) and bool(queues[stream])
 
     def _in_session(self, delivery: int) -> tuple[SequenceStep, ...]:
-        """What a session was given from a queue, beside this delivery, by its number in the journal."""
+        """Return the other messages that a session received from a queue around this delivery, by their
+        numbers in the journal.
+        """
         history, table = self._history, self._history.bucket.deliveries
         own = history.queue_deliveries
         at = int(np.searchsorted(own, delivery))
@@ -233,7 +235,9 @@ class Witnesses:
 
 
 def _around(row: int, rows: int, chosen: Callable[[Array], Array]) -> Array:
-    """Those of the rows about ``row`` that ``chosen`` keeps: enough on either side, or all within reach."""
+    """Return the rows around ``row`` that ``chosen`` keeps: a sufficient number on each side, or all within
+    reach.
+    """
     for reach in (_NEAR, _REACH):
         near = chosen(np.arange(max(row - reach, 0), min(row + reach + 1, rows)))
         before = int(np.searchsorted(near, row))

@@ -184,7 +184,9 @@ def counts_plot(axis: TimeAxis, finding: Finding, scale: Any) -> Any:
 
 
 def _drawn_width(axis: TimeAxis, width_s: int) -> float:
-    """Of a window in seconds; in a long run wider than it is, so that it can be seen."""
+    """Return the drawn width of a window in seconds. In a long run it is drawn wider than it is, so that it
+    can be seen.
+    """
     least: float = MIN_BAND_SHARE * (axis.range.end - axis.range.start)
     return max(width_s * 0.9, least)
 

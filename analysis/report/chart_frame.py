@@ -39,7 +39,7 @@ class Chart:
 
 @dataclass(slots=True)
 class TimeAxis:
-    """What the timelines of a page share: range, crosshair, fault bands, left margin.
+    """The parts that the timelines of a page share: range, crosshair, fault bands, left margin.
 
     ``labels``: names that stand beside a chart; there is room for them beside all, so that all line up.
     """

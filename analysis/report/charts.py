@@ -369,5 +369,5 @@ def from_zero(values: Sequence[float]) -> Any:
 
 
 def _gaps(values: Sequence[float | None]) -> list[float]:
-    """None -> NaN, which Bokeh draws as a gap; a log axis has no room for 0."""
+    """Replace None by NaN, which Bokeh draws as a gap; a logarithmic axis cannot show 0."""
     return [float("nan") if value is None else max(value, 0.01) for value in values]

@@ -29,12 +29,14 @@ _DocumentT = TypeVar("_DocumentT", Result, Campaign)
 
 
 def run_document(result: Result) -> Document:
-    """Of `run`, `analyze` and `show` for one run, and of result.json."""
+    """Return the document of one run, as `run`, `analyze` and `show` print it and result.json keeps it."""
     return _finite_document(result.document())
 
 
 def campaign_document(campaign: Campaign) -> Document:
-    """Of `run`, `analyze` and `show` for a scenario with variants or rounds, and of campaign.json."""
+    """Return the document of a scenario with variants or rounds, as `run`, `analyze` and `show` print it and
+    campaign.json keeps it.
+    """
     return _finite_document(campaign.document())
 
 
@@ -47,7 +49,7 @@ def comparison_document(comparison: Comparison) -> Document:
 
 
 def explanation_document(entries: Sequence[Explanation]) -> Document:
-    """Of `explain`: the class asked for, or all."""
+    """Return the document of `explain`: for one class, or for all."""
     return _versioned({"classes": [asdict(entry) for entry in entries]})
 
 
@@ -82,7 +84,7 @@ def write_result(run: RunDir, result: Result) -> None:
 
 
 def read_result(run: RunDir) -> Result:
-    """What `analyze` last said of a run.
+    """Read the latest verdict of `analyze` on a run.
 
     Raises:
         UsageError: not judged yet, or written by a version that this one cannot read.

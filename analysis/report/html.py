@@ -251,7 +251,7 @@ def _tested_in_common(results: Iterable[Result]) -> str:
 
 
 def _consumer_events(exposure: Mapping[str, int]) -> list[str]:
-    """What the consumers did, counted over all groups: ``15 assignments of a partition or topic``."""
+    """Return what the consumers did, counted over all groups: ``15 assignments of a partition or topic``."""
     return [
         words.plural(exposure[name], one, many) for name, one, many in _CONSUMER_EVENTS if exposure.get(name)
     ]

@@ -86,7 +86,7 @@ def found(variant: VariantResult) -> str:
 
 
 def _found(variant: VariantResult, more: Callable[[str], str]) -> str:
-    """As `found`, with ``more`` after the number of each class."""
+    """Return the classes that were found, with ``more`` after the number of each class; see `found`."""
     totals: dict[str, int] = {}
     for run in variant.runs:
         for cls, number in run.violations.items():
@@ -104,7 +104,8 @@ def _found(variant: VariantResult, more: Callable[[str], str]) -> str:
 
 
 def answer(campaign: Campaign) -> str:
-    """What each variant showed: ``unsafe: acked-lost 1,486 (acknowledged, and not in the log); safe: clean``.
+    """Return what each variant showed: ``unsafe: acked-lost 1,486 (acknowledged, and not in the log); safe:
+    clean``.
 
     The sentence of a class follows its first number. Empty without a variant.
     """

@@ -73,7 +73,7 @@ def p_text(reproduction: Reproduction) -> str:
 
 
 def _version(arm: VariantResult, question: Question) -> str:
-    """What was run; the name of the arm and its text may speak of the bug file's own version."""
+    """Return what was run. The name of the arm and its text may name the version of the bug file instead."""
     is_set = any(each.startswith(f"variants.{arm.name}.") for each in question.overrides)
     return (arm.version or "–") + (", instead of the one of the bug file" if is_set else "")
 
@@ -108,7 +108,9 @@ def _exposure(arm: VariantResult, question: Question) -> str:
 
 
 def _witness(arm: VariantResult, question: Question) -> str:
-    """What has the text of the bug, in the first round that shows it; how many rounds showed another one."""
+    """Return the message that the bug's text describes, from the first round that shows it, and how many
+    rounds showed another one.
+    """
     counted = [run for run in arm.runs if not run.not_counted]
     seen = [run.sighted for run in counted if run.shows(question.expect) and run.sighted]
     others = sum(run.has(question.expect) and not run.shows(question.expect) for run in counted)

@@ -26,8 +26,8 @@ def cause_of(
     *,
     was_taken: bool,
 ) -> str:
-    """Of a message that was acknowledged and is lost, or is in the log twice; empty for any other, and where
-    nobody recorded who led.
+    """Return the cause for a message that was acknowledged and is lost, or that is in the log twice; empty
+    for any other message, and where leaders were not recorded.
 
     Args:
         sends: its sends.

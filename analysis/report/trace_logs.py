@@ -55,7 +55,7 @@ def with_witnesses(run: RunDir, found: Trace, most: int) -> Trace:
 
 
 def witness_logs(run: RunDir, result: Result, most_witnesses: int) -> dict[tuple[str, float], LogLines]:
-    """As `logs_of`, of the first witnesses of each class that counts."""
+    """Return the log lines for the first example messages of each class that counts; see `logs_of`."""
     shown = [
         witness
         for finding in result.findings

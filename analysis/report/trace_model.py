@@ -34,7 +34,7 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Output:
-    """What the pipeline of a ``group`` made of a message, and where it is."""
+    """An output that the pipeline of a ``group`` made from a message, and where it is."""
 
     group: str
     message: str
@@ -98,7 +98,7 @@ class NotGiven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientEvent:
-    """What a worker said of its client: a connection lost or made again, an assignment."""
+    """An event that a worker reported about its client: a connection lost or made again, an assignment."""
 
     t_s: float
     worker: str

@@ -72,7 +72,7 @@ class SealedRow:
 
     @classmethod
     def of(cls, row: dict[str, int]) -> SealedRow:
-        """Of a row as PyArrow reads it."""
+        """Make a sealed row from a row as PyArrow reads it."""
         return cls(**{name: row[name] for name in cls.__slots__ if name in row})
 
 
@@ -135,7 +135,8 @@ class SealedTables:
             ) from error
 
     def written(self, stream: int) -> tuple[Ints, Ints]:
-        """Of the stream's rows in its own bucket's log, by position: position, and when each was due.
+        """Return the stream's rows in the log of its own bucket, by position: the position, and when each was
+        due.
 
         Raises:
             UsageError: a file of the bucket is damaged.

@@ -101,8 +101,9 @@ def per_second(value: float) -> str:
 
 
 def target(rate: Mapping[str, float]) -> str:
-    """What was to be reached: ``50,000/s``; of a load that goes at what the machine keeps, with its limit and
-    whether it fell short."""
+    """Return the target rate: ``50,000/s``; for a load that adapts to the machine, its limit and whether it
+    was missed.
+    """
     aim, most = rate.get("target_per_s", 0.0), rate.get("at_most_per_s", 0.0)
     if not aim:
         return "unlimited"

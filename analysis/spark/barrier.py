@@ -31,7 +31,7 @@ _SIGTERM: Final = "15"
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """What every task runs.
+    """The program that every task runs.
 
     Attributes:
         archive: name of a file that Spark has sent to every executor.
@@ -118,7 +118,7 @@ class BarrierJob:
             self._error = error
 
     def failed(self) -> Exception | None:
-        """What ended it before its time."""
+        """Return the error that ended it early; None if there is none."""
         return self._error
 
     def end(self, timeout_s: float) -> None:

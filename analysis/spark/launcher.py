@@ -20,7 +20,7 @@ _CLASS: Final = "org.apache.spark.deploy.SparkSubmit"
 
 
 def launcher_of(java: Java, folder: Path) -> str | None:
-    """What pyspark is to take for Spark's home when it starts a JVM; None = its own.
+    """Return the folder that pyspark uses as Spark's home when it starts a JVM; None for its own.
 
     Args:
         folder: where such a home is made.

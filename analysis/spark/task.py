@@ -30,7 +30,7 @@ SECOND_PASS = -1  # in the place of a bucket's number
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What every task needs; pickled once and sent along."""
+    """The data that every task needs; it is pickled once and sent with the task."""
 
     root_uri: str
     order: tuple[int | SplitStreams, ...]  # buckets, largest first; or, in the second pass, split streams

@@ -47,7 +47,7 @@ class TlsPart(ConnectionPart):
 
 
 class AuthPart(ConnectionPart):
-    """Who the clients are."""
+    """The identity of the clients."""
 
     mechanism: Mechanism = Field(description="How they prove it.")
     user: str = Field("", description="The user's name (plain, scram-*, user).")
@@ -77,7 +77,7 @@ class AuthPart(ConnectionPart):
 
 
 class TopicsPart(ConnectionPart):
-    """What a run may make there."""
+    """The objects that a run may create on the cluster."""
 
     prefix: str = Field(
         "brokerstorm", description="How the names of its topics begin; the run's tag follows."
@@ -160,12 +160,12 @@ class Connection:
 
     @property
     def admin(self) -> Security:
-        """Of who administrates."""
+        """Return the security of the user who administrates."""
         return self.administrator or self.security
 
     @property
     def is_guarded(self) -> bool:
-        """It asks something of clients."""
+        """Return whether the cluster asks clients for anything."""
         return bool(self.security.tls or self.security.auth)
 
     def named(self) -> dict[str, Any]:
@@ -175,8 +175,8 @@ class Connection:
 
 
 def security_here(named: Mapping[str, Any]) -> Security:
-    """Of clients, by what `Connection.named` said on another machine: this one's variables and files, at the
-    same paths.
+    """Return the security of clients that `Connection.named` described on another machine, with this
+    machine's variables and files at the same paths.
 
     Raises:
         EnvironmentNotReady: a secret is not there, or a file cannot be read.

@@ -57,8 +57,9 @@ class SecretRemover:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """As it is and quoted (as in a JAAS configuration), and each of them in JSON, in Python and in a URL; in
-    base64, as headers and data URLs have it."""
+    """Yield the forms in which a secret may be printed: as it is and quoted (as in a JAAS configuration),
+    each of these in JSON, in Python and in a URL, and in base64, as headers and data URLs have it.
+    """
     escaped = secret.replace("\\", "\\\\")
     for text in (secret, escaped.replace('"', '\\"'), escaped.replace("'", "\\'")):
         yield text

@@ -38,7 +38,7 @@ class Auth:
 
 @dataclass(frozen=True, slots=True)
 class Security:
-    """Of one cluster; both None: plain text, anybody."""
+    """The security of one cluster. If both are None, it is plain text and open to everybody."""
 
     tls: Tls | None = None
     auth: Auth | None = None

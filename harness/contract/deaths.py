@@ -31,7 +31,8 @@ def _has_died(worker: DrivenWorker) -> Message:
 
 
 def _goes_on(producer: DrivenWorker) -> None:
-    """What is due later has a row and the outcome of a call that is refused, and the worker ends as ever.
+    """Check that a producer continues: what is due later has a row and the outcome of a refused call, and the
+    worker ends as usual.
 
     Pulsar's broker may take a fenced producer back on a partition that refused it before
     (docs/bugs/other-defects.md).

@@ -205,7 +205,7 @@ def outcomes(rows: Rows) -> set[Outcome]:
 
 
 def after_refusals(sends: Rows) -> Rows:
-    """What was sent on each lane after its first FAIL, in the order of the rows."""
+    """Return the rows of each lane after its first FAIL, in their order."""
     lanes = (sends[sends["lane"] == lane] for lane in np.unique(sends["lane"]))
     later = (rows[np.logical_or.accumulate(rows["outcome"] == Outcome.FAIL)][1:] for rows in lanes)
     return np.concatenate([sends[:0], *later])

@@ -154,7 +154,9 @@ def brokers_that_do_not_answer_end_it_before_ready(rig: Rig) -> None:
 
 
 def makes_no_topics(system: System) -> bool:
-    """Of Pulsar a producer that asks for a topic makes it; Qpid has none of the name."""
+    """Return whether a producer does not create the topic that it asks for. Pulsar creates it; Qpid has no
+    such thing.
+    """
     return system.has_offsets
 
 

@@ -271,7 +271,7 @@ class Rig:
         return self.start("audit", topic, part, worker=reader, version=version, options=options)
 
     def stored(self, topic: str) -> Rows:
-        """What the log holds, or the queue still has; without probes."""
+        """Return what the log holds, or the queue still has, without probes."""
         admin = self.cluster.admin
         if isinstance(admin, HasHighWatermark):
             admin.pass_high_watermark([topic], timeout_s=READY_S, run_tag=RUN_TAG)

@@ -40,7 +40,7 @@ _ODD = (LookupError, ValueError, TypeError, OSError)
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """What a check found. ``text``: why it is broken or was skipped."""
+    """The result of a check. ``text``: why it is broken or was skipped."""
 
     name: str
     outcome: Literal["ok", "broken", "skipped"]

@@ -60,7 +60,7 @@ def _check_times(sends: Rows) -> None:
 
 
 def _check_stored(rig: Rig, topic: str, sends: Rows, mode: str) -> None:
-    """What the client says is where the log has it."""
+    """Check that each message is where the client says that it is."""
     log = rig.stored(topic)
     equal("checks of the payloads", set(log["check"].tolist()), {Payload.OK})
     equal("messages stored", sorted(messages(log["header"])), sorted(messages(sends)))
@@ -91,7 +91,7 @@ def _check_stored(rig: Rig, topic: str, sends: Rows, mode: str) -> None:
 
 
 def _check_sequence_ids(log: Rows, sends: Rows) -> None:
-    """Of clients that show them (``client_name`` is not 0): those that the log has."""
+    """Check that the log has the sequence ids that a client shows (``client_name`` is not 0)."""
     if not sends["client_name"].any() or not log["client_name"].any():
         return
     shown = dict(zip(messages(sends), sends["client_seq"].tolist(), strict=True))
@@ -150,7 +150,7 @@ def sizes_are_those_of_a_table(rig: Rig) -> None:
 
 @check("producer", supports={"filling": "compressible"}, by_kit=True)
 def payloads_are_whole_whatever_their_filling(rig: Rig) -> None:
-    """Of sizes that differ; the bytes themselves are in the golden files."""
+    """Check payloads of different sizes. The golden files have the bytes themselves."""
     topic = rig.topic()
     asked = {"payload_max_bytes": 2000, "payload_compressible": 600}
     producer = rig.producer(topic, payload=52, asked=asked).send_all()

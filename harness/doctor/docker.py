@@ -80,7 +80,7 @@ def _images_check(client: Any, spec: ClusterLayout) -> Need:
 
 
 def _disk_check(client: Any) -> Need:
-    """Of the engine's data folder, where it is on this machine."""
+    """Check the disk of the engine's data folder, if it is on this machine."""
     with engine.asking("the Docker engine does not report where its data is"):
         folder = Path(client.info()["DockerRootDir"])
     try:

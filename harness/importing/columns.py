@@ -45,7 +45,7 @@ class Field:
 
     @property
     def allowed(self) -> str:
-        """What may stand in the column, for messages and the reference page."""
+        """Return which values the column may have, for messages and the reference page."""
         if self.reads == "choice":
             return ", ".join(self.choices)
         if self.reads == "text":

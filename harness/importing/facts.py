@@ -314,5 +314,5 @@ class _Groups:
         self._parent[self.root(one)] = self.root(other)
 
     def roots(self) -> list[_Node]:
-        """Of every group one, in a fixed order."""
+        """Return one member of every group, in a fixed order."""
         return sorted({self.root(node) for node in tuple(self._parent)})

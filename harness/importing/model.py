@@ -119,7 +119,7 @@ class LaneRange(Part):
 
 
 class Statements(Part):
-    """What is known to hold. Not said, or false, means not known."""
+    """The facts that hold for an import. A fact that is left out or false is unknown."""
 
     all_sends: bool = Field(False, description="every call of a producer has its row, also of one that died")
     producers_ended: bool = Field(

@@ -118,7 +118,9 @@ def _consumer(number: int, name: str, said: ImportFile, facts: ImportFacts, syst
 
 
 def _consumer_promise(name: str, group: GroupSettings, facts: ImportFacts, system: System) -> ConsumerPromise:
-    """What is not said is unknown: the strongest is assumed, and what breaks it is suspect."""
+    """Return the promise of a consumer. A setting that is not stated is unknown: the strongest is assumed,
+    and what breaks it is suspect.
+    """
     kind = group.subscription or system.subscription
     is_group = kind == "group"
     said: dict[str, object] = {

@@ -37,7 +37,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """What was read of a stream."""
+    """The part of a stream that was read."""
 
     begin: int
     end: int

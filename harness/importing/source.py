@@ -114,7 +114,7 @@ def read_description(text: str) -> tuple[ImportFile, Mapping[Location, str]]:
 
 
 def _contradictions(said: ImportFile) -> Iterator[tuple[Location, str]]:
-    """What each key allows by itself, and all together do not."""
+    """Yield contradictions: combinations that are not possible although each key is valid by itself."""
     if said.system not in SYSTEMS:
         yield ("system",), f"unknown system {said.system!r}; {did_you_mean(said.system, SYSTEMS)}"
         return

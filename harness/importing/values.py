@@ -35,7 +35,7 @@ class ImportedNames:
         self._texts: list[str] = []
 
     def number(self, kind: str, text: str) -> int | None:
-        """Of a text, a new one if need be; None = there are too many."""
+        """Return the number of a text, and assign one if it is new; None if there are too many."""
         known = self._others.get((kind, text))
         if known is None:
             if len(self._others) >= MAX_NAMES:
@@ -45,7 +45,7 @@ class ImportedNames:
         return known
 
     def text(self, number: int) -> str:
-        """Of a number that `number` gave."""
+        """Return the text to which `number` gave a number."""
         return self._texts[number - len(self.streams) - 1]
 
     def rows(self) -> list[NameRow]:
@@ -124,7 +124,7 @@ class BatchColumn:
         return 1
 
     def _moments(self, array: pa.Array) -> pa.Array:
-        """Of texts as 2026-01-31T12:00:00.123Z."""
+        """Parse texts like 2026-01-31T12:00:00.123Z."""
         try:
             numbers = array.cast(pa.timestamp("ns", "UTC")).cast(pa.int64())
         except pa.ArrowException:

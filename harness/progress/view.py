@@ -199,7 +199,7 @@ class BaseProgress:
         self._print(for_terminal(text))
 
     def waiting(self, worker: str, text: str) -> None:
-        """What a worker waits in vain for stays in view until the next run; empty when it goes on."""
+        """Show what a worker waits for in vain until the next run; an empty text ends this."""
         with self._lock:
             self.view.waiting.pop(worker, None)
             if text:

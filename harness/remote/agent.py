@@ -267,7 +267,7 @@ class _Worker:
 
 
 def _handed(ways_in: Message | None, library: str) -> SecureOptions:
-    """What the cluster asks of a client, with the secrets that this machine has.
+    """Return what the cluster asks of a client, with the secrets of this machine.
 
     Raises:
         EnvironmentNotReady: one is not there.

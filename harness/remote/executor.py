@@ -60,7 +60,9 @@ class Executor:
         threading.Thread(target=self._listen, name=f"executor-{self.number}", daemon=True).start()
 
     def begin(self, run_id: str, relocate: Relocate, ways_in: WaysIn | None = None) -> None:
-        """What is started from here on is of this run. ``ways_in`` None: secrets are nowhere there."""
+        """Begin a run: what is started from now on belongs to it. If ``ways_in`` is None, the other machine
+        has no secrets.
+        """
         self._run, self._relocate, self._ways_in = run_id, relocate, ways_in
 
     # ----- clock --------------------------------------------------------------------------------------
@@ -110,7 +112,9 @@ class Executor:
         env: Mapping[str, str],
         handed: SecureOptions,
     ) -> Process:
-        """As `harness.run.hosts.Host.start`. What is handed stays here: a task reads what its machine has."""
+        """Start a process; see `harness.run.hosts.Host.start`. Credentials are not sent: a task reads those
+        of its machine.
+        """
         if handed.options and self._ways_in is None:
             raise UsageError(
                 "secrets go to no other machine, and this cluster does not say where they are there",
@@ -132,11 +136,11 @@ class Executor:
         return process
 
     def calls(self, name: str, folder: Path) -> CallSource:
-        """As `harness.run.hosts.Host.calls`."""
+        """Return the open calls of a worker; see `harness.run.hosts.Host.calls`."""
         return _ToldCalls(lambda: self._processes.get(name))
 
     def is_stopped(self, process: Process) -> bool:
-        """As `harness.run.hosts.Host.is_stopped`."""
+        """Return whether the process is stopped; see `harness.run.hosts.Host.is_stopped`."""
         return isinstance(process, RemoteProcess) and process.is_stopped
 
     def send(self, message: Message) -> None:
@@ -146,7 +150,7 @@ class Executor:
     # ----- questions ----------------------------------------------------------------------------------
 
     def ask(self, do: str, timeout_s: float, **more: Any) -> Any:
-        """What it answers.
+        """Ask the task, and return its answer.
 
         Raises:
             WorkerError: nothing in time, or that it could not; in its own words.
@@ -167,7 +171,7 @@ class Executor:
         return answer["found"]
 
     def end(self) -> None:
-        """It ends its workers and itself. Idempotent."""
+        """End the task and its workers. Idempotent."""
         self._is_over = True
         self._control.send({"do": "end"})
         self._control.close()
@@ -212,7 +216,7 @@ class _ToldCalls:
 
 
 class _Lines:
-    """What a process prints, as it comes."""
+    """The lines that a process prints, as they arrive."""
 
     def __init__(self) -> None:
         self._lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
@@ -304,10 +308,10 @@ class RemoteProcess:
         """Sent already."""
 
     def close(self) -> None:
-        """It has no pipe."""
+        """Do nothing: there is no pipe."""
 
     def send_signal(self, number: int) -> None:
-        """As of `subprocess.Popen`."""
+        """Send a signal, as `subprocess.Popen` does."""
         if self._code is None:
             self._executor.send({"do": "signal", "name": self._name, "number": int(number)})
 
@@ -318,7 +322,7 @@ class RemoteProcess:
         return self._code
 
     def wait(self, timeout: float | None = None) -> int:
-        """As of `subprocess.Popen`.
+        """Wait for the end, as `subprocess.Popen` does.
 
         Raises:
             TimeoutExpired: it lives.

@@ -72,7 +72,7 @@ class LoadServer:
 
     @property
     def executors(self) -> list[Executor]:
-        """Those that are here, by number."""
+        """Return the executors that are connected, by number."""
         with self._lock:
             return [self._executors[number] for number in sorted(self._executors)]
 

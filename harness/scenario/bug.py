@@ -60,7 +60,7 @@ class BugSpec(Part):
 
 
 class Variant(Protocol):
-    """As much of a variant as a bug is checked against."""
+    """The part of a variant that a bug is checked against."""
 
     @property
     def expect(self) -> str: ...
@@ -79,7 +79,7 @@ def bug_problems(
     *,
     has_faults: bool,
 ) -> Iterator[Problem]:
-    """What is wrong between a bug and the variants of its scenario: (key path, what is wrong).
+    """Yield the contradictions between a bug and the variants of its scenario: (key path, what is wrong).
 
     Args:
         counters: the exposure counters there are; None = not checked.

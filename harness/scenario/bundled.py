@@ -26,7 +26,9 @@ def name_of(name_or_path: str) -> str:
 
 
 def from_anywhere(name_or_path: str) -> str:
-    """What the user typed, so that it means the same from any folder: a ready name, or a whole path."""
+    """Return the argument in a form that means the same from any folder: the name of a ready scenario, or a
+    whole path.
+    """
     if name_or_path in bundled_scenarios() | bundled_bugs() or not Path(name_or_path).exists():
         return name_or_path
     return str(Path(name_or_path).absolute())

@@ -25,7 +25,7 @@ Problem = tuple[tuple[str | int, ...], str]
 
 
 class Client(Protocol):
-    """As much of a worker as a scenario is checked against (`harness.workers.WorkerSpec`)."""
+    """The part of a worker that a scenario is checked against (`harness.workers.WorkerSpec`)."""
 
     @property
     def system(self) -> str: ...
@@ -332,7 +332,7 @@ _ELSEWHERE = {"payload": ("load", "payload"), "filling": ("load", "payload"), "r
 
 
 def _asked(spec: ProducerSpec | ConsumerSpec | PipelineSpec, scenario: Scenario) -> dict[str, str]:
-    """What a worker must be able to do, by key of its ``[supports]``."""
+    """Return what a worker must be able to do, by key of its ``[supports]``."""
     if isinstance(spec, PipelineSpec):
         asked = _asked(spec.writing, scenario)
         return {key: asked[key] for key in ("payload", "filling", "transactions")}
@@ -377,7 +377,9 @@ def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) 
 
 
 def _application_problems(scenario: Scenario) -> Iterator[Problem]:
-    """What the consuming application of a run never does, whatever its client could do."""
+    """Yield a problem for each thing that the consuming application of a run never does, whatever its client
+    can do.
+    """
     system = SYSTEMS[scenario.system]
     for name, spec in scenario.load.consumers.items():
         at = ("load", "consumers", name)

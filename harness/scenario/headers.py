@@ -90,7 +90,7 @@ def _text(name: str, size: int) -> str:
 
 
 def header_names(headers: Mapping[str, str]) -> str:
-    """What a client must be able to name: none, identifiers, or any."""
+    """Return which header names a client must be able to use: none, identifiers, or any."""
     if not headers:
         return "none"
     return "identifiers" if all(map(_IDENTIFIER.match, headers)) else "any"

@@ -476,7 +476,7 @@ class Scenario(Part):
 
     @property
     def folder(self) -> Path:
-        """What files that the scenario names are relative to."""
+        """Return the folder to which paths in the scenario are relative."""
         return Path() if self._source is None else Path(self._source.path.parent)
 
     @property
@@ -493,7 +493,7 @@ class Scenario(Part):
 
     @property
     def notes(self) -> list[str]:
-        """What was left aside of files that the scenario names, a sentence each."""
+        """Return what was ignored in files that the scenario names, one sentence for each."""
         return list(self._notes)
 
     @property

@@ -102,7 +102,9 @@ def payload_compressible(payload: Size) -> int | None:
 
 
 def _log_normal(p50: int, p99: int) -> list[int]:
-    """What sizes of messages mostly are: many small ones, few large ones; cut off at the least and most."""
+    """Return usual sizes of messages: many small ones and few large ones, cut off at the smallest and the
+    largest.
+    """
     if p99 < p50:
         raise ValueError("p99 must be at least p50")
     normal = NormalDist()

@@ -52,7 +52,9 @@ def _producer_problems(name: str, spec: PipelineSpec, scenario: Scenario) -> Ite
 
 
 def _source_problems(at: _At, spec: PipelineSpec, scenario: Scenario) -> Iterator[tuple[_At, str]]:
-    """What is read must come from a producer, through pipelines or not, and not from what is written."""
+    """Check that the topic that is read is written by a producer, directly or through pipelines, and is not
+    the one that is written.
+    """
     producers, before = scenario.load.producers.values(), spec
     for _ in scenario.load.pipelines:
         if any(not each.topics or before.from_ in each.topics for each in producers):

@@ -76,7 +76,7 @@ def _seconds(value: Any) -> float:
 
 
 def _schema(one: JsonSchemaValue) -> JsonSchemaValue:
-    """What an editor checks."""
+    """Return the schema that an editor checks."""
     keys = {name: {**one, "description": about} for name, about in _ABOUT.items()}
     both = {"type": "object", "properties": keys, "additionalProperties": False}
     return {"anyOf": [*one["anyOf"], {**both, "minProperties": 1}]}

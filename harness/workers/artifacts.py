@@ -18,7 +18,7 @@ _DIGITS = 16
 
 
 def artifact_of(argv: Sequence[str], library: str) -> str:
-    """What the command of a worker was made of, in a few words; empty where it cannot be told.
+    """Return what a worker's command was made from, in a few words; empty if this is not known.
 
     Java: its jars, by names and contents. Python: the RECORD of the installed distribution, which holds the
     hash of every file of it, and which files are not as it says. Anything else: the program itself.
@@ -43,7 +43,7 @@ def _jars(classpath: Iterable[str]) -> str:
 
 
 def _folder(folder: Path) -> str:
-    """As `harness.toolchains.jars.resolved`, of jars that the user brought."""
+    """Return the digest of jars that the user brought; see `harness.toolchains.jars.resolved`."""
     jars = sorted(folder.glob("*.jar"))
     return (
         f"{len(jars)}, sha256 {_hash(part for jar in jars for part in (jar.name.encode(), jar.read_bytes()))}"

@@ -21,7 +21,7 @@ VERSION: Final = re.compile(r"^[0-9]+\.[0-9]+\.[0-9]+(-[0-9A-Za-z.-]+)?$")
 
 @dataclass(frozen=True, slots=True)
 class WorkerProgram:
-    """What a worker is for one version of its client.
+    """A worker's program for one version of its client.
 
     Attributes:
         label: the version, for people.
@@ -39,7 +39,7 @@ class WorkerProgram:
 
 @dataclass(frozen=True, slots=True)
 class CompiledWorkers:
-    """Those of one language.
+    """The compiled workers of one language.
 
     Attributes:
         how: for people: ``with Go, once``.

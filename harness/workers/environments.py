@@ -146,12 +146,12 @@ def _refuse_another(worker: WorkerSpec, build: OwnBuild, name: str) -> None:
 
 
 def _normal(name: str) -> str:
-    """Of the names that are the same to an index of packages, the one it uses."""
+    """Return the form of a package's name that an index uses, for names that it treats as the same."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def packages_of(worker: WorkerSpec, version: str, source: Path | None = None) -> list[str]:
-    """What pip is asked for; ``source``: in place of the released client."""
+    """Return the packages that pip installs; ``source`` replaces the released client."""
     packages = worker.python.packages or [f"{worker.library}=={{version}}"]
     released = [
         text.format(version=version) for text in packages if source is None or "{version}" not in text

@@ -116,7 +116,7 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
 
 
 def client_of(worker: WorkerSpec, version: str) -> ClientLibrary:
-    """What ``client_version`` asks for.
+    """Return the client library that ``client_version`` asks for.
 
     Raises:
         UsageError: not a version, no client of that name, a folder without jars.
@@ -212,7 +212,7 @@ def _own_client(worker: WorkerSpec, own: OwnBuild) -> ClientLibrary:
 
 
 def _newest(clients: Sequence[JavaClient], number: str) -> JavaClient | None:
-    """Of these tables the last that a version is not too old for."""
+    """Return the last of these tables for which a version is not too old."""
     fitting = [each for each in clients if numbers(each.from_) <= numbers(number)]
     return fitting[-1] if fitting else None
 

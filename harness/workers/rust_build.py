@@ -84,7 +84,7 @@ launch, readiness = _WORKERS.launch, _WORKERS.readiness
 
 
 def client_of(worker: WorkerSpec, version: str) -> Client:
-    """What a ``client_version`` asks for ("" = the default).
+    """Return the client that ``client_version`` asks for ("" is the default).
 
     Raises:
         UsageError: not a version, or older than the first that this worker is for.

@@ -53,7 +53,7 @@ _HINT: Final = "docs/howto/add-a-worker.md, Security; `brokerstorm list workers`
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SecureOptions:
-    """What a worker's process is handed, through a pipe: in no file, no argument, no variable.
+    """The data that a worker's process receives through a pipe, and not in a file, an argument or a variable.
 
     Attributes:
         options: of the client, laid over all others.

@@ -408,7 +408,7 @@ def _parsed(path: Path) -> Document:
 
 @cache
 def installed_version(library: str) -> str:
-    """Of the Python package that lies beside brokerstorm; empty when there is none."""
+    """Return the version of the Python package that is installed with brokerstorm; empty if there is none."""
     try:
         return metadata.version(library)
     except metadata.PackageNotFoundError:

@@ -57,7 +57,9 @@ class ProducerRole(AsyncOpenLoop):
         return self._with_place(answer, lane)
 
     async def _with_place(self, answer: Awaitable[Any], lane: Lane) -> tuple[str, int, int]:
-        """With acks=0 there is no answer: only an explicit partition is known."""
+        """Return where a message was stored. With acks=0 there is no answer, and only an explicit partition
+        is known.
+        """
         stored = await answer
         if stored is None:
             return lane.topic, lane.partition, -1

@@ -73,7 +73,7 @@ class TransactionalRole(ProducerRole):
     # -- what is sent
 
     async def offer(self, step: Step) -> int:
-        """As `ProducerRole.offer`, in one transaction after the other."""
+        """Offer messages in one transaction after the other; see `ProducerRole.offer`."""
         own, first = self.transactions, step.first
         while first < step.stop and not self.control.stop_load:
             if not own.number and not self._is_dead:

@@ -26,7 +26,7 @@ def offsets_of(positions: Mapping[Partition, int]) -> list[TopicPartition]:
 
 
 class Together(TransactionalRole):
-    """What is sent, and the positions behind what it was made of, in one transaction."""
+    """A pipeline that sends its outputs and commits the positions after their inputs in one transaction."""
 
     def __init__(self, session: Session, make: Make, outcomes: Outcomes, consumer: Consumer) -> None:
         super().__init__(session, make, outcomes)
@@ -64,7 +64,7 @@ class Together(TransactionalRole):
         return "settled" if self._end() == lay.OK else "again"
 
     def ended(self) -> tuple[int, str]:
-        """As of any transaction, with the positions before the commit."""
+        """Return the outcome of the transaction, after its positions were added before the commit."""
         if self._positions is None:  # the application wants it: its partitions are others' by now
             text = self._abort()
             return (lay.INFO, text) if text else (lay.ABORTED, "")
@@ -90,7 +90,9 @@ class Together(TransactionalRole):
 
 
 class Apart(ProducerRole):
-    """What is sent first, and on a clock the positions behind what was acknowledged."""
+    """A pipeline that sends its outputs first, and commits the positions after what was acknowledged at
+    intervals.
+    """
 
     def __init__(
         self, session: Session, producer: Producer, outcomes: Outcomes, consumer: Consumer, every_ns: int

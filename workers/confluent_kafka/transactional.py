@@ -73,7 +73,7 @@ class TransactionalRole(Transacting, ProducerRole):
         return sent
 
     def _make_report(self, rows: mmap.mmap, topic: str) -> Callable[[int, KafkaError | None, Message], None]:
-        """What a delivery report says of a row whose outcome is that of its transaction."""
+        """Make the delivery report of a row whose outcome is that of its transaction."""
         plain, streams = super()._make_report(rows, topic), self.streams[topic]
         write, clock = _REPORTED.pack_into, time.monotonic_ns
 

@@ -122,7 +122,9 @@ class ConsumerRole:
     # -- commits
 
     def _taken(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What was handed over since the last commit, as an application would commit it."""
+        """Return what was handed over since the last commit, in the form in which an application commits
+        it.
+        """
         if self.commits_itself:
             return {}
         taken = self.journal.take_uncommitted()

@@ -42,7 +42,7 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """What the scenario chose: of the worker, of the connection, and of a durable consumer."""
+    """The options of the scenario, for the worker, for the connection and for a durable consumer."""
 
     own: Own
     connection: dict[str, Any]

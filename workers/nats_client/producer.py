@@ -53,7 +53,7 @@ class ProducerRole(AsyncOpenLoop):
         return other
 
     def _subject(self, lane: Lane) -> tuple[str, int]:
-        """What a lane is published on, the name of its stream, and the partition that this is.
+        """Return the subject of a lane, the name of its stream and the partition.
 
         The client has no partitioner: an application does what subject mapping of the servers would, by a
         hash of the key.

@@ -152,7 +152,9 @@ class ConsumerRole:
         self.open, self.transaction = 0, self.transaction + 1
 
     def _lost(self, error: Exception) -> None:
-        """What was handed over and not committed is for the next who asks."""
+        """Handle a lost connection: what was handed over and not committed is available to the next
+        consumer.
+        """
         self.transaction += 1 if self.open else 0
         self.open = 0
         self.waiting.clear()

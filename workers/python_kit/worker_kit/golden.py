@@ -60,7 +60,9 @@ def _eight(sizes: payload.Sizes) -> bytes:
 
 
 def _due_times(folder: Path) -> None:
-    """Of a schedule with a profile: messages in the warm-up and in all, then when each is due."""
+    """Write the times of a schedule with a profile: the messages in the warm-up and in all, then when each is
+    due.
+    """
     schedule = Schedule(T_NS, 97.3, 0.5, 2.0, PROFILE)
     numbers = [schedule.warm_up_count, schedule.total, *map(schedule.due_ns, range(schedule.total))]
     (folder / "due-times.bin").write_bytes(struct.pack(f"<{len(numbers)}Q", *numbers))

@@ -77,7 +77,7 @@ class Sizes(NamedTuple):
         return self.least + ((mixed >> 32) * (self.most - self.least + 1) >> 32)
 
     def filling(self, lane: int, seq: int, length: int) -> bytes:
-        """What lies between header and trailer of a message of ``length`` bytes."""
+        """Return the bytes between header and trailer of a message of ``length`` bytes."""
         room = length - lay.MIN_PAYLOAD_BYTES
         if self.compressible < 0:
             return filler(room)

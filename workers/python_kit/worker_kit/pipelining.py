@@ -35,7 +35,7 @@ class Writer(Protocol):
     sizes: Sizes
 
     def begin_next(self) -> None:
-        """What is sent from now on belongs to the next settlement, if it does not yet."""
+        """Begin the next settlement, if none is open: what is sent from now on belongs to it."""
 
     def send_one(self, index: int, seq: int, due_ns: int, kind: int, payload: bytes) -> None:
         """Send one message to lane ``index``, a row before it."""

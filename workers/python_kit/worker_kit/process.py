@@ -33,7 +33,7 @@ class Session:
     only_options: bool = False
 
     def half(self, role: str) -> Session:
-        """Of a pipeline: as the producer or the consumer that is in it."""
+        """Return the session of one half of a pipeline: its producer or its consumer."""
         return replace(self, spec=self.spec.halves[role])
 
     def check_options(self, construct: Callable[[], object]) -> None:

@@ -60,7 +60,7 @@ class Schedule:
 
     @property
     def period_ns(self) -> float:
-        """Of one rate; 0 without one."""
+        """Return the period of a constant rate in nanoseconds; 0 without a rate."""
         return 1e9 / self.rate_per_s if self.rate_per_s else 0.0
 
     @property

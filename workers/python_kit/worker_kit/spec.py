@@ -104,7 +104,9 @@ def read_spec(path: Path, settings: Path) -> Spec:
 def _options(
     settings: Path, role: str, given: Mapping[str, Any], asked: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """What the worker sets, over it what the scenario does, over it what the cluster asks."""
+    """Merge the options: those of the worker, over them those of the scenario, over them those of the
+    cluster.
+    """
     own: Mapping[str, str] = tomllib.loads(settings.read_text()).get("options", {}).get(role, {})
     return {**own, **{key: str(value) for key, value in given.items()}, **asked}
 
@@ -152,7 +154,7 @@ def lanes(groups: list[dict[str, Any]]) -> list[Lane]:
 
 
 class Turns:
-    """Whose turn message i is: a round of lanes, over and over. Message i has lane ``lanes[i % count]``.
+    """The order of the lanes: a round of lanes, repeated. Message i has lane ``lanes[i % count]``.
 
     Attributes:
         lanes: the lane of each turn of a round; one that has more turns has more messages.
@@ -161,7 +163,9 @@ class Turns:
     """
 
     def __init__(self, every: Sequence[Lane], order: Sequence[int], thread: int, threads: int) -> None:
-        """Of ``order`` (indexes of ``every`` lane; none = each once) what belongs to one of the threads."""
+        """Take the part of ``order`` (indexes of ``every`` lane; empty means each once) that belongs to one
+        of the threads.
+        """
         own = [k for k in order or range(len(every)) if k % threads == thread]
         self.share = len(own) / len(order or every)
         self.lanes = [every[k] for k in own]

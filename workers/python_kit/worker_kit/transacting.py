@@ -49,7 +49,7 @@ class Transacting(OpenLoop):
     # -- what is sent
 
     def offer(self, first: int, stop: int, kind: int) -> int:
-        """As that of the client, in one transaction after the other."""
+        """Offer messages to the client in one transaction after the other."""
         own = self.transactions
         while first < stop and not self.control.stop_load:
             if not own.number and not self.is_dead:

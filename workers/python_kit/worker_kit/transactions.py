@@ -25,7 +25,8 @@ _CAPACITY = 1024
 
 
 class Transactions:
-    """Of thread ``thread`` of ``threads``: transaction k of it has the number k * threads + thread + 1.
+    """The transactions of thread ``thread`` of ``threads``: its transaction k has the number k * threads +
+    thread + 1.
 
     ``asked``: the section ``transactions`` of the spec. Not for several threads.
     """
