@@ -31,6 +31,8 @@ class Status(StrEnum):
 
 
 class Verdict(StrEnum):
+    """The verdict on a run."""
+
     PASS = "pass"
     FAIL = "fail"
     UNKNOWN = "unknown"

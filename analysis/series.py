@@ -161,6 +161,7 @@ def _sum(arrays: Iterable[Ints]) -> Ints:
 
 
 def empty(grid: Grid) -> Series:
+    """Return the series of a run without rows."""
     nothing = np.zeros(grid.steps, np.int64)
     hist = Histogram(np.empty(0, np.int64), np.empty(0, np.int64))
     return Series(nothing, nothing, nothing, nothing, nothing, hist, hist)
@@ -214,6 +215,7 @@ class _Builder:
         self._oldest = np.zeros((0, grid.ticks), np.int32)  # when what was acked in a tick was offered
 
     def add_deliveries(self, deliveries: Table) -> None:
+        """Add the deliveries of a bucket."""
         rows = len(deliveries["event"]) if "event" in deliveries else 0
         for start in range(0, rows, CHUNK_ROWS):
             event, kind, t_ns = (deliveries[n][start : start + CHUNK_ROWS] for n in ("event", "kind", "t_ns"))
@@ -221,6 +223,7 @@ class _Builder:
             self._count("delivered", self._grid.step(_at(t_ns, given)))
 
     def add_sends(self, sends: Table) -> None:
+        """Add the sends of a bucket."""
         grid, outcome = self._grid, sends["outcome"]
         t_due, t_start, t_done = (sends[n] for n in ("t_intended_ns", "t_start_ns", "t_done_ns"))
         aborted, fail, load = (
@@ -245,6 +248,7 @@ class _Builder:
         self._add(dict(zip(_TOTALS, sums, strict=True)))
 
     def add_piped(self, sends: Table) -> None:
+        """Add the outputs of pipelines of a bucket."""
         outcome = sends["outcome"]
         found = {one.name.lower(): outcome == one for one in (Outcome.OK, Outcome.FAIL, Outcome.ABORTED)}
         unknown = ~np.isin(outcome, [Outcome.OK, Outcome.FAIL, Outcome.ABORTED])
@@ -296,6 +300,7 @@ class _Builder:
             self._oldest = np.concatenate([self._oldest, np.full(shape, _NEVER, np.int32)])
 
     def finish(self) -> Series:
+        """Return the series of everything that was added."""
         return Series(
             **self._steps,
             latency=self._latency.sparse(),

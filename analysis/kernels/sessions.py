@@ -23,6 +23,8 @@ NEVER = int(np.iinfo(np.int64).max)
 
 
 class Fate(IntEnum):
+    """The fate of a delivery in its session."""
+
     OPEN = 0
     SETTLED = 1
     GIVEN_BACK = 2

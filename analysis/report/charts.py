@@ -87,6 +87,7 @@ def side_by_side(results: Sequence[Result]) -> list[list[Chart]]:
 
 
 def fault_lanes(axis: TimeAxis) -> Chart:
+    """Draw the faults of a run, one lane for each kind."""
     fired = sum(not fault.skipped for fault in axis.result.faults)
     text = f"{words.plural(fired, 'fault')} fired. The table of faults below has every time."
     return Chart("lanes", "Faults", lanes_plot(axis), text)
@@ -274,6 +275,7 @@ def not_acknowledged(axis: TimeAxis) -> Chart:
 
 
 def latency(axis: TimeAxis) -> Chart:
+    """Draw the latency of sends over time, by percentile."""
     windows = axis.windows
     source = ColumnDataSource(
         {

@@ -41,10 +41,12 @@ def campaign_document(campaign: Campaign) -> Document:
 
 
 def trace_document(trace: Trace) -> Document:
+    """Return the document of `trace`."""
     return _versioned(asdict(trace))
 
 
 def comparison_document(comparison: Comparison) -> Document:
+    """Return the document of `compare`."""
     return _versioned(asdict(comparison))
 
 
@@ -80,6 +82,7 @@ def _finite_document(document: Document) -> Document:
 
 
 def write_result(run: RunDir, result: Result) -> None:
+    """Write result.json."""
     write_json(run.result, run_document(result))
 
 
@@ -124,6 +127,7 @@ def read_begun(run: RunDir) -> BegunCampaign:
 
 
 def write_campaign(run: RunDir, campaign: Campaign) -> None:
+    """Write campaign.json."""
     write_json(run.campaign, campaign_document(campaign))
 
 

@@ -42,11 +42,13 @@ def campaign_xml(campaign: Campaign, results: Sequence[tuple[str, Result]]) -> s
 
 
 def write_run_xml(run: RunDir, result: Result) -> Path:
+    """Write the JUnit file of a run, and return its path."""
     run.junit.write_text(run_xml(result), encoding="utf-8")
     return run.junit
 
 
 def write_campaign_xml(run: RunDir, campaign: Campaign, results: Sequence[tuple[str, Result]]) -> Path:
+    """Write the JUnit file of a scenario with variants or rounds, and return its path."""
     run.junit.write_text(campaign_xml(campaign, results), encoding="utf-8")
     return run.junit
 

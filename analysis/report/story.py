@@ -46,6 +46,7 @@ def grave(result: Result) -> list[Finding]:
 
 
 def story(finding: Finding, faults: Sequence[FaultRow]) -> FindingStory:
+    """Tell a finding in sentences: when, next to which fault, why, and with which messages."""
     return FindingStory(
         finding=finding,
         when=_when(finding),

@@ -107,6 +107,7 @@ def emit(out: Console, *parts: RenderableType) -> None:
 
 
 def banner(verdict: Verdict, title: str, subtitle: str) -> RenderableType:
+    """Return the line with the verdict, a title and a subtitle."""
     line = Text(f" {verdict.value.upper()} ", style=VERDICT_STYLE[verdict])
     line.append("  ").append(words.plain(title), style="bold").append(
         f"   {words.plain(subtitle)}", style="dim"
@@ -171,6 +172,7 @@ def sends_line(sends: dict[str, int]) -> str:
 
 
 def rate_line(rate: dict[str, float]) -> str:
+    """Return the line about the rate that was asked for and reached."""
     target, achieved = rate.get("target_per_s", 0.0), rate.get("achieved_per_s", 0.0)
     if not target:
         return f"{words.per_second(achieved)} (unlimited)"

@@ -57,6 +57,7 @@ def _judge_unit(task: Task, unit: int | SplitStreams) -> BucketReport:
 
 
 def judge_bucket(task: Task, number: int) -> BucketReport:
+    """Judge one bucket. An error is part of the answer, so that other buckets are still judged."""
     began = time.monotonic()
     try:
         if damage := damaged_files(task.root_uri, number, task.checksums):

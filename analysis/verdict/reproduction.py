@@ -40,13 +40,20 @@ class RoundQuestion(Protocol):
     """What a round is asked: the class, and the exposure that it needs; no counter = none."""
 
     @property
-    def expect(self) -> str: ...
+    def expect(self) -> str:
+        """Return the class that the bug is expected to show."""
+
     @property
-    def counter(self) -> str: ...
+    def counter(self) -> str:
+        """Return the exposure counter that must be reached; empty if there is none."""
+
     @property
-    def floor(self) -> int: ...
+    def floor(self) -> int:
+        """Return the value that the counter must reach."""
+
     @property
-    def witness(self) -> str: ...
+    def witness(self) -> str:
+        """Return the text that a message or error must have to count as the bug; empty if any does."""
 
 
 def why_not_counted(run: RunSummary, question: RoundQuestion) -> str:

@@ -96,6 +96,7 @@ class SequentialTest:
 
     @property
     def decision(self) -> SequentialDecision:
+        """Return what the rounds so far show: the effect, its absence, or neither yet."""
         if self._log_ratio >= -log(self.error_absent):
             return SequentialDecision.SHOWN
         if self._log_ratio <= log(self.error_present):

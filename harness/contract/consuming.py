@@ -17,6 +17,7 @@ SETTLED_S = 15.0
 
 
 def has_subscriptions(system: System) -> bool:
+    """Return whether consumers of the system settle each message by itself (Pulsar, NATS)."""
     return not system.is_queue and system.subscription != "group"
 
 
@@ -48,6 +49,7 @@ def _journalled(rig: Rig, receive: str) -> str:
 
 @check("consumer", applies=has_subscriptions)
 def what_was_acknowledged_is_not_given_again(rig: Rig) -> None:
+    """Check that a session receives nothing that an earlier session of its group acknowledged."""
     topic = _journalled(rig, "loop")
     again = rig.consumer(topic)
     count = rig.feed(topic, rate=50).done_line.ok
@@ -93,6 +95,7 @@ def the_last_message_is_settled_without_another(rig: Rig) -> None:
 
 @check("consumer", "shared", applies=has_subscriptions)
 def refused_messages_come_again(rig: Rig) -> None:
+    """Check that refused messages, and only these, are given again, with a redelivery count."""
     topic = rig.topic(partitions=1)
     options = rig.worker.contract.words("shared", ms=200)
     consumer = rig.consumer(topic, settle="ack", nack_every=10, options=options)
@@ -114,6 +117,7 @@ def _check_refused(consumer: DrivenWorker, producer: DrivenWorker, count: int) -
 
 @check("audit")
 def every_stream_is_read_to_its_last_message(rig: Rig) -> None:
+    """Check that the audit reads every stream to its end, and reports how far it read."""
     topic = rig.topic()
     rig.wait_ready(topic)  # a probe may be stored more than once, also when its client sends it again
     producer = rig.feed(topic, rate=0, warm_up_s=0, load_s=1)

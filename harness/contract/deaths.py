@@ -52,6 +52,7 @@ def _goes_on(producer: DrivenWorker) -> None:
 
 @check("producer", "dies_refused", applies=refuses_by_size)
 def a_producer_that_gives_itself_up_is_reported_and_lives_on(rig: Rig) -> None:
+    """Check that a producer with a fatal error reports it once, and that the worker continues."""
     topic = rig.topic(config={rig.system.size_setting: "1000"})
     options = rig.worker.contract.words("dies_refused")
     producer = rig.producer(topic, payload=2000, rate=100, load_s=30, options=options)
@@ -61,6 +62,7 @@ def a_producer_that_gives_itself_up_is_reported_and_lives_on(rig: Rig) -> None:
 
 @check("producer", "fenced_producer")
 def a_producer_that_is_fenced_is_reported_and_lives_on(rig: Rig) -> None:
+    """Check that a producer that another one fenced reports it, and that the worker continues."""
     topic = rig.topic()
     options = rig.worker.contract.words("fenced_producer")
     first = rig.producer(topic, rate=100, load_s=60, options=options)
@@ -75,6 +77,7 @@ def a_producer_that_is_fenced_is_reported_and_lives_on(rig: Rig) -> None:
 
 @check("consumer", "fenced_consumer")
 def a_consumer_that_is_fenced_is_reported_and_lives_on(rig: Rig) -> None:
+    """Check that a consumer that another one fenced reports it, and that the worker continues."""
     topic = rig.topic()
     options = rig.worker.contract.words("fenced_consumer")
     first = rig.consumer(topic, options=options)

@@ -31,6 +31,7 @@ def _running(rig: Rig) -> DrivenWorker:
 
 @check("producer", by_kit=True)
 def stop_load_ends_the_offering_and_drain_the_run(rig: Rig) -> None:
+    """Check that no message is offered after ``stop-load``, and that ``drain`` waits for every outcome."""
     producer = _running(rig)
     producer.tell("stop-load")
 
@@ -59,6 +60,7 @@ _ENDS = {"end of input": DrivenWorker.close_input, "stop": _by_command, "SIGTERM
 
 @check("producer", cases={name: {"how": name} for name in _ENDS}, slow={"stop", "SIGTERM"}, by_kit=True)
 def it_ends_at_once_and_orderly_at(rig: Rig, how: str) -> None:
+    """Check that a worker ends at once, with every row and a `done` line."""
     producer = _running(rig)
     _ENDS[how](producer)
     equal("exit code", producer.wait_end(10), 0)
@@ -68,6 +70,7 @@ def it_ends_at_once_and_orderly_at(rig: Rig, how: str) -> None:
 
 @check("producer", by_kit=True)
 def a_frozen_process_reports_the_time(rig: Rig) -> None:
+    """Check that a process that was stopped (SIGSTOP) reports the time, and does not count it as lateness."""
     producer = _running(rig)
     assert producer.pid is not None
     # On a busy machine it may have stood still before.
@@ -97,6 +100,9 @@ def is_fast(system: System) -> bool:
 
 @check("producer", applies=is_fast, by_kit=True)
 def a_full_disk_is_a_clear_error_and_loses_nothing(rig: Rig) -> None:
+    """Check that a worker whose disk is full ends with one clear error, and that every row it wrote is
+    readable.
+    """
     if os.geteuid() != 0:
         raise NotHere("needs root, to mount a small file system")
     disk = rig.folder / "disk"
@@ -134,6 +140,7 @@ def _fill(rig: Rig, disk: Path) -> None:
 
 @check("producer")
 def an_option_that_the_client_lacks_ends_it_with_its_own_words(rig: Rig) -> None:
+    """Check that an option that the client does not know ends the worker, with a name that is near."""
     wrong, *near = [*rig.worker.contract.misspelt, "no.such.option"][:2]
     error = rig.producer(rig.topic(), options={wrong: "1"}).refused()
     said = f"{error.text} {error.hint}"
@@ -148,6 +155,7 @@ def _gives_up(rig: Rig) -> dict[str, str]:
 
 @check("producer", quick_with="gives_up")
 def brokers_that_do_not_answer_end_it_before_ready(rig: Rig) -> None:
+    """Check that a worker ends before it is ready if no broker answers."""
     bootstrap = rig.cluster.bootstrap.partition("://")
     nobody = f"{bootstrap[0]}://{NOBODY}" if bootstrap[1] else NOBODY
     rig.producer("nowhere", options=_gives_up(rig), bootstrap=nobody).refused()
@@ -162,5 +170,6 @@ def makes_no_topics(system: System) -> bool:
 
 @check("producer", applies=makes_no_topics)
 def an_unknown_topic_ends_it_before_ready(rig: Rig) -> None:
+    """Check that a worker ends before it is ready if its topic does not exist."""
     error = rig.producer("no-such-topic", options=_gives_up(rig)).refused()
     expect("no-such-topic" in error.text, f"its error does not name the topic: {error.text}")

@@ -18,6 +18,7 @@ from harness.waiting import wait_until
 
 
 def has_groups(system: System) -> bool:
+    """Return whether consumers are members of a group (Kafka)."""
     return system.subscription == "group"
 
 
@@ -30,6 +31,9 @@ def positions(consumer: DrivenWorker) -> dict[int, list[int]]:
 
 @check("consumer", applies=has_groups)
 def a_member_journals_what_it_saw_and_committed(rig: Rig) -> None:
+    """Check that a member writes down what it received and committed, and that the next session continues
+    there.
+    """
     topic = rig.topic()
     consumer = rig.consumer(topic)
     producer = rig.feed(topic)
@@ -84,6 +88,7 @@ def _check_commits(consumer: DrivenWorker) -> None:
 
 @check("consumer", applies=has_groups)
 def a_second_member_takes_partitions_over(rig: Rig) -> None:
+    """Check that two members share the partitions, and that both write down the rebalance."""
     topic = rig.topic()
     first, second = rig.consumer(topic), rig.consumer(topic)
     count = rig.feed(topic).done_line.ok
@@ -105,6 +110,7 @@ def a_second_member_takes_partitions_over(rig: Rig) -> None:
 
 @check("consumer", slow=True, applies=has_groups)
 def kill_9_of_a_member_leaves_its_journal(rig: Rig) -> None:
+    """Check that the journal of a member that was killed (SIGKILL) is readable."""
     topic = rig.topic()
     consumer = rig.consumer(topic)
     count = rig.feed(topic).done_line.ok

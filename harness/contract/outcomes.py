@@ -32,6 +32,7 @@ def _all_refused(rig: Rig, sends: Rows, count: int, topic: str) -> None:
 
 @check("producer", "largest_message")
 def too_large_for_the_client_is_a_fail(rig: Rig) -> None:
+    """Check that a message that the client refuses has the outcome fail, and is not stored."""
     topic = rig.topic()
     options = rig.worker.contract.words("largest_message", bytes=1000)
     producer = rig.producer(topic, rate=50, warm_up_s=0, load_s=0.5, payload=2000, options=options).send_all()
@@ -41,6 +42,7 @@ def too_large_for_the_client_is_a_fail(rig: Rig) -> None:
 
 @check("producer", applies=refuses_by_size)
 def refused_by_the_broker_is_a_fail(rig: Rig) -> None:
+    """Check that a message that the broker refuses has the outcome fail, and is not stored."""
     topic = rig.topic(config={rig.system.size_setting: "500"})
     producer = rig.producer(topic, rate=50, warm_up_s=0, load_s=0.5, payload=1000).send_all()
     _all_refused(rig, producer.sends, producer.done_line.fail, topic)
@@ -82,6 +84,9 @@ def _check_stored(rig: Rig, topic: str, sends: Rows) -> None:
 
 @check("producer", "queue")
 def a_full_queue_is_waited_for(rig: Rig) -> None:
+    """Check that a producer waits for room in a full queue, and that this time is the client's
+    (`blocked_ns`).
+    """
     topic = rig.topic(partitions=1)  # some clients have a queue a partition
     options = rig.worker.contract.words("queue", count=20)
     producer = rig.producer(topic, rate=1000, load_s=60, options=options)

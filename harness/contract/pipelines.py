@@ -14,11 +14,15 @@ from harness.records import Event, Outcome, TableId
 
 @check("pipeline")
 def of_each_message_one_is_made(rig: Rig) -> None:
+    """Check that a pipeline without transactions makes one output of each message."""
     _makes_one_of_each(rig, None)
 
 
 @check("pipeline", supports={"transactions": "produce"})
 def outputs_and_positions_are_in_one_transaction(rig: Rig) -> None:
+    """Check that outputs and positions are committed together, and that an aborted transaction is made
+    again.
+    """
     _makes_one_of_each(rig, TransactionsPart(id="contract", messages=50, every_s=0.2, abort_every=4))
 
 

@@ -17,6 +17,7 @@ from harness.workers.facts import SettingFacts
 
 
 def is_queue(system: System) -> bool:
+    """Return whether the system has queues instead of logs."""
     return system.is_queue
 
 
@@ -72,6 +73,7 @@ def no_acknowledgement_covers_what_the_application_was_not_given(rig: Rig) -> No
 
 @check("producer", applies=is_queue)
 def a_killed_producer_leaves_only_whole_transactions(rig: Rig) -> None:
+    """Check that a producer that was killed leaves only whole transactions in the queue."""
     topic = rig.topic()
     producer = rig.producer(topic, load_s=30, options=transactions_of(rig, 10))
     producer.begin()
@@ -92,6 +94,7 @@ def a_killed_producer_leaves_only_whole_transactions(rig: Rig) -> None:
 
 @check("producer", applies=is_queue)
 def a_connection_that_the_broker_closes_costs_no_more_than_its_transaction(rig: Rig) -> None:
+    """Check that a connection that the broker closes loses the open transaction and nothing else."""
     topic = rig.topic()
     producer = rig.producer(topic, load_s=30, name="cut-off", options=transactions_of(rig, 10))
     producer.begin()

@@ -18,6 +18,7 @@ REFUSED_S = 120.0
 
 @check("producer")
 def a_refused_secret_ends_it_before_ready_and_is_left_nowhere(rig: Rig) -> None:
+    """Check that a wrong secret ends the worker before it is ready, and that no file or output has it."""
     security = rig.cluster.security
     if security is None or security.auth is None:
         raise NotHere("this cluster does not authenticate clients")

@@ -19,11 +19,13 @@ from harness.systems import System
 
 
 def is_log(system: System) -> bool:
+    """Return whether the system keeps logs."""
     return not system.is_queue
 
 
 @check("producer")
 def every_send_is_one_row_with_one_outcome(rig: Rig) -> None:
+    """Check that every send has one row with one outcome and its place, in lanes by partition."""
     _whole(rig, "partition")
 
 
@@ -31,6 +33,7 @@ def every_send_is_one_row_with_one_outcome(rig: Rig) -> None:
     "producer", cases={"key": {"mode": "key"}, "routed": {"mode": "routed"}}, slow={"routed"}, applies=is_log
 )
 def every_send_is_one_row_with_one_outcome_in_lanes_of(rig: Rig, mode: str) -> None:
+    """Check that every send has one row with one outcome and its place, in lanes by key or without one."""
     _whole(rig, mode)
 
 
@@ -115,6 +118,7 @@ def threads_share_the_lanes(rig: Rig) -> None:
 
 @check("producer", supports={"payload": "range"}, by_kit=True)
 def sizes_differ_by_message(rig: Rig) -> None:
+    """Check that sizes of payloads differ within their range."""
     topic, least, most = rig.topic(), 100, 2000
     producer = rig.producer(topic, payload=least, asked={"payload_max_bytes": most}).send_all()
     log = rig.stored(topic)
@@ -136,6 +140,7 @@ def size_of(lane: int, seq: int, instance: int, least: int, most: int) -> int:
 
 @check("producer", supports={"payload": "mixed"}, by_kit=True)
 def sizes_are_those_of_a_table(rig: Rig) -> None:
+    """Check that sizes of payloads are those of the table."""
     topic, table = rig.topic(), [100, 100, 101, 900, 2000]
     asked = {"payload_max_bytes": table[-1], "payload_sizes": table}
     producer = rig.producer(topic, payload=table[0], asked=asked).send_all()
@@ -199,6 +204,7 @@ def a_rate_profile_is_followed(rig: Rig) -> None:
 
 @check("producer", by_kit=True)
 def a_payload_size_and_an_unlimited_rate_without_capture(rig: Rig) -> None:
+    """Check a load at full speed that writes no rows (a measurement)."""
     topic = rig.topic()
     asked = {"capture": False}
     producer = rig.producer(topic, rate=0, warm_up_s=0, load_s=0.4, payload=1000, asked=asked).send_all()
@@ -214,6 +220,7 @@ def a_payload_size_and_an_unlimited_rate_without_capture(rig: Rig) -> None:
 
 @check("producer", by_kit=True)
 def kill_9_leaves_readable_rows(rig: Rig) -> None:
+    """Check that the rows of a producer that was killed (SIGKILL) are readable."""
     topic = rig.topic()
     producer = rig.producer(topic, load_s=30)
     producer.begin()
@@ -235,6 +242,7 @@ def kill_9_leaves_readable_rows(rig: Rig) -> None:
 
 @check("producer", "older_version")
 def an_older_version_writes_the_same_rows(rig: Rig) -> None:
+    """Check that an older version of the client writes the same rows."""
     version = rig.worker.contract.older_version
     producer = rig.producer(rig.topic(), version=version).send_all()
     said = producer.ready_line.client_version if producer.ready_line else ""

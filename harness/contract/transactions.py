@@ -12,6 +12,7 @@ _IDS, _MESSAGES, _ABORT_EVERY = 2, 50, 3
 
 @check("producer", supports={"transactions": "produce"})
 def sends_have_the_outcome_of_their_transaction(rig: Rig) -> None:
+    """Check that every send has the outcome of its transaction: committed or aborted."""
     topic = rig.topic()
     asked = {"id": topic, "messages": _MESSAGES, "every_s": 0.0, "abort_every": _ABORT_EVERY}
     options = {**rig.worker.transactional, **rig.worker.contract.durable}

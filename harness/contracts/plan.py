@@ -19,6 +19,8 @@ FaultStep = dict[str, Any]
 
 
 class PlanPart(BaseModel):
+    """A part of plan.json. Keys of a later version are ignored."""
+
     model_config = ConfigDict(extra="ignore", frozen=True)
 
 
@@ -162,6 +164,8 @@ class TransactionsPlan(PlanPart):
 
 
 class ProducerPlan(PlanPart):
+    """A producer of the plan, with everything that is needed to start and to judge it."""
+
     name: str
     instance: int
     client: str
@@ -193,6 +197,8 @@ class ProducerPlan(PlanPart):
 
 
 class ConsumerPlan(PlanPart):
+    """A consumer of the plan, with everything that is needed to start and to judge it."""
+
     name: str
     session: int
     client: str

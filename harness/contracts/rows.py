@@ -29,6 +29,7 @@ class LaneGroup:
     buckets: list[int]
 
     def bucket(self, lane: int) -> int:
+        """Return the bucket of a lane."""
         return self.buckets[(lane - self.first) % len(self.buckets)]
 
     def text(self, lane: int) -> str:
@@ -100,10 +101,12 @@ class Bounds:
 
     @property
     def remaining(self) -> bool:
+        """Return whether the reader was given what a queue still had, and not a log."""
         return self.isolation == "remaining"
 
     @property
     def is_complete(self) -> bool:
+        """Return whether the reader got to the end of the stream."""
         return self.why != UNREAD and self.read_to >= self.end
 
 
@@ -319,6 +322,7 @@ class EventRow:
 
     @property
     def frames(self) -> list[str]:
+        """Return the frames of the stack, the innermost first."""
         return [self.stack] if isinstance(self.stack, str) and self.stack else list(self.stack)
 
 
@@ -533,6 +537,7 @@ class Manifest:
     executors: list[ExecutorRow] = field(default_factory=list)
 
     def problems_of(self, kind: str) -> list[str]:
+        """Return the texts of the problems of one kind."""
         return [problem.text for problem in self.problems if problem.kind == kind]
 
     def worker(self, role: str, number: int) -> WorkerRow:

@@ -22,17 +22,23 @@ class SpecPart(BaseModel):
 
 
 class TopicPart(SpecPart):
+    """A topic of the spec: its address and its number of partitions."""
+
     address: str
     partitions: int
 
 
 class ClientPart(SpecPart):
+    """The client of the spec: library, version and options."""
+
     library: str
     version: str
     options: dict[str, str]
 
 
 class LanePart(SpecPart):
+    """A group of lanes of the spec."""
+
     topic: str
     mode: str
     first: int
@@ -41,6 +47,8 @@ class LanePart(SpecPart):
 
 
 class TransactionsPart(SpecPart):
+    """The transactions of a producer or pipeline."""
+
     id: str
     messages: int
     every_s: float
@@ -48,6 +56,8 @@ class TransactionsPart(SpecPart):
 
 
 class ProducerPart(SpecPart):
+    """The section of a producer (docs/worker-protocol.md)."""
+
     instance: int
     lane_groups: list[LanePart]
     turns: list[int] | None = None
@@ -71,6 +81,8 @@ class ProducerPart(SpecPart):
 
 
 class ConsumerPart(SpecPart):
+    """The section of a consumer (docs/worker-protocol.md)."""
+
     session: int
     group: str
     topics: list[str]
@@ -90,6 +102,8 @@ class PipelinePart(SpecPart):
 
 
 class AuditPart(SpecPart):
+    """The section of a reader of the log (docs/worker-protocol.md)."""
+
     reader: int
     streams: list[str]
     isolation: str
@@ -147,6 +161,8 @@ class Said(BaseModel):
 
 
 class ReadyLine(Said):
+    """The line of a worker that is connected and can start."""
+
     client_version: str = ""
 
 
@@ -176,6 +192,8 @@ class StatsLine(Said):
 
 
 class ErrorLine(Said):
+    """The line of a worker about an error. ``fatal``: the worker ends."""
+
     name: str = ""
     text: str = ""
     fatal: bool = False

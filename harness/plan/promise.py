@@ -174,13 +174,16 @@ class ProducerSettings(ABC):
         self.settings = settings
 
     @abstractmethod
-    def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]: ...
+    def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:
+        """Return what an acknowledgement promises about storage, and why."""
+
     @abstractmethod
     def order(self, context: PromiseContext) -> tuple[bool | None, str]:
         """Return whether order is kept, and why; None if this is not known, as in `dedup`."""
 
     @abstractmethod
-    def dedup(self, context: PromiseContext) -> tuple[bool | None, str]: ...
+    def dedup(self, context: PromiseContext) -> tuple[bool | None, str]:
+        """Return whether the brokers remove duplicates, and why; None if this is not known."""
 
     def synced(self, topic: TopicPlan, context: PromiseContext) -> tuple[bool | None, str]:
         """Whether an acknowledged message is on the disks of all replicas in sync, not in their memory."""

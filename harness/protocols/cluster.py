@@ -16,6 +16,8 @@ from harness.contracts.rows import FaultEvent, Leadership, ReplicaRow, StreamTra
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
+    """A host and a port."""
+
     host: str
     port: int
 
@@ -38,6 +40,8 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
+    """The settings with which a topic is created."""
+
     name: str
     partitions: int
     replication: int
@@ -88,7 +92,9 @@ class HasPlacement(Protocol):
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
         """Stream ("orders-0") -> its state, in one question; topics that do not exist are left out."""
 
-    def leaders(self, topic: str) -> dict[int, str | None]: ...
+    def leaders(self, topic: str) -> dict[int, str | None]:
+        """Return the leader of each partition; None if it has none."""
+
     def controller(self) -> str | None:
         """The node that decides who leads: active controller (Kafka), leader broker (Pulsar)."""
 
@@ -187,9 +193,14 @@ class MovesConsumerLeaders(HasPlacement, Protocol):
 class HasLeaders(MovesLeaders, Protocol):
     """Can elect the preferred leaders of partitions (Kafka)."""
 
-    def replicas(self, topic: str) -> dict[int, list[str]]: ...
-    def isr(self, topic: str) -> dict[int, list[str]]: ...
-    def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None: ...
+    def replicas(self, topic: str) -> dict[int, list[str]]:
+        """Return the replicas of each partition, the preferred leader first."""
+
+    def isr(self, topic: str) -> dict[int, list[str]]:
+        """Return the replicas in sync of each partition."""
+
+    def elect_preferred(self, topic: str, partitions: Iterable[int] | None = None) -> None:
+        """Make the preferred leaders lead, for some partitions or for all."""
 
 
 #: Settings of a topic that say which of its replicas are throttled (Kafka: KIP-73).
@@ -416,8 +427,12 @@ class HasBundles(HasPlacement, Protocol):
     def unload_stream(self, stream: str) -> None:
         """Close it at its owner and disconnect its clients; returns when done."""
 
-    def unload_bundle(self, bundle: str) -> None: ...
-    def unload_namespace(self) -> None: ...
+    def unload_bundle(self, bundle: str) -> None:
+        """Unload a bundle: its owner gives it up, and another broker takes it."""
+
+    def unload_namespace(self) -> None:
+        """Unload all bundles of the namespace."""
+
     def split_bundle(self, bundle: str) -> None:
         """Halve it; returns when asked, not when the number of bundles has changed."""
 
@@ -437,7 +452,9 @@ class HasMastership(HasPlacement, Protocol):
     def roles(self) -> dict[str, str]:
         """Node -> MASTER, REPLICA, or what else it says it is; nodes that do not answer are left out."""
 
-    def master(self) -> str | None: ...
+    def master(self) -> str | None:
+        """Return the node that is the master; None if there is none."""
+
     def move_mastership(self, node: str) -> None:
         """Ask a replica to become the master; returns when asked, not when it is."""
 
@@ -456,7 +473,9 @@ class ClientConnection:
 class HasConnections(Protocol):
     """Can list and close the connections of clients (Qpid)."""
 
-    def connections(self) -> list[ClientConnection]: ...
+    def connections(self) -> list[ClientConnection]:
+        """Return the connections of clients."""
+
     def close_connection(self, connection: ClientConnection) -> None:
         """Close a connection, as an operator would. It is no error if the connection is gone."""
 
@@ -481,8 +500,12 @@ class HasTopics(Protocol):
 class Admin(Protocol):
     """Talks to the brokers through their admin endpoints."""
 
-    def create_topics(self, topics: Sequence[TopicSettings]) -> None: ...
-    def delete_topics(self, names: Sequence[str]) -> None: ...
+    def create_topics(self, topics: Sequence[TopicSettings]) -> None:
+        """Create topics."""
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete topics. It is no error if one does not exist."""
+
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
         """Return when the cluster *works*: every node registered, every partition led with full ISR,
         and a probe message stored through each.
@@ -491,7 +514,9 @@ class Admin(Protocol):
             EnvironmentNotReady: what is still missing, by name.
         """
 
-    def registered(self) -> set[str]: ...
+    def registered(self) -> set[str]:
+        """Return the nodes that are registered with the cluster."""
+
     def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
         """Stream ("orders-0") -> the position after its last message, now."""
 
@@ -555,11 +580,21 @@ class Proof:
 class Progress(Protocol):
     """The live view, as a run feeds it."""
 
-    def phase(self, name: str, note: str = "") -> None: ...
-    def update(self, **numbers: Any) -> None: ...
-    def fault(self, event: FaultEvent) -> None: ...
-    def download(self, text: str, fraction: float | None) -> None: ...
-    def note(self, text: str) -> None: ...
+    def phase(self, name: str, note: str = "") -> None:
+        """Show that a phase of the run begins."""
+
+    def update(self, **numbers: Any) -> None:
+        """Show numbers, such as messages sent so far."""
+
+    def fault(self, event: FaultEvent) -> None:
+        """Show an event of a fault."""
+
+    def download(self, text: str, fraction: float | None) -> None:
+        """Show the progress of a download; ``fraction`` is None if its size is not known."""
+
+    def note(self, text: str) -> None:
+        """Show a note to the user."""
+
     def waiting(self, worker: str, text: str) -> None:
         """Show what a worker waits for in vain, until it continues; an empty text ends this."""
 

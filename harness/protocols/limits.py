@@ -33,7 +33,8 @@ class LimitsCpu(Protocol):
             EnvironmentNotReady: the machine refuses it.
         """
 
-    def cpu_use(self, node: str) -> CpuQuota: ...
+    def cpu_use(self, node: str) -> CpuQuota:
+        """Return the limit in force and the time for which the node was throttled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +74,14 @@ class LimitsMemory(Protocol):
             EnvironmentNotReady: the machine refuses it.
         """
 
-    def memory_use(self, node: str) -> MemoryUse: ...
+    def memory_use(self, node: str) -> MemoryUse:
+        """Return the limit in force and the memory in use."""
 
 
 @runtime_checkable
 class LiftsLimits(Protocol):
+    """The ability to lift every limit of a node."""
+
     def lift_limits(self, node: str) -> None:
         """Lift whatever limits a node, for who knows only that something was set. Idempotent."""
 
@@ -99,7 +103,9 @@ class FillsDisk(Protocol):
     def free_disk(self, node: str) -> None:
         """Give it back. Idempotent."""
 
-    def is_filled(self, node: str) -> bool: ...
+    def is_filled(self, node: str) -> bool:
+        """Return whether the disk is full because of `fill_disk`."""
+
     def try_write(self, node: str, size: int) -> tuple[str, float]:
         """Write that much there and sync it: the system's complaint or "", and how long it took, seconds."""
 
@@ -118,7 +124,9 @@ class SlowsDisk(FillsDisk, Protocol):
             EnvironmentNotReady: the machine refuses it.
         """
 
-    def is_slowed(self, node: str) -> bool: ...
+    def is_slowed(self, node: str) -> bool:
+        """Return whether a limit on writes is in force."""
+
     def written(self, node: str) -> int:
         """Bytes that the node's process wrote so far, to whatever disk; in the page cache counts. 0 while it
         does not run."""

@@ -69,10 +69,12 @@ class Flow:
 
     @property
     def receiver(self) -> str:
+        """Return the end of the wire that receives the bytes."""
         return self.wire.target if self.toward == "target" else self.wire.source
 
     @property
     def sender(self) -> str:
+        """Return the end of the wire that sends the bytes."""
         return self.wire.source if self.toward == "target" else self.wire.target
 
 
@@ -84,7 +86,9 @@ class HasDetours(Protocol):
         """Why connections of "clients", "peers" or "all" can never be impaired so, whatever the cluster was
         started with; empty when they can."""
 
-    def wires(self) -> Sequence[Wire]: ...
+    def wires(self) -> Sequence[Wire]:
+        """Return the wires that can be impaired."""
+
     def connect(self, wire: Wire, port: str, timeout_s: float) -> socket.socket:
         """Connect as the source of a wire does.
 
@@ -106,7 +110,8 @@ class HasDetours(Protocol):
             HealError: the proxy does not answer.
         """
 
-    def is_impaired(self, name: str) -> bool: ...
+    def is_impaired(self, name: str) -> bool:
+        """Return whether anything is in force under a name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +169,15 @@ class LosesPackets(Protocol):
             EnvironmentNotReady: this machine cannot.
         """
 
-    def lose(
-        self, name: str, node: str, link: str, way: Literal["both", "in", "out"], share: float
-    ) -> None: ...
+    def lose(self, name: str, node: str, link: str, way: Literal["both", "in", "out"], share: float) -> None:
+        """Drop a share of the packets of a node's connections, under a name."""
+
     def repair(self, name: str) -> None: ...
-    def is_losing(self, name: str) -> bool: ...
+    def is_losing(self, name: str) -> bool:
+        """Return whether packets are dropped under a name."""
+
     def lost(self, name: str) -> int:
         """Packets dropped so far under a name."""
 
-    def has_ports(self, node: str, link: str) -> bool: ...
+    def has_ports(self, node: str, link: str) -> bool:
+        """Return whether a node has ports of this link."""

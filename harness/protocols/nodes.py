@@ -18,7 +18,8 @@ class SeenAway:
 class TellsRunning(Protocol):
     """Can tell whether a node runs."""
 
-    def is_running(self, node: str) -> bool: ...
+    def is_running(self, node: str) -> bool:
+        """Return whether the node's process runs."""
 
 
 @runtime_checkable
@@ -51,4 +52,5 @@ class Pausable(Protocol):
 
     def pause(self, node: str) -> None: ...
     def resume(self, node: str) -> None: ...
-    def is_paused(self, node: str) -> bool: ...
+    def is_paused(self, node: str) -> bool:
+        """Return whether the node's process is stopped."""

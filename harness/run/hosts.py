@@ -24,7 +24,9 @@ from harness.workers.security import SecureOptions, handed_over
 class Pipe(Protocol):
     """Commands to a process."""
 
-    def write(self, text: str, /) -> Any: ...
+    def write(self, text: str, /) -> Any:
+        """Write a text."""
+
     def flush(self) -> Any: ...
     def close(self) -> Any: ...
 

@@ -57,7 +57,8 @@ class Hang:
 class CallSource(Protocol):
     """The calls of a producer that are open now."""
 
-    def open_calls(self) -> OpenCalls: ...
+    def open_calls(self) -> OpenCalls:
+        """Return the calls that are open now."""
 
 
 class SendSegments:

@@ -27,10 +27,14 @@ class ConsumerPool(Protocol):
     """The `WorkerPool`, as far as it is needed here; ``consumers`` in the order of the plan."""
 
     @property
-    def consumers(self) -> list[WorkerProcess]: ...
+    def consumers(self) -> list[WorkerProcess]:
+        """Return the consumers that run now."""
 
-    def note_stall(self, worker: WorkerProcess, stall: Stall, waiting: int) -> None: ...
-    def note_stall_over(self, worker: WorkerProcess) -> None: ...
+    def note_stall(self, worker: WorkerProcess, stall: Stall, waiting: int) -> None:
+        """Write down and show that a consumer stalls."""
+
+    def note_stall_over(self, worker: WorkerProcess) -> None:
+        """Write down and show that a consumer received messages again."""
 
 
 class StallMonitor:
@@ -48,6 +52,7 @@ class StallMonitor:
         self._reported: set[str] = set()
 
     def check_now(self) -> None:
+        """Look at every consumer now."""
         self.check(time.monotonic_ns())
 
     def check(self, now_ns: int) -> None:

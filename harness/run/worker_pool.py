@@ -101,6 +101,7 @@ class WorkerPool:
 
     @property
     def consumers(self) -> list[WorkerProcess]:
+        """Return the consumers that run now, with those of pipelines."""
         with self._lock:
             return [*self._now["consumer"], *self._now["pipeline"]]
 
@@ -118,11 +119,13 @@ class WorkerPool:
 
     @property
     def pipelines(self) -> list[WorkerProcess]:
+        """Return the pipelines that run now."""
         with self._lock:
             return list(self._now["pipeline"])
 
     @property
     def auditors(self) -> list[WorkerProcess]:
+        """Return the readers of the log that run now."""
         with self._lock:
             return list(self._now["audit"])
 
@@ -352,6 +355,7 @@ class WorkerPool:
                 self._unwritten.append(row)
 
     def command(self, workers: Iterable[WorkerProcess], line: str) -> None:
+        """Send a command to workers."""
         for worker in workers:
             worker.tell(line)
 

@@ -45,6 +45,7 @@ class Ramp(Part):
     over: Seconds = Field(0.0, description="how long it takes; 0 = the whole load")
 
     def table(self, load_s: float) -> Table:
+        """Return the ramp as a table of shares of the rate."""
         over_s = min(self.over or load_s, load_s)
         climb = self.to - self.from_
         return _sliced(over_s, lambda part: self.from_ + climb * part) + _rest(load_s - over_s, self.to)
@@ -58,6 +59,7 @@ class Burst(Part):
     lasts: _Above0 = Field(description="of a burst")
 
     def table(self, load_s: float) -> Table:
+        """Return the bursts as a table of shares of the rate."""
         if self.lasts >= self.every:
             raise ValueError("lasts must be less than every")
         one = [(self.every - self.lasts, self.base), (self.lasts, 1.0)]
@@ -71,6 +73,7 @@ class Sine(Part):
     period: _Above0 = Field(description="from bottom to bottom")
 
     def table(self, load_s: float) -> Table:
+        """Return the sine as a table of shares of the rate."""
         swing = (1 - self.low) / 2
         one = _sliced(self.period, lambda part: self.low + swing * (1 - math.cos(2 * math.pi * part)))
         return _repeated(one, self.period, load_s)

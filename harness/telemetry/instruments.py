@@ -20,6 +20,8 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class InstrumentKind(Enum):
+    """The kinds of instruments, as OpenTelemetry and Prometheus have them."""
+
     COUNTER = "counter"
     GAUGE = "gauge"
     HISTOGRAM = "histogram"

@@ -36,6 +36,8 @@ NEWER_HINT = "set JAVA_HOME to a JDK or JRE {minimum} or newer, or take an older
 
 @dataclass(frozen=True, slots=True)
 class Java:
+    """A Java installation."""
+
     path: str
     major: int
     text: str

@@ -38,6 +38,8 @@ class Whereabouts:
 
 
 class FindsNode(Protocol):
+    """A function that finds the process of a node, for whoever enters its namespaces."""
+
     def __call__(self, node: str) -> Whereabouts | None:
         """Return where the process of a node is; None when it does not run, or runs on another machine.
 

@@ -117,6 +117,7 @@ class ContainerHost:
             return False  # an engine that went away took its containers along
 
     def why_dead(self) -> EnvironmentNotReady:
+        """Return the error that explains why the proxy does not run, with the end of its log."""
         tail = ""
         if found := self._find():
             engine.keep_log(found, self._folder.logs)

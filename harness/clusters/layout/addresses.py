@@ -36,6 +36,10 @@ _CHECKED_NODES = 9  # addresses of a block whose ports are tried before it is gi
 
 @dataclass(frozen=True, slots=True)
 class Claim:
+    """The claim of a run on a block of loopback addresses and ports, as its file in the state folder has
+    it.
+    """
+
     block: int
     run_id: str
     folder: str

@@ -69,9 +69,11 @@ class DetourMap:
         return Endpoint(addresses.address(self._block, _PROXY), API_PORT)
 
     def is_client_port(self, service: str, port: str) -> bool:
+        """Return whether clients reach this port of a service through a proxy."""
         return self.clients and port in self._ports("clients", self._services[service])
 
     def is_peer_port(self, service: str, port: str) -> bool:
+        """Return whether other nodes reach this port of a service through a proxy."""
         return self.peers and port in self._ports("peers", self._services[service])
 
     def client_host(self, service: str) -> str:

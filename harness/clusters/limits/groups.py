@@ -214,6 +214,7 @@ class CpuGroup(ControlGroup):
         self._write("cpu.cfs_quota_us", -1 if quota_us is None else quota_us)
 
     def use(self) -> CpuQuota:
+        """Return the limit in force and the time for which the group was throttled."""
         stat = self._table("cpu.stat")
         throttled_s = stat.get("throttled_usec", 0) / 1e6 or stat.get("throttled_time", 0) / 1e9
         return CpuQuota(stat.get("nr_periods", 0), stat.get("nr_throttled", 0), throttled_s, self._cores())
@@ -265,6 +266,7 @@ class MemoryGroup(ControlGroup):
             wanted = max(wanted + (1 << 20), int(self._read("memory.usage_in_bytes")) + (1 << 16))
 
     def use(self) -> MemoryUse:
+        """Return the limit in force and the memory in use."""
         stat = self._table("memory.stat")
         limit = self._limit()
         if self.hierarchy.version == 2:

@@ -48,6 +48,8 @@ _REQUESTS: Final = {
 
 
 class Kafka(System):
+    """Apache Kafka: its settings, the names of topics, and what it can do."""
+
     name = "kafka"
     client = "confluent-kafka"
     version = "4.1.2"

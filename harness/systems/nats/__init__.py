@@ -30,6 +30,8 @@ _MB: Final = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30}
 
 
 class Nats(System):
+    """NATS with JetStream: its settings, the names of topics, and what it can do."""
+
     name = "nats"
     client = "nats.go"
     version = "2.15.2"

@@ -33,12 +33,15 @@ _ATTEMPTS: Final = 10
 
 
 class NatsProducerSettings(ProducerSettings):
+    """The promises of a producer's settings on NATS."""
+
     def __init__(self, settings: ClientSettings) -> None:
         super().__init__(settings)
         settings.seconds("send_timeout")  # refused here if it is no time
         settings.number("retries")
 
     def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:
+        """Return what an acknowledgement promises: on the majority of the replicas of a file store."""
         if topic.config.get("storage", "file") != "file":
             return "leader", f"{topic.name}: storage={topic.config['storage']}: a server that ends forgets it"
         if topic.replication < 2:
@@ -64,6 +67,7 @@ class NatsProducerSettings(ProducerSettings):
         return False, f"{retries.text}: a publish without a listener is sent again, after later ones"
 
     def dedup(self, context: PromiseContext) -> tuple[bool | None, str]:
+        """Return whether servers remove duplicates: they compare message ids within a window."""
         found = self.settings.of("message_id")
         if found is None:
             return None, self.settings.unstated("message_id")

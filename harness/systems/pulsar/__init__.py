@@ -89,6 +89,8 @@ _DROPS_ALL = {
 
 
 class Pulsar(System):
+    """Apache Pulsar: its settings, the names of topics, and what it can do."""
+
     name = "pulsar"
     client = "pulsar-client-java"
     version = "4.0.8"

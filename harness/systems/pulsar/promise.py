@@ -61,11 +61,14 @@ _ORDER: Final[Mapping[Subscription, Literal["stream", "key", "none"]]] = {
 
 
 class PulsarProducerSettings(ProducerSettings):
+    """The promises of a producer's settings on Pulsar."""
+
     def __init__(self, settings: ClientSettings) -> None:
         super().__init__(settings)
         settings.seconds("send_timeout")  # refused here if it is no time
 
     def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:
+        """Return what an acknowledgement promises: in the journals of the bookies that must acknowledge."""
         return "durable", "acknowledged from the bookies' journals"
 
     def synced(self, topic: TopicPlan, context: PromiseContext) -> tuple[bool | None, str]:
@@ -79,6 +82,7 @@ class PulsarProducerSettings(ProducerSettings):
         return True, "one producer and topic: what was not acknowledged is sent again, in order"
 
     def dedup(self, context: PromiseContext) -> tuple[bool | None, str]:
+        """Return whether brokers remove duplicates, by `brokerDeduplicationEnabled`."""
         if context.broker_config.get("brokerDeduplicationEnabled", "false").lower() in TRUE:
             return True, "brokerDeduplicationEnabled=true"
         return (

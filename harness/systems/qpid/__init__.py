@@ -10,6 +10,8 @@ VIRTUAL_HOST = "brokerstorm"
 
 
 class Qpid(System):
+    """Qpid Broker-J: its settings, the names of queues, and what it can do."""
+
     name = "qpid"
     client = "qpid-jms-legacy"
     version = "9.2.1"

@@ -23,6 +23,8 @@ _PERSISTENT: Final = {"persistent": True, "2": True, "non_persistent": False, "1
 
 
 class QpidProducerSettings(ProducerSettings):
+    """The promises of a producer's settings on Qpid Broker-J."""
+
     def __init__(self, settings: ClientSettings) -> None:
         super().__init__(settings)
         self._mode = settings.of("persistence")
@@ -30,6 +32,7 @@ class QpidProducerSettings(ProducerSettings):
             raise ScenarioError(f"{self._mode.text}: must be PERSISTENT (2) or NON_PERSISTENT (1)")
 
     def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:
+        """Return what an acknowledgement promises, by delivery mode, transactions and confirms."""
         mode, transacted = self._mode, self.settings.of("transacted")
         if mode is not None and not _PERSISTENT[mode.value.lower()]:
             return "none", mode.text
@@ -47,6 +50,7 @@ class QpidProducerSettings(ProducerSettings):
         return True, "one producer and queue (JMS 1.1, 4.4.10)"
 
     def dedup(self, context: PromiseContext) -> tuple[bool | None, str]:
+        """Return that the broker does not remove duplicates."""
         return False, "the broker does not compare messages: a message that is sent again is stored again"
 
 
