@@ -146,7 +146,10 @@ class ClientSettings:
             return ""
         if implied.when:
             other = self.of(implied.when)
-            return f"implied by {other.text}" if other is not None and other.is_true else ""
+            if other is None:
+                return ""
+            holds = other.value == implied.when_is if implied.when_is else other.is_true
+            return f"implied by {other.text}" if holds else ""
         given = (option for option in self.options if option.startswith(implied.with_option))
         return next((f"implied by {option}" for option in given), "")
 

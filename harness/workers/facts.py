@@ -44,7 +44,7 @@ class Implied(Versions):
     """A value that another setting or option brings along where this one is not given.
 
     Attributes:
-        when: the setting of ours that must be true.
+        when: the setting of ours that must be true, or must have the value ``when_is``.
         with_option: or the beginning of an option that must be given.
         over: values that give way although they were given; ``*`` = any.
         because: for people; empty = the other setting in the client's own words.
@@ -52,6 +52,7 @@ class Implied(Versions):
 
     value: str
     when: str = ""
+    when_is: str = ""
     with_option: str = ""
     over: list[str] = Field(default_factory=list)
     because: str = ""

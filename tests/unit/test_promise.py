@@ -59,7 +59,7 @@ def promise(
         ("kafka-python", {"max_in_flight_requests_per_connection": "6"}, "durable", False, False),
         ("kafka-python", {"acks": "1", "max_in_flight_requests_per_connection": "1"}, "leader", True, False),
         ("franz-go", {}, "durable", True, True),
-        ("kafka-go", {}, "none", True, False),
+        ("kafka-go", {}, "none", False, False),
         ("kafka-go", {"Writer.RequiredAcks": "RequireAll"}, "durable", True, False),
         ("kafka-go", {"Writer.RequiredAcks": "one", "Writer.MaxAttempts": "1"}, "leader", True, True),
         ("franz-go", {"DisableIdempotentWrite": "true", "RequiredAcks": "LeaderAck"}, "leader", True, False),
