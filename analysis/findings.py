@@ -308,6 +308,9 @@ class Result:
         default_factory=dict
     )  # group -> messages handed to it, each time; no probes
     given_again: dict[str, int] = field(default_factory=dict)  # group -> how many of them repeat a message
+    given_delay_ms: dict[str, dict[str, float]] = field(
+        default_factory=dict
+    )  # group -> p50, p99, max: from when a message was due until the group was first given it
     usage: list[Usage] = field(default_factory=list)
     transactions: dict[str, float] = field(
         default_factory=dict

@@ -101,6 +101,8 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
     chosen = _by_root_cause(history, _between_topics(history, hits))
     episodes = [e for one in chosen for e in episodes_of(history, matching, one)]
     handed = {given.group: given.messages() for given in groups}
+    delays = {given.group: given.delays() for given in groups}
+    bucket.log.drop("t_intended_ns")
     hits_listed = tuple(every_hit(history, chosen)) if with_hits else ()
     return Partial(
         bucket=bucket.number,
@@ -109,6 +111,7 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
         counts=counts,
         given={group: given for group, (given, _) in handed.items()},
         given_again={group: again for group, (_, again) in handed.items()},
+        delays=delays,
         redelivered={given.group: dispatch.most_redelivered(given) for given in groups},
         hits=hits_listed,
         atoms=atoms,

@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from analysis.capture.bucket import Array, chunks, is_constant, narrow
+from analysis.histogram import Dense, Histogram
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.lookup import Ints, Lookup
 from harness.records import Event, Kind
@@ -225,6 +226,21 @@ class Given:
             given += int(np.count_nonzero(is_given))
             again += int(np.count_nonzero(~is_first))
         return given, again
+
+    def delays(self) -> Histogram:
+        """How long after they were due messages of the log were handed to the group for the first time.
+
+        A delay has the time that the message took to be stored in it. Messages that the group was never
+        given, probes, and messages without a due time (of imports) are left out.
+        """
+        log, t_ns = self.history.bucket.log, self.history.bucket.deliveries["t_ns"]
+        found = Dense(1)
+        for part in chunks(len(self.first)):
+            first, due_ns = self.first[part], log["t_intended_ns"][part]
+            counts = (first >= 0) & (log["kind"][part] != Kind.PROBE) & (due_ns > 0)
+            waited_ns = t_ns[first[counts]] - due_ns[counts]
+            found.add(np.broadcast_to(np.int32(0), len(waited_ns)), waited_ns)
+        return found.sparse()
 
     def of_streams(self, streams: Array) -> Array:
         """Matched deliveries of some streams, in journal order."""

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from analysis.findings import SequenceStep
+from analysis.histogram import Histogram
 from analysis.kernels.atoms import Atoms
 from analysis.kernels.changes import Because
 from analysis.kernels.class_hits import ClassHits
@@ -117,6 +118,7 @@ class Partial:
     ``evidence``: by class, how many of its hits lack which precondition.
     ``given``: by consumer group, how often a message was handed to it; probes are not counted.
     ``given_again``: by consumer group, how many of these deliveries repeat a message.
+    ``delays``: by consumer group, how long after they were due messages were handed to it (one step).
     ``redelivered``: by consumer group, how often one message was handed to it again, the most of all.
     ``hits``: every one of them, if that was asked for. ``atoms``: for the second pass over transactions.
     """
@@ -127,6 +129,7 @@ class Partial:
     counts: Mapping[str, int] = field(default_factory=dict)
     given: Mapping[str, int] = field(default_factory=dict)
     given_again: Mapping[str, int] = field(default_factory=dict)
+    delays: Mapping[str, Histogram] = field(default_factory=dict, compare=False)  # of arrays
     redelivered: Mapping[str, int] = field(default_factory=dict)
     hits: tuple[ClassHits, ...] = ()
     atoms: Atoms | None = None

@@ -229,11 +229,12 @@ def faults_counted(faults: dict[str, int]) -> str:
 
 def _numbers(result: Result) -> RenderableType:
     stored = words.log_rows(result.rows) if "log" in result.rows else ""
+    given = words.given(result.given, result.given_again, result.given_delay_ms)
     lines: list[tuple[str, Text | str]] = [
         ("sends", sends_line(result.sends)),
         *([("commits", transactions_line(result.transactions))] if result.transactions else []),
         ("found", stored),
-        *([("given", words.given(result.given, result.given_again))] if result.given else []),
+        *([("given", given)] if given else []),
         ("rate", rate_line(result.rate)),
         ("latency", latency_line(result.latency_ms, result.no_intended_times)),
         ("faults", faults_line(result.faults)),

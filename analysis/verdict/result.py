@@ -13,6 +13,7 @@ from analysis.capture.capture import Capture
 from analysis.capture.context import Context
 from analysis.capture.producers import producers_of
 from analysis.findings import Finding, Result, TimeSeries
+from analysis.histogram import Histogram
 from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.exposure import exposure_of
 from analysis.kernels.partial import Episode
@@ -35,6 +36,7 @@ from harness.faultlog import FaultRecord, missing_rows
 
 QUANTILES = (0.0, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.995, 0.999, 0.9995, 0.9999, 0.99999, 1.0)
 _NAMED = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p999": 0.999, "max": 1.0}
+_DELAYS = {"p50": 0.5, "p99": 0.99, "max": 1.0}
 _SENDS = ("attempted", "ok", "fail", "info", "aborted", "open", "warm_up")
 _LOOKED_UP = ("info_stored", "info_not_stored")  # only the log tells
 
@@ -185,6 +187,7 @@ def _assembled(
         rows=rows | {"log_probes": counts.get("log_probes", 0)},
         given=_summed(r.partial.given for r in reports if r.partial),
         given_again=_summed(r.partial.given_again for r in reports if r.partial),
+        given_delay_ms=_delays_ms([r.partial.delays for r in reports if r.partial]),
         usage=usage_of(files.metrics, context.epoch_ns),
         exposure=exposure_of(
             (r.partial.counts for r in reports if r.partial), files.faults, files.manifest.workers
@@ -206,6 +209,17 @@ def _findings(
 
 def _episodes(reports: Sequence[BucketReport]) -> list[Episode]:
     return [episode for r in reports if r.partial for episode in r.partial.episodes]
+
+
+def _delays_ms(parts: Sequence[Mapping[str, Histogram]]) -> dict[str, dict[str, float]]:
+    """By group, how long after they were due messages were handed to it; none for a group without any."""
+    found = {}
+    for group in sorted({name for part in parts for name in part}):
+        merged = Histogram.merged([part[group] for part in parts if group in part])
+        values = merged.quantiles(list(_DELAYS.values()))
+        if values:
+            found[group] = {name: _ms(ns) for name, ns in zip(_DELAYS, values, strict=True)}
+    return found
 
 
 def _most(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -104,6 +104,7 @@ def failing(**changes: Any) -> Result:
         rows={"sends": 1_750_000, "log": 1_748_554, "deliveries": 1_748_554, "log_probes": 24},
         given={"billing": 1_748_530},
         given_again={"billing": 420},
+        given_delay_ms={"billing": {"p50": 31.2, "p99": 2_840.0, "max": 9_310.0}},
         exposure={"assignments": 15, "redeliveries": 0, "acks_confirmed": 61, "nacks": 0, "rollbacks": 0},
         usage=usage(),
         duration_s={

@@ -178,6 +178,7 @@ def test_consumer_groups_are_judged_apart() -> None:
     assert witness_of(partial, "not-dispatched").detail == "group group-2 was not given position 1"
     assert partial.given == {"group-1": 4, "group-2": 4}
     assert partial.given_again == {"group-1": 0, "group-2": 1}
+    assert {group: delays.total for group, delays in partial.delays.items()} == {"group-1": 4, "group-2": 3}
 
 
 def test_a_probe_is_not_among_the_messages_that_a_group_was_given() -> None:
