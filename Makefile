@@ -1,6 +1,6 @@
 # `make` lists the targets. `make run` and `make test` set up what they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test test-all test-more check bench docs site dist clean
+.PHONY: help setup run lint test test-all test-more check bench docs site man dist clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -81,6 +81,11 @@ site: setup ## the documentation as a site in build/site; a dead link fails
 	  touch build/site-tools/.installed; }
 	NO_MKDOCS_2_WARNING=1 build/site-tools/bin/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
+
+man: setup ## a man page for each command in build/man
+	rm -rf build/man
+	$(BIN)/python -m docs.man_pages build/man
+	@echo "man -l build/man/brokerstorm.1"
 
 # Built twice, from the time of the commit: whoever builds it again gets the same bytes.
 dist: setup ## wheel and source archive in dist/, checked

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -137,6 +139,14 @@ def imports_between_packages() -> Iterator[tuple[Path, str]]:
         if package_of(path) in rooms():
             targets = (module_file(module) for _, module in imports(path))
             yield from ((path, package_of(target)) for target in targets if target is not None)
+
+
+def test_every_command_has_a_man_page(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-m", "docs.man_pages", tmp_path], check=True, cwd=ROOT)
+    pages = {page.stem: page.read_text() for page in tmp_path.glob("*.1")}
+    shown = [name for name, command in cli.commands.items() if not command.hidden]
+    assert {"brokerstorm", *(f"brokerstorm-{name}" for name in shown)} <= set(pages)
+    assert not [name for name, text in pages.items() if "..." in text.partition(".SH SYNOPSIS")[0]]
 
 
 def test_the_architecture_page_lists_every_package() -> None:
