@@ -20,6 +20,7 @@ from commands import (
     contract,
     histories,
     reading,
+    rounds,
     shrink,
     starting,
     suites,
@@ -58,7 +59,7 @@ def cli() -> None:
 
 
 for _command in (
-    *(upkeep.doctor, starting.list_, starting.new, starting.plan, upkeep.fetch, starting.run, starting.repro),
+    *(upkeep.doctor, starting.list_, starting.new, starting.plan, upkeep.fetch, rounds.run, rounds.repro),
     bisect.bisect,
     shrink.shrink,
     *(suites.suite, histories.history),

@@ -22,7 +22,8 @@ from commands.options import (
     secure_option,
 )
 from experiments.leftovers import end_leftovers
-from experiments.plans import choose_plans, needs_of, read_scenario
+from experiments.plans import ScenarioRequest, resolve
+from experiments.resolved import RoundOptions
 from harness.errors import EnvironmentNotReady, Exit, HealError, UsageError
 from harness.rundir import Document, RunDir, new_run
 from harness.systems import DEFAULT, SYSTEMS
@@ -64,18 +65,19 @@ def up(
     SCENARIO sets the version, the broker settings and what its faults need; without it, the defaults are
     used. `down` stops the cluster. With --secure, a connection file describes how to reach it.
     """
-    from experiments.player import choose_runtime, process_if
+    from experiments.opening import choose_runtime, process_if
     from harness.clusters import open_cluster
     from harness.scenario.model import native
 
-    loaded = read_scenario(scenario) if scenario else None
+    asked = ScenarioRequest(scenario=scenario, seed=0, rounds=1) if scenario else None
+    resolved = resolve(asked, RoundOptions(runtime=runtime, secure=secure)) if asked else None
+    loaded = resolved.scenario if resolved else None
     if loaded and system not in (None, loaded.system):
         raise UsageError(f"--system {system}: {scenario} is a scenario of {loaded.system}")
     system = system or (loaded.system if loaded else DEFAULT.name)
     wanted = version or (loaded.cluster.version if loaded else "")
     topology = loaded.cluster.topology if loaded else ""
-    plans = choose_plans(loaded, seed=0, rounds=1) if loaded else []
-    needed = _known_needs(needs) | needs_of(plans)
+    needed = _known_needs(needs) | (resolved.needs if resolved else frozenset())
     with closing(settings.progress()) as progress:
         runtime, what = process_if(secure, runtime), (system, wanted, topology)
         runtime = choose_runtime(runtime, what, needed, offline=offline, tell=progress.note).runtime

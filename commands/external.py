@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from commands.console import Settings, write
 from commands.tables import show_checks
-from experiments.plans import (
-    choose_plans,
-    external_of,
-    on_external,
-    read_scenario,
-    refuse_on_external,
-    timeline_of,
-)
+from experiments.plans import ScenarioRequest, external_of, resolve
 from experiments.preflight import preflight
+from experiments.resolved import Resolved, RoundOptions, refuse_on_external
 from harness.errors import BrokerstormError, Exit, HealError, ScenarioError
 from harness.rundir import RunDir
 
 if TYPE_CHECKING:
     from harness.clusters.external import External, MadeBy
-    from harness.contracts.plan import Plan
     from harness.need import Need
 
 
@@ -101,11 +94,13 @@ def doctor_external(settings: Settings, file: Path, scenario: str | None, runtim
     examined = list(external.examine())
     found = None
     if scenario:
-        plans = on_external(choose_plans(read_scenario(scenario, external=external), seed=0), external)
-        examined.append(_faults_check(plans, external))
+        options = RoundOptions(runtime=runtime, external=external)
+        resolved = resolve(ScenarioRequest(scenario=scenario, seed=0), options)
+        examined.append(_faults_check(resolved, external))
         if not examined[-1].ok:  # the rest of what it needs is told all the same
-            plans = [plan.model_copy(update={"faults": []}) for plan in plans]
-        found = preflight(plans, settings.run_dir, runtime, external=external, ask_indexes=True)
+            without = [plan.model_copy(update={"faults": []}) for plan in resolved.plans]
+            resolved = replace(resolved, plans=without)
+        found = preflight(resolved, settings.run_dir)
     checks: list[Need] = [*examined, *(found.checks if found else ())]
     missing = [check for check in checks if check.needed and not check.ok]
     code = Exit.ENVIRONMENT if missing else Exit.PASS
@@ -119,13 +114,13 @@ def doctor_external(settings: Settings, file: Path, scenario: str | None, runtim
     return code
 
 
-def _faults_check(plans: Sequence[Plan], external: External) -> Need:
+def _faults_check(resolved: Resolved, external: External) -> Need:
     """Whether the cluster and the drivers of its connection file can do what the faults of a scenario ask."""
     from harness.need import Need
 
     try:
-        for plan in plans:
-            refuse_on_external(timeline_of(plan), external)
+        for timeline in resolved.timelines:
+            refuse_on_external(timeline, external)
     except ScenarioError as error:
         return Need("faults", False, str(error), error.hint)
     return Need("faults", True, "all can be done here", "")

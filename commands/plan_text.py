@@ -13,6 +13,7 @@ from harness.plan.hours import retained_s
 from harness.plan.profile import mean_rate_per_s, shares_over
 from harness.plan.rates import is_open, rate_words
 from harness.progress.live import LEVELS
+from harness.rundir import Document
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import in_words
 
@@ -35,17 +36,16 @@ _BESIDE = ", plus brokers and Spark"
 _DEDUP = {True: "no duplicates", False: "duplicates possible", None: "duplicates unknown"}
 
 
-def show_plans(
-    plans: Sequence[Plan], timelines: Sequence[Timeline], *, draws_seed: bool, commands: bool
-) -> None:
-    """Print plans; those behind the first only where they differ from it.
+def show_plans(rounds: Sequence[tuple[Plan, Timeline]], *, draws_seed: bool, commands: bool) -> None:
+    """Print plans; those after the first only where they differ from it.
 
     Args:
+        rounds: each plan with its timeline.
         draws_seed: a run would take another seed than these.
         commands: what each fault sends, too.
     """
     first: dict[str, Rows] = {}
-    for plan, timeline in zip(plans, timelines, strict=True):
+    for plan, timeline in rounds:
         title = f"{plan.scenario} · {plan.variant}" if plan.variant else plan.scenario
         paragraph(f"{title}: {plan.about}" if plan.about else title)
         seed = f"seed {plan.seed}" + (" (a run without --seed takes a new one)" if draws_seed else "")
@@ -55,7 +55,7 @@ def show_plans(
         for name, part in parts.items():
             rows += [] if name in same else part
         if same:
-            rows.append(["same", f"{', '.join(same)} as in {plans[0].variant or 'the first'}"])
+            rows.append(["same", f"{', '.join(same)} as in {rounds[0][0].variant or 'the first'}"])
         table(rows, indent="  ")
         write("")
         first = first or parts
@@ -85,6 +85,24 @@ def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
         "pipelines": [row for member in plan.pipelines for row in _pipeline(member, plan)],
         "faults": _faults(timeline, commands),
     }
+
+
+def timeline_rows(timeline: Timeline) -> list[Document]:
+    """Firings as JSON, each with the commands that it would send."""
+    import faults
+
+    return [
+        {
+            "id": f.id,
+            "fault": f.kind,
+            "target": f.target,
+            "t_s": f.t_s,
+            "for_s": f.for_s,
+            "params": f.params.document(),
+            "commands": faults.commands_of(f, timeline),
+        }
+        for f in timeline.firings
+    ]
 
 
 def _payload(plan: Plan) -> str:

@@ -1,10 +1,9 @@
-"""The commands list, new, plan, run and repro."""
+"""The commands list, new and plan."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Final
 
 import click
 
@@ -13,42 +12,19 @@ from commands.console import Settings, command
 from commands.options import (
     FileToWrite,
     connection_option,
-    fail_fast_option,
     for_option,
-    keep_up_option,
-    load_address_option,
-    load_master_option,
-    load_port_option,
-    load_store_option,
-    load_tasks_option,
-    master_option,
-    max_time_option,
-    offline_option,
-    otlp_option,
-    prometheus_option,
     runtime_option,
-    seconds,
-    secure_option,
     seed_option,
     set_option,
     variant_option,
-    window_option,
 )
 from commands.tables import paragraph
-from experiments.plans import (
-    choose_plans,
-    external_of,
-    on_external,
-    read_scenario,
-    timeline_of,
-    timeline_rows,
-)
+from experiments.plans import ScenarioRequest, external_of, resolve
 from experiments.preflight import preflight
+from experiments.resolved import RoundOptions
 from harness.errors import Exit, UsageError
-from harness.rundir import find_run
 from harness.scenario.bundled import SCHEMA_FILE, bundled_bugs
 from harness.systems import DEFAULT, SYSTEMS
-from harness.telemetry.request import metrics_request
 
 KINDS = ("scenarios", "bugs", "suites", "faults", "workers", "systems", "runs", "nights", "classes")
 
@@ -196,207 +172,23 @@ def plan(
     missing on this machine. The exit code is 4 if a tool or client is missing. With -v it also shows what
     each fault sends.
     """
-    from commands.plan_text import show_plans, show_preflight
+    from commands.plan_text import show_plans, show_preflight, timeline_rows
 
-    external = external_of(cluster_file)
-    loaded = read_scenario(scenario, overrides, external=external, for_s=for_s)
     chosen = 0 if seed is None else seed
-    rounds = on_external(choose_plans(loaded, seed=chosen, variant=variant), external)
-    checked = preflight(
-        rounds, settings.run_dir, runtime, ask_indexes=True, external=external, scenario=loaded
-    )
-    plans = [each for each in rounds if each.seed == chosen]
-    timelines = [timeline_of(each) for each in plans]
+    asked = ScenarioRequest(scenario=scenario, overrides=overrides, seed=chosen, for_s=for_s, variant=variant)
+    resolved = resolve(asked, RoundOptions(runtime=runtime, external=external_of(cluster_file)))
+    checked = preflight(resolved, settings.run_dir)
+    rounds = zip(resolved.plans, resolved.timelines, strict=True)
+    first = [(each, timeline) for each, timeline in rounds if each.seed == chosen]
     document = {
-        "plans": [
-            {**each.model_dump(), "timeline": timeline_rows(timeline)}
-            for each, timeline in zip(plans, timelines, strict=True)
-        ],
+        "plans": [{**each.model_dump(), "timeline": timeline_rows(timeline)} for each, timeline in first],
         **checked.document(),
     }
 
     def text() -> None:
-        draws_seed = seed is None and any(each.faults for each in plans)
-        show_plans(plans, timelines, draws_seed=draws_seed, commands=settings.verbose > 0)
-        show_preflight(checked, len(rounds))
+        draws_seed = seed is None and any(each.faults for each, _ in first)
+        show_plans(first, draws_seed=draws_seed, commands=settings.verbose > 0)
+        show_preflight(checked, len(resolved.plans))
 
     settings.show(document, text)
     return checked.exit_code
-
-
-#: What may be asked anew of a run that goes on; of the rest only what stands for nothing.
-_OF_A_RESUMED_RUN: Final = frozenset({"offline", "master", "window_s", "fail_fast", "runtime"})
-
-
-@command(
-    "run", example="brokerstorm run kafka-quick\nbrokerstorm run kafka-storm --seed 7 --set load.rate=20000"
-)
-@click.argument("scenario", required=False, shell_complete=completion.scenarios)
-@seed_option
-@set_option
-@for_option
-@click.option("--rounds", type=click.IntRange(1, 1000), help="Number of rounds of each variant.")
-@click.option("--until-hit", is_flag=True, help="Run rounds with new seeds until one shows a violation.")
-@max_time_option
-@window_option
-@fail_fast_option
-@variant_option
-@click.option(
-    "--replay",
-    metavar="RUN",
-    shell_complete=completion.runs,
-    help="Use the fault times and targets of RUN.",
-)
-@click.option(
-    "--resume",
-    metavar="RUN",
-    shell_complete=completion.runs,
-    help="Continue RUN, which was killed, with its original options.",
-)
-@keep_up_option
-@offline_option
-@runtime_option
-@connection_option
-@secure_option
-@master_option
-@load_master_option
-@load_tasks_option
-@load_store_option
-@load_port_option
-@load_address_option
-@otlp_option
-@prometheus_option
-def run(
-    settings: Settings,
-    replay: str | None,
-    resume: str | None,
-    otlp: str | None,
-    prometheus: str | None,
-    **given: Any,
-) -> int:
-    """Run a scenario on a live cluster and judge it.
-
-    Starts a cluster, sends load while faults are injected, and reports what happened to every message.
-    SCENARIO is a name from `list scenarios` or a file. The exit code is the verdict: 0 pass (or every variant
-    as expected), 1 fail, 3 unknown.
-
-    With --resume, RUN is a run whose command was killed. If its brokers still run, its clients restart and
-    send the rest of the load. Otherwise the data that was captured is judged.
-    """
-    from commands.rounds import resume_request, run_request
-    from experiments.bundle.opening import run_of
-    from experiments.variants import RunRequest
-
-    if resume is not None:
-        others = [replay, *(value for name, value in given.items() if name not in _OF_A_RESUMED_RUN)]
-        if any(others):
-            raise UsageError(
-                f"--resume {resume} reuses the original options; remove SCENARIO and the others",
-                hint=f"brokerstorm run --resume {resume}",
-            )
-        return resume_request(settings, find_run(settings.run_dir, resume), RunRequest(replay=None, **given))
-    replayed = run_of(settings.run_dir, replay) if replay else None
-    if replayed is not None and replayed.campaign.exists():
-        rounds = [f"{replayed.run_id}/{each.run_id}" for each in replayed.rounds()]
-        raise UsageError(
-            f"--replay {replay} holds several runs: name one of its rounds",
-            hint=f"there are {', '.join(rounds[:10])}" if rounds else "none of its rounds was started",
-        )
-    if given["scenario"] is None and replayed is None:
-        raise UsageError("which scenario?", hint="`brokerstorm list scenarios` shows them")
-    metrics = metrics_request(otlp, prometheus)
-    return run_request(settings, RunRequest(replay=replayed, metrics=metrics, **given))
-
-
-@command(
-    "repro",
-    example="brokerstorm repro pulsar-18911 --quick\nbrokerstorm repro pulsar-12779 --rounds 10\n"
-    "brokerstorm repro --all --budget 2h",
-)
-@click.argument("bug", required=False, default="", shell_complete=completion.bugs)
-@click.option(
-    "--all",
-    "every",
-    is_flag=True,
-    help="Check every known bug once, as with --quick; bugs not shown for longest come first.",
-)
-@click.option(
-    "--budget",
-    "budget_s",
-    callback=seconds,
-    metavar="TIME",
-    help="Start no new bug after this time (e.g. 2h); requires --all.",
-)
-@click.option(
-    "--pair",
-    default="",
-    shell_complete=completion.pairs,
-    help="Version pair to compare; default: the first pair of the bug file.",
-)
-@click.option(
-    "--rounds", type=click.IntRange(1, 1000), help="Number of counted rounds of each version; default: 10."
-)
-@click.option(
-    "--quick",
-    is_flag=True,
-    help="Stop after the first round that shows the bug and one clean round; gives no rate and no p.",
-)
-@click.option(
-    "--until-hit", is_flag=True, help="Run only the affected version, with new seeds, until it shows the bug."
-)
-@max_time_option
-@seed_option
-@set_option
-@click.option(
-    "--client-jars",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Folder with one subfolder of jars for each version that is in no repository.",
-)
-@click.option(
-    "--affected",
-    default="",
-    metavar="VERSION",
-    help="Version to use instead of the affected one; dir:PATH uses your own build.",
-)
-@click.option(
-    "--fixed",
-    default="",
-    metavar="VERSION",
-    help="Version to use instead of the fixed one; dir:PATH uses your own build, e.g. a candidate fix.",
-)
-@keep_up_option
-@offline_option
-@runtime_option
-@master_option
-@otlp_option
-@prometheus_option
-def repro(
-    settings: Settings,
-    every: bool,
-    budget_s: float | None,
-    otlp: str | None,
-    prometheus: str | None,
-    **given: Any,
-) -> int:
-    """Reproduce a known bug: affected version against fixed version.
-
-    Rounds of both versions alternate on one cluster; each pair of rounds has the same seed and the same
-    faults. BUG is a name from `list bugs`, a file, or the folder or bundle of an earlier `repro`, which is
-    repeated with the same version pair, rounds and seed.
-
-    The exit code is 0 if the bug is reproduced, 1 if it is not, and 3 if that could not be decided. With
-    --quick, reproduced means: seen in the affected version and not in the fixed one. With --until-hit the
-    exit code is 0 if the bug was seen and 1 if it was not; the summary then gives an upper bound of its rate.
-    With --all it is the most urgent exit code of all bugs.
-    """
-    from commands.rounds import repro_all, repro_request
-    from experiments.repro.request import ReproRequest, as_in_run
-
-    request = ReproRequest(metrics=metrics_request(otlp, prometheus), **given)
-    if every:
-        return repro_all(settings, request, budget_s)
-    if budget_s is not None:
-        raise UsageError("--budget requires --all", hint="add --all; for one bug, use --until-hit --max-time")
-    if not request.bug:
-        raise UsageError("which bug?", hint="`brokerstorm list bugs` lists them; --all checks every one")
-    return repro_request(settings, as_in_run(settings, request))

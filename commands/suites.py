@@ -240,7 +240,7 @@ def _resume(settings: Settings, request: SuiteRequest) -> int:
 
 def _play(settings: Settings, night_dir: NightDir, night: Night, history: History) -> int:
     """Play what is left of a night, keep its document, show it; the exit code."""
-    from experiments.experiment import playing
+    from experiments.folders import playing
     from experiments.nights.document import not_run_of, summarize
     from experiments.nights.planning import tidy
     from experiments.nights.playing import NightTurns

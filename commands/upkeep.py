@@ -17,22 +17,18 @@ from commands.options import connection_option, set_option
 from commands.tables import show_checks, table
 from experiments.downloads import fetch_files, fetch_proxy_image, fetch_spark
 from experiments.leftovers import end_leftovers, remove
-from experiments.plans import choose_plans, read_scenario
+from experiments.plans import ScenarioRequest, resolve
 from experiments.preflight import preflight
+from experiments.resolved import Resolved, RoundOptions
 from harness.errors import Exit, UsageError
 from harness.run_ids import checked_run_id
 from harness.rundir import find_run
 
 if TYPE_CHECKING:
     from harness.clusters.leftovers import LeftAlone
-    from harness.contracts.plan import Plan
     from harness.toolchains.jars import Progress
 
 DEFAULT_SCENARIO = "kafka-quick"
-
-
-def _plans(scenario: str, overrides: Sequence[str]) -> list[Plan]:
-    return choose_plans(read_scenario(scenario, overrides), seed=0, rounds=1)
 
 
 @command("doctor", example="brokerstorm doctor kafka-storm")
@@ -53,9 +49,8 @@ def doctor(settings: Settings, scenario: str | None, cluster_file: Path | None, 
     if cluster_file:
         return doctor_external(settings, cluster_file, scenario, runtime)
     scenario = scenario or DEFAULT_SCENARIO
-    loaded = read_scenario(scenario)
-    plans = choose_plans(loaded, seed=0)
-    found = preflight(plans, settings.run_dir, runtime, tell_docker=True, ask_indexes=True, scenario=loaded)
+    resolved = resolve(ScenarioRequest(scenario=scenario, seed=0), RoundOptions(runtime=runtime))
+    found = preflight(resolved, settings.run_dir, tell_docker=True)
     code = Exit.ENVIRONMENT if found.missing else Exit.PASS
     document = {"exit_code": int(code), **found.document()}
 
@@ -90,15 +85,18 @@ def fetch(
     distribution and published jars. An official image that exists already is not changed.
     """
     _refuse_mixture(scenario, overrides, images, system, version)
-    plans = [] if system else _plans(scenario or DEFAULT_SCENARIO, overrides)
-    clusters = [(system, version)] if system else [(plan.system, plan.version) for plan in plans]
+    asked = None if system else scenario or DEFAULT_SCENARIO
+    resolved = Resolved(plans=[])
+    if asked:
+        wanted = ScenarioRequest(scenario=asked, overrides=overrides, seed=0, rounds=1)
+        resolved = resolve(wanted, RoundOptions())
+    clusters = [(system, version)] if system else [(plan.system, plan.version) for plan in resolved.plans]
     with closing(settings.progress()) as progress:
-        folders = fetch_files(plans, progress.download)
-        if plans:
+        folders = fetch_files(resolved, progress.download)
+        if resolved.plans:
             fetch_spark(progress.download)
         if images:
-            folders |= _fetch_images(list(dict.fromkeys(clusters)), plans, progress.download)
-    asked = None if system else scenario or DEFAULT_SCENARIO
+            folders |= _fetch_images(list(dict.fromkeys(clusters)), resolved.needs, progress.download)
     document = {"scenario": asked, "fetched": folders}
     settings.show(document, lambda: table([[name, where] for name, where in folders.items()]))
     return Exit.PASS
@@ -118,7 +116,7 @@ def _refuse_mixture(
 
 
 def _fetch_images(
-    clusters: Sequence[tuple[str, str]], plans: Sequence[Plan], report: Progress
+    clusters: Sequence[tuple[str, str]], needs: frozenset[str], report: Progress
 ) -> dict[str, str]:
     """The compose plugin, an image a cluster, and that of a proxy between nodes; name -> what it is."""
     from harness.clusters import spec_of
@@ -133,7 +131,7 @@ def _fetch_images(
                 raise UsageError(f"there is no image of {spec.own.short}: it runs as processes")
             image = standin.provide(client, spec, on_progress=report)
             found[image.tag] = f"{image.kind}, {image.size_mb} MB"
-        found |= fetch_proxy_image(client, plans, report)
+        found |= fetch_proxy_image(client, needs, report)
     return found
 
 

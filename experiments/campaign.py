@@ -7,87 +7,132 @@ takes its place.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
+from experiments.context import CommandContext
+from experiments.judging import judge_run
+from experiments.opening import ClusterOpener
+from experiments.resolved import Resolved
+from experiments.windows import WindowJudge
+from harness.clusters import BrokerCluster
 from harness.contracts import read_document
 from harness.contracts.plan import Plan, RateStep
 from harness.contracts.rows import Manifest
 from harness.errors import NO_SPACE, BrokerstormError, EnvironmentNotReady, HealError
 from harness.plan.rates import is_open, rate_words
-from harness.protocols.cluster import Cluster, Progress
+from harness.protocols.cluster import Cluster
 from harness.protocols.faulting import FaultInjector
 from harness.protocols.versions import HasVersions
 from harness.run.calibration import Calibration, step_words, with_rates
-from harness.run.hosts import Hosts
-from harness.run.interrupts import Interrupts
-from harness.run.lifecycle import LiveRun, OnPhase, RunOutcome
+from harness.run.lifecycle import LiveRun, RunOutcome
 from harness.run.topics import drop_topics
-from harness.rundir import RunDir
+from harness.rundir import RunDir, point_latest
 from harness.seal.seal import drop_segments, seal
+from harness.telemetry.request import metrics_request, opened_telemetry
 from harness.toolchains.own_builds import in_words
 
 if TYPE_CHECKING:
     from analysis.findings import Result
-
-
-@dataclass(frozen=True, slots=True)
-class CampaignHooks:
-    """Functions that a campaign is given, so that it needs no fault kind and no Spark.
-
-    Attributes:
-        open_cluster: plan and folder -> a cluster that is not up yet.
-        injector: the faults of a round.
-        judge: sealed run -> result.
-        on_phase: told of every phase of every round.
-        load: where the load of a round comes from; None = this machine.
-    """
-
-    open_cluster: Callable[[Plan, RunDir], Cluster]
-    injector: Callable[[Plan, Cluster, RunDir], FaultInjector]
-    judge: Callable[[RunDir], Result]
-    on_phase: OnPhase
-    load: Callable[[RunDir], AbstractContextManager[RoundLoad | None]] = lambda run: nullcontext()
-
-
-class RoundLoad(Hosts, Protocol):
-    """The machines that the load of a round comes from."""
-
-    def seal(self, run: RunDir, plan: Plan) -> None:
-        """Seal what was captured there and here."""
+    from analysis.spark.session import WarmSession
+    from experiments.spark_load import SparkLoad, SparkRound
+    from harness.progress.view import BaseProgress
+    from harness.telemetry.telemetry import Telemetry
 
 
 class CampaignRunner:
-    """Runs the rounds. ``close`` (or leaving the ``with`` block of `opened`) ends the cluster."""
+    """Plays rounds on clusters that it opens. Use it as a ``with`` block: the clusters, Spark and the live
+    view end with it, whatever happened; with ``keep_up``, the last cluster stays if all went well.
+
+    Args:
+        resolved: all rounds that can be foreseen; a cluster is started with what the faults of all need.
+        root: the folder of the command.
+        command: repeats all of it.
+        session: the Spark session of several campaigns, which stays open; None = an own one.
+        is_latest: ``latest`` names the folder, once there is something to show.
+
+    Attributes:
+        progress: the live view.
+    """
+
+    progress: BaseProgress
+    _telemetry: Telemetry
+    _session: WarmSession
+    _opener: ClusterOpener
 
     def __init__(
         self,
+        context: CommandContext,
+        resolved: Resolved,
         root: RunDir,
-        hooks: CampaignHooks,
-        *,
-        progress: Progress,
-        interrupts: Interrupts,
         command: str,
-        offline: bool = False,
-        keep_up: bool = False,
-        judges_cut: bool = False,
+        *,
+        session: WarmSession | None = None,
+        is_latest: bool = False,
     ) -> None:
-        """``judges_cut``: a round whose load a signal shortens is audited and judged, too."""
-        self._judges_cut = judges_cut
+        self._context = context
+        self._interrupts = context.interrupts
+        self._resolved = resolved
+        self._options = resolved.options
         self._root = root
-        self._hooks = hooks
-        self._progress = progress
-        self._interrupts = interrupts
         self._command = command
-        self._offline = offline
-        self._keep_up = keep_up
+        self._shared_session = session
+        self._is_latest = is_latest
+        self._open = ExitStack()
+        self._spark_load: SparkLoad | None = None
+        self._windows: WindowJudge | None = None
         self._cluster: Cluster | None = None
         self._key: tuple[Any, ...] = ()
         self._measured = 0
         self._is_cold = True
+
+    def __enter__(self) -> CampaignRunner:
+        from analysis.spark.session import WarmSession
+
+        options = self._options
+        with ExitStack() as stack:
+            self.progress = stack.enter_context(closing(self._context.progress()))
+            asked = options.metrics or metrics_request(None, None)
+            self._telemetry = stack.enter_context(opened_telemetry(asked, self.progress.note))
+            if self._shared_session:
+                self._session = self._shared_session
+            else:
+                master = options.load.master if options.load else options.master
+                self._session = stack.enter_context(WarmSession(master))
+            self._opener = ClusterOpener(self._resolved, self.progress)
+            if options.load:
+                from experiments.spark_load import SparkLoad
+
+                self._session.start()  # while the cluster comes up
+                self._spark_load = SparkLoad(
+                    options.load,
+                    self._session,
+                    self._root.root.parent,
+                    self.progress.note,
+                    offline=options.offline,
+                    connection=options.external.connection if options.external else None,
+                )
+            stack.callback(self._stop_windows)
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._open:
+            if error is not None:
+                try:
+                    self.close()
+                except BrokerstormError as later:  # what ended it is what the user has to know
+                    self.progress.note(str(later))
+                return
+            if self._options.keep_up and isinstance(self._cluster, BrokerCluster):
+                self._cluster.keep()
+                self._cluster = None
+            self.close()
 
     @property
     def is_stopped(self) -> bool:
@@ -105,7 +150,7 @@ class CampaignRunner:
         measured = with_rates(plans, partial(self._measure, root))
         chosen = {rate_words(new) for old, new in zip(plans, measured, strict=True) if is_open(old)}
         for rate in sorted(chosen):
-            self._progress.note(
+            self.progress.note(
                 f"load: {rate}, the most that this machine sustains, in every variant and round"
             )
         return measured
@@ -113,22 +158,22 @@ class CampaignRunner:
     def _measure(self, root: RunDir, plan: Plan, rate: int) -> RateStep:
         cluster = self._cluster_for(plan)
         who = plan.variant or plan.scenario
-        self._progress.phase("calibration", f"{who}: does this machine keep {rate:,} msg/s?")
+        self.progress.phase("calibration", f"{who}: does this machine keep {rate:,} msg/s?")
         self._measured += 1
         calibration = Calibration(
             plan,
             rate,
             root.calibration(f"{who}-{self._measured}"),
             cluster,
-            progress=self._progress,
+            progress=self.progress,
             interrupts=self._interrupts,
             command=self._command,
-            offline=self._offline,
+            offline=self._options.offline,
             is_cold=self._is_cold,
         )
         self._is_cold = False
         step = calibration.measure()
-        self._progress.note(step_words(step))
+        self.progress.note(step_words(step))
         return step
 
     def run_round(self, plan: Plan, run: RunDir, *, is_last: bool = False, command: str = "") -> Result:
@@ -162,26 +207,26 @@ class CampaignRunner:
         goes_on: bool = False,
     ) -> Result:
         cluster = self._cluster_for(plan)
-        with self._hooks.load(run) as load:
+        with self._load_of(run) as load:
             live = LiveRun(
                 plan,
                 run,
                 cluster,
-                self._hooks.injector(plan, cluster, run),
-                progress=self._progress,
+                self._injector(plan, cluster, run),
+                progress=self.progress,
                 interrupts=self._interrupts,
                 command=command or self._command,
-                on_phase=self._hooks.on_phase,
-                offline=self._offline,
-                judges_cut=self._judges_cut,
+                on_phase=self._on_phase,
+                offline=self._options.offline,
+                judges_cut=self._options.judges_cut,
                 hosts=load,
                 before=before,
             )
             outcome = live.resume(goes_on=goes_on) if before else live.execute()
             self._end_on_cluster(plan, outcome, is_last=is_last)
             if not self._interrupts.hurry.is_set():  # else `analyze` does it
-                self._progress.phase("seal", "raw rows to Parquet")
-                self._hooks.on_phase("seal")
+                self.progress.phase("seal", "raw rows to Parquet")
+                self._on_phase("seal")
                 (load.seal if load else seal)(run, plan)
         if self._interrupts.gives_up.is_set() and outcome.not_healed:
             raise HealError(
@@ -189,10 +234,10 @@ class CampaignRunner:
                 hint=f"`brokerstorm clean {self._root.run_id}` ends the rest",
             )
         self._interrupts.raise_if_stopped()
-        self._progress.phase("judge", "Spark")
-        self._hooks.on_phase("judge")
+        self.progress.phase("judge", "Spark")
+        self._on_phase("judge")
         try:
-            result = self._hooks.judge(run)
+            result = self._judge(run)
         except Exception:
             # A signal to the whole group ends the JVM too; what then fails first need not be our own stop.
             self._interrupts.raise_if_stopped()
@@ -217,7 +262,7 @@ class CampaignRunner:
 
     def _end_on_cluster(self, plan: Plan, outcome: RunOutcome, *, is_last: bool) -> None:
         """The cores are the judge's now; and the next round must not begin where this one broke something."""
-        keeps = self._keep_up if is_last else outcome.is_restored and not self._is_changed()
+        keeps = self._options.keep_up if is_last else outcome.is_restored and not self._is_changed()
         if self._interrupts.stop.is_set() or not keeps:
             self.close()
         elif not is_last:
@@ -235,9 +280,9 @@ class CampaignRunner:
         self.close()
         nodes = f"topology {plan.topology}" if plan.topology else "three nodes"
         ours = f"{in_words(plan.version)}, {nodes}"
-        self._progress.phase("up", f"{plan.system} {plan.external.words if plan.external else ours}")
+        self.progress.phase("up", f"{plan.system} {plan.external.words if plan.external else ours}")
         self._key = key
-        self._cluster = self._hooks.open_cluster(plan, self._root)
+        self._cluster = self._open_cluster(plan)
         self._is_cold = True
         self._cluster.up(timeout_s=plan.limits["ready"])
         return self._cluster
@@ -248,7 +293,7 @@ class CampaignRunner:
         try:
             drop_topics(self._cluster.admin, plan)
         except BrokerstormError as error:
-            self._progress.note(f"could not delete the topics of {plan.variant or plan.scenario}: {error}")
+            self.progress.note(f"could not delete the topics of {plan.variant or plan.scenario}: {error}")
 
     def close(self) -> None:
         """End the cluster. Idempotent."""
@@ -257,22 +302,74 @@ class CampaignRunner:
                 self._cluster.down()
             self._cluster = None
 
-    def release(self) -> Cluster | None:
-        """Leave the cluster up (``--keep-up``) and hand it over."""
-        cluster, self._cluster = self._cluster, None
-        return cluster
+    # ----- the parts of a round -----------------------------------------------------------------------
 
-    @contextmanager
-    def opened(self) -> Iterator[CampaignRunner]:
-        try:
-            yield self
-        except BaseException:
-            try:
-                self.close()
-            except BrokerstormError as error:  # what ended it is what the user has to know
-                self._progress.note(str(error))
-            raise
-        self.close()
+    def _open_cluster(self, plan: Plan) -> Cluster:
+        return self._opener.open(plan, self._root)
+
+    def _load_of(self, run: RunDir) -> AbstractContextManager[SparkRound | None]:
+        """The machines that the load of a round comes from; None = this machine."""
+        return self._spark_load.round(run) if self._spark_load else nullcontext()
+
+    def _injector(self, plan: Plan, cluster: Cluster, run: RunDir) -> FaultInjector:
+        """The faults of a round. The view, the metrics and the windows of the round begin, too."""
+        import faults
+
+        options, progress = self._options, self.progress
+        words = [plan.scenario, plan.variant, f"seed {plan.seed}"]
+        progress.begin(
+            " · ".join(word for word in words if word),
+            rate_per_s=plan.rate_per_s,
+            warm_up_s=plan.warm_up_s,
+            load_s=plan.load_s,
+            at_most_per_s=plan.rate_choice.at_most_per_s if plan.rate_choice else 0.0,
+            profile=plan.profile,
+            judges_cut=options.judges_cut,
+        )
+        timeline = faults.load_replay(options.replay) if options.replay else self._resolved.timeline(plan)
+        self._telemetry.begin(plan, run, run.root.relative_to(self._root.root.parent).as_posix())
+        self._begin_windows(plan, run)
+        progress.plan_faults([(t_s, text) for t_s, firing, text in faults.described(timeline) if firing])
+        hurry = self._interrupts.hurry
+        # Once it is set, faults are no longer given their time to be undone.
+        given_up = hurry if options.judges_cut else self._interrupts.stop
+        return faults.Injector(
+            timeline, cluster, run, on_event=progress.fault, stopping=given_up, hurry=hurry
+        )
+
+    def _begin_windows(self, plan: Plan, run: RunDir) -> None:
+        asked = None if self._options.load else self._options.windows
+        self._interrupts.enough.clear()
+        self._windows = None
+        if asked and 0 < asked.window_s < plan.load_s:
+            self._windows = WindowJudge(
+                plan, run, self._session, asked, tell=self.progress.note, enough=self._interrupts.enough
+            )
+
+    def _stop_windows(self) -> None:
+        if self._windows:
+            self._windows.stop()
+
+    def _on_phase(self, name: str) -> None:
+        """Begin and end what goes along with a round."""
+        self._telemetry.phase(name)
+        if self._windows and name == "load":
+            self._windows.start()
+        if self._windows and name == "recovery":
+            self._windows.end()
+        if name == "seal":
+            self._stop_windows()
+        if name == "ready" and self._is_latest:
+            point_latest(self._root)  # from here on there is something to show
+        if name == "drain":
+            self._session.start()
+
+    def _judge(self, run: RunDir) -> Result:
+        self._telemetry.end()
+        result = judge_run(self._context, run, self._session, in_campaign=run.root != self._root.root)
+        if self._spark_load:
+            self._spark_load.store_judged(run)
+        return result
 
 
 def _key_of(plan: Plan) -> tuple[Any, ...]:

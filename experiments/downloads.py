@@ -2,34 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from experiments.plans import clusters_of, needs_of
-from experiments.preflight import clients_of
+from experiments.resolved import Resolved
 from harness.toolchains.own_builds import in_words
 
 if TYPE_CHECKING:
-    from harness.contracts.plan import Plan
     from harness.toolchains.jars import Progress
 
 
-def fetch_files(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
-    """Jars and clients; name -> where it is."""
+def fetch_files(resolved: Resolved, report: Progress) -> dict[str, str]:
+    """Download brokers, build clients and programs of ours; name -> path."""
     from harness.clusters import fetch_cluster, spec_of
-    from harness.workers import launch, load_worker
+    from harness.workers import launch
 
-    folders: dict[str, str] = fetch_tools(plans, report)
-    for system, asked, _ in clusters_of(plans):
+    folders: dict[str, str] = fetch_tools(resolved.needs, report)
+    for system, asked, _ in resolved.clusters:
         where = fetch_cluster(system, asked, on_progress=report)
         folders[f"{system} {spec_of(system, asked).version}"] = str(where)
-    for plan in plans:
-        for name, version in clients_of(plan):
-            worker = load_worker(name, plan.workers)
-            argv, _ = launch(worker, version, on_progress=report)
-            # Python, Go: the program itself; Java: compiled classes and the client's jars
-            found = argv[argv.index("-cp") + 1] if "-cp" in argv else argv[0]
-            folders[f"{name} {in_words(version or worker.default_version)}"] = found
+    for client in resolved.clients:
+        argv, _ = launch(client.worker, client.version, on_progress=report)
+        # Python, Go: the program itself; Java: compiled classes and the client's jars
+        found = argv[argv.index("-cp") + 1] if "-cp" in argv else argv[0]
+        version = client.version or client.worker.default_version
+        folders[f"{client.library} {in_words(version)}"] = found
     return folders
 
 
@@ -41,20 +37,23 @@ def fetch_spark(report: Progress) -> None:
     record_classes()
 
 
-def fetch_tools(plans: Sequence[Plan], report: Progress) -> dict[str, str]:
-    """Build the programs of ours that the faults of these plans need; name -> where it is.
+def fetch_tools(needs: frozenset[str], report: Progress) -> dict[str, str]:
+    """Build the programs of ours that faults need; name -> path.
+
+    Args:
+        needs: as of `Resolved.needs`.
 
     Raises:
         EnvironmentNotReady: no Go, or it does not build.
     """
     from harness.clusters.sources import ProcessSource
 
-    tools = ProcessSource.tools_for(needs_of(plans))
+    tools = ProcessSource.tools_for(needs)
     return {tool.name: str(tool.fetch(on_progress=report)) for tool in tools}
 
 
-def fetch_proxy_image(client: Any, plans: Sequence[Plan], report: Progress) -> dict[str, str]:
-    """As `fetch_tools`, the image for clusters in containers; tag -> what it is.
+def fetch_proxy_image(client: Any, needs: frozenset[str], report: Progress) -> dict[str, str]:
+    """Build the image of the network proxy for clusters in containers, if faults need it; tag -> content.
 
     Args:
         client: of the Docker engine (`docker.DockerClient`).
@@ -62,6 +61,6 @@ def fetch_proxy_image(client: Any, plans: Sequence[Plan], report: Progress) -> d
     from harness.clusters.docker import proxy
     from harness.protocols.network import PEER_DETOURS
 
-    if PEER_DETOURS not in needs_of(plans):
+    if PEER_DETOURS not in needs:
         return {}
     return {proxy.provide(client, on_progress=report): "the network proxy"}

@@ -11,42 +11,35 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import shutil
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from filelock import FileLock, Timeout
-
-from analysis.report.documents import finite
-from experiments.judging import RoundOutcome, outcome_of
-from experiments.leftovers import end_leftovers
+from analysis.report.documents import finite, read_result
+from experiments.campaign import CampaignRunner
+from experiments.folders import ROUNDS, KeptOutcome, close_run_folder, kept, make_room
+from experiments.judging import RoundOutcome, TellStopped, outcome_of, summarize
 from experiments.plans import for_a_new_run
-from harness.contracts import read_document, read_rows, typed
+from harness.contracts import read_document
 from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, Interrupted, UsageError
 from harness.plan.build import with_tag
 from harness.plan.rates import as_recorded, is_open
-from harness.rundir import RunDir, append_jsonl, read_json, resolved, write_json, write_jsonl
+from harness.rundir import RunDir, append_jsonl, write_json
 
 if TYPE_CHECKING:
+    from analysis.findings import Result
+    from analysis.verdict.campaign import Campaign, Question
     from analysis.verdict.reproduction import RoundQuestion
-    from experiments.campaign import CampaignRunner
+    from experiments.context import CommandContext
+    from experiments.resolved import Resolved
 
-#: In the folder of an experiment: who holds it, what came out of its rounds, the rate that was measured.
-LOCK, ROUNDS, RATE = "experiment.lock", "rounds.jsonl", "rate.json"
-#: What was asked, of one that the user can go on with.
-ASKED: Final = "experiment.json"
-#: In the names of rounds that are played again: they do not count.
-ASIDE: Final = "aside"
-SCHEMA_VERSION: Final = 1
+#: In the folder of an experiment: the rate that was measured.
+RATE = "rate.json"
 
 AnswerT = TypeVar("AnswerT")
-AskedT = TypeVar("AskedT")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,17 +57,6 @@ class Request:
     key: str
     expected_s: float = 0.0
     told: Callable[[Any], str] = field(default=lambda outcome: "")
-
-
-class KeptOutcome(Protocol):
-    """What a strategy is sent: a dataclass, with the name and the key of the request."""
-
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def key(self) -> str: ...
 
 
 RequestT = TypeVar("RequestT", bound=Request)
@@ -274,7 +256,7 @@ class Rounds(Experiment[RoundRequest, RoundOutcome]):
         (plan,) = self.at_its_rate(for_a_new_run(asked))
         run = RunDir(self.root.root / request.name)
         if request.name:
-            _make_room(run)
+            make_room(run)
         if request.scenario:
             run.create().scenario.write_text(request.scenario())
         try:
@@ -307,116 +289,82 @@ def key_of(asked: Any) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
 
 
-# ----- the folder -------------------------------------------------------------------------------------
+# ----- run and repro ----------------------------------------------------------------------------------
 
 
-@contextmanager
-def playing(root: RunDir, goes_on: str, so_far: Callable[[], str] = lambda: "") -> Iterator[None]:
-    """Hold a folder: no other process plays in it, and nothing is left of one that was killed.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """A `run` or a `repro` before anything is started.
+
+    Attributes:
+        resolved: the rounds that can be foreseen, as they were checked.
+        plans: the same rounds; those of a strategy that asks for more are added while it plays.
+        about: the purpose of the scenario.
+        command: repeats all of it.
+        strategy: asks for the rounds.
+        names: the folders of the rounds, where they are known; otherwise ``question`` is.
+        question: the question of `repro`; None = a `run`.
+        max_time_s: no round begins after this time; None = no limit.
+    """
+
+    root: RunDir
+    resolved: Resolved
+    plans: list[Plan]
+    about: str
+    command: str
+    warnings: tuple[str, ...]
+    strategy: Strategy[None]
+    names: Sequence[str] = ()
+    question: Question | None = None
+    max_time_s: float | None = None
+
+    def summary(self, outcomes: Sequence[RoundOutcome], duration_s: float) -> Campaign:
+        """Write the summary of all rounds into the folder, and return it."""
+        return summarize(
+            self.root,
+            self.plans,
+            outcomes,
+            command=self.command,
+            about=self.about,
+            duration_s=duration_s,
+            names=self.names,
+            question=self.question,
+        )
+
+    def play(self, campaign: CampaignRunner, *, goes_on: bool = False) -> Result | Campaign:
+        """Play all rounds: the result of the only one, or the summary of several.
+
+        Args:
+            goes_on: others are played after these on the same cluster.
+
+        Raises:
+            BrokerstormError: interrupted, or it could not be run; what is finished can be analysed.
+        """
+        began = time.monotonic()
+        for text in self.warnings:
+            campaign.progress.note(f"warning: {text}")
+        budget = Budget(self.max_time_s)
+        experiment = Rounds(self.root, campaign, budget=budget, tell=campaign.progress.note, goes_on=goes_on)
+        experiment.at_its_rate(*self.plans)
+        experiment.run(self.strategy)
+        if not self.root.campaign.exists():
+            return read_result(self.root)
+        return self.summary(experiment.outcomes, time.monotonic() - began)
+
+
+def play(context: CommandContext, prepared: Prepared, tell_stopped: TellStopped) -> Result | Campaign:
+    """As `Prepared.play`, on clusters of its own.
 
     Args:
-        goes_on: the command that goes on with it, for the message of what ends it early.
-        so_far: what there is already, for the same message.
-
-    Raises:
-        EnvironmentNotReady: another process plays in it.
+        tell_stopped: gets what the finished rounds had found when the rest could not be played.
     """
+    began, root = time.monotonic(), prepared.root
     try:
-        lock = FileLock(root.root / LOCK).acquire(timeout=0)
-    except Timeout:
-        raise EnvironmentNotReady(
-            f"{root.run_id} is still being run by another process", hint="wait for it, or end it"
-        ) from None
-    with lock:
-        end_leftovers(root.run_id)
-        try:
-            yield
-        except BrokerstormError as error:
-            if root.root.exists() and (isinstance(error, Interrupted) or not error.hint):
-                error.hint = f"{so_far()}`{goes_on}` goes on"
-            raise
-
-
-def close_run_folder(root: RunDir, error: BrokerstormError) -> None:
-    """Say what can still be had of a run that was cut short; nothing at all leaves no folder."""
-    if not any(root.root.rglob("manifest.json")) and not root.cluster.exists():
-        shutil.rmtree(root.root)
-    elif not error.hint and (root.raw.exists() or root.campaign.exists()):
-        error.hint = f"what was captured until then: `brokerstorm analyze {root.run_id}`"
-
-
-def keep_asked(root: RunDir, kind: str, asked: Any) -> None:
-    """Write down what is asked, before the first round.
-
-    Args:
-        kind: of experiment, as people call it: ``search``.
-        asked: a dataclass.
-    """
-    document = {"schema_version": SCHEMA_VERSION, "kind": kind, "asked": asdict(asked)}
-    write_json(root.root / ASKED, document)
-
-
-def begun(run_dir: Path, name: str, kind: str, asked: type[AskedT]) -> tuple[RunDir, AskedT]:
-    """An experiment to go on with: its folder and what was asked.
-
-    Args:
-        name: an id below the folder of runs, or a path.
-        kind, asked: as of `keep_asked`.
-
-    Raises:
-        UsageError: there is none of that name and kind, it is damaged, or of another version.
-    """
-    for folder in (run_dir / name, Path(name)):
-        path = folder / ASKED
-        if not path.exists() or (document := read_json(path)).get("kind") != kind:
-            continue
-        if (version := document.get("schema_version")) != SCHEMA_VERSION:
-            raise UsageError(f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}")
-        return RunDir(resolved(folder)), typed(document.get("asked"), asked, str(path))
-    have = ", ".join(sorted(path.parent.name for path in run_dir.glob(f"*/{ASKED}") if _is(path, kind)))
-    raise UsageError(f"no {kind} {name!r} in {run_dir}", hint=f"there: {have or 'none'}")
-
-
-def _is(path: Path, kind: str) -> bool:
-    with suppress(UsageError):
-        return read_json(path).get("kind") == kind
-    return False
-
-
-def kept(root: RunDir, outcome: type[OutcomeT]) -> list[OutcomeT]:
-    """What was played in a folder so far, in the order in which it was.
-
-    Raises:
-        UsageError: the file is damaged.
-    """
-    return read_rows(root.root / ROUNDS, outcome)
-
-
-def play_again(root: RunDir, again: Callable[[RoundOutcome], bool]) -> None:
-    """Let rounds be played again: what they captured, and what came out, stays under another name."""
-    every = []
-    for outcome in kept(root, RoundOutcome):
-        if f"-{ASIDE}-" in outcome.name or not again(outcome):
-            every.append(outcome)
-        elif not outcome.is_unusable:
-            every.append(replace(outcome, name=set_aside(root.root / outcome.name, ASIDE)))
-    write_jsonl(root.root / ROUNDS, [finite(asdict(outcome)) for outcome in every])
-
-
-def set_aside(folder: Path, why: str) -> str:
-    """Make room for a round: what is in its folder stays, under another name; that name.
-
-    Args:
-        why: part of the name.
-    """
-    names = (folder.with_name(f"{folder.name}-{why}-{number}") for number in range(1, 10_000))
-    free = next(path for path in names if not path.exists())
-    if folder.exists():
-        folder.rename(free)
-    return free.name
-
-
-def _make_room(run: RunDir) -> None:
-    """What a killed process captured in the folder of a round stays, under another name."""
-    if any(path != run.plan for path in run.root.glob("*")):
-        set_aside(run.root, "cut")
+        with CampaignRunner(context, prepared.resolved, root, prepared.command, is_latest=True) as campaign:
+            return prepared.play(campaign)
+    except BrokerstormError as error:
+        outcomes = kept(root, RoundOutcome)
+        if root.campaign.exists() and outcomes:
+            tell_stopped(root, prepared.summary(outcomes, time.monotonic() - began))
+        close_run_folder(root, error)
+        raise

@@ -1,27 +1,19 @@
-"""Reads what `run` was asked about where the load comes from; refuses what only this machine can do."""
+"""Reads the options of `run` that say which machines make the load."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from urllib.parse import urlsplit
 
-from experiments.plans import timeline_of
-from faults.kit.clients import ClientParams, is_client
 from harness.errors import UsageError
 from harness.filesystems import below
-from harness.plan.rates import is_open
 from harness.rundir import is_url
-
-if TYPE_CHECKING:
-    from harness.contracts.plan import Plan
 
 #: A name, or an address of IPv4 or IPv6.
 _HOST: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*|[0-9A-Fa-f:.]+")
-_HERE = "remove --load-master: the load of this machine can do it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,26 +100,3 @@ def _host_and_port(address: str) -> tuple[str, int]:
         )
     assert host is not None
     return host, port or 0
-
-
-def refuse_from_elsewhere(plans: Sequence[Plan], *, secure: bool) -> None:
-    """Refuse what only clients of this machine can do.
-
-    Raises:
-        UsageError: one thing of it.
-    """
-    if secure:
-        raise UsageError(
-            "--secure: the secrets of a cluster of ours go to no other machine",
-            hint="`up --secure` writes a connection file, which --cluster takes",
-        )
-    for plan in plans:
-        if is_open(plan):
-            raise UsageError(
-                "a rate of `at_most` is measured on this machine, and the load comes from others",
-                hint="name what they are to send: --set load.rate=50000",
-            )
-        for firing in timeline_of(plan).firings:
-            own = firing.params
-            if own.needs_pid if isinstance(own, ClientParams) else is_client(firing.target):
-                raise UsageError(f"fault {firing.kind} hits processes of this machine only", hint=_HERE)

@@ -1,25 +1,23 @@
-"""From a scenario to checked plans and their fault timelines; nothing is started or touched."""
+"""From a scenario to checked plans; nothing is started or touched."""
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from experiments.resolved import Resolved, RoundOptions, node_roles, refuse_impossible
 from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
-from harness.protocols.versions import versions_of
-from harness.rundir import Document, RunDir, resolved
+from harness.rundir import RunDir, resolved
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import PREFIX
 
 if TYPE_CHECKING:
-    from faults import Timeline
-    from harness.clusters import BrokerCluster
     from harness.clusters.external import External
     from harness.connections.security import Security
     from harness.contracts.plan import Plan
@@ -33,6 +31,46 @@ MAX_SEED = 1_000_000
 JARS = "jars:"
 #: Jars that an error names.
 MOST_NAMED = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioRequest:
+    """The rounds that a command asks for.
+
+    Attributes:
+        scenario: a name or a file.
+        overrides: texts of ``--set``.
+        seed: the seed of the first round; None = a new one.
+        for_s: the duration of the load in seconds; None = as the scenario says.
+        rounds: the number of rounds of each variant; None = as the scenario says.
+        variant: the only variant to run; empty = all of them.
+    """
+
+    scenario: str
+    overrides: tuple[str, ...] = ()
+    seed: int | None = None
+    for_s: float | None = None
+    rounds: int | None = None
+    variant: str = ""
+
+
+def resolve(asked: ScenarioRequest, options: RoundOptions) -> Resolved:
+    """Read the scenario of a request and choose its rounds.
+
+    Raises:
+        ScenarioError: a line for each problem, with place, key, value and what is allowed.
+        UsageError: there is no such variant, or the cluster of ``options`` does not fit.
+    """
+    scenario = read_scenario(asked.scenario, asked.overrides, external=options.external, for_s=asked.for_s)
+    return resolve_scenario(scenario, asked, options)
+
+
+def resolve_scenario(scenario: Scenario, asked: ScenarioRequest, options: RoundOptions) -> Resolved:
+    """As `resolve`, for a scenario that was read already."""
+    seed = drawn(asked.seed)
+    plans = choose_plans(scenario, seed=seed, rounds=asked.rounds, variant=asked.variant)
+    plans = on_external(plans, options.external)
+    return Resolved(plans=plans, options=options, scenario=scenario, seed=seed)
 
 
 def external_of(file: Path | None, *, all_there: bool = True) -> External | None:
@@ -143,73 +181,6 @@ def pinned_version(scenario: Scenario, client: str, version: str) -> str:
     return pinned_client(load_worker(client, scenario.worker_folders), version)
 
 
-def refuse_on_external(timeline: Timeline, external: External) -> None:
-    """Refuse what a cluster that we did not start cannot do.
-
-    Raises:
-        ScenarioError: a fault that it does not have the means for.
-    """
-    import faults
-
-    if needs := sorted(faults.needs_of([timeline])):
-        raise ScenarioError(
-            f"faults: {', '.join(needs)} can be given only to a cluster that brokerstorm starts",
-            hint="leave those faults out on --cluster",
-        )
-    faults.refuse_unsupported(timeline, external.cluster("described", Path("/nonexistent")))
-
-
-def refuse_impossible(
-    timeline: Timeline,
-    cluster: tuple[str, str, str],
-    runtime: str,
-    broker_config: Mapping[str, str],
-    *,
-    secure: bool = False,
-) -> None:
-    """Refuse what a cluster (system, version, topology) on a runtime could not do or would not take.
-
-    Raises:
-        ScenarioError: a fault that the cluster does not have the means for.
-        UsageError: a broker setting that cannot be laid over the template.
-        EnvironmentNotReady: a fault that this machine does not have the means for.
-    """
-    import faults
-
-    settings = tuple(sorted(broker_config.items()))
-    described = _described(cluster, runtime, settings, faults.needs_of([timeline]), secure)
-    faults.refuse_unsupported(timeline, described)
-
-
-@lru_cache(maxsize=64)  # a suite asks the same of a thousand cells
-def _described(
-    cluster: tuple[str, str, str],
-    runtime: str,
-    settings: tuple[tuple[str, str], ...],
-    needs: frozenset[str],
-    secure: bool,
-) -> BrokerCluster[Any]:
-    from harness.clusters import describe_cluster
-
-    system, version, topology = cluster
-    return describe_cluster(
-        system,
-        version=version,
-        topology=topology,
-        runtime=runtime,
-        broker_config=dict(settings),
-        needs=needs,
-        secure=secure,
-    )
-
-
-def node_roles(system: str, version: str = "", topology: str = "") -> dict[str, tuple[str, ...]]:
-    """Nodes of a system's cluster and what each is."""
-    from harness.clusters import spec_of
-
-    return {service.name: tuple(service.roles) for service in spec_of(system, version, topology).nodes}
-
-
 def choose_plans(
     scenario: Scenario, *, seed: int, rounds: int | None = None, variant: str = ""
 ) -> list[Plan]:
@@ -303,40 +274,6 @@ def for_a_new_run(plan: Plan) -> Plan:
     return with_tag(plan, (plan.run_tag + 1 + secrets.randbelow(2**32 - 2)) % 2**32 or 1)
 
 
-def cluster_of(plan: Plan) -> tuple[str, str, str]:
-    """System, version and topology of the cluster that a plan needs."""
-    return plan.system, plan.version, plan.topology
-
-
-def clusters_of(plans: Iterable[Plan]) -> list[tuple[str, str, str]]:
-    """As `cluster_of`, once each, and what the nodes become in upgrades."""
-    found = []
-    for plan in plans:
-        others = versions_of(needs_of([plan])).values()
-        found += [cluster_of(plan), *((plan.system, version, plan.topology) for version in others)]
-    return list(dict.fromkeys(found))
-
-
-def timeline_of(plan: Plan) -> Timeline:
-    """The firings of a plan."""
-    import faults
-    from harness.plan.endings import clockless, endings
-    from harness.run.worker_specs import coordinated
-
-    nodes = plan.external.nodes if plan.external else node_roles(*cluster_of(plan))
-    return faults.compile(
-        plan.faults,
-        seed=plan.seed,
-        load_s=plan.load_s,
-        topics=plan.topics,
-        nodes=nodes,
-        clients=endings(plan),
-        coordinated=coordinated(plan),
-        clockless=clockless(plan),
-        system=plan.system,
-    )
-
-
 def read_plan(run: RunDir) -> Plan:
     """The plan that a run was made from.
 
@@ -347,31 +284,6 @@ def read_plan(run: RunDir) -> Plan:
     from harness.contracts.plan import Plan
 
     return read_document(run.plan, Plan)
-
-
-def needs_of(plans: Iterable[Plan]) -> frozenset[str]:
-    """What a cluster must be started with for the faults of these plans."""
-    import faults
-
-    return faults.needs_of(timeline_of(plan) for plan in plans)
-
-
-def timeline_rows(timeline: Timeline) -> list[Document]:
-    """Firings as JSON, each with the commands that it would send."""
-    import faults
-
-    return [
-        {
-            "id": f.id,
-            "fault": f.kind,
-            "target": f.target,
-            "t_s": f.t_s,
-            "for_s": f.for_s,
-            "params": f.params.document(),
-            "commands": faults.commands_of(f, timeline),
-        }
-        for f in timeline.firings
-    ]
 
 
 def with_jars(plan: Plan, folder: Path | None) -> Plan:

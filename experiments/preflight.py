@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.plans import (
-    JARS,
-    cluster_of,
-    clusters_of,
-    needs_of,
-    refuse_impossible,
-    refuse_on_external,
-    timeline_of,
-)
+from experiments.plans import JARS
+from experiments.resolved import Resolved, clients_of, cluster_of, refuse_impossible, refuse_on_external
+from faults.kit.clients import ClientParams, is_client
 from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import BrokerstormError, EnvironmentNotReady, Exit, ScenarioError, UsageError
 from harness.node_settings import node_configs
+from harness.plan.rates import is_open
 from harness.rundir import Document, RunDir
 from harness.systems import SYSTEMS
 from harness.toolchains.cache import cache_folder
@@ -30,7 +25,6 @@ from harness.toolchains.own_builds import PREFIX, UNKNOWN, in_words, own_build
 if TYPE_CHECKING:
     from experiments.versions import Releases
     from faults import Timeline
-    from harness.clusters.external import External
     from harness.contracts.plan import Plan
     from harness.contracts.worker import ProcessSpec
     from harness.need import Need
@@ -93,122 +87,124 @@ class Preflight:
 
 
 def preflight(
-    plans: Sequence[Plan],
+    resolved: Resolved,
     run_dir: Path,
-    runtime: str,
     *,
     tell_docker: bool = False,
-    ask_indexes: bool = False,
+    ask_indexes: bool = True,
     ask_clients: bool = True,
-    scenario: Scenario | None = None,
-    external: External | None = None,
-    secure: bool = False,
 ) -> Preflight:
     """Check what every run checks before it starts.
 
+    For the runtime "auto", the requirements of processes are checked: what Docker lacks is the reason to use
+    those.
+
     Args:
-        plans: all rounds of all variants.
-        runtime: for "auto" it is checked what processes need: what Docker lacks is the reason to use those.
-        tell_docker: say, for "auto", what Docker lacks too.
-        external: the cluster that is used; None = one that we start.
-        secure: the clusters have TLS and users.
+        run_dir: the folder of runs, whose disk is checked.
+        tell_docker: for the runtime "auto", report what Docker lacks, too.
         ask_indexes: refuse versions of clients and brokers that are not here and that their package index
-            does not have, and warn of those for which it could not be asked.
-        scenario: that the plans are of; says in which line an option stands. None = lines are not known.
+            does not have, and warn of those for which it could not be asked; never with ``offline``.
         ask_clients: ask every client that is built whether it takes its options.
 
     Raises:
         ScenarioError: a fault that no cluster of this system has the means for, or an option that a client
             refuses.
-        UsageError: a version or a broker setting that there is not.
+        UsageError: a version or a broker setting that there is not, or something that only a load from this
+            machine can do.
     """
-    from harness.plan.estimate import estimate
-    from harness.workers import load_worker
-
-    kind = "docker" if runtime == "docker" else "process"
-    unchecked = _refuse_options(plans, scenario) if ask_clients else []
-    total = estimate(plans, lambda client, folders: load_worker(client, folders).language)
-    timelines = [timeline_of(plan) for plan in plans]
-    checks = [
-        *_machine_checks(plans, run_dir, kind if external is None else "", total),
-        *_client_checks(plans),
-    ]
-    if external:
-        for timeline in timelines:
-            refuse_on_external(timeline, external)
+    options = resolved.options
+    if options.load:
+        refuse_from_elsewhere(resolved)
+    unchecked = _refuse_options(resolved) if ask_clients else []
+    checks = [*_machine_checks(resolved, run_dir), *_client_checks(resolved)]
+    if options.external:
+        for timeline in resolved.timelines:
+            refuse_on_external(timeline, options.external)
     else:
-        checks += [*fault_checks(plans, kind), *_described(plans, timelines, kind, secure)]
-        checks += _docker(plans, runtime, tell_docker=tell_docker)
-    warnings = [each for pair in zip(plans, timelines, strict=True) for each in _warnings(*pair)]
-    if ask_indexes:
-        warnings += _refuse_unknown_versions(plans, kind if external is None else "")
-    return Preflight(tuple(checks), tuple(dict.fromkeys(warnings)), total, tuple(unchecked))
+        checks += [*fault_checks(resolved), *_described(resolved)]
+        checks += _docker(resolved, tell_docker=tell_docker)
+    warnings = [
+        warning
+        for plan, timeline in zip(resolved.plans, resolved.timelines, strict=True)
+        for warning in _warnings(plan, timeline)
+    ]
+    if ask_indexes and not options.offline:
+        warnings += _refuse_unknown_versions(resolved)
+    return Preflight(tuple(checks), tuple(dict.fromkeys(warnings)), resolved.estimate, tuple(unchecked))
+
+
+def refuse_from_elsewhere(resolved: Resolved) -> None:
+    """Refuse what only clients of this machine can do.
+
+    Raises:
+        UsageError: the first such thing.
+    """
+    if resolved.options.secure:
+        raise UsageError(
+            "--secure: the secrets of a cluster of ours go to no other machine",
+            hint="`up --secure` writes a connection file, which --cluster takes",
+        )
+    for plan, timeline in zip(resolved.plans, resolved.timelines, strict=True):
+        if is_open(plan):
+            raise UsageError(
+                "a rate of `at_most` is measured on this machine, and the load comes from others",
+                hint="name what they are to send: --set load.rate=50000",
+            )
+        for firing in timeline.firings:
+            own = firing.params
+            if own.needs_pid if isinstance(own, ClientParams) else is_client(firing.target):
+                raise UsageError(
+                    f"fault {firing.kind} hits processes of this machine only",
+                    hint="remove --load-master: the load of this machine can do it",
+                )
 
 
 # ----- the machine ------------------------------------------------------------------------------------
 
 
-def _machine_checks(plans: Sequence[Plan], run_dir: Path, runtime: str, total: Estimate) -> list[Need]:
+def _machine_checks(resolved: Resolved, run_dir: Path) -> list[Need]:
     from harness.doctor import machine
 
     return machine.checks(
-        *clusters_of(plans),
-        clients_mb=total.clients_mb,
-        disk_mb=total.disk_bytes // _MB,
+        *resolved.clusters,
+        clients_mb=resolved.estimate.clients_mb,
+        disk_mb=resolved.estimate.disk_bytes // _MB,
         folder=run_dir,
-        runtime=runtime,
+        runtime=resolved.options.checked_runtime,
     )
 
 
-def _docker_checks(plans: Sequence[Plan], *, needed: bool) -> list[Need]:
-    """Two versions have an image each; engine and plugin they share."""
+def _docker(resolved: Resolved, *, tell_docker: bool) -> list[Need]:
+    """The checks of Docker. Two versions have an image each; they share engine and plugin."""
     from harness.doctor.docker import docker_checks
 
+    wanted = resolved.options.runtime
+    if wanted != "docker" and not (tell_docker and wanted == "auto"):
+        return []
     found = [
         check
-        for cluster in dict.fromkeys(map(cluster_of, plans))
-        for check in docker_checks(*cluster, needed=needed)
+        for cluster in dict.fromkeys(map(cluster_of, resolved.plans))
+        for check in docker_checks(*cluster, needed=wanted == "docker")
     ]
     return list({(check.name, check.name == "images" and check.text): check for check in found}.values())
 
 
-def _docker(plans: Sequence[Plan], runtime: str, *, tell_docker: bool) -> list[Need]:
-    if runtime == "docker" or (tell_docker and runtime == "auto"):
-        return _docker_checks(plans, needed=runtime == "docker")
-    return []
-
-
-def clients_of(plan: Plan) -> list[tuple[str, str]]:
-    """Library and version of every worker of a run, the readers of its log too."""
-    producers = [(each.client, each.client_version) for each in plan.producers]
-    consumers = [(each.client, each.client_version) for each in plan.consumers]
-    return list(dict.fromkeys([*producers, *consumers, SYSTEMS[plan.system].audit]))
-
-
-def _clients(plans: Sequence[Plan]) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Library, version and folders of other workers, once each."""
-    used = [(*pair, tuple(plan.workers)) for plan in plans for pair in clients_of(plan)]
-    return list(dict.fromkeys(used))
-
-
-def _client_checks(plans: Sequence[Plan]) -> list[Need]:
+def _client_checks(resolved: Resolved) -> list[Need]:
     from harness.need import Need
-    from harness.workers import load_worker, readiness
+    from harness.workers import readiness
 
     checks = []
-    for name, version, folders in _clients(plans):
-        found = readiness(load_worker(name, folders), version)
+    for client in resolved.clients:
+        found = readiness(client.worker, client.version)
         # Jars that the user brings with --client-jars may be there when it is run.
-        brought = version.startswith(JARS)
-        checks.append(Need(f"client {name}", found.ok, found.detail, found.remedy, passing=brought))
+        brought = client.version.startswith(JARS)
+        checks.append(Need(f"client {client.library}", found.ok, found.detail, found.remedy, passing=brought))
     return checks
 
 
-def _refuse_unknown_versions(plans: Sequence[Plan], runtime: str) -> list[str]:
-    """Refuse versions that do not exist; nothing is asked about those that are here.
-
-    Args:
-        runtime: of the brokers; their versions are asked for only if they run as processes.
+def _refuse_unknown_versions(resolved: Resolved) -> list[str]:
+    """Refuse versions that do not exist; nothing is asked about those that are here, nor about versions of
+    brokers that do not run as processes.
 
     Returns:
         Sentences about versions that could not be checked.
@@ -221,8 +217,8 @@ def _refuse_unknown_versions(plans: Sequence[Plan], runtime: str) -> list[str]:
     unchecked: list[str] = []
     releases = Releases(cache_folder() / "releases", tell=unchecked.append)
     asked = [
-        *_absent_clients(releases, plans),
-        *(_absent_brokers(releases, plans) if runtime == "process" else ()),
+        *_absent_clients(releases, resolved),
+        *(_absent_brokers(releases, resolved) if resolved.options.checked_runtime == "process" else ()),
     ]
     unknown: dict[str, str] = {}
 
@@ -246,24 +242,24 @@ def _refuse_unknown_versions(plans: Sequence[Plan], runtime: str) -> list[str]:
     return unchecked
 
 
-def _absent_clients(releases: Releases, plans: Sequence[Plan]) -> Iterator[tuple[str, Callable[[], str]]]:
+def _absent_clients(releases: Releases, resolved: Resolved) -> Iterator[tuple[str, Callable[[], str]]]:
     """The clients that are not on this machine, each with the question which other versions there are."""
     from experiments.versions import other_clients
-    from harness.workers import load_worker, readiness
+    from harness.workers import readiness
 
-    for name, version, folders in _clients(plans):
-        worker = load_worker(name, folders)
-        found = readiness(worker, version)
-        if version and found.ok and not found.fetched:
-            yield f"{name} {version}", partial(other_clients, releases, worker, version)
+    for client in resolved.clients:
+        found = readiness(client.worker, client.version)
+        if client.version and found.ok and not found.fetched:
+            name = f"{client.library} {client.version}"
+            yield name, partial(other_clients, releases, client.worker, client.version)
 
 
-def _absent_brokers(releases: Releases, plans: Sequence[Plan]) -> Iterator[tuple[str, Callable[[], str]]]:
+def _absent_brokers(releases: Releases, resolved: Resolved) -> Iterator[tuple[str, Callable[[], str]]]:
     """As `_absent_clients`, for brokers, those after an upgrade too."""
     from experiments.versions import other_brokers
     from harness.clusters import is_fetched, spec_of
 
-    for system, version, _ in clusters_of(plans):
+    for system, version, _ in resolved.clusters:
         spec = spec_of(system, version)
         try:
             is_here = bool(spec.own) or is_fetched(spec)
@@ -273,13 +269,10 @@ def _absent_brokers(releases: Releases, plans: Sequence[Plan]) -> Iterator[tuple
             yield f"{system} {spec.version}", partial(other_brokers, releases, system, spec.version)
 
 
-def _refuse_options(plans: Sequence[Plan], scenario: Scenario | None) -> list[str]:
+def _refuse_options(resolved: Resolved) -> list[str]:
     """Ask every client that can be asked without a broker whether it takes its options.
 
     A client names one option at a time: it is asked again without that one.
-
-    Args:
-        scenario: says the line of each option; None = lines are not known.
 
     Returns:
         A sentence about each client that could not be asked.
@@ -287,7 +280,7 @@ def _refuse_options(plans: Sequence[Plan], scenario: Scenario | None) -> list[st
     Raises:
         ScenarioError: a line for each refused option, in the client's own words.
     """
-    asked = {f"{spec.role} {spec.client}": (plan, spec) for plan in plans for spec in _specs(plan)}
+    asked = {f"{spec.role} {spec.client}": (plan, spec) for plan in resolved.plans for spec in _specs(plan)}
     with ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda one: _refusals(*one), asked.values()))
     lines, unasked = [], []
@@ -297,7 +290,7 @@ def _refuse_options(plans: Sequence[Plan], scenario: Scenario | None) -> list[st
             why = "its worker is not built yet, or gave no answer"
             unasked.append(f"options of {client} were not checked: {why}; the run asks it")
         else:
-            lines += [_option_line(plan, spec, text, scenario) for text in refused]
+            lines += [_option_line(plan, spec, text, resolved.scenario) for text in refused]
     if lines:
         lines = list(dict.fromkeys(lines))
         raise ScenarioError(lines[0], further=lines[1:])
@@ -357,33 +350,37 @@ def _specs(plan: Plan) -> list[ProcessSpec]:
     return [client_spec(plan, run, client, where) for client in plan.clients]
 
 
-def fault_checks(plans: Sequence[Plan], runtime: str) -> list[Need]:
+def fault_checks(resolved: Resolved) -> list[Need]:
     """Whether this machine can give what the faults of these plans need of a cluster's start."""
     from harness.clusters.sources import SOURCES
     from harness.need import Need
 
-    needs, source = needs_of(plans), SOURCES[runtime]
+    source = SOURCES[resolved.options.checked_runtime]
     checks = []
-    for tool in source.tools_for(needs):
+    for tool in source.tools_for(resolved.needs):
         ok, text, remedy = tool.readiness()
         checks.append(Need(tool.what, ok, text, remedy))
-    for need in sorted(needs & source.runtime_type().gives):
+    for need in sorted(resolved.needs & source.runtime_type().gives):
         problem = source.runtime_type().why_not(need)
         remedy = source.runtime_type().hint
         checks.append(Need(f"fault needs {need}", not problem, problem or "can be given", remedy))
     return checks
 
 
-def _described(
-    plans: Sequence[Plan], timelines: Sequence[Timeline], runtime: str, secure: bool
-) -> list[Need]:
+def _described(resolved: Resolved) -> list[Need]:
     """Whether the clusters, as far as they can be described, can do what the faults ask."""
     from harness.need import Need
 
-    problems: dict[str, str] = {}
-    for plan, timeline in zip(plans, timelines, strict=True):
+    options, problems = resolved.options, dict[str, str]()
+    for plan, timeline in zip(resolved.plans, resolved.timelines, strict=True):
         try:
-            refuse_impossible(timeline, cluster_of(plan), runtime, plan.broker_config, secure=secure)
+            refuse_impossible(
+                timeline,
+                cluster_of(plan),
+                options.checked_runtime,
+                plan.broker_config,
+                secure=options.secure,
+            )
         except EnvironmentNotReady as error:
             problems[str(error)] = error.hint
     return [Need("faults", False, text, hint) for text, hint in problems.items()]
@@ -413,12 +410,12 @@ def _of_limits(plan: Plan) -> Iterator[str]:
 
 
 def _of_builds(plan: Plan) -> Iterator[str]:
-    for client, version in clients_of(plan):
-        own = own_build(version)
+    for client in clients_of(plan):
+        own = own_build(client.version)
         if own and own.number == UNKNOWN:
             yield (
-                f"the version of {client} from {own.path} is not known: it is taken for the newest, whose "
-                f"defaults may promise more; state it: {PREFIX}{own.path} 1.2.0"
+                f"the version of {client.library} from {own.path} is not known: it is taken for the newest, "
+                f"whose defaults may promise more; state it: {PREFIX}{own.path} 1.2.0"
             )
 
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 import psutil
 
 import faults
+from experiments.campaign import CampaignRunner
 from experiments.context import CommandContext
 from experiments.judging import judge_run
 from experiments.plans import read_plan
-from experiments.player import RoundOptions, opened_campaign
+from experiments.resolved import Resolved, RoundOptions
 from harness.clusters import attach_cluster
 from harness.clusters.layout import addresses
 from harness.clusters.leftovers import has_parent
@@ -28,7 +29,6 @@ from harness.waiting import wait_while
 
 if TYPE_CHECKING:
     from analysis.findings import Result
-    from experiments.windows import WindowRequest
     from harness.contracts.plan import Plan
     from harness.protocols.cluster import Cluster
     from harness.rundir import RunDir
@@ -39,7 +39,7 @@ LEAST_LEFT_S: Final = 10.0
 _SAME_BOOT_S: Final = 60.0
 
 
-def resume(context: CommandContext, run: RunDir, options: RoundOptions, windows: WindowRequest) -> Result:
+def resume(context: CommandContext, run: RunDir, options: RoundOptions) -> Result:
     """What the run shows now. Its clients begin again where load is left; else what there is is audited.
     Without its brokers it is sealed and judged, and no more.
 
@@ -52,11 +52,10 @@ def resume(context: CommandContext, run: RunDir, options: RoundOptions, windows:
     _end_workers(run)
     if cluster is None:
         return _judged(context, run, plan, options)
-    with opened_campaign(
-        context, options, run, [plan], manifest.command, judges_cut=True, is_latest=True, windows=windows
-    ) as (campaign, progress):
+    resolved = Resolved(plans=[plan], options=options, seed=plan.seed)
+    with CampaignRunner(context, resolved, run, manifest.command, is_latest=True) as campaign:
         why = why_no_load(plan, manifest)
-        progress.note(f"no more load: {why}" if why else "every client restarts")
+        campaign.progress.note(f"no more load: {why}" if why else "every client restarts")
         return campaign.resume_round(plan, run, cluster, goes_on=not why)
 
 

@@ -44,7 +44,6 @@ from harness.workers import launch, load_worker
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from analysis.findings import Result
     from harness.connections.file import Connection
 
 #: Executors come one after the other; so long without another, and they are all.
@@ -105,16 +104,10 @@ class SparkLoad:
         finally:
             load.close()
 
-    def judged(self, judge: Callable[[RunDir], Result]) -> Callable[[RunDir], Result]:
-        """The same, and what it wrote goes where the run is kept."""
-
-        def judge_and_store(run: RunDir) -> Result:
-            result = judge(run)
-            with stays_here(run, self._say):
-                give_back(run, [run.result, run.report, run.junit])
-            return result
-
-        return judge_and_store
+    def store_judged(self, run: RunDir) -> None:
+        """Copy what judging wrote to the place where the run is kept."""
+        with stays_here(run, self._say):
+            give_back(run, [run.result, run.report, run.junit])
 
 
 class SparkRound:

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from analysis.report.documents import begin_campaign
 from analysis.verdict.campaign import CLEAN, BegunCampaign
 from experiments.context import CommandContext
-from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
+from experiments.experiment import OutOfBudget, Prepared, RoundRequest, Strategy, key_of
 from experiments.judging import RoundOutcome, number_of
-from experiments.load_request import LoadRequest, load_request, refuse_from_elsewhere
-from experiments.plans import choose_plans, drawn, external_of, on_external, read_plan, read_scenario
-from experiments.preflight import Preflight, preflight
-from experiments.prepared import Prepared
+from experiments.load_request import LoadRequest, load_request
+from experiments.plans import ScenarioRequest, external_of, on_external, read_plan, resolve, resolve_scenario
+from experiments.preflight import preflight
+from experiments.resolved import Resolved, RoundOptions
 from experiments.windows import WINDOW_S, WindowRequest
 from harness.errors import UsageError
 from harness.plan.rates import as_recorded
@@ -26,21 +26,14 @@ from harness.rundir import RunDir, new_run, write_json
 from harness.telemetry.request import MetricsRequest
 
 if TYPE_CHECKING:
-    from harness.clusters.external import External
     from harness.contracts.plan import Plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunRequest:
-    """The command line of `run`. ``scenario`` None = that of the replayed run."""
+class RunRequest(ScenarioRequest):
+    """The command line of `run`; without ``scenario``, the replayed run is repeated."""
 
-    scenario: str | None
-    seed: int | None
-    overrides: tuple[str, ...]
-    rounds: int | None
-    variant: str
     replay: RunDir | None
-    for_s: float | None = None
     until_hit: bool = False
     max_time_s: float | None = None
     window_s: float | None = None
@@ -60,12 +53,12 @@ class RunRequest:
 
     @property
     def windows(self) -> WindowRequest:
-        """How it is judged while it goes on."""
+        """How a round is judged while it runs."""
         return WindowRequest(WINDOW_S if self.window_s is None else self.window_s, self.fail_fast)
 
     @property
     def load(self) -> LoadRequest | None:
-        """Where the load comes from; None = this machine.
+        """The Spark cluster whose executors make the load; None = this machine.
 
         Raises:
             UsageError: options do not fit.
@@ -79,18 +72,25 @@ class RunRequest:
             address=self.load_address,
         )
 
+    def options(self) -> RoundOptions:
+        """Where and how the rounds run; the cluster of ``--cluster`` is asked for its id.
 
-def _preflight(
-    context: CommandContext, request: RunRequest, plans: Sequence[Plan], external: External | None
-) -> Preflight:
-    return preflight(
-        plans,
-        context.run_dir,
-        request.runtime,
-        external=external,
-        secure=request.secure,
-        ask_indexes=not request.offline,
-    )
+        Raises:
+            BrokerstormError: as `external_of`, or options do not fit.
+        """
+        return RoundOptions(
+            runtime=self.runtime,
+            external=external_of(self.cluster_file),
+            secure=self.secure,
+            offline=self.offline,
+            keep_up=self.keep_up,
+            master=self.master,
+            replay=self.replay,
+            metrics=self.metrics,
+            judges_cut=True,
+            windows=self.windows,
+            load=self.load,
+        )
 
 
 def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | None = None) -> Prepared:
@@ -100,35 +100,21 @@ def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | Non
         BrokerstormError: it could not be started, and there is no folder of it.
     """
     _refuse_mixed(request)
-    load = request.load
-    external = external_of(request.cluster_file)
-    if request.scenario is None:
-        plans = [_replayed_plan(request)]
-        name, about, text, seed = plans[0].scenario, plans[0].about, "", plans[0].seed
-    else:
-        scenario = read_scenario(request.scenario, request.overrides, external=external, for_s=request.for_s)
-        seed = drawn(request.seed)
-        rounds = 1 if request.until_hit else request.rounds
-        plans = choose_plans(scenario, seed=seed, rounds=rounds, variant=request.variant)
-        name, about, text = scenario.name, scenario.about, scenario.text
-        if request.replay is not None:
-            plans = [as_recorded(plan, read_plan(request.replay)) for plan in plans]
-    plans = on_external(plans, external)
-    if load:
-        refuse_from_elsewhere(plans, secure=request.secure)
+    resolved = _resolved(request)
+    scenario, plans = resolved.scenario, list(resolved.plans)
     # Refused before a folder is made.
-    ready = _preflight(context, request, plans, external)
-    warnings = ready.require().warnings
-    root = root.create() if root else new_run(context.run_dir, name)
-    if text:
-        root.scenario.write_text(text)
-    command, names = _repeated(context, request, seed), round_names(plans)
+    warnings = preflight(resolved, context.run_dir).require().warnings
+    root = root.create() if root else new_run(context.run_dir, plans[0].scenario)
+    if scenario is not None:
+        root.scenario.write_text(scenario.text)
+    command, names = _repeated(context, request, resolved.seed), round_names(plans)
     strategy = one_after_the_other(_requests(context, request, plans, names))
     if request.until_hit:
 
-        def further(number: int) -> list[Plan]:
-            asked = choose_plans(scenario, seed=seed + number - 1, rounds=1, variant=request.variant)
-            return on_external(asked, external)
+        def further(number: int) -> Sequence[Plan]:
+            assert scenario is not None
+            asked = replace(request, seed=resolved.seed + number - 1, rounds=1)
+            return resolve_scenario(scenario, asked, resolved.options).plans
 
         strategy = until_hit(root, plans, names, further, command, partial(_of_round, context, request))
     elif _is_campaign(request, plans):
@@ -139,15 +125,28 @@ def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | Non
 
     return Prepared(
         root=root,
+        resolved=resolved,
         plans=plans,
-        about=about,
+        about=scenario.about if scenario else plans[0].about,
         command=command,
         warnings=warnings,
         strategy=strategy,
         names=names,
-        external=external,
         max_time_s=request.max_time_s,
     )
+
+
+def _resolved(request: RunRequest) -> Resolved:
+    """The rounds of the scenario, at the rate of the replayed run if there is one; or that run again."""
+    options = request.options()
+    if not request.scenario:
+        (plan,) = on_external([_replayed_plan(request)], options.external)
+        return Resolved(plans=[plan], options=options, seed=plan.seed)
+    resolved = resolve(replace(request, rounds=1 if request.until_hit else request.rounds), options)
+    if request.replay is None:
+        return resolved
+    replayed = read_plan(request.replay)
+    return replace(resolved, plans=[as_recorded(plan, replayed) for plan in resolved.plans])
 
 
 def _refuse_mixed(request: RunRequest) -> None:

@@ -30,24 +30,14 @@ from analysis.verdict.reproduction import why_not_counted
 from analysis.verdict.sequential import SequentialDecision
 from experiments.bisect.commits import Commits
 from experiments.bisect.question import BisectQuestion, BisectRequest, VersionPlans, label_of, question_of
+from experiments.campaign import CampaignRunner
 from experiments.context import CommandContext
-from experiments.experiment import (
-    ASIDE,
-    Budget,
-    OutOfBudget,
-    RoundRequest,
-    Rounds,
-    Strategy,
-    begun,
-    keep_asked,
-    kept,
-    play_again,
-    playing,
-)
+from experiments.experiment import Budget, OutOfBudget, RoundRequest, Rounds, Strategy
+from experiments.folders import ASIDE, begun, keep_asked, kept, play_again, playing
 from experiments.judging import RoundOutcome
 from experiments.plans import read_scenario
-from experiments.player import RoundOptions, opened_campaign
 from experiments.preflight import preflight
+from experiments.resolved import Resolved, RoundOptions
 from harness.errors import BrokerstormError, UsageError
 from harness.rundir import Document, RunDir, new_run, read_json, resolved, write_json
 from harness.workers import launch, load_worker
@@ -56,7 +46,7 @@ if TYPE_CHECKING:
     from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
 
-#: What the folder holds of the answer; what was asked is in `experiments.experiment.ASKED`.
+#: What the folder holds of the answer; what was asked is in `experiments.folders.ASKED`.
 FILE: Final = "bisect.json"
 KIND: Final = "bisection"
 
@@ -77,7 +67,9 @@ def begin(
     plans = VersionPlans(question)
     if not question.repo:
         ends = [plans.plan(label_of(end, False), end, 1) for end in (question.bad, question.good)]
-        for text in preflight(ends, context.run_dir, request.runtime).require().warnings:
+        options = RoundOptions(runtime=request.runtime, offline=request.offline)
+        checked = preflight(Resolved(plans=ends, options=options), context.run_dir, ask_indexes=False)
+        for text in checked.require().warnings:
             tell(f"warning: {text}")
     root = new_run(resolved(context.run_dir), f"bisect-{scenario.name}")
     root.scenario.write_text(scenario.text)
@@ -229,11 +221,13 @@ def play(
         BrokerstormError: interrupted, not healed, or the very first round could not start.
     """
     plans = VersionPlans(question)
-    options = RoundOptions(question.runtime, offline, master=question.master)
+    options = RoundOptions(runtime=question.runtime, offline=offline, master=question.master)
     with playing(root, f"brokerstorm bisect --resume {root.run_id}"):
         commits = commits_of(root, question) if question.repo else None
         first = plans.plan("first", question.bad if commits is None else "", 1)
-        with opened_campaign(context, options, root, [first], question.command) as (campaign, progress):
+        resolved = Resolved(plans=[first], options=options, seed=question.seed)
+        with CampaignRunner(context, resolved, root, question.command) as campaign:
+            progress = campaign.progress
             ready = partial(_ready, plans, commits, offline=offline, progress=progress)
             bisection = Bisection(question, ready, progress.note, commits)
             experiment = Rounds(root, campaign, budget=Budget(budget_s), tell=progress.note)

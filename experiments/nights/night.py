@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from experiments.experiment import kept
+from experiments.folders import kept
 from experiments.nights.matrix import Cell
 from experiments.nights.model import Keep
 from harness.contracts import typed

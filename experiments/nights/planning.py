@@ -20,14 +20,16 @@ from experiments.nights.matrix import SEEDS, Axes, Cell, Facts, expand
 from experiments.nights.night import Night, NightDir, nights, turns_of
 from experiments.nights.retention import apply, removals
 from experiments.nights.sticky import evidence, open_seeds
-from experiments.plans import choose_plans, read_scenario
+from experiments.plans import ScenarioRequest, read_scenario, resolve
 from experiments.preflight import preflight
+from experiments.resolved import Resolved, RoundOptions
 from experiments.versions import Chosen, Releases, is_open, other_brokers, other_clients, released_brokers
 from experiments.versions import choose as choose_version
 from harness.clusters import pinned as pinned_brokers
 from harness.clusters import spec_of
 from harness.errors import BrokerstormError, FailOn, UsageError
-from harness.rundir import read_json, resolved, write_json
+from harness.rundir import read_json, write_json
+from harness.rundir import resolved as resolved_path
 from harness.scenario.file import variants
 from harness.systems import SYSTEMS
 from harness.toolchains.cache import cache_folder
@@ -66,15 +68,27 @@ class PlannedNight:
     choice: Choice
     night: Night
 
-    def plans(self) -> dict[str, list[Plan]]:
-        """One round of each variant of every cell, by the runtime of the cell."""
-        found: dict[str, list[Plan]] = {}
+    def resolved(self) -> list[Resolved]:
+        """One round of each variant of every cell, together for the cells of each runtime."""
+        plans: dict[str, list[Plan]] = {}
         for cell in self.choice.cells:
-            scenario = read_scenario(cell.scenario, cell.overrides)
-            rounds = choose_plans(scenario, seed=0, rounds=1)
-            chosen = [plan for plan in rounds if not cell.pair or plan.variant in cell.variants]
-            found.setdefault(cell.runtime, []).extend(chosen)
-        return found
+            plans.setdefault(cell.runtime, []).extend(resolve_cell(cell, seed=0).plans)
+        return [
+            Resolved(plans=each, options=RoundOptions(runtime=runtime, offline=self.night.offline))
+            for runtime, each in plans.items()
+        ]
+
+
+def resolve_cell(cell: Cell, *, seed: int) -> Resolved:
+    """One round of each variant of a cell; of a known bug, of the variants of its pair.
+
+    Raises:
+        ScenarioError, UsageError: it cannot be used.
+    """
+    asked = ScenarioRequest(scenario=cell.scenario, overrides=cell.overrides, seed=seed, rounds=1)
+    resolved = resolve(asked, RoundOptions(runtime=cell.runtime))
+    arms = [plan for plan in resolved.plans if not cell.pair or plan.variant in cell.variants]
+    return replace(resolved, plans=arms)
 
 
 def check_night(planned: PlannedNight, run_dir: Path) -> tuple[list[Need], list[str]]:
@@ -88,8 +102,8 @@ def check_night(planned: PlannedNight, run_dir: Path) -> tuple[list[Need], list[
     """
     missing: list[Need] = []
     warnings: list[str] = []
-    for runtime, plans in planned.plans().items():
-        found = preflight(plans, run_dir, runtime, ask_indexes=not planned.night.offline, ask_clients=False)
+    for resolved in planned.resolved():
+        found = preflight(resolved, run_dir, ask_clients=False)
         missing += [check for check in found.missing if not check.passing]
         warnings += found.warnings
     return list(dict.fromkeys(missing)), list(dict.fromkeys(warnings))
@@ -129,7 +143,7 @@ def plan_night(
     night = Night(
         suite=suite.name,
         about=suite.about,
-        file=str(resolved(file.path)),
+        file=str(resolved_path(file.path)),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         seed=seed,
         budget_s=budget_s,

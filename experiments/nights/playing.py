@@ -21,28 +21,26 @@ from typing import TYPE_CHECKING, Any
 from analysis.findings import Result
 from analysis.report.documents import read_campaign, read_result
 from experiments import variants
+from experiments.campaign import CampaignRunner
 from experiments.context import CommandContext
 from experiments.downloads import fetch_files, fetch_spark
-from experiments.experiment import Budget, Experiment, OutOfBudget, Request, set_aside
+from experiments.experiment import Budget, Experiment, OutOfBudget, Request
+from experiments.folders import set_aside
 from experiments.history.hours import rounds_with_hours
 from experiments.history.rounds import Labels, broken_round
 from experiments.leftovers import end_leftovers
 from experiments.nights.night import BREAKS, Ended, Night, NightDir, Turn, again, word_of
-from experiments.plans import choose_plans, needs_of, read_scenario
-from experiments.player import RoundOptions, opened_campaign
-from experiments.preflight import clients_of
+from experiments.nights.planning import resolve_cell
 from experiments.repro import rounds as repro
 from experiments.repro.request import ReproRequest
+from experiments.resolved import Resolved, RoundOptions
 from harness.errors import BrokerstormError, EnvironmentNotReady, Exit
 from harness.rundir import RunDir
 
 if TYPE_CHECKING:
     from analysis.spark.session import WarmSession
-    from experiments.campaign import CampaignRunner
     from experiments.history.rounds import Round
     from experiments.history.store import History
-    from harness.contracts.plan import Plan
-    from harness.progress.view import BaseProgress
 
 #: Below it no run can be captured.
 LEAST_FREE_BYTES = 200_000_000
@@ -122,11 +120,10 @@ class NightTurns(Experiment[TurnRequest, Ended]):
         self._night = night
         self._history = history
         self._say = tell
-        self._planned: dict[str, list[Plan]] = {}
+        self._planned: dict[str, Resolved] = {}
         self._cluster = ExitStack()
         self._session: WarmSession = WarmSession(None)
         self._campaign: CampaignRunner | None = None
-        self._progress: BaseProgress | None = None
         self._bed: Hashable = None
 
     def __enter__(self) -> NightTurns:
@@ -153,7 +150,7 @@ class NightTurns(Experiment[TurnRequest, Ended]):
             ) from error
 
     def _note(self, text: str) -> None:
-        (self._progress.note if self._progress else self._say)(text)
+        (self._campaign.progress.note if self._campaign else self._say)(text)
 
     def _resume_hint(self) -> str:
         return f"free some space; then `brokerstorm suite run {self._night.file} --resume` continues"
@@ -215,7 +212,7 @@ class NightTurns(Experiment[TurnRequest, Ended]):
     def _play_live(self, turn: Turn, root: RunDir) -> None:
         """Play a turn as `run` or `repro` would. May raise anything."""
         cell = self._night.cell(turn)
-        campaign, progress = self._campaign_of(turn)
+        campaign = self._campaign_of(turn)
         shared: dict[str, Any] = {
             "seed": turn.seed,
             "overrides": cell.overrides,
@@ -232,7 +229,7 @@ class NightTurns(Experiment[TurnRequest, Ended]):
         else:
             request = variants.RunRequest(scenario=cell.scenario, rounds=1, variant="", replay=None, **shared)
             prepared = variants.prepare_run(self._context, request, root)
-        prepared.play(campaign, progress, goes_on=True)
+        prepared.play(campaign, goes_on=True)
 
     def _rows(self, turn: Turn, ended: Ended) -> list[Round]:
         """The rounds of a finished turn for the history."""
@@ -272,32 +269,32 @@ class NightTurns(Experiment[TurnRequest, Ended]):
 
     # ----- clusters -----------------------------------------------------------------------------------
 
-    def _campaign_of(self, turn: Turn) -> tuple[CampaignRunner, BaseProgress]:
+    def _campaign_of(self, turn: Turn) -> CampaignRunner:
         """The clusters for a turn, those of the turns before it where they can be shared."""
         bed = self._bed_of(turn)
-        if self._campaign is None or self._progress is None or bed != self._bed:
+        if self._campaign is None or bed != self._bed:
             self._leave()
             turns = self._night.turns[self._night.turns.index(turn) :]
             plans = [
                 plan
                 for each in takewhile(lambda one: self._bed_of(one) == bed, turns)
-                for plan in self._plans(each)
+                for plan in self._resolved(each).plans
             ]
-            opened = opened_campaign(
+            options = RoundOptions(runtime=self._night.cell(turn).runtime, offline=self._night.offline)
+            campaign = CampaignRunner(
                 self._context,
-                RoundOptions(self._night.cell(turn).runtime, self._night.offline),
+                Resolved(plans=plans, options=options),
                 self._dir.run,
-                plans,
                 self._night.command,
                 session=self._session,
             )
-            self._campaign, self._progress = self._cluster.enter_context(opened)
+            self._campaign = self._cluster.enter_context(campaign)
             self._bed = bed
-        return self._campaign, self._progress
+        return self._campaign
 
     def _leave(self) -> None:
         """End the clusters of the turns before."""
-        self._campaign = self._progress = None
+        self._campaign = None
         self._cluster.close()
 
     def _clear(self) -> None:
@@ -311,37 +308,39 @@ class NightTurns(Experiment[TurnRequest, Ended]):
 
     def _bed_of(self, turn: Turn) -> tuple[str, frozenset[str]]:
         """Brokers and runtime, and what faults need of the cluster's start, such as a proxy before it."""
-        return self._night.cell(turn).group, needs_of(self._plans(turn))
+        return self._night.cell(turn).group, self._resolved(turn).needs
 
-    def _plans(self, turn: Turn) -> list[Plan]:
-        """The plans of a turn; none where it cannot be planned, which playing it will tell."""
+    def _resolved(self, turn: Turn) -> Resolved:
+        """The rounds of a turn; none where it cannot be planned, which playing it will tell."""
         if turn.folder not in self._planned:
-            cell = self._night.cell(turn)
-            plans: list[Plan] = []
+            found = Resolved(plans=[])
             with suppress(BrokerstormError):
-                read = read_scenario(cell.scenario, cell.overrides)
-                plans = choose_plans(read, seed=turn.seed, rounds=1)
-            arms = [plan for plan in plans if not cell.pair or plan.variant in cell.variants]
-            self._planned[turn.folder] = arms
+                found = resolve_cell(self._night.cell(turn), seed=turn.seed)
+            self._planned[turn.folder] = found
         return self._planned[turn.folder]
 
     def _fetch(self, turns: Sequence[Turn]) -> None:
         """Download and build what turns need. What cannot be had breaks its own turns, later."""
-        wanted = {_downloads(plan): plan for turn in turns for plan in self._plans(turn)}
+        wanted: dict[Hashable, Resolved] = {}
+        for turn in turns:
+            for plan in self._resolved(turn).plans:
+                one = replace(self._resolved(turn), plans=[plan])
+                wanted[_downloads(one)] = one
         with closing(self._context.progress()) as progress:
             if wanted:
                 fetch_spark(progress.download)
-            for plan in wanted.values():
+            for one in wanted.values():
                 try:
-                    fetch_files([plan], progress.download)
+                    fetch_files(one, progress.download)
                 except BrokerstormError as error:
                     self._context.interrupts.raise_if_stopped()
-                    progress.note(f"not fetched for {plan.scenario}: {error}")
+                    progress.note(f"not fetched for {one.plans[0].scenario}: {error}")
 
 
-def _downloads(plan: Plan) -> tuple[Any, ...]:
-    """What two plans must share to need the same downloads."""
-    return plan.system, plan.version, tuple(sorted(clients_of(plan))), needs_of([plan])
+def _downloads(one: Resolved) -> Hashable:
+    """What two rounds must share to need the same downloads."""
+    clients = sorted((client.library, client.version) for client in one.clients)
+    return tuple(one.clusters), tuple(clients), one.needs
 
 
 def with_whole_time(rows: Sequence[Round], took_s: float) -> list[Round]:

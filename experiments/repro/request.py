@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from analysis.report.documents import read_begun
 from experiments.bundle.opening import is_bundle, run_of
 from experiments.plans import pinned_version
+from experiments.resolved import RoundOptions
 from harness.errors import UsageError
 from harness.scenario.file import variants
 
@@ -42,6 +43,16 @@ class ReproRequest:
     until_hit: bool = False
     max_time_s: float | None = None
     metrics: MetricsRequest | None = None
+
+    def options(self) -> RoundOptions:
+        """Where and how the rounds run."""
+        return RoundOptions(
+            runtime=self.runtime,
+            offline=self.offline,
+            keep_up=self.keep_up,
+            master=self.master,
+            metrics=self.metrics,
+        )
 
 
 def replaced_versions(scenario: Scenario, question: Question, request: ReproRequest) -> Iterator[str]:

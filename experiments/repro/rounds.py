@@ -18,12 +18,12 @@ from analysis.report.documents import begin_campaign
 from analysis.verdict.campaign import AskedReproduction, BegunCampaign, Question
 from analysis.verdict.statistics import ALPHA, fewest_rounds
 from experiments.context import CommandContext
-from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
+from experiments.experiment import OutOfBudget, Prepared, RoundRequest, Strategy, key_of
 from experiments.judging import RoundOutcome, answer_of, arm_versions
 from experiments.plans import drawn, read_scenario, with_jars
 from experiments.preflight import preflight
-from experiments.prepared import Prepared
 from experiments.repro.request import ReproRequest, refuse_mixture, replaced_versions
+from experiments.resolved import Resolved
 from harness.errors import EnvironmentNotReady, UsageError, did_you_mean
 from harness.plan.build import build_plans
 from harness.rundir import RunDir, new_run
@@ -61,8 +61,8 @@ def prepare_repro(context: CommandContext, request: ReproRequest, root: RunDir |
     # Refused before a folder is made.
     pairs = _plans(scenario, question, seed, request.client_jars)
     plans = [plan for pair in pairs for plan in pair]
-    ready = preflight(plans, context.run_dir, request.runtime, ask_indexes=not request.offline)
-    warnings = ready.require().warnings
+    resolved = Resolved(plans=plans, options=request.options(), scenario=scenario, seed=seed)
+    warnings = preflight(resolved, context.run_dir).require().warnings
     root = root.create() if root else new_run(context.run_dir, scenario.name)
     root.scenario.write_text(scenario.text)
     command = _repeated(context, request, question, seed)
@@ -72,6 +72,7 @@ def prepare_repro(context: CommandContext, request: ReproRequest, root: RunDir |
     asked.begin([])
     return Prepared(
         root=root,
+        resolved=resolved,
         plans=plans,
         about=scenario.about,
         command=command,

@@ -11,8 +11,8 @@ from pathlib import Path
 from analysis.report.documents import read_begun
 from analysis.verdict.campaign import URGENT_EXITS, BegunCampaign, Campaign
 from experiments.context import CommandContext
+from experiments.experiment import play
 from experiments.judging import TellStopped
-from experiments.prepared import play
 from experiments.repro.figures import figures
 from experiments.repro.request import ReproRequest
 from experiments.repro.rounds import prepare_repro
@@ -101,7 +101,7 @@ def _look(context: CommandContext, request: ReproRequest, tell_stopped: TellStop
     try:
         asked = prepare_repro(context, request)
         root = asked.root
-        found = play(context, request, asked, tell_stopped, metrics=request.metrics)
+        found = play(context, asked, tell_stopped)
     except Interrupted:
         raise
     except BrokerstormError as error:

@@ -11,18 +11,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from experiments.campaign import CampaignRunner
 from experiments.context import CommandContext
-from experiments.experiment import (
-    Budget,
-    Rounds,
-    begun,
-    close_run_folder,
-    keep_asked,
-    playing,
-)
-from experiments.plans import choose_plans, drawn, read_scenario
-from experiments.player import opened_campaign
+from experiments.experiment import Budget, Rounds
+from experiments.folders import begun, close_run_folder, keep_asked, playing
+from experiments.plans import ScenarioRequest, drawn, read_scenario, resolve_scenario
 from experiments.preflight import preflight
+from experiments.resolved import Resolved, RoundOptions
 from experiments.shrink.document import smallest_text
 from experiments.shrink.reductions import shape_of
 from experiments.shrink.search import Search, Wanted
@@ -55,7 +50,10 @@ class ShrinkRequest:
     offline: bool
     runtime: str
     master: str | None
-    keep_up: bool = False
+
+    def options(self) -> RoundOptions:
+        """Where and how the rounds run."""
+        return RoundOptions(runtime=self.runtime, offline=self.offline, master=self.master)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,7 +116,8 @@ def _prepared(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, 
         overrides=request.overrides,
     )
     seed = drawn(target.seed if request.seed is None else request.seed)
-    preflight(choose_plans(target.scenario, seed=seed, rounds=1), context.run_dir, request.runtime).require()
+    resolved = resolve_scenario(target.scenario, _one_round(target.scenario.name, seed), request.options())
+    preflight(resolved, context.run_dir, ask_indexes=False).require()
     root = new_run(context.run_dir, f"shrink-{target.scenario.name}")
     asked = ShrinkQuestion(
         command=context.repeat_command("shrink", request, seed=seed),
@@ -139,9 +138,10 @@ def _prepared(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, 
 def _search(
     context: CommandContext, request: ShrinkRequest, root: RunDir, asked: ShrinkQuestion, out: Path
 ) -> Search:
-    plan = partial(_plan, context, request.runtime, root)
+    plan = partial(_plan, context, request.options(), root)
     first = plan(asked.data, asked.seed)
-    with opened_campaign(context, request, root, [first], asked.command) as (campaign, progress):
+    resolved = Resolved(plans=[first], options=request.options(), seed=asked.seed)
+    with CampaignRunner(context, resolved, root, asked.command) as campaign:
         budget = Budget(request.budget_s)
         experiment = Rounds(root, campaign, budget=budget)
         (measured,) = experiment.at_its_rate(first)
@@ -159,7 +159,7 @@ def _search(
             Wanted(asked.cls, asked.witness),
             asked.seed,
             asked.command,
-            tell=lambda text: progress.note(f"{text}{budget.left_text}"),
+            tell=lambda text: campaign.progress.note(f"{text}{budget.left_text}"),
             on_better=keep,
         )
         try:
@@ -181,12 +181,18 @@ def _read(root: RunDir, data: Document) -> Scenario:
     return read_scenario(str(path))
 
 
-def _plan(context: CommandContext, runtime: str, root: RunDir, data: Document, seed: int) -> Plan:
+def _plan(context: CommandContext, options: RoundOptions, root: RunDir, data: Document, seed: int) -> Plan:
     """Raises: BrokerstormError: what `plan` refuses, or what this machine lacks."""
     try:
-        (plan,) = choose_plans(_read(root, data), seed=seed, rounds=1)
+        scenario = _read(root, data)
+        resolved = resolve_scenario(scenario, _one_round(scenario.name, seed), options)
     except UsageError as error:
         text = str(error).removeprefix(f"{root.root / CANDIDATE}:")
         raise UsageError(text, hint=error.hint) from error
-    preflight([plan], context.run_dir, runtime).require()
+    preflight(resolved, context.run_dir, ask_indexes=False).require()
+    (plan,) = resolved.plans
     return plan
+
+
+def _one_round(name: str, seed: int) -> ScenarioRequest:
+    return ScenarioRequest(scenario=name, seed=seed, rounds=1)

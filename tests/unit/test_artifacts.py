@@ -13,7 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.player import ClusterOpener
+from experiments.opening import ClusterOpener
+from experiments.resolved import Resolved, RoundOptions
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.plan.build import build_plan
 from harness.progress.view import BaseProgress
@@ -296,8 +297,9 @@ def test_a_run_notes_which_jars_its_brokers_have(monkeypatch: pytest.MonkeyPatch
     """Beside the runtime and why it was chosen, which is the command's to say."""
     plan = build_plan(Scenario.model_validate({"name": "mine"}), seed=1)
     facts = {"runtime": "process", "broker jars": "2, sha256 0123456789abcdef"}
-    monkeypatch.setattr("experiments.player.open_cluster", lambda *_, **__: SimpleNamespace(facts=facts))
-    opener = ClusterOpener("process", [plan], offline=True, secure=False, progress=BaseProgress())
+    monkeypatch.setattr("experiments.opening.open_cluster", lambda *_, **__: SimpleNamespace(facts=facts))
+    options = RoundOptions(runtime="process", offline=True)
+    opener = ClusterOpener(Resolved(plans=[plan], options=options), BaseProgress())
     opened = opener.open(plan, RunDir(tmp_path))
     assert opened.facts == {**facts, "runtime": "process (asked for)"}
 

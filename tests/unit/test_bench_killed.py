@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.killed_faults import left, scenario
-from experiments.plans import choose_plans, read_scenario, timeline_of
+from experiments.plans import ScenarioRequest, resolve
+from experiments.resolved import RoundOptions
 from faults.kinds import KINDS
 
 
@@ -19,8 +20,8 @@ def test_every_kind_has_a_run_to_be_killed_in(tmp_path: Path) -> None:
     file = tmp_path / "killed.yaml"
     for kind in KINDS:
         file.write_text(json.dumps(scenario(kind)))
-        (plan,) = choose_plans(read_scenario(str(file)), seed=1)
-        (firing,) = timeline_of(plan).firings
+        (timeline,) = resolve(ScenarioRequest(scenario=str(file), seed=1), RoundOptions()).timelines
+        (firing,) = timeline.firings
         assert (firing.kind, firing.t_s) == (kind, 1.0)
 
 

@@ -14,7 +14,8 @@ import pytest
 from analysis.verdict.bisection import Asking, ErrorBudget, expected_answers, search
 from experiments.bisect.question import BisectQuestion
 from experiments.bisect.rounds import FILE, Bisection, ask_again, conclude
-from experiments.experiment import ROUNDS, RoundRequest
+from experiments.experiment import RoundRequest
+from experiments.folders import ROUNDS
 from experiments.judging import RoundOutcome
 from harness.contracts.plan import Plan
 from harness.errors import UsageError

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from experiments import campaign as module
-from experiments.campaign import CampaignHooks, CampaignRunner
+from experiments.campaign import CampaignRunner
 from experiments.experiment import RoundRequest, Rounds
+from experiments.resolved import Resolved, RoundOptions
 from experiments.variants import one_after_the_other
 from harness.errors import Interrupted
 from harness.run.interrupts import Interrupts
 from harness.run.lifecycle import RunOutcome
 from harness.rundir import RunDir
+from tests.lent import settings
 from tests.unit.test_repro_rounds import Notes
 
 WHOLE, BROKEN = RunOutcome("complete"), RunOutcome("complete", is_restored=False)
@@ -28,6 +31,29 @@ PLAN: Any = SimpleNamespace(
     limits={"ready": 1.0},
     variant="a",
 )
+
+
+class Campaign(CampaignRunner):
+    """One whose clusters, faults and judging only leave a line in a log."""
+
+    def __init__(self, folder: Path, interrupts: Interrupts, log: list[str], **options: bool) -> None:
+        context = replace(settings(folder), interrupts=interrupts)
+        super().__init__(context, Resolved(plans=[], options=RoundOptions(**options)), RunDir(folder), "")  # type: ignore[arg-type]
+        self.progress = Notes()
+        self.log = log
+        self.phases: list[str] = []
+
+    def _open_cluster(self, plan: Any) -> Any:
+        return Opened(self.log)
+
+    def _injector(self, plan: Any, cluster: Any, run: RunDir) -> Any:
+        return None
+
+    def _on_phase(self, name: str) -> None:
+        self.phases.append(name)
+
+    def _judge(self, run: RunDir) -> Any:
+        self.log.append("judged")
 
 
 class Opened:
@@ -47,9 +73,9 @@ class Opened:
 
 
 def test_sealing_and_judging_are_phases_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    rounds([WHOLE], tmp_path, monkeypatch, Interrupts(), told)
-    assert told == ["seal", "judge"]
+    campaign = Campaign(tmp_path, Interrupts(), [])
+    play([WHOLE], campaign, tmp_path, monkeypatch)
+    assert campaign.phases == ["seal", "judge"]
 
 
 def rounds(
@@ -57,31 +83,28 @@ def rounds(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     interrupts: Interrupts,
-    phases: list[str] | None = None,
     **options: bool,
 ) -> list[str]:
-    """What happens to clusters in as many rounds; ``phases`` is filled with those that were told."""
-    log: list[str] = []
-    judged = log if options else []
+    """What happens to clusters in as many rounds, and with ``options`` when they are judged."""
+    campaign = Campaign(tmp_path, interrupts, [], **options)
+    play(outcomes, campaign, tmp_path, monkeypatch)
+    return [line for line in campaign.log if options or line != "judged"]
+
+
+def play(
+    outcomes: list[RunOutcome], campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     left = iter(outcomes)
     live = lambda *_, **__: SimpleNamespace(execute=lambda: next(left))  # noqa: E731
     monkeypatch.setattr(module, "LiveRun", live)
-    monkeypatch.setattr(module, "drop_topics", lambda admin, plan: log.append("topics deleted"))
+    monkeypatch.setattr(module, "drop_topics", lambda admin, plan: campaign.log.append("topics deleted"))
     for name in ("seal", "drop_segments"):
         monkeypatch.setattr(module, name, lambda *_: None)
-    told = [] if phases is None else phases
-    hooks: Any = CampaignHooks(
-        lambda *_: Opened(log), lambda *_: None, lambda run: judged.append("judged"), told.append
-    )
-    campaign: CampaignRunner = CampaignRunner(
-        RunDir(tmp_path), hooks, progress=Notes(), interrupts=interrupts, command="", **options
-    )
     for number, _ in enumerate(outcomes, start=1):
         try:
             campaign.run_round(PLAN, RunDir(tmp_path / str(number)), is_last=number == len(outcomes))
         except Interrupted:
-            log.append("stopped")
-    return log
+            campaign.log.append("stopped")
 
 
 def test_a_round_after_one_that_broke_the_cluster_gets_a_new_one(
@@ -111,9 +134,7 @@ def test_a_round_that_was_cut_is_judged_and_the_next_one_is_not_played(
     interrupts.stop.set()
     assert rounds([WHOLE], tmp_path, monkeypatch, interrupts, judges_cut=True) == ["up", "down", "judged"]
     assert interrupts.gives_up.is_set(), "whatever comes next is ended at once"
-    campaign: CampaignRunner = CampaignRunner(
-        RunDir(tmp_path), cast("Any", None), progress=Notes(), interrupts=interrupts, command=""
-    )
+    campaign = Campaign(tmp_path, interrupts, [])
     played = Rounds(RunDir(tmp_path), campaign)
     request = RoundRequest(name="b-1", key="", plan=PLAN)
     assert played.run(one_after_the_other([request, request])) is None

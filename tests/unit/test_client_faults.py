@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from experiments.plans import needs_of, timeline_of
+from experiments.resolved import Resolved
 from faults.kinds import KINDS
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
@@ -177,7 +177,7 @@ def test_whose_clock_can_be_set(client: str, duration: str, target: str, said: s
     plan = build_plan(Scenario.model_validate({"name": "x", "load": load, "faults": faults}), seed=1)
     if said:
         with pytest.raises(ScenarioError, match=said):
-            timeline_of(plan)
+            _ = Resolved(plans=[plan]).timelines
         return
     need = "client-clocks" if target.startswith("client") else "own-clocks"
-    assert needs_of([plan]) == {need}
+    assert Resolved(plans=[plan]).needs == {need}

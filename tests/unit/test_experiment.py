@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cli import main
-from experiments import experiment
-from experiments.experiment import ASKED, begun, keep_asked, playing, set_aside
+from experiments import folders
+from experiments.folders import ASKED, begun, keep_asked, playing, set_aside
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, Interrupted, UsageError
 from harness.rundir import RunDir
 
@@ -19,7 +19,7 @@ GOES_ON = "brokerstorm shrink --resume r1"
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunDir:
-    monkeypatch.setattr(experiment, "end_leftovers", lambda run_id: None)
+    monkeypatch.setattr(folders, "end_leftovers", lambda run_id: None)
     return RunDir(tmp_path / "r1").create()
 
 
@@ -27,7 +27,7 @@ def test_what_a_killed_process_left_is_ended_by_who_holds_the_folder_alone(
     root: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ended: list[str] = []
-    monkeypatch.setattr(experiment, "end_leftovers", ended.append)
+    monkeypatch.setattr(folders, "end_leftovers", ended.append)
     with playing(root, GOES_ON):
         with pytest.raises(EnvironmentNotReady, match="r1 is still being run by another process"):
             playing(root, GOES_ON).__enter__()

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 import faults
-from commands.plan_text import show_plans
-from experiments import plans
+from commands.plan_text import show_plans, timeline_rows
+from experiments.plans import ScenarioRequest, resolve
+from experiments.resolved import RoundOptions
 from harness.protocols.cluster import TopicSettings
 
 ROLES = {
@@ -197,14 +198,14 @@ def test_storms_say_how_often() -> None:
 def test_plan_shows_what_the_cluster_is_started_with_and_what_each_draw_sends(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    (plan,) = plans.choose_plans(plans.read_scenario("kafka-mix"), seed=4)
-    timeline = plans.timeline_of(plan)
-    show_plans([plan], [timeline], draws_seed=False, commands=True)
+    resolved = resolve(ScenarioRequest(scenario="kafka-mix", seed=4), RoundOptions())
+    (plan,), (timeline,) = resolved.plans, resolved.timelines
+    show_plans([(plan, timeline)], draws_seed=False, commands=True)
     out = capsys.readouterr().out.splitlines()
     assert "  needs     cpu-quota" in out
     assert next(line for line in out if "quiet for 10 s" in line).startswith(" " * 12 + "+22.0 s")
     assert "                SIGSTOP the node that leads most of orders, chosen then" in out
-    rows = plans.timeline_rows(timeline)
+    rows = timeline_rows(timeline)
     assert len(rows) == len(timeline.firings)
     assert all(row["commands"] for row in rows)
     kinds = {"leader-move", "pause", "kill", "cpu-limit", "change-config", "truncate"}

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.load_request import LoadRequest, load_request, refuse_from_elsewhere
-from experiments.plans import choose_plans, read_scenario
+from experiments.load_request import LoadRequest, load_request
+from experiments.plans import ScenarioRequest, resolve
+from experiments.preflight import refuse_from_elsewhere
+from experiments.resolved import RoundOptions
 from harness.errors import UsageError
 
 MASTER = "spark://10.0.0.10:7077"
@@ -98,14 +100,15 @@ def test_what_only_this_machine_can_do_is_refused(
 ) -> None:
     path = tmp_path / "far.yaml"
     path.write_text(PLAIN % more)
-    plain = [each for each in (override,) if "=" in each]
-    plans = choose_plans(read_scenario(str(path), plain), seed=1)
+    plain = tuple(each for each in (override,) if "=" in each)
+    asked = ScenarioRequest(scenario=str(path), overrides=plain, seed=1)
+    resolved = resolve(asked, RoundOptions(secure=override == "secure"))
     with pytest.raises(UsageError, match=says):
-        refuse_from_elsewhere(plans, secure=override == "secure")
+        refuse_from_elsewhere(resolved)
 
 
 def test_a_plain_load_may_come_from_anywhere(tmp_path: Path) -> None:
     path = tmp_path / "far.yaml"
     faults = "[{fault: kill, target: random, at: 1s, for: 1s}, {fault: client-kill, at: 1s, for: 1s}]"
     path.write_text(PLAIN % (PIPELINE, f"faults: {faults}"))
-    refuse_from_elsewhere(choose_plans(read_scenario(str(path)), seed=1), secure=False)
+    refuse_from_elsewhere(resolve(ScenarioRequest(scenario=str(path), seed=1), RoundOptions()))

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from experiments.experiment import ROUNDS
+from experiments.folders import ROUNDS
 from experiments.history.rounds import Labels, Round, broken_round
 from experiments.history.store import History
 from experiments.nights.document import SCHEMA_FILE, not_run_of, summarize

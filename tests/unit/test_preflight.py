@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from cli import main
-from experiments.plans import choose_plans, read_scenario
+from experiments.plans import ScenarioRequest, choose_plans, read_scenario, resolve
 from experiments.preflight import Preflight, preflight
+from experiments.resolved import RoundOptions
 from harness import workers
 from harness.clusters.network import packets
 from harness.contracts.worker import ProcessSpec
@@ -33,9 +34,9 @@ def scenario(tmp_path: Path, text: str = "name: x\n") -> str:
 
 
 def checked(tmp_path: Path, *settings: str, text: str = "name: x\n", runtime: str = "process") -> Preflight:
-    overrides = [*(f"{key}={value}" for key, value in SMALL.items()), *settings]
-    plans = choose_plans(read_scenario(scenario(tmp_path, text), overrides), seed=1)
-    return preflight(plans, tmp_path, runtime)
+    overrides = (*(f"{key}={value}" for key, value in SMALL.items()), *settings)
+    asked = ScenarioRequest(scenario=scenario(tmp_path, text), overrides=overrides, seed=1)
+    return preflight(resolve(asked, RoundOptions(runtime=runtime)), tmp_path, ask_indexes=False)
 
 
 # ----- refused everywhere -----------------------------------------------------------------------------
@@ -337,8 +338,8 @@ def test_every_scenario_of_ours_is_without_a_warning(tmp_path: Path) -> None:
     from harness.scenario.file import bundled_bugs, bundled_scenarios
 
     for name in (*bundled_scenarios(), *bundled_bugs()):
-        plans = choose_plans(read_scenario(name), seed=1, rounds=1)
-        assert preflight(plans, tmp_path, "auto").warnings == (), name
+        resolved = resolve(ScenarioRequest(scenario=name, seed=1, rounds=1), RoundOptions())
+        assert preflight(resolved, tmp_path, ask_indexes=False).warnings == (), name
 
 
 def test_a_plan_in_json_has_checks_warnings_and_totals(

@@ -17,7 +17,7 @@ from analysis.verdict.coverage import coverage
 from analysis.verdict.intended import Intended
 from analysis.verdict.rate import rate_of
 from commands.plan_text import show_plans
-from experiments.plans import timeline_of
+from experiments.resolved import Resolved
 from harness.contracts.plan import Plan, RateChoice
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan
@@ -169,7 +169,7 @@ def test_people_read_the_mean_and_the_highest_rate() -> None:
 
 def test_the_plan_draws_it_within_80_columns(capsys: pytest.CaptureFixture[str]) -> None:
     plan = plan_of({"steps": ["0%", "50%", "100%"]})
-    show_plans([plan], [timeline_of(plan)], draws_seed=False, commands=False)
+    show_plans([(plan, *Resolved(plans=[plan]).timelines)], draws_seed=False, commands=False)
     drawn = next(line for line in capsys.readouterr().out.splitlines() if "█" in line)
     assert drawn.strip() == "▅" * 20 + "█" * 20
     assert len(drawn) <= 80

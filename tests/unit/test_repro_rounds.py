@@ -16,9 +16,9 @@ from analysis.findings import Result
 from analysis.report.documents import write_result
 from analysis.verdict.campaign import Campaign
 from experiments.campaign import CampaignRunner
+from experiments.experiment import Prepared
 from experiments.judging import arm_versions, client_version
 from experiments.plans import read_scenario
-from experiments.prepared import Prepared
 from experiments.repro import rounds as repro
 from experiments.repro.request import ReproRequest, replaced_versions
 from harness.contracts.plan import Plan
@@ -59,6 +59,7 @@ class Played:
         self.plans: list[Plan] = []
         self.names: list[str] = []
         self.closed = 0
+        self.progress = Notes()
 
     def run_round(self, plan: Plan, run: RunDir, *, is_last: bool = False, command: str = "") -> Result:
         result = replace(self.script(plan, run.run_id), run_id=run.run_id)
@@ -106,10 +107,10 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Prep
 
 def go(asked: Prepared, script: Script) -> tuple[Played, list[str], Campaign]:
     """What was played, told, and what it says together."""
-    played, notes = Played(script), Notes()
-    summary = asked.play(cast("CampaignRunner", played), notes)
+    played = Played(script)
+    summary = asked.play(cast("CampaignRunner", played))
     assert isinstance(summary, Campaign)
-    return played, notes.lines, summary
+    return played, played.progress.lines, summary
 
 
 def by_arm(plan: Plan, name: str) -> Result:

@@ -12,15 +12,14 @@ import pytest
 
 from analysis.findings import Result
 from commands.rounds import repro_request
-from experiments import prepared
+from experiments import experiment
 from experiments.campaign import CampaignRunner
-from experiments.experiment import Budget
-from experiments.prepared import Prepared
+from experiments.experiment import Budget, Prepared
 from experiments.repro import rounds as repro
 from experiments.repro.request import refuse_mixture
 from harness.errors import Interrupted, UsageError
 from tests.lent import settings
-from tests.unit.test_repro_rounds import CLEAN, HIT, UNEXPOSED, Notes, Played, asked, request
+from tests.unit.test_repro_rounds import CLEAN, HIT, UNEXPOSED, Played, asked, request
 
 __all__ = ["asked"]  # a fixture
 
@@ -30,7 +29,7 @@ def hunt(asked: Callable[..., Prepared]) -> Callable[..., tuple[Any, Played]]:
     def run(script: Callable[[int], Result], **changes: Any) -> tuple[Any, Played]:
         hunted = asked(until_hit=True, **changes)
         played = Played(lambda plan, name: script(int(name.rpartition("-")[2])))
-        return hunted.play(cast("CampaignRunner", played), Notes()), played
+        return hunted.play(cast("CampaignRunner", played)), played
 
     return run
 
@@ -48,7 +47,7 @@ def test_it_goes_on_with_fresh_seeds_until_it_shows(hunt: Callable[..., Any]) ->
 
 def test_what_never_shows_is_bounded(hunt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter(range(10_000))
-    monkeypatch.setattr(prepared, "Budget", partial(Budget, clock=lambda: float(next(clock))))
+    monkeypatch.setattr(experiment, "Budget", partial(Budget, clock=lambda: float(next(clock))))
     whole, played = hunt(lambda number: UNEXPOSED if number == 3 else CLEAN, max_time_s=20.0)
     counted = len(played.plans) - 1
     assert whole.exit_code == 1
@@ -70,8 +69,7 @@ def test_a_hunt_that_is_stopped_says_what_was_found_so_far(
             raise Interrupted("stopped by SIGTERM", signal_number=15)
         return CLEAN
 
-    opened = nullcontext((Played(play), Notes()))
-    monkeypatch.setattr(prepared, "opened_campaign", lambda *_, **__: opened)
+    monkeypatch.setattr(experiment, "CampaignRunner", lambda *_, **__: nullcontext(Played(play)))
     hunted = request(tmp_path / "lost.yaml", until_hit=True, affected="2.16.0")
     with pytest.raises(Interrupted):
         repro_request(settings(tmp_path / "runs"), hunted)

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-from experiments.player import RoundOptions
+from experiments.resolved import RoundOptions
 from experiments.resume import resume, why_no_load
-from experiments.windows import WindowRequest
 from harness.contracts import read_document, typed
 from harness.contracts.plan import Plan
 from harness.contracts.rows import Manifest
@@ -28,7 +27,7 @@ from tests.planted.plans import build_plan
 from tests.specs import reading, sending, worker_spec
 from tests.unit.seal_rows import plan_of
 
-OPTIONS = RoundOptions("process", offline=True)
+OPTIONS = RoundOptions(runtime="process", offline=True)
 
 
 def cut(folder: Path, **manifest: Any) -> RunDir:
@@ -49,14 +48,14 @@ def cut(folder: Path, **manifest: Any) -> RunDir:
 def test_what_cannot_be_resumed_is_told_in_a_line(tmp_path: Path, manifest: Any, says: str) -> None:
     run = cut(tmp_path / "r1", **manifest)
     with pytest.raises(UsageError, match=says):
-        resume(settings(tmp_path), run, OPTIONS, WindowRequest())
+        resume(settings(tmp_path), run, OPTIONS)
 
 
 def test_of_several_runs_none_is_resumed(tmp_path: Path) -> None:
     run = cut(tmp_path / "r1")
     write_json(run.campaign, {"runs": ["a-1"]})
     with pytest.raises(UsageError, match="r1 holds several runs"):
-        resume(settings(tmp_path), run, OPTIONS, WindowRequest())
+        resume(settings(tmp_path), run, OPTIONS)
 
 
 @pytest.mark.parametrize(

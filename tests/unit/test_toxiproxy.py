@@ -7,12 +7,12 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from experiments.downloads import fetch_tools
 from experiments.preflight import fault_checks
+from experiments.resolved import Resolved, RoundOptions
 from harness.clusters.docker import namespaces
 from harness.clusters.docker.runtime import DockerRuntime
 from harness.clusters.network import toxiproxy
@@ -44,10 +44,11 @@ def no_go() -> Go:
     raise EnvironmentNotReady("Go is needed and is not installed", hint="install Go 1.19 or newer")
 
 
-def plans_with(fault: str, folder: Path) -> list[Any]:
+def resolved_with(fault: str, folder: Path, runtime: str = "process") -> Resolved:
     path = folder / "net.yaml"
     path.write_text(TEXT.replace("FAULT", fault))
-    return list(build_plans(load_scenario(str(path)), seed=1))
+    plans = build_plans(load_scenario(str(path)), seed=1)
+    return Resolved(plans=plans, options=RoundOptions(runtime=runtime))
 
 
 def test_without_go_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,18 +81,17 @@ def test_only_scenarios_with_network_faults_ask_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(go, "find_go", no_go)
-    check, _ = fault_checks(plans_with("latency", tmp_path), "process")
+    check, _ = fault_checks(resolved_with("latency", tmp_path))
     assert (check.name, check.ok) == ("network proxy", False)
     with pytest.raises(EnvironmentNotReady):
-        fetch_tools(plans_with("latency", tmp_path), lambda text, share: None)
-    assert fault_checks(plans_with("kill", tmp_path), "process") == []
-    assert fetch_tools(plans_with("packet-loss", tmp_path), lambda text, share: None) == {}
+        fetch_tools(resolved_with("latency", tmp_path).needs, lambda text, share: None)
+    assert fault_checks(resolved_with("kill", tmp_path)) == []
+    assert fetch_tools(resolved_with("packet-loss", tmp_path).needs, lambda text, share: None) == {}
 
 
 def test_power_loss_says_what_the_machine_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disks, "why_not", lambda need: "this system has no /dev/fuse (FUSE)")
-    plans = plans_with("power-loss", tmp_path)
-    program, need = fault_checks(plans, "process")
+    program, need = fault_checks(resolved_with("power-loss", tmp_path))
     assert (program.name, program.ok, program.text) == (
         *("FUSE file system", True),
         "powerfs 1, to be built on first use",
@@ -111,8 +111,8 @@ def test_between_containers_it_is_asked_what_the_machine_lets_us(
     monkeypatch.setattr(namespaces, "why_no_addresses", lambda: "it has no hands")
 
     def found(fault: str, runtime: str) -> list[tuple[str, bool]]:
-        plans = plans_with(f"{fault}, link: peers", tmp_path)
-        return [(check.name, check.ok) for check in fault_checks(plans, runtime)]
+        resolved = resolved_with(f"{fault}, link: peers", tmp_path, runtime)
+        return [(check.name, check.ok) for check in fault_checks(resolved)]
 
     assert found("partition", "process") == [("network proxy", True), ("fault needs peer-cuts", True)]
     assert found("partition", "docker") == [("fault needs peer-cuts", True)]
