@@ -12,11 +12,9 @@ from typing import TYPE_CHECKING
 
 from experiments.plans import JARS
 from experiments.resolved import Resolved, clients_of, cluster_of, refuse_impossible, refuse_on_external
-from faults.kit.clients import ClientParams, is_client
 from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import BrokerstormError, EnvironmentNotReady, Exit, ScenarioError, UsageError
 from harness.node_settings import node_configs
-from harness.plan.rates import is_open
 from harness.rundir import Document, RunDir
 from harness.systems import SYSTEMS
 from harness.toolchains.cache import cache_folder
@@ -139,6 +137,9 @@ def refuse_from_elsewhere(resolved: Resolved) -> None:
     Raises:
         UsageError: the first such thing.
     """
+    from faults.kit.clients import ClientParams, is_client
+    from harness.plan.rates import is_open
+
     if resolved.options.secure:
         raise UsageError(
             "--secure: the secrets of a cluster of ours go to no other machine",
