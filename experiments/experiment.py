@@ -8,8 +8,6 @@ that has none is played: so a strategy has no clock and no random source of its 
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import time
 from abc import ABC, abstractmethod
@@ -25,7 +23,6 @@ from experiments.plans import for_a_new_run
 from harness.contracts import read_document
 from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, Interrupted, UsageError
-from harness.plan.build import with_tag
 from harness.plan.rates import as_recorded, is_open
 from harness.rundir import RunDir, append_jsonl, write_json
 
@@ -281,12 +278,6 @@ def _tolerated(error: BrokerstormError, *kinds: type[BrokerstormError]) -> str:
     if not isinstance(error, kinds) or isinstance(error, Interrupted | HealError):
         raise error
     return " ".join(str(error).split())
-
-
-def key_of(asked: Any) -> str:
-    """The same for what is the same: a document, or a plan, whose tag says nothing."""
-    document = with_tag(asked, 1).model_dump(mode="json") if isinstance(asked, Plan) else asked
-    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
 
 
 # ----- run and repro ----------------------------------------------------------------------------------

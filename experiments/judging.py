@@ -33,7 +33,7 @@ class RoundOutcome:
 
     Attributes:
         name: of its folder, below that of the experiment.
-        key: what was asked (`experiments.experiment.key_of`).
+        key: what was asked (`experiments.resolved.key_of`).
         variant, seed: of its plan.
         run: what judging found; None = it was not played.
         why_not: it was not played.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.resolved import Resolved, RoundOptions, node_roles, refuse_impossible
+from experiments.resolved import Resolved, RoundOptions, clients_of, node_roles, refuse_impossible
 from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.rundir import RunDir, resolved
@@ -252,12 +252,10 @@ def refuse_unspoken(plans: Sequence[Plan], security: Security) -> None:
         UsageError: the worker has no words for it.
         EnvironmentNotReady: a file of keys or certificates cannot be read.
     """
-    from harness.workers import load_worker
-
     for plan in plans:
-        clients = {producer.client for producer in plan.producers} | {each.client for each in plan.consumers}
-        for library in sorted({*clients, SYSTEMS[plan.system].audit[0]}):
-            load_worker(library, plan.workers).secure_options(security)
+        workers = {client.library: client.worker for client in clients_of(plan)}
+        for library in sorted(workers):
+            workers[library].secure_options(security)
 
 
 def _replicated(plan: Plan, replication: int | None) -> Plan:

@@ -11,11 +11,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.plans import JARS
-from experiments.resolved import Resolved, clients_of, cluster_of, refuse_impossible, refuse_on_external
+from experiments.resolved import (
+    ClientProcess,
+    Resolved,
+    clients_of,
+    cluster_of,
+    refuse_impossible,
+    refuse_on_external,
+)
 from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import BrokerstormError, EnvironmentNotReady, Exit, ScenarioError, UsageError
 from harness.node_settings import node_configs
-from harness.rundir import Document, RunDir
+from harness.rundir import Document
 from harness.systems import SYSTEMS
 from harness.toolchains.cache import cache_folder
 from harness.toolchains.own_builds import PREFIX, UNKNOWN, in_words, own_build
@@ -192,11 +199,10 @@ def _docker(resolved: Resolved, *, tell_docker: bool) -> list[Need]:
 
 def _client_checks(resolved: Resolved) -> list[Need]:
     from harness.need import Need
-    from harness.workers import readiness
 
     checks = []
     for client in resolved.clients:
-        found = readiness(client.worker, client.version)
+        found = client.readiness
         # Jars that the user brings with --client-jars may be there when it is run.
         brought = client.version.startswith(JARS)
         checks.append(Need(f"client {client.library}", found.ok, found.detail, found.remedy, passing=brought))
@@ -246,11 +252,9 @@ def _refuse_unknown_versions(resolved: Resolved) -> list[str]:
 def _absent_clients(releases: Releases, resolved: Resolved) -> Iterator[tuple[str, Callable[[], str]]]:
     """The clients that are not on this machine, each with the question which other versions there are."""
     from experiments.versions import other_clients
-    from harness.workers import readiness
 
     for client in resolved.clients:
-        found = readiness(client.worker, client.version)
-        if client.version and found.ok and not found.fetched:
+        if client.version and client.readiness.ok and not client.readiness.fetched:
             name = f"{client.library} {client.version}"
             yield name, partial(other_clients, releases, client.worker, client.version)
 
@@ -281,32 +285,33 @@ def _refuse_options(resolved: Resolved) -> list[str]:
     Raises:
         ScenarioError: a line for each refused option, in the client's own words.
     """
-    asked = {f"{spec.role} {spec.client}": (plan, spec) for plan in resolved.plans for spec in _specs(plan)}
+    processes = resolved.processes
     with ThreadPoolExecutor(4) as pool:
-        answers = list(pool.map(lambda one: _refusals(*one), asked.values()))
+        answers = list(pool.map(_refusals, processes))
     lines, unasked = [], []
-    for (plan, spec), refused in zip(asked.values(), answers, strict=True):
+    for process, refused in zip(processes, answers, strict=True):
         if refused is None:
-            client = f"{spec.client.library} {in_words(spec.client.version)}".rstrip()
+            asked = process.spec.client
+            client = f"{asked.library} {in_words(asked.version)}".rstrip()
             why = "its worker is not built yet, or gave no answer"
             unasked.append(f"options of {client} were not checked: {why}; the run asks it")
         else:
-            lines += [_option_line(plan, spec, text, resolved.scenario) for text in refused]
+            lines += [_option_line(process, text, resolved.scenario) for text in refused]
     if lines:
         lines = list(dict.fromkeys(lines))
         raise ScenarioError(lines[0], further=lines[1:])
     return list(dict.fromkeys(unasked))
 
 
-def _refusals(plan: Plan, spec: ProcessSpec) -> list[str] | None:
+def _refusals(process: ClientProcess) -> list[str] | None:
     """What a client says against each of its options, until it takes the rest or names none of them; None
     if it cannot be asked."""
-    from harness.workers import load_worker, refused_options
+    from harness.workers import refused_options
 
-    worker = load_worker(spec.client.library, plan.workers)
+    spec = process.spec
     left = dict(spec.client.options)
     said: list[str] = []
-    while text := refused_options(worker, spec):
+    while text := refused_options(process.worker, spec):
         said.append(text)
         option = _named_option(text, left)
         if not option:
@@ -316,14 +321,13 @@ def _refusals(plan: Plan, spec: ProcessSpec) -> list[str] | None:
     return None if text is None and not said else said
 
 
-def _option_line(plan: Plan, spec: ProcessSpec, text: str, scenario: Scenario | None) -> str:
+def _option_line(process: ClientProcess, text: str, scenario: Scenario | None) -> str:
     from harness.scenario.file import option_place
-    from harness.workers import load_worker
 
-    worker = load_worker(spec.client.library, plan.workers)
+    spec = process.spec
     option = _named_option(text, spec.client.options)
-    place = option_place(scenario, plan.variant, spec.name, option) if scenario and option else ""
-    line = f"options of {spec.name}: {_with_near_name(text, worker, spec)}"
+    place = option_place(scenario, process.variant, spec.name, option) if scenario and option else ""
+    line = f"options of {spec.name}: {_with_near_name(text, process.worker, spec)}"
     return f"{place}: {line}" if place else line
 
 
@@ -339,16 +343,6 @@ def _with_near_name(text: str, worker: WorkerSpec, spec: ProcessSpec) -> str:
         return text
     near = difflib.get_close_matches(option, worker.option_names - {option}, n=1)
     return f"{option}: {text}{f'; did you mean {near[0]}?' if near else ''}"
-
-
-def _specs(plan: Plan) -> list[ProcessSpec]:
-    """What the clients of a plan would be started with, on a cluster that is not there."""
-    from harness.clusters import describe_cluster
-    from harness.run.worker_specs import Endpoints, client_spec
-
-    cluster = describe_cluster(plan.system, version=plan.version, topology=plan.topology)
-    where, run = Endpoints.of(cluster), RunDir(Path())
-    return [client_spec(plan, run, client, where) for client in plan.clients]
 
 
 def fault_checks(resolved: Resolved) -> list[Need]:

@@ -6,14 +6,17 @@ and looks the workers up once, when they are first asked for.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from harness.errors import ScenarioError
 from harness.protocols.versions import versions_of
+from harness.rundir import RunDir
 from harness.systems import SYSTEMS
 
 if TYPE_CHECKING:
@@ -23,11 +26,11 @@ if TYPE_CHECKING:
     from harness.clusters import BrokerCluster
     from harness.clusters.external import External
     from harness.contracts.plan import Plan
+    from harness.contracts.worker import ProcessSpec
     from harness.plan.estimate import Estimate
-    from harness.rundir import RunDir
     from harness.scenario.model import Scenario
     from harness.telemetry.request import MetricsRequest
-    from harness.workers.spec import WorkerSpec
+    from harness.workers.spec import Readiness, WorkerSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,7 +72,7 @@ class RoundOptions:
         return "docker" if self.runtime == "docker" else "process"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UsedClient:
     """A client library in one version, with its worker; empty version = the default of the worker."""
 
@@ -80,6 +83,26 @@ class UsedClient:
     def library(self) -> str:
         """The name in scenarios."""
         return self.worker.library
+
+    @cached_property
+    def readiness(self) -> Readiness:
+        """Whether it can be used on this machine; nothing is built or downloaded."""
+        from harness.workers import readiness
+
+        return readiness(self.worker, self.version)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientProcess:
+    """A process of a client as a run would start it, on a cluster that is not there.
+
+    Attributes:
+        variant: the variant that it is a client of.
+    """
+
+    variant: str
+    worker: WorkerSpec
+    spec: ProcessSpec
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -96,6 +119,7 @@ class Resolved:
     options: RoundOptions = field(default_factory=RoundOptions)
     scenario: Scenario | None = None
     seed: int = 0
+    _compiled: dict[str, Timeline] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def timelines(self) -> list[Timeline]:
@@ -104,14 +128,20 @@ class Resolved:
         Raises:
             ScenarioError: a fault step that cannot be used.
         """
-        return [_compiled(plan) for plan in self.plans]
+        return [self.timeline(plan) for plan in self.plans]
 
     def timeline(self, plan: Plan) -> Timeline:
-        """The compiled faults of one plan: one of `plans`, or a plan that was made of it later."""
-        for known, timeline in zip(self.plans, self.timelines, strict=True):
-            if known is plan:
-                return timeline
-        return _compiled(plan)
+        """The compiled faults of one plan. It need not be one of `plans`: each round is played under a tag of
+        its own, and some strategies decide on their rounds as they go."""
+        from harness.run.worker_specs import coordinated
+
+        key = key_of(plan)
+        if key not in self._compiled:
+            self._compiled[key] = _compiled(plan)
+        found = self._compiled[key]
+        # Only the names at the brokers differ from tag to tag.
+        names = replace(found.inventory, topics=tuple(plan.topics), coordinated=coordinated(plan))
+        return replace(found, inventory=names)
 
     @cached_property
     def needs(self) -> frozenset[str]:
@@ -143,12 +173,30 @@ class Resolved:
         return list({(each.worker.folder, each.version): each for each in used}.values())
 
     @cached_property
+    def processes(self) -> list[ClientProcess]:
+        """The processes of the clients, once for each role, library, version and set of options."""
+        found = {}
+        for plan in self.plans:
+            for process in _processes_of(plan):
+                found[f"{process.spec.role} {process.spec.client}"] = process
+        return list(found.values())
+
+    @cached_property
     def estimate(self) -> Estimate:
         """Messages, bytes, memory and time of all rounds."""
         from harness.plan.estimate import estimate
         from harness.workers import load_worker
 
         return estimate(self.plans, lambda client, folders: load_worker(client, folders).language)
+
+
+def key_of(asked: Any) -> str:
+    """The same text for what is the same: a document, or a plan, whose tag says nothing."""
+    from harness.contracts.plan import Plan
+    from harness.plan.build import with_tag
+
+    document = with_tag(asked, 1).model_dump(mode="json") if isinstance(asked, Plan) else asked
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def clients_of(plan: Plan) -> list[UsedClient]:
@@ -163,6 +211,17 @@ def clients_of(plan: Plan) -> list[UsedClient]:
     consumers = [(each.client, each.client_version) for each in plan.consumers]
     named = dict.fromkeys([*producers, *consumers, SYSTEMS[plan.system].audit])
     return [UsedClient(load_worker(library, plan.workers), version) for library, version in named]
+
+
+def _processes_of(plan: Plan) -> list[ClientProcess]:
+    from harness.clusters import describe_cluster
+    from harness.run.worker_specs import Endpoints, client_spec
+
+    cluster = describe_cluster(plan.system, version=plan.version, topology=plan.topology)
+    where, run = Endpoints.of(cluster), RunDir(Path())
+    workers = {client.library: client.worker for client in clients_of(plan)}
+    specs = [client_spec(plan, run, client, where) for client in plan.clients]
+    return [ClientProcess(plan.variant, workers[spec.client.library], spec) for spec in specs]
 
 
 def cluster_of(plan: Plan) -> tuple[str, str, str]:

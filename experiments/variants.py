@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 from analysis.report.documents import begin_campaign
 from analysis.verdict.campaign import CLEAN, BegunCampaign
 from experiments.context import CommandContext
-from experiments.experiment import OutOfBudget, Prepared, RoundRequest, Strategy, key_of
+from experiments.experiment import OutOfBudget, Prepared, RoundRequest, Strategy
 from experiments.judging import RoundOutcome, number_of
 from experiments.load_request import LoadRequest, load_request
 from experiments.plans import ScenarioRequest, external_of, on_external, read_plan, resolve, resolve_scenario
 from experiments.preflight import preflight
-from experiments.resolved import Resolved, RoundOptions
+from experiments.resolved import Resolved, RoundOptions, key_of
 from experiments.windows import WINDOW_S, WindowRequest
 from harness.errors import UsageError
 from harness.plan.rates import as_recorded

@@ -18,12 +18,12 @@ from analysis.report.documents import begin_campaign
 from analysis.verdict.campaign import AskedReproduction, BegunCampaign, Question
 from analysis.verdict.statistics import ALPHA, fewest_rounds
 from experiments.context import CommandContext
-from experiments.experiment import OutOfBudget, Prepared, RoundRequest, Strategy, key_of
+from experiments.experiment import OutOfBudget, Prepared, RoundRequest, Strategy
 from experiments.judging import RoundOutcome, answer_of, arm_versions
 from experiments.plans import drawn, read_scenario, with_jars
 from experiments.preflight import preflight
 from experiments.repro.request import ReproRequest, refuse_mixture, replaced_versions
-from experiments.resolved import Resolved
+from experiments.resolved import Resolved, key_of
 from harness.errors import EnvironmentNotReady, UsageError, did_you_mean
 from harness.plan.build import build_plans
 from harness.rundir import RunDir, new_run

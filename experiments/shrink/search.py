@@ -13,8 +13,9 @@ from functools import partial
 from analysis.findings import Verdict
 from analysis.verdict.campaign import RunSummary
 from analysis.verdict.sequential import SequentialDecision, SequentialTest, one_of_each
-from experiments.experiment import OutOfBudget, RoundRequest, Strategy, key_of
+from experiments.experiment import OutOfBudget, RoundRequest, Strategy
 from experiments.judging import RoundOutcome
+from experiments.resolved import key_of
 from experiments.shrink.ddmin import ddmin, single
 from experiments.shrink.reductions import Group, Reduction, Shape, cost
 from experiments.shrink.words import changes, file_text

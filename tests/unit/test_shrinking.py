@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.findings import Result
-from experiments.experiment import RoundRequest, Strategy, key_of
+from experiments.experiment import RoundRequest, Strategy
 from experiments.judging import RoundOutcome, outcome_of
 from experiments.plans import read_scenario
+from experiments.resolved import key_of
 from experiments.shrink.ddmin import ddmin, single
 from experiments.shrink.document import not_tried, smallest_text
 from experiments.shrink.reductions import KEPT, SIZES, Reduction, Shape, cost, pinned, shape_of
