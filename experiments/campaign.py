@@ -28,7 +28,7 @@ from harness.protocols.cluster import Cluster
 from harness.protocols.faulting import FaultInjector
 from harness.protocols.versions import HasVersions
 from harness.run.calibration import Calibration, step_words, with_rates
-from harness.run.lifecycle import LiveRun, RunOutcome
+from harness.run.lifecycle import LiveRun, RunContext, RunOutcome
 from harness.run.topics import drop_topics
 from harness.rundir import RunDir, point_latest
 from harness.seal.seal import drop_segments, seal
@@ -165,10 +165,7 @@ class CampaignRunner:
             rate,
             root.calibration(f"{who}-{self._measured}"),
             cluster,
-            progress=self.progress,
-            interrupts=self._interrupts,
-            command=self._command,
-            offline=self._options.offline,
+            self._run_context(self._command),
             is_cold=self._is_cold,
         )
         self._is_cold = False
@@ -213,12 +210,7 @@ class CampaignRunner:
                 run,
                 cluster,
                 self._injector(plan, cluster, run),
-                progress=self.progress,
-                interrupts=self._interrupts,
-                command=command or self._command,
-                on_phase=self._on_phase,
-                offline=self._options.offline,
-                judges_cut=self._options.judges_cut,
+                self._run_context(command or self._command),
                 hosts=load,
                 before=before,
             )
@@ -301,6 +293,16 @@ class CampaignRunner:
             with self._interrupts.deferred():
                 self._cluster.down()
             self._cluster = None
+
+    def _run_context(self, command: str) -> RunContext:
+        return RunContext(
+            progress=self.progress,
+            interrupts=self._interrupts,
+            command=command,
+            on_phase=self._on_phase,
+            offline=self._options.offline,
+            judges_cut=self._options.judges_cut,
+        )
 
     # ----- the parts of a round -----------------------------------------------------------------------
 

@@ -96,8 +96,15 @@ def compile(
         ScenarioError: names the step and the key, ``faults[2].target: ...``.
     """
     roles = nodes if isinstance(nodes, Mapping) else {}
-    known = (clients or {}, coordinated or {}, clockless or {}, system)
-    inventory = Inventory(tuple(topics), tuple(sorted(nodes)), roles, *known)
+    inventory = Inventory(
+        topics=tuple(topics),
+        nodes=tuple(sorted(nodes)),
+        roles=roles,
+        clients=clients or {},
+        coordinated=coordinated or {},
+        clockless=clockless or {},
+        system=system,
+    )
     drafts: list[Firing] = []
     for index, step in enumerate(steps):
         drafts += _firings(index, step, seed, load_s, inventory)
@@ -129,15 +136,15 @@ def _firings(index: int, step: Any, seed: int, load_s: float, inventory: Invento
         raise ScenarioError(f"{where}: {problem}", hint=_HINT) from None
     return [
         Firing(
-            0,
-            one.kind.kind,
-            one.kind.target(one.params),
-            one.t_s,
-            one.kind.lasts_s(one.params),
-            one.params,
-            index,
-            random.Random(f"{seed}:{index}:{number}").getrandbits(63),
-            one.wait_s,
+            id=0,
+            kind=one.kind.kind,
+            target=one.kind.target(one.params),
+            t_s=one.t_s,
+            for_s=one.kind.lasts_s(one.params),
+            params=one.params,
+            step=index,
+            draw=random.Random(f"{seed}:{index}:{number}").getrandbits(63),
+            wait_s=one.wait_s,
         )
         for number, one in enumerate(drawn)
     ]

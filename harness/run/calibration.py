@@ -23,8 +23,8 @@ from harness.contracts.plan import Plan, RateStep
 from harness.errors import BrokerstormError, WorkerError
 from harness.plan.build import with_tag
 from harness.plan.rates import at_rate, decided, is_open
-from harness.protocols.cluster import Cluster, Progress
-from harness.run.interrupts import Interrupts
+from harness.protocols.cluster import Cluster
+from harness.run.lifecycle import RunContext
 from harness.run.manifest import ManifestFile, library_versions
 from harness.run.topics import drop_topics, make_topics
 from harness.run.worker_pool import WorkerPool
@@ -141,11 +141,8 @@ class Calibration:
         rate: int,
         run: RunDir,
         cluster: Cluster,
+        context: RunContext,
         *,
-        progress: Progress,
-        interrupts: Interrupts,
-        command: str,
-        offline: bool,
         is_cold: bool = False,
     ) -> None:
         """``is_cold``: nothing was sent through this cluster yet; it gets the warm-up of the scenario."""
@@ -157,15 +154,15 @@ class Calibration:
         self._plan = at_rate(with_tag(plan, tag), math.ceil(rate * HEADROOM)).model_copy(update=timed)
         self._run = run.create()
         self._cluster = cluster
-        self._interrupts = interrupts
+        self._interrupts = context.interrupts
         self._pool = WorkerPool(
             self._plan,
             run,
             Endpoints.of(cluster),
-            ManifestFile(run, command=command, versions=library_versions()),
-            progress,
+            ManifestFile(run, command=context.command, versions=library_versions()),
+            context.progress,
             owner=cluster.runtime.run_id,
-            offline=offline,
+            offline=context.offline,
         )
 
     def measure(self) -> RateStep:

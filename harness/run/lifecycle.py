@@ -78,6 +78,25 @@ class RunOutcome:
     is_restored: bool = True
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunContext:
+    """The things that the runs of one command share.
+
+    Attributes:
+        command: repeats the run.
+        on_phase: gets the name of each phase as it begins.
+        offline: nothing is downloaded.
+        judges_cut: the first signal shortens the load, and the run continues to its audit.
+    """
+
+    progress: Progress
+    interrupts: Interrupts
+    command: str
+    on_phase: OnPhase = lambda _name: None
+    offline: bool = False
+    judges_cut: bool = False
+
+
 class LiveRun:
     """Interprets a plan. Use once: `execute`."""
 
@@ -87,36 +106,30 @@ class LiveRun:
         run: RunDir,
         cluster: Cluster,
         injector: FaultInjector,
+        context: RunContext,
         *,
-        progress: Progress,
-        interrupts: Interrupts,
-        command: str,
-        on_phase: OnPhase = lambda _name: None,
-        offline: bool = False,
-        judges_cut: bool = False,
         hosts: Hosts | None = None,
         before: Manifest | None = None,
     ) -> None:
-        """``judges_cut``: the first signal shortens the load, and the run goes on to its audit. ``hosts``: of
-        the clients; None = this machine. ``before``: of a run to `resume`."""
+        """``hosts``: of the clients; None = this machine. ``before``: of a run to `resume`."""
         self._hosts = hosts or OneMachine()
         self._plan = plan
-        self._judges_cut = judges_cut
+        self._judges_cut = context.judges_cut
         self._run = run.create()
         self._cluster = cluster
         self._injector = injector
-        self._progress = progress
-        self._interrupts = interrupts
-        self._on_phase = on_phase
-        self._manifest = _manifest(plan, run, cluster, command, before)
+        self._progress = context.progress
+        self._interrupts = context.interrupts
+        self._on_phase = context.on_phase
+        self._manifest = _manifest(plan, run, cluster, context.command, before)
         self._pool = WorkerPool(
             plan,
             run,
             Endpoints.of(cluster),
             self._manifest,
-            progress,
+            context.progress,
             owner=cluster.runtime.run_id,
-            offline=offline,
+            offline=context.offline,
             hosts=self._hosts,
             own_clocks=CLIENT_CLOCKS in getattr(cluster.runtime, "needs", ()),
         )
