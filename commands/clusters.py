@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +28,9 @@ from harness.rundir import Document, RunDir, new_run
 from harness.systems import DEFAULT, SYSTEMS
 
 if TYPE_CHECKING:
-    from faults.engine.once import InjectedFault
     from harness.clusters import BrokerCluster
     from harness.clusters.layout.addresses import Claim
+    from harness.faultlog import FaultRecord
 
 UP_TIMEOUT_S = 120.0  # brokers on a busy machine; a run has its scenario's limits.ready
 
@@ -269,18 +268,32 @@ def inject(
     run = RunDir(Path(claim.folder).parent).create()
     with closing(settings.progress()) as progress:
         injected = inject_once(fault, parameters, cluster, run, for_s, on_event=progress.fault, seed=seed)
-    document = {"run_id": claim.run_id, **asdict(injected)}
+    document = {"run_id": claim.run_id, **_injection(injected)}
     settings.show(document, lambda: _show_injection(injected))
     return Exit.PASS if injected.effective else Exit.UNKNOWN
 
 
-def _show_injection(row: InjectedFault) -> None:
+def _injection(fault: FaultRecord) -> Document:
+    return {
+        "id": fault.id,
+        "kind": fault.kind,
+        "target": fault.selector,
+        "targets": fault.targets,
+        "effective": fault.effective,
+        "evidence": fault.evidence,
+        "healed": fault.recovered,
+        "skipped": fault.skipped,
+        "applied": fault.is_applied,
+    }
+
+
+def _show_injection(row: FaultRecord) -> None:
     if row.skipped:
-        write(f"{row.kind} {row.target}: skipped, {row.skipped}")
+        write(f"{row.kind} {row.selector}: skipped, {row.skipped}")
         return
     doubt = "" if row.effective else " (it had no effect)"
     write(f"{row.kind} {', '.join(row.targets)}{doubt}: {row.evidence}")
-    if row.applied:
+    if row.is_applied:
         write("still active; `brokerstorm clean` undoes it")
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from analysis.capture.deaths import Death
 from analysis.capture.transactions import TransactionColumns
-from harness.contracts.rows import Bounds, LaneGroup, ReplicaRow, Terms
+from harness.contracts.rows import Bounds, DropLimit, LaneGroup, ReplicaRow, Terms
 from harness.faultlog import FaultRecord, remade_topics
 
 _NS = 1_000_000_000
@@ -109,21 +109,6 @@ class Instance:
     waits_in: str = ""
     died: Death | None = None
     says_died: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class DropLimit:
-    """A limit at which a broker drops messages that a group was not given. Neither: it is not known.
-
-    Attributes:
-        after_ns: the age of a message.
-        beyond_bytes: what its stream holds.
-        topic: the only one that it concerns; empty = all.
-    """
-
-    after_ns: int | None = None
-    beyond_bytes: int | None = None
-    topic: str = ""
 
 
 @dataclass(frozen=True, slots=True)

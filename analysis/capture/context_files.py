@@ -7,7 +7,6 @@ from dataclasses import replace
 
 from analysis.capture.context import (
     Context,
-    DropLimit,
     Instance,
     PipelineGroup,
     Promise,
@@ -269,14 +268,7 @@ def _reading(consumer: ConsumerPlan) -> Reading:
         nack_delay_ns=None if said.nack_delay_s is None else round(said.nack_delay_s * _NS),
         max_deliveries=said.max_deliveries,
         may_drop=said.may_drop,
-        drops=tuple(
-            DropLimit(
-                after_ns=None if limit.after_s is None else round(limit.after_s * _NS),
-                beyond_bytes=limit.beyond_bytes,
-                topic=limit.topic,
-            )
-            for limit in said.drops
-        ),
+        drops=tuple(said.drops),
         starts_latest=said.start == "latest",
         because=said.because,
         unknown=frozenset(said.unknown),

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 
 from analysis.capture.bucket import Array
-from analysis.capture.context import DropLimit
 from analysis.kernels.acks import NEVER
 from analysis.kernels.matching import Given
+from harness.contracts.rows import DropLimit
 
 #: Bytes that a broker stores with a message at most: key, headers and metadata of the client.
 OVERHEAD_BYTES: Final = 1024
@@ -54,8 +54,8 @@ def _reached(
     """Whether each row could have reached the limit, and whether that cannot be said."""
     unknown = (stored_ns <= 0) | (until_ns == NEVER)
     message_bytes = given.history.context.message_bytes
-    if limit.after_ns is not None:
-        reached = until_ns - stored_ns >= limit.after_ns
+    if limit.after_s is not None:
+        reached = until_ns - stored_ns >= round(limit.after_s * 1e9)
     elif limit.beyond_bytes is not None and message_bytes:
         most_bytes = _stored_by(given, rows, until_ns) * (message_bytes + OVERHEAD_BYTES)
         reached = most_bytes > limit.beyond_bytes

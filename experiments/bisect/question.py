@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -31,39 +31,12 @@ _SIDES: Final = ("producers", "consumers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BisectRequest:
-    """The command line of `bisect`. Empty texts: as the bug file says."""
-
-    scenario: str
-    client: str
-    good: str
-    bad: str
-    repo: Path | None
-    pair: str
-    variant: str
-    cls: str
-    error: float
-    rate: float
-    seed: int | None
-    overrides: tuple[str, ...]
-    offline: bool
-    runtime: str
-    master: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BisectQuestion:
-    """What is asked, written down before the first round.
+class BisectSettings:
+    """The options of `bisect` that its question keeps. Empty texts: as the bug file says.
 
     Attributes:
         variant: of the scenario, with another version of the client; empty = it has none.
-        expect: the class; ``clean`` = any violation.
-        counter, floor: exposure that a round needs to count; no counter = as the verdict says.
-        versions: the ends and what is released between them, oldest first; of a repository only its ends.
-        repo: the checkout; empty = releases.
-        is_fix: the older end is the bad one.
-        witness: what tells the bug from others of its class; empty = the class does.
-        error: chance at most that any of the answers is wrong.
+        error: the highest probability that any of the answers is wrong.
         rate: share of rounds from which on the class is called present.
     """
 
@@ -71,19 +44,45 @@ class BisectQuestion:
     overrides: tuple[str, ...]
     client: str
     variant: str
+    good: str
+    bad: str
+    error: float
+    rate: float
+    runtime: str
+    master: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectRequest(BisectSettings):
+    """The command line of `bisect`."""
+
+    repo: Path | None
+    pair: str
+    cls: str
+    seed: int | None
+    offline: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BisectQuestion(BisectSettings):
+    """The question with every option decided, written down before the first round.
+
+    Attributes:
+        expect: the class; ``clean`` = any violation.
+        counter, floor: exposure that a round needs to count; no counter = as the verdict says.
+        versions: the ends and what is released between them, oldest first; of a repository only its ends.
+        repo: the checkout; empty = releases.
+        is_fix: the older end is the bad one.
+        witness: what tells the bug from others of its class; empty = the class does.
+    """
+
     expect: str
     counter: str
     floor: int
-    good: str
-    bad: str
     versions: tuple[str, ...]
     repo: str
     is_fix: bool
-    error: float
-    rate: float
     seed: int
-    runtime: str
-    master: str | None
     command: str
     witness: str = ""
 
@@ -120,25 +119,18 @@ def question_of(
     bug = scenario.bug if arms else None
     exposure = bug.exposure if bug else None
     seed = drawn(request.seed)
+    settings = {each.name: getattr(request, each.name) for each in fields(BisectSettings)}
+    decided = {"client": client, "variant": variant, "good": good, "bad": bad}
     return BisectQuestion(
-        scenario=request.scenario,
-        overrides=request.overrides,
-        client=client,
-        variant=variant,
+        **settings | decided,
         expect=expect,
         counter=exposure.counter if exposure else "",
         floor=exposure.floor if exposure else 0,
         witness=bug.witness if bug and not request.cls else "",
-        good=good,
-        bad=bad,
         versions=tuple(versions),
         repo=str(resolved(request.repo)) if request.repo else "",
         is_fix=versions[0] == bad,
-        error=request.error,
-        rate=request.rate,
         seed=seed,
-        runtime=request.runtime,
-        master=request.master,
         command=context.repeat_command("bisect", request, client=client, good=good, bad=bad, seed=seed),
     )
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from faults.engine.injector import Injector, ignore
 from faults.engine.journal import OnEvent
-from faults.engine.ledger import Ledger
 from faults.kit.cluster_view import find_ability
 from faults.kit.errors import StepProblem
 from faults.kit.params import Inventory, keys_of
@@ -20,21 +18,6 @@ from harness.protocols.cluster import Cluster, HasPlacement, HasTopics, TopicSet
 from harness.rundir import RunDir
 
 
-@dataclass(frozen=True, slots=True)
-class InjectedFault:
-    """``applied``: it still is; ``skipped``: why it was not, when there was nobody to hit."""
-
-    id: int
-    kind: str
-    target: str
-    targets: tuple[str, ...]
-    effective: bool
-    evidence: str
-    healed: bool
-    skipped: str
-    applied: bool
-
-
 def inject_once(
     kind: str,
     params: FaultStep,
@@ -44,8 +27,8 @@ def inject_once(
     *,
     on_event: OnEvent = ignore,
     seed: int | None = None,
-) -> InjectedFault:
-    """Inject one fault now; return when it is healed, or, with ``for_s`` None, when it is proved.
+) -> FaultRecord:
+    """Inject one fault now; return its record when it is healed, or, with ``for_s`` None, when it is proved.
 
     A fault that lasts and has no ``for_s`` stays applied: it is in the run's ledger, and
     `heal_from_ledger` (or ``brokerstorm clean``) heals it.
@@ -75,7 +58,8 @@ def inject_once(
             failures = injector.heal_all(30.0)
     if failures:
         raise HealError("; ".join(failures), hint="`brokerstorm clean` tries again and removes the cluster")
-    return _outcome(run, firing)
+    recorded = {fault.id: fault for fault in read_faults(run.faults)}
+    return recorded.get(fault_id, FaultRecord(fault_id, firing.kind, firing.target))
 
 
 def _firing(
@@ -108,20 +92,3 @@ def _inventory(cluster: Cluster) -> Inventory:
     topics = tuple(TopicSettings(name, len(copies), max(1, *copies)) for name, copies in sorted(held.items()))
     roles = {node.name: node.roles for node in cluster.runtime.nodes}
     return Inventory(topics, tuple(sorted(roles)), roles, system=cluster.system)
-
-
-def _outcome(run: RunDir, firing: Firing) -> InjectedFault:
-    fault = next(
-        (fault for fault in read_faults(run.faults) if fault.id == firing.id), FaultRecord(firing.id)
-    )
-    return InjectedFault(
-        id=firing.id,
-        kind=firing.kind,
-        target=firing.target,
-        targets=fault.targets,
-        effective=fault.effective,
-        evidence=fault.evidence,
-        healed=fault.recovered,
-        skipped=fault.skipped,
-        applied=any(entry.id == firing.id for entry in Ledger(run).entries()),
-    )

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from harness.contracts.rows import LaneGroup
+from harness.contracts.rows import DropLimit, LaneGroup
 from harness.systems import SYSTEMS
 
 #: A step of ``faults:`` as it was written: only `faults.compile` knows its keys.
@@ -67,22 +67,6 @@ class PromisePlan(PlanPart):
     synced: bool | None = None
     because: dict[str, str]
     required: dict[str, str | bool | None]
-
-
-class DropLimit(PlanPart):
-    """A setting by which a broker drops messages that a group was not given. Neither limit: it is not known.
-
-    Attributes:
-        setting: the setting, as text for people.
-        after_s: a message may be dropped when it is this old.
-        beyond_bytes: messages may be dropped when their stream holds more than this.
-        topic: the only one that it concerns; empty = all.
-    """
-
-    setting: str
-    after_s: float | None = None
-    beyond_bytes: int | None = None
-    topic: str = ""
 
 
 class ConsumerPromise(PlanPart):

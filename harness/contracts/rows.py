@@ -368,6 +368,23 @@ class FaultDetails:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DropLimit:
+    """A setting by which a broker drops messages that a group was not given. Neither limit: it is not known.
+
+    Attributes:
+        setting: the setting, as text for people.
+        after_s: a message may be dropped when it is this old.
+        beyond_bytes: messages may be dropped when their stream holds more than this.
+        topic: the only one that it concerns; empty = all.
+    """
+
+    setting: str = ""
+    after_s: float | None = None
+    beyond_bytes: int | None = None
+    topic: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FaultEvent:
     """A row of faults.jsonl; docs/capture-format.md says which fields which event has.
 

@@ -192,7 +192,7 @@ def may_be_dropped(facts: Facts, group: str, row: Row, *, was_refused: bool = Fa
         return None
     stored = sum(1 for r in rows if called.get(id(r), 0) <= until) * (context.message_bytes + 1024)
     answers = [
-        until - since >= limit.after_ns if limit.after_ns is not None else stored > limit.beyond_bytes
+        until - since >= limit.after_s * 1e9 if limit.after_s is not None else stored > limit.beyond_bytes
         for limit in reading.drops
     ]
     return any(answers) or (None if not reading.drops else False)

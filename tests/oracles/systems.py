@@ -8,7 +8,8 @@ from typing import Any
 from hypothesis import strategies as st
 
 from analysis.capture.context import Context
-from harness.contracts.plan import ConsumerPromise, DropLimit, PromisePlan
+from harness.contracts.plan import ConsumerPromise, PromisePlan
+from harness.contracts.rows import DropLimit
 from harness.records import Check, Event, Kind
 from tests.oracles.judging import context_from
 from tests.oracles.stories import PROMISES, STEP_MS, Message, Story

@@ -8,7 +8,8 @@ import pytest
 
 from analysis.classes import status_of
 from analysis.findings import Status
-from harness.contracts.plan import ConsumerPromise, DropLimit
+from harness.contracts.plan import ConsumerPromise
+from harness.contracts.rows import DropLimit
 from harness.records import Event
 from tests.oracles.judging import context_from, judged
 from tests.planted.pairs import Found, Pair, found

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from harness.contracts.plan import ConsumerPromise, DropLimit, TopicPlan
+from harness.contracts.plan import ConsumerPromise, TopicPlan
+from harness.contracts.rows import DropLimit
 from harness.errors import ScenarioError
 from harness.plan.promise import (
     CALL_SLACK_S,

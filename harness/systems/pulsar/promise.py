@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Final, Literal
 
-from harness.contracts.plan import ConsumerPromise, DropLimit, TopicPlan
+from harness.contracts.plan import ConsumerPromise, TopicPlan
+from harness.contracts.rows import DropLimit
 from harness.errors import ScenarioError
 from harness.plan.promise import (
     TRUE,

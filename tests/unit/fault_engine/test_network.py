@@ -159,7 +159,7 @@ def test_one_that_a_killed_process_left_is_healed_from_the_ledger(
     cluster: StateCluster, detours: StateDetours, run: RunDir
 ) -> None:
     row = faults.inject_once("blackhole", {"target": "kafka-1"}, cluster, run, None)  # type: ignore[arg-type]
-    assert row.applied
+    assert row.is_applied
     assert tuple(detours.applied) == Ledger(run).entries()[0].impaired
     detours.repairs_fail = 1
     assert "does not answer" in faults.heal_from_ledger(cluster, run)[0]  # type: ignore[arg-type]

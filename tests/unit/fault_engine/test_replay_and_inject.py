@@ -54,14 +54,14 @@ def test_nothing_to_replay(run: RunDir) -> None:
 def test_inject_for_a_while(cluster: StateCluster, run: RunDir) -> None:
     result = faults.inject_once("kill", {"target": "leader-of:orders-2"}, cluster, run, 0.2)  # type: ignore[arg-type]
     assert result.targets == ("kafka-3",)
-    assert (result.id, result.effective, result.healed, result.applied) == (1, True, True, False)
+    assert (result.id, result.effective, result.recovered, result.is_applied) == (1, True, True, False)
     result = faults.inject_once("leader-move", {"partitions": 1}, cluster, run, None)  # type: ignore[arg-type]
-    assert (result.id, result.effective, result.applied) == (2, True, False)
+    assert (result.id, result.effective, result.is_applied) == (2, True, False)
 
 
 def test_inject_and_leave(cluster: StateCluster, run: RunDir) -> None:
     result = faults.inject_once("pause", {"target": "kafka-1"}, cluster, run, None)  # type: ignore[arg-type]
-    assert (result.effective, result.healed, result.applied) == (True, False, True)
+    assert (result.effective, result.recovered, result.is_applied) == (True, False, True)
     assert cluster.runtime.paused == {"kafka-1"}
     cluster.runtime.kill("kafka-2")
     Ledger(run).write(LedgerEntry(id=9, kind="kill", targets=("kafka-2",), down=("kafka-2",)))
