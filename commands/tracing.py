@@ -122,9 +122,9 @@ def _first(root: RunDir, cls: str) -> tuple[RunDir, str]:
 
 def _shown_first(root: RunDir, cls: str) -> Iterator[tuple[RunDir, str]]:
     """What the summary shows comes first, then any other witness."""
+    from analysis.report.campaign_words import first_witness
     from analysis.report.documents import read_campaign, read_result
-    from analysis.report.terminal import is_message
-    from analysis.report.terminal_campaign import first_witness
+    from analysis.report.result_words import is_message
 
     if root.campaign.exists():
         for variant in read_campaign(root).variants:
@@ -141,7 +141,7 @@ def _shown_first(root: RunDir, cls: str) -> Iterator[tuple[RunDir, str]]:
 
 def _messages(result: Result, cls: str) -> Iterator[str]:
     """Witnesses of a class, or of any, violations before the others."""
-    from analysis.report.terminal import is_message
+    from analysis.report.result_words import is_message
 
     for finding in (*result.violations(), *result.findings):
         if cls in ("", finding.cls):

@@ -22,14 +22,27 @@ from markupsafe import Markup
 from analysis.classes import CLASSES
 from analysis.findings import Result
 from analysis.report import charts, story, words
+from analysis.report.campaign_words import (
+    answer,
+    comparison_rows,
+    first_witness,
+    outcome_of,
+    p_text,
+    reproduction_rows,
+    sentences,
+)
 from analysis.report.chart_frame import Chart
 from analysis.report.charts import side_by_side
 from analysis.report.documents import read_campaign, read_result
 from analysis.report.looks import look_of
-from analysis.report.terminal import STATUS_GLYPH, faults_line, finding_heading, pass_sentence
-from analysis.report.terminal_campaign import answer, comparison_rows, first_witness, outcome_of
-from analysis.report.terminal_logs import left_out, notes
-from analysis.report.terminal_repro import p_text, reproduction_rows, sentences
+from analysis.report.result_words import (
+    STATUS_GLYPH,
+    faults_line,
+    finding_heading,
+    left_out,
+    notes,
+    pass_sentence,
+)
 from analysis.report.trace_logs import logs_of, witness_logs
 from analysis.verdict.campaign import Campaign
 from harness.contracts import read_document, read_rows

@@ -17,7 +17,7 @@ from xml.etree import ElementTree as ET
 from analysis.classes import CLASSES
 from analysis.findings import Finding, Result, Status, Threshold
 from analysis.report import words
-from analysis.report.terminal import finding_heading, rate_line, witness_facts
+from analysis.report.result_words import finding_heading, rate_line, witness_facts
 from analysis.verdict.campaign import CLEAN, Campaign, Expectation, Proved, Reproduction, VariantResult
 from harness.rundir import RunDir
 

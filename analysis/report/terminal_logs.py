@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -11,6 +11,7 @@ from rich.text import Text
 
 from analysis.findings import HangRow
 from analysis.report import words
+from analysis.report.result_words import left_out, notes
 from harness.logs import LogLine, LogLines
 
 #: Frames of a stack that are shown folded: the innermost.
@@ -57,26 +58,6 @@ def fold(line: LogLine) -> str:
     cut = f"{text[: FOLDED_CHARS - 1]}…" if len(text) > FOLDED_CHARS else text
     more = len(line.more) + line.more_left
     return f"{cut} (+{words.plural(more, 'line')})" if more else cut
-
-
-def left_out(lines: Mapping[str, int]) -> str:
-    """``53 more lines of kafka-1, 7 of kafka-2``; empty without any."""
-    counted = sorted(lines.items(), key=lambda item: -item[1])
-    (first, *others) = counted or [("", 0)]
-    if not first[1]:
-        return ""
-    head = f"{words.plural(first[1], 'more line')} of {first[0]}"
-    return ", ".join([head, *(f"{words.count(number)} of {source}" for source, number in others)])
-
-
-def notes(logs: LogLines) -> list[str]:
-    """Return which logs were not read, and why."""
-    made = [f"no lines of logs: {words.plain(logs.why_none)}"] if logs.why_none else []
-    if logs.unplaced:
-        made.append(f"the log of {', '.join(logs.unplaced)} does not say when its lines were written")
-    if logs.cut:
-        made.append(f"{', '.join(logs.cut)} says so much at that time that not all of it was read")
-    return made
 
 
 def _lines(lines: Sequence[LogLine], *, folded: bool) -> RenderableType:

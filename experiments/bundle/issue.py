@@ -11,17 +11,17 @@ from typing import Final
 from analysis.classes import CLASSES
 from analysis.findings import FaultRow, Finding, Result, Witness
 from analysis.report import words
-from analysis.report.story import grave
-from analysis.report.terminal import (
-    console,
+from analysis.report.campaign_words import reproduction_rows
+from analysis.report.result_words import (
     finding_heading,
     is_message,
     rate_line,
     sends_line,
     witness_facts,
 )
+from analysis.report.story import grave
+from analysis.report.terminal import console
 from analysis.report.terminal_lookups import print_trace
-from analysis.report.terminal_repro import reproduction_rows
 from analysis.report.trace import trace
 from analysis.verdict.campaign import CLEAN, Campaign, VariantResult
 from experiments.bundle.contents import Judged, JudgedRound

@@ -10,7 +10,7 @@ import pytest
 
 from analysis.findings import Result, Status, Verdict
 from analysis.report.charts import charts
-from analysis.report.terminal import latency_line
+from analysis.report.result_words import latency_line
 from analysis.report.trace import trace
 from harness.contracts.plan import Plan
 from harness.errors import UsageError

@@ -9,7 +9,7 @@ from analysis.findings import Result, Status, Verdict
 from analysis.report import words
 from analysis.report.compare import compare
 from analysis.report.junit import run_xml
-from analysis.report.terminal import rate_line
+from analysis.report.result_words import rate_line
 from analysis.series import empty
 from analysis.verdict.coverage import RunFacts, coverage
 from analysis.verdict.rate import rate_of

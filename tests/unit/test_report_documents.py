@@ -12,9 +12,9 @@ import pytest
 
 from analysis.findings import Finding, Status, Verdict
 from analysis.report import documents
+from analysis.report.campaign_words import comparison_rows
 from analysis.report.compare import compare
 from analysis.report.explain import every_class
-from analysis.report.terminal_campaign import comparison_rows
 from analysis.report.trace import trace
 from analysis.verdict.campaign import Expectation, RunSummary, VariantResult
 from harness.errors import UsageError

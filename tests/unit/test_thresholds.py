@@ -13,10 +13,10 @@ import pytest
 
 from analysis.findings import Threshold, Verdict
 from analysis.histogram import Histogram
+from analysis.report.campaign_words import found
 from analysis.report.html import run_page
 from analysis.report.junit import run_xml
 from analysis.report.terminal import console, print_result
-from analysis.report.terminal_campaign import found
 from analysis.series import Outage, Series
 from analysis.verdict.campaign import CLEAN, Expectation, RunSummary, VariantResult
 from analysis.verdict.coverage import RunFacts, coverage
