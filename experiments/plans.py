@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.resolved import Resolved, RoundOptions, clients_of, node_roles, refuse_impossible
+from experiments.resolved import Resolved, RoundOptions, node_roles, refuse_impossible
 from harness.contracts.rows import EVERY_REPLICA
 from harness.errors import EnvironmentNotReady, ScenarioError, UsageError
 from harness.rundir import RunDir, resolved
@@ -19,7 +19,6 @@ from harness.toolchains.own_builds import PREFIX
 
 if TYPE_CHECKING:
     from harness.clusters.external import External
-    from harness.connections.security import Security
     from harness.contracts.plan import Plan
     from harness.scenario.model import Scenario
 
@@ -232,7 +231,6 @@ def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
                 f"cluster.config: {given}: the brokers of --cluster are not ours to set",
                 hint="set it there, and leave it out here: --set cluster.config={}",
             )
-    refuse_unspoken(plans, external.connection.security)
     planned = ExternalPlan(
         file=str(resolved(external.connection.path)),
         cluster_id=external.found.cluster_id,
@@ -243,19 +241,6 @@ def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
     changed = {"external": planned, "broker_config": {}}
     found = [_replicated(plan.model_copy(update=changed), copies) for plan in plans]
     return [with_tag(plan, plan.run_tag) for plan in found]
-
-
-def refuse_unspoken(plans: Sequence[Plan], security: Security) -> None:
-    """Refuse clients that cannot do what a cluster asks of them; the reader of the audit is one of them.
-
-    Raises:
-        UsageError: the worker has no words for it.
-        EnvironmentNotReady: a file of keys or certificates cannot be read.
-    """
-    for plan in plans:
-        workers = {client.library: client.worker for client in clients_of(plan)}
-        for library in sorted(workers):
-            workers[library].secure_options(security)
 
 
 def _replicated(plan: Plan, replication: int | None) -> Plan:

@@ -30,6 +30,7 @@ from harness.toolchains.own_builds import PREFIX, UNKNOWN, in_words, own_build
 if TYPE_CHECKING:
     from experiments.versions import Releases
     from faults import Timeline
+    from harness.connections.security import Security
     from harness.contracts.plan import Plan
     from harness.contracts.worker import ProcessSpec
     from harness.need import Need
@@ -118,6 +119,8 @@ def preflight(
             machine can do.
     """
     options = resolved.options
+    if options.external:
+        refuse_unspoken(resolved, options.external.connection.security)
     if options.load:
         refuse_from_elsewhere(resolved)
     unchecked = _refuse_options(resolved) if ask_clients else []
@@ -136,6 +139,17 @@ def preflight(
     if ask_indexes and not options.offline:
         warnings += _refuse_unknown_versions(resolved)
     return Preflight(tuple(checks), tuple(dict.fromkeys(warnings)), resolved.estimate, tuple(unchecked))
+
+
+def refuse_unspoken(resolved: Resolved, security: Security) -> None:
+    """Refuse clients that cannot do what a cluster asks of them; the reader of the audit is one of them.
+
+    Raises:
+        UsageError: the worker has no words for it.
+        EnvironmentNotReady: a file of keys or certificates cannot be read.
+    """
+    for client in resolved.clients:
+        client.worker.secure_options(security)
 
 
 def refuse_from_elsewhere(resolved: Resolved) -> None:

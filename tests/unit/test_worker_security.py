@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.plans import refuse_unspoken
+from experiments.preflight import refuse_unspoken
+from experiments.resolved import Resolved
 from harness.connections.redaction import SecretRemover
 from harness.connections.secret import HIDDEN, Secret
 from harness.connections.security import Auth, Security, Tls
@@ -80,8 +81,8 @@ def test_a_plan_is_refused_with_the_client_that_cannot() -> None:
     with pytest.raises(
         UsageError, match=r"client sarama: its worker cannot do auth\.mechanism oauthbearer with"
     ):
-        refuse_unspoken([plan], Security(None, asks))
-    refuse_unspoken([plan], Security(None, Auth("plain", Secret("s"), "u")))
+        refuse_unspoken(Resolved(plans=[plan]), Security(None, asks))
+    refuse_unspoken(Resolved(plans=[plan]), Security(None, Auth("plain", Secret("s"), "u")))
 
 
 def test_a_template_with_an_unknown_place_is_refused() -> None:
