@@ -95,8 +95,9 @@ def test_an_option_that_a_client_refuses_is_found_without_a_broker(
     assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["plan", "doctor", "run"])
 def test_all_options_that_clients_refuse_are_listed_with_their_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
 ) -> None:
     def refused(worker: WorkerSpec, spec: ProcessSpec) -> str:
         return next(
@@ -106,7 +107,7 @@ def test_all_options_that_clients_refuse_are_listed_with_their_lines(
     monkeypatch.setattr(workers, "refused_options", refused)
     options = "{options: {\n  lingr.ms: 5,\n  batch.size: 9,\n  akcs: all}}"
     path = scenario(tmp_path, f"name: x\nload: {{producers: {{p: {options}}}}}\n")
-    assert main(["plan", path]) == Exit.USAGE
+    assert main([command, path, "--run-dir", str(tmp_path / "runs")]) == Exit.USAGE
     said = capsys.readouterr().err
     assert f"{path}:3: options of producer-p: lingr.ms: has no option lingr.ms" in said
     assert f"{path}:5: options of producer-p: akcs: has no option akcs" in said
