@@ -238,7 +238,7 @@ def node_roles(system: str, version: str = "", topology: str = "") -> dict[str, 
 
 def _compiled(plan: Plan) -> Timeline:
     import faults
-    from harness.plan.endings import clockless, endings
+    from harness.plan.endings import client_roles, clockless, endings
     from harness.run.worker_specs import coordinated
 
     return faults.compile(
@@ -250,6 +250,7 @@ def _compiled(plan: Plan) -> Timeline:
         clients=endings(plan),
         coordinated=coordinated(plan),
         clockless=clockless(plan),
+        client_roles=client_roles(plan),
         system=plan.system,
     )
 

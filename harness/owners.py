@@ -22,6 +22,8 @@ RUN_ID: Final = "BROKERSTORM_RUN_ID"
 #: The variable that names the state folder: for a command the one to use, in a process of a run the one that
 #: its run is claimed in.
 STATE: Final = "BROKERSTORM_STATE"
+#: The variable that says what a worker process is: producer, consumer, pipeline or audit.
+ROLE: Final = "BROKERSTORM_ROLE"
 _MOST_PID: Final = 2**31 - 1
 _MARK: Final = re.compile(r"(\d{1,10}):(/[^\x00-\x1f\x7f]*)", re.ASCII)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Literal
 
 from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView, ability_of
 from faults.kit.errors import FiringSkipped
-from faults.kit.network import Link, Way
+from faults.kit.network import Way
 from faults.kit.node_loss import NodeFault, NodeLoss
 from faults.kit.params import Inventory, NodeParams
 from faults.kit.targets import target_text
@@ -22,7 +23,7 @@ from harness.protocols.nodes import Killable
 
 
 class PacketLossParams(NodeParams):
-    link: Link = Field(
+    link: Literal["clients", "peers", "all"] = Field(
         "clients",
         description="of which connections to the node: of `clients`, `peers` (other nodes) or `all`",
     )

@@ -14,7 +14,8 @@ from faults.kit.params import Inventory
 from faults.kit.targets import target_text
 from harness.protocols.network import (
     CLIENT_DETOURS,
-    CLIENTS,
+    CLIENT_ROLES,
+    CLIENT_SOURCES,
     PEER_CUTS,
     PEER_DETOURS,
     Flow,
@@ -61,7 +62,9 @@ def bridge(wires: Sequence[Wire], nodes: Sequence[str], middle: str) -> list[Flo
 
 def _among(wires: Sequence[Wire], nodes: Sequence[str]) -> list[Flow]:
     known = set(nodes)
-    inner = [wire for wire in wires if wire.source != CLIENTS and {wire.source, wire.target} <= known]
+    inner = [
+        wire for wire in wires if wire.source not in CLIENT_SOURCES and {wire.source, wire.target} <= known
+    ]
     return [flow for wire in inner for flow in (Flow(wire, "target"), Flow(wire, "source"))]
 
 
@@ -72,7 +75,7 @@ class Partition(NetworkFault[PartitionParams]):
     how = "hold"
     takes_nodes = True
     params = PartitionParams
-    needs = frozenset({CLIENT_DETOURS, PEER_CUTS})
+    needs = frozenset({CLIENT_DETOURS, CLIENT_ROLES, PEER_CUTS})
 
     def needs_for(self, params: PartitionParams) -> frozenset[str]:
         """Between nodes less than the other kinds: containers can be cut off, too."""
@@ -80,7 +83,7 @@ class Partition(NetworkFault[PartitionParams]):
         return needs - {PEER_DETOURS} | {PEER_CUTS} if PEER_DETOURS in needs else needs
 
     def tool(self, params: PartitionParams) -> str:
-        return "toxiproxy" if params.link == "clients" else "toxiproxy (between containers: iptables)"
+        return "toxiproxy" if params.link in CLIENT_SOURCES else "toxiproxy (between containers: iptables)"
 
     def action(self, params: PartitionParams) -> str:
         return "hold all bytes"

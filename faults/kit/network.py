@@ -9,7 +9,7 @@ from typing import ClassVar, Final, Generic, Literal, TypeVar
 from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView, find_ability
-from faults.kit.errors import FiringSkipped
+from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.node_loss import NodeFault, NodeLoss, changes_text
 from faults.kit.params import Inventory, NodeParams
 from faults.kit.round_trips import ANSWER_S, measure
@@ -20,8 +20,11 @@ from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Cluster, HasPlacement, Proof
 from harness.protocols.network import (
     CLIENT_DETOURS,
-    CLIENTS,
+    CLIENT_ROLES,
+    CLIENT_SOURCES,
+    CONSUMERS,
     PEER_DETOURS,
+    PRODUCERS,
     Flow,
     HasDetours,
     How,
@@ -30,13 +33,17 @@ from harness.protocols.network import (
 )
 from harness.protocols.nodes import Killable
 
-Link = Literal["clients", "peers", "all"]
+Link = Literal["clients", "producers", "consumers", "peers", "all"]
 Way = Literal["both", "in", "out"]
 _NEEDS: Final[dict[str, frozenset[str]]] = {
     "clients": frozenset({CLIENT_DETOURS}),
+    PRODUCERS: frozenset({CLIENT_DETOURS, CLIENT_ROLES}),
+    CONSUMERS: frozenset({CLIENT_DETOURS, CLIENT_ROLES}),
     "peers": frozenset({PEER_DETOURS}),
     "all": frozenset({CLIENT_DETOURS, PEER_DETOURS}),
 }
+#: Link -> what a process says that it is (`harness.owners.ROLE`) whose connections it is about.
+_ROLE_OF: Final = {PRODUCERS: "producer", CONSUMERS: "consumer"}
 _WORDS: Final[dict[str, str]] = {"both": "to and from", "in": "to", "out": "from"}
 
 
@@ -45,7 +52,8 @@ class NetworkParams(NodeParams):
 
     link: Link = Field(
         "clients",
-        description="which connections of the node: `clients`, `peers` (the other nodes) or `all`",
+        description="which connections of the node: `clients`, `producers` or `consumers` (only theirs), "
+        "`peers` (the other nodes) or `all`",
     )
     for_: Seconds = Field(5.0, alias="for", gt=0, description="as before after this long")
 
@@ -58,8 +66,8 @@ def flows_of(wires: Iterable[Wire], nodes: Sequence[str], link: str, way: str) -
     them: ``in`` are bytes towards the node, whoever opened the connection."""
     found: list[Flow] = []
     for wire in wires:
-        side = "clients" if wire.source == CLIENTS else "peers"
-        if link not in (side, "all") or not {wire.source, wire.target} & set(nodes):
+        side = "clients" if wire.source in CLIENT_SOURCES else "peers"
+        if link not in (side, wire.source, "all") or not {wire.source, wire.target} & set(nodes):
             continue
         for flow in (Flow(wire, "target"), Flow(wire, "source")):
             if (way in ("both", "in") and flow.receiver in nodes) or (
@@ -84,6 +92,7 @@ class Impaired(NodeLoss):
         silences: whether nobody gets an answer while it lasts: slow is not gone.
     """
 
+    params: NetworkParams
     silences: ClassVar[bool] = True
 
     def __init__(
@@ -98,7 +107,7 @@ class Impaired(NodeLoss):
         if not flows:
             raise FiringSkipped(f"{', '.join(targets)} has no connections of {params.link}")
         # Clients that cannot reach a node take no copy of anything away.
-        among_nodes = any(flow.wire.source != CLIENTS for flow in flows)
+        among_nodes = any(flow.wire.source not in CLIENT_SOURCES for flow in flows)
         self.away = self.targets if self.silences and among_nodes else ()
         self.looks_first = not self.away
         self.flows, self.impairment = tuple(flows), impairment
@@ -107,6 +116,8 @@ class Impaired(NodeLoss):
         self.baseline = self.look()
         self._worst = ""
         self._applied = False
+        #: Whether a client of the role that the link names had a connection; True where it names none.
+        self._role_was_there = params.link not in _ROLE_OF
 
     @property
     def ballast(self) -> int:
@@ -144,6 +155,10 @@ class Impaired(NodeLoss):
     def proof(self) -> Proof:
         """Effective when a request on a wire that worked before shows it, or, where nothing can be measured,
         when the cluster does."""
+        if not self._was_role_there():
+            return Proof(
+                False, f"{', '.join(self.targets)}: no connection of {self.params.link} was seen", {}
+            )
         if self._applied and not self._worst:
             now = self.look()
             affected = {name: took for name, took in now.items() if self.shows_effect(name, took)}
@@ -157,6 +172,12 @@ class Impaired(NodeLoss):
         who = ", ".join(self.targets)
         measured = bool(self._worst) or (not self.baseline and bool(changed))
         return Proof(measured, f"{who}: {evidence or 'no effect was observed'}", dict(self._changed))
+
+    def _was_role_there(self) -> bool:
+        """Whether the impairment met a connection of producers, or of consumers, where it is about these."""
+        if self._applied and not self._role_was_there:
+            self._role_was_there = bool(self.view.ability(HasDetours).found_by(self.wires))
+        return self._role_was_there
 
     def process_evidence(self) -> str:
         return self._worst
@@ -179,7 +200,7 @@ class Impaired(NodeLoss):
     def confirmed_acks(self) -> ConfirmedAcks:
         """Brokers that reach each other, their bookies and the metadata store go on as before, whatever their
         clients see. One that does not may be replaced, and a slow one too."""
-        only_clients = all(flow.wire.source == CLIENTS for flow in self.flows)
+        only_clients = all(flow.wire.source in CLIENT_SOURCES for flow in self.flows)
         return "kept" if only_clients else super().confirmed_acks()
 
     def ledger_entry(self) -> LedgerEntry:
@@ -201,10 +222,18 @@ class NetworkFault(NodeFault[N], Generic[N]):
         return _NEEDS[params.link]
 
     def complete(self, params: N, inventory: Inventory) -> N:
-        if params.link == "clients":
+        self._check_role(params, inventory)
+        if params.link in CLIENT_SOURCES:
             parse(params.target, inventory)
             return params
         return super().complete(params, inventory)
+
+    def _check_role(self, params: N, inventory: Inventory) -> None:
+        role = _ROLE_OF.get(params.link)
+        if role and inventory.client_roles and role not in inventory.client_roles.values():
+            raise StepProblem(
+                "link", f"must not be {params.link}: no process of this scenario is only a {role}"
+            )
 
     def refusal(self, params: N, cluster: Cluster) -> str:
         """Why this cluster cannot be cut there; empty when it can."""
@@ -213,14 +242,17 @@ class NetworkFault(NodeFault[N], Generic[N]):
             return ""  # that an ability is missing is said elsewhere
         if reason := found.why_not(params.link, self.how):
             return reason
-        have = {"clients" if wire.source == CLIENTS else "peers" for wire in found.wires()}
-        lacking = [side for side in ("clients", "peers") if params.link in (side, "all") and side not in have]
+        sources = {wire.source for wire in found.wires()}
+        have = {"clients" if source in CLIENT_SOURCES else "peers" for source in sources} | sources
+        needed = ["clients", "peers"] if params.link == "all" else [params.link]
+        lacking = [side for side in needed if side not in have]
         return f"it was not started with detours for {' and '.join(lacking)}" if lacking else ""
 
     def commands(self, params: N, inventory: Inventory) -> list[str]:
         way = _WORDS[getattr(params, "way", "both")]
-        who = {"clients": "clients", "peers": "the other nodes", "all": "clients and the other nodes"}
-        where = f"{way} {target_text(params.target, inventory)}, of connections with {who[params.link]}"
+        words = {"peers": "the other nodes", "all": "clients and the other nodes"}
+        who = words.get(params.link, params.link)
+        where = f"{way} {target_text(params.target, inventory)}, of connections with {who}"
         return [f"{self.tool(params)}: {self.action(params)} {where}", f"after {params.for_:g} s: remove it"]
 
     def tool(self, params: N) -> str:
@@ -232,7 +264,7 @@ class NetworkFault(NodeFault[N], Generic[N]):
         raise NotImplementedError
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: N) -> NodeLoss:
-        here = {CLIENTS, *view.nodes}  # nobody answers for a node that has not joined, or has left
+        here = {*CLIENT_SOURCES, *view.nodes}  # nobody answers for a node that has not joined, or has left
         wires = [wire for wire in view.ability(HasDetours).wires() if {wire.source, wire.target} <= here]
         flows = flows_of(wires, targets, params.link, getattr(params, "way", "both"))
         return self.impaired(view, targets, params, flows)

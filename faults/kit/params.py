@@ -84,6 +84,8 @@ class Inventory:
     coordinated: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Producer or consumer -> why no fault can set its clock; those that are not named have one to set.
     clockless: Mapping[str, str] = field(default_factory=dict)
+    #: Client -> producer, consumer or pipeline: what its process is; none = nobody knows them.
+    client_roles: Mapping[str, str] = field(default_factory=dict)
     #: Of `harness.systems`.
     system: str = DEFAULT.name
 

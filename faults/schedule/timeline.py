@@ -79,6 +79,7 @@ def compile(
     clients: Mapping[str, str] | None = None,
     coordinated: Mapping[str, Sequence[str]] | None = None,
     clockless: Mapping[str, str] | None = None,
+    client_roles: Mapping[str, str] | None = None,
     system: str = DEFAULT.name,
 ) -> Timeline:
     """Check every step and lay out its firings.
@@ -90,6 +91,7 @@ def compile(
         clients: producers and consumers, as `Inventory` has them; None = not known here.
         coordinated: groups and transactions, as `Inventory` has them; None = not known here.
         clockless: clients, as `Inventory` has them.
+        client_roles: clients, as `Inventory` has them; None = not known here.
         system: of `harness.systems`.
 
     Raises:
@@ -103,6 +105,7 @@ def compile(
         clients=clients or {},
         coordinated=coordinated or {},
         clockless=clockless or {},
+        client_roles=client_roles or {},
         system=system,
     )
     drafts: list[Firing] = []

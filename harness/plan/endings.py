@@ -33,3 +33,12 @@ def clockless(plan: Plan) -> dict[str, str]:
         for half in halves
         if load_worker(half.client, plan.workers).language == "go"
     }
+
+
+def client_roles(plan: Plan) -> dict[str, str]:
+    """By name of each client, what its process is: producer, consumer or pipeline."""
+    return {
+        **{client.name: "producer" for client in plan.scheduled},
+        **{client.name: "consumer" for client in plan.readers},
+        **{client.name: "pipeline" for client in plan.pipelines},
+    }

@@ -19,14 +19,22 @@ CLIENT_DETOURS, PEER_DETOURS = "client-detours", "peer-detours"
 PEER_CUTS = "peer-cuts"
 #: Beside detours: whoever stands there knows where each request begins, from a connection's first byte on.
 REQUESTS = "requests"
+#: With client detours: the connections of producers, of consumers and of other clients pass each a listener
+#: of their own.
+CLIENT_ROLES = "client-roles"
 How = Literal["hold", "swallow", "delay", "throttle", "reset", "stall"]
-#: The source of a wire that every client outside of the cluster uses.
+#: The source of a wire that every client outside of the cluster uses. With `CLIENT_ROLES`, those that are
+#: neither producers nor consumers: pipelines, readers of the log, clients on other machines.
 CLIENTS = "clients"
+#: The sources of the wires that only producers, or only consumers, use.
+PRODUCERS, CONSUMERS = "producers", "consumers"
+CLIENT_SOURCES = (CLIENTS, PRODUCERS, CONSUMERS)
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The carrier of the connections that ``source`` (a node, or `CLIENTS`) opens to ``target`` (a node).
+    """The carrier of the connections that ``source`` opens to ``target``: a node each; the source may also be
+    one of `CLIENT_SOURCES`.
 
     ``endpoints``: name of a port -> where the source connects to, to reach it.
     """
@@ -83,8 +91,8 @@ class HasDetours(Protocol):
     """Can impair what passes between clients and brokers, or between nodes."""
 
     def why_not(self, link: str, how: How) -> str:
-        """Why connections of "clients", "peers" or "all" can never be impaired so, whatever the cluster was
-        started with; empty when they can."""
+        """Why connections of a link (one of `CLIENT_SOURCES`, "peers" or "all") can never be impaired so,
+        whatever the cluster was started with; empty when they can."""
 
     def wires(self) -> Sequence[Wire]:
         """Return the wires that can be impaired."""
@@ -112,6 +120,9 @@ class HasDetours(Protocol):
 
     def is_impaired(self, name: str) -> bool:
         """Return whether anything is in force under a name."""
+
+    def found_by(self, wires: Iterable[Wire]) -> set[str]:
+        """Return the sources of those wires that have a connection on one of them now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +164,6 @@ class RenamesNodes(HasDetours, Protocol):
         Raises:
             EnvironmentNotReady: it cannot be done.
         """
-
-    def found_by(self, wires: Iterable[Wire]) -> set[str]:
-        """Sources of those wires that have a connection on one now."""
 
 
 @runtime_checkable

@@ -10,7 +10,7 @@ from typing import Any
 from harness.contracts.plan import ClientPlan, Plan
 from harness.contracts.rows import WorkerRow
 from harness.contracts.worker import ProcessSpec, StatsLine
-from harness.owners import marks_of
+from harness.owners import ROLE, marks_of
 from harness.plan.hours import audit_follows
 from harness.protocols.cluster import Progress
 from harness.run.crashes import Crash
@@ -316,7 +316,7 @@ class WorkerPool:
         argv, env = self._launch(worker, version)
         self._argv[worker.name] = argv
         handed = self._kind(worker).secure_options(self.where.security)
-        own = {**marks_of(self._owner), **worker.clock.environment(worker.name)}
+        own = {**marks_of(self._owner), ROLE: worker.role, **worker.clock.environment(worker.name)}
         worker.start(argv, {**env, **own}, handed)
         return worker
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import socket
 import struct
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,10 +21,13 @@ from harness.clusters.layout import addresses
 from harness.clusters.layout.detours import DetourMap
 from harness.clusters.network.proxied import LocalDetours
 from harness.clusters.nodes.processes import run_processes
+from harness.owners import ROLE
 from harness.protocols.network import (
     CLIENT_DETOURS,
+    CLIENT_ROLES,
     CLIENTS,
     PEER_DETOURS,
+    PRODUCERS,
     REQUESTS,
     Flow,
     Impairment,
@@ -67,11 +73,11 @@ class Broker:
 class Rig:
     """Three such brokers behind the detours of a Kafka cluster."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, needs: frozenset[str] = NEEDS) -> None:
         spec = spec_of("kafka")
         self.run_id = f"test-detours-{time.monotonic_ns()}"
         self.block = addresses.claim(self.run_id, folder, spec.ports.values())
-        self.detours = LocalDetours(self.run_id, folder, DetourMap(spec, self.block, NEEDS))
+        self.detours = LocalDetours(self.run_id, folder, DetourMap(spec, self.block, needs))
         self.brokers = {
             (f"kafka-{n}", port): Broker(addresses.address(self.block, n), spec.ports[port])
             for n in (1, 2, 3)
@@ -256,6 +262,36 @@ def test_a_node_has_another_address_and_then_the_old_one_again(rig: Rig) -> None
     assert resolved("kafka-1") == old.endpoints["peer"].host
     assert measure(KAFKA.request, [old])[str(old)] is not None
     assert measure(KAFKA.request, [new])[str(new)] is None
+
+
+def test_connections_are_told_apart_by_the_role_of_their_process(tmp_path: Path) -> None:
+    rig = Rig(tmp_path, NEEDS | {CLIENT_ROLES})
+    end = rig.detours.plan.splits()[0].listen
+    ask = (
+        "import socket, sys; link = socket.create_connection((sys.argv[1], int(sys.argv[2])));"
+        "link.settimeout(0.5); link.sendall(bytes.fromhex(sys.argv[3])); print(len(link.recv(4)))"
+    )
+
+    def answered(role: str) -> bool:
+        command = [sys.executable, "-c", ask, end.host, str(end.port), request("ApiVersions").hex()]
+        env = {**os.environ, ROLE: role} if role else {**os.environ}
+        return subprocess.run(command, env=env, capture_output=True, check=False).stdout == b"4\n"
+
+    try:
+        cut = Flow(rig.between(PRODUCERS, "kafka-1"), "target")
+        rig.detours.impair("fault", [cut], Impairment("hold"))
+        assert {role: answered(role) for role in ("producer", "consumer", "pipeline", "")} == {
+            "producer": False, "consumer": True, "pipeline": True, "": True
+        }  # fmt: skip
+        with socket.create_connection((end.host, end.port), timeout=5) as link:
+            rig.say(link)
+            assert link.recv(10, socket.MSG_WAITALL)
+            assert rig.detours.found_by(rig.detours.wires()) >= {CLIENTS}
+            assert PRODUCERS not in rig.detours.found_by(rig.detours.wires())
+        rig.detours.repair("fault")
+        assert answered("producer")
+    finally:
+        rig.close()
 
 
 def test_a_later_process_takes_over(rig: Rig) -> None:

@@ -25,9 +25,12 @@ from harness.errors import ScenarioError, UsageError
 from harness.protocols.cluster import Endpoint, TopicSettings
 from harness.protocols.network import (
     CLIENT_DETOURS,
+    CLIENT_ROLES,
     CLIENTS,
+    CONSUMERS,
     PEER_CUTS,
     PEER_DETOURS,
+    PRODUCERS,
     REQUESTS,
     Flow,
     Impairment,
@@ -160,6 +163,36 @@ def test_links_choose_wires() -> None:
     assert flows_of(wires, ["nobody"], "all", "both") == []
 
 
+def test_a_link_of_one_role_is_a_wire_of_its_own() -> None:
+    roles = plan(needs=BOTH | {CLIENT_ROLES})
+    found = {
+        link: {f.wire.source for f in flows_of(roles.wires(), ["kafka-1"], link, "both")}
+        for link in ("producers", "consumers", "clients")
+    }
+    assert found == {
+        "producers": {PRODUCERS},
+        "consumers": {CONSUMERS},
+        "clients": {CLIENTS, PRODUCERS, CONSUMERS},
+    }
+    assert len(wires_of(flows_of(roles.wires(), ["kafka-1"], "peers", "both"))) == 4
+
+
+@pytest.mark.parametrize(("system", "topology"), CLUSTERS)
+def test_clients_find_the_listener_that_tells_their_roles_apart(system: str, topology: str) -> None:
+    roles = plan(system, topology, BOTH | {CLIENT_ROLES})
+    routes = {str(route.listen) for route in roles.routes()}
+    splits = roles.splits()
+    usual = plan(system, topology)
+    assert {str(split.listen) for split in splits} == {
+        str(route.listen) for route in usual.routes() if route.source == CLIENTS
+    }
+    ends = [str(end) for split in splits for end in (split.producers, split.consumers, split.others)]
+    assert len(set(ends)) == len(ends) == 3 * len(splits)
+    assert set(ends) <= routes
+    assert not routes & {str(split.listen) for split in splits}
+    assert usual.splits() == []
+
+
 def test_a_ring_of_three_leaves_each_a_majority_of_its_own() -> None:
     cut = {(flow.sender, flow.receiver) for flow in ring(plan().wires(), NODES)}
     heard = {node: {a for a in NODES if (a, node) not in cut} for node in NODES}
@@ -199,7 +232,12 @@ def test_impairments_are_toxics(impairment: Impairment, kind: str, attributes: d
 def timeline(*steps: dict[str, object]) -> faults.Timeline:
     topics = [TopicSettings("orders", 3, 3)]
     return faults.compile(
-        [{"at": 1, **step} for step in steps], seed=1, load_s=60, topics=topics, nodes=NODES
+        [{"at": 1, **step} for step in steps],
+        seed=1,
+        load_s=60,
+        topics=topics,
+        nodes=NODES,
+        client_roles={"p-1": "producer", "enrich-1": "pipeline"},
     )
 
 
@@ -211,6 +249,7 @@ def test_needs_follow_from_the_link() -> None:
     assert needs_of([timeline({"fault": "blackhole", "link": "all"})]) == BOTH
     stall = {"fault": "request-stall", "requests": ["EndTxn"], "link": "peers"}
     assert needs_of([timeline(stall)]) == {PEER_DETOURS, REQUESTS}
+    assert needs_of([timeline({"fault": "latency", "link": "producers"})]) == {CLIENT_DETOURS, CLIENT_ROLES}
     assert needs_of([timeline({"fault": "kill"})]) == frozenset()
 
 
@@ -222,6 +261,8 @@ def test_needs_follow_from_the_link() -> None:
         ({"fault": "partition", "shape": "bridge", "link": "peers", "way": "in"}, "both ways"),
         ({"fault": "partition", "link": "peers", "target": "all"}, "together: true"),
         ({"fault": "partition", "link": "brokers"}, "link"),
+        ({"fault": "packet-loss", "link": "producers"}, "link"),
+        ({"fault": "latency", "link": "consumers"}, "no process of this scenario is only a consumer"),
         ({"fault": "latency", "delay": "10ms", "delay_jitter": "20ms"}, "must not be more than delay"),
         ({"fault": "bandwidth", "rate": 0}, "rate"),
         ({"fault": "request-stall", "requests": []}, "requests"),

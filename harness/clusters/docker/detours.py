@@ -28,7 +28,8 @@ from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import (
     CLIENT_DETOURS,
-    CLIENTS,
+    CLIENT_ROLES,
+    CLIENT_SOURCES,
     PEER_DETOURS,
     REQUESTS,
     Flow,
@@ -215,7 +216,7 @@ class ContainerDetours:
             self._peers.started(node)
 
     def why_not(self, link: str, how: How) -> str:
-        if link == "clients" or isinstance(self._peers, PeerDetours):
+        if link in CLIENT_SOURCES or isinstance(self._peers, PeerDetours):
             return ""
         return namespaces.why_not() if how == "hold" else ONLY_HOLD
 
@@ -223,15 +224,15 @@ class ContainerDetours:
         return [*(self._clients.wires() if self._clients else ()), *self._peers.wires()]
 
     def connect(self, wire: Wire, port: str, timeout_s: float) -> socket.socket:
-        if wire.source != CLIENTS:
+        if wire.source not in CLIENT_SOURCES:
             return self._peers.connect(wire, port, timeout_s)
         end = wire.endpoints[port]
         return socket.create_connection((end.host, end.port), timeout=timeout_s)
 
     def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
         flows = list(flows)
-        outside = [flow for flow in flows if flow.wire.source == CLIENTS]
-        inside = [flow for flow in flows if flow.wire.source != CLIENTS]
+        outside = [flow for flow in flows if flow.wire.source in CLIENT_SOURCES]
+        inside = [flow for flow in flows if flow.wire.source not in CLIENT_SOURCES]
         if inside:
             self._peers.impair(name, inside, impairment)
         if outside and self._clients:
@@ -257,6 +258,11 @@ class ContainerDetours:
             return True
         return self._peers.is_impaired(name)
 
+    def found_by(self, wires: Iterable[Wire]) -> set[str]:
+        wires = list(wires)
+        parts = [part for part in (self._clients, self._peers) if isinstance(part, ProxiedDetours)]
+        return {source for part in parts for source in part.found_by(wires)}
+
 
 class RenamingContainers(ContainerDetours):
     """`RenamesNodes`, too: with a proxy between the nodes."""
@@ -267,9 +273,6 @@ class RenamingContainers(ContainerDetours):
 
     def rename(self, name: str, node: str) -> Sequence[Wire]:
         return self._names.rename(name, node)
-
-    def found_by(self, wires: Iterable[Wire]) -> set[str]:
-        return self._names.found_by(wires)
 
 
 def container_detours(
@@ -290,7 +293,7 @@ def container_detours(
     Raises:
         UsageError: as `network.detours_of`.
     """
-    clients = detours_of(run_id, folder, spec, block, needs & {CLIENT_DETOURS, REQUESTS})
+    clients = detours_of(run_id, folder, spec, block, needs & {CLIENT_DETOURS, CLIENT_ROLES, REQUESTS})
     if PEER_DETOURS in needs:
         return RenamingContainers(
             spec.system, clients, PeerDetours(run_id, folder, spec, block, needs, client, find)

@@ -46,7 +46,7 @@ from harness.protocols.clocks import CLIENT_CLOCKS
 from harness.protocols.cluster import Node
 from harness.protocols.files import Damage, DamagedPlace, FileKind
 from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
-from harness.protocols.network import CLIENT_DETOURS, PEER_CUTS, PEER_DETOURS, REQUESTS
+from harness.protocols.network import CLIENT_DETOURS, CLIENT_ROLES, PEER_CUTS, PEER_DETOURS, REQUESTS
 from harness.rundir import Document
 from harness.systems import system_of
 from harness.waiting import wait_until, wait_while
@@ -55,7 +55,7 @@ _POLL_S = 0.02
 _GONE_S = 10.0
 _SIGKILLED = 128 + 9  # exit code
 _LOG_LINES = 400
-_NETWORK = frozenset({CLIENT_DETOURS, PEER_DETOURS, PEER_CUTS, REQUESTS})
+_NETWORK = frozenset({CLIENT_DETOURS, CLIENT_ROLES, PEER_DETOURS, PEER_CUTS, REQUESTS})
 _ENGINE_GONE = 255  # the exit code that an engine gives to containers that it finds dead at its start
 
 

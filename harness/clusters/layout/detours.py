@@ -3,10 +3,13 @@
 Without detours a connection goes straight to a node's port at 127.0.R.N. With them it goes through a proxy:
 
     clients            -> 127.0.R.(100+N):port          -> 127.0.R.N:port
+    producers          -> 127.0.R.(100+N):port          -> 127.0.R.(20+N):port -> 127.0.R.N:port
     node S to node T   -> 127.0.R.(120+9(S-1)+T-1):port -> 127.0.R.T:port
     the same, renamed  -> 127.0.R.(210+9(T mod 5)+S-1)  -> 127.0.R.T:port
 
-Brokers advertise the first address, so no client by-passes it. Nodes know each other by name
+Brokers advertise the first address, so no client by-passes it. Where a fault is about producers or about
+consumers only, that address is a splitter: it finds out whose each connection is and passes it on to the
+listener of producers (20+N), of consumers (30+N) or of other clients (10+N). Nodes know each other by name
 (``kafka-2.peer``), and a hosts file a node says what each name means to it (``-Djdk.net.hosts.file``), so
 that every ordered pair of nodes has a way of its own: one node, a ring or one direction are sets of pairs.
 """
@@ -20,9 +23,21 @@ from dataclasses import dataclass
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout, Service
 from harness.protocols.cluster import Endpoint
-from harness.protocols.network import CLIENT_DETOURS, CLIENTS, PEER_CUTS, PEER_DETOURS, REQUESTS, Wire
+from harness.protocols.network import (
+    CLIENT_DETOURS,
+    CLIENT_ROLES,
+    CLIENTS,
+    CONSUMERS,
+    PEER_CUTS,
+    PEER_DETOURS,
+    PRODUCERS,
+    REQUESTS,
+    Wire,
+)
 
 _PROXY, _CLIENT, _PAIR, _MOVED, _PER_SOURCE = 100, 100, 120, 210, 9
+#: Source of a wire -> where the numbers of its addresses begin, where connections are told apart by role.
+_ROLES = {CLIENTS: 10, PRODUCERS: 20, CONSUMERS: 30}
 API_PORT = 18474
 
 
@@ -42,6 +57,16 @@ class Route:
         return f"{self.source}.{self.target}.{self.port}"
 
 
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A listener that passes each connection on to a route: that of its client's role."""
+
+    listen: Endpoint
+    producers: Endpoint
+    consumers: Endpoint
+    others: Endpoint
+
+
 class DetourMap:
     """The ways of one cluster of local processes; of containers, those of clients (the others: `mesh_map`).
     Nodes without a number from 1 to 9 cannot have any.
@@ -49,12 +74,14 @@ class DetourMap:
     Attributes:
         clients: connections of clients take a detour.
         peers: connections between nodes take a detour.
+        roles: connections of producers, of consumers and of other clients take different ones.
         requests: who stands there knows where each request begins.
     """
 
     def __init__(self, spec: ClusterLayout, block: int, needs: Iterable[str]) -> None:
         needs = frozenset(needs)
         self.clients, self.peers = CLIENT_DETOURS in needs, bool({PEER_DETOURS, PEER_CUTS} & needs)
+        self.roles = self.clients and CLIENT_ROLES in needs
         self.requests = REQUESTS in needs
         self.system = spec.system
         self._spec = spec
@@ -95,13 +122,33 @@ class DetourMap:
         found = []
         for target in self._spec.nodes:
             if self.clients:
-                host = self.client_host(target.name)
-                found += self._routes(CLIENTS, target, "clients", host)
+                for role, host in self._client_hosts(target).items():
+                    found += self._routes(role, target, "clients", host)
             if self.peers:
                 for source in self._spec.nodes:
                     if source.name != target.name:
                         found += self._routes(source.name, target, "peers", self._pair(source, target))
         return found
+
+    def splits(self) -> list[Split]:
+        """Every listener that tells the roles of clients apart; none where no fault asks for it."""
+        if not self.roles:
+            return []
+        return [
+            Split(
+                listen=Endpoint(self.client_host(node.name), self._spec.ports[port]),
+                **{
+                    name: Endpoint(self._client_hosts(node)[source], self._spec.ports[port])
+                    for name, source in (
+                        ("producers", PRODUCERS),
+                        ("consumers", CONSUMERS),
+                        ("others", CLIENTS),
+                    )
+                },
+            )
+            for node in self._spec.nodes
+            for port in self._ports("clients", node)
+        ]
 
     def wires(self) -> list[Wire]:
         """Return the wires of all routes: one for every pair of source and target."""
@@ -153,6 +200,14 @@ class DetourMap:
             )
             for name in self._ports(side, target)
         ]
+
+    def _client_hosts(self, target: Service) -> dict[str, str]:
+        """Source of each wire of clients to a node -> the address of its listeners."""
+        if not self.roles:
+            return {CLIENTS: self.client_host(target.name)}
+        return {
+            source: addresses.address(self._block, first + target.number) for source, first in _ROLES.items()
+        }
 
     def _ports(self, side: str, service: Service) -> list[str]:
         by_role = self._spec.detours.get(side, {})

@@ -18,7 +18,8 @@ from harness.clusters.nodes.node_process import NodeFolder
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, UsageError
 from harness.protocols.network import (
     CLIENT_DETOURS,
-    CLIENTS,
+    CLIENT_ROLES,
+    CLIENT_SOURCES,
     PEER_CUTS,
     PEER_DETOURS,
     REQUESTS,
@@ -32,7 +33,7 @@ from harness.rundir import Document
 from harness.systems import system_of
 
 #: What a cluster can be started with.
-NEEDS: Final = frozenset({CLIENT_DETOURS, PEER_DETOURS, PEER_CUTS, REQUESTS})
+NEEDS: Final = frozenset({CLIENT_DETOURS, CLIENT_ROLES, PEER_DETOURS, PEER_CUTS, REQUESTS})
 HOSTS_FILE: Final = "hosts"
 #: As good as forever; toxiproxy counts milliseconds.
 _TEN_DAYS_MS: Final = 864_000_000
@@ -173,7 +174,11 @@ class ProxiedDetours:
 
     def _to(self, node: str) -> list[Route]:
         """The usual ways from the other nodes to one."""
-        return [route for route in self.plan.routes() if route.target == node and route.source != CLIENTS]
+        return [
+            route
+            for route in self.plan.routes()
+            if route.target == node and route.source not in CLIENT_SOURCES
+        ]
 
     def _write(self, service: str, moved: Mapping[str, str]) -> None:
         path = self.hosts_path(service)
@@ -215,7 +220,7 @@ class LocalDetours(ProxiedDetours):
             EnvironmentNotReady: no Go, it does not start, or an address is taken.
         """
         if not self._local.is_running():
-            self._local.start(toxiproxy.fetch(), self.plan.api)
+            self._local.start(toxiproxy.fetch(), self.plan.api, self.plan.splits())
             self._open()
 
     def jvm_flags(self, conf: str) -> list[str]:
@@ -276,4 +281,8 @@ def detours_of(
             hint=f"network faults on clients need {since} or newer",
         )
     kind = DetoursByAddress if spec.program else LocalDetours
-    return kind(run_id, folder, DetourMap(spec, block, needs)) if needs & (NEEDS - {REQUESTS}) else None
+    return (
+        kind(run_id, folder, DetourMap(spec, block, needs))
+        if needs & (NEEDS - {REQUESTS, CLIENT_ROLES})
+        else None
+    )

@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 import psutil
 import urllib3
 
-from harness.clusters.layout.detours import Route
+from harness.clusters.layout.detours import Route, Split
 from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint
@@ -69,14 +69,17 @@ class LocalHost(NodeProcess):
     def log(self) -> Path:
         return self.folder.logs / "stdout.log"
 
-    def start(self, program: Path, api: Endpoint) -> None:
-        """Start it without any route.
+    def start(self, program: Path, api: Endpoint, splits: Iterable[Split] = ()) -> None:
+        """Start it without any route. ``splits``: listeners that pass connections on by the client's role.
 
         Raises:
             EnvironmentNotReady: it cannot be started.
         """
         self.folder.logs.mkdir(parents=True, exist_ok=True)
         command = [str(program), "-host", api.host, "-port", str(api.port)]
+        for split in splits:
+            ends = (split.listen, split.producers, split.consumers, split.others)
+            command += ["-split", ",".join(map(str, ends))]
         self.launch(command, dict(os.environ))
 
     def accepted(self) -> set[tuple[str, int]]:

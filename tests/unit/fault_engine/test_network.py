@@ -12,7 +12,7 @@ from faults.engine.ledger import Ledger
 from faults.kinds.partition import PartitionParams
 from harness.errors import HealError, ScenarioError
 from harness.protocols.cluster import Endpoint
-from harness.protocols.network import CLIENTS, Flow, HasDetours, How, Impairment, Wire
+from harness.protocols.network import CLIENTS, PRODUCERS, Flow, HasDetours, How, Impairment, Wire
 from harness.rundir import RunDir
 from harness.systems import SYSTEMS
 from tests.unit.fault_cluster import NAMES, StateCluster
@@ -25,6 +25,7 @@ class StateDetours:
     def __init__(self, sides: Sequence[str] = ("clients", "peers")) -> None:
         end = {"client": Endpoint("127.0.0.1", 1)}
         pairs = [(CLIENTS, node) for node in NAMES if "clients" in sides]
+        pairs += [(PRODUCERS, node) for node in NAMES if "producers" in sides]
         pairs += [(a, b) for a in NAMES for b in NAMES if a != b and "peers" in sides]
         self._wires = [Wire(source, target, end) for source, target in pairs]
         self.applied: dict[str, tuple[list[Flow], Impairment]] = {}
@@ -32,6 +33,7 @@ class StateDetours:
         self.ignored = False
         self.between_peers: Sequence[str] = ("hold", "swallow", "delay", "throttle", "reset")
         self.repairs_fail = 0
+        self.connected: set[str] = set()
 
     def why_not(self, link: str, how: How) -> str:
         return "peers can only be held" if link != "clients" and how not in self.between_peers else ""
@@ -53,6 +55,9 @@ class StateDetours:
 
     def is_impaired(self, name: str) -> bool:
         return name in self.applied
+
+    def found_by(self, wires: Iterable[Wire]) -> set[str]:
+        return self.connected & {wire.source for wire in wires}
 
     def measure(self, request: object, wires: Sequence[Wire], **more: object) -> dict[str, float | None]:
         return {str(wire): self._took_s(wire) for wire in wires}
@@ -95,6 +100,23 @@ def test_latency_says_how_much(cluster: StateCluster, detours: StateDetours, run
     rig = Rig(cluster, run, step)
     rig.injector.join(20)
     assert "a request takes 201 ms, 1 ms before" in rig.rows("effect")[0]["evidence"]
+
+
+@pytest.mark.parametrize("connected", [True, False])
+def test_a_fault_on_producers_took_effect_only_if_one_was_connected(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, connected: bool
+) -> None:
+    made = StateDetours(("clients", "producers"))
+    made.connected = {PRODUCERS} if connected else set()
+    cluster.runtime.detours = made  # type: ignore[attr-defined]
+    monkeypatch.setattr("faults.kit.network.measure", made.measure)
+    step = {"fault": "latency", "target": "kafka-1", "link": "producers", "delay": 0.2, "at": 0, "for": 0.2}
+    rig = Rig(cluster, run, step)
+    rig.injector.join(20)
+    (effect,) = rig.rows("effect")
+    said = "before (producers -> kafka-1)" if connected else "no connection of producers was seen"
+    assert effect["effective"] == connected
+    assert said in effect["evidence"]
 
 
 def test_what_nobody_notices_is_vacuous(cluster: StateCluster, detours: StateDetours, run: RunDir) -> None:
@@ -180,12 +202,13 @@ def test_a_heal_that_fails_is_tried_again(cluster: StateCluster, detours: StateD
     [
         (("clients",), "not started with detours for peers"),
         (("peers",), "not started with detours for clients"),
+        (("clients", "peers"), "not started with detours for producers"),
     ],
 )
 def test_a_cluster_without_the_detours_of_a_link_is_refused(sides: tuple[str, ...], said: str) -> None:
     cluster = StateCluster()
     cluster.runtime.detours = StateDetours(sides)  # type: ignore[attr-defined]
-    link = "peers" if sides == ("clients",) else "clients"
+    link = said.split()[-1]
     steps = [{"fault": "partition", "link": link, "at": 1}]
     timeline = faults.compile(steps, seed=1, load_s=60, topics=TOPICS, nodes=NAMES)
     with pytest.raises(ScenarioError, match=said) as caught:

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+)
+
+// The variable by which a client process of a run says what it is.
+const roleVariable = "BROKERSTORM_ROLE="
+
+// Column numbers of /proc/net/tcp.
+const (
+	localColumn  = 1
+	remoteColumn = 2
+	inodeColumn  = 9
+)
+
+// A split is a listener that passes each connection on to one of three addresses: the one for the role of the
+// process that opened it.
+type split struct {
+	listen, producers, consumers, others string
+}
+
+type splitFlags []split
+
+func (s *splitFlags) String() string { return fmt.Sprint(*s) }
+
+func (s *splitFlags) Set(text string) error {
+	parts := strings.Split(text, ",")
+	if len(parts) != 4 {
+		return errors.New("must be four addresses: listen,producers,consumers,others")
+	}
+	*s = append(*s, split{parts[0], parts[1], parts[2], parts[3]})
+	return nil
+}
+
+// serve listens, and accepts connections until the process ends.
+func (s split) serve() error {
+	listener, err := net.Listen("tcp", s.listen)
+	if err != nil {
+		return err
+	}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			go s.pass(conn.(*net.TCPConn))
+		}
+	}()
+	return nil
+}
+
+func (s split) pass(client *net.TCPConn) {
+	target := s.others
+	switch roleOf(client) {
+	case "producer":
+		target = s.producers
+	case "consumer":
+		target = s.consumers
+	}
+	conn, err := net.Dial("tcp", target)
+	if err != nil {
+		reset(client)
+		return
+	}
+	server := conn.(*net.TCPConn)
+	var both sync.WaitGroup
+	both.Add(2)
+	go relay(server, client, &both)
+	go relay(client, server, &both)
+	both.Wait()
+	client.Close()
+	server.Close()
+}
+
+// relay copies until the source ends its direction. A connection that is reset is reset on the other side, too:
+// the client sees what it would see without the splitter.
+func relay(to, from *net.TCPConn, done *sync.WaitGroup) {
+	defer done.Done()
+	if _, err := io.Copy(to, from); err != nil {
+		reset(to)
+		reset(from)
+		return
+	}
+	to.CloseWrite()
+}
+
+func reset(conn *net.TCPConn) {
+	conn.SetLinger(0)
+	conn.Close()
+}
+
+// roleOf says what the process is that opened a connection; empty if it is on another machine or says nothing.
+func roleOf(conn *net.TCPConn) string {
+	inode := inodeOf(conn.RemoteAddr().(*net.TCPAddr), conn.LocalAddr().(*net.TCPAddr))
+	if inode == "" {
+		return ""
+	}
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, process := range processes {
+		if role := roleVariableOf(process); role != "" && holds(process, "socket:["+inode+"]") {
+			return role
+		}
+	}
+	return ""
+}
+
+// inodeOf finds the socket whose own end is local and whose other end is remote. A JVM uses sockets of IPv6
+// for addresses of IPv4.
+func inodeOf(local, remote *net.TCPAddr) string {
+	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		if inode := inodeIn(table, endText(local), endText(remote)); inode != "" {
+			return inode
+		}
+	}
+	return ""
+}
+
+func inodeIn(table, local, remote string) string {
+	file, err := os.Open(table)
+	if err != nil {
+		return ""
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		columns := strings.Fields(lines.Text())
+		if len(columns) > inodeColumn &&
+			strings.HasSuffix(columns[localColumn], local) &&
+			strings.HasSuffix(columns[remoteColumn], remote) {
+			return columns[inodeColumn]
+		}
+	}
+	return ""
+}
+
+// endText is an address as the kernel's tables have it: the bytes of the address as one number of the machine,
+// in hexadecimal, and the port.
+func endText(end *net.TCPAddr) string {
+	four := end.IP.To4()
+	number := make([]byte, 4)
+	binary.BigEndian.PutUint32(number, binary.NativeEndian.Uint32(four))
+	return fmt.Sprintf("%s:%04X", strings.ToUpper(hex.EncodeToString(number)), end.Port)
+}
+
+func roleVariableOf(process string) string {
+	environment, err := os.ReadFile(process + "/environ")
+	if err != nil {
+		return ""
+	}
+	for _, variable := range bytes.Split(environment, []byte{0}) {
+		if role, found := strings.CutPrefix(string(variable), roleVariable); found {
+			return role
+		}
+	}
+	return ""
+}
+
+func holds(process, socket string) bool {
+	descriptors, err := os.ReadDir(process + "/fd")
+	if err != nil {
+		return false
+	}
+	for _, descriptor := range descriptors {
+		if target, err := os.Readlink(process + "/fd/" + descriptor.Name()); err == nil && target == socket {
+			return true
+		}
+	}
+	return false
+}
