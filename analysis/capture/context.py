@@ -172,6 +172,7 @@ class UnsentCommit:
 class SessionFacts:
     """A consumer session, as `Instance`. ``committed_only``: it must not see aborted transactions.
 
+    ``life_of``: its name in the plan, as of an `Instance`.
     ``start_ns``: when its process began, 0 unknown. ``end_ns``: at the latest when its client gave itself up.
     ``missed_ns``: until then its group may hold messages for it though it was killed; 0 = it was not.
     ``unsent``: the commits that its client confirmed and never sent, as its worker saw them;
@@ -180,6 +181,7 @@ class SessionFacts:
 
     number: int
     name: str = ""
+    life_of: str = ""
     group: str = ""
     topics: tuple[str, ...] = ()
     complete: bool = False

@@ -233,6 +233,7 @@ def _sessions(
         found[c.session] = SessionFacts(
             number=c.session,
             name=c.name,
+            life_of=worker.life_of or c.name,
             group=c.group,
             topics=tuple(c.topics),
             complete=_is_whole(worker) and c.name not in damaged,

@@ -23,6 +23,7 @@ from analysis.kernels import (
     exposure,
     fencing,
     hang,
+    moves,
     numbering,
     order,
     pipelines,
@@ -113,6 +114,7 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
         given_again={group: again for group, (_, again) in handed.items()},
         delays=delays,
         redelivered={given.group: dispatch.most_redelivered(given) for given in groups},
+        moved=moves.moved_partitions(matching),
         hits=hits_listed,
         atoms=atoms,
     )

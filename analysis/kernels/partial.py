@@ -120,6 +120,7 @@ class Partial:
     ``given_again``: by consumer group, how many of these deliveries repeat a message.
     ``delays``: by consumer group, how long after they were due messages were handed to it (one step).
     ``redelivered``: by consumer group, how often one message was handed to it again, the most of all.
+    ``moved``: by consumer group, how often one of its partitions moved to another member (`kernels.moves`).
     ``hits``: every one of them, if that was asked for. ``atoms``: for the second pass over transactions.
     """
 
@@ -131,5 +132,6 @@ class Partial:
     given_again: Mapping[str, int] = field(default_factory=dict)
     delays: Mapping[str, Histogram] = field(default_factory=dict, compare=False)  # of arrays
     redelivered: Mapping[str, int] = field(default_factory=dict)
+    moved: Mapping[str, int] = field(default_factory=dict)
     hits: tuple[ClassHits, ...] = ()
     atoms: Atoms | None = None

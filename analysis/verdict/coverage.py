@@ -50,6 +50,7 @@ class RunFacts:
     acked_unread: int = 0  # acknowledged messages whose place the audit did not read
     acked_undecided: int = 0  # acknowledged messages whose transaction nobody read the end of
     redelivered: Mapping[str, int] = field(default_factory=dict)  # by group, Partial.redelivered
+    moved: Mapping[str, int] = field(default_factory=dict)  # by group, Partial.moved of all buckets
     cpu: CpuShares | None = None  # over the load
 
 

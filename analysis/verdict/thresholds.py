@@ -40,11 +40,11 @@ _RECORDED: Final = ("analysis", "capture", "traffic")
 #: Checks without which a figure is not one of the load that was asked for.
 _ASKED_FOR: Final = (*_RECORDED, "run", "rate")
 #: Figures that can only grow with what was not seen: an interrupted run shows them missed all the same.
-_ONLY_GROW: Final = ("latency_max", "outage", "recovery", "redeliveries")
+_ONLY_GROW: Final = ("latency_max", "outage", "recovery", "redeliveries", "moved_partitions")
 #: Figures that do not depend on how fast the load was.
-_WITHOUT_RATE: Final = ("error_ratio", "redeliveries")
+_WITHOUT_RATE: Final = ("error_ratio", "redeliveries", "moved_partitions")
 #: Units of figures that are no time.
-_UNITS: Final = {"error_ratio": "ratio", "redeliveries": "count"}
+_UNITS: Final = {"error_ratio": "ratio", "redeliveries": "count", "moved_partitions": "count"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +199,16 @@ def _redeliveries(facts: RunFacts, _: str, __: Intervals) -> _Figure:
     return _Figure(float(max(facts.redelivered.values())))
 
 
+def _moved_partitions(facts: RunFacts, _: str, __: Intervals) -> _Figure:
+    """Of all groups together."""
+    groups = {consumer.group for consumer in facts.plan.consumers}
+    if not groups:
+        return _Figure(None, "no consumer read")
+    if unseen := sorted(groups - facts.moved.keys()):
+        return _Figure(None, f"group {unseen[0]} journals no assignments of partitions")
+    return _Figure(float(sum(facts.moved.values())))
+
+
 def _longest(lasting: list[tuple[int, bool]]) -> _Figure:
     """Of (ns, never ended)."""
     length_ns = max((each for each, _ in lasting), default=0)
@@ -210,6 +220,7 @@ _FIGURES: Final[Mapping[str, Callable[[RunFacts, str, Intervals], _Figure]]] = {
     "outage": _outage,
     "recovery": _recovery,
     "redeliveries": _redeliveries,
+    "moved_partitions": _moved_partitions,
 }
 
 

@@ -258,7 +258,7 @@ class RateChoice(PlanPart):
 
 class ThresholdPlan(PlanPart):
     """The most that a figure may be: seconds, of ``error_ratio`` a share, of
-    ``redeliveries`` a number.
+    ``redeliveries`` and ``moved_partitions`` a number.
 
     Attributes:
         name: key of ``require``.

@@ -415,6 +415,12 @@ class RequireSpec(Part):
         None, description="times that a group is handed one message again, at most: `3`; 0 = never"
     )
 
+    moved_partitions: CountLimit = Field(
+        None,
+        description="kafka: times that a partition moves to another member of its group during the load, at "
+        "most; `0` with static members (`group.instance.id`) that restart",
+    )
+
     def limits(self) -> Iterator[tuple[str, Limit]]:
         """The thresholds that are set, by key."""
         for name in type(self).model_fields:

@@ -245,3 +245,26 @@ def test_redeliveries_are_counted_for_each_message() -> None:
     log = History().sent(4).log(0, 1, 2, 2, 3).assign(0).deliver(0, 1, 1, 1, 2, 2, 3)
     queue = rolled_back((0, 1, 2), (0, 0, 1, 2, 3, 4, 5))
     assert [set(judged_history(each).redelivered.values()) for each in (log, queue)] == [{2}, {2}]
+
+
+def test_moved_partitions_need_every_group_to_journal_its_assignments() -> None:
+    run = facts(moved={"group": 2})
+    missed, kept = judged(run, wanted("moved_partitions", 1), wanted("moved_partitions", 2))
+    assert (missed.held, missed.text) == (False, "moved_partitions: 2, at most 1 required")
+    assert (kept.held, kept.unit) == (True, "count")
+    [unseen] = judged(facts(), wanted("moved_partitions", 0))
+    assert unseen.held is None
+    assert "not measured: group group journals no assignments of partitions" in unseen.text
+
+
+def test_a_partition_moves_if_another_member_is_assigned_it_during_the_load() -> None:
+    """A member that comes back is the same one; a group that comes together before the load moves nothing."""
+    h = History(partitions=2, sessions=3).sent(4).log(0, 1, 2, 3)
+    h.workers["c-3"] = {"life_of": "c-1"}
+    h.assign(0, 1, session=1, at_ms=-500)
+    h.assign(1, session=2, at_ms=-400)
+    h.assign(0, session=1, at_ms=100).deliver(0, 1, session=1)
+    h.assign(0, session=3, at_ms=200).deliver(2, 3, session=3)
+    assert judged_history(h).moved == {"group": 0}
+    h.assign(0, session=2, at_ms=300)
+    assert judged_history(h).moved == {"group": 1}
