@@ -60,8 +60,9 @@ OTHER_WORDS: Final[dict[str, dict[str, str]]] = {
     "applications": {
         "deliver_after": "nothing: producers of a run delay no message",
         "deliver_at": "nothing: producers of a run delay no message",
-        "resume": "nothing: consumers of a run pause no partition; `fault: client-freeze` stops one",
-        "seek": "nothing: consumers of a run seek no position",
+        "pause": "`load.consumers.NAME.pauses: {every: 5s, for: 2s}`",
+        "resume": "`load.consumers.NAME.pauses: {every: 5s, for: 2s}`",
+        "seek": "`load.consumers.NAME.seeks: {every: 10s, back: 500}`",
         "pattern": "`load.consumers.NAME.topics`: names; one of a topic with `count` stands for all",
         "topics_pattern": "`load.consumers.NAME.topics`: names; one with `count` stands for all",
         "reader": "`load.consumers.NAME.group`: consumers of a run read in a group or subscription",

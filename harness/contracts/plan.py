@@ -180,6 +180,20 @@ class ProducerPlan(PlanPart):
     lives: list[LifePlan] = Field(default_factory=list, description="later ones; none = it stays")
 
 
+class PausesPlan(PlanPart):
+    """A consumer that pauses its partitions; times from the start of its process's load."""
+
+    every_s: float
+    for_s: float
+
+
+class SeeksPlan(PlanPart):
+    """A consumer that seeks ``back`` messages back in each partition."""
+
+    every_s: float
+    back: int
+
+
 class ConsumerPlan(PlanPart):
     """A consumer of the plan, with everything that is needed to start and to judge it."""
 
@@ -198,6 +212,8 @@ class ConsumerPlan(PlanPart):
     nack_every: int = 0
     per_transaction: int = 0
     rollback_every: int = 0
+    pauses: PausesPlan | None = None
+    seeks: SeeksPlan | None = None
     says_died: bool = Field(False, description="its worker says when the client gave itself up")
     watches_commits: bool = Field(
         False, description="its worker says when the client confirms a commit that it never sent"

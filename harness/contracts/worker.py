@@ -80,6 +80,16 @@ class ProducerPart(SpecPart):
     capture: bool = True
 
 
+class PausesPart(SpecPart):
+    every_s: float
+    for_s: float
+
+
+class SeeksPart(SpecPart):
+    every_s: float
+    back: int
+
+
 class ConsumerPart(SpecPart):
     """The section of a consumer (docs/worker-protocol.md)."""
 
@@ -93,6 +103,13 @@ class ConsumerPart(SpecPart):
     nack_every: int = 0
     per_transaction: int = 0
     rollback_every: int = 0
+    pauses: PausesPart | None = None
+    seeks: SeeksPart | None = None
+
+    @property
+    def follows_load(self) -> bool:
+        """What it does ends with the load, so it is told when that is over."""
+        return self.pauses is not None or self.seeks is not None
 
 
 class PipelinePart(SpecPart):

@@ -12,9 +12,11 @@ from typing import Any, Final
 
 from harness.contracts.plan import (
     ConsumerPlan,
+    PausesPlan,
     PipelinePlan,
     Plan,
     ProducerPlan,
+    SeeksPlan,
     TopicPlan,
     TransactionsPlan,
 )
@@ -472,5 +474,7 @@ def _consumer(
         nack_every=spec.nack_every,
         per_transaction=spec.per_transaction,
         rollback_every=spec.rollback_every,
+        pauses=PausesPlan(every_s=spec.pauses.every, for_s=spec.pauses.for_) if spec.pauses else None,
+        seeks=SeeksPlan(every_s=spec.seeks.every, back=spec.seeks.back) if spec.seeks else None,
         promise=promise if spec.start != "latest" else promise.model_copy(update={"start": "latest"}),
     )

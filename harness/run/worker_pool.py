@@ -39,6 +39,12 @@ READY_TIMEOUT_S = 90.0
 _BEGIN_NS = 50_000_000
 
 
+def _follows_load(worker: WorkerProcess) -> bool:
+    """Whether the process does anything that ends with the load."""
+    consumer = worker.spec.consumer
+    return worker.role == "producer" or (consumer is not None and consumer.follows_load)
+
+
 class WorkerPool:
     """All worker processes of a run, by role.
 
@@ -267,14 +273,16 @@ class WorkerPool:
             self._end_load_of(worker)
 
     def _end_load_of(self, worker: WorkerProcess) -> None:
-        if self._is_load_over and worker.role == "producer":
+        if self._is_load_over and _follows_load(worker):
             worker.tell("stop-load")
 
     def stop_load(self) -> None:
-        """Producers offer nothing more, those included that are not ready yet."""
+        """Producers offer nothing more, those included that are not ready yet. Consumers pause and seek no
+        more."""
         with self._lock:
             self._is_load_over = True
             self.command(self.scheduled, "stop-load")
+            self.command(filter(_follows_load, self.readers), "stop-load")
 
     def start_audit(self, epochs: Mapping[str, Sequence[tuple[int, int]]], *, anew: bool = False) -> None:
         """Let the readers of the log read to its end; call when no producer can write any more.

@@ -11,9 +11,11 @@ from harness.contracts.worker import (
     ClientPart,
     ConsumerPart,
     LanePart,
+    PausesPart,
     PipelinePart,
     ProcessSpec,
     ProducerPart,
+    SeeksPart,
     TopicPart,
     TransactionsPart,
 )
@@ -182,6 +184,8 @@ def _consumer_part(plan: Plan, consumer: ConsumerPlan) -> ConsumerPart:
         nack_every=consumer.nack_every,
         per_transaction=consumer.per_transaction,
         rollback_every=consumer.rollback_every,
+        pauses=PausesPart(**consumer.pauses.model_dump()) if consumer.pauses else None,
+        seeks=SeeksPart(**consumer.seeks.model_dump()) if consumer.seeks else None,
     )
 
 

@@ -88,11 +88,15 @@ SUPPORTED = {
     "transactions": ("none",),
     "commit": ("explicit",),
     "start": ("earliest",),
+    "pauses": ("none",),
+    "seeks": ("none",),
 }
 #: Why few workers can do a thing.
 _WHY_FEW = {
     "commit": "its client does not say which positions it commits by itself",
     "start": "its client always begins at the first message here",
+    "pauses": "it pauses no partition",
+    "seeks": "it seeks no position",
 }
 
 
@@ -337,7 +341,11 @@ def _asked(spec: ProducerSpec | ConsumerSpec | PipelineSpec, scenario: Scenario)
         asked = _asked(spec.writing, scenario)
         return {key: asked[key] for key in ("payload", "filling", "transactions")}
     if isinstance(spec, ConsumerSpec):
-        return {key: getattr(spec, key) for key in ("receive", "settle", "commit", "start")}
+        return {
+            **{key: getattr(spec, key) for key in ("receive", "settle", "commit", "start")},
+            "pauses": "periodic" if spec.pauses else "none",
+            "seeks": "back" if spec.seeks else "none",
+        }
     topics = [scenario.topics[name] for name in spec.topics or scenario.topics if name in scenario.topics]
     mixed = payload_table(scenario.load.payload)
     smallest, largest = payload_sizes(scenario.load.payload)
@@ -393,6 +401,19 @@ def _application_problems(scenario: Scenario) -> Iterator[Problem]:
         if spec.commit == "auto" and spec.settle != "auto":
             sentence = "needs settle: auto: the client commits positions, it acknowledges no message"
             yield (*at, "commit"), sentence
+        yield from _interruption_problems(at, spec, scenario)
+
+
+def _interruption_problems(at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario) -> Iterator[Problem]:
+    """Pauses and seeks: of members of a group that commit positions."""
+    for key in ("pauses", "seeks"):
+        if getattr(spec, key) and spec.settle != "auto":
+            yield (*at, key), "needs settle: auto: members of a share group have no positions of their own"
+    if spec.pauses and spec.pauses.for_ >= spec.pauses.every:
+        yield (*at, "pauses", "for"), f"must be less than every ({spec.pauses.every:g} s)"
+    if spec.pauses and spec.pauses.for_ >= scenario.limits.stall:
+        sentence = f"must be less than limits.stall ({scenario.limits.stall:g} s): it would look like a stall"
+        yield (*at, "pauses", "for"), sentence
 
 
 def _producer_problems(at: tuple[str, ...], spec: ProducerSpec, system: System) -> Iterator[Problem]:

@@ -223,6 +223,20 @@ class ProducerSpec(Part):
         return ("transactions.ids", self.transactions.ids) if self.transactions else ("threads", self.threads)
 
 
+class Pauses(Part):
+    """The application pauses all its partitions and resumes them, again and again while the load lasts."""
+
+    every: Seconds = Field(gt=0, description="from one pause to the next; the first begins after so long")
+    for_: Seconds = Field(alias="for", gt=0, description="until it resumes")
+
+
+class Seeks(Part):
+    """The application goes back and reads again, again and again while the load lasts."""
+
+    every: Seconds = Field(gt=0, description="from one seek to the next; the first comes after so long")
+    back: int = Field(ge=1, le=1_000_000, description="messages of each partition that are read again")
+
+
 class ConsumerSpec(Part):
     """``count`` members of one consumer group reading during the run."""
 
@@ -256,6 +270,16 @@ class ConsumerSpec(Part):
         "earliest",
         description="kafka: where a group without a position begins (`auto.offset.reset`). latest: what was "
         "stored before its first position is not promised",
+    )
+    pauses: Pauses | None = Field(
+        None,
+        description="kafka: it pauses its partitions and polls on, such as `{every: 5s, for: 2s}` "
+        "(backpressure)",
+    )
+    seeks: Seeks | None = Field(
+        None,
+        description="kafka: it seeks back in each partition, such as `{every: 10s, back: 500}` (replay); "
+        "what it reads again is no violation",
     )
     nack_every: int = Field(0, ge=0, description="every n-th message is refused (nack, recover); 0 = none")
     per_transaction: int = Field(0, ge=0, description="messages per transaction, for settle: transacted")

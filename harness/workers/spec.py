@@ -48,6 +48,8 @@ Ability = Literal[
     "transactions",
     "commit",
     "start",
+    "pauses",
+    "seeks",
 ]
 _HINT: Final = "docs/howto/add-a-worker.md has every key"
 

@@ -9,8 +9,12 @@ import pytest
 from harness.contracts.plan import ConsumerPlan
 from harness.errors import ScenarioError
 from harness.plan.build import build_plan
+from harness.run.worker_specs import Endpoints, client_spec
+from harness.rundir import RunDir
 from harness.scenario.file import load_scenario
 from harness.workers import known_workers
+from workers.python_kit.worker_kit import interruptions
+from workers.python_kit.worker_kit.protocol import Control
 
 
 def consumer_of(tmp_path: Path, consumer: str) -> ConsumerPlan:
@@ -67,6 +71,17 @@ def test_keys_of_a_consumer_become_options_of_its_client(
         ),
         ("start: none", "start: has no meaning in a run: its groups are new"),
         ("client: kafka-clients, commit: auto, settle: ack", "commit: needs settle: auto"),
+        (
+            "client: sarama, pauses: {every: 5s, for: 1s}",
+            "pauses: is not supported by the sarama worker: it pauses no partition",
+        ),
+        (
+            "client: kafka-python, seeks: {every: 5s, back: 10}",
+            "seeks: is not supported by the kafka-python worker: it seeks no position",
+        ),
+        ("pauses: {every: 2s, for: 2s}", "pauses.for: must be less than every (2 s)"),
+        ("pauses: {every: 60s, for: 20s}", "pauses.for: must be less than limits.stall (15 s)"),
+        ("client: kafka-clients, settle: ack, seeks: {every: 5s, back: 1}", "seeks: needs settle: auto"),
     ],
 )
 def test_what_could_not_be_judged_is_refused_with_a_sentence(
@@ -75,3 +90,41 @@ def test_what_could_not_be_judged_is_refused_with_a_sentence(
     with pytest.raises(ScenarioError) as caught:
         consumer_of(tmp_path, consumer)
     assert problem in str(caught.value)
+
+
+def test_a_worker_is_told_when_its_application_pauses_and_seeks(tmp_path: Path) -> None:
+    keys = "pauses: {every: 5s, for: 2s}, seeks: {every: 10s, back: 500}"
+    file = tmp_path / "application.yaml"
+    file.write_text(f"name: x\nload: {{consumers: {{c: {{{keys}}}, plain: {{}}}}}}\n")
+    plan = build_plan(load_scenario(file, clients=known_workers), seed=1)
+    told, plain = (
+        client_spec(plan, RunDir(tmp_path), consumer, Endpoints("b:1")).consumer
+        for consumer in plan.consumers
+    )
+    assert told is not None
+    assert plain is not None
+    assert told.model_dump()["pauses"] == {"every_s": 5.0, "for_s": 2.0}
+    assert told.model_dump()["seeks"] == {"every_s": 10.0, "back": 500}
+    assert (told.follows_load, plain.follows_load) == (True, False)
+
+
+def test_pauses_and_seeks_begin_after_their_period_and_end_with_the_load(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = {"s": 0.0}
+    monkeypatch.setattr(interruptions.time, "monotonic_ns", lambda: round((100 + now["s"]) * 1e9))
+    control = Control()
+    part = {"pauses": {"every_s": 5.0, "for_s": 2.0}, "seeks": {"every_s": 4.0, "back": 7}}
+    found = interruptions.Interruptions(part, control)
+
+    def at(seconds: float) -> tuple[bool, int]:
+        now["s"] = seconds
+        return found.is_paused(), found.messages_back()
+
+    assert at(6) == (False, 0)  # no `start` yet
+    control.handle(f"start {100 * 10**9}")
+    assert [at(s) for s in (1, 4.5, 5.5, 7.5, 8.5, 11)] == [
+        (False, 0), (False, 7), (True, 0), (False, 0), (False, 7), (True, 0)
+    ]  # fmt: skip
+    control.handle("stop-load")
+    assert at(13) == (False, 0)

@@ -25,7 +25,10 @@ from harness.other_words import OTHER_WORDS, other_word
             "load: {producers: {p: {deliverAfter: 5s}}}",
             "deliver_after, here: nothing: producers of a run delay",
         ),
-        ("load: {consumers: {c: {seek: 5}}}", "seek, here: nothing: consumers of a run seek no position"),
+        (
+            "load: {consumers: {c: {seek: 5}}}",
+            "seek, here: `load.consumers.NAME.seeks: {every: 10s, back: 500}`",
+        ),
         ("faults: [{fault: pod-kill, at: 1s}]", "pod-kill of Chaos Mesh, here: fault: kill"),
         ("faults: [{fault: packet-loss, at: 1s, loss: 1}]", "here: fault: packet-loss with share"),
         ("faults: [{fault: delay, at: 1s}]", "delay of Chaos Mesh, here: fault: latency with delay"),

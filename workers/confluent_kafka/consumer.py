@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from outcomes import error_text, note_death
 from worker_kit import layouts as lay
 from worker_kit.consuming import ConsumerSession, Partition
+from worker_kit.interruptions import Interruptions
 from worker_kit.process import Session
 
 #: The group's committed positions are asked for when partitions are assigned.
@@ -36,6 +37,8 @@ class ConsumerRole:
         self.journal = ConsumerSession(session)
         self.commits_itself = commits_itself
         self.consumer = make(self._committed)
+        self.interruptions = Interruptions(session.spec.part, session.control)
+        self.is_paused = False
         #: Takes topic, partition, offset and value of a message.
         self.deliver: Callable[[str, int, int, bytes], object] = self.journal.deliver
 
@@ -52,6 +55,7 @@ class ConsumerRole:
             if self.report.died:
                 time.sleep(POLL_S)
                 continue
+            self._interrupt()
             self._take(BURST)
             if time.monotonic_ns() >= next_commit:
                 self._commit(asynchronous=True)
@@ -67,6 +71,40 @@ class ConsumerRole:
         for _ in range(most):
             if not self.take_one(POLL_S):
                 return
+
+    # -- pauses and seeks
+
+    def _interrupt(self) -> None:
+        """Pause, resume or seek if it is time to."""
+        if self.interruptions.is_paused() != self.is_paused:
+            self.is_paused = not self.is_paused
+            self._pause_or_resume()
+        if back := self.interruptions.messages_back():
+            self._seek(back)
+
+    def _pause_or_resume(self) -> None:
+        partitions = self.consumer.assignment()
+        act = self.consumer.pause if self.is_paused else self.consumer.resume
+        act(partitions)
+        kind = "pause" if self.is_paused else "resume"
+        self.report.event(kind, f"{len(partitions)} partitions")
+
+    def _seek(self, back: int) -> None:
+        """Go back in each partition of which something was handed over."""
+        sought = 0
+        for topic, partition in sorted(self.journal.assigned):
+            position = self.journal.positions.get((topic, partition))
+            if position is None:
+                continue
+            target = max(position - back, 0)
+            try:
+                self.consumer.seek(TopicPartition(topic, partition, target))
+            except KafkaException as error:
+                self.report.error(error.args[0].name(), f"seek: {error_text(error.args[0])}")
+                continue
+            self.journal.sought(topic, partition, target)
+            sought += 1
+        self.report.event("seek", f"{back} messages back in {sought} partitions")
 
     def take_one(self, seconds: float) -> bool:
         """Hand the next message over; False: none came for so long, or none will come any more."""
@@ -94,6 +132,7 @@ class ConsumerRole:
         self.journal.assign(
             {(p.topic, p.partition): committed.get((p.topic, p.partition), -1) for p in partitions}
         )
+        self.is_paused = False  # new partitions are not paused: the next look pauses them, too
 
     def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.journal.revoke((p.topic, p.partition) for p in partitions)

@@ -147,6 +147,15 @@ class ConsumerSession:
             self.assigned.discard((topic, partition))
         self._report.event("revoke", f"{len(taken)} partitions", epoch=self.epoch)
 
+    def sought(self, topic: str, partition: int, position: int) -> None:
+        """The application went to another position, and reads on from there.
+
+        Raises:
+            WorkerFailure: the next segment cannot be made.
+        """
+        self.note(lay.SEEK, topic, partition, position)
+        self.positions[topic, partition] = position
+
     def take_uncommitted(self) -> dict[Partition, int]:
         """Positions to commit now; each is journaled as COMMIT_CALLED."""
         taken, self.uncommitted = self.uncommitted, {}

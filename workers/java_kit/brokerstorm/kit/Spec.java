@@ -228,7 +228,7 @@ public final class Spec {
             return found;
         }
 
-        Section section(String key) {
+        public Section section(String key) {
             return new Section(get(key, Map.class));
         }
 

@@ -3,6 +3,7 @@ package brokerstorm.kafka;
 import brokerstorm.kit.Control;
 import brokerstorm.kit.Death;
 import brokerstorm.kit.ErrorTexts;
+import brokerstorm.kit.Interruptions;
 import brokerstorm.kit.Journal;
 import brokerstorm.kit.Layout;
 import brokerstorm.kit.Session;
@@ -43,6 +44,8 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
     private final Map<TopicPartition, OffsetAndMetadata> uncommitted = new HashMap<>();
     private final Map<TopicPartition, Long> positions = new HashMap<>();
     private final Assignments assigned;
+    private final Interruptions interruptions;
+    private boolean isPaused;
 
     ConsumerRole(Session session) {
         Spec.Section part = session.spec.part;
@@ -60,6 +63,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
         ByteArrayDeserializer bytes = new ByteArrayDeserializer();
         this.consumer = Options.make(() -> new KafkaConsumer<>(options, bytes, bytes));
         this.assigned = new Assignments(session, journal, consumer);
+        this.interruptions = new Interruptions(part, control);
     }
 
     @Override
@@ -77,6 +81,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
                 LockSupport.parkNanos(POLL.toNanos());
                 continue;
             }
+            interrupt();
             take();
             if (System.nanoTime() >= nextCommit) {
                 commitAsync();
@@ -142,12 +147,49 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
         }
     }
 
+    // -- pauses and seeks
+
+    /** Pauses, resumes or seeks if it is time to. */
+    private void interrupt() {
+        if (interruptions.isPaused() != isPaused) {
+            isPaused = !isPaused;
+            if (isPaused) {
+                consumer.pause(assigned.now);
+            } else {
+                consumer.resume(assigned.now);
+            }
+            session.report.event(isPaused ? "pause" : "resume", assigned.now.size() + " partitions");
+        }
+        long back = interruptions.messagesBack();
+        if (back > 0) {
+            seek(back);
+        }
+    }
+
+    /** Goes back in each partition of which something was handed over. */
+    private void seek(long back) {
+        int sought = 0;
+        for (TopicPartition partition : assigned.now) {
+            Long position = positions.get(partition);
+            if (position != null) {
+                long target = Math.max(position - back, 0);
+                consumer.seek(partition, target);
+                journal.note(Layout.SEEK, assigned.place(partition, target));
+                positions.put(partition, target);
+                journal.position(partition.topic() + "-" + partition.partition(), target);
+                sought++;
+            }
+        }
+        session.report.event("seek", back + " messages back in " + sought + " partitions");
+    }
+
     // -- the group
 
     @Override
     public void onPartitionsAssigned(Collection<TopicPartition> given) {
         noteAutoCommits();
         assigned.given(given);
+        isPaused = false; // new partitions are not paused: the next look pauses them, too
     }
 
     /** What was not committed is for the next owner to read again. Also called for partitions that were lost. */
