@@ -27,7 +27,7 @@ from harness.other_words import OTHER_WORDS, other_word
         ),
         (
             "load: {consumers: {c: {seek: 5}}}",
-            "seek, here: `load.consumers.NAME.seeks: {every: 10s, back: 500}`",
+            "seek, here: load.consumers.NAME.seeks: {every: 10s, back: 500}",
         ),
         ("faults: [{fault: pod-kill, at: 1s}]", "pod-kill of Chaos Mesh, here: fault: kill"),
         ("faults: [{fault: packet-loss, at: 1s, loss: 1}]", "here: fault: packet-loss with share"),
