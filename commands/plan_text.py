@@ -255,6 +255,11 @@ def _consumer(consumer: ConsumerPlan, plan: Plan) -> Rows:
     if all(consumer.session != member.session for member in plan.pipelines):
         how += _settling(consumer, plan)
     how += f", joins {consumer.joins_s:g} s into the load" if consumer.joins_s else ""
+    how += f", subscribes to {consumer.pattern}" if consumer.pattern else ""
+    if pauses := consumer.pauses:
+        how += f", pauses for {pauses.for_s:g} s every {pauses.every_s:g} s"
+    if seeks := consumer.seeks:
+        how += f", seeks {seeks.back:,} messages back every {seeks.every_s:g} s"
     settings = _settings(consumer.options)
     promise = consumer.promise
     order = {"stream": "of each partition", "key": "of each key", "none": "not kept"}[promise.order]

@@ -203,6 +203,7 @@ class ConsumerPlan(PlanPart):
     client_version: str
     group: str
     topics: list[str]
+    pattern: str = Field("", description="that its client subscribes to; empty = to the topics by name")
     commit_every_s: float
     options: dict[str, str]
     receive: Literal["loop", "listener", "batch"] = "loop"

@@ -103,6 +103,7 @@ class ConsumerPart(SpecPart):
     nack_every: int = 0
     per_transaction: int = 0
     rollback_every: int = 0
+    pattern: str | None = None
     pauses: PausesPart | None = None
     seeks: SeeksPart | None = None
 

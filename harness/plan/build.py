@@ -440,10 +440,12 @@ def _consumer(
     every_ms = f"{spec.commit_every * 1000:.0f}"
     options = {key: value.replace("{ms}", every_ms) for key, value in set_by_keys.items()}
     options = {**native(spec.options), **options}
+    own = [topic for topic in topics if spec.reads(topic.name, topic.declared)]
+    declared = {topic.declared for topic in own}
     producers = [
         (sender.client, native(sender.options))
         for sender in scenario.load.writers
-        if not (sender.topics and spec.topics) or set(sender.topics) & set(spec.topics)
+        if not sender.topics or declared & set(sender.topics)
     ]
     settle = SYSTEMS[scenario.system].auto_settle if spec.settle == "auto" else spec.settle
     promise = consumer_promise(
@@ -454,7 +456,7 @@ def _consumer(
             broker_config,
             settle,
             producers,
-            [topic for topic in topics if not spec.topics or topic.declared in spec.topics],
+            own,
             scenario.worker_folders,
         )
     )
@@ -464,7 +466,8 @@ def _consumer(
         client=spec.client,
         client_version=spec.client_version,
         group=spec.group,
-        topics=[topic.name for topic in topics if not spec.topics or topic.declared in spec.topics],
+        topics=[topic.name for topic in own],
+        pattern=spec.bare_pattern,
         commit_every_s=spec.commit_every,
         options=options,
         receive=spec.receive,

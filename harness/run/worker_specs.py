@@ -184,9 +184,18 @@ def _consumer_part(plan: Plan, consumer: ConsumerPlan) -> ConsumerPart:
         nack_every=consumer.nack_every,
         per_transaction=consumer.per_transaction,
         rollback_every=consumer.rollback_every,
+        pattern=_pattern(plan, consumer),
         pauses=PausesPart(**consumer.pauses.model_dump()) if consumer.pauses else None,
         seeks=SeeksPart(**consumer.seeks.model_dump()) if consumer.seeks else None,
     )
+
+
+def _pattern(plan: Plan, consumer: ConsumerPlan) -> str | None:
+    """Of the addresses that the client is to subscribe to; None = it does so by name."""
+    if not consumer.pattern:
+        return None
+    before = SYSTEMS[plan.system].address("", plan.run_tag, plan.prefix)
+    return before.replace(".", r"\.") + consumer.pattern
 
 
 def audit_specs(plan: Plan, run: RunDir, where: Endpoints) -> list[ProcessSpec]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -88,6 +89,7 @@ SUPPORTED = {
     "transactions": ("none",),
     "commit": ("explicit",),
     "start": ("earliest",),
+    "pattern": ("none",),
     "pauses": ("none",),
     "seeks": ("none",),
 }
@@ -95,6 +97,7 @@ SUPPORTED = {
 _WHY_FEW = {
     "commit": "its client does not say which positions it commits by itself",
     "start": "its client always begins at the first message here",
+    "pattern": "it subscribes to topics by name",
     "pauses": "it pauses no partition",
     "seeks": "it seeks no position",
 }
@@ -343,6 +346,7 @@ def _asked(spec: ProducerSpec | ConsumerSpec | PipelineSpec, scenario: Scenario)
     if isinstance(spec, ConsumerSpec):
         return {
             **{key: getattr(spec, key) for key in ("receive", "settle", "commit", "start")},
+            "pattern": "regex" if spec.pattern else "none",
             "pauses": "periodic" if spec.pauses else "none",
             "seeks": "back" if spec.seeks else "none",
         }
@@ -401,7 +405,24 @@ def _application_problems(scenario: Scenario) -> Iterator[Problem]:
         if spec.commit == "auto" and spec.settle != "auto":
             sentence = "needs settle: auto: the client commits positions, it acknowledges no message"
             yield (*at, "commit"), sentence
+        yield from _pattern_problems(at, spec, scenario)
         yield from _interruption_problems(at, spec, scenario)
+
+
+def _pattern_problems(at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario) -> Iterator[Problem]:
+    """A subscription by pattern matches topics of the scenario, and names none."""
+    if not spec.pattern:
+        return
+    if spec.topics:
+        yield (*at, "pattern"), "cannot be combined with topics; remove one of them"
+    try:
+        re.compile(spec.bare_pattern)
+    except re.error as error:
+        yield (*at, "pattern"), f"is not a regular expression: {error}"
+        return
+    names = [name for declared, topic in scenario.topics.items() for name in topic.names(declared)]
+    if not any(spec.reads(name, "") for name in names):
+        yield (*at, "pattern"), f"matches no topic; {did_you_mean('', names, label='topics')}"
 
 
 def _interruption_problems(at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ one line that names the key, the value, what is allowed and, for a misspelt key,
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
@@ -248,6 +249,12 @@ class ConsumerSpec(Part):
         0.0, ge=0, description="starts this long into the load, so that the group rebalances; 0 = before it"
     )
     topics: list[Name] = Field(default_factory=list, description="empty = all topics")
+    pattern: str = Field(
+        "",
+        pattern=r"^(\^?[A-Za-z0-9][A-Za-z0-9._*+?\[\]-]{0,99}\$?)?$",
+        description="regular expression in place of `topics`, such as `orders-.*`: the client subscribes to "
+        "what matches its whole name",
+    )
     receive: Literal["loop", "listener", "batch"] = Field(
         "loop", description="the application polls, is called back, or polls for many at once"
     )
@@ -285,6 +292,17 @@ class ConsumerSpec(Part):
     per_transaction: int = Field(0, ge=0, description="messages per transaction, for settle: transacted")
     rollback_every: int = Field(0, ge=0, description="every n-th transaction is rolled back; 0 = none")
     options: dict[str, Option] = Field(default_factory=dict, description=_OPTIONS)
+
+    @property
+    def bare_pattern(self) -> str:
+        """`pattern` without the marks of begin and end: it is of whole names in any case."""
+        return self.pattern.removeprefix("^").removesuffix("$")
+
+    def reads(self, topic: str, declared: str) -> bool:
+        """Whether it reads this topic, which the entry ``declared`` stands for."""
+        if self.pattern:
+            return re.fullmatch(self.bare_pattern, topic) is not None
+        return not self.topics or declared in self.topics
 
 
 class PipelineSpec(Part):

@@ -48,6 +48,7 @@ Ability = Literal[
     "transactions",
     "commit",
     "start",
+    "pattern",
     "pauses",
     "seeks",
 ]

@@ -79,6 +79,11 @@ def test_keys_of_a_consumer_become_options_of_its_client(
             "client: kafka-python, seeks: {every: 5s, back: 10}",
             "seeks: is not supported by the kafka-python worker: it seeks no position",
         ),
+        ("client: sarama, pattern: orders", "pattern: is not supported by the sarama worker"),
+        ("pattern: bills-.*", "pattern: matches no topic"),
+        ("pattern: 'orders['", "pattern: is not a regular expression"),
+        ("pattern: orders, topics: [orders]", "pattern: cannot be combined with topics"),
+        ("pattern: .*", "pattern: "),
         ("pauses: {every: 2s, for: 2s}", "pauses.for: must be less than every (2 s)"),
         ("pauses: {every: 60s, for: 20s}", "pauses.for: must be less than limits.stall (15 s)"),
         ("client: kafka-clients, settle: ack, seeks: {every: 5s, back: 1}", "seeks: needs settle: auto"),
@@ -128,3 +133,23 @@ def test_pauses_and_seeks_begin_after_their_period_and_end_with_the_load(
     ]  # fmt: skip
     control.handle("stop-load")
     assert at(13) == (False, 0)
+
+
+@pytest.mark.parametrize(
+    ("system", "told"),
+    [("kafka", "orders-.*"), ("pulsar", "persistent://public/bs-{tag}/orders-.*")],
+)
+def test_a_pattern_is_of_addresses_and_chooses_the_topics_that_it_matches(
+    tmp_path: Path, system: str, told: str
+) -> None:
+    file = tmp_path / "application.yaml"
+    topics = "topics: {orders-a: {}, orders-b: {}, my-orders-c: {}}"
+    name = "kafka-clients" if system == "kafka" else "pulsar-client-java"
+    consumer = f"{{client: {name}, pattern: ^orders-.*}}"
+    load = f"load: {{producers: {{p: {{client: {name}}}}}, consumers: {{c: {consumer}}}}}"
+    file.write_text(f"name: x\nsystem: {system}\n{topics}\n{load}\n")
+    plan = build_plan(load_scenario(file, clients=known_workers), seed=1)
+    assert plan.consumers[0].topics == ["orders-a", "orders-b"]
+    part = client_spec(plan, RunDir(tmp_path), plan.consumers[0], Endpoints("b:1")).consumer
+    assert part is not None
+    assert part.pattern == told.replace("{tag}", f"{plan.run_tag:08x}")

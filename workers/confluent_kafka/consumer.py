@@ -45,8 +45,12 @@ class ConsumerRole:
     def run(self) -> None:
         journal, control = self.journal, self.control
         self.report.counts = journal.counts
+        pattern = self.session.spec.part.get("pattern")
         self.consumer.subscribe(
-            journal.topics, on_assign=self._assigned, on_revoke=self._revoked, on_lost=self._revoked
+            [f"^{pattern}$"] if pattern else journal.topics,  # the client knows a pattern by its first letter
+            on_assign=self._assigned,
+            on_revoke=self._revoked,
+            on_lost=self._revoked,
         )
         journal.await_assignment(lambda: self._take(1))
         self.session.ready()

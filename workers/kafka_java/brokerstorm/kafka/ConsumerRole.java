@@ -17,6 +17,7 @@ import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.locks.LockSupport;
+import java.util.regex.Pattern;
 import org.apache.kafka.clients.consumer.ConsumerConfig;
 import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -70,9 +71,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
     public void run() {
         session.optionsTaken();
         session.report.counts(journal::counts);
-        List<String> topics = new ArrayList<>();
-        session.spec.part.texts("topics").forEach(topic -> topics.add(session.spec.topic(topic).address));
-        consumer.subscribe(topics, this);
+        subscribe();
         awaitAssignment();
         session.ready();
         long nextCommit = System.nanoTime() + commitNs;
@@ -95,6 +94,16 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
         } catch (KafkaException error) { // of a client that gave itself up
             session.report.error(error.getClass().getSimpleName(), "close: " + ErrorTexts.text(error));
         }
+    }
+
+    private void subscribe() {
+        if (session.spec.part.has("pattern")) {
+            consumer.subscribe(Pattern.compile(session.spec.part.text("pattern")), this);
+            return;
+        }
+        List<String> topics = new ArrayList<>();
+        session.spec.part.texts("topics").forEach(topic -> topics.add(session.spec.topic(topic).address));
+        consumer.subscribe(topics, this);
     }
 
     /** Returns with partitions; a member may also get none, but a first answer of none is often early. */

@@ -121,8 +121,12 @@ final class ConsumerRole {
         session.optionsTaken();
         settling = new Acknowledger(session, journal);
         waiting = new AckTimeoutExposure(conf.getAckTimeoutMillis(), conf.getReceiverQueueSize());
-        for (String topic : session.spec.part.texts("topics")) {
-            builder.topic(session.spec.topic(topic).address);
+        if (session.spec.part.has("pattern")) {
+            builder.topicsPattern(session.spec.part.text("pattern"));
+        } else {
+            for (String topic : session.spec.part.texts("topics")) {
+                builder.topic(session.spec.topic(topic).address);
+            }
         }
         builder.subscriptionName(journal.group);
         SubscriptionType type = conf.getSubscriptionType();
