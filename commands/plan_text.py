@@ -303,6 +303,8 @@ def _producer(producer: ProducerPlan, plan: Plan) -> Rows:
     threads += f", {_count(len(producer.lives) + 1, 'life', 'lives')}" if producer.lives else ""
     threads += f", keys skewed by {producer.skew:g}" if producer.skew else ""
     threads += f", calls {producer.calls}, results {producer.results}"
+    if producer.deliver_after_s:
+        threads += f", delivered after {producer.deliver_after_s:g} s"
     settings = _settings(producer.options)
     promised: dict[str, list[str]] = {}  # by the setting that decides it
     promised.setdefault(because["delivery"], []).append(f"delivery {promise.delivery}")

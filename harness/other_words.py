@@ -58,8 +58,7 @@ OTHER_WORDS: Final[dict[str, dict[str, str]]] = {
         "scenarios": "`variants`, or several entries of `load.producers`",
     },
     "applications": {
-        "deliver_after": "nothing: producers of a run delay no message",
-        "deliver_at": "nothing: producers of a run delay no message",
+        "deliver_at": "`load.producers.NAME.deliver_after: 5s`",
         "pause": "`load.consumers.NAME.pauses: {every: 5s, for: 2s}`",
         "resume": "`load.consumers.NAME.pauses: {every: 5s, for: 2s}`",
         "seek": "`load.consumers.NAME.seeks: {every: 10s, back: 500}`",

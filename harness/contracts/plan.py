@@ -172,6 +172,7 @@ class ProducerPlan(PlanPart):
     results: Literal["checked", "ignored", "resent"] = "checked"
     calls: Literal["async", "sync", "batch"] = "async"
     batch: int = Field(1, description="messages a call; 1 unless calls = batch")
+    deliver_after_s: float = Field(0.0, description="delay that messages ask for; 0 = none")
     threads: int = Field(1, description="that send, in one process; a lane has one of them")
     transactions: TransactionsPlan | None = Field(
         None, description="each thread with a client and a transactional id of its own; None = none"

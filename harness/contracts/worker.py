@@ -75,6 +75,7 @@ class ProducerPart(SpecPart):
     calls: str = "async"
     batch: int = 1
     threads: int = 1
+    deliver_after_s: float | None = None
     transactions: TransactionsPart | None = None
     call_deadline_s: float
     capture: bool = True

@@ -326,6 +326,7 @@ def _producer(
         results=spec.results,
         calls=spec.calls,
         batch=spec.batch if spec.calls == "batch" else 1,
+        deliver_after_s=spec.deliver_after,
         threads=spec.senders[1],
         transactions=_transactions(spec),
     )

@@ -132,6 +132,7 @@ def _producer_part(plan: Plan, producer: ProducerPlan) -> ProducerPart:
         calls=producer.calls,
         batch=producer.batch,
         threads=producer.threads,
+        deliver_after_s=producer.deliver_after_s or None,
         transactions=_transactions(plan, producer),
         call_deadline_s=producer.call_deadline_s,
     )

@@ -87,6 +87,7 @@ SUPPORTED = {
     "rate": ("constant",),
     "turns": ("equal",),
     "transactions": ("none",),
+    "deliver_after": ("none",),
     "commit": ("explicit",),
     "start": ("earliest",),
     "pattern": ("none",),
@@ -97,6 +98,7 @@ SUPPORTED = {
 _WHY_FEW = {
     "commit": "its client does not say which positions it commits by itself",
     "start": "its client always begins at the first message here",
+    "deliver_after": "messages of this system are not delayed",
     "pattern": "it subscribes to topics by name",
     "pauses": "it pauses no partition",
     "seeks": "it seeks no position",
@@ -363,6 +365,7 @@ def _asked(spec: ProducerSpec | ConsumerSpec | PipelineSpec, scenario: Scenario)
         "rate": "profile" if spec.profile or scenario.load.profile else "constant",
         "turns": "table" if spec.skew or any(topic.share for topic in topics) else "equal",
         "transactions": "produce" if spec.transactions else "none",
+        "deliver_after": "delayed" if spec.deliver_after else "none",
     }
 
 
@@ -389,10 +392,10 @@ def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) 
 
 
 def _application_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Yield a problem for each thing that the consuming application of a run never does, whatever its client
-    can do.
-    """
+    """Yield a problem for each thing that the application of a run never does, whatever its client can do."""
     system = SYSTEMS[scenario.system]
+    for name, producer in scenario.load.producers.items():
+        yield from _delay_problems(("load", "producers", name), producer, scenario)
     for name, spec in scenario.load.consumers.items():
         at = ("load", "consumers", name)
         if spec.start == "none":
@@ -407,6 +410,18 @@ def _application_problems(scenario: Scenario) -> Iterator[Problem]:
             yield (*at, "commit"), sentence
         yield from _pattern_problems(at, spec, scenario)
         yield from _interruption_problems(at, spec, scenario)
+
+
+def _delay_problems(at: tuple[str, ...], spec: ProducerSpec, scenario: Scenario) -> Iterator[Problem]:
+    """A delay is shorter than the time after which consumers that are given nothing are stalled, and than the
+    drain, which waits for it."""
+    at = (*at, "deliver_after")
+    if spec.deliver_after and spec.transactions:
+        yield at, "cannot be combined with transactions; remove one of them"
+    for limit in ("stall", "drain"):
+        most_s = getattr(scenario.limits, limit)
+        if spec.deliver_after >= most_s:
+            yield at, f"must be less than limits.{limit} ({most_s:g} s)"
 
 
 def _pattern_problems(at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario) -> Iterator[Problem]:

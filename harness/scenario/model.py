@@ -208,6 +208,12 @@ class ProducerSpec(Part):
         "async", description="`sync` = one send at a time; `batch` = one call for many messages"
     )
     batch: int = Field(100, ge=1, le=100_000, description="messages per call, for calls: batch")
+    deliver_after: Seconds = Field(
+        0.0,
+        ge=0,
+        le=3600,
+        description="pulsar: delay after which a shared subscription is given a message; 0 = at once",
+    )
     threads: int = Field(
         1,
         ge=1,

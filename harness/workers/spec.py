@@ -46,6 +46,7 @@ Ability = Literal[
     "rate",
     "turns",
     "transactions",
+    "deliver_after",
     "commit",
     "start",
     "pattern",

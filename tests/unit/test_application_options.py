@@ -153,3 +153,28 @@ def test_a_pattern_is_of_addresses_and_chooses_the_topics_that_it_matches(
     part = client_spec(plan, RunDir(tmp_path), plan.consumers[0], Endpoints("b:1")).consumer
     assert part is not None
     assert part.pattern == told.replace("{tag}", f"{plan.run_tag:08x}")
+
+
+@pytest.mark.parametrize(
+    ("producer", "problem"),
+    [
+        (
+            "client: pulsar-client-java, deliver_after: 20s",
+            "deliver_after: must be less than limits.stall (15 s)",
+        ),
+        (
+            "client: pulsar-client, deliver_after: 2s",
+            "deliver_after: is not supported by the pulsar-client worker",
+        ),
+        (
+            "client: pulsar-client-java, deliver_after: 2s, transactions: {messages: 5}",
+            "deliver_after: cannot be combined with transactions",
+        ),
+    ],
+)
+def test_a_delay_that_could_not_be_judged_is_refused(tmp_path: Path, producer: str, problem: str) -> None:
+    file = tmp_path / "application.yaml"
+    file.write_text(f"name: x\nsystem: pulsar\nload: {{producers: {{p: {{{producer}}}}}}}\n")
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(file, clients=known_workers)
+    assert problem in str(caught.value)

@@ -23,7 +23,7 @@ from harness.other_words import OTHER_WORDS, other_word
         ("thresholds: {}", "thresholds of k6, here: require, such as latency_p99: 500ms"),
         (
             "load: {producers: {p: {deliverAfter: 5s}}}",
-            "deliver_after, here: nothing: producers of a run delay",
+            "did you mean deliver_after?",
         ),
         (
             "load: {consumers: {c: {seek: 5}}}",

@@ -16,6 +16,7 @@ import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CopyOnWriteArrayList;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
@@ -32,10 +33,13 @@ final class ProducerRole extends OpenLoop {
     private final Producers shared;
     /** Those that were opened. */
     private final List<Producers> opened = new CopyOnWriteArrayList<>();
+    /** Delay that each message asks for; 0 = none. */
+    private final long deliverAfterMs;
     private Outcomes outcomes;
 
     ProducerRole(Session session) {
         super(session);
+        deliverAfterMs = (long) (session.spec.part.decimal("deliver_after_s", 0) * 1000);
         streams = new Streams(session);
         shared = new Producers(session, lanes);
     }
@@ -90,6 +94,9 @@ final class ProducerRole extends OpenLoop {
         TypedMessageBuilder<byte[]> message =
                 own == null ? target.producer.newMessage() : target.producer.newMessage(own.open());
         message.value(value);
+        if (deliverAfterMs > 0) {
+            message.deliverAfter(deliverAfterMs, TimeUnit.MILLISECONDS);
+        }
         if (!headers.isEmpty()) {
             message.properties(headers);
         }
