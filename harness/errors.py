@@ -18,7 +18,7 @@ import errno
 import signal
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 #: Names in a message: there may be a hundred topics.
 _LISTED: Final = 40
@@ -88,6 +88,10 @@ EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
 }
 
 
+#: Problems of one input that are listed, so that the first stays on the screen.
+MOST_PROBLEMS: Final = 30
+
+
 class BrokerstormError(Exception):
     """Base of all errors that brokerstorm raises on purpose.
 
@@ -102,6 +106,18 @@ class BrokerstormError(Exception):
         super().__init__(message)
         self.hint = hint
         self.further = tuple(further)
+
+    @classmethod
+    def of_lines(cls, lines: Iterable[str], *, hint: str = "") -> Self:
+        """One error for all problems of an input, a line each, as far as a terminal shows them.
+
+        Args:
+            lines: the problems, at least one; a line that is repeated counts once.
+        """
+        found = list(dict.fromkeys(lines))
+        more = len(found) - MOST_PROBLEMS
+        hints = [f"{more} more after these" if more > 0 else "", hint]
+        return cls(found[0], hint="; ".join(filter(None, hints)), further=found[1:MOST_PROBLEMS])
 
 
 class UsageError(BrokerstormError):

@@ -25,12 +25,6 @@ def file_schema(model: Model, what: str, description: str) -> JsonSchemaValue:
     return head | model.model_json_schema(mode="validation") | head
 
 
-def problem_of(model: Model, error: ValidationError, data: Any) -> tuple[Location, str, int]:
-    """The first error as (key path, sentence), and how many other keys have one."""
-    found = problems_of(model, error, data)
-    return *found[0], len(found) - 1
-
-
 def problems_of(model: Model, error: ValidationError, data: Any) -> list[tuple[Location, str]]:
     """Return every error as (key path, sentence), one for each key, in the order of the model.
 

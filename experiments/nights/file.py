@@ -15,7 +15,7 @@ from experiments.nights.model import Suite
 from harness.errors import UsageError, did_you_mean
 from harness.rundir import Document
 from harness.scenario.bundled import BUNDLED
-from harness.validation import Location, dotted, file_schema, problem_of
+from harness.validation import Location, dotted, file_schema, problems_of
 from harness.yaml_lines import SCHEMA_KEY, parse, read
 
 FOLDER: Final = BUNDLED / "suites"
@@ -33,9 +33,13 @@ class SuiteFile:
 
     def error(self, location: Location, problem: str, *, hint: str = "") -> UsageError:
         """A problem of the nearest key that was written."""
+        return UsageError(self.line(location, problem), hint=hint)
+
+    def line(self, location: Location, problem: str) -> str:
+        """A problem with its place: that of the nearest key that was written."""
         found = (self.places.get(location[:length]) for length in range(len(location), -1, -1))
         place = next((text for text in found if text), str(self.path))
-        return UsageError(f"{place}: {dotted(location, 'suite')}: {problem}", hint=hint)
+        return f"{place}: {dotted(location, 'suite')}: {problem}"
 
     def scenario(self, name: str) -> str:
         """What is to be run: the whole path of a file beside this one, else the name."""
@@ -70,10 +74,8 @@ def suite_of(path: Path, text: str, data: Document, places: Mapping[Location, st
     try:
         suite = Suite.model_validate(data)
     except ValidationError as error:
-        location, problem, more = problem_of(Suite, error, data)
-        hint = f"{more} more after this one" if more else ""
-        empty = Suite.model_construct(name="", cells=[])
-        raise SuiteFile(empty, path, text, places).error(location, problem, hint=hint) from None
+        file = SuiteFile(Suite.model_construct(name="", cells=[]), path, text, places)
+        raise UsageError.of_lines(file.line(*each) for each in problems_of(Suite, error, data)) from None
     return SuiteFile(suite, path, text, places)
 
 

@@ -16,7 +16,7 @@ from harness.connections.security import Auth, Mechanism, Security, Tls
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.rundir import path_below, read_bytes, resolved
 from harness.systems import SYSTEMS
-from harness.validation import Location, dotted, problem_of
+from harness.validation import Location, dotted, problems_of
 from harness.yaml_lines import SCHEMA_KEY, parse, read
 
 #: The authorities that a system trusts have 0.3 MB.
@@ -201,10 +201,9 @@ def read_connection(path: Path) -> Connection:
         )
     data, places = parse(path, read(path), what="a connection", has_secrets=True)
     data.pop(SCHEMA_KEY, None)
-    file, location, problem = _checked(data)
+    file, problems = _checked(data)
     if file is None:
-        place = next(location[:n] for n in range(len(location), -1, -1) if location[:n] in places)
-        raise UsageError(f"{places[place]}: {problem}")
+        raise UsageError.of_lines(_line(places, *each) for each in problems)
     tls = _tls(file, path.parent)
     _require_certificates(tls, all_there=False)
     clients, admin = (_auth(key, path.parent, getattr(file, key)) for key in ("auth", "admin_auth"))
@@ -229,15 +228,18 @@ def _require_certificates(tls: Tls | None, *, all_there: bool) -> None:
             raise EnvironmentNotReady(f"tls.{key}: {error}") from None
 
 
-def _checked(data: Any) -> tuple[ConnectionFile | None, Location, str]:
-    """The file, or the key path of what is wrong with it and a sentence. No value is repeated, nor kept in an
+def _line(places: Mapping[Location, str], location: Location, problem: str) -> str:
+    written = next(location[:n] for n in range(len(location), -1, -1) if location[:n] in places)
+    return f"{places[written]}: {dotted(location, 'the file')}: {problem}"
+
+
+def _checked(data: Any) -> tuple[ConnectionFile | None, list[tuple[Location, str]]]:
+    """The file, or the key path and a sentence for each problem of it. No value is repeated, nor kept in an
     exception's context: somebody may have written a password where it does not belong."""
     try:
-        return ConnectionFile.model_validate(data), (), ""
+        return ConnectionFile.model_validate(data), []
     except ValidationError as error:
-        location, sentence, others = problem_of(ConnectionFile, error, _hidden(data))
-        more = f" (and {others} more)" if others else ""
-        return None, location, f"{dotted(location, 'the file')}: {sentence}{more}"
+        return None, problems_of(ConnectionFile, error, _hidden(data))
 
 
 def _tls(file: ConnectionFile, folder: Path) -> Tls | None:

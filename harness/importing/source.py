@@ -17,7 +17,7 @@ from harness.errors import UsageError, did_you_mean
 from harness.importing.columns import MAX_LANE, TABLES
 from harness.importing.model import MAX_STREAMS, ImportFile
 from harness.systems import SYSTEMS
-from harness.validation import Location, dotted, problem_of
+from harness.validation import Location, dotted, problems_of
 from harness.yaml_lines import MAX_FILE_BYTES, SCHEMA_KEY, parse
 
 DESCRIPTION: Final = "import.yaml"
@@ -105,9 +105,8 @@ def read_description(text: str) -> tuple[ImportFile, Mapping[Location, str]]:
     try:
         description = ImportFile.model_validate(data)
     except ValidationError as error:
-        location, problem, more = problem_of(ImportFile, error, data)
-        hint = f"{more} more after this one" if more else ""
-        raise UsageError(_line(places, location, problem), hint=hint) from None
+        found = problems_of(ImportFile, error, data)
+        raise UsageError.of_lines(_line(places, *each) for each in found) from None
     for location, problem in _contradictions(description):
         raise UsageError(_line(places, location, problem))
     return description, places

@@ -35,8 +35,6 @@ from harness.yaml_lines import SCHEMA_KEY, parse, read, value_of
 Clients = Callable[[Sequence[str]], Mapping[str, Client]]
 #: Raises ScenarioError for a fault step that cannot be used (`faults.compile` is behind it).
 FaultCheck = Callable[[Scenario], object]
-#: Problems that an error lists.
-MOST_PROBLEMS: Final = 30
 #: A scenario, the client (empty = its brokers) and a version of it, ``dir:PATH`` -> the same, pinned to what
 #: is there now (`harness.toolchains.own_builds`). Raises UsageError.
 Pin = Callable[[Scenario, str, str], str]
@@ -343,10 +341,7 @@ def _validated(data: Document, source: Source, *, inside: Location = ()) -> Scen
 
 def _refused(source: Source, found: Sequence[tuple[Location, str]], inside: Location) -> ScenarioError:
     """Every problem on a line of its own, as far as a terminal shows them."""
-    lines = list(dict.fromkeys(_line(source, location, sentence, inside) for location, sentence in found))
-    more = len(lines) - MOST_PROBLEMS
-    hint = f"{more} more after these" if more > 0 else ""
-    return ScenarioError(lines[0], hint=hint, further=lines[1:MOST_PROBLEMS])
+    return ScenarioError.of_lines(_line(source, location, sentence, inside) for location, sentence in found)
 
 
 def option_place(scenario: Scenario, variant: str, process: str, option: str) -> str:

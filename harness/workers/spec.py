@@ -26,7 +26,7 @@ from harness.rundir import Document, read_text
 from harness.scenario.part import Name, Part
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import is_own
-from harness.validation import dotted, problem_of, shown
+from harness.validation import dotted, problems_of, shown
 from harness.workers.facts import SettingFacts, Versions
 from harness.workers.security import SecureOptions, SecurityWords
 
@@ -299,10 +299,9 @@ class WorkerSpec(Part):
         try:
             made = model.model_validate(data)
         except ValidationError as error:
-            location, problem, more = problem_of(model, error, data)
-            also = f"{more} more after this one; " if more else ""
-            raise UsageError(
-                f"{path}: {dotted(location, 'file')}: {problem}", hint=f"{also}{_HINT}"
+            found = problems_of(model, error, data)
+            raise UsageError.of_lines(
+                (f"{path}: {dotted(location, 'file')}: {problem}" for location, problem in found), hint=_HINT
             ) from None
         made._folder = folder
         return made

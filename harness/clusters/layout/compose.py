@@ -28,7 +28,7 @@ from harness.systems import System, system_of
 from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.go_program import GoProgram
 from harness.toolchains.own_builds import OwnBuild, own_build
-from harness.validation import dotted, problem_of
+from harness.validation import dotted, problems_of
 
 #: libyaml's where PyYAML was built with it: ten times as fast, and every command reads these files.
 _Loader: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -225,9 +225,10 @@ def _checked(document: Document, path: Path) -> ComposeFile:
     try:
         return ComposeFile.model_validate(document)
     except ValidationError as error:
-        location, problem, more = problem_of(ComposeFile, error, document)
-        hint = f"{more} more after this one" if more else ""
-        raise UsageError(f"{path}: {dotted(location, 'the file')}: {problem}", hint=hint) from None
+        found = problems_of(ComposeFile, error, document)
+        raise UsageError.of_lines(
+            f"{path}: {dotted(location, 'the file')}: {problem}" for location, problem in found
+        ) from None
 
 
 def _require_ports(shared: Shared, services: Sequence[Service], path: Path) -> None:
