@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.live.printed import follow_summary
 from tests.live.run_rig import BROKERSTORM
 
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("plugin")]
@@ -50,5 +51,6 @@ def test_either_runtime_comes_to_the_same_verdict(
     assert document["environment"]["runtime"] == f"{runtime} (asked for)"
     assert document["verdict"] == "pass", document["reasons"]
     assert [found for found in document["findings"] if found["status"] == "violation"] == []
+    follow_summary(tmp_path / "latest")
     fired = [(row["id"], row["kind"], row["effective"], row["healed"]) for row in document["faults"]]
     assert fired == [(row["id"], row["fault"], True, True) for row in plan["timeline"]]

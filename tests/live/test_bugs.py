@@ -17,6 +17,7 @@ from analysis.report.documents import SCHEMA_FOLDER
 from harness.errors import Exit
 from harness.scenario.bundled import bundled_bugs
 from tests.live.cluster_rig import ClusterPool
+from tests.live.printed import follow_summary
 from tests.live.run_rig import brokerstorm
 
 #: All rounds are judged in one session.
@@ -66,6 +67,7 @@ def assert_seen(folder: Path, bug: str, *arguments: str) -> None:
     assert affected["hits"] >= 1
     assert (fixed["hits"], fixed["counted"]) == (0, 1)
     assert affected["runs"][-1]["witnesses"][affected["expect"]]["sentence"]
+    follow_summary(folder / "latest")
 
 
 @pytest.mark.parametrize(

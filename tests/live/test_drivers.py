@@ -29,6 +29,7 @@ from tests.driver_rig.external import (
 )
 from tests.driver_rig.kubernetes_api import KubernetesApi
 from tests.live.cluster_rig import ClusterPool, fire, injector_of, make_whole, new_run_id
+from tests.live.printed import follow_summary
 from tests.live.run_rig import brokerstorm
 
 pytestmark = pytest.mark.live
@@ -154,3 +155,4 @@ def test_a_run_with_drivers_that_lie_fail_and_hang_says_so_and_knows_nothing(
         strict=True,
     ):
         assert why in line
+    follow_summary(tmp_path / "latest")

@@ -11,6 +11,7 @@ import pytest
 from bench.killed_external import SYSTEMS_OF_OTHERS, differences
 from harness.rundir import RunDir
 from tests.live.cluster_rig import ClusterPool
+from tests.live.printed import follow_summary
 from tests.live.run_rig import brokerstorm
 from tests.pages import ROOT
 
@@ -45,3 +46,4 @@ def test_the_commands_of_the_page_leave_topics_of_others_as_they_were(
     assert result["verdict"] == "pass"
     assert 0 < result["sends"]["attempted"] == result["sends"]["ok"] <= 6000
     assert list(differences(before, theirs.fingerprint(*where))) == []
+    follow_summary(tmp_path / "runs" / "latest")

@@ -10,6 +10,7 @@ import pytest
 
 from harness.errors import Exit
 from harness.rundir import RunDir, read_json, read_jsonl
+from tests.live.printed import follow_summary
 from tests.live.run_rig import LiveRun
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -120,6 +121,7 @@ def test_a_hang_is_noticed_within_seconds_of_its_deadline_while_others_go_on(
     assert "producer-shop (sarama 1.37.2) hangs: " in live.errors()
     found = live.document()
     assert {finding["class"] for finding in found["findings"] if finding["status"] == "violation"} == {"hang"}
+    follow_summary(live.root)
 
 
 def test_a_consumer_that_stalls_leaves_its_stacks_while_the_load_is_on(
@@ -135,6 +137,7 @@ def test_a_consumer_that_stalls_leaves_its_stacks_while_the_load_is_on(
     assert stall["waiting"] > 0
     assert "BasicMessageConsumer" in stall["where"]
     assert (live.root / stall["stacks"]).stat().st_size > 1000
+    follow_summary(live.root)
 
 
 def test_who_was_frozen_or_has_time_left_does_not_hang(start: Callable[[str], LiveRun]) -> None:

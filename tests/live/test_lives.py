@@ -8,6 +8,7 @@ import pytest
 
 from harness.errors import Exit
 from harness.rundir import RunDir, read_json
+from tests.live.printed import follow_summary
 from tests.live.run_rig import LiveRun
 
 pytestmark = [pytest.mark.live, pytest.mark.slow]
@@ -70,6 +71,7 @@ def test_every_life_is_a_client_of_its_own(tmp_path: Path, system: tuple[str, st
         killed = {name for name, w in workers.items() if w.get("killed")}
         assert killed == {"producer-shop-1", "consumer-billing"}
         assert all(w["done"] for name, w in workers.items() if name not in killed)
+        follow_summary(live.root)
 
 
 CLOCKS = """
@@ -93,4 +95,5 @@ def test_clients_whose_clocks_are_wrong_lose_nothing(tmp_path: Path) -> None:
     with LiveRun(tmp_path, scenario=CLOCKS) as live:
         assert live.wait() == Exit.PASS, live.errors()
         found = live.document()["faults"]
+        follow_summary(live.root)
     assert [(f["effective"], f["healed"]) for f in found] == [(True, True)] * 3, found

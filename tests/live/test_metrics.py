@@ -16,6 +16,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from harness.records import Event
+from tests.live.printed import follow_summary
 from tests.live.run_rig import brokerstorm
 
 pytestmark = [pytest.mark.live, pytest.mark.slow, pytest.mark.usefixtures("spark")]
@@ -99,6 +100,7 @@ def test_counts_of_every_round_are_those_of_its_result(system: str, client: str,
     with page.watched():
         said = brokerstorm("--run-dir", str(runs), "run", str(scenario), "--prometheus", str(page.port))
     assert said.code == 0, said.out + said.err
+    follow_summary(runs / "latest")
     rounds = {str(path.parent.relative_to(runs)): path.parent for path in runs.rglob("sealed")}
     assert len(rounds) == 2
     for name, folder in rounds.items():

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import Exit
+from tests.live.printed import follow_summary
 from tests.live.run_rig import LiveRun
 
 pytestmark = pytest.mark.live
@@ -63,3 +64,4 @@ def test_a_run_from_cluster_to_verdict(run: LiveRun) -> None:
     assert document["rows"]["log"] >= sends["ok"]
     assert document["rows"]["deliveries"] >= 3 * sends["ok"]  # handed over, ack called, ack answered
     assert run.processes() == []
+    follow_summary(run.root)

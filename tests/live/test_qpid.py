@@ -25,6 +25,7 @@ from harness.protocols.cluster import (
 from harness.rundir import RunDir
 from harness.systems.qpid.assembly import QpidCluster
 from tests.live.cluster_rig import UP_S, fire, up
+from tests.live.printed import follow_summary
 from tests.live.run_rig import LiveRun
 
 pytestmark = pytest.mark.live
@@ -77,6 +78,7 @@ def test_a_run_from_cluster_to_verdict(run: LiveRun) -> None:
     (closed,) = document["faults"]
     assert (closed["kind"], closed["effective"], closed["healed"]) == ("connection-close", True, True)
     assert run.processes() == []
+    follow_summary(run.root)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from harness.clusters import leftovers
 from harness.errors import Exit
 from harness.rundir import RunDir, read_json
 from harness.waiting import wait_until
+from tests.live.printed import follow_summary
 from tests.live.run_rig import BROKERSTORM, RUN_TIMEOUT_S, brokerstorm
 
 pytestmark = [pytest.mark.live, pytest.mark.spark]
@@ -79,6 +80,7 @@ def test_clients_begin_again_and_the_rest_of_the_load_is_offered(tmp_path: Path)
     assert 40_000 < document["sends"]["attempted"] < 92_000
     assert 1_000 < document["rate"]["offered_per_s"] < 1_500, document["rate"]
     assert leftovers.find(run.run_id) == []
+    follow_summary(run.root)
     code, document = resumed(run)
     assert (code, "was not killed" in str(document)) == (Exit.USAGE, True)
 
@@ -91,3 +93,4 @@ def test_without_its_brokers_what_it_captured_is_judged(tmp_path: Path) -> None:
     assert (code, document["verdict"]) == (Exit.UNKNOWN, "unknown"), document["reasons"]
     assert document["sends"]["attempted"] > 1000
     assert not [each for each in document["findings"] if each["status"] == "violation"]
+    follow_summary(run.root)

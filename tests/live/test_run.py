@@ -12,6 +12,7 @@ import pytest
 
 from harness.errors import Exit
 from harness.rundir import read_json
+from tests.live.printed import follow_summary
 from tests.live.run_rig import SCENARIO, LiveRun, brokerstorm
 from tests.machine import ORPHANS
 
@@ -47,6 +48,7 @@ def test_a_run_from_cluster_to_verdict(passed: LiveRun) -> None:
     for name in ("report.html", "junit.xml", "result.json"):
         assert (passed.root / name).stat().st_size > 0
     assert passed.processes() == []
+    assert follow_summary(passed.root)
     judged = passed.command("--json", "analyze")
     assert judged.document["sends"] == sends, judged.err
 

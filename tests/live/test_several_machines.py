@@ -28,6 +28,7 @@ from harness.systems.kafka.assembly import KafkaCluster
 from harness.waiting import wait_until
 from tests.driver_rig.external import ACTIONS, commands, connection_file
 from tests.live.cluster_rig import ClusterPool, make_whole
+from tests.live.printed import follow_summary
 from tests.live.run_rig import BROKERSTORM
 from tests.s3_server import CREDENTIALS, s3_bucket
 from tests.standalone import HOST, free_port, standalone
@@ -162,6 +163,7 @@ def test_three_machines_find_what_one_does(master: str, scenario: Path, bucket: 
     assert violations(three[1]) == violations(one[1]) == {"acked-lost"}
     assert three[1]["sends"]["attempted"] == one[1]["sends"]["attempted"] == SENDS
     (run,) = [path for path in (tmp_path / "three").iterdir() if not path.is_symlink()]
+    follow_summary(run)
     executors = read_json(run / "manifest.json")["executors"]
     assert [each["clients"] for each in executors] == [
         [f"producer-shop-{n}", f"consumer-billing-{n}"] for n in (1, 2, 3)
