@@ -200,7 +200,8 @@ DELIVERY: Final = (
             "hands: that split is permitted. Within one assignment, no message may come twice without a "
             "seek. Repeats of committed messages are rewind-past-commit. If messages are settled one by "
             "one (Pulsar, queues), a repeat is permitted as long as no acknowledgement of the message was "
-            "confirmed. The report also shows the redelivery count of the client."
+            "confirmed, or a fault came before the confirmation. The report also shows the redelivery count "
+            "of the client."
         ),
         splits={
             "same assignment": SubKind("twice within one assignment, without a seek"),
@@ -208,6 +209,11 @@ DELIVERY: Final = (
             "after seek": SubKind("the application asked for it", Status.PERMITTED),
             "not acknowledged": SubKind(
                 "no acknowledgement of it had been confirmed when it was sent again", Status.PERMITTED
+            ),
+            "confirmed after a fault": SubKind(
+                "its acknowledgement was confirmed, but a fault or the end of its consumer may have made the "
+                "broker send it again before that",
+                Status.PERMITTED,
             ),
             "no receipt": SubKind(
                 "acknowledged, but this client does not wait for the broker's receipt", Status.PERMITTED

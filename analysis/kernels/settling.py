@@ -148,13 +148,16 @@ class _Verdicts:
         overdue = timed & ~in_time & ~young
         told = confirmed & ~premature & self._had_no_reason(nacked, overdue)
         rest = ~premature & ~told
+        unasked = rest & ~nacked & ~overdue
+        in_doubt = confirmed & reading.acks_confirmed
         return [
             ("premature-redelivery", "acknowledged in time", np.flatnonzero(premature & in_time)),
             ("premature-redelivery", "before the timeout", np.flatnonzero(premature & ~in_time)),
             *self._after_ack(told),
             ("delivery-duplicate", "after nack", np.flatnonzero(rest & nacked)),
             ("delivery-duplicate", "after ack timeout", np.flatnonzero(rest & ~nacked & overdue)),
-            ("delivery-duplicate", "not acknowledged", np.flatnonzero(rest & ~nacked & ~overdue)),
+            ("delivery-duplicate", "confirmed after a fault", np.flatnonzero(unasked & in_doubt)),
+            ("delivery-duplicate", "not acknowledged", np.flatnonzero(unasked & ~in_doubt)),
         ]
 
     def _had_no_reason(self, nacked: Array, overdue: Array) -> Array:

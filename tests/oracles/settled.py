@@ -151,7 +151,10 @@ class Repeat:
             return "redelivered-after-ack", "after a crash" if self.crashed() else "confirmed"
         if refused:
             return "delivery-duplicate", "after nack"
-        return "delivery-duplicate", "after ack timeout" if overdue else "not acknowledged"
+        if overdue:
+            return "delivery-duplicate", "after ack timeout"
+        is_known = settled and reading.acks_confirmed
+        return "delivery-duplicate", "confirmed after a fault" if is_known else "not acknowledged"
 
 
 def repeats(facts: Facts) -> list[Hit]:
@@ -179,6 +182,7 @@ def repeats(facts: Facts) -> list[Hit]:
         ("redelivered-after-ack", "after a crash"),
         ("delivery-duplicate", "after nack"),
         ("delivery-duplicate", "after ack timeout"),
+        ("delivery-duplicate", "confirmed after a fault"),
         ("delivery-duplicate", "not acknowledged"),
     ]
     return [hit for key in order for hit in found.get(key, [])]
