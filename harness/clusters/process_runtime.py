@@ -387,6 +387,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
             for one in self.layout.nodes
             for name, at in self.layout.advertised(one).items()
         }
+        places["{management}"] = str(Path(self.management.values()["folder"], service.name))
         if launch.security:
             places["{security}"] = launch.security.values(service.name)["folder"]
         arguments = [_filled(folder.fill(argument), places) for argument in service.args]

@@ -33,6 +33,7 @@ from harness.systems.kafka import SYSTEM as KAFKA
 from harness.systems.kafka.assembly import KafkaCluster
 from tests.live.cluster_rig import UP_S, fire, make_whole, new_run_id, sending, wait_until
 from tests.live.run_rig import LiveRun
+from tests.live.zookeeper_stranger import assert_a_stranger_is_refused
 from tests.machine import ORPHANS
 
 pytestmark = [pytest.mark.docker, pytest.mark.usefixtures("plugin")]
@@ -416,6 +417,7 @@ def test_administration_of_pulsar_in_containers_is_for_the_harness_alone(
         node = cluster.runtime.nodes[-1]
         answer = urllib3.request("PUT", f"http://{node.admin}/admin/v2/tenants/stranger", json={})
         assert answer.status == 401
+        assert_a_stranger_is_refused(cluster)
         secrets = (cluster.runtime.management.secret_file, cluster.runtime.management.token_file)
         found = [path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()]
         assert not [secret for secret in secrets for text in found if secret.read_text() in text]

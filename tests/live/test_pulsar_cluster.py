@@ -20,6 +20,7 @@ from harness.rundir import RunDir
 from harness.systems.pulsar import SETTINGS
 from harness.systems.pulsar.assembly import PulsarCluster
 from tests.live.cluster_rig import UP_S, ClusterPool, fire, make_whole, new_run_id, up
+from tests.live.zookeeper_stranger import assert_a_stranger_is_refused
 
 pytestmark = pytest.mark.live
 
@@ -94,6 +95,11 @@ def test_administration_is_for_the_harness_alone(whole: PulsarCluster) -> None:
             assert consumer.receive(timeout_millis=10_000).message_id() == sent
     finally:
         client.close()
+
+
+def test_zookeeper_is_for_the_nodes_and_the_harness_alone(whole: PulsarCluster) -> None:
+    """Brokers trust what it says: a cluster that is registered there names files that they read."""
+    assert_a_stranger_is_refused(whole)
 
 
 def test_owners_are_those_that_a_lookup_finds(whole: PulsarCluster) -> None:

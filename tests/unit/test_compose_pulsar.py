@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,24 @@ def test_java_unpacks_what_it_brings_in_the_node_s_own_folder(tmp_path: Path) ->
     kept.touch()
     made.down()
     assert not kept.exists()
+
+
+@pytest.mark.parametrize("version", ["2.8.1", "4.0.8"])
+def test_each_process_reads_its_password_of_zookeeper_from_a_file_of_our_user(
+    version: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BROKERSTORM_STATE", str(tmp_path / "state"))
+    made = runtime_of(version, "bookies-3", tmp_path / "cluster")
+    made.management.keep(made.layout)
+    password = made.management.secret_file.read_text()
+    for name, service in made.layout.services.items():
+        command = made._command(made._offered[made.spec.asked][0], service)
+        (file,) = [Path(flag.partition("=")[2]) for flag in command if "auth.login.config" in flag]
+        assert password not in " ".join(command)
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        section, shown = ("Server", "user_management") if name == "zookeeper" else ("Client", "password")
+        assert file.read_text().startswith(f"{section} {{")
+        assert f'{shown}="{password}"' in file.read_text()
 
 
 def test_a_topology_says_which_services_there_are() -> None:

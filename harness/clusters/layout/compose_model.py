@@ -66,7 +66,8 @@ class ServiceProcess(_ComposePart):
         endpoints: client, peer, admin -> the port's name in the compose file.
         memory_max_mb: of a process without a heap of its own size: one that wants more ends, not the machine.
         management: file with the password of the harness' account -> its template; settings of processes
-            include it as ``{{ management.folder }}/NODE/FILE``.
+            include it as ``{{ management.folder }}/NODE/FILE``, ``jvm`` and ``args`` as
+            ``{management}/FILE``.
         once: a step of the start, not a node: it runs to its end before what depends on it starts.
         secure: what is different where the cluster is secure.
     """

@@ -1,10 +1,14 @@
-"""The account of the harness in the management of our brokers, and of our NATS servers among themselves.
+"""The account of the harness in the management of our brokers, and of some nodes among themselves.
 
 Without `--secure` clients prove nothing, or show what everybody knows. Management can do more than a client
 should: that of Qpid writes files with the rights of the broker, that of Pulsar reads them. So it is for the
-harness alone, with a random password, or with a token that is signed with it. The servers of NATS know each
-other by the password, with and without `--secure`: whoever speaks the protocol of their routes is the system
-account. Processes read both from files (0600) in the state folder, as later commands do. The user of a
+harness alone, with a random password, or with a token that is signed with it.
+
+With and without `--secure`, nodes show the password to each other where whoever connects could do anything:
+the servers of NATS on the port of their routes; brokers and bookies of Pulsar to ZooKeeper, which the harness
+asks, too.
+
+Processes read password and token from files (0600) in the state folder, as later commands do. The user of a
 container cannot read those and gets variables.
 """
 

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from harness.admin.failover import NotThere, wait_ready
-from harness.connections.security import ANYBODY, Security
+from harness.connections.security import ANYBODY, Auth, Security
 from harness.contracts.rows import Leadership, ReplicaRow, StreamTransactions
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node, PartitionState, SeenLeaders, TopicSettings
@@ -65,6 +65,8 @@ class PulsarAdmin:
         security: of the harness.
         probes: security of probes; default: that of the harness.
         open_to: role of clients that may use topics in the namespaces that it makes.
+        metadata: user and password of the harness to the ZooKeeper of a cluster of ours; None: clusters of
+            others, whose ZooKeeper is not asked.
         cluster: its name.
 
     Attributes:
@@ -85,6 +87,7 @@ class PulsarAdmin:
         security: Security = ANYBODY.admin,
         probes: Security | None = None,
         open_to: str = "",
+        metadata: Auth | None = None,
     ) -> None:
         self._brokers = [node for node in nodes if "broker" in node.roles]
         self._storage = [node for node in nodes if "broker" not in node.roles]
@@ -100,7 +103,9 @@ class PulsarAdmin:
             self.policies = MappingProxyType({**self.policies, "auth_policies": rights})
         self._rest = PulsarRest(self._brokers, is_reachable, self._ids, security)
         zookeeper = next((node for node in self._storage if "zookeeper" in node.roles), None)
-        self._owners = None if zookeeper is None else Owners(zookeeper, self._ids, cluster)
+        self._owners: Owners | None = None
+        if zookeeper is not None and metadata is not None:
+            self._owners = Owners(zookeeper, self._ids, cluster, metadata)
         self._current = ""
         self._partitions: dict[str, int] = {}
 

@@ -38,6 +38,7 @@ class _Pulsar(Assembly):
         nodes, host, ports = runtime.nodes, runtime.layout.wiring.host, runtime.spec.ports
         ids = {node.name: f"{host(node)}:{ports['web']}" for node in brokers(nodes)}
         bookies = {node.name: f"{host(node)}:{ports['bookie']}" for node in nodes}
+        more["metadata"] = runtime.management.auth
         return kind(nodes, ids=ids, bookies=bookies, is_reachable=is_reachable, **more)
 
     def secrets(self) -> Mapping[str, Secret]:

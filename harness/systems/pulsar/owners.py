@@ -14,8 +14,10 @@ from typing import Any, Final
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException, NoNodeError
 from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.protocol.states import KeeperState
 from kazoo.retry import KazooRetry
 
+from harness.connections.security import Auth
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Node
 
@@ -33,10 +35,12 @@ class Owners:
     Args:
         ids: broker -> ``host:port`` as the brokers name it among themselves.
         cluster: the brokers' name of it.
+        auth: user and password of the harness.
     """
 
-    def __init__(self, zookeeper: Node, ids: Mapping[str, str], cluster: str) -> None:
+    def __init__(self, zookeeper: Node, ids: Mapping[str, str], cluster: str, auth: Auth) -> None:
         self._node = zookeeper
+        self._auth = auth
         self._heartbeats = {f"/namespace/pulsar/{cluster}/{id_}/{_WHOLE}": name for name, id_ in ids.items()}
         self._lock = threading.Lock()
         self._client: KazooClient | None = None
@@ -88,12 +92,25 @@ class Owners:
 
     def _connected(self) -> Any:
         with self._lock:
+            # kazoo gives up for good where the connection breaks while it shows the password.
+            if self._client is not None and self._client.client_state == KeeperState.AUTH_FAILED:
+                _end(self._client)
+                self._client = None
             if self._client is None:
                 quiet = logging.getLogger(f"{__name__}.client")
                 quiet.setLevel(logging.CRITICAL)  # lost connections are told by who asks
                 again = KazooRetry(max_tries=-1, delay=_RETRY_S, max_delay=_RETRY_S)
+                shown = {
+                    "mechanism": "DIGEST-MD5",
+                    "username": self._auth.user,
+                    "password": self._auth.secret.reveal(),
+                }
                 self._client = KazooClient(
-                    str(self._node.client), timeout=_ANSWER_S, connection_retry=again, logger=quiet
+                    str(self._node.client),
+                    timeout=_ANSWER_S,
+                    connection_retry=again,
+                    logger=quiet,
+                    sasl_options=shown,
                 )
                 self._live = self._client.start_async()
             client, live = self._client, self._live
@@ -106,5 +123,9 @@ class Owners:
         with self._lock:
             client, self._client = self._client, None
         if client is not None:
-            client.stop()
-            client.close()
+            _end(client)
+
+
+def _end(client: Any) -> None:
+    client.stop()
+    client.close()
