@@ -36,7 +36,7 @@ def found(variant: VariantResult) -> str:
 
 
 def _found(variant: VariantResult, more: Callable[[str], str]) -> str:
-    """As `found`, with ``more`` after the number of each class."""
+    """Return the classes that were found, with ``more`` after the number of each class; see `found`."""
     totals: dict[str, int] = {}
     for run in variant.runs:
         for cls, number in run.violations.items():
@@ -54,7 +54,8 @@ def _found(variant: VariantResult, more: Callable[[str], str]) -> str:
 
 
 def answer(campaign: Campaign) -> str:
-    """What each variant showed: ``unsafe: acked-lost 1,486 (acknowledged, and not in the log); safe: clean``.
+    """Return what each variant showed: ``unsafe: acked-lost 1,486 (acknowledged, and not in the log); safe:
+    clean``.
 
     The sentence of a class follows its first number. Empty without a variant.
     """
@@ -142,7 +143,7 @@ def p_text(reproduction: Reproduction) -> str:
 
 
 def _version(arm: VariantResult, question: Question) -> str:
-    """What was run; the name of the arm and its text may speak of the bug file's own version."""
+    """Return what was run. The name of the arm and its text may name the version of the bug file instead."""
     is_set = any(each.startswith(f"variants.{arm.name}.") for each in question.overrides)
     return (arm.version or "–") + (", instead of the one of the bug file" if is_set else "")
 
@@ -177,7 +178,9 @@ def _exposure(arm: VariantResult, question: Question) -> str:
 
 
 def _witness(arm: VariantResult, question: Question) -> str:
-    """What has the text of the bug, in the first round that shows it; how many rounds showed another one."""
+    """Return what carries the text of the bug, from the first round that shows it, and how many rounds showed
+    another example.
+    """
     counted = [run for run in arm.runs if not run.not_counted]
     seen = [run.sighted for run in counted if run.shows(question.expect) and run.sighted]
     others = sum(run.has(question.expect) and not run.shows(question.expect) for run in counted)

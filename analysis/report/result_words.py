@@ -132,7 +132,7 @@ def left_out(lines: Mapping[str, int]) -> str:
 
 
 def notes(logs: LogLines) -> list[str]:
-    """What was not asked, and why."""
+    """Return which logs were not read, and why."""
     made = [f"no lines of logs: {words.plain(logs.why_none)}"] if logs.why_none else []
     if logs.unplaced:
         made.append(f"the log of {', '.join(logs.unplaced)} does not say when its lines were written")

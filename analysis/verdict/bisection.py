@@ -48,7 +48,7 @@ class Look:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evidence:
-    """What the rounds of a version say.
+    """The result of the rounds of one version.
 
     Attributes:
         text: the decision in a line; of a skipped version, why.
@@ -107,7 +107,7 @@ class ErrorBudget:
     _given: int = field(default=0, init=False)
 
     def share(self) -> float:
-        """What the next answer may err."""
+        """Return the error that the next answer may have."""
         if self._given < self.answers:
             return self.total / (self.answers + 1)
         return (self.total - self.spent) / 2
@@ -120,7 +120,7 @@ class ErrorBudget:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What is called present and absent, as of `SequentialTest`."""
+    """The rates that count as present and as absent; see `SequentialTest`."""
 
     shows_at_least: float = 0.5
     absent_at_most: float = 0.02

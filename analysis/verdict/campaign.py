@@ -91,7 +91,7 @@ def _time(witness: Witness) -> float:
 
 
 class Expectation(StrEnum):
-    """What a variant showed against what it was expected to show."""
+    """The comparison of what a variant showed with what it was expected to show."""
 
     MET = "as expected"
     NOT_MET = "not as expected"
@@ -172,7 +172,7 @@ class VariantResult:
 
 
 class Proved(StrEnum):
-    """What comparing the affected with the fixed version has shown; ``SEEN`` only of an early stop."""
+    """The result of comparing the affected version with the fixed one; ``SEEN`` only after an early stop."""
 
     REPRODUCED = "reproduced"
     SEEN = "seen"
@@ -182,7 +182,7 @@ class Proved(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What `repro` was asked, written down before the first round.
+    """The question of `repro`, written down before the first round.
 
     ``counter``: of the exposure, empty = none is needed. ``rounds``: counted rounds of each arm. ``quick``:
     stop at the first affected hit and one fixed round. ``until_hit``: only the affected version, with
@@ -216,7 +216,7 @@ class Reproduction:
 
     @property
     def reproduced(self) -> bool | None:
-        """None: it could not be decided."""
+        """Return whether the bug was reproduced; None if this could not be decided."""
         decided = {Proved.REPRODUCED: True, Proved.NOT_REPRODUCED: False}
         return decided.get(self.outcome)
 
@@ -246,7 +246,7 @@ class BegunCampaign:
 
     @property
     def question(self) -> Question | None:
-        """What `repro` was asked, if this is of one."""
+        """Return the question of `repro`; None if the campaign belongs to another command."""
         return self.reproduction.question if self.reproduction else None
 
 

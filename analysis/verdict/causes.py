@@ -69,7 +69,7 @@ class CauseWords:
         return moved_by.fault if moved_by else 0
 
     def sentence(self, raw: RawCause) -> str:
-        """Of a message; empty where nobody recorded who led."""
+        """Return the cause of a message as a sentence; empty where leaders were not recorded."""
         return "" if raw.because is Because.NO_TERMS else self._cause(raw, 1).sentence
 
     def _cause(self, raw: RawCause, episodes: int) -> Cause:

@@ -154,7 +154,7 @@ def _capture(facts: RunFacts) -> ValidityCheck:
 
 
 def _machines(facts: RunFacts) -> ValidityCheck | None:
-    """Of a load from several machines: how far their times can be compared."""
+    """Check how far the times of several machines can be compared; None for a load from one machine."""
     machines = facts.manifest.executors
     if not machines:
         return None

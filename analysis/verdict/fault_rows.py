@@ -19,7 +19,7 @@ def met_by(record: FaultRecord, outages: Sequence[Outage]) -> list[Outage]:
 
 
 def out_at(end_ns: int, outages: Sequence[Outage]) -> list[Outage]:
-    """Of the outages that a fault met, those that its end did not end."""
+    """Return the outages that a fault met and that its end did not end."""
     return [o for o in outages if o.start_ns <= end_ns < o.end_ns]
 
 

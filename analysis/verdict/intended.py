@@ -68,7 +68,9 @@ class Intended:
 
 
 def absences_of(plan: Plan, workers: Sequence[WorkerRow], zero_ns: int, end_ns: int) -> list[Absence]:
-    """What was asked for of producers between their lives. ``workers``: of the manifest."""
+    """Return the times between the lives of producers in which no load was asked for. ``workers`` are those
+    of the manifest.
+    """
     return [
         (
             Intended(
@@ -85,7 +87,7 @@ def absences_of(plan: Plan, workers: Sequence[WorkerRow], zero_ns: int, end_ns: 
 
 
 def intended_of(plan: Plan, zero_ns: int, end_ns: int, absences: Sequence[Absence] = ()) -> Intended:
-    """What the plan of a run asks for; of an import it may have no profile."""
+    """Return what the plan of a run asks for. The plan of an import may have no profile."""
     return Intended(
         plan.rate_per_s,
         plan.profile,

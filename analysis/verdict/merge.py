@@ -42,7 +42,7 @@ def findings_of(episodes: Iterable[Episode], context: Context, span: RunSpan, se
 
 
 def judged_status(episode: Episode, context: Context) -> tuple[Status, tuple[str, ...]]:
-    """What its hits mean, and the preconditions that do not hold for them."""
+    """Return the status of an episode's hits, and the preconditions that do not hold for them."""
     unmet = _unmet(episode, context)
     return status_of(episode.cls, episode.split, _promise(episode, context), unmet), unmet
 

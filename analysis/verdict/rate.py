@@ -64,7 +64,7 @@ class Rate:
 
     @property
     def kept_target_per_s(self) -> float:
-        """What `kept_per_s` is held against."""
+        """Return the rate with which `kept_per_s` is compared."""
         return self.target_per_s if self.is_without_calm else self.calm_target_per_s
 
     @property
@@ -77,7 +77,7 @@ class Rate:
         return self.calm_s < MIN_CALM_SHARE * self.load_s
 
     def document(self) -> dict[str, float]:
-        """As it stands in ``Result.rate``."""
+        """Return the form that ``Result.rate`` has."""
         document = {
             "target_per_s": self.target_per_s,
             "offered_per_s": round(self.offered_per_s, 1),

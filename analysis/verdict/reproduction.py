@@ -30,14 +30,16 @@ AFFECTED, FIXED = "affected", "fixed"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReproductionAnswer:
-    """What the rounds say: one result an arm, the affected one first."""
+    """The result of the rounds: one for each arm, the affected one first."""
 
     arms: tuple[VariantResult, VariantResult]
     reproduction: Reproduction
 
 
 class RoundQuestion(Protocol):
-    """What a round is asked: the class, and the exposure that it needs; no counter = none."""
+    """The question to a round: the class, and the exposure that it needs; no counter means that it needs
+    none.
+    """
 
     @property
     def expect(self) -> str:
@@ -136,7 +138,9 @@ def _proved(question: Question, bad: VariantResult, good: VariantResult) -> tupl
 
 
 def _hunted(question: Question, bad: VariantResult) -> tuple[Proved, str]:
-    """Of rounds with fresh seeds until it shows: where it did, or the bound on its rate if it did not."""
+    """Decide after rounds with fresh seeds of the affected version: where the bug was shown, or the bound on
+    its rate if it was not.
+    """
     counted = [run for run in bad.runs if not run.not_counted]
     if not counted:
         reasons = one_of_each(run.not_counted for run in bad.runs)
@@ -153,7 +157,7 @@ def _hunted(question: Question, bad: VariantResult) -> tuple[Proved, str]:
 
 
 def _seen(question: Question, bad: VariantResult, good: VariantResult) -> tuple[Proved, str]:
-    """Of an early stop: one hit and one clean round are an observation, not a proof."""
+    """Decide after an early stop: one hit and one clean round are an observation, and no proof."""
     if good.hits:
         return Proved.NOT_REPRODUCED, f"{question.expect} in the fixed version too"
     if bad.hits and good.counted:

@@ -53,7 +53,7 @@ class RunFiles:
     events: Sequence[EventRow] = ()
 
     def missing_faults(self) -> list[str]:
-        """What faults.jsonl lacks of what was planned, in sentences."""
+        """Return what faults.jsonl lacks of the planned faults, in sentences."""
         is_complete = self.manifest.status == "complete"
         return missing_rows(self.faults, len(self.plan.faults), is_complete=is_complete)
 

@@ -22,7 +22,7 @@ _NUMBER: Final = re.compile(r"[\d,.]*\d")
 
 
 class SequentialDecision(StrEnum):
-    """What the rounds so far say; ``UNDECIDED`` is no answer, however many they are."""
+    """The result of the rounds so far. ``UNDECIDED`` is no answer, whatever the number of rounds."""
 
     SHOWN = "shown"
     NOT_SHOWN = "not shown"

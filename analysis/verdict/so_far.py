@@ -47,7 +47,7 @@ class SoFar:
 
 
 def so_far(findings: Iterable[Finding]) -> list[SoFar]:
-    """What to tell of the findings in a part of a run."""
+    """Return what to report about the findings in a part of a run."""
     told = []
     for each in findings:
         is_seen = each.cls in SEEN and each.status == "violation"

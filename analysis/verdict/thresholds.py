@@ -49,7 +49,9 @@ _UNITS: Final = {"error_ratio": "ratio", "redeliveries": "count", "moved_partiti
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
-    """What was measured; None with the reason why not. ``is_least``: it was at least that."""
+    """A measured figure; None with the reason if it was not measured. ``is_least``: it was at least this
+    much.
+    """
 
     value: float | None
     why: str = ""
@@ -179,7 +181,7 @@ def _outage(facts: RunFacts, _: str, without: Intervals) -> _Figure:
 
 
 def _recovery(facts: RunFacts, _: str, __: Intervals) -> _Figure:
-    """Of the slowest fault."""
+    """Return the recovery time of the slowest fault."""
     effective = [fault for fault in facts.faults if fault.effective and fault.inject_ns is not None]
     if not effective:
         return _Figure(None, "no fault took effect")
@@ -193,14 +195,14 @@ def _recovery(facts: RunFacts, _: str, __: Intervals) -> _Figure:
 
 
 def _redeliveries(facts: RunFacts, _: str, __: Intervals) -> _Figure:
-    """Of the message that one group was handed most often."""
+    """Return the redeliveries of the message that one group was given most often."""
     if not facts.redelivered:
         return _Figure(None, "no consumer read")
     return _Figure(float(max(facts.redelivered.values())))
 
 
 def _moved_partitions(facts: RunFacts, _: str, __: Intervals) -> _Figure:
-    """Of all groups together."""
+    """Return the number of partitions that moved, in all groups together."""
     groups = {consumer.group for consumer in facts.plan.consumers}
     if not groups:
         return _Figure(None, "no consumer read")
@@ -210,7 +212,7 @@ def _moved_partitions(facts: RunFacts, _: str, __: Intervals) -> _Figure:
 
 
 def _longest(lasting: list[tuple[int, bool]]) -> _Figure:
-    """Of (ns, never ended)."""
+    """Return the longest time; each entry has its nanoseconds, and whether it never ended."""
     length_ns = max((each for each, _ in lasting), default=0)
     return _Figure(length_ns / 1e9, is_least=any(is_open for _, is_open in lasting))
 

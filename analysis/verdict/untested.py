@@ -87,7 +87,9 @@ def untested(context: Context, counts: Counts, found: Collection[str] = ()) -> d
 
 
 def _always(context: Context, counts: Counts) -> bool:
-    """What every run of ours has; an import may lack it (`Context.unstated`)."""
+    """Return whether the evidence exists: every run of ours has it, and an import may lack it
+    (`Context.unstated`).
+    """
     return True
 
 

@@ -40,7 +40,7 @@ class JudgedRound:
 
     @property
     def buckets(self) -> frozenset[int]:
-        """Those that are there and may be taken or left out."""
+        """Return the buckets that exist and may be taken or left out."""
         return frozenset(self.capture.buckets()) - self.capture.left_out.buckets
 
     def bucket_bytes(self, buckets: frozenset[int]) -> int:
@@ -54,7 +54,7 @@ class JudgedRound:
                     yield self.prefix + path.relative_to(self.run.root).as_posix(), path
 
     def left_out(self, kept: frozenset[int]) -> LeftOut:
-        """What the bundle says when it holds only the buckets ``kept``."""
+        """Return what the bundle declares if it holds only the buckets ``kept``."""
         earlier = self.capture.left_out
         gone = (self.buckets - kept) | earlier.buckets
         if not gone:
@@ -158,7 +158,7 @@ def is_log(name: str) -> bool:
 
 
 def is_talk(name: str) -> bool:
-    """What a worker told the harness while it ran: nothing reads it again."""
+    """Return whether a file is a message of a worker to the running harness, which is not read again."""
     return name.endswith("/stdout.jsonl")
 
 

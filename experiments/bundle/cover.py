@@ -28,7 +28,7 @@ class Cover:
 
 
 def read_cover(root: RunDir) -> Cover:
-    """Of an opened bundle.
+    """Return the cover of an opened bundle.
 
     Raises:
         UsageError: none, or of another version.

@@ -80,7 +80,7 @@ def _looked_for(judged: Judged) -> list[str]:
 
 
 def _main(judged: Judged, result: Result) -> Finding | None:
-    """What was looked for, where it was found; else what is gravest."""
+    """Return the finding that was looked for, if it was found; otherwise the gravest one."""
     found, expected = [*result.violations(), *grave(result)], _looked_for(judged)
     return next((each for each in found if each.cls in expected), next(iter(found), None))
 
@@ -118,7 +118,7 @@ def _clients(told: JudgedRound) -> str:
 
 
 def _about(judged: Judged, told: JudgedRound) -> Iterator[str]:
-    """What the scenario is about, which is often what goes wrong; nothing if it says nothing."""
+    """Yield what the scenario is about, which is often what goes wrong; nothing if it has no text."""
     bug = judged.campaign.reproduction if judged.campaign else None
     if bug is not None:
         where = bug.question.report or "no report of it was found"
@@ -173,7 +173,7 @@ def _options(options: Mapping[str, str]) -> str:
 
 
 def _trigger(told: JudgedRound) -> Iterator[str]:
-    """What happened to brokers and clients apart from the load."""
+    """Yield what happened to brokers and clients apart from the load."""
     fired = dict.fromkeys(f"{each.kind} {each.target}" for each in told.result.faults if not each.skipped)
     joins = [
         f"{each.name} joins group {each.group} {each.joins_s:g} s into the load"
@@ -209,7 +209,7 @@ def _happened(judged: Judged, told: JudgedRound) -> Iterator[str]:
 
 
 def _sequence(judged: Judged, told: JudgedRound) -> Iterator[str]:
-    """What was done to the cluster, and the life of the first witness."""
+    """Yield what was done to the cluster, and the life of the first example message."""
     fired = [fault for fault in told.result.faults if not fault.skipped]
     witness = _first(judged, told.result)
     is_one = witness is not None and is_message(witness)
@@ -246,7 +246,7 @@ def _opened(judged: Judged, told: JudgedRound) -> str:
 
 
 def _life(opened: str, told: JudgedRound, message: str) -> str:
-    """What `trace` shows of the message, or why it cannot."""
+    """Return what `trace` shows about the message, or why it cannot show it."""
     name = words.plain(message)
     out = io.StringIO()
     try:

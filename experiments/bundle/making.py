@@ -47,7 +47,7 @@ class Made:
 
 @dataclass(slots=True)
 class _BundleDraft:
-    """What is known before the size is: cleaned texts, and what was done to them."""
+    """The content of a bundle before its size is known: cleaned texts, and what was done to them."""
 
     judged: Judged
     texts: Texts
@@ -183,7 +183,7 @@ def _mend_seals(judged: Judged, draft: _BundleDraft) -> None:
 
 
 def _with_cover(draft: _BundleDraft, archive: str, files: Files, left_out: list[str]) -> Files:
-    """With bundle.json and issue.md; ``archive``: name of the file that is written."""
+    """Return the files with bundle.json and issue.md. ``archive`` is the name of the file that is written."""
     judged = draft.judged
     issue = draft.clean("issue.md", issue_text(judged, archive, left_out))
     cover = Cover(
@@ -247,7 +247,7 @@ def _require_openable(target: Path, files: Files, size: int) -> None:
 
 
 def _too_large(judged: Judged, most: int, needed: int, choice: BucketChoice) -> UsageError:
-    """What is too large, and what to do."""
+    """Return the error that names what is too large, and what to do."""
     capture = choice.bucket_bytes(judged)
     sizes = [
         (each.bucket_bytes(frozenset({number})), f"bucket {number} of {each.run.run_id}")

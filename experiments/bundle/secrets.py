@@ -216,8 +216,9 @@ def written_forms(secret: str) -> set[str]:
 
 
 def _parts(secret: str, deeper: int = 3) -> Iterator[str]:
-    """What a client takes out of a value and may print alone: the token of ``token:TOKEN``, the password of
-    ``user:password``, of ``Basic BASE64`` and of JSON, each value of ``name:value,name:value``."""
+    """Yield the parts of a value that a client may print alone: the token of ``token:TOKEN``, the password of
+    ``user:password``, of ``Basic BASE64`` and of JSON, and each value of ``name:value,name:value``.
+    """
     if not deeper:
         return
     found: list[str] = []

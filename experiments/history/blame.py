@@ -26,7 +26,7 @@ _ODD: Final = 6.0
 
 @dataclass(frozen=True, slots=True)
 class Controls:
-    """What the control cells showed."""
+    """The results of the control cells."""
 
     cells: frozenset[str]
     hits: Tallies
@@ -39,7 +39,7 @@ class Controls:
         return cls(frozenset(row.cell for row in of_controls), tallies(of_controls), figures(of_controls))
 
     def offset(self, metric: Metric, nights: Sequence[str]) -> np.ndarray:
-        """Of `_offset`, which most cells share."""
+        """Return the offset of a metric; see `_offset`. Most cells share it."""
         key = metric.name, tuple(nights)
         if key not in self._offsets:
             self._offsets[key] = self._offset(metric, nights)

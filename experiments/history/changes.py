@@ -202,7 +202,7 @@ def _classes_told(every: Sequence[_Series], night: str) -> tuple[list[_Told], in
 def _figures_told(
     every: Sequence[_Series], night: str, metrics: Mapping[str, Metric], controls: Controls
 ) -> tuple[list[_Told], int]:
-    """As `_classes_told`, of figures: without what the machine added to them."""
+    """Return the changes of figures, without what the machine added to them; see `_classes_told`."""
     logs: dict[int, np.ndarray] = {}
     tested: list[_Told] = []
     for series in every:
@@ -235,8 +235,9 @@ def _figures_told(
 def _proved(
     tested: Sequence[_Told], alpha: float, careful: Callable[[], Callable[[_Told], Split]]
 ) -> list[_Told]:
-    """Those that Holm's method leaves; what it leaves is tested again with what the history says of how far
-    rounds and nights go together, which raises p."""
+    """Return the changes that remain after Holm's method. They are tested again with what the history shows
+    about how rounds and nights depend on each other, which raises p.
+    """
     told = _left(tested, alpha)
     if not told:
         return []

@@ -61,7 +61,7 @@ def _by_cell(
 
 
 def _versions(rounds: Sequence[Round]) -> dict[str, str]:
-    """What besides chance could explain a difference: the machine, and versions by cell."""
+    """Return what could explain a difference besides chance: the machine, and versions by cell."""
     made = {f"machine of {each.cell}": each.machine for each in rounds if each.machine}
     for each in rounds:
         made |= {f"{name} of {each.cell}": version for name, version in each.versions.items()}

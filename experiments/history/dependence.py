@@ -42,7 +42,7 @@ class Within:
 
     @classmethod
     def running(cls, nights: Sequence[Tally]) -> list[Within]:
-        """Of the first 0, 1, 2 ... nights."""
+        """Return the sums within the first 0, 1, 2 ... nights."""
         made, last = [cls()], None
         for night in nights:
             rate = night.hits / night.rounds
@@ -53,7 +53,9 @@ class Within:
         return made
 
     def correlation(self, others: Within) -> float:
-        """Of two rounds of a night, from 0 (independent) to 1 (all come out alike)."""
+        """Return the correlation of two rounds of a night, from 0 (independent) to 1 (all have the same
+        result).
+        """
         pooled = (others.expected - others.seen) / (others.expected + _FIRST_ROUNDS)
         missing = self.expected - self.seen + _OTHERS_ROUNDS * pooled
         return min(1.0, max(0.0, missing / (self.expected + _OTHERS_ROUNDS)))
@@ -76,7 +78,8 @@ class Drift:
         )
 
     def variogram(self, number: int, at: int) -> np.ndarray:
-        """Of series ``number`` at lags 0, 1, 2 ... up to its length, in units of that of lag 1; 0 at lag 0.
+        """Return the variogram of series ``number`` at lags 0, 1, 2 ... up to its length, in units of that at
+        lag 1; 0 at lag 0.
 
         Args:
             at: where it may have changed: nights on both sides are not held against each other.

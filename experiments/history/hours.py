@@ -27,7 +27,7 @@ _EXIT: Final = {"pass": 0, "fail": 1, "unknown": 3}
 
 
 def rounds_with_hours(run: RunDir, labels: Labels) -> list[Round]:
-    """As `rounds_of`, each followed by its hours."""
+    """Return the rounds of a run, each followed by its hours; see `rounds_of`."""
     made = []
     for row in rounds_of(run, labels):
         own = RunDir(Path(row.folder))
@@ -36,7 +36,8 @@ def rounds_with_hours(run: RunDir, labels: Labels) -> list[Round]:
 
 
 def hours_of(row: Round, result: Result, load_s: float) -> list[Round]:
-    """Of a load of two hours or more, one row for each hour that was begun, in the cell ``<cell>/hour 1``.
+    """Return one row for each hour that was begun, in the cell ``<cell>/hour 1``, for a load of two hours or
+    more.
 
     An hour with a message of a violation is *fail*. Another one is *pass* if every check of the run holds and
     every violation has its time; else nobody knows. Thresholds, latencies and CPU are of the run alone.
@@ -81,7 +82,7 @@ def _hour(row: Round, result: Result, number: int, load_s: float) -> Round:
 
 
 def _found(told: Iterable[Found], findings: Sequence[Finding], number: int) -> Iterator[Found]:
-    """What has messages in the hour, with a witness only if that is in it."""
+    """Yield the findings that have messages in the hour, with an example only if it is in the hour."""
     for each, finding in zip(told, (one for one in findings if one.count), strict=True):
         counts = (
             count for stream in finding.by_stream for at, count in stream.windows if at // HOUR_S == number

@@ -263,7 +263,7 @@ def told(path: Path, wait_s: float) -> Iterator[None]:
 
 
 def damaged(path: Path, error: Exception) -> UsageError:
-    """What to raise for a file that SQLite can read, and whose values are none of a history."""
+    """Return the error for a file that SQLite can read and that is not a history."""
     what = (str(error).splitlines() or [type(error).__name__])[0][:200]
     return UsageError(
         f"the history {path} is damaged: {what}",

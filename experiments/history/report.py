@@ -435,7 +435,7 @@ def _counts(cells: Sequence[CellRow], fail_on: FailOn) -> str:
 
 
 def _told(findings: Sequence[FindingRow], fresh: Sequence[Change], *, is_first: bool) -> str:
-    """What the morning tells, in one sentence."""
+    """Return the most important news of the nightly run, in one sentence."""
     own = [change for change in fresh if not change.machine]
     worse = [change for change in own if change.is_worse]
     better = [change for change in own if not change.is_worse]

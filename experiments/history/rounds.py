@@ -51,7 +51,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Labels:
-    """What the suite says of a round; a run alone cannot know it.
+    """The labels that the suite gives a round; a single run cannot know them.
 
     ``night``: text that sorts by time, the same for all rounds of a night. ``cell``: the stable name of what
     is repeated each night; it holds no resolved version, or each release would begin a cell of its own.
@@ -255,8 +255,9 @@ def _judged(row: Round, result: Result) -> Round:
 
 
 def _with_cpu(round_: Round, metrics: Sequence[MetricRow]) -> Round:
-    """With the CPU seconds of all workers and of all nodes; a process that starts again counts from nothing
-    again."""
+    """Return the round with the CPU seconds of all workers and of all nodes. The counter of a process that is
+    started again begins at 0.
+    """
     sums: dict[str, float] = {}
     last: dict[tuple[str, str], float] = {}
     for row in metrics:

@@ -66,7 +66,7 @@ def could_show(row: Round, cls: str) -> bool:
 
 
 def tallies(rounds: Iterable[Round]) -> Tallies:
-    """Of every class that a cell ever showed."""
+    """Return the counts of every class that a cell has ever shown."""
     by_cell: dict[str, list[Round]] = defaultdict(list)
     for row in rounds:
         if not row.is_sticky:
@@ -96,8 +96,9 @@ def value_of(row: Round, metric: str) -> float | None:
 
 
 def figures(rounds: Iterable[Round]) -> Figures:
-    """Of every cell and metric that has any, at the rate that its last night asked for: a load that claims no
-    rate may have gone at another one before, and figures of two rates are no comparison."""
+    """Return the figures of every cell and metric that has any, at the rate of its last night: figures at two
+    rates cannot be compared.
+    """
     fresh = sorted((row for row in rounds if not row.is_sticky), key=lambda row: row.night)
     asked = {row.cell: row.rate_asked_per_s for row in fresh if row.verdict is not None}
     values: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))

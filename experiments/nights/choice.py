@@ -79,7 +79,7 @@ def _fits(identifier: str, pattern: str) -> bool:
 
 
 def choose(cells: Sequence[Cell], budget_s: float | None, expected: Callable[[Cell], float]) -> Choice:
-    """What fits the budget, the most important first, and the order to run it in.
+    """Choose the cells that fit the budget, the most important first, and their order.
 
     Within a priority, cells that can share a cluster come one after the other.
 

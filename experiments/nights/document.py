@@ -70,7 +70,7 @@ class SuiteDocument:
     schema_version: int = SCHEMA_VERSION
 
     def document(self) -> Document:
-        """As JSON holds it."""
+        """Return the form that JSON holds."""
         return {"schema_version": self.schema_version, **asdict(self)}
 
 

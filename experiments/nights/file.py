@@ -42,7 +42,7 @@ class SuiteFile:
         return f"{place}: {dotted(location, 'suite')}: {problem}"
 
     def scenario(self, name: str) -> str:
-        """What is to be run: the whole path of a file beside this one, else the name."""
+        """Return what is run: the whole path of a file next to this one, otherwise the name."""
         beside = self.path.parent.absolute() / name
         return str(beside) if beside.is_file() else name
 

@@ -28,7 +28,7 @@ BUG_TRIES: Final = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """As much of a scenario as a matrix needs.
+    """The part of a scenario that a matrix needs.
 
     Attributes:
         cluster: what its brokers differ by from those of others: topology and settings, as text.
@@ -109,7 +109,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """What a matrix asks of the rest: scenarios, and versions as they resolve now.
+    """The questions of a matrix to the rest of the code: scenarios, and the versions of today.
 
     Attributes:
         facts: scenario and overrides -> what it is; raises `UsageError`.

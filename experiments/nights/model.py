@@ -66,7 +66,9 @@ Version = Annotated[str, AfterValidator(_version)]
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What is kept of earlier nights: ages of captures in seconds (0 = none), and bytes in all."""
+    """The rule for what is kept of earlier nights: ages of captures in seconds (0 keeps none), and bytes in
+    total.
+    """
 
     red_s: float
     green_s: float
@@ -74,7 +76,7 @@ class Keep:
 
 
 class KeepSpec(Part):
-    """What is kept of nights; the one that has just ended is one of them."""
+    """The rule for what is kept of nights; the night that has just ended is one of them."""
 
     red: Age = Field(30 * _DAY_S, description="runs that failed, broke or are unknown, for that long: `30d`")
     green: AgeOrVerdicts = Field(

@@ -53,7 +53,7 @@ class Turn:
 
     @property
     def key(self) -> str:
-        """What is played."""
+        """Return the key of what is run."""
         return f"{self.cell} seed {self.seed}"
 
 
@@ -94,7 +94,7 @@ class Ended:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Night:
-    """What is to be run.
+    """The plan of a night.
 
     Attributes:
         seed: decides the fresh seeds of every cell.
@@ -152,7 +152,7 @@ class NightDir:
         write_json(self.plan, asdict(night))
 
     def load(self) -> Night:
-        """What is to be run.
+        """Return the plan of the night.
 
         Raises:
             UsageError: no night, damaged, or of another version.

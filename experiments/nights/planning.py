@@ -308,7 +308,7 @@ def _refuse_unknown(name: str, asked: str, others: Callable[[], str], tell: Call
 
 
 def facts_of(scenario: str, overrides: tuple[str, ...]) -> Facts:
-    """As much of a scenario as a matrix needs.
+    """Return the part of a scenario that a matrix needs.
 
     Raises:
         ScenarioError: it cannot be used.

@@ -80,7 +80,7 @@ def _line(ended: Ended) -> str:
 
 
 def why_broken(ended: Ended) -> list[str]:
-    """Of an attempt that is made once more."""
+    """Return why an attempt is repeated."""
     return [*ended.reasons[:1], f"exit code {ended.exit_code}"]
 
 
@@ -338,7 +338,7 @@ class NightTurns(Experiment[TurnRequest, Ended]):
 
 
 def _downloads(one: Resolved) -> Hashable:
-    """What two rounds must share to need the same downloads."""
+    """Return what two rounds must share to need the same downloads."""
     clients = sorted((client.library, client.version) for client in one.clients)
     return tuple(one.clusters), tuple(clients), one.needs
 

@@ -35,7 +35,7 @@ class Removal:
 
 @dataclass(frozen=True, slots=True)
 class _Removable:
-    """What can go of a turn or a night.
+    """The removable files of a turn or a night.
 
     Attributes:
         is_green: all of it passed.
@@ -53,7 +53,7 @@ class _Removable:
 def removals(
     nights: Sequence[NightDir], rule: Keep, protected: Sequence[Path], now: datetime
 ) -> list[Removal]:
-    """What the rule removes, oldest night first. Nights that are not over keep everything.
+    """Return what the rule removes, the oldest night first. Nights that have not ended keep everything.
 
     Args:
         protected: run folders that stay whole, whatever the rule says.
@@ -143,7 +143,7 @@ def _holds(folder: Path, protected: set[Path]) -> bool:
 
 
 def _captures(folder: Path) -> Iterator[Path]:
-    """Of a run, or of the rounds of a campaign."""
+    """Yield the captures of a run, or of the rounds of a campaign."""
     for run in (folder, *(path for path in sorted(folder.iterdir()) if path.is_dir())):
         yield from (run / name for name in _CAPTURE if (run / name).is_dir())
 

@@ -55,7 +55,7 @@ def _difference(before: Document, after: Document) -> Document:
 
 
 def _fitting(patch: Document, data: Document) -> Document:
-    """As much of a patch as is about parts that the data still has."""
+    """Return the part of a patch that concerns parts that the data still has."""
     kept: Document = {}
     for key, change in patch.items():
         if not isinstance(change, dict):
@@ -66,7 +66,7 @@ def _fitting(patch: Document, data: Document) -> Document:
 
 
 def left_out(search: Search) -> list[str]:
-    """What was not needed, a line each: parts that are gone, and numbers that are lower."""
+    """Return what was not needed, one line each: parts that were removed, and numbers that are lower."""
     shape, applied = search.shape, search.applied
     gone = shape.gone(applied)
     outer = [at for at in gone if not any(at[:n] in gone for n in range(len(at)))]

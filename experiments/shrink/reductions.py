@@ -114,7 +114,7 @@ class Shape:
         return replace(self, reductions=(*others, *behind), values={**self.values, BEHIND: down})
 
     def gone(self, applied: Collection[Reduction]) -> set[Location]:
-        """What these reductions leave out."""
+        """Return the places that these reductions remove."""
         gone = {each.at for each in applied if not each.step}
         return gone - {members[0] for members in self.sets if gone.issuperset(members)}
 
@@ -134,7 +134,7 @@ class Shape:
 
 
 def shape_of(scenario: Scenario, data: Document) -> Shape:
-    """What can be less in a scenario.
+    """Return the parts of a scenario that can be removed or lowered.
 
     Args:
         data: the scenario as `pinned` writes it.

@@ -58,7 +58,7 @@ class ShrinkRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkQuestion:
-    """What is asked, written down before the first round.
+    """The question of `shrink`, written down before the first round.
 
     Attributes:
         cls: the class that must stay; empty = the one that the first round shows.

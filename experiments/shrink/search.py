@@ -53,7 +53,7 @@ class ShrinkStep:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is asked of a round: the class, and of a known bug its witness text."""
+    """The result that a round must show: the class, and the witness text of a known bug."""
 
     expect: str
     witness: str = ""
@@ -92,7 +92,7 @@ class Search:
 
     @property
     def cls(self) -> str:
-        """Of the anomaly."""
+        """Return the anomaly class."""
         return self.wanted.expect
 
     def rounds(self) -> Strategy[None]:
@@ -112,7 +112,7 @@ class Search:
         return self.shape.without(self.applied)
 
     def answer(self, reduction: Reduction) -> ShrinkStep | None:
-        """What was said of the smallest scenario with one reduction more; None = it was not asked."""
+        """Return the answer about the smallest scenario with one more reduction; None if it was not asked."""
         return self.steps.get(key_of(self.shape.without(self.applied | {reduction})))
 
     # ----- the order ----------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ CLEAN = "clean"
 
 @dataclass(frozen=True, slots=True)
 class ShrinkTarget:
-    """What is to be made smaller.
+    """The scenario that is made smaller.
 
     Attributes:
         scenario: one variant, merged.
@@ -57,7 +57,7 @@ class ShrinkTarget:
 def read_target(
     run_dir: Path, name: str, *, cls: str, variant: str, overrides: tuple[str, ...]
 ) -> ShrinkTarget:
-    """What the user means: the name of a scenario or a known bug, a file, a run.
+    """Return what the user means: the name of a scenario or a known bug, a file, or a run.
 
     Raises:
         BrokerstormError: it is neither, or it is not clear which variant or class is meant.

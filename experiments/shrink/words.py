@@ -17,7 +17,7 @@ _SHORT: Final = 90
 
 
 def changes(shape: Shape, before: Collection[Reduction], after: Collection[Reduction]) -> str:
-    """What more reductions take away: ``without faults[1] (leader-move), load.rate 3125``."""
+    """Return what more reductions remove: ``without faults[1] (leader-move), load.rate 3125``."""
     gone = shape.gone(after) - shape.gone(before)
     outer = [at for at in sorted(gone, key=str) if not any(at[:n] in gone for n in range(len(at)))]
     left_out = [part_text(shape.data, at) for at in outer]
@@ -50,7 +50,7 @@ def value_text(at: Location, value: Any) -> str:
 
 
 def lower_text(at: Location, value: Any) -> str:
-    """What more there was of a number, or of luck: ``more than load.rate 3125``."""
+    """Return how much more a number was: ``more than load.rate 3125``."""
     if at[0] == "faults" and at[-1] == "target":
         return f"a random {dotted(at)}: {value} does"
     return f"more than {value_text(at, value)}"

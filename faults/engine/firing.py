@@ -220,7 +220,7 @@ class FaultExecution(threading.Thread):
 
     @property
     def failure(self) -> str:
-        """What is still applied after its heal, as text; empty when nothing is.
+        """Return what is still applied after the fault was undone, as text; empty if nothing is.
 
         Asked anew of a cluster that was slow to recover: a node may have run for just that moment, and died
         of its start.
@@ -231,7 +231,7 @@ class FaultExecution(threading.Thread):
 
     @property
     def is_over(self) -> bool:
-        """It ended, and nothing of it can be left."""
+        """Return whether the fault has ended and nothing of it can be left."""
         return self.ident is not None and not (self.is_alive() or self._slow or self._failure)
 
     def stop_waiting(self) -> None:

@@ -64,7 +64,9 @@ class Ledger:
         self._sync_folder()
 
     def entries(self) -> list[LedgerEntry]:
-        """What is applied, oldest first. A file that cannot be read counts as an entry without content."""
+        """Return the faults that are applied, the oldest first. A file that cannot be read counts as an entry
+        without content.
+        """
         found: list[LedgerEntry] = []
         if self._folder.is_symlink():
             return found  # entries are removed, and elsewhere nothing is

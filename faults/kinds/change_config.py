@@ -61,7 +61,7 @@ class ConfigChanged(Injection):
         self._told = ""
 
     def _spans(self) -> dict[int, tuple[int, int]]:
-        """Of each log, where brokers may remove what is in it."""
+        """Return the part of each log in which brokers may remove messages."""
         logs = find_ability(self.view.cluster, TruncatesLogs)
         return dict(logs.log_spans(self._topic)) if logs and removes(self.params) else {}
 
@@ -69,7 +69,9 @@ class ConfigChanged(Injection):
         self._admin.change_settings(self._topic, self.params.config)
 
     def proof(self) -> Proof:
-        """What the brokers say is in force; with retention also where each log begins now."""
+        """Return the settings in force, as brokers report them; for retention also where each log begins
+        now.
+        """
         now = self._admin.settings(self._topic, list(self.params.config))
         changed = {k: [self._before[k], v] for k, v in now.items() if v == self.params.config[k]}
         changed = {key: pair for key, pair in changed.items() if pair[0] != pair[1]}
@@ -130,7 +132,7 @@ class ChangeConfig(TopicFault[ChangeConfigParams]):
         return params
 
     def _aimed(self, params: ChangeConfigParams, inventory: Inventory) -> ChangeConfigParams:
-        """With what it changes: a topic, or the namespace."""
+        """Return the parameters with their target: a topic, or the namespace."""
         if not system_of(inventory.system).changes_namespace:
             return super().complete(params, inventory)
         if params.topic not in ("", _NAMESPACE):

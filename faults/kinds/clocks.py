@@ -56,7 +56,7 @@ class ClockDriftParams(ClockParams):
 
 
 class _Told:
-    """What processes themselves were told when they asked for the time: the most that it was off, s.
+    """The times that processes received when they asked: the largest deviation, in seconds.
 
     Args:
         ask: as `HasClocks.clock_told`.

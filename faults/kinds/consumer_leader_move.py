@@ -105,6 +105,6 @@ class ConsumerLeaderMove(TopicFault[ConsumerLeaderMoveParams]):
 
 
 def _groups(inventory: Inventory) -> list[str]:
-    """Those of the plan; none = nobody knows them."""
+    """Return the groups of the plan; empty if they are not known."""
     kept = (name.partition(":") for name in inventory.coordinated)
     return sorted(name for kind, _, name in kept if kind == "group")

@@ -102,7 +102,7 @@ class FilesDamaged(Killed):
         return replace(found, details={**found.details, "damaged": places, "wiped": dict(self._wiped)})
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        """What a cursor had written may be what was damaged."""
+        """Return that confirmed acknowledgements may be lost: the damaged file may be what a cursor wrote."""
         return "at-risk"
 
     def heal(self) -> None:

@@ -32,7 +32,7 @@ class Grown(Instant):
         self.view.ability(GrowsTopics).grow(self._topic, self._wanted)
 
     def proof(self) -> Proof:
-        """What the brokers name, each with a leader."""
+        """Return the partitions that brokers report, each with a leader."""
         led = [p for p, leader in self.view.placement.leaders(self._topic).items() if leader]
         text = f"{self._topic}: {self._before} -> {len(led)} partitions with a leader"
         return Proof(len(led) > self._before, text, {"grown": {self._topic: self._before}})

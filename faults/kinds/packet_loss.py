@@ -74,7 +74,9 @@ class PacketsLost(NodeLoss):
         return super().missing() if self.is_undone() else f"{self.name} is still in iptables"
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        """As of any fault on connections: between brokers, or with what they write to, it may cost some."""
+        """Return that confirmed acknowledgements may be lost, as with any fault between brokers, or between
+        them and what they write to.
+        """
         return "kept" if self.params.link == "clients" else super().confirmed_acks()
 
     def ledger_entry(self) -> LedgerEntry:

@@ -56,7 +56,9 @@ class Recreated(Injection):
         return self.view.behind(self._topic)
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        """With a topic go the positions that groups have committed in it."""
+        """Return that confirmed acknowledgements are lost: the positions of groups are removed with the
+        topic.
+        """
         return "at-risk"
 
 

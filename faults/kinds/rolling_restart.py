@@ -91,7 +91,7 @@ class Rolled(Stopped):
         """Called of a node that is in sync again. Default: nothing."""
 
     def not_ready(self, node: str, missing: str) -> EnvironmentNotReady:
-        """What a node that is not in sync in time ends the fault with."""
+        """Return the error for a node that is not in sync in time, which ends the fault."""
         limit_s = self.params.ready_within
         return EnvironmentNotReady(f"{node} was not ready {limit_s:g} s after its restart: {missing}")
 
@@ -114,7 +114,7 @@ class RollingRestart(FaultKind[RollingRestartParams]):
     params = RollingRestartParams
 
     def ends_within_s(self, params: RollingRestartParams) -> float | None:
-        """As long as the nodes take."""
+        """Return the time that all nodes need."""
         return None
 
     def commands(self, params: RollingRestartParams, inventory: Inventory) -> list[str]:

@@ -111,7 +111,7 @@ class _RollingVersion(FaultKind[T]):
         return frozenset({need_of(params.to)})
 
     def ends_within_s(self, params: T) -> float | None:
-        """As long as the nodes take."""
+        """Return the time that all nodes need."""
         return None
 
     def complete(self, params: T, inventory: Inventory) -> T:

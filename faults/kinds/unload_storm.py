@@ -74,7 +74,9 @@ class Stormed(Reload):
             raise EnvironmentNotReady(f"none of {self.failed} unloads was carried out: {self.why}")
 
     def proof(self) -> Proof:
-        """As of any reload, once the last unload is done: before that the counts are not the storm's."""
+        """Return the proof of a reload, after the last unload: before it, the counts are not those of the
+        storm.
+        """
         if self._took_s is None:
             return Proof(False, f"{self.done} unloads so far")
         proof = super().proof()

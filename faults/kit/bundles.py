@@ -40,7 +40,7 @@ class ServiceUnit:
         return [stream for stream, at in view.bundles.bundles_of(everything).items() if at == self.name]
 
     def targets(self, view: ClusterView) -> list[str]:
-        """What the journal names."""
+        """Return the targets that the journal names."""
         return self.streams(view) if self.form == "topic" else [str(self)]
 
     def unload(self, view: ClusterView) -> None:
@@ -146,7 +146,7 @@ def bundle_rule(text: str) -> str:
 
 
 def unload_requests(text: str, inventory: Inventory) -> list[str]:
-    """What unloading a target sends, for `plan`; ``random`` is a topic."""
+    """Return the requests that unload a target, for `plan`; ``random`` is a topic."""
     if text == "namespace":
         return [f"PUT {NAMESPACE_URL}/unload"]
     if text.startswith((_BUNDLE, _BUNDLE_OF)):

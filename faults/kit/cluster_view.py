@@ -45,7 +45,7 @@ def is_outside(cluster: Cluster) -> bool:
 
 
 def ability_text(ability: type) -> str:
-    """What a cluster with the ability can do, for people: ``kill a node and start it again``."""
+    """Return what a cluster with the ability can do, as text: ``kill a node and start it again``."""
     return (ability.__doc__ or "").strip().splitlines()[0].removeprefix("Can ").rstrip(".")
 
 
@@ -76,7 +76,8 @@ class Snapshot:
 
 
 class ClusterView:
-    """What a fault may use. Shared by the threads of a run's faults; holds no state but ``stopping``.
+    """The view of the cluster that a fault may use. The threads of a run's faults share it; it has no state
+    but ``stopping``.
 
     Attributes:
         faulted: the nodes that a fault holds now.
@@ -132,7 +133,7 @@ class ClusterView:
         return found
 
     def ability(self, ability: type[A]) -> A:
-        """As `ability_of`."""
+        """Return the cluster as one with the ability; see `ability_of`."""
         return ability_of(self.cluster, ability)
 
     @property
@@ -184,7 +185,7 @@ class ClusterView:
         return next((f"{topic}-{partition} is not in sync" for partition in own), "")
 
     def snapshot(self) -> Snapshot | None:
-        """What the cluster says of itself now; None when it does not answer, which faults cause."""
+        """Return the cluster's view of itself now; None if it does not answer, which faults can cause."""
         try:
             return self._snapshot()
         except BrokerstormError:

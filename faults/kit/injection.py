@@ -55,7 +55,7 @@ class Injection(ABC):
 
     @abstractmethod
     def proof(self) -> Proof:
-        """What it changed so far. One look, no waiting.
+        """Return what the fault has changed so far. It looks once, and does not wait.
 
         Raises:
             BrokerstormError: the cluster does not answer; it is not proved then.
@@ -75,7 +75,7 @@ class Injection(ABC):
 
     @abstractmethod
     def missing(self) -> str:
-        """What the cluster lacks to be whole again; empty when healed.
+        """Return what the cluster lacks to be whole again; empty if it lacks nothing.
 
         Raises:
             BrokerstormError: the cluster does not answer; it is not whole then.
@@ -83,7 +83,7 @@ class Injection(ABC):
 
     @abstractmethod
     def confirmed_acks(self) -> ConfirmedAcks:
-        """What becomes of acknowledgements that a broker had confirmed, as far as it is known now.
+        """Return what can happen to acknowledgements that a broker had confirmed, as far as it is known now.
 
         Pulsar confirms before it writes: a cursor is written at a limited rate and when its topic is closed
         (managedLedgerDefaultMarkDeleteRateLimit, managedLedgerCursorPositionFlushSeconds).
@@ -97,7 +97,7 @@ class Injection(ABC):
         """
 
     def ledger_entry(self) -> LedgerEntry:
-        """What a later process needs to heal it."""
+        """Return the entry that a later process needs to undo the fault."""
         return LedgerEntry()
 
 
@@ -146,11 +146,13 @@ class FaultKind(ABC, Generic[P]):
         return said
 
     def part(self, params: P, inventory: Inventory) -> str:
-        """What the target was to the cluster when it was chosen, for the proof; empty = nothing is said."""
+        """Return what the target was to the cluster when it was chosen, for the proof; empty if nothing is
+        stated.
+        """
         return ""
 
     def choices(self, params: P) -> list[str]:
-        """What a step says beside its target and its time, for `sentence`."""
+        """Return the choices of a step besides its target and its time, for `sentence`."""
         return []
 
     def sentence(self, params: P, for_s: float | None) -> str:
@@ -173,18 +175,18 @@ class FaultKind(ABC, Generic[P]):
 
     @abstractmethod
     def commands(self, params: P, inventory: Inventory) -> list[str]:
-        """What would be sent, in order, for `plan`; nothing is asked or touched.
+        """Return the commands that would be sent, in order, for `plan`. Nothing is asked or changed.
 
         A target that is decided when the fault fires is named by its rule
         (`faults.kit.targets.target_text`).
         """
 
     def needs_for(self, params: P) -> frozenset[str]:
-        """What the cluster must be started with for these parameters."""
+        """Return what the cluster must be started with for these parameters."""
         return self.needs
 
     def abilities_for(self, params: P) -> tuple[type, ...]:
-        """What the cluster must be able to do for these parameters."""
+        """Return what the cluster must be able to do for these parameters."""
         return self.abilities
 
     def refusal(self, params: P, cluster: Cluster) -> str:

@@ -85,5 +85,5 @@ class MemberChange(Injection):
         return next(filter(None, (self._moving(topic) or self.view.behind(topic) for topic in topics)), "")
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        """What a broker leads is moved off it before it stops."""
+        """Return that confirmed acknowledgements stay: what a broker leads is moved before it stops."""
         return "kept"

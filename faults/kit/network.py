@@ -135,7 +135,7 @@ class Impaired(NodeLoss):
         return measure(ask, self.wires, timeout_s=self.timeout_s, ballast=self.ballast, connect=connect)
 
     def objection(self) -> str:
-        """As of a node that goes away, where copies are cut off."""
+        """Return the objection against a node that goes away, where copies are cut off."""
         if silent := sorted(name for name, took in self.baseline.items() if took is None):
             return f"no answer from {silent[0]} before the fault was applied"
         return super().objection() if self.away else ""
@@ -149,7 +149,7 @@ class Impaired(NodeLoss):
         return took_s is None
 
     def sentence(self, affected: dict[str, float | None]) -> str:
-        """What was measured, as text. Default: of requests without an answer."""
+        """Return what was measured, as text. By default: requests without an answer."""
         return f"no answer on {len(affected)} of {len(self.wires)} wires ({next(iter(affected))})"
 
     def proof(self) -> Proof:

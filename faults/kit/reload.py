@@ -74,7 +74,7 @@ class Reload(Instant):
         return Proof(bool(self._reloaded), self.sentence(len(moved)), details)
 
     def sentence(self, moved: int) -> str:
-        """What was done and seen, for people."""
+        """Return what was done and seen, as text."""
         text = f"{self.done} unloads" if self.done != 1 else "unloaded"
         if self.failed:
             text += f", {self.failed} failed ({self.why})"

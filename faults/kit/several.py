@@ -44,7 +44,7 @@ class SeveralNodesFault(NodeFault[S], Generic[S]):
 
     @abstractmethod
     def seeded(self, view: ClusterView, targets: tuple[str, ...], params: S, seed: int) -> NodeLoss:
-        """As `injection`; ``seed``: of what else is drawn."""
+        """Make the injection; see `injection`. ``seed`` decides what else is drawn."""
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: S) -> NodeLoss:
         return self.seeded(view, targets, params, 0)

@@ -132,8 +132,8 @@ def target_text(text: str, inventory: Inventory) -> str:
 
 
 def part_text(text: str, inventory: Inventory) -> str:
-    """What a node was to the cluster that was chosen by this target, for its proof; empty where the target
-    says nothing of it.
+    """Return what a node was to the cluster when this target chose it, for its proof; empty where the target
+    does not say.
 
     Raises:
         StepProblem: as `parse`.
@@ -200,7 +200,7 @@ def _of_topic(target: Target, view: ClusterView, draw: int) -> str:
 
 
 def _most(nodes: Iterable[str]) -> list[str]:
-    """Those that are named most often, sorted."""
+    """Return the nodes that are named most often, sorted."""
     counts = Counter(nodes)
     most = max(counts.values(), default=0)
     return sorted(node for node, count in counts.items() if count == most)

@@ -123,7 +123,7 @@ def _step_schema(kind: FaultKind[Any]) -> JsonSchemaValue:
 
 
 def _object(kind: FaultKind[Any], properties: JsonSchemaValue) -> JsonSchemaValue:
-    """Of one kind: these keys and no others."""
+    """Return the schema of one kind: these keys and no others."""
     return {
         "title": kind.kind,
         "description": kind.doc(),

@@ -35,7 +35,7 @@ def wholes(step: FaultStep) -> Iterator[tuple[Path, int, int]]:
 
 
 def entries(step: FaultStep) -> Iterator[Path]:
-    """What may be left out of a step: the faults of a mix, where it has several."""
+    """Yield the parts that can be left out of a step: the faults of a mix that has several."""
     if "mix" in step and len(step["mix"]["of"]) > 1:
         yield from (("mix", "of", index) for index in range(len(step["mix"]["of"])))
 

@@ -165,7 +165,7 @@ def commands_of(firing: Firing, timeline: Timeline) -> list[str]:
 
 
 def needs_of(timelines: Iterable[Timeline]) -> frozenset[str]:
-    """What a cluster must be started with, so that all of these timelines can be run on it."""
+    """Return what a cluster must be started with, so that all of these timelines can be run on it."""
     firings = [firing for timeline in timelines for firing in timeline.firings]
     return frozenset(need for firing in firings for need in _kind_needs(firing))
 
@@ -219,7 +219,9 @@ def describe(timeline: Timeline) -> list[str]:
 
 
 def described(timeline: Timeline) -> list[tuple[float, Firing | None, str]]:
-    """As `describe`: time, firing (None for the beginning of a quiet period) and text of each."""
+    """Return the time, the firing (None for the beginning of a quiet period) and the text of each entry; see
+    `describe`.
+    """
     lines: list[tuple[float, Firing | None, str]] = [
         (firing.t_s, firing, _sentence(firing)) for firing in timeline.firings
     ]

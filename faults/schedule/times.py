@@ -15,7 +15,7 @@ MAX_FIRINGS: Final = 10_000
 
 
 def most_firings(load_s: float) -> int:
-    """Of one load."""
+    """Return the largest number of firings of one load."""
     return max(MAX_FIRINGS, int(load_s))
 
 
