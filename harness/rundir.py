@@ -64,10 +64,10 @@ class RunDir:
     sealed = PathBelow("sealed")
     names = PathBelow("sealed/names.jsonl")
     log_bounds = PathBelow("sealed/log_bounds.jsonl")
-    #: Who led which stream; missing where nobody could say. Raw: as it was told, before it was sealed.
+    #: Who led which stream; missing where it is not known. Raw: as it was reported, before it was sealed.
     leaderships = PathBelow("sealed/leaderships.jsonl")
     raw_leaderships = PathBelow("leaderships.jsonl")
-    #: What the groups of pipelines had committed in the end; missing where nobody could say.
+    #: What the groups of pipelines had committed in the end; missing where it is not known.
     committed_offsets = PathBelow("sealed/committed_offsets.jsonl")
     raw_committed_offsets = PathBelow("committed_offsets.jsonl")
     #: What every replica has; missing where only leaders were read.
@@ -75,11 +75,11 @@ class RunDir:
     raw_replicas = PathBelow("replicas.jsonl")
     #: What producers journalled of their transactions; missing where there were none.
     transactions = PathBelow("sealed/transactions.jsonl")
-    #: Transactions as the brokers' logs hold them; missing where nobody used any.
+    #: Transactions as the brokers' logs hold them; missing where none were used.
     log_transactions = PathBelow("log_transactions.jsonl")
     #: Rows, files and damage per worker; present when sealing has finished.
     seal_report = PathBelow("sealed/seal.json")
-    #: What was sealed while the run went on; gone when sealing has finished.
+    #: What was sealed during the run; removed when sealing has finished.
     sealed_parts = PathBelow("sealed/parts.jsonl")
     #: What the bundle that a run came from leaves out of its capture; missing where it is whole.
     left_out = PathBelow("left-out.json")
@@ -179,7 +179,7 @@ def find_run(base: Path, name: str | None) -> RunDir:
 
 def find_night(base: Path, name: str | None) -> Path | None:
     """The folder of the night that the user names; without a name, of the newest one in a folder that holds
-    nights and no run. None where it is no night."""
+    nights and no run. None if it is not a nightly run."""
     if name is not None:
         return next((path for path in _places(base, name) if (path / NIGHT_FILE).is_file()), None)
     if _latest(base) is not None or not base.is_dir():
@@ -359,7 +359,7 @@ def read_bytes(path: Path, most: int = MOST_BYTES) -> bytes:
 
 
 def read_text(path: Path, most: int = MOST_BYTES) -> str:
-    """The text of a file that a user, a bundle or a run names; a byte order mark is no part of it.
+    """The text of a file that a user, a bundle or a run names; without a byte order mark.
 
     Raises:
         UsageError: as `read_bytes`, or not UTF-8.
@@ -442,7 +442,7 @@ def json_object(text: str) -> Document:
     """The object that a JSON text holds.
 
     Raises:
-        ValueError: it holds another value, is nested deeper than `MOST_DEPTH`, or is no JSON.
+        ValueError: it holds another value, is nested deeper than `MOST_DEPTH`, or is not JSON.
     """
     try:
         found = json.loads(text)

@@ -42,7 +42,7 @@ from harness.scenario.rate import RateLimit
 from harness.systems import SYSTEMS, System
 from harness.workers import is_ours, load_worker
 
-#: Rate guessed for sizing when there is no limit.
+#: Rate guessed for sizing when there is none.
 UNLIMITED_GUESS_PER_S: Final = 400_000
 AUDIT_LEAST_S: Final = 180.0
 AUDIT_ROWS_PER_S: Final = 20_000
@@ -141,14 +141,14 @@ def _broker_config(scenario: Scenario) -> dict[str, str]:
 
 
 def _tag(*parts: str) -> int:
-    """Never 0, so that a header full of zeros is nobody's."""
+    """Never 0, so that a header full of zeros belongs to no run."""
     return zlib.crc32("/".join(parts).encode()) or 1
 
 
 def topic_plans(
     scenario: Scenario, run_tag: int = 0, broker_config: Mapping[str, str] | None = None
 ) -> list[TopicPlan]:
-    """Every topic of a scenario, those that one entry stands for one by one.
+    """Every topic of a scenario, one for each topic that an entry declares.
 
     ``broker_config``: None = the settings that all nodes of the scenario have.
 
@@ -266,7 +266,7 @@ def _producers(
     groups: Sequence[LaneGroup],
     broker_config: Mapping[str, str],
 ) -> list[ProducerPlan]:
-    """Producers, and behind them the halves of pipelines that write."""
+    """Producers, and after them the halves of pipelines that write."""
     load = scenario.load
     declared = members(load.producers)
     halves = [(name, spec.writing) for name, spec in members(load.pipelines)]
@@ -384,7 +384,7 @@ def _rates(scenario: Scenario, shares: Sequence[float]) -> list[int]:
 def _consumers(
     scenario: Scenario, topics: Sequence[TopicPlan], broker_config: Mapping[str, str]
 ) -> list[ConsumerPlan]:
-    """Consumers, and behind them the halves of pipelines that read."""
+    """Consumers, and after them the halves of pipelines that read."""
     load = scenario.load
     declared = members(load.consumers)
     halves = [(name, spec.reading(name)) for name, spec in members(load.pipelines)]
@@ -411,9 +411,9 @@ def _consumers(
 
 
 def _client_names(role: str, specs: Sequence[tuple[str, object]]) -> list[str]:
-    """Names of processes: role and name of the scenario, with a number where an entry stands for several.
+    """Names of processes: role and name of the scenario, with a number where an entry declares several.
 
-    No two are alike, and none has a dot: that is what later lives are told by.
+    No two are alike, and none has a dot: later lives are recognised by it.
     """
     declared = [name for name, _ in specs]
     several = {name for name, count in Counter(declared).items() if count > 1}

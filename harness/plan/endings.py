@@ -9,7 +9,8 @@ from harness.workers import load_worker
 
 
 def endings(plan: Plan) -> dict[str, str]:
-    """By name of each client, why nobody could judge a run that ends its process; empty = it can be judged.
+    """By name of each client, why it would not be possible to judge a run that ends its process; empty = it
+    can be judged.
 
     A queue gives a message away for good when its consumer settles it by taking it. What such a process holds
     when it ends is in no journal and in no queue, and would look lost.

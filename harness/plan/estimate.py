@@ -21,7 +21,7 @@ _SEALED_SHARE: Final = 0.1
 _ROLLED: Final = 1.25
 #: What brokers write before the first message (journals made in advance), logs, the report.
 _BASE_DISK_BYTES: Final = 1_000_000_000
-#: Readers of the log, beside the workers of the plan, and the memory of one.
+#: Readers of the log, besides the workers of the plan, and the memory of one.
 _AUDIT_MB: Final = 400
 #: Memory of a worker process by the language of its client, buffers full.
 _WORKER_MB: Final = {"python": 150, "go": 150, "java": 350, "rust": 150}
@@ -57,7 +57,7 @@ def estimate(plans: Sequence[Plan], language_of: Callable[[str, Sequence[str]], 
     raw = [_raw_bytes(plan) for plan in plans]
     at_once = [int(own * _share_at_once(plan)) for own, plan in zip(raw, plans, strict=True)]
     brokers = [_broker_bytes(plan) for plan in plans]
-    # Brokers take their time to delete the topics of a round: the next one begins beside them.
+    # Brokers take their time to delete the topics of a round: the next one begins meanwhile.
     disk = _BASE_DISK_BYTES + sum(raw) * _SEALED_SHARE + max(at_once) + sum(sorted(brokers)[-2:])
     return Estimate(
         is_limited=all(plan.rate_per_s for plan in plans),

@@ -58,7 +58,9 @@ def topic_shares(scenario: Scenario, topics: Sequence[TopicPlan]) -> dict[str, f
 def with_lives(
     producers: Sequence[ProducerPlan], coming: Sequence[ComesAndGoes | None], load_s: float
 ) -> list[ProducerPlan]:
-    """Producers with the lives of those that come and go; instances go on behind those of all producers."""
+    """Producers with the lives of those that come and go; their instances follow the instances of all
+    producers.
+    """
     number, found = len(producers), []
     for producer, spec in zip(producers, coming, strict=True):
         lives = []

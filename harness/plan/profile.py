@@ -1,7 +1,7 @@
 """Reads a plan's profile: which share of its rate is asked for when.
 
 The rows of a profile, (seconds, share of the rate) from the start of load on, are the load that is asked for.
-The warm-up, which is no part of it, goes at its mean rate.
+The warm-up, which is not part of it, has its mean rate.
 """
 
 from __future__ import annotations

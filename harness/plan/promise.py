@@ -156,7 +156,7 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class PromiseContext:
-    """The facts beside the client's settings on which a promise depends: the topics used, the brokers'
+    """The facts besides the client's settings on which a promise depends: the topics used, the brokers'
     settings, and whether every message is sent in a transaction.
     """
 
@@ -195,7 +195,8 @@ class ProducerSettings(ABC):
     def call_deadline_s(self, unbounded_s: float) -> float:
         """Seconds after which an open send hangs: the client's own limit and some slack.
 
-        ``unbounded_s`` stands in for a client told never to give up, or one that does not say when it does.
+        ``unbounded_s`` is used for a client that is set never to give up, or one that does not say when it
+        does.
         """
         return (self.settings.seconds("send_timeout") or unbounded_s) + CALL_SLACK_S
 
@@ -247,7 +248,7 @@ class Consuming:
     producers: Sequence[tuple[str, Options]] = ()
     #: The topics that it reads.
     topics: Sequence[TopicPlan] = ()
-    #: Where workers are, beside ours (`harness.workers.known_workers`).
+    #: Folders of workers besides ours (`harness.workers.known_workers`).
     folders: Sequence[str] = ()
 
 

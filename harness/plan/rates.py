@@ -2,7 +2,7 @@
 
 With ``load.rate: {at_most: N}`` a plan is made for N and says so in `Plan.rate_choice`. Before the first
 round `harness.run.calibration` measures what the machine keeps; `at_rate` then gives the plan that rate, so
-that the schedules of all producers are as exact as those of a fixed one. From there on the plan is the one
+that the schedules of all producers are as exact as with a fixed one. From there on the plan is the one
 place where the rate, and how it came about, is written: judging, replay and report read it there.
 """
 

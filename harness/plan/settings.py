@@ -36,7 +36,7 @@ def producer_settings(
 ) -> ProducerSettings:
     """A producer's options, read as its library reads them.
 
-    ``folders``: where workers are beside ours (`harness.workers.known_workers`).
+    ``folders``: folders of workers besides ours (`harness.workers.known_workers`).
 
     Raises:
         UsageError: no such client.

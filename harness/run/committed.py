@@ -21,7 +21,7 @@ _EVERY_S = 0.5
 def record_committed(plan: Plan, run: RunDir, admin: Admin, *, timeout_s: float) -> None:
     """Write the committed positions of groups of pipelines, and of those whose workers watch commits.
 
-    Nothing is written where there is no such group. Call when all members have ended.
+    Nothing is written without such a group. Call when all members have ended.
 
     Args:
         timeout_s: for all groups together; positions that are not known by then are left out.

@@ -26,7 +26,7 @@ _SIGNALS: Final = {
 }
 #: Exit code of a Go program that panics.
 _GO_PANIC: Final = 2
-#: Exit code of a worker whose kit caught what nobody else did (docs/worker-protocol.md).
+#: Exit code of a worker whose kit caught what no other code caught (docs/worker-protocol.md).
 _KIT_CAUGHT: Final = 70
 
 #: The first line of what a runtime prints of its end.
@@ -41,7 +41,7 @@ _FIRST_LINE = re.compile(
     """,
     re.MULTILINE | re.VERBOSE,
 )
-#: A process that gets no memory any more is the machine's affair, or that of a limit.
+#: A process that gets no memory any more is the machine's affair, or the affair of a limit.
 _NO_MEMORY = re.compile(r"out of memory|cannot allocate memory|bad_alloc|memory allocation of \d+ bytes")
 _GO_RETHROWN = re.compile(r"^panic\(")
 _NODE_STACK = re.compile(r"^(?P<text>\S.*)\n(?P<frames>(?: +at .*\n?)+)", re.MULTILINE)

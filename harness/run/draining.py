@@ -1,10 +1,10 @@
 """Decides when the consumers of a run have seen everything that was stored.
 
-Where positions are dense (Kafka) a group is done when some member stands at the end of each of its
-partitions; a share group, whose members stand nowhere, when the brokers say that it has settled all of them.
-Elsewhere the brokers are asked what a subscription has not acknowledged yet (Pulsar) or what a
-queue still holds (Qpid). A consumer that never acknowledges is done when it was handed as many messages as
-were stored and nothing more comes. A subscription that is not durable is done when the brokers have given out
+Where positions are dense (Kafka) a group is done when some member is at the end of each of its
+partitions; a share group, whose members have no position, when the brokers say that it has settled all of
+them. Elsewhere the brokers are asked what a subscription has not acknowledged yet (Pulsar) or what a queue
+still holds (Qpid). A consumer that never acknowledges is done when it was handed as many messages as were
+stored and nothing more comes. A subscription that is not durable is done when the brokers have given out
 everything up to the end of the log, and nothing more comes out of its clients.
 """
 
@@ -37,7 +37,7 @@ class DrainCheck:
         """
         Args:
             stored: messages that producers were told are stored.
-            remade: topics that were made again: a position above the end of one is of the one before.
+            remade: topics that were recreated: a position above the end of one is of the one before.
         """
         self._remade = remade
         self._plan = plan
@@ -77,7 +77,7 @@ class DrainCheck:
         return caught_up(self._plan, ends, [self._of_now(ends, each) for each in reached])
 
     def _of_now(self, ends: Mapping[str, int], reached: Mapping[str, int]) -> Mapping[str, int]:
-        """Without positions in topics that are no more."""
+        """Without positions in topics that do not exist any more."""
         gone = {
             s for s, at in reached.items() if s.rpartition("-")[0] in self._remade and at > ends.get(s, at)
         }
@@ -138,7 +138,7 @@ def _share_lags(plan: Plan, admin: Admin) -> dict[str, Mapping[str, int]]:
 
 
 def _behind(plan: Plan, backlogs: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """Streams of which a group that settles has not settled everything, or nobody knows."""
+    """Streams of which a group that settles has not settled everything, or it is not known."""
     for group, topics in _group_topics(plan, {"none"}).items():
         name = group_id(plan, group)
         for topic in (each for each in plan.topics if each.name in topics):
@@ -190,7 +190,7 @@ def waiting_for(plan: Plan, admin: Admin, stats: Sequence[StatsLine], number: in
 
 
 def caught_up(plan: Plan, ends: Mapping[str, int], positions: Sequence[Mapping[str, int]]) -> bool:
-    """True when, for every group, some member stands at the end of each of its partitions."""
+    """True when, for every group, some member is at the end of each of its partitions."""
     members: dict[str, list[Mapping[str, int]]] = {}
     for consumer, position in zip(plan.consumers, positions, strict=True):
         members.setdefault(consumer.group, []).append(position)

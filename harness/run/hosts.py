@@ -128,7 +128,7 @@ class Hosts(Protocol):
         """Get them ready for the clients of a plan.
 
         Raises:
-            BrokerstormError: one cannot be had, or lacks something.
+            BrokerstormError: one is not available, or lacks something.
         """
 
     def of(self, client: str) -> Host:

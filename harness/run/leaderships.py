@@ -1,7 +1,7 @@
 """Records who led which stream, and from which position on: what names the cause of a loss afterwards.
 
 A system whose brokers keep that history is asked once, at the end. Of others the owner of every stream is
-looked at while the run goes on. What nobody can tell is left out; a run without it is judged as well.
+looked at during the run. What is not known is left out; a run without it is judged as well.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class LeaderWatch(PeriodicThread):
         try:
             states = admin.partition_states(self._topics)
         except BrokerstormError:
-            return  # nobody answers: the next look may tell
+            return  # no broker answers: the next look may succeed
         now_ns = self._clock_ns()
         for stream, state in states.items():
             seen = self._seen.setdefault(stream, [])
@@ -97,7 +97,7 @@ class LeaderWatch(PeriodicThread):
         """Return the recorded epochs: by stream, the terms that have entries in the log, each with its first
         position.
 
-        Without the streams where they do not tell what became of the log: of a topic that was made again they
+        Without the streams where they do not tell what became of the log: of a topic that was recreated they
         tell of another one, and a damaged file changes what is there without a change of leaders.
         """
         if any(fault.details.damaged for fault in faults):

@@ -58,12 +58,12 @@ _LOG = logging.getLogger(__name__)
 
 #: Between the `start` line and the first due message, so that every worker has read it.
 START_DELAY_NS = 300_000_000
-#: A producer stops by itself after its last due message; one that is this late is told to stop.
+#: A producer stops by itself after its last due message; one that is this late is asked to stop.
 OFFER_SLACK_NS = 500_000_000
 TICK_S = 0.2
 #: A worker told to drain by a deadline may need this long past it to say so.
 DRAIN_SLACK_S = 5.0
-#: A pipeline has settled everything when it is told to end; what is not answered then may take it so long.
+#: A pipeline has settled everything when it is asked to end; what is not answered then may take it so long.
 PIPELINE_END_S = 10.0
 #: What is still applied or asked at the very end gets this long; when the user is in a hurry, the other.
 CLOSING_S, HURRIED_S = 10.0, 1.0
@@ -370,7 +370,7 @@ class LiveRun:
         return drained
 
     def _see_ended(self, workers: Sequence[WorkerProcess], end: float, otherwise: str) -> None:
-        """Wait for workers that were told to end; one that does not is ended, with its stacks kept."""
+        """Wait for workers that were asked to end; one that does not end is killed, with its stacks kept."""
         for worker in workers:
             if (
                 not self._wait_done(worker, end)

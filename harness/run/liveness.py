@@ -1,4 +1,4 @@
-"""Detects producers that hang and consumers that stall, while a run goes on.
+"""Detects producers that hang and consumers that stall, during a run.
 
 Open calls are read from the capture, not asked of the process: a frozen or dead-locked worker cannot report
 its own hang, but its memory-mapped rows are there to read. Time in which the process itself did not run does

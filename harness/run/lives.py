@@ -18,7 +18,7 @@ from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import client_spec
 
-#: A worker that was told to end by a time may need this long past it to say so.
+#: A worker that was asked to end by a time may need this long past it to say so.
 SLACK_S: Final = 2.0
 #: A producer that comes and goes gets at least this long to see its sends to their outcome.
 CLOSE_S: Final = 5.0

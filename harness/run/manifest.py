@@ -64,7 +64,7 @@ class ManifestFile:
         builds: Sequence[Build] = (),
         before: Manifest | None = None,
     ) -> None:
-        """``before``: what a harness that is gone had written, to go on with."""
+        """``before``: what an earlier harness had written, to continue it."""
         self._run = run
         self._lock = threading.RLock()
         self.content = before or Manifest(
@@ -80,7 +80,7 @@ class ManifestFile:
         self.update()
 
     def update(self, **fields: Any) -> None:
-        """Write it whole, with these fields of `Manifest` in place of what they were."""
+        """Write it whole, with these fields of `Manifest` replaced."""
         with self._lock:
             self.content = replace(self.content, **fields)
             write_json(self._run.manifest, asdict(self.content))
@@ -92,7 +92,7 @@ class ManifestFile:
             self.update(phases=[*self._closed(now), Phase(name, now)])
 
     def go_on_with_load(self) -> None:
-        """The load, which had ended, goes on, as one from its first beginning."""
+        """The load, which had ended, continues; it counts from its first beginning."""
         with self._lock:
             phases = self._closed(time.monotonic_ns())
             start_ns = min((phase.start_ns for phase in phases if phase.name == "load"), default=0)
@@ -105,7 +105,7 @@ class ManifestFile:
             self.update(phases=self._closed(end_ns))
 
     def _closed(self, now: int) -> list[Phase]:
-        """The phases so far, none of which goes on."""
+        """The phases so far, all of which have ended."""
         return [
             phase if phase.end_ns else replace(phase, end_ns=max(now, phase.start_ns))
             for phase in self.content.phases

@@ -1,4 +1,4 @@
-"""Records what every replica has: readers of the audit see that of the leader."""
+"""Records what every replica has: readers of the audit see only the leader's."""
 
 from __future__ import annotations
 

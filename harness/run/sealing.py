@@ -1,4 +1,4 @@
-"""Seals what is finished of a run while it goes on, so that neither the raw form nor the end of it grows."""
+"""Seals what is finished of a run during the load, so that neither the raw form nor the end of it grows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Sealing(PeriodicThread):
         try:
             while seal_finished(self._run, self._plan, least_bytes=LEAST_BYTES) > 4 * LEAST_BYTES:
                 if self.is_stopped:
-                    break  # the rest is sealed by more threads, which give way to nobody
+                    break  # the rest is sealed by more threads, which have normal priority
                 # else it took so long that there is more
         except BrokerstormError as error:
             if not self._has_told:
@@ -62,6 +62,6 @@ def _give_back() -> None:
 
 def give_way() -> None:
     """Lower the priority of this thread, and of those that it starts."""
-    if sys.platform == "linux":  # elsewhere the nice value is that of the whole process
+    if sys.platform == "linux":  # elsewhere the nice value applies to the whole process
         with suppress(OSError):
             os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), NICE)

@@ -74,7 +74,7 @@ class Stack:
 
 
 def shown(stack: Stack) -> list[str]:
-    """The innermost `SHOWN_LINES`; the place of a Go frame stands indented under its call."""
+    """The innermost `SHOWN_LINES`; the place of a Go frame is indented under its call."""
     lines = stack.lines[:SHOWN_LINES]
     return [f"    {line}" if _PLACE.match(line) else line for line in lines]
 

@@ -1,8 +1,8 @@
 """Monitors consumers that are handed nothing while messages wait for them, and keeps their stacks.
 
-Unlike a hang no call has a deadline here, and a consumer may go on by itself: it is not ended. Judging of the
-sealed capture says by stream what it was (analysis/kernels/stall.py); this is the evidence, taken while there
-is a process to ask.
+Unlike a hang no call has a deadline here, and a consumer may continue by itself: it is not ended. Judging of
+the sealed capture says by stream what it was (analysis/kernels/stall.py); this is the evidence, taken while
+there is a process to ask.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class StallMonitor:
         self._admin = admin
         self._pool = pool
         limit_s = plan.limits["stall"]
-        # The application's own work is no stall of the client.
+        # The application's own work is not a stall of the client.
         self._detectors = {c.name: StallDetector(limit_s + c.work_s) for c in plan.consumers}
         self._suspected: dict[str, int] = {}
         self._reported: set[str] = set()
@@ -86,7 +86,7 @@ class StallMonitor:
         admin = self._admin()
         is_common = isinstance(admin, HasBacklogs) or shares(self._plan.consumers[number])
         if is_common and not self._is_group_stalled(number, stalls):
-            return 0  # what the subscription holds may be for the members that go on
+            return 0  # what the subscription holds may be for the members that continue
         stats = [each.stats for each in self._pool.consumers]
         try:
             return waiting_for(self._plan, admin, stats, number)

@@ -40,7 +40,7 @@ _LOG = logging.getLogger(__name__)
 
 
 def record_transactions(plan: Plan, run: RunDir, admin: Admin, *, timeout_s: float) -> None:
-    """Write what the logs hold; nothing where nobody used transactions. What is not known makes a run
+    """Write what the logs hold; nothing where no client used transactions. What is not known makes a run
     *unknown*."""
     if not any(producer.transactions for producer in plan.producers):
         return
@@ -75,7 +75,7 @@ def _given(plan: Plan, run: RunDir) -> dict[str, set[tuple[int, int]]]:
 
 
 def _write_hidden(plan: Plan, run: RunDir, told: Sequence[StreamTransactions]) -> None:
-    """Rows of the log beside those of the audit's readers: the capture of one more."""
+    """Rows of the log besides the rows of the audit's readers: the capture of one more."""
     folder = run.worker(HIDDEN)
     folder.mkdir(parents=True, exist_ok=True)
     ids = {stream: number for number, stream in enumerate(plan.streams(), start=1)}

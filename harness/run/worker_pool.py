@@ -52,7 +52,7 @@ class WorkerPool:
 
     Shared by the run's thread, the reader of each worker, lives of clients, faults and those who watch for
     hangs and stalls. One lock guards who is in it and whether the load is over. What is handed out is a copy,
-    and nobody holds the lock while a process starts or ends.
+    and no thread holds the lock while a process starts or ends.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class WorkerPool:
             "pipeline": [],
             "audit": [],
         }
-        #: Earlier lives of clients whose process was ended and begun again.
+        #: Earlier lives of clients whose process was ended and restarted.
         self._earlier: list[WorkerProcess] = []
         #: Clients whose next life is still to come, by the name that the plan has.
         self._returning: set[str] = set()
@@ -107,7 +107,7 @@ class WorkerPool:
 
     @property
     def consumers(self) -> list[WorkerProcess]:
-        """Return the consumers that run now, with those of pipelines."""
+        """Return the consumers that run now, with the pipelines' consumers."""
         with self._lock:
             return [*self._now["consumer"], *self._now["pipeline"]]
 
@@ -234,7 +234,7 @@ class WorkerPool:
         self._start_readers_of_the_log([audit_again(w.spec, self.run, follows=True) for w in ended])
 
     def start_late_consumers(self, elapsed_s: float) -> None:
-        """Start the consumers that join ``elapsed_s`` into the load; nobody waits for them."""
+        """Start the consumers that join ``elapsed_s`` into the load; without waiting for them."""
         for worker, plan in zip(self.readers, self._plan.readers, strict=True):
             if not worker.was_started and elapsed_s >= plan.joins_s:
                 self._start(worker, plan.client_version)
@@ -242,7 +242,7 @@ class WorkerPool:
                 self._progress.note(f"{worker.name} joins group {plan.group}")
 
     def begin_life(self, before: WorkerProcess, spec: ProcessSpec) -> None:
-        """Start a worker in the place of one that ended; it goes on with the load as soon as it is ready.
+        """Start a worker for one that ended; it continues the load as soon as it is ready.
 
         Raises:
             BrokerstormError: it cannot be started.
@@ -449,14 +449,14 @@ class WorkerPool:
         )
 
     def end_stuck(self, worker: WorkerProcess, text: str) -> None:
-        """Keep the stacks of a worker that does not end though it was reported to, end it, go on."""
+        """Keep the stacks of a worker that does not end although it was asked to, and end it."""
         self._reported.add(worker.name)
         worker.was_stuck = True
         self._keep_stacks(worker, self._report_waiting(worker, "stuck", text))
         worker.kill()
 
     def note_stall(self, worker: WorkerProcess, stall: Stall, waiting: int) -> None:
-        """Keep the stacks of a consumer that is handed nothing, once; it may still go on."""
+        """Keep the stacks of a consumer that is handed nothing, once; it may still continue."""
         if worker.is_alive and not worker.client_died and worker.name not in self._stalled:
             self._stalled.add(worker.name)
             epoch_ns = self._manifest.content.epoch_ns
@@ -502,7 +502,7 @@ class WorkerPool:
         self._manifest.problem(row["kind"], f"{worker.name}: {row['text']}")
 
     def stop(self) -> None:
-        """End every worker; all of them are told before the first is waited for. Idempotent."""
+        """End every worker; all of them are asked before the first is waited for. Idempotent."""
         self.command(self.all_workers, "stop")
         end = time.monotonic() + STOP_GRACE_S
         for worker in self.all_workers:

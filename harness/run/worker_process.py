@@ -1,7 +1,7 @@
 """One worker process: commands on its stdin, JSON lines on its stdout, bounded waits.
 
 docs/worker-protocol.md is the contract. Messages never pass through the pipe; the worker writes its
-capture itself. Its stdout is kept beside the capture (stdout.jsonl), its client's log too (stderr.log),
+capture itself. Its stdout is kept next to the capture (stdout.jsonl), its client's log too (stderr.log),
 both without the secrets that it was handed.
 """
 
@@ -31,7 +31,7 @@ from harness.run.liveness import CallSource
 from harness.waiting import wait_until, wait_while
 from harness.workers.security import NOTHING_SECURE, SecureOptions
 
-#: A worker that was told to stop gets this long before SIGKILL.
+#: A worker that was asked to stop gets this long before SIGKILL.
 STOP_GRACE_S = 5.0
 #: A dump that was asked for comes within this; so long without a further line, and it is complete.
 DUMP_WAIT_S = 4.0
@@ -78,7 +78,7 @@ class WorkerProcess:
         self.is_ending = self.was_killed = False
         #: Its client took the process down.
         self.has_crashed = False
-        #: It did not end when it was told to, and the run ended it.
+        #: It did not end when it was asked to, and the run ended it.
         self.was_stuck = False
         #: What an earlier life of the same consumer was handed: stream -> next position.
         self.carried: dict[str, int] = {}
@@ -135,11 +135,11 @@ class WorkerProcess:
                     self._take(message)
         process.wait()
         if self._log_reader is not None:
-            self._log_reader.join(1.0)  # a process that it left behind may hold the pipe
+            self._log_reader.join(1.0)  # a process that it left may still hold the pipe
         self.t_end_ns = time.monotonic_ns()
-        self.ready.set()  # nobody should wait for the dead
+        self.ready.set()  # a dead worker is not waited for
         for pipe in (process.stdin, process.stdout):
-            with contextlib.suppress(OSError):  # a command that nobody read
+            with contextlib.suppress(OSError):  # a command that was not read
                 if pipe is not None:
                     pipe.close()
 
@@ -296,7 +296,7 @@ class WorkerProcess:
         return self.errors[-1].text or str(self.errors[-1])
 
     def _log_end(self) -> str:
-        """The end of what it printed: its client's log, then what is no line of the worker protocol."""
+        """The end of what it printed: its client's log, then lines outside the worker protocol."""
         log, printed = (_end_of(self.folder / name, TAIL_BYTES) for name in ("stderr.log", "stdout.jsonl"))
         said = b"".join(map(_no_message, printed.splitlines(keepends=True)))
         return (log + said).decode(errors="replace")

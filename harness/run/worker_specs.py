@@ -46,7 +46,7 @@ class Endpoints:
 
     @classmethod
     def of(cls, cluster: Cluster) -> Endpoints:
-        """The facts of a cluster that workers are told."""
+        """The facts of a cluster that workers receive."""
         return cls(cluster.bootstrap, cluster.admin_url, cluster.security)
 
 
@@ -139,7 +139,7 @@ def _producer_part(plan: Plan, producer: ProducerPlan) -> ProducerPart:
 
 
 def _transactions(plan: Plan, producer: ProducerPlan) -> TransactionsPart | None:
-    """All lives of a client have the same transactional ids, as an application has that is started again."""
+    """All lives of a client have the same transactional ids, as a restarted application has."""
     if producer.transactions is None:
         return None
     return TransactionsPart(id=_transactional_id(plan, producer), **producer.transactions.model_dump())

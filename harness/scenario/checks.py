@@ -43,7 +43,7 @@ class Client(Protocol):
         """The first version whose option takes this value; empty = this one does, as far as is stated."""
 
     def first_brokers(self, option: str, value: Any, version: str) -> str:
-        """The first brokers that can do what this asks for; empty = this version can, or nobody knows."""
+        """The first brokers that can do what this asks for; empty = this version can, or it is not known."""
 
     @property
     def reserved(self) -> Collection[str]:
@@ -74,7 +74,7 @@ class Client(Protocol):
         """Exposure counters that it reports."""
 
 
-#: What a worker can do that says nothing. `_asked` has those that are no key of a producer in words.
+#: What a worker can do that says nothing. `_asked` has those that are not keys of a producer in words.
 SUPPORTED = {
     "calls": ("async",),
     "results": ("checked", "ignored"),
@@ -336,7 +336,7 @@ def _option_problems(
 
 
 _ROLES = {ProducerSpec: "producer", ConsumerSpec: "consumer", PipelineSpec: "pipeline"}
-#: Keys of ``[supports]`` that stand for a key of the load.
+#: Keys of ``[supports]`` that correspond to a key of the load.
 _ELSEWHERE = {"payload": ("load", "payload"), "filling": ("load", "payload"), "rate": ("load", "profile")}
 
 

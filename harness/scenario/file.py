@@ -33,7 +33,7 @@ from harness.yaml_lines import SCHEMA_KEY, parse, read, value_of
 
 #: Folders that a scenario names -> the workers there are (`harness.workers.known_workers`).
 Clients = Callable[[Sequence[str]], Mapping[str, Client]]
-#: Raises ScenarioError for a fault step that cannot be used (`faults.compile` is behind it).
+#: Raises ScenarioError for a fault step that cannot be used (it calls `faults.compile`).
 FaultCheck = Callable[[Scenario], object]
 #: A scenario, the client (empty = its brokers) and a version of it, ``dir:PATH`` -> the same, pinned to what
 #: is there now (`harness.toolchains.own_builds`). Raises UsageError.
@@ -234,7 +234,7 @@ def _names(data: Any) -> list[str]:
 
 
 def _split_name(rest: str, known: Sequence[str], location: Location, option: str) -> tuple[str, str]:
-    """The name that ``rest`` begins with, which may have dots, and what comes behind it.
+    """The name that ``rest`` begins with, which may have dots, and what follows it.
 
     Raises:
         ScenarioError: no such entry, and it is not marked as new.

@@ -133,7 +133,7 @@ class TopicSpec(Part):
     )
 
     def names(self, declared: str) -> list[str]:
-        """The topics that this entry, called ``declared``, stands for."""
+        """The topics that this entry, called ``declared``, declares."""
         return [declared] if self.count == 1 else [f"{declared}-{i:03d}" for i in range(self.count)]
 
 
@@ -145,7 +145,7 @@ class ComesAndGoes(Part):
 
 
 class TransactionEnds(Part):
-    """Each output is in one transaction with the position behind its input. One ends by number or by time,
+    """Each output is in one transaction with the position after its input. One ends by number or by time,
     whichever comes first."""
 
     messages: int = Field(
@@ -305,7 +305,7 @@ class ConsumerSpec(Part):
         return self.pattern.removeprefix("^").removesuffix("$")
 
     def reads(self, topic: str, declared: str) -> bool:
-        """Whether it reads this topic, which the entry ``declared`` stands for."""
+        """Whether it reads this topic, which the entry ``declared`` declares."""
         if self.pattern:
             return re.fullmatch(self.bare_pattern, topic) is not None
         return not self.topics or declared in self.topics
@@ -552,7 +552,7 @@ class Scenario(Part):
 
     @property
     def text(self) -> str:
-        """The file as the user wrote it, with the values of the files that it names for options in place of
+        """The file as the user wrote it, with the values of the files that it names for options instead of
         their names; empty when built in Python."""
         return self._written_out or ("" if self._source is None else str(self._source.text))
 

@@ -1,6 +1,7 @@
 """Payload sizes as people write them: ``150``; sizes that differ by message: ``100..10000``, any of them as
 often as any other; ``{p50: 300, p99: 4000}``, log-normal; ``{sizes: {200: 70%, 1000: 30%}}``. With
-``compressible: 60%`` beside them (or beside ``bytes: 150``) so much of each is zeros and the rest differs."""
+``compressible: 60%`` next to them (or next to ``bytes: 150``) so much of each is zeros and the rest
+differs."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def _plain(payload: Size) -> Size:
 
 
 def payload_compressible(payload: Size) -> int | None:
-    """Thousandths of each payload that a codec saves; None = nothing is said, all are filled alike.
+    """Thousandths of each payload that a codec saves; None: not stated, and all are filled alike.
 
     Raises:
         ValueError: no share from 0 to 1.

@@ -23,7 +23,7 @@ from harness.rundir import path_below, read_text
 from harness.scenario.part import Part
 from harness.scenario.ratio import Ratio
 
-#: Seconds and share of the rate, one row behind the other.
+#: Seconds and share of the rate, one row after the other.
 Table = list[tuple[float, float]]
 #: What a ramp or a sine is cut into: as fine as the finest timeline of a report.
 STEP_S: Final = 0.1
@@ -93,7 +93,7 @@ class Profile(Part):
     sine: Sine | None = Field(None, description="up and down, as over a day")
     csv: str | None = Field(
         None,
-        description="file beside the scenario with a line `seconds,rate` for each change; the highest rate "
+        description="file next to the scenario with a line `seconds,rate` for each change; the highest rate "
         "in it, in whatever unit, is `load.rate`",
     )
 

@@ -28,7 +28,7 @@ _NO_OUTCOME: Final = np.uint8(Outcome.NONE)
 _INTACT: Final = np.uint8(Check.OK)
 _DELIVER: Final = np.uint8(Event.DELIVER)
 _IDENTITY: Final = ("instance", "lane", "seq", "attempt", "kind")
-#: By producer instance, whether it is a pipeline's; the last entry, no, stands for all further ones.
+#: By producer instance, whether it is a pipeline's; the last entry, no, applies to all further ones.
 Pipelines = npt.NDArray[np.bool_]
 NO_PIPELINES: Final[Pipelines] = np.zeros(1, np.bool_)
 #: By producer instance, the clock of another machine that it sent from.
@@ -61,7 +61,7 @@ _TIMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class RowSource:
-    """Where rows came from: what is said once a segment instead of once a row."""
+    """Where rows came from: what is stored once a segment instead of once a row."""
 
     owner: int
     subscription: int
@@ -74,7 +74,7 @@ class RowGroup:
     """Raw rows of one bucket and, for stretches of them, their source.
 
     ``words``: the rows as 64-bit words, (room, words a row): NumPy gathers those nearly twice as fast as
-    structured rows. ``ordinals`` beside them, for deliveries.
+    structured rows. with ``ordinals``, for deliveries.
     """
 
     def __init__(self, table: TableId, memory: npt.NDArray[np.int64]) -> None:
@@ -174,7 +174,7 @@ def _log(rows: Rows, out: dict[str, Array]) -> None:
 
 
 def _sources(headers: Rows, out: dict[str, Array], pipelines: Pipelines) -> None:
-    """Rows that are not ours have instance 0, which is no pipeline's."""
+    """Rows that are not ours have instance 0, which is not a pipeline's."""
     out["source_partition"][...], out["source_position"][...] = 0, -1
     if pipelines.any():
         made = np.take(pipelines, out["instance"], mode="clip")

@@ -51,7 +51,7 @@ def _codec(column: Column) -> str:
 
 
 def sha256_of(file: BinaryIO) -> str:
-    """Checksum from where the file stands to its end."""
+    """Checksum from the current position of the file to its end."""
     return hashlib.file_digest(file, "sha256").hexdigest()  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Keeps what was sealed of a run while it went on: a line of ``sealed/parts.jsonl`` for each of its parts.
+"""Keeps what was sealed of a run during the run: a line of ``sealed/parts.jsonl`` for each of its parts.
 
 A part is written, then its line, and only then are its raw segments removed. So after a kill at any moment
 every row is in a part that has a line, or in a segment that no line counts.
@@ -32,7 +32,7 @@ class SealedPart:
         names: kind and text of the names that are new in it, in the order of their ids.
         pipelines: producer instances that sent for pipelines.
         files, tables, workers: as of `SealReport`, of this part.
-        log_ends: by stream id, the position behind the last row of the log in it.
+        log_ends: by stream id, the position after the last row of the log in it.
     """
 
     part: int
@@ -54,7 +54,7 @@ class SealedSoFar:
 
     @classmethod
     def read(cls, run: RunDir) -> SealedSoFar:
-        """No part where nothing was sealed while it went on.
+        """No part where nothing was sealed during the run.
 
         Raises:
             UsageError: the file is damaged.

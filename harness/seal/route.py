@@ -28,7 +28,7 @@ class Router:
     def __init__(self, plan: Plan, extra_streams: Mapping[int, str] | None = None) -> None:
         self.buckets = plan.buckets
         lanes = max((g.first + g.count for g in plan.lane_groups), default=0)
-        self._lane = np.full(lanes + 1, _NO_LANE, np.int64)  # the last entry stands for "no such lane"
+        self._lane = np.full(lanes + 1, _NO_LANE, np.int64)  # the last entry means "no such lane"
         for group in plan.lane_groups:
             cycle = np.resize(np.asarray(group.buckets, np.int64), group.count)
             self._lane[group.first : group.first + group.count] = cycle

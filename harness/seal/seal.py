@@ -106,7 +106,7 @@ def seal(
     """Seal a run, or return at once what was sealed before. Safe to call from several processes.
 
     Args:
-        shares: seals what lies on other machines; None = nobody can any more, and it is missing.
+        shares: seals what lies on other machines; None: this is not possible any more, and they are missing.
         clocks: of the producers there.
         threads: row groups converted and encoded at the same time.
         on_progress: called with (raw bytes done, raw bytes in all) after every segment.
@@ -137,7 +137,7 @@ def seal(
 
 
 def seal_finished(run: RunDir, plan: Plan, *, least_bytes: int = 0) -> int:
-    """Seal the raw segments of a run that goes on which nobody will write to any more, as its next part, and
+    """Seal the raw segments of a running run that are finished, as its next part, and
     remove them. Not for a load from other machines.
 
     Args:
@@ -291,7 +291,7 @@ class _Sealing:
         return size
 
     def _log_ends(self) -> dict[int, int]:
-        """By stream id, the position behind the last row of the log in the files of this sealing."""
+        """By stream id, the position after the last row of the log in the files of this sealing."""
         ends: Counter[int] = Counter()
         for path in self._files:
             if path.startswith(f"{TABLE_NAMES[TableId.LOG]}/"):
@@ -309,7 +309,7 @@ class _Sealing:
         """
         before_ns = time.monotonic_ns() - int(SECOND_ANSWER_S * 1e9)
         chosen: list[Segment] = []
-        # How transactions ended is told of the whole log, at the end.
+        # How transactions ended is decided for the whole log, at the end.
         is_told_later = any(producer.transactions for producer in self._plan.producers)
         tables = [table for table in BUCKETED if not (table is TableId.LOG and is_told_later)]
         following = Counter({key_of(segment): self._before.taken(segment) for segment in segments})
@@ -502,7 +502,7 @@ def _with_seen(row: Bounds, seen: StreamTransactions | None) -> Bounds:
 
 
 def _with_hidden(row: Bounds) -> Bounds:
-    """Where readers are given committed data only, a stream was read when the rest of it was told, too."""
+    """Where readers are given committed data only, a stream was read when the rest of it was reported."""
     if row.isolation != "read_committed" or row.marked >= max(row.log_end, 0):
         return row
     return replace(row, end=max(row.end, row.read_to + 1), why="transactions")

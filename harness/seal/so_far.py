@@ -1,4 +1,4 @@
-"""Writes what is sealed of a run that goes on as a run of its own, which can be judged like any other.
+"""Writes what is sealed of a running run as a run of its own, which can be judged like any other.
 
 Its sealed files are those of the run (links). Its streams are read as far as its log goes, and no further.
 Its workers have not ended and nothing is restored, so that judging takes for certain only what is.
@@ -28,7 +28,7 @@ WHY: Final = "goes on"
 
 
 def write_so_far(run: RunDir, plan: Plan, into: RunDir) -> bool:
-    """Write it to ``into``, in place of what is there; False where nothing is sealed yet.
+    """Write it to ``into``, replacing what is there; False where nothing is sealed yet.
 
     Raises:
         OSError: the disk is full.

@@ -1,7 +1,7 @@
-"""Transactions on their way into the sealed form, those of producers and those of the log.
+"""Transactions on their way into the sealed form, the producers' and the log's.
 
 What producers journalled becomes the rows of transactions.jsonl. What the log holds, spans of offsets with
-the marker behind them, becomes two columns of the log's rows.
+the marker after them, becomes two columns of the log's rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class LogTransactions:
     """How the transactions of the log ended, by stream and offset.
 
     Args:
-        told: what was read of each stream; of a stream without, and behind what was read, the state of a
+        told: what was read of each stream; of a stream without, and after what was read, the state of a
             row is *unknown*.
     """
 
@@ -79,5 +79,5 @@ def sealed_transactions(rows: Rows, source: RowSource) -> Iterator[TransactionRo
 
 
 def _time(t_ns: np.int64, source: RowSource) -> int:
-    """On the line of the run; 0 is no time."""
+    """On the line of the run; 0 means no time."""
     return source.clock.here(int(t_ns)) if source.clock and t_ns else int(t_ns)

@@ -141,13 +141,13 @@ def launch(
     offline: bool = False,
     on_progress: Progress | None = None,
 ) -> Command:
-    """How to start a worker: ``argv`` (the spec's path comes behind it) and what to add to the environment.
+    """How to start a worker: ``argv`` (the spec's path follows it) and what to add to the environment.
 
     What the asked version needs (a virtual environment, jars, compiled classes) is made on first use and
     kept in the cache.
 
     Raises:
-        WorkerError: the version cannot be had (offline, no such version, a tool is missing or failed).
+        WorkerError: the version is not available (offline, no such version, a tool is missing or failed).
         UsageError: the repository has no such version; the hint lists some that it has.
         EnvironmentNotReady: no network, no Java, disk full.
     """

@@ -1,4 +1,4 @@
-"""Python workers: beside brokerstorm, or in a virtual environment that has another version of the client."""
+"""Python workers: next to brokerstorm, or in a virtual environment that has another version of the client."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from harness.workers.spec import PROGRAMS, Readiness, WorkerSpec, installed_vers
 _VERSION = re.compile(r"^[0-9][0-9A-Za-z.!+_-]{0,40}$")
 _MARKER = "complete"
 BUILD_TIMEOUT_S = 300.0
-#: Files that pip takes beside a folder.
+#: Files that pip takes besides a folder.
 _FILES = (".whl", ".tar.gz", ".zip")
 LIST_TIMEOUT_S = 60.0
 #: What Python workers share.
@@ -43,10 +43,11 @@ KIT = PROGRAMS / "python_kit"
 def launch(
     worker: WorkerSpec, version: str, offline: bool, on_progress: object
 ) -> tuple[list[str], dict[str, str]]:
-    """A Python worker beside brokerstorm where that has the asked version, else in an environment of its own.
+    """A Python worker in brokerstorm's own environment where that has the asked version, else in an
+    environment of its own.
 
     Raises:
-        WorkerError: the version cannot be had (offline, no such version, pip failed).
+        WorkerError: the version is not available (offline, no such version, pip failed).
     """
     wanted = version or worker.default_version
     if not wanted:
@@ -112,7 +113,7 @@ def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
     """A wheel, an archive of sources, a folder of sources or a git checkout of the client.
 
     Raises:
-        UsageError: no Python project, or that of another package.
+        UsageError: no Python project, or another package's.
         EnvironmentNotReady: git cannot be asked.
     """
     build = pinned_source(asked)
@@ -135,7 +136,7 @@ def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"{build.path / 'pyproject.toml'}: not valid TOML: {error}") from error
     _refuse_another(worker, build, str(table.get("name", worker.library)))
-    # A tag is that of the last release; what the project says of itself is nearer.
+    # A tag names the last release; what the project says of itself is nearer.
     number = asked.number or str(table.get("version", build.number))
     return OwnBuild(build.path, build.commit, build.digest, number)
 
@@ -187,7 +188,7 @@ def is_built(worker: WorkerSpec, version: str) -> bool:
 def python_for(worker: WorkerSpec, version: str, *, offline: bool = False) -> Path:
     """The interpreter of the environment that has the client at a version, built on first use.
 
-    Processes that ask at once wait for one build. A build that was cut off is started anew.
+    Processes that ask at once wait for one build. A build that was interrupted starts from the beginning.
 
     Raises:
         WorkerError: not a version, offline and not built, or pip could not install it.

@@ -8,7 +8,7 @@ client, Go itself. Modules come through the Go module proxy and are checked agai
 import), and ``modules``, a list of tables ``path``, ``from`` (first version under that path), in ascending
 order: a module that moved has two. The sources are built from a copy in which the import path is the one
 of the asked version, so a stack dump names the very module that a user has. The copy of ``go_kit``, which a
-worker imports as ``brokerstorm/kit``, lies beside it: the folder of a worker may be anywhere.
+worker imports as ``brokerstorm/kit``, lies next to it: the folder of a worker may be anywhere.
 """
 
 from __future__ import annotations
@@ -157,9 +157,9 @@ def _with_path(worker: WorkerSpec, module: Module, source: Path) -> Module:
 
 
 def _copy_module(folder: Path, target: Path, imports: Mapping[str, str]) -> None:
-    """Copy the sources, with the paths of imported modules replaced, those of packages in them too.
+    """Copy the sources, with the paths of imported modules replaced, also in their packages.
 
-    Indirect requirements are those of the version that the sources name. They are left out: Go finds those
+    Indirect requirements belong to the version that the sources name. They are left out: Go finds those
     of the version that is built.
     """
     for path in sources(folder):
@@ -174,7 +174,7 @@ def _copy_module(folder: Path, target: Path, imports: Mapping[str, str]) -> None
 
 
 def _require(worker: WorkerSpec, module: Module, go: Go, folder: Path) -> None:
-    """Let ``go.mod`` of a copy ask for this module, and for the kit that lies beside it.
+    """Let ``go.mod`` of a copy ask for this module, and for the kit that lies next to it.
 
     Not for modules below the client's path: Go finds those that the client itself asks for.
     """

@@ -7,7 +7,8 @@ library in C takes minutes once, and seconds when only the worker has changed.
 ``[rust]`` of a ``worker.toml``: ``default`` (version), ``crate`` (the client's package), ``from`` (the first
 version that the sources are for), ``features`` and ``along``. The sources are built from a copy in which
 ``Cargo.toml`` asks for that version and no other; of all else it takes what the worker's ``Cargo.lock`` has,
-as far as the client lets it. The copy of ``rust_kit`` lies beside it: the folder of a worker may be anywhere.
+as far as the client lets it. The copy of ``rust_kit`` lies next to it: the folder of a worker may be
+anywhere.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
     crate = _build_of(worker).crate
     if package.get("name") != crate:
         raise UsageError(f"{own.path} is the package {package.get('name', 'of no name')}, not {crate}")
-    # A tag is that of the last release; what the package says of itself is nearer.
+    # A tag names the last release; what the package says of itself is nearer.
     number = package.get("version", own.number)
     return (
         own
@@ -210,7 +211,7 @@ def _copied(worker: WorkerSpec, client: Client, folder: Path) -> Path:
 
 
 def _asking(text: str, crate: str, asks: str, folder: Path) -> str:
-    """A Cargo.toml that asks for the kit beside it, and for the client in this way."""
+    """A Cargo.toml that asks for the kit next to it, and for the client in this way."""
     text = re.sub(r'path = "[^"]*rust_kit"', f'path = "../{KIT.name}"', text)
     text, count = re.subn(
         rf'^({crate} = {{[^}}\n]*)version = "[^"]*"', rf"\g<1>{asks}", text, flags=re.MULTILINE

@@ -57,7 +57,7 @@ class SecureOptions:
 
     Attributes:
         options: of the client, laid over all others.
-        secrets: texts among them that nobody else may see.
+        secrets: texts among them that are secret.
     """
 
     options: Mapping[str, str]
@@ -78,7 +78,7 @@ def handed_over(handed: SecureOptions) -> Iterator[tuple[Mapping[str, str], Sequ
     reading, writing = os.pipe()
     try:
         with os.fdopen(writing, "wb", buffering=0) as pipe:
-            # Room for all of it: nobody reads before the process runs.
+            # Room for all of it: it is read only when the process runs.
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, max(len(text), 4096))
             pipe.write(text)
         yield {VARIABLE: f"/dev/fd/{reading}"}, (reading,)

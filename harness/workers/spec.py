@@ -57,10 +57,10 @@ _HINT: Final = "docs/howto/add-a-worker.md has every key"
 
 
 class PythonBuild(Part):
-    """``[python]``: an environment of its own for every version but the one beside brokerstorm.
+    """``[python]``: an environment of its own for every version but the one installed with brokerstorm.
 
     Attributes:
-        default: version when a scenario names none; empty = the one that lies beside brokerstorm.
+        default: version when a scenario names none; empty = the one installed with brokerstorm.
         packages: what pip installs; empty = the library at the version.
         imports: modules of the client that the worker imports; empty = the library's name.
     """
@@ -135,7 +135,7 @@ class CommandBuild(Part):
             where ``build`` left what it made.
         build: run once for a version, in the empty folder ``{build}``; none = nothing to make.
         build_own: the same for a build of the user's (``dir:PATH``), of which ``{source}`` is a copy.
-        released: prints the versions that there are as a list in JSON; none = nobody knows them.
+        released: prints the versions that there are as a list in JSON; none: they are not known.
     """
 
     default: str
@@ -149,7 +149,7 @@ class Contract(Part):
     """The client's own options for what contract checks and benchmarks ask for.
 
     A check that the client has no options for is skipped. In the values, ``{ms}``, ``{s}``,
-    ``{bytes}`` and ``{count}`` stand for the number that is asked for.
+    ``{bytes}`` and ``{count}`` are replaced by the number that is asked for.
 
     Attributes:
         linger: a producer gathers messages for that long.
@@ -211,17 +211,17 @@ class WorkerSpec(Part):
         tools: commands it needs on PATH beyond brokerstorm itself and its toolchain.
         supports: by key of a producer or consumer, the values this worker can do; a key it leaves out has
             the values every worker can do.
-        sets: by such a key of a consumer and value, the client's options that bring it about; ``{ms}`` stands
-            for `commit_every`.
+        sets: by such a key of a consumer and value, the client's options that bring it about; ``{ms}`` is
+            the value of `commit_every`.
         since: by such a key, the first version that can do more than that.
         values_since: by option and value (small letters), the first version that takes that value.
         promises: what decides the client's promises; None = not stated, so they are not known.
         exposure: counters that it reports, and what each counts.
         release_notes: link to those of a version, with ``{version}`` in it; ``{client}`` where a worker has
-            several clients. Empty = nobody knows.
+            several clients. Empty: not known.
         codec: the option that says how a producer compresses; None = not stated.
         says_died: the roles in which it says that its client gave itself up; without, the client cannot, or
-            nobody knows.
+            it is not known.
         watches_commits: its consumer sees the requests of its client, and says when a commit that the client
             confirmed was never sent.
         log_stamp: how lines of the client's log (stderr) begin (`harness.log_stamp`); empty = not stated, so
@@ -277,7 +277,7 @@ class WorkerSpec(Part):
 
     def first_brokers(self, option: str, value: Any, version: str) -> str:
         """The first brokers that can do what this asks for; empty = this version (itself empty: the
-        default) can, or nobody knows."""
+        default) can, or it is not known."""
         system = SYSTEMS[self.system]
         first = system.options_since.get((option, str(value).lower()), "")
         asked = version or system.version
@@ -374,14 +374,14 @@ class WorkerSpec(Part):
         return self.security.options(security, self.library)
 
     def release_notes_of(self, version: str) -> str:
-        """Link to the release notes of a version; empty where nobody knows."""
+        """Link to the release notes of a version; empty where it is not known."""
         client, _, number = version.rpartition(" ")
         return self.release_notes.replace("{client}", client).replace("{version}", number)
 
     @property
     def default_version(self) -> str:
         """Version that is used when a scenario names none: what the folder was written for, or for Python
-        what lies beside brokerstorm (empty when nothing does)."""
+        what is installed with brokerstorm (empty when nothing does)."""
         build = self.python if self.language == "python" else getattr(self, self.language)
         return str(build.default) or installed_version(self.library)
 
