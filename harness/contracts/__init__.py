@@ -31,7 +31,7 @@ def read_document(path: Path, kind: type[Kind]) -> Kind:
 
 
 def read_rows(path: Path, kind: type[Kind]) -> list[Kind]:
-    """The rows of a JSON-lines file; none where there is no file.
+    """The rows of a JSON-lines file; none without the file.
 
     Raises:
         UsageError: as `read_document`, with the line.

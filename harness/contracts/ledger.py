@@ -18,10 +18,10 @@ class StoppedProcess:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """The ledger entry of one fault. A field that a kind leaves out stands for something that it did not do.
+    """The ledger entry of one fault. A field that a kind leaves out means that it did not do this.
 
     Attributes:
-        outside: the cluster is somebody else's: it goes on, whatever becomes of the run.
+        outside: the cluster is somebody else's: it continues, whatever happens to the run.
         down: nodes to start again, ``limited``: nodes held to less of something.
         impaired, losing: names of what detours, or packet filters, do.
         settings: topic -> its own settings before, None = it had none.

@@ -384,13 +384,13 @@ class Plan(PlanPart):
 
     @property
     def worker_topics(self) -> dict[str, str]:
-        """Topic -> its name in what a worker is told and writes: where topics have no namespace to
+        """Topic -> its name in what a worker receives and writes: where topics have no namespace to
         themselves, the one that brokers know it by."""
         return {t.name: t.name if self.namespace else t.address or t.name for t in self.topics}
 
     @property
     def worker_streams(self) -> dict[str, str]:
-        """Name of a stream in what a worker is told and writes -> the stream, in the order of their ids."""
+        """Name of a stream in what a worker receives and writes -> the stream, in the order of their ids."""
         told = self.worker_topics
         return {f"{told[t.name]}-{p}": f"{t.name}-{p}" for t in self.topics for p in range(t.most_partitions)}
 

@@ -51,7 +51,7 @@ class NameRow:
 
 @dataclass(frozen=True, slots=True)
 class StaleWrite:
-    """A batch of a transaction, or the marker of one, that a log took behind a newer epoch of its producer.
+    """A batch of a transaction, or the marker of one, that a log took after a newer epoch of its producer.
 
     ``first .. last``: its offsets; ``newest``: the highest epoch of the producer before it.
     """
@@ -71,7 +71,7 @@ class Bounds:
     Kafka counts in offsets, Pulsar in messages (``stable``, ``marked`` and ``log_end``: in entries).
     ``isolation`` remaining: of a queue, whose rows in the log are what was left in it after the drain, and
     not all that it held. ``reader``: the worker that wrote it. ``again``: what it had read from there
-    on was not in the log any more, and was read again; -1 nothing was.
+    on was not in the log any more, and was read a second time; -1 nothing was.
     """
 
     begin: int = 0
@@ -118,7 +118,7 @@ class Leadership:
 
     Attributes:
         term: its number.
-        leader: name of the node; "" = not known, None = nobody.
+        leader: name of the node; "" = not known, None = no leader.
         late_ns: how much earlier it may have begun than ``t_ns``, of a leader that was only watched.
         first: position at which the log as it is in the end has its first message; None = it has none of it.
         entries: of a ledger that is closed, what it was closed with; None = not known.
@@ -228,7 +228,7 @@ class StreamTransactions:
     """Transactions in the log of a stream, up to offset ``read_to``. Other fields as in `Bounds`.
 
     Pulsar: ``spans`` are those that the audit's reader was not given, and what is in them is ``hidden``,
-    which is no part of the file; entries are counted, of which there are ``log_end``.
+    which is not in the file; entries are counted, of which there are ``log_end``.
     """
 
     stream: str
@@ -282,7 +282,7 @@ class TransactionRow:
 Terms = tuple[Leadership, ...]
 
 
-#: Kind of an event: a window of a run that goes on found something.
+#: Kind of an event: a window of a running run found something.
 FOUND_SO_FAR: Final = "found-so-far"
 
 
@@ -294,7 +294,7 @@ class EventRow:
         kind: ``frozen``, ``client-died``, ``commit-not-sent``, ``hang``, ``stall``, ``stuck``,
             ``found-so-far``, ``not-sealed``, or a worker's own word.
         where: the call that it waits in, or crashed in, with its ``thread``, its ``stack`` and the file
-            of all ``stacks``; None: nobody looked.
+            of all ``stacks``; None: nothing was looked for.
         since_ns: it has waited since then; None: a worker's own event.
         name, why: of a client that died: its error, and why it died.
         frozen_ns: how long its process did not run, until ``t_ns``.
@@ -351,7 +351,7 @@ class FaultDetails:
     Attributes:
         held: requests that it held, as far as the last look saw.
         unkept: streams of which every replica in sync lost what it had not synced.
-        remade: topics that it deleted and made again.
+        remade: topics that it deleted and recreated.
         wiped: nodes that lost all their data to it, and why.
         damaged: nodes of whose files it changed bytes, with the places.
         cut: stream -> the position before which it removed everything, on purpose.
@@ -467,7 +467,7 @@ class WorkerRow:
         exposure: its own counters.
         done: it said so: it recorded everything.
         hung: it was ended because it hung; every row is there, as of one that a fault ``killed``.
-        stuck: it did not end when it was told to, and the run ended it.
+        stuck: it did not end when it was asked to, and the run ended it.
         crashed: its client took the process down; every row is there.
         life_of: the client of the plan that it is a later life of.
         offers_from_ns, offers_until_ns: when a producer of several lives offered messages; 0 = as planned.
@@ -509,7 +509,7 @@ class ExecutorRow:
         clients: names of the plan.
         ahead_ns: what its clock was behind this machine's, which is added to its times.
         bound_ns: how wrong a time of its rows may be after that; 0 = it was never measured.
-        lost: why nobody could talk to it any more; empty = it stayed.
+        lost: why it could not be reached any more; empty = it stayed.
         left: where what it captured lies, on its machine, if it could not be written where the run is.
     """
 
@@ -528,10 +528,10 @@ class Manifest:
 
     Attributes:
         status: running, complete, interrupted or error.
-        epoch_ns, epoch_wall: the start of load, by both clocks; empty = nobody says.
-        readiness_restored, drained: None = nobody says.
+        epoch_ns, epoch_wall: the start of load, by both clocks; empty = not known.
+        readiness_restored, drained: None = not known.
         unstated: of an import, by name of a precondition or of what a class asks for, why it is not known.
-        checks: validity checks that import.yaml answers; None = nobody can tell.
+        checks: validity checks that import.yaml answers; None = not known.
         executors: other machines that the load came from.
     """
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from harness.rundir import Document
 
 PROTOCOL_VERSION: Final = 1
-#: The first whose part a spec has is that of the process.
+#: The first whose part a spec has is the role of the process.
 ROLES: Final = ("pipeline", "producer", "consumer", "audit")
 
 
@@ -110,12 +110,12 @@ class ConsumerPart(SpecPart):
 
     @property
     def follows_load(self) -> bool:
-        """What it does ends with the load, so it is told when that is over."""
+        """What it does ends with the load, so it learns when that is over."""
         return self.pauses is not None or self.seeks is not None
 
 
 class PipelinePart(SpecPart):
-    """Beside ``producer`` and ``consumer``, its halves. Options of ``client`` are those of the first."""
+    """Besides ``producer`` and ``consumer``, its halves. Options of ``client`` are those of the first."""
 
     consumer_options: dict[str, str]
 
@@ -132,8 +132,8 @@ class AuditPart(SpecPart):
 
 
 class ProcessSpec(SpecPart):
-    """One of ``producer``, ``consumer``, ``audit`` says what it does; a pipeline has the first two beside its
-    own. No secrets: it is kept with the run."""
+    """One of ``producer``, ``consumer``, ``audit`` says what it does; a pipeline has the first two besides
+    its own. No secrets: it is kept with the run."""
 
     protocol: int = PROTOCOL_VERSION
     run_id: str

@@ -26,7 +26,7 @@ class HasClocks(Protocol):
         """
 
     def clock_told(self, node: str, *, within_s: float) -> float | None:
-        """How far ahead of the machine's the time was that the node's process was told last, in s: it asks
+        """How far ahead of the machine's the time was that the node's process received last, in s: it asks
         often. None = it did not ask within that time.
 
         Raises:

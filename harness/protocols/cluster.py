@@ -220,7 +220,8 @@ class HasReassignments(HasPlacement, Protocol):
         """
 
     def cancel_reassignments(self, topic: str, partitions: Iterable[int]) -> None:
-        """Let the replicas stay that they had; one that is done is no error. Raises as `reassign`."""
+        """Let the replicas stay that they had; it is not an error if a move has ended. Raises as `reassign`.
+        """
 
     def reassigning(self, topic: str) -> list[int]:
         """Partitions whose replicas are on the move now."""
@@ -276,7 +277,7 @@ class GrowsTopics(Protocol):
 
     def grow(self, topic: str, to: int) -> None:
         """Give a topic so many partitions; returns when every broker in reach knows them. One that has them
-        already is no error.
+        already is not an error.
 
         Raises:
             UsageError: the brokers refuse it (their words).
@@ -347,7 +348,7 @@ class HasCoordinators(Protocol):
     """Can tell which node coordinates a group (Kafka) or transactions."""
 
     def coordinator(self, kind: str, name: str) -> str | None:
-        """The node; None while there is none, or nobody knows the name.
+        """The node; None while there is none, or the name is not known.
 
         Args:
             kind: "group" or "transactions".
@@ -360,7 +361,7 @@ class HasCoordinators(Protocol):
 
 @runtime_checkable
 class HasHighWatermark(Protocol):
-    """Shows readers only what is replicated (Kafka): what a leader alone acknowledged may be behind the end
+    """Shows readers only what is replicated (Kafka): what a leader alone acknowledged may be after the end
     that they see, and would look lost."""
 
     def pass_high_watermark(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
@@ -384,12 +385,12 @@ class HasNamespaces(HasBacklogs, Protocol):
         """
 
     def drop_namespace(self, name: str) -> None:
-        """Delete it with all its topics; one that is not there is no error."""
+        """Delete it with all its topics; it is not an error if it does not exist."""
 
 
 @runtime_checkable
 class NamesTopics(Protocol):
-    """Can keep the topics of a run apart from those of others."""
+    """Can keep the topics of a run apart from other users' topics."""
 
     def name_topics(self, addresses: Mapping[str, str], groups: Sequence[str]) -> None:
         """From now on a topic has a name of its own here, and another one at the brokers.
@@ -477,7 +478,7 @@ class HasConnections(Protocol):
         """Return the connections of clients."""
 
     def close_connection(self, connection: ClientConnection) -> None:
-        """Close a connection, as an operator would. It is no error if the connection is gone."""
+        """Close a connection, as an operator would. It is not an error if the connection is gone."""
 
 
 @runtime_checkable
@@ -504,7 +505,7 @@ class Admin(Protocol):
         """Create topics."""
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics. It is no error if one does not exist."""
+        """Delete topics. It is not an error if one does not exist."""
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
         """Return when the cluster *works*: every node registered, every partition led with full ISR,

@@ -10,7 +10,7 @@ Clients = Callable[[], Mapping[str, int]]
 
 
 class ClientLives(Protocol):
-    """Can end the client processes of a run, and begin their next lives. Names are those of the plan."""
+    """Can end the client processes of a run, and begin their next lives. Names are the plan's."""
 
     def kill(self, name: str) -> bool:
         """SIGKILL the process; whether that is what ended it. Returns when it is gone."""

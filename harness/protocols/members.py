@@ -51,7 +51,7 @@ class UnregistersBrokers(HasReassignments, Protocol):
         """No-op for one that is not known.
 
         Raises:
-            EnvironmentNotReady: refused, in the brokers' words, or nobody answers.
+            EnvironmentNotReady: refused, in the brokers' words, or no broker answers.
         """
 
 
@@ -62,7 +62,7 @@ class Quorum:
     Attributes:
         leader: the active controller; None while there is none.
         epoch: how often one was elected.
-        voters: controller -> records that it is behind the leader.
+        voters: controller -> records that it lags the leader.
         observers: the same of the others that follow: brokers, and controllers without a vote.
     """
 
@@ -77,11 +77,11 @@ class ChangesVoters(Protocol):
     """Can change which controllers vote (Kafka: KIP-853)."""
 
     def quorum(self) -> Quorum:
-        """Raises EnvironmentNotReady: nobody answers, or nobody leads."""
+        """Raises EnvironmentNotReady: no node answers, or there is no leader."""
 
     def add_voter(self, node: str) -> str:
         """Why a controller that follows has no vote yet, in the brokers' words; empty = it has one. To be
-        asked again. Raises EnvironmentNotReady: nobody answers."""
+        asked again. Raises EnvironmentNotReady: no node answers."""
 
     def remove_voter(self, node: str) -> str:
-        """Why a controller still has its vote; as `add_voter`. One without a vote goes on following."""
+        """Why a controller still has its vote; as `add_voter`. One without a vote continues to follow."""

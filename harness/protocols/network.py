@@ -1,6 +1,6 @@
 """Connections as network faults see them: wires, what can be done to them, and who can do it.
 
-Abilities as those of `harness.protocols.cluster`; a cluster has them when it was started with what they need.
+Abilities, like in `harness.protocols.cluster`; a cluster has them when it was started with what they need.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Literal, Protocol, runtime_checkable
 
 from harness.protocols.cluster import Endpoint
 
-#: What a cluster must be started with so that somebody can stand between clients and brokers, and between
+#: What a cluster must be started with so that a proxy can be between clients and brokers, and between
 #: the nodes (`FaultKind.needs`).
 CLIENT_DETOURS, PEER_DETOURS = "client-detours", "peer-detours"
 #: As `PEER_DETOURS`, where nothing but to hold bytes is asked for: more runtimes can.
 PEER_CUTS = "peer-cuts"
-#: Beside detours: whoever stands there knows where each request begins, from a connection's first byte on.
+#: Besides detours: the proxy knows where each request begins, from a connection's first byte on.
 REQUESTS = "requests"
 #: With client detours: the connections of producers, of consumers and of other clients pass each a listener
 #: of their own.
@@ -56,8 +56,9 @@ class Impairment:
     delay     each waits ``delay_s``, up to ``jitter_s`` more or less
     throttle  ``kilobytes_per_s`` of each connection get through
     reset     the connection is closed: a new one with RST at its first byte
-    stall     where one of ``requests`` begins, it and all behind it on that connection wait ``delay_s``: a
-              ``share`` of those requests, at random. They arrive although who sent them may have left.
+    stall     where one of ``requests`` begins, it and everything after it on that connection wait
+              ``delay_s``: a ``share`` of those requests, at random. They arrive although who sent them may
+              have left.
     """
 
     how: How
@@ -101,7 +102,7 @@ class HasDetours(Protocol):
         """Connect as the source of a wire does.
 
         Raises:
-            OSError: nobody accepts.
+            OSError: the connection is refused.
         """
 
     def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
@@ -139,7 +140,7 @@ class StallsRequests(HasDetours, Protocol):
 
     def request_kinds(self) -> Sequence[str]:
         """Return the kinds of requests that it can tell apart, under the protocol's names; empty where there
-        is no such protocol.
+        is not such a protocol.
         """
 
     def stalled(self, name: str) -> Stalled:
@@ -156,7 +157,7 @@ class RenamesNodes(HasDetours, Protocol):
 
     def rename(self, name: str, node: str) -> Sequence[Wire]:
         """Give a node another address: the other nodes find it there when they next ask for its name, and
-        nobody at the old one. `HasDetours.repair` of the same name gives the old one back.
+        no node at the old one. `HasDetours.repair` of the same name gives the old one back.
 
         Returns:
             The wires to the new address.

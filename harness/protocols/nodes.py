@@ -48,7 +48,7 @@ class Stoppable(Startable, Protocol):
 
 @runtime_checkable
 class Pausable(Protocol):
-    """Can freeze a node (SIGSTOP) and let it go on."""
+    """Can freeze a node (SIGSTOP) and resume it."""
 
     def pause(self, node: str) -> None: ...
     def resume(self, node: str) -> None: ...

@@ -31,7 +31,7 @@ class LosesPower(Protocol):
     """
 
     def keep_written(self) -> None:
-        """Count all that the nodes have written so far as synced: that of a cluster of a minute ago is."""
+        """Count all that the nodes have written so far as synced: after a minute this is so."""
 
     def stores(self) -> frozenset[str]:
         """The nodes that keep messages where the brokers keep none; nothing where brokers do."""

@@ -54,5 +54,5 @@ class FinalizesFeatures(Protocol):
             Feature -> level before and after, of those that were raised.
 
         Raises:
-            EnvironmentNotReady: refused, in the brokers' words, or nobody answers.
+            EnvironmentNotReady: refused, in the brokers' words, or no broker answers.
         """

@@ -18,10 +18,10 @@ _NOTHING: Texts = MappingProxyType({})
 
 
 class System:
-    """One system. Stateless; the defaults are those of a plain log without partitions.
+    """One system. Stateless; the defaults fit a plain log without partitions.
 
-    The other modules of its folder are imported when a method is called that needs one: nobody
-    loads client libraries for a question about facts, and nobody else names those modules.
+    The other modules of its folder are imported when a method is called that needs one: no code
+    loads client libraries for a question about facts, and no other code names those modules.
 
     Attributes:
         client: the library of a producer or consumer that names none.
@@ -42,7 +42,7 @@ class System:
         config_left_aside: pattern of settings of such a file that a run leaves aside: who may connect and
             how, and where other servers are.
         copies: one copy of a message and several, in the words of the system.
-        stored_overhead_bytes: of a message beside its payload, in one copy on a broker's disk.
+        stored_overhead_bytes: of a message besides its payload, in one copy on a broker's disk.
         store_role: role of the nodes that keep the messages; empty = who leads and who follows says so.
         is_queue: a message that was settled is gone; the audit finds what remained. Else there is a log.
         size_setting: the setting of a topic that says how large a message may be, bytes; empty = it has none.
@@ -62,9 +62,9 @@ class System:
         forgets_read: brokers of ours need not keep what was read along.
         grows_topics: partitions can be added to a topic, and the audit reads those too.
         reads_replicas: each replica of a log can be read from the node that has it (`ReadsReplicas`).
-        transactional_config: broker settings without which there are no transactions.
+        transactional_config: broker settings that transactions need.
         log_stamps: how lines of a broker's log begin (`harness.log_stamp`), any of these; none = not stated.
-        log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name stands; without
+        log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name is; without
             it the line is about all streams. Empty = no line says so.
         request_kinds: name of a kind of request of clients or brokers -> its number on the wire, where the
             network proxy can tell where a request begins and of which kind it is.
@@ -209,7 +209,7 @@ class System:
         return 0
 
     def name_key(self, topic: str) -> str:
-        """Two topics whose names have the same key cannot be beside each other."""
+        """Two topics whose names have the same key cannot exist together."""
         return topic
 
     def namespace(self, run_tag: int, prefix: str = "") -> str:

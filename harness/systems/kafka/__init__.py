@@ -16,7 +16,7 @@ _IN_SYNC: Final = "min.insync.replicas"
 #: The audit needs the whole log.
 KEEPS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
-#: Of a log that is audited while it grows: a reader may be minutes behind.
+#: Of a log that is audited while it grows: a reader may lag by minutes.
 LEAST_RETENTION_MS: Final = 900_000
 
 #: https://kafka.apache.org/protocol#protocol_api_keys
@@ -158,7 +158,7 @@ class Kafka(System):
         return int(limit) if limit.isdigit() else 0
 
     def name_key(self, topic: str) -> str:
-        """Metrics have underscores for dots, so the brokers refuse ``a.b`` beside ``a_b``."""
+        """Metrics have underscores for dots, so the brokers refuse ``a.b`` if there is ``a_b``."""
         return topic.replace(".", "_")
 
     def log_names(self, address: str, partition: int, partitions: int) -> tuple[str, ...]:

@@ -141,7 +141,7 @@ class KafkaAdmin(TopicAdmin):
         """Ask a group's coordinator about the partitions of topics.
 
         Raises:
-            EnvironmentNotReady: nobody coordinates the group, or nobody answers.
+            EnvironmentNotReady: the group has no coordinator, or no broker answers.
         """
         node = self.coordinator("group", group)
         if node is None:
@@ -363,7 +363,7 @@ class KafkaAdmin(TopicAdmin):
         for node in self._nodes:
             found = {row["name"]: row for row in self._topic_rows(topics, only=node.name)}
             codes = {topic: row["error_code"] for topic, row in found.items()}
-            # Where rights are those of a prefix: what a run needs of them shows when it makes its own topics.
+            # Where rights are for a prefix: what a run needs of them shows when it makes its own topics.
             unseen = {topic for topic in INTERNAL_TOPICS if codes.get(topic) == _NO_RIGHT}
             for topic, kind in INTERNAL_TOPICS.items():
                 if codes.get(topic) and topic not in unseen:

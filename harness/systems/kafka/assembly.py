@@ -89,7 +89,7 @@ class _Kafka(Assembly):
         return cluster_id(run_id)
 
     def prepare(self, run_id: str, launch: Launch) -> Prepare:
-        """Puts formatted storage in place of a node that has none."""
+        """Gives formatted storage to a node that has none."""
 
         def prepare(node: Node, folder: NodeFolder) -> None:
             properties = (folder.conf / "server.properties").read_text()
@@ -145,7 +145,7 @@ def formatted_storage(
 
     Args:
         properties: a node's server.properties with ``log.dirs`` of no importance.
-        voting: what the storage tool is told of the quorum.
+        voting: what the storage tool receives about the quorum.
 
     Raises:
         EnvironmentNotReady: Kafka refuses the settings (its own message), or the disk is full.

@@ -58,7 +58,7 @@ def leaderships(
     """All epochs of the partitions, in order.
 
     Args:
-        within_s: so long both sources may disagree; where they still do, no epoch is said to begin anywhere.
+        within_s: so long both sources may disagree; where they still do, no epoch is known to begin anywhere.
 
     Raises:
         EnvironmentNotReady: no broker answers.

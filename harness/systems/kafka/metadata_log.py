@@ -1,7 +1,7 @@
 """Reads who led which partition in which leader epoch, and since when, from Kafka's metadata log (KIP-500).
 
 The log of the KRaft quorum holds every change of a partition as a record with a time, so nothing has to be
-watched while a run goes on. Fields and tags of the records: apache/kafka,
+watched during a run. Fields and tags of the records: apache/kafka,
 metadata/src/main/resources/common/metadata; the frame around them: KIP-631.
 """
 

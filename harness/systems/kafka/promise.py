@@ -1,7 +1,7 @@
 """Derives what the settings of a Kafka client promise.
 
 * **delivery** ``durable``: ``acks=all`` with at least two in-sync replicas demanded and no unclean
-  election; otherwise an acknowledgement stands for the ``leader`` alone, or (``acks=0``) for nothing.
+  election; otherwise an acknowledgement means the ``leader`` alone, or (``acks=0``) for nothing.
 * **synced**: brokers acknowledge what is in their memory, unless they flush after every batch.
 * **order** and **dedup**: the idempotent producer (KIP-98) keeps both through retries. Without it, retries
   with several requests in flight reorder, and any retry may store twice.
@@ -206,7 +206,7 @@ def _drops(topics: Sequence[TopicPlan]) -> list[DropLimit]:
 
 
 def _of_share_group(group: Setting, settings: ClientSettings, consuming: Consuming) -> ConsumerPromise:
-    """Its locks begin at the broker, so nothing is told of a message that comes again too early."""
+    """Its locks begin at the broker, so a message that comes again too early cannot be recognised."""
     isolation = settings.of("share_isolation")
     because = {
         "order": f"{group.text}: members share partitions",

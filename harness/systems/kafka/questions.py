@@ -26,11 +26,11 @@ _POLL_S: Final = 0.1
 _TURN_S: Final = 0.5
 _TRIES: Final = 5
 _GONE: Final = (KafkaError.GROUP_ID_NOT_FOUND, KafkaError.UNKNOWN_TOPIC_OR_PART)
-#: Of a consumer, unless it is told another one (45 s), and what a busy coordinator needs.
+#: A consumer's session timeout by default (45 s), and what a busy coordinator needs.
 _SESSION_S: Final = 60.0
 #: What no second attempt changes.
 _LOCKED_OUT: Final = (KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError._RESOLVE)
-#: How long nobody may accept a connection; brokers that start take some seconds.
+#: How long connections may be refused; brokers that start take some seconds.
 _AWAY_S: Final = 5.0
 #: A word of librdkafka's -> what to look at.
 _HINTS: Final = {
@@ -81,7 +81,7 @@ class KafkaQuestions:
         """Return the cluster's identity.
 
         Raises:
-            EnvironmentNotReady: nobody answers, or nobody lets us in.
+            EnvironmentNotReady: no broker answers, or none accepts our login.
         """
         found = self._metadata()
         brokers = {number: Endpoint(node.host, node.port) for number, node in found.brokers.items()}
@@ -104,7 +104,7 @@ class KafkaQuestions:
                 turn_s *= 2  # many topics take long
 
     def delete_groups(self, groups: Sequence[str]) -> None:
-        """Delete groups of consumers; those that are not there are no error. Who crashed is a member until
+        """Delete groups of consumers; it is not an error if one does not exist. Who crashed is a member until
         its session is over, which is waited for.
 
         Raises:

@@ -294,7 +294,7 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
 
     def coordinator(self, kind: str, name: str) -> int:
         """Id of the node that coordinates a ``kind`` ("GROUP" or "TRANSACTION") of this name, -1 while there
-        is none. The first question makes the broker create the internal topic behind it."""
+        is none. The first question makes the broker create its internal topic."""
         request = FindCoordinatorRequest(
             key_type=CoordinatorType[kind].value, coordinator_keys=[name], min_version=4
         )

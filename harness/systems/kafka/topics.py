@@ -95,7 +95,7 @@ class TopicAdmin:
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics and wait until every broker in reach has forgotten them, so that their names can be
-        used again at once; those that are not there are no error.
+        used again at once; it is not an error if one does not exist.
         """
         if not names:
             return

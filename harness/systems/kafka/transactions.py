@@ -1,4 +1,4 @@
-"""Transactions in the log of a partition: which offsets each has, and the marker behind them.
+"""Transactions in the log of a partition: which offsets each has, and the marker after them.
 
 No client shows markers. So the log is fetched once more, as readers of committed data fetch it, and of every
 batch the header alone is read: producer id, epoch, first and last offset, transactional or control (KIP-98).
@@ -24,7 +24,7 @@ from harness.systems.kafka.failover import KafkaFailover
 #: The last stable offset is waited for: markers are written after a commit was acknowledged.
 STABLE_S: Final = 20.0
 _PAUSE_S: Final = 0.2
-#: base offset, bytes behind this field, leader epoch, magic, crc, attributes, last offset delta, first and
+#: base offset, bytes after this field, leader epoch, magic, crc, attributes, last offset delta, first and
 #: last timestamp, producer id, epoch
 _BATCH: Final = Struct(">qiibIhiqqqh")
 _BEFORE_LENGTH: Final = 12
@@ -32,7 +32,7 @@ _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
 _NO_TRANSACTIONS_MAGIC: Final = 2  # older formats have none
 
 Partition = tuple[str, int]
-#: Partition -> the node that leads it, None while nobody does.
+#: Partition -> the node that leads it, None while there is none.
 Leaders = Callable[[str], Mapping[int, str | None]]
 
 
@@ -126,7 +126,7 @@ def transactions(
     """Return the transactions in the log of each partition. What could not be read in time is missing at the
     end.
 
-    Partitions are read to the high watermark that each has at first, those of a leader together.
+    Partitions are read to the high watermark that each has at first, a leader's partitions together.
     """
     scans = {one: PartitionScan() for one in partitions}
     deadline, moved = time.monotonic() + within_s, time.monotonic()

@@ -50,7 +50,7 @@ class Nats(System):
     )
     copies = ("replica", "replicas")
     stored_overhead_bytes = 60
-    file_kinds = {  # of streams and of the Raft groups beside them (server/filestore.go, raft.go)
+    file_kinds = {  # of streams and of their Raft groups (server/filestore.go, raft.go)
         "snapshot": ("*/snapshots/*",),
         "log": ("*.blk",),
         "index": ("*/index.db", "*/o.dat"),

@@ -38,7 +38,7 @@ class NatsAdmin:
         is_reachable: whether a node can answer, as far as the runtime knows; others are not asked.
         can_choose: a leader that steps down can be told who comes next (2.11 and newer).
         links: node -> where the harness connects to it; default: not the way of clients, on which a network
-            fault may stand.
+            fault may last.
         urls: node -> where its monitoring answers; default: the admin endpoints.
         called: server, by the name that it has itself -> node, where that differs.
 
@@ -182,7 +182,7 @@ class NatsAdmin:
             )
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete their streams with what is in them; one that is not there is no error."""
+        """Delete their streams with what is in them; it is not an error if one does not exist."""
         for stream in self._streams(names):
             self._drop(self._theirs(stream))
         for name in names:

@@ -30,7 +30,7 @@ class _Nats(Assembly):
         return NatsAdmin(runtime.nodes, is_reachable=is_reachable, access=access, can_choose=chooses)
 
     def access(self, made: ClusterSecurity) -> Access:
-        """By user and password; the monitoring port asks nobody who they are."""
+        """By user and password; the monitoring port has no authentication."""
         clients, admin = (Auth("user", made.secrets[user], user) for user in (CLIENT, ADMIN))
         return Access(Security(made.tls(), clients), Security(made.tls(), admin))
 

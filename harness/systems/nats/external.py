@@ -114,7 +114,7 @@ def _info(connection: Connection, at: Endpoint) -> dict[str, Any]:
     """Log in to a server and return its INFO.
 
     Raises:
-        EnvironmentNotReady: nobody answers, or it does not let us in.
+        EnvironmentNotReady: no server answers, or it refuses our login.
     """
     hint = "is it up, and bootstrap, tls and auth of the connection file right?"
     try:

@@ -33,7 +33,7 @@ class Link:
     """A connection that is open as long as its context.
 
     Raises:
-        NoAnswer: nobody is there, or no answer in time.
+        NoAnswer: no server is there, or no answer in time.
         UsageError: the server does not let the user in.
     """
 
@@ -58,7 +58,7 @@ class Link:
         """The first answer to a message, which is JSON. ``body``: nothing, bytes, or what becomes JSON.
 
         Raises:
-            NoResponders: nobody listens there.
+            NoResponders: no server listens there.
             NoAnswer: no answer in time, or the connection broke.
         """
         payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()

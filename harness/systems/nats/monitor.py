@@ -1,4 +1,4 @@
-"""Asks the servers over HTTP what they say of themselves (docs.nats.io, "Monitoring"), beside each other."""
+"""Asks the servers over HTTP what they say of themselves (docs.nats.io, "Monitoring"), at the same time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from harness.protocols.cluster import PartitionState
 
 _CONNECT_S: Final = 0.75
 _ANSWER_S: Final = 2.5  # a healthy server answers in milliseconds; a starved one in about a second
-#: A follower under load is always some entries behind, and `current` is false then. One that was heard of
+#: A follower under load always lags by some entries, and `current` is false then. One that was heard of
 #: just now and lacks no more follows; one that catches up after a loss lacks thousands.
 _HEARD_NS: Final = 2_000_000_000
 _FEW: Final = 1000
@@ -74,7 +74,7 @@ class Monitor:
                 for account in said.get("account_details") or ()
                 for stream in account.get("stream_detail") or ()
             ]
-            alone = {} if "meta_cluster" in said else {"leader": node}  # a server that is no cluster
+            alone = {} if "meta_cluster" in said else {"leader": node}  # a server without a cluster
             groups = {
                 str(stream["name"]): alone or self._group(stream.get("cluster") or {}) for stream in details
             }
@@ -113,7 +113,7 @@ class Monitor:
         return self._called.get(leader, leader)
 
     def _group(self, group: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A Raft group, with nodes in place of servers."""
+        """A Raft group, with nodes instead of servers."""
         replicas = [
             {**each, "name": self._called.get(str(each["name"]), str(each["name"]))}
             for each in group.get("replicas") or ()

@@ -3,8 +3,8 @@
 * **delivery** ``durable``: a publish is acknowledged when a quorum of the stream's servers has the message
   (docs.nats.io, "JetStream"). On their disks it is within ``sync_interval``, by default two minutes:
   `synced`.
-* **order**: one connection and subject, unless the client sends a publish again that nobody listened to:
-  that one goes behind what was published since (`RetryAttempts` of nats.go).
+* **order**: one connection and subject, unless the client sends a publish again that no server received:
+  it follows what was published since (`RetryAttempts` of nats.go).
 * **dedup**: by `Nats-Msg-Id`, within the stream's ``duplicate_window``, and only there (docs.nats.io,
   "Message Deduplication"). Whether all that is sent again comes within it follows from the publish time-out
   and from how often an application of ours sends again.
@@ -37,7 +37,7 @@ class NatsProducerSettings(ProducerSettings):
 
     def __init__(self, settings: ClientSettings) -> None:
         super().__init__(settings)
-        settings.seconds("send_timeout")  # refused here if it is no time
+        settings.seconds("send_timeout")  # refused here if it is not a time
         settings.number("retries")
 
     def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:

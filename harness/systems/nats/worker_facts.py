@@ -11,7 +11,7 @@ class NatsFacts(Part):
 
     Attributes:
         send_timeout: a publish without an answer is given up after it.
-        retries: how often a publish that nobody listened to is sent again; each goes behind later ones.
+        retries: how often a publish that no server received is sent again; each follows later ones.
         message_id: messages have an id that tells the servers what is sent twice (`Nats-Msg-Id`).
         consumer: ``durable`` or ``ordered``.
         ack_wait: what is not acknowledged by then is handed out again.

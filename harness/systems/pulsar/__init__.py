@@ -35,7 +35,7 @@ _RATE: Final = {
     "ratePeriodInSecond": 1,
 }
 #: Policies of a namespace that remove nothing, by their names in the admin API, and what they are where
-#: nobody set them: one value, or several by name.
+#: they were not set: one value, or several by name.
 POLICIES: Final[Mapping[str, Any]] = {
     "publishRate": {"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": -1},
     "dispatchRate": _RATE,
@@ -205,7 +205,7 @@ class Pulsar(System):
         return f"persistent://{self.namespace(run_tag, prefix)}/{topic}"
 
     def log_names(self, address: str, partition: int, partitions: int) -> tuple[str, ...]:
-        """The topic's, and that of its managed ledger."""
+        """The topic's, and its managed ledger's."""
         full = address if partitions == 1 else f"{address}-partition-{partition}"
         domain, _, path = full.partition("://")
         namespace, _, local = path.rpartition("/")

@@ -44,7 +44,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-#: Of a namespace, by their names in the admin API; each has a value of its own shape.
+#: Policies of a namespace, by their names in the admin API; each has a value of its own shape.
 Policies = Mapping[str, Any]
 
 
@@ -63,7 +63,7 @@ class PulsarAdmin:
         is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
         watch: called while waiting for readiness; raises to end the wait early (a node died at start).
         security: of the harness.
-        probes: security of probes; default: that of the harness.
+        probes: security of probes; default: the harness's.
         open_to: role of clients that may use topics in the namespaces that it makes.
         metadata: user and password of the harness to the ZooKeeper of a cluster of ours; None: clusters of
             others, whose ZooKeeper is not asked.
@@ -127,7 +127,7 @@ class PulsarAdmin:
         self._current, self._partitions = name, {}
 
     def drop_namespace(self, name: str) -> None:
-        """Delete it with all its topics; one that is not there is no error."""
+        """Delete it with all its topics; it is not an error if it does not exist."""
         self._rest.delete(f"/namespaces/{name}?force=true")
         if self._current == name:
             self._current, self._partitions = "", {}
@@ -160,7 +160,7 @@ class PulsarAdmin:
         self._rest.post("/tenants/public", {"adminRoles": [user], "allowedClusters": [self._cluster]})
 
     def open_shared(self, role: str) -> None:
-        """Let a role use the namespaces that are there from the start: the default one, and that of the
+        """Let a role use the namespaces that are there from the start: the default one, and the one of the
         transaction coordinators, which clients look up."""
         for namespace, rights in ((_DEFAULT, _USE), (_SYSTEM, _LOOK_UP)):
             self._rest.post(f"/namespaces/{namespace}/permissions/{role}", rights)
@@ -197,7 +197,7 @@ class PulsarAdmin:
                 self._rest.post(path, value)
 
     def _policy(self, name: str, only: str = "") -> Any:
-        """A policy of the namespace, None = nobody set it; brokers of 2.8 answer 404 to some then."""
+        """A policy of the namespace, None = it was not set; brokers of 2.8 answer 404 to some then."""
         try:
             return self._rest.get(f"/namespaces/{self.namespace}/{name}", only=only)
         except NotThere as error:
@@ -226,7 +226,7 @@ class PulsarAdmin:
         self._each(create, topics)
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics; those that are not there are no error."""
+        """Delete topics; it is not an error if one does not exist."""
 
         def delete(name: str) -> None:
             partitioned = "/partitions" if self._count(name) > 1 else ""

@@ -139,7 +139,7 @@ def _endpoints(connection: Connection) -> list[Endpoint]:
     """Where the cluster is administrated.
 
     Raises:
-        UsageError: that is no host and port.
+        UsageError: that is not a host and port.
     """
     url = connection.file.admin_url
     try:

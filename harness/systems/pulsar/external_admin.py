@@ -52,7 +52,7 @@ class ExternalPulsarAdmin(PulsarAdmin):
     Args:
         brokers: whose peer endpoint is what brokers call them among themselves.
         cluster: its name.
-        access: of clients, whom probes stand for, and of who administrates.
+        access: of clients, which probes act as, and of who administrates.
         copies: bookies of an entry, unless a namespace says otherwise; None = not known.
     """
 
@@ -118,7 +118,7 @@ class ExternalPulsarAdmin(PulsarAdmin):
     def bundle_owners(self) -> dict[str, str | None]:
         """Return the owners of bundles; see `PulsarAdmin.bundle_owners`. None for a bundle without a topic.
 
-        Asked as clients ask, for one topic of each: a bundle that nobody has gets an owner, as it does when
+        Asked as clients ask, for one topic of each: a bundle without an owner gets one, as it does when
         clients reconnect. Brokers of others must not be asked for what they own (`ownedNamespaces`): while
         bundles are unloaded one may hang for good (docs/bugs/other-defects.md).
         """
@@ -126,7 +126,7 @@ class ExternalPulsarAdmin(PulsarAdmin):
         topics = {bundle_of(full, bundles): full for full in self._rest.get(f"/persistent/{self.namespace}")}
         told = dict(zip(topics, self._each(self._owner, list(topics.values())), strict=True))
         known = sorted(set(filter(None, told.values())))
-        # one that died is told for as long as its session lasts
+        # one that died is listed for as long as its session lasts
         here = {node for node, is_here in zip(known, self._each(self.answers, known), strict=True) if is_here}
         return {bundle: owner if (owner := told.get(bundle)) in here else None for bundle in bundles}
 

@@ -1,4 +1,4 @@
-"""Who wrote which ledger of a topic: its metadata beside the owners that were seen.
+"""Who wrote which ledger of a topic: its metadata, and the owners that were seen.
 
 A broker that takes a topic over fences the last ledger, closes it with the entries that it finds, and opens
 one of its own. So ledgers follow each other, and each has one owner. The metadata have the time at which each

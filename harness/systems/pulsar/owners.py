@@ -30,7 +30,7 @@ _WHOLE: Final = "0x00000000_0xffffffff"
 class Owners:
     """Questions to one ZooKeeper, each answered within seconds. Thread-safe.
 
-    The session that holds a bundle's entry is that of the broker whose heartbeat namespace it holds, too.
+    The session that holds a bundle's entry belongs to the broker whose heartbeat namespace it holds, too.
 
     Args:
         ids: broker -> ``host:port`` as the brokers name it among themselves.
@@ -47,7 +47,7 @@ class Owners:
         self._live: Any = None  # set while there is a connection
 
     def of(self, namespace: str) -> dict[str, str]:
-        """Bundle of a namespace -> the broker that owns it; bundles that nobody owns are left out.
+        """Bundle of a namespace -> the broker that owns it; bundles without an owner are left out.
 
         Raises:
             EnvironmentNotReady: ZooKeeper does not answer.
@@ -98,7 +98,7 @@ class Owners:
                 self._client = None
             if self._client is None:
                 quiet = logging.getLogger(f"{__name__}.client")
-                quiet.setLevel(logging.CRITICAL)  # lost connections are told by who asks
+                quiet.setLevel(logging.CRITICAL)  # whoever asks reports lost connections
                 again = KazooRetry(max_tries=-1, delay=_RETRY_S, max_delay=_RETRY_S)
                 shown = {
                     "mechanism": "DIGEST-MD5",

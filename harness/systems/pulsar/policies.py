@@ -8,12 +8,12 @@ from typing import Any
 
 from harness.systems.pulsar import POLICIES
 
-#: Asks for a policy by its name; None = nobody set it.
+#: Asks for a policy by its name; None = it was not set.
 Get = Callable[[str], Any]
 
 
 def read_settings(get: Get, keys: Iterable[str]) -> dict[str, str | None]:
-    """Settings as a namespace has them, None = nobody set it."""
+    """Settings as a namespace has them, None = it was not set."""
     wanted = [key.partition(".") for key in keys]
     found = {policy: get(policy) for policy in dict.fromkeys(policy for policy, _, _ in wanted)}
     return {f"{policy}{dot}{field}": _text(found[policy], field) for policy, dot, field in wanted}

@@ -1,4 +1,4 @@
-"""Messages of kind PROBE through client endpoints, some of them read again; health of nodes without HTTP."""
+"""Messages of kind PROBE through client endpoints, some of them read back; health of nodes without HTTP."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def what_to_probe(
     streams: Sequence[str], namespace: str, bundles: Sequence[str]
 ) -> tuple[list[str], set[str]]:
     """Full names of the topics that take a probe: every stream, and one topic in each bundle without any;
-    and which of them are read again, one a bundle."""
+    and which of them are read back, one a bundle."""
     through: dict[str, str] = {}
     for address in (*streams, *fillers(namespace, bundles)):
         through.setdefault(bundle_of(address, bundles), address)
@@ -39,7 +39,7 @@ def what_to_probe(
 
 
 def fillers(namespace: str, bundles: Sequence[str]) -> Iterator[str]:
-    """Topics for probes, one in each bundle; by their names faults know that they are nobody's."""
+    """Topics for probes, one in each bundle; by their names faults know that no client uses them."""
     left = set(bundles)
     number = 0
     while left:

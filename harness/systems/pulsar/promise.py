@@ -4,7 +4,7 @@
 * **synced**: a bookie syncs its journal before it answers (``journalSyncData``, the default).
 * **order**: kept for one producer and topic, through reconnects too: the client re-sends what was not
   acknowledged, in order, before anything new. Not in transactions, where messages wait until the coordinator
-  knows their topic and go on in no order.
+  knows their topic and continue in no order.
 * **dedup**: only where the broker compares sequence ids (``brokerDeduplicationEnabled``, PIP-6); without it a
   block re-sent after a reconnect may be stored twice.
 
@@ -12,7 +12,7 @@ A consumer's promise follows from its subscription type; the time after which an
 again from its ack timeout, counted from the hand-over to the application (PR 18911).
 
 What the clients call their settings, and what they have by default, is in their worker folders; broker
-defaults are those of broker.conf of 4.0.
+defaults are from broker.conf of 4.0.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class PulsarProducerSettings(ProducerSettings):
 
     def __init__(self, settings: ClientSettings) -> None:
         super().__init__(settings)
-        settings.seconds("send_timeout")  # refused here if it is no time
+        settings.seconds("send_timeout")  # refused here if it is not a time
 
     def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:
         """Return what an acknowledgement promises: in the journals of the bookies that must acknowledge."""
@@ -78,7 +78,7 @@ class PulsarProducerSettings(ProducerSettings):
         return False, f"{_SYNCS}=false: {_UNSYNCED}"
 
     def order(self, context: PromiseContext) -> tuple[bool | None, str]:
-        if context.transacts:  # the client's own defect, known since 2020 and not mended
+        if context.transacts:  # the client's own defect, known since 2020 and not fixed
             return False, "the first messages of a transaction may be overtaken (apache/pulsar#8925)"
         return True, "one producer and topic: what was not acknowledged is sent again, in order"
 

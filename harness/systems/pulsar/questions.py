@@ -16,7 +16,7 @@ from harness.protocols.cluster import Endpoint, Node
 from harness.systems.pulsar import SYSTEM
 from harness.systems.pulsar.rest import PulsarRest
 
-#: All settings of the broker that is asked; only a superuser is told.
+#: All settings of the broker that is asked; only a superuser receives them.
 _SETTINGS: Final = "/brokers/configuration/runtime"
 
 
@@ -37,7 +37,7 @@ class PulsarIdentity:
         url: of its service, as the cluster has it on record.
         brokers: id (``host:port``) -> where it is.
         write_quorum: bookies of an entry, unless a namespace says otherwise.
-        lacks: settings without which there are no transactions, as they are.
+        lacks: settings that transactions need, with their present values.
     """
 
     name: str
@@ -69,7 +69,7 @@ class PulsarQuestions:
         """Return the cluster's identity.
 
         Raises:
-            EnvironmentNotReady: nobody answers, nobody lets us in, or the role is no superuser.
+            EnvironmentNotReady: no broker answers, none accepts our login, or the role is no superuser.
         """
         settings = self.settings()
         name = str(settings["clusterName"])
@@ -102,7 +102,7 @@ class PulsarQuestions:
         return [str(one["bookieId"]) for one in self._ask("/bookies/all")["bookies"]]
 
     def _brokers(self, ids: Sequence[str], first: Mapping[str, str]) -> Iterator[tuple[str, Broker]]:
-        """Each tells its own ports; one that does not answer now has those of the first."""
+        """Each tells its own ports; one that does not answer now has the ports of the first."""
         web = _port(first, "webServicePort", self._security)
         places = {one: endpoint_of(one) for one in ids}
         if self._security.tls and _number(first.get("webServicePort")):  # ids have the plain port
@@ -127,7 +127,7 @@ class PulsarQuestions:
             raise EnvironmentNotReady(
                 f"{self._shown}: {error}",
                 hint="who administrates (admin_auth of the connection file, else auth) must be a superuser: "
-                "brokers tell nobody else who owns what",
+                "brokers tell only a superuser who owns what",
             ) from error
         except EnvironmentNotReady as error:
             tls = "TLS: " in str(error)

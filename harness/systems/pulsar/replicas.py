@@ -32,7 +32,7 @@ _ANSWER: Final = struct.Struct(">iiqq")
 _LENGTH: Final = 4
 _READ: Final = 2 << 24 | READ_ENTRY << 16
 _OK, _ABSENT = 0, (1, 2)  # ENOLEDGER, ENOENTRY
-#: Ledger, entry, last confirmed entry and length: the digest behind them is of these and the payload.
+#: Ledger, entry, last confirmed entry and length: the digest after them is of these and the payload.
 _HEAD: Final = 32
 _CRC_BYTES: Final = 4
 _WINDOW: Final = 200

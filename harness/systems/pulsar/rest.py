@@ -98,7 +98,7 @@ class PulsarRest(FailoverAdmin):
         return self._ask("POST", path, body, "", ACT_S, ACT_S)
 
     def delete(self, path: str) -> None:
-        """Send a DELETE request; see `put`. It is no error if the object does not exist."""
+        """Send a DELETE request; see `put`. It is not an error if the object does not exist."""
         try:
             self._ask("DELETE", path, None, "", ACT_S, ACT_S)
         except NotThere:
@@ -140,7 +140,7 @@ class PulsarRest(FailoverAdmin):
         Raises:
             NotThere: 404.
             UsageError: refused for a reason that asking again does not change (the broker's words).
-            EnvironmentNotReady: nobody gives an answer that counts within ``within_s``.
+            EnvironmentNotReady: no broker gives an answer that counts within ``within_s``.
         """
 
         def ask(node: Node) -> tuple[Mapping[str, str], bytes]:
@@ -185,7 +185,7 @@ class PulsarRest(FailoverAdmin):
         return url if name is None else parts._replace(netloc=self._admin[name]).geturl()
 
     def name_of(self, address: str) -> str | None:
-        """The node behind a broker id ``host:port`` or a web address, None when it is none of ours."""
+        """The node with a broker id ``host:port`` or a web address, None when it is none of ours."""
         return self._by_address.get(address.rpartition("/")[2])
 
 

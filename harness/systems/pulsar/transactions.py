@@ -1,9 +1,9 @@
 """Transactions in the log of a topic: what its readers are not given, and why.
 
-Readers of Pulsar are given what was committed, whatever they ask for, and nothing behind the first
+Readers of Pulsar are given what was committed, whatever they ask for, and nothing after the first
 transaction that is open. But brokers give out any entry by its place (`GET .../ledger/L/entry/E`), with the
 id of its transaction, the type of a marker, and two things that the topic's owner thinks of it: that its
-transaction was aborted, and that it lies behind the last position that readers are given. So each entry of
+transaction was aborted, and that it lies after the last position that readers are given. So each entry of
 the log is one that the audit's reader was given, or it is read here: an aborted message is not taken for a
 lost one.
 """
@@ -87,7 +87,7 @@ def entry_of(ledger: int, number: int, headers: Mapping[str, str], body: bytes) 
 
 
 def _messages(body: bytes, count: int | None) -> Iterator[tuple[int, bytes]]:
-    """The payloads of an entry: in a batch each stands behind its SingleMessageMetadata and its size.
+    """The payloads of an entry: in a batch each follows its SingleMessageMetadata and its size.
 
     pulsar-client has a reader of batches, private and in C++: one that is cut off ends the process.
     """
@@ -190,7 +190,7 @@ class Listing:
         )
 
     def _state(self, entry: TopicEntry, marker: int) -> Txn | None:
-        """How its transaction stands; None = nothing is to be told.
+        """The state of its transaction; None = there is nothing to report.
 
         What the reader went past is aborted, or readers miss it: then it stays missing. Behind that the
         reader was not let, and the marker says what readers will see.
@@ -235,7 +235,7 @@ def scan(
     deadline: float,
 ) -> StreamTransactions:
     """Read the entries of a stream that the audit's reader was not ``given``, until the deadline
-    (time.monotonic) or one that cannot be had."""
+    (time.monotonic) or one that is not available."""
     ledgers = entries_of(internal)
     asked = [
         (ledger, number)

@@ -127,13 +127,13 @@ class QpidAdmin:
         """The id that the master has for its virtual host; it goes with the mastership.
 
         Raises:
-            EnvironmentNotReady: there is no master that answers.
+            EnvironmentNotReady: no master answers.
         """
         master = self._serving()
         return str(self._rest.get(master, f"{self._path('virtualhost', master)}?depth=0")["id"])
 
     def controller(self) -> str | None:
-        """The master: it serves, and nobody else decides."""
+        """The master: it serves, and it alone decides."""
         return self.master()
 
     def registered(self) -> set[str]:
@@ -141,7 +141,7 @@ class QpidAdmin:
         return {name for name, role in self.roles().items() if role in (MASTER, REPLICA)}
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
-        """Queue -> its state. While nobody is the master nobody can be asked: then the queues seen last,
+        """Queue -> its state. Without a master there is no broker to ask: then the queues seen last,
         without a leader."""
         master = self.master()
         if master is None:
@@ -170,7 +170,7 @@ class QpidAdmin:
 
         Raises:
             UsageError: a queue exists, has settings that drop or reorder messages, or one unknown here.
-            EnvironmentNotReady: there is no master that answers.
+            EnvironmentNotReady: no master answers.
         """
         configs = {topic.name: queue_config(topic) for topic in topics}
         master = self._serving()
@@ -194,7 +194,7 @@ class QpidAdmin:
             raise
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete the queues of topics with what is in them; one that is not there is no error."""
+        """Delete the queues of topics with what is in them; it is not an error if one does not exist."""
         master = self._serving()
         wanted = [stream for stream in self._depths(master) if stream.rpartition("-")[0] in names]
         self._delete(master, map(self._queue, wanted))
@@ -209,7 +209,7 @@ class QpidAdmin:
         return sorted({queue.rpartition("-")[0] for queue in self._depths(self._serving())})
 
     def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
-        """Queue -> under "", the messages in it that nobody has taken for good, those handed out to consumers
+        """Queue -> under "", the messages in it that were not taken for good, those handed out to consumers
         included."""
         found = self._depths(self._serving())
         return {stream: {"": depth} for stream, depth in found.items() if stream.rpartition("-")[0] in topics}

@@ -66,7 +66,7 @@ class _Site:
         """The virtual host on each broker that answers.
 
         Raises:
-            EnvironmentNotReady: none does, or nobody lets us in.
+            EnvironmentNotReady: none does, or none accepts our login.
             UsageError: there is no such virtual host.
         """
         found = each(self.urls, lambda at: rest.get(at, _HOSTS)["results"])
@@ -218,7 +218,7 @@ def _nodes(connection: Connection, site: _Site, hosts: Mapping[str, _Host]) -> t
 
 
 def _ask(rest: QpidRest, at: str) -> None:
-    """Ask again for the reason why nobody answered.
+    """Ask again for the reason why no broker answered.
 
     Raises:
         EnvironmentNotReady: that.

@@ -22,7 +22,7 @@ from harness.errors import EnvironmentNotReady, UsageError
 from harness.rundir import Document
 from harness.systems.qpid import VIRTUAL_HOST
 
-#: Of a broker that asks nobody for more.
+#: For a broker that needs no more from clients.
 GUEST = Auth("user", Secret("guest"), "guest")
 _CONNECT_S = 0.75
 _ANSWER_S = 2.5  # a healthy broker answers in milliseconds; a starved one in about a second
