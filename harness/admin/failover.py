@@ -33,7 +33,7 @@ def wait_ready(missing: Callable[[], str], watch: Callable[[], None], *, timeout
     """Return when nothing of a cluster is missing.
 
     Args:
-        missing: what is, by name; where nobody answers, that is what is missing.
+        missing: what is, by name; where no node answers, that is what is missing.
         watch: raises where waiting has no sense any more.
 
     Raises:
@@ -55,7 +55,7 @@ def wait_ready(missing: Callable[[], str], watch: Callable[[], None], *, timeout
 
 
 def each(names: Iterable[str], question: Callable[[str], Answer]) -> dict[str, Answer]:
-    """Ask nodes beside each other; those that give no answer are left out."""
+    """Ask nodes at the same time; those that give no answer are left out."""
     asked = list(names)
     found: dict[str, Answer] = {}
 
@@ -100,10 +100,10 @@ class FailoverAdmin:
         Args:
             ask: raises `NoAnswer` when another node should be asked; what else it raises ends the search.
             only: the one node to ask, once.
-            failure: what it means when nobody answers.
+            failure: what it means when no node answers.
 
         Raises:
-            EnvironmentNotReady: nobody answers within ``within_s``.
+            EnvironmentNotReady: no node answers within ``within_s``.
         """
         deadline = time.monotonic() + within_s
         said: dict[str, str] = {}
@@ -141,7 +141,7 @@ class FailoverAdmin:
 
 
 def _by_reason(said: Mapping[str, str]) -> list[str]:
-    """Each reason once, behind the names of those who gave it."""
+    """Each reason once, after the names of the nodes that gave it."""
     return [
         f"{', '.join(sorted(name for name in said if said[name] == reason))} {reason}"
         for reason in dict.fromkeys(said[name] for name in sorted(said))

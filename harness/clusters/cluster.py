@@ -163,8 +163,8 @@ def open_cluster(
     Raises:
         UsageError: unknown system, version or topology, a setting that the runtime owns, a need that the
             runtime cannot give, or not a run id.
-        EnvironmentNotReady: no Java or too old, jars not to be had, no free addresses; no engine, no images;
-            no Go for the programs that faults need.
+        EnvironmentNotReady: no Java or too old, jars that are not available, no free addresses; no engine, no
+            images; no Go for the programs that faults need.
     """
     spec = spec_of(system, version, topology, run_id=run_id, secure=secure, needs=needs)
     made = _made(system, run_id, secure, runtime)

@@ -1,4 +1,4 @@
-"""Finds and removes what runs leave behind when their harness is killed: processes, containers with their
+"""Finds and removes what runs leave over when their harness is killed: processes, containers with their
 networks and volumes, addresses, pid files.
 
 A process belongs to a run when its environment says so (BROKERSTORM_RUN_ID), whatever a pid file claims; what
@@ -43,7 +43,7 @@ Heal = Callable[[addresses.Claim], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """Everything that one run left behind."""
+    """Everything that one run left over."""
 
     run_id: str
     processes: tuple[ProcessId, ...] = ()
@@ -163,11 +163,13 @@ def _unclaimed() -> dict[str, list[ProcessId]]:
 
 
 def find(run_id: str | None = None) -> list[Leftover]:
-    """Leftovers of one run, alive or kept or not; with None those of all runs that nobody looks after."""
+    """Leftovers of one run, alive or kept or not; with None the leftovers of all runs without a living
+    harness.
+    """
     claims = [claim for claim in addresses.claims() if run_id in (None, claim.run_id)]
     kept = {claim.run_id for claim in claims if claim.kept}
     tended = {claim.run_id for claim in claims if claim.owner.is_alive()} | kept
-    # A damaged claim may be that of a cluster that was kept: what has no claim then may be its.
+    # A damaged claim may belong to a cluster that was kept: what has no claim then may be its.
     uncertain = set(_unclaimed()) if run_id is None and addresses.damaged_claims() else set()
     processes: dict[str, list[ProcessId]] = {}
     for identity, found in run_processes(run_id):
@@ -204,7 +206,7 @@ def remove(leftovers: Iterable[Leftover], heal: Heal = _heals_nothing) -> None:
         EnvironmentNotReady: containers were left, and the engine no longer answers.
     """
     leftovers = sorted(leftovers, key=lambda one: one.is_in_engine)
-    # Processes first: a compose plugin among them would go on creating.
+    # Processes first: a compose plugin among them would continue to create.
     left = end([(identity, one.run_id) for one in leftovers for identity in one.processes], timeout_s=_END_S)
     unhealed: list[str] = []
     with ExitStack() as stack:

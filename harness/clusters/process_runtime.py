@@ -142,7 +142,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
 
     @classmethod
     def lacking(cls, needs: frozenset[str]) -> list[str]:
-        """Any version can be had, where there is one (`offer`)."""
+        """Any version is available, where there is one (`offer`)."""
         return super().lacking(needs - versions_of(needs).keys())
 
     def offer(self, version: str, launch: Launch) -> None:

@@ -44,7 +44,7 @@ class ClusterPlace:
 
 
 class NodeSoftware(ABC):
-    """Got once for a cluster, kept as JSON in its folder, and made again from that by a later process.
+    """Got once for a cluster, kept as JSON in its folder, and made from that by a later process.
 
     Attributes:
         tools: programs of ours, with the needs that each meets.

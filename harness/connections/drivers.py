@@ -51,7 +51,7 @@ class CommandDriverPart(ConnectionPart):
     stop: CommandPart | None = Field(None, description="Asks a node to end in good order.")
     restart: CommandPart | None = Field(None, description="Starts a node that is down.")
     pause: CommandPart | None = Field(None, description="Freezes a node.")
-    resume: CommandPart | None = Field(None, description="Lets a frozen node go on.")
+    resume: CommandPart | None = Field(None, description="Resumes a frozen node.")
     check: CommandPart = Field(
         description="Tells how a node is by its exit code: 0 running, 1 or 3 down, 10 paused."
     )

@@ -33,7 +33,7 @@ else:
 class TlsPart(ConnectionPart):
     """TLS; an empty mapping: TLS, checked against the system's own authorities."""
 
-    ca: str = Field("", description="PEM file of the trusted authorities. Default: those of the system.")
+    ca: str = Field("", description="PEM file of the trusted authorities. Default: the system's.")
     certificate: str = Field("", description="PEM file of the client's own certificate (mutual TLS).")
     key: str = Field("", description="PEM file of its private key, PKCS#8.")
     key_password: SecretSource | None = Field(None, description="What the key is encrypted with.")

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from harness.connections.secret import HIDDEN
 
-#: Shorter ones stand in half of all sentences.
+#: Half of all sentences contain shorter ones.
 SHORTEST: Final = 4
 #: Of base64, where a part of a secret is enough to be found by chance.
 _SHORTEST_ENCODED: Final = 8
@@ -72,7 +72,7 @@ def _forms(secret: str) -> Iterator[str]:
 
 
 def _in_base64(text: str) -> Iterator[str]:
-    """The characters that stand for nothing but this text, wherever it begins in a longer one."""
+    """The characters that mean nothing but this text, wherever it begins in a longer one."""
     content = text.encode(errors="surrogateescape")
     for shift in range(3):
         whole = base64.b64encode(b"\0" * shift + content).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""Secrets: read from the environment or a file at the last moment, shown to nobody."""
+"""Secrets: read from the environment or a file at the last moment, never shown."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _taken(variable: str) -> str:
 
 
 class SecretSource(BaseModel):
-    """Where a secret is: in an environment variable, or in a file beside the connection file."""
+    """Where a secret is: in an environment variable, or in a file next to the connection file."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

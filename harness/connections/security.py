@@ -46,11 +46,11 @@ class Security:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Both ways into a cluster: that of its clients, and that of the harness to the admin endpoints."""
+    """Both ways into a cluster: the clients', and the harness's to the admin endpoints."""
 
     clients: Security = Security()
     admin: Security = Security()
 
 
-#: Plain text, and nobody asks who somebody is.
+#: Plain text without authentication.
 ANYBODY = Access()

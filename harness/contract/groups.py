@@ -47,7 +47,7 @@ def a_member_journals_what_it_saw_and_committed(rig: Rig) -> None:
     _check_deliveries(rig, topic, consumer, producer)
     _check_commits(consumer)
 
-    # the next session of the group goes on behind the commits
+    # the next session of the group continues after the commits
     again = rig.consumer(topic)
     more = rig.feed(topic, rate=100).done_line.ok
     again.wait_stats(lambda stats: stats.delivered >= more)

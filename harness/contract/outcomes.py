@@ -51,8 +51,8 @@ def refused_by_the_broker_is_a_fail(rig: Rig) -> None:
 
 @check("producer", "send_timeout")
 def no_answer_in_time_is_info_and_a_full_queue_a_fail(rig: Rig) -> None:
-    """Every broker frozen: nobody can know what became of a send. A full queue is only asked of a client that
-    has the words for it."""
+    """Every broker frozen: it cannot be known what became of a send. A full queue is only asked of a client
+    that has the words for it."""
     words = rig.worker.contract
     options = {**words.words("send_timeout", ms=2000, s=2), **words.words("queue", count=20)}
     topic, fills = rig.topic(), bool(words.queue)

@@ -27,7 +27,7 @@ def outputs_and_positions_are_in_one_transaction(rig: Rig) -> None:
 
 
 def _makes_one_of_each(rig: Rig, transactions: TransactionsPart | None) -> None:
-    """Two sessions, the second behind what the first has settled."""
+    """Two sessions, the second after what the first has settled."""
     source, to = rig.topic(), rig.topic(partitions=2)
     wanted: list[tuple[int, int]] = []
     for session in (1, 2):
@@ -43,7 +43,7 @@ def _makes_one_of_each(rig: Rig, transactions: TransactionsPart | None) -> None:
         equal(f"outputs of session {session} that count", len(kept), len(sends))
         aborted = len(member.events(Event.SEEK)) > 0
         equal("it aborts and reads again", aborted, transactions is not None)
-    rig.stored(to)  # behind the last marker
+    rig.stored(to)  # after the last marker
     rows = rig.audit(to, isolation="read_committed").rows(TableId.LOG)
     ours = rows[rows["header"]["kind"] > 0]
     equal("inputs that outputs name", sorted(map(_input, ours)), sorted(wanted))

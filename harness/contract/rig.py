@@ -94,7 +94,7 @@ class Rig:
 
     @contextmanager
     def frozen_brokers(self, topic: str) -> Iterator[None]:
-        """Every broker stands still; whole again behind it."""
+        """Every broker is stopped; after it the cluster is whole again."""
         runtime = self.cluster.runtime
         nodes = [node.name for node in runtime.nodes if "broker" in node.roles]
         try:
@@ -127,7 +127,7 @@ class Rig:
     ) -> DrivenWorker:
         """A worker of a role; the one under test unless another is named.
 
-        ``security``: what it is told that the cluster asks, instead of what that does. ``beside``, ``to``: of
+        ``security``: the credentials that it receives instead of the cluster's. ``beside``, ``to``: of
         a pipeline, its halves and the topic that it writes. ``also``: further topics of a consumer.
         """
         name = name or f"{role}-{len(self.started) + 1}"

@@ -140,7 +140,7 @@ def size_of(lane: int, seq: int, instance: int, least: int, most: int) -> int:
 
 @check("producer", supports={"payload": "mixed"}, by_kit=True)
 def sizes_are_those_of_a_table(rig: Rig) -> None:
-    """Check that sizes of payloads are those of the table."""
+    """Check that sizes of payloads follow the table."""
     topic, table = rig.topic(), [100, 100, 101, 900, 2000]
     asked = {"payload_max_bytes": table[-1], "payload_sizes": table}
     producer = rig.producer(topic, payload=table[0], asked=asked).send_all()

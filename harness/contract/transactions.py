@@ -27,7 +27,7 @@ def sends_have_the_outcome_of_their_transaction(rig: Rig) -> None:
     kept = sends[sends["outcome"] == Outcome.OK]
     equal("ok", producer.done_line.ok, len(kept))
     equal("aborted", producer.done_line.aborted, len(sends) - len(kept))
-    rig.stored(topic)  # behind the last marker
+    rig.stored(topic)  # after the last marker
     seen = rig.audit(topic, isolation="read_committed").rows(TableId.LOG)
     ours = seen["header"][seen["header"]["kind"] > 0]
     equal("messages that readers of committed data see", sorted(messages(ours)), sorted(messages(kept)))

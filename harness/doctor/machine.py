@@ -41,7 +41,7 @@ def checks(
         clients_mb: memory of the clients.
         disk_mb: what is written below ``folder``.
         folder: where run directories go; its disk is checked.
-        spark: whether the run is judged, which needs a JVM beside the brokers.
+        spark: whether the run is judged, which needs a JVM besides the brokers.
         runtime: "process", or "docker", whose brokers bring their own Java and jars; empty where brokers run
             elsewhere.
 
@@ -73,7 +73,7 @@ def _loopback_of(specs: Sequence[ClusterLayout]) -> Need:
 
 
 def require(results: Iterable[Need]) -> None:
-    """Refuse to go on when a check failed.
+    """Refuse to continue when a check failed.
 
     Raises:
         EnvironmentNotReady: names every failed check and the remedies.
@@ -129,7 +129,7 @@ def _program_check(spec: ClusterLayout, program: GoProgram) -> Need:
 
 
 def memory_check(needed_mb: int, spark_mb: int = 0, spark_least_mb: int = 0) -> Need:
-    """Whether brokers and clients fit, and Spark beside them: with less than it would like, it makes do."""
+    """Whether brokers and clients fit, and Spark with them: with less than it would like, it makes do."""
     free_mb = free_memory_mb()
     ok = free_mb >= needed_mb + spark_least_mb
     text = f"{free_mb} MB free, {needed_mb + spark_mb} MB needed (brokers, clients, Spark)"

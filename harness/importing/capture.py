@@ -1,9 +1,10 @@
-"""Makes a sealed run of an import: validate all, then write; what is wrong leaves nothing behind.
+"""Makes a sealed run of an import: validate all, then write; a wrong import leaves no files.
 
     sends.csv log.csv ... import.yaml  -->  spool (checked rows)  -->  sealed/<table>/bucket=NN/part-0.parquet
 
-The files are read once, in pieces. What is checked is kept in a spool beside the run, for only after the last
-row it is known which lanes share a stream and so a bucket. From then on an import is a run like any other.
+The files are read once, in pieces. What is checked is kept in a spool next to the run, for only after the
+last row it is known which lanes share a stream and so a bucket. From then on an import is a run like any
+other.
 """
 
 from __future__ import annotations

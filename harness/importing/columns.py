@@ -1,7 +1,7 @@
 """The columns of an import, described once: what is read, what is allowed, what an empty field means.
 
 Reading (`harness.importing.values`), error messages and docs/reference/import.md are made from these rows.
-Names and meanings are those of the sealed form (`harness.records`); where the sealed form has a number for a
+Names and meanings come from the sealed form (`harness.records`); where the sealed form has a number for a
 text (streams, errors, outcomes), an import has the text.
 """
 
@@ -28,7 +28,7 @@ class Field:
     """A column of an import.
 
     Attributes:
-        empty: what an empty field, and a column that is left out, stand for; None = it must have a value.
+        empty: what an empty field, and a column that is left out, mean; None = it must have a value.
         needed: the column must be there.
         low, high: of a whole number, both allowed.
         choices: by the word that is written; the number is allowed, too.

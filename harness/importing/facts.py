@@ -47,7 +47,7 @@ class ImportFacts:
         #: The log has a column for the states of transactions; some message was sent in one.
         self.has_states = self.has_transactions = False
         self.first_ns = self.last_ns = self.first_due_ns = 0
-        #: Sends for which the call stands in, as the import has no intended time of theirs.
+        #: Sends for which the time of the call is used, as the import has no intended time of theirs.
         self.without_due = 0
         self.has_resends = False
         #: Tables that cannot tell a re-send from what it repeats.
@@ -242,7 +242,7 @@ def routing_of(source: ImportSource, facts: ImportFacts, most_buckets: int) -> R
     """Lanes that share a stream share a bucket, and so do the streams of a lane.
 
     Raises:
-        UsageError: nobody knows which topic a lane belongs to.
+        UsageError: it is not known which topic a lane belongs to.
     """
     said = source.description
     pairs = [pair for table in ("sends", "log", "deliveries") for pair in facts.pairs(table)]

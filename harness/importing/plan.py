@@ -272,7 +272,7 @@ _OF_CONSUMERS: Final[frozenset[Statement]] = frozenset({"all_deliveries", "drain
 
 
 def checks(said: ImportFile, has_consumers: bool) -> dict[str, StatedCheck | None]:
-    """Validity checks that take their answer from import.yaml; None = nobody can tell, and nothing rests on
+    """Validity checks that take their answer from import.yaml; None = not known, and nothing rests on
     it."""
     found: dict[str, StatedCheck | None] = {
         "run": StatedCheck(True, "tables of another tool, every row of them valid"),

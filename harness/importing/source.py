@@ -23,7 +23,7 @@ from harness.yaml_lines import MAX_FILE_BYTES, SCHEMA_KEY, parse
 DESCRIPTION: Final = "import.yaml"
 #: Ends of the names of table files, the longer ones first.
 SUFFIXES: Final = (".csv.gz", ".jsonl.gz", ".parquet", ".csv", ".jsonl")
-#: What else may lie beside the tables without being taken for data.
+#: What else may lie next to the tables without being taken for data.
 _BESIDE: Final = (".md", ".txt", ".py", ".sh")
 HINT: Final = "docs/howto/judge-another-capture.md shows what an import holds"
 

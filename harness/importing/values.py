@@ -21,7 +21,7 @@ _WHOLE: Final = r"^[+-]?[0-9]{1,19}$"
 #: Above it, whole numbers have no exact floating-point form.
 _EXACT_FLOAT: Final = 2**53
 MAX_TEXT: Final = 300
-#: Different texts of a column; more are no names of anything.
+#: Different texts of a column; more cannot be names.
 MAX_NAMES: Final = 100_000
 _NS_OF: Final = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
 

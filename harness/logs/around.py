@@ -1,7 +1,7 @@
 """Chooses the lines of a run's logs that belong to a message: by time, and by the names that it has in them.
 
 In this order: a new leader of its stream, its stream or a name of its own in a line, the log of its own
-client, then what brokers warn of, then whatever was said at that very time.
+client, then what brokers warn of, then whatever was logged at that very time.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogLine:
-    """One entry of a broker's or a client's log, as it stands there.
+    """One entry of a broker's or a client's log, as it was written.
 
     Attributes:
         t_s: since the start of load.
         source: the node or worker.
         why: a `LineKind` in lower case.
-        said: ``text`` without what stands before and in its time.
+        said: ``text`` without its time and what is before it.
         more: the lines that belong to it; ``more_left``: further ones.
         file: relative to the run's folder, or to that of its campaign.
     """
@@ -216,7 +216,7 @@ def _kinds(run: RunDir, subject: Subject) -> Callable[[LogFile, LogEntry], LineK
 
 
 def _any_of(names: Sequence[str]) -> re.Pattern[str]:
-    """Matches one of the names where it is no part of a longer one: ``orders-1``, not ``orders-12``."""
+    """Matches one of the names where it is not part of a longer one: ``orders-1``, not ``orders-12``."""
     either = "|".join(map(re.escape, dict.fromkeys(names))) or "(?!)"
     return re.compile(rf"(?<![\w-])(?:{either})(?![\w-]|\.\w)")
 

@@ -1,4 +1,4 @@
-"""Finds the logs of a run: those of its brokers and those of its workers' clients."""
+"""Finds the logs of a run: its brokers' and its workers' clients'."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LogFile:
 
     Attributes:
         source: the node or the worker that wrote it.
-        stamps: how its lines begin, any of these; none = nobody stated it, so no line of it can be placed.
+        stamps: how its lines begin, any of these; none = not stated, so no line of it can be placed.
     """
 
     source: str
@@ -58,7 +58,7 @@ def log_files(run: RunDir) -> list[LogFile]:
 
 
 def _cluster_of(run: RunDir) -> Path:
-    """The cluster's folder: the run's own, or that of its campaign."""
+    """The cluster's folder: the run's own, or its campaign's."""
     above = RunDir(run.root.parent)
     return above.cluster if not run.cluster.is_dir() and above.campaign.exists() else run.cluster
 

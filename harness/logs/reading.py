@@ -31,7 +31,7 @@ class LogEntry:
         offset, size: in bytes, where it lies in the file.
         wall_ns: since 1970.
         severe: a warning or worse.
-        text: its first line, without the line break; ``said``: what of it stands behind the time.
+        text: its first line, without the line break; ``said``: the part after the time.
         more: the lines that belong to it.
         more_left: further such lines, beyond `ENTRY_LINES`.
     """

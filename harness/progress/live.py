@@ -170,7 +170,7 @@ def _figures(view: RunView, width: int) -> list[Text]:
 
 
 def _sparkline(view: RunView, room: int) -> Text:
-    """Acknowledged messages per second of the last minute, a cell a second, beside the target (or the most
+    """Acknowledged messages per second of the last minute, a cell a second, with the target (or the most
     there was); red while a fault was applied. A narrow terminal has a cell for several seconds."""
     line = Text("minute".ljust(LABEL_WIDTH), style="dim")
     step = math.ceil(HISTORY_S / max(room, 1))

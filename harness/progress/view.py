@@ -36,7 +36,7 @@ class Second(NamedTuple):
 
 @dataclass(slots=True)
 class RunView:
-    """The state behind every form of the view. Not locked: `BaseProgress` does that."""
+    """The state that every form of the view shows. Not locked: `BaseProgress` does that."""
 
     title: str = ""
     rate_per_s: float = 0.0

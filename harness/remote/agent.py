@@ -1,4 +1,4 @@
-"""The program of a task on another machine: starts workers when it is told to, relays what they say, seals.
+"""The program of a task on another machine: starts workers on command, relays what they say, seals.
 
     python -m harness.remote.agent HOST PORT TASK BOX      (the token comes on stdin)
 
@@ -48,7 +48,7 @@ _BOUND: Final = Path(__file__).with_name("bound.py")
 
 
 class Agent:
-    """Commands come in one thread, which starts the workers: they are told when that thread ends."""
+    """Commands come in one thread, which starts the workers: they learn when that thread ends."""
 
     def __init__(self, control: Channel, box: Path, work: Path) -> None:
         self._control = control
@@ -240,14 +240,14 @@ class _Worker:
         code = self._process.wait()
         t_ns = time.monotonic_ns()
         for relay in self._relays:
-            relay.join(1.0)  # a process that it left behind may hold a pipe
+            relay.join(1.0)  # a process that it left may hold a pipe
         told = {"is": "exit", "name": self._name, "code": code, "t_ns": t_ns}
         with contextlib.suppress(OSError, ValueError):
             told["open"] = self._open_calls()
         self._control.send(told)
 
     def tell(self, line: str) -> None:
-        with contextlib.suppress(OSError, ValueError):  # a command that nobody reads
+        with contextlib.suppress(OSError, ValueError):  # a command that is not read
             assert self._process.stdin is not None
             self._process.stdin.write(line)
             self._process.stdin.flush()

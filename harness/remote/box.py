@@ -1,7 +1,7 @@
 """The box that goes to every task: the harness, what it needs of Python packages, and the workers' programs.
 
     code/      the harness itself
-    site/      packages that it needs there beside NumPy and PyArrow
+    site/      packages that it needs there besides NumPy and PyArrow
     files/N/   what a worker's command names here: its folder, the kit, jars, classes, a binary, packages
 
 Executors start with empty folders and no PYTHONPATH. Their own Python and Java run what comes with the box.
@@ -45,7 +45,7 @@ class Box:
         self, worker: WorkerSpec, argv: Sequence[str], env: Mapping[str, str]
     ) -> tuple[list[str], dict[str, str]]:
         """The command of a worker, and its environment, as they are in the box: ``{box}``, ``{python}`` and
-        ``{java}`` stand for what only the task knows. What they name here is put into it.
+        ``{java}`` are replaced by what only the task knows. What they name here is put into it.
 
         Raises:
             UsageError: it names a program that no other machine has.

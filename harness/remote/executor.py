@@ -234,7 +234,7 @@ class _Lines:
 
 class RemoteProcess:
     """A worker on another machine, as `harness.run.hosts.Process`: times come on this machine's clock, and
-    times in commands go on the other's. It has no pid here: nobody may signal a process by its number."""
+    times in commands use the other's. It has no pid here: nothing may signal a process by its number."""
 
     pid = None
 
@@ -298,7 +298,7 @@ class RemoteProcess:
     # ----- what goes there
 
     def write(self, text: str) -> None:
-        """A command; the time in it goes on the clock there."""
+        """A command; the time in it is converted to the clock there."""
         if timed := _TIMED.match(text):
             there_ns = self._executor.line.there(int(timed[2]))
             text = f"{timed[1]} {there_ns}{timed[3]}"

@@ -19,7 +19,7 @@ from harness.waiting import wait_until
 HELLO_S: Final = 10.0
 #: Most bytes of what it says: token, numbers and names. Until then it may be anybody's.
 _HELLO_BYTES: Final = 4096
-#: Strangers that may keep us waiting for a greeting at once, beside the connections that the tasks make.
+#: Strangers that may keep us waiting for a greeting at once, besides the connections that the tasks make.
 #: One more ends the greeting that has waited longest: a task says at once who it is, so it is not that one.
 MOST_STRANGERS: Final = 16
 #: Connections that the kernel holds until they are accepted. A connection that finds this queue full is

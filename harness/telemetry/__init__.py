@@ -1,1 +1,1 @@
-"""Metrics of a run while it goes on: pushed over OTLP, or served for Prometheus."""
+"""Metrics of a run while it runs: pushed over OTLP, or served for Prometheus."""

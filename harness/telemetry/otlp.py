@@ -1,9 +1,9 @@
 """Pushes metrics to a collector with the OTLP exporter of OpenTelemetry's SDK, over HTTP.
 
-The exporter is handed the SDK's data model, made from counts that are known already, in place of instruments
+The exporter is handed the SDK's data model, made from counts that are known already, instead of instruments
 of the SDK: a call for every message would cost more than sending it.
 
-Needs packages of the extra ``telemetry``; nobody imports it unless metrics are asked for.
+Needs packages of the extra ``telemetry``; it is not imported unless metrics are asked for.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _histogram_point(
 class OtlpPush:
     """Sends the values to a collector every ``every_s``, in a thread of its own.
 
-    What fails is told once; nobody waits for a collector that does not answer.
+    A failure is reported once; nothing waits for a collector that does not answer.
 
     Args:
         endpoint: whole URL for metrics. Headers, certificates and compression come from
@@ -181,7 +181,7 @@ class OtlpPush:
 
 
 class _FirstWarning(logging.Handler):
-    """Keeps the exporter's first word on why an export failed: it is told to nobody else."""
+    """Keeps the exporter's first word on why an export failed: it is reported nowhere else."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

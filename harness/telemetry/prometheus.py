@@ -1,6 +1,6 @@
 """Serves metrics for Prometheus, under the names that OpenTelemetry's specification gives them there.
 
-Needs a package of the extra ``telemetry``; nobody imports it unless metrics are asked for.
+Needs a package of the extra ``telemetry``; it is not imported unless metrics are asked for.
 """
 
 from __future__ import annotations

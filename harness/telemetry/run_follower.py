@@ -29,7 +29,7 @@ from harness.telemetry.instruments import (
 from harness.telemetry.json_tail import JsonTail
 from harness.telemetry.tallies import Tallies
 
-#: A process without a newer sample does not run: it uses no memory and keeps nobody waiting.
+#: A process without a newer sample does not run: it uses no memory and nothing waits for it.
 FRESH_NS: Final = 3_000_000_000
 LOAD_PHASES: Final = ("warm-up", "load")
 

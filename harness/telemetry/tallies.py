@@ -34,7 +34,7 @@ MOST_ERRORS: Final = 30
 OTHER_ERROR: Final = "_OTHER"
 #: ``error.type`` of a send that the client never answered.
 NO_ANSWER: Final = "no_answer"
-#: Where a run has more topics, points name the one that the scenario declares in place of each.
+#: Where a run has more topics, points name the one that the scenario declares instead of each.
 MOST_TOPICS: Final = 50
 _OUTCOMES: Final = {outcome: outcome.name.lower() for outcome in Outcome if outcome}
 _OUTCOME_BITS: Final = 3
@@ -167,7 +167,7 @@ class DeliveryTally:
 
 
 def _grouped(keys: npt.NDArray[np.int64]) -> Iterator[tuple[int, npt.NDArray[np.intp]]]:
-    """Each key once, with the places where it stands."""
+    """Each key once, with the places where it is."""
     order = np.argsort(keys, kind="stable")
     begins = np.flatnonzero(np.diff(keys[order], prepend=-1))
     for mine in np.split(order, begins[1:]) if len(keys) else ():

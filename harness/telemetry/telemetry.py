@@ -1,4 +1,4 @@
-"""The metrics of the runs of one command: follows the run that goes on, and feeds the outlets."""
+"""The metrics of the runs of one command: follows the current run, and feeds the outlets."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ class Telemetry:
             self._follower = RunFollower(plan, run, name)
 
     def phase(self, name: str) -> None:
-        """The run that goes on has come to a phase."""
+        """A phase of the current run begins."""
         if self._follower is not None:
             self._follower.phase(name)
 
     def end(self) -> None:
-        """The workers of the run have ended: a last look, and the outlets are told."""
+        """The workers of the run have ended: take a last look, and tell the outlets."""
         if self._follower is not None:
             self._has_ended = True
             self._thread.call()

@@ -27,7 +27,7 @@ class Artifacts:
     distribution with: poms that count on it ask for versions that exclude each other.
 
     ``own`` is a build of the user's: the jars in the folder ``jars``, or, with ``coordinates``, the modules
-    beside its pom in a local Maven repository, which come before released ones.
+    next to its pom in a local Maven repository, which come before released ones.
 
     Raises:
         UsageError: text of another form.

@@ -144,7 +144,7 @@ def run_go(
 
 
 def is_released(go: Go, module: str, version: str) -> bool:
-    """Whether the module proxy has this version; lists leave out retracted ones and may lag behind.
+    """Whether the module proxy has this version; lists leave out retracted ones and may lag.
 
     Raises:
         EnvironmentNotReady: the proxy does not answer.

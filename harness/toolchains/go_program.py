@@ -32,7 +32,7 @@ class GoProgram:
     """One version of a program; its modules come through the Go module proxy.
 
     Attributes:
-        package: path of the package, which is that of its module too: ``github.com/nats-io/nats-server/v2``.
+        package: path of the package, which is also its module's: ``github.com/nats-io/nats-server/v2``.
         version: without a ``v``.
         own: the user's sources that it is built from; None = a released version.
     """

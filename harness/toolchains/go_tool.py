@@ -72,7 +72,7 @@ class GoTool:
         return binary
 
     def readiness(self) -> tuple[bool, str, str]:
-        """Whether it can be had: yes or no, what was found, what to do."""
+        """Whether it is available: yes or no, what was found, what to do."""
         try:
             go = go_for(self.name, self.module)
         except EnvironmentNotReady as error:

@@ -84,7 +84,7 @@ def find_java(minimum: int = 0, program: str = "this version") -> Java:
 
 
 def _others() -> Iterator[Java]:
-    """Installed beside the one on the PATH; without any, that of the wheel."""
+    """Those installed besides the one on the PATH; without any, the wheel's."""
     found = False
     for path in sorted(_INSTALLED.glob("*/bin/java")):
         with contextlib.suppress(EnvironmentNotReady):

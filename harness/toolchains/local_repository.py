@@ -40,7 +40,7 @@ class LocalModules:
         """Put them into another repository.
 
         Raises:
-            UsageError: they are other ones than those of ``digest``.
+            UsageError: they are not the modules of ``digest``.
         """
         files = list(self._files())
         for name in files:

@@ -31,7 +31,7 @@ _VERSIONS_TIMEOUT_S = 60.0
 #: Our own Maven where none is installed.
 _VERSION = "3.9.9"
 _SHA256 = "7a9cdf674fc1703d6382f5f330b3d110ea1b512b51f1652846d9e4e8a588d766"
-#: One for every Maven, so that all resolve alike; that of Maven 3.8 (2.8) cannot copy what no pom asks for.
+#: One for every Maven, so that all resolve alike; Maven 3.8's (2.8) cannot copy what no pom asks for.
 _DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
 #: No questions, versions as they are now, and a file whose checksum is wrong is an error, not a warning.
 _OPTIONS: Final = ("-B", "-U", "-C")

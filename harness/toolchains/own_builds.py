@@ -1,7 +1,7 @@
 """Builds of your own as versions: ``dir:PATH``, and what of that folder or file is meant.
 
 As a user writes it, ``dir:PATH``, ``dir:PATH@COMMIT`` (of a git checkout) or either with a version number
-behind a space, it says where to look. Before anything is planned it is *pinned* to what is there at that
+after a space, it says where to look. Before anything is planned it is *pinned* to what is there at that
 moment: ``dir:/PATH@COMMIT+CHANGES NUMBER``. That text is a version like any other: every round of a command
 runs the same build, and a plan of an earlier run means what it meant then. What a client or broker of that
 version is made from is a copy; the user's folder is only read.
@@ -56,7 +56,7 @@ class OwnBuild:
     @property
     def key(self) -> str:
         """The same for the same content; what is made from it is kept under this."""
-        # Folders of one commit differ; without a commit the digest is that of all.
+        # Folders of one commit differ; without a commit the digest covers all.
         where = self.path if self.commit else self.path.suffix
         return hashlib.sha256(f"{where}\n{self.commit}\n{self.digest}".encode()).hexdigest()[:_SHORT]
 
@@ -181,7 +181,7 @@ def pinned_source(asked: AskedBuild) -> OwnBuild:
     """Sources, or a file, as they are now; a git checkout with its commit.
 
     Raises:
-        UsageError: a commit of what is no checkout, or that it does not have.
+        UsageError: a commit of something that is not a checkout, or that it does not have.
         EnvironmentNotReady: git cannot be asked.
     """
     checkout = Checkout.of(asked.path) if asked.path.is_dir() else None

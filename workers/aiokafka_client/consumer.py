@@ -15,7 +15,7 @@ from worker_kit.process import Session
 POLL_MS = 50
 
 
-class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # the client is not installed beside mypy
+class Listener(ConsumerRebalanceListener):  # type: ignore[misc]  # mypy has no client installed
     """Writes down what the group gives and takes, as the client says it."""
 
     def __init__(self, journal: ConsumerSession) -> None:

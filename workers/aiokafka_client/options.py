@@ -29,7 +29,7 @@ def typed(options: Mapping[str, str], client: type) -> dict[str, object]:
     return found
 
 
-class _Token(AbstractTokenProvider):  # type: ignore[misc]  # the client is not installed beside mypy
+class _Token(AbstractTokenProvider):  # type: ignore[misc]  # mypy has no client installed
     """Gives the same token whenever the client asks."""
 
     def __init__(self, token: str) -> None:

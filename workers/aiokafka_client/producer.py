@@ -17,7 +17,7 @@ from worker_kit.spec import Lane
 
 
 class ProducerRole(AsyncOpenLoop):
-    """One sending task; those of a producer share the client.
+    """One sending task; the tasks of a producer share the client.
 
     ``make``: constructs the client, which needs a running loop.
     """

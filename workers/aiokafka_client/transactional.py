@@ -46,7 +46,7 @@ class TransactionalRole(ProducerRole):
         self._roles = [self]
         #: Answers to sends of the open transaction that are not there yet.
         self._answers: set[asyncio.Future[Any]] = set()
-        #: Sends of the open transaction whose outcome is that of the transaction.
+        #: Sends of the open transaction that share the outcome of the transaction.
         self._sent = 0
         #: Why a message of the open transaction was not stored.
         self._refused = ""
@@ -64,7 +64,7 @@ class TransactionalRole(ProducerRole):
         return self._roles[share.thread]
 
     async def flush(self) -> None:
-        """Every transaction is at its end, or nobody knows when."""
+        """Every transaction is at its end, or its end is not known."""
 
     async def close(self) -> None:
         for role in self._roles:
@@ -110,7 +110,7 @@ class TransactionalRole(ProducerRole):
         return answer
 
     def stored(self, rows: mmap.mmap, at: int, answer: tuple[str, int, int]) -> None:
-        """The outcome of the row is that of its transaction, and comes with it."""
+        """The outcome of the row is its transaction's, and comes with it."""
         if self.capture and not rows[at + lay.OUTCOME_IN_DONE]:
             topic, partition, position = self.place(answer)
             stream = self.streams[topic][partition]
@@ -151,7 +151,7 @@ class TransactionalRole(ProducerRole):
         self.row_state = 1
 
     async def _ended_as(self) -> tuple[int, str]:
-        """Outcome of the messages, and why it is no other."""
+        """Outcome of the messages, and why it is not another one."""
         own = self.transactions
         if self._answers:  # an abort of what was never stored would hide nothing
             await asyncio.wait(self._answers)

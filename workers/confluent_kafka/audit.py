@@ -1,7 +1,7 @@
 """Audit role: read whole partitions from their begin to the end that stood at the start.
 
 No group, no commits: partitions are assigned. A partition that makes no progress for ``stall_s`` while the
-reader was not busy with others is put aside, so that the others go on; when they are done it gets a second
+reader was not busy with others is put aside, so that the others continue; when they are done it gets a second
 chance of ``stall_s`` without them (a broker may serve some partitions of a fetch and starve the rest), and
 only then counts as stalled.
 """
@@ -41,12 +41,12 @@ class Progress:
     stream_id: int
     begin: int = -1
     end: int = -1
-    low: int = 0  # where the log begins now: what retention removed is not read again
+    low: int = 0  # where the log begins now: what retention removed is not read a second time
     read_to: int = 0
     why: str = ""
     seen: int = -1  # read_to at the last look
     idle_since_ns: int = 0  # the reader had nothing to do and this stream did not move
-    aside: bool = False  # made no progress beside the others
+    aside: bool = False  # made no progress while the others did
     second_chance: bool = False
     #: While the log grows: leader epochs of what was read, each with the first position of it.
     epochs: list[tuple[int, int]] = field(default_factory=list)
@@ -61,7 +61,7 @@ def truncated_from(read: list[tuple[int, int]], read_to: int, now: list[tuple[in
     Args:
         read: leader epochs of what was read, each with its first position, ascending.
         now: those that the log has now (KIP-101). Of one that retention removed whole a leader says that it
-            ends where the log begins. Empty: nobody could say, and everything is read again.
+            ends where the log begins. Empty: not known, and everything is read a second time.
         low: where the log begins now.
     """
     if not now:
@@ -159,10 +159,10 @@ class AuditRole:
                 self._pass_removed()
                 self._assign()
         for _, _, state in self._all():
-            state.end = state.read_to + 1  # if nobody says where it ends
+            state.end = state.read_to + 1  # if its end is not known
 
     def _pass_removed(self) -> None:
-        """Go on behind what was removed before it was read."""
+        """Continue after what was removed before it was read."""
         for topic, partition, state in self._all():
             with suppress(KafkaException):  # it is asked again
                 bounds = self.consumer.get_watermark_offsets(
@@ -174,7 +174,7 @@ class AuditRole:
     def _go_back(self) -> None:
         """Where leader epochs show that what was read was truncated since, stand before that again.
 
-        Where a topic was made again, a client that knew the one before asks the old leaders for its end, and
+        Where a topic was recreated, a client that knew the one before asks the old leaders for its end, and
         does not come back to its partitions: another client asks again.
         """
         path = self.session.spec.folder / "leader_epochs.json"
@@ -233,7 +233,7 @@ class AuditRole:
         return told.error is None and partition not in told.partitions
 
     def _assign(self) -> None:
-        """Read what is open and not put aside, each from where it stands."""
+        """Read what is open and not put aside, each from its position."""
         self.consumer.assign([TopicPartition(t, p, s.read_to) for t, p, s in self._reading()])
 
     def _take(self, messages: list[Message]) -> None:
@@ -251,7 +251,7 @@ class AuditRole:
                 state.epoch = epoch
                 state.epochs.append((epoch, offset))
             if offset >= state.end or offset < state.read_to:
-                continue  # behind the fixed end; or a second look at what was already read
+                continue  # after the fixed end; or a second look at what was already read
             value = message.value() or b""
             check = 0 if value[:8] in prefixes and crc(value) == RESIDUE else payload.check(value, tag)
             if at == end:
@@ -298,7 +298,7 @@ class AuditRole:
             elif state.read_to != state.seen:
                 state.seen, state.idle_since_ns = state.read_to, 0
             elif not was_busy:
-                # Only time in which this reader waited for messages counts: a stream behind others in
+                # Only time in which this reader waited for messages counts: a stream after others in
                 # the client's queue is not stalled.
                 state.idle_since_ns = state.idle_since_ns or now
                 if now - state.idle_since_ns > self.stall_ns:

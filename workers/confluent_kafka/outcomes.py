@@ -10,7 +10,7 @@ metadata) follow refusals only.
 
 Sources: librdkafka INTRODUCTION.md, "Message persistence status" and "Message timeout considerations";
 rd_kafka_handle_Produce_error and rd_kafka_err_action in rdkafka_request.c (what is permanent, what is
-retried). Its own codes are below 0, the broker's are those of the protocol.
+retried). Its own codes are below 0, the broker's come from the protocol.
 """
 
 from __future__ import annotations
@@ -59,5 +59,5 @@ def is_refusal(error: KafkaError) -> bool:
 
 
 def error_text(error: KafkaError) -> str:
-    """Name and sentence, the text behind an error id."""
+    """Name and sentence, the text of an error id."""
     return f"{error.name()}: {error.str()}"

@@ -34,7 +34,7 @@ Report = Callable[..., None]
 
 
 class _Later(Exception):
-    """Raised by a delivery report: the client ends the poll (rd_kafka_yield) and keeps those behind it."""
+    """Raised by a delivery report: the client ends the poll (rd_kafka_yield) and keeps the later ones."""
 
 
 class ProducerRole(OpenLoop):
@@ -109,7 +109,7 @@ class ProducerRole(OpenLoop):
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
-        """A fatal error comes out of the call that serves reports, once; reports go on with the next."""
+        """A fatal error comes out of the call that serves reports, once; reports continue with the next."""
         try:
             yield
         except KafkaException as error:
@@ -117,7 +117,7 @@ class ProducerRole(OpenLoop):
                 raise
 
     def close(self) -> None:
-        # With messages still queued `close` would go on waiting for them; they stay open instead.
+        # With messages still queued `close` would keep waiting for them; they stay open instead.
         # Older releases have no `close`: theirs ends with the process.
         if not len(self.producer) and hasattr(self.producer, "close"):
             with self._listening():
@@ -197,7 +197,7 @@ class ProducerRole(OpenLoop):
     def _refused(self, error: Exception, send: tuple[Any, ...], row: int) -> bool:
         """`produce` raised, so the client did not take the message: wait for room, or it failed.
 
-        Returns whether it was waited for. The rows behind it are taken back then: nobody knows when their
+        Returns whether it was waited for. The rows after it are taken back then: it is not known when their
         messages will be sent, if ever.
         """
         waits = isinstance(error, BufferError) and self.wait_when_full

@@ -21,7 +21,7 @@ from worker_kit.open_loop import Share
 from worker_kit.process import Session
 from worker_kit.transacting import Transacting
 
-#: A call for the coordinator; it is made again until it is answered.
+#: A call for the coordinator; it is repeated until it is answered.
 TURN_S = 2.0
 INIT_S = 60.0
 AGAIN_S = 0.1
@@ -73,7 +73,7 @@ class TransactionalRole(Transacting, ProducerRole):
         return sent
 
     def _make_report(self, rows: mmap.mmap, topic: str) -> Callable[[int, KafkaError | None, Message], None]:
-        """Make the delivery report of a row whose outcome is that of its transaction."""
+        """Make the delivery report of a row that has the outcome of its transaction."""
         plain, streams = super()._make_report(rows, topic), self.streams[topic]
         write, clock = _REPORTED.pack_into, time.monotonic_ns
 
@@ -140,7 +140,7 @@ class TransactionalRole(Transacting, ProducerRole):
         return error_text(error)
 
     def _until_answered(self, call: Callable[[float], None]) -> KafkaError | None:
-        """Ask until the client answers, or nobody waits any more."""
+        """Ask until the client answers, or nothing waits any more."""
         while True:
             try:
                 call(TURN_S)

@@ -24,7 +24,7 @@ VERSIONS = {
     "librdkafka": confluent_kafka.libversion()[0],
 }
 
-#: Option of our own: an OAUTHBEARER token, and how long the client is told that it holds.
+#: Option of our own: an OAUTHBEARER token, and the validity that the client is given.
 TOKEN = "oauth_token"
 TOKEN_S = 3600.0
 

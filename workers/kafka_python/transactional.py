@@ -77,7 +77,7 @@ class TransactionalRole(Transacting, ProducerRole):
             self.answered += 1
 
     def _stored(self, rows: mmap.mmap, at: int, metadata: Any) -> None:
-        """The outcome of the row is that of its transaction, and comes with it."""
+        """The outcome of the row is its transaction's, and comes with it."""
         with self.lock:
             if self.capture and not rows[at + lay.OUTCOME_IN_DONE]:
                 stream = self.streams[metadata.topic][metadata.partition]

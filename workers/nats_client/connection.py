@@ -25,7 +25,7 @@ class Connection:
     """One connection, which is looked for again for ever.
 
     Args:
-        changed: told of a connection that was lost, or made again.
+        changed: called when a connection was lost, or restored.
     """
 
     def __init__(self, session: Session, options: dict[str, Any], changed: Callable[[str], None]) -> None:

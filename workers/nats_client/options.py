@@ -51,7 +51,7 @@ class Options:
 
 def read(options: Mapping[str, str]) -> Options:
     """Raises:
-    WorkerFailure: an option that nobody knows, or a value that is none.
+    WorkerFailure: an unknown option, or an invalid value.
     """
     own = {each.name for each in fields(Own)}
     known = set(inspect.signature(Client.connect).parameters) - {"self", "tls"}

@@ -12,7 +12,7 @@ from nats import errors
 from nats.js import errors as js
 from worker_kit.layouts import FAIL, INFO
 
-#: A server says so of a publish that it had nobody to hand to.
+#: A server says so of a publish that no server took.
 _NOT_SENT = (
     errors.MaxPayloadError,
     errors.BadSubjectError,

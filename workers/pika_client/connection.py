@@ -19,7 +19,7 @@ USER = "guest"
 #: Between two tries to connect.
 PAUSE_S = 0.25
 FAILURES = (AMQPError, OSError)
-#: Options of the application itself, by role, with what they are when nobody sets them.
+#: Options of the application itself, by role, with what they are by default.
 _OWN: Mapping[str, Mapping[str, int]] = {
     "producer": {"transacted": 0, "delivery_mode": 2},
     "consumer": {"prefetch_count": 0},
@@ -34,7 +34,7 @@ class Options:
     """The scenario's options: keywords of `pika.ConnectionParameters`, and the application's own numbers.
 
     Raises:
-        WorkerFailure: an unknown option, or a value that is no number where one is needed.
+        WorkerFailure: an unknown option, or a value that is not a number where one is needed.
     """
 
     def __init__(self, given: Mapping[str, str], role: str) -> None:

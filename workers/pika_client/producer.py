@@ -1,7 +1,7 @@
 """Producer role on pika: one connection, one channel, one thread; messages are committed some at a time.
 
 A message has its outcome with the commit. Without transactions (``transacted: 0``) it has it when the client
-has written it to its socket, and nobody knows whether a broker has it.
+has written it to its socket, and it is not known whether a broker has it.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class ProducerRole(OpenLoop):
         self.uncommitted.clear()
 
     def _lost(self, error: Exception) -> None:
-        """The channel is broken: nobody knows what became of its transaction."""
+        """The channel is broken: it is not known what became of its transaction."""
         text = describe(error)
         for rows, at, _stream in self.uncommitted:
             self.finish(rows, at, lay.INFO, text)

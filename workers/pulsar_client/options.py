@@ -30,7 +30,7 @@ OBJECTS = frozenset(
 )
 #: Keywords whose default None says nothing about their type.
 NUMBERS = frozenset({"unacked_messages_timeout_ms", "initial_sequence_id"})
-#: Keywords whose default None stands for a policy object; written ``name=value, name=value``.
+#: Keywords whose default None means a policy object; written ``name=value, name=value``.
 POLICIES = {
     "batch_receive_policy": "ConsumerBatchReceivePolicy",
     "dead_letter_policy": "ConsumerDeadLetterPolicy",
@@ -44,7 +44,7 @@ TOKEN, OAUTH2 = "auth_token", "oauth2_"
 
 
 def authentication(options: Mapping[str, str]) -> dict[str, Any]:
-    """The keyword of `Client` for who we are; none where nobody asks."""
+    """The keyword of `Client` for who we are; none where the cluster does not ask."""
     if token := options.get(TOKEN):
         return {"authentication": pulsar.AuthenticationToken(token)}
     if of_client := {n.removeprefix(OAUTH2): v for n, v in options.items() if n.startswith(OAUTH2)}:

@@ -1,4 +1,4 @@
-"""The wall clocks of nodes and of clients: `clock.c` beside this file, preloaded, and one small file each.
+"""The wall clocks of nodes and of clients: `clock.c` in this folder, preloaded, and one small file each.
 
 libfaketime makes a JVM start in 35 s and each reading cost 14 us, so that brokers are fenced before any jump.
 This library costs nanoseconds. It is built with the machine's C compiler on first use.

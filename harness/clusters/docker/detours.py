@@ -1,4 +1,4 @@
-"""Network faults on containers: a proxy stands between clients and brokers, and another one between the nodes
+"""Network faults on containers: a proxy is between clients and brokers, and another one between the nodes
 (`harness.clusters.docker.peers`). Where only a partition is asked for, the kernel drops packets between the
 nodes instead, in the network namespace of the receiver.
 
@@ -118,7 +118,7 @@ class Mesh:
         """Connect in the way that the source of a wire connects to its target.
 
         Raises:
-            OSError: nobody answers, or one of them does not run.
+            OSError: no node answers, or one of them does not run.
         """
         try:
             source, target = self._find(wire.source), self._find(wire.target)

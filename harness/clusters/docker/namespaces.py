@@ -1,6 +1,6 @@
 """Network namespaces of containers, entered from outside: rules of iptables, addresses, and connections.
 
-The programs are those of this machine; an image needs nothing. What is set in a namespace ends with it.
+The programs come from this machine; an image needs nothing. What is set in a namespace ends with it.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def connect(pid: int, endpoint: Endpoint, timeout_s: float) -> socket.socket:
     """A connection from the namespace of a process.
 
     Raises:
-        OSError: nobody answers, or the namespace is gone.
+        OSError: no node answers, or the namespace is gone.
     """
     found: list[socket.socket | OSError] = []
 

@@ -24,7 +24,7 @@ from harness.protocols.cluster import Endpoint
 from harness.rundir import Document
 from harness.toolchains.jars import Progress
 
-#: A name of its own among the services; `toxiproxy.FOLDER` is that of the proxy before clients.
+#: A name of its own among the services; `toxiproxy.FOLDER` is for the proxy before clients.
 SERVICE: Final = "peer-network"
 REPOSITORY: Final = "brokerstorm/toxiproxy"
 EDGE, MESH_NETWORK = "edge", "mesh"  # networks of the compose files
@@ -68,7 +68,7 @@ def _tree(program: bytes) -> bytes:
 def service(image: str, run_id: str, api: Endpoint) -> Document:
     """The proxy as compose has it.
 
-    What the engine does not know, the name of a node that is down, it is told at once: with this option
+    What the engine does not know, the name of a node that is down, it is answered at once: with this option
     the engine does not pass names without a dot on. (A name server that is not there, 127.0.0.1, made the
     engine not answer at all, and a look took 20 s.)
     """

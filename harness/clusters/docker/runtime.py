@@ -225,7 +225,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
 
     def pid(self, node: str) -> int | None:
         """Return the process id of a node; None when it does not run, and while the engine does not answer:
-        metering goes on without this node.
+        metering continues without this node.
         """
         try:
             state = self._state(node)
@@ -307,7 +307,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
             self._act(node, "resume", lambda container: container.unpause(), if_paused=True)
 
     def _act(self, node: str, what: str, do: Callable[[Any], None], *, if_paused: bool = False) -> None:
-        """Do it to a container that runs; that it ended (or went on) meanwhile is no error."""
+        """Do it to a container that runs; it is not an error if it ended (or was resumed) meanwhile."""
         from docker.errors import APIError, NotFound
 
         if not self.is_running(node):
@@ -382,7 +382,7 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         return f" (exit code {state['ExitCode']})" if state.get("ExitCode") else ""
 
     def _unhealthy(self, error: topology.CannotCompose) -> EnvironmentNotReady:
-        """The plugin's error, or that of the first container that is to blame for it."""
+        """The plugin's error, or the error of the first container that is to blame for it."""
         for node in self.layout.all_nodes:
             state = self._state(node)
             failed = state.get("Status") in ("exited", "dead") and state.get("ExitCode")

@@ -54,7 +54,7 @@ def up(
         values: the compose file's variables.
         environment: of the plugin's process.
         services: the only ones to start; all of them when empty.
-        profiles: of services beside those of the topology.
+        profiles: of services besides the topology's.
 
     Raises:
         CannotCompose: the plugin's own words.

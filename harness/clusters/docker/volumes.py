@@ -1,5 +1,5 @@
 """Data volumes of containers that can be full or slow alone: those of
-`harness.clusters.limits.volumes`, mounted on this machine and bound into the containers in place of the
+`harness.clusters.limits.volumes`, mounted on this machine and bound into the containers instead of the
 engine's own.
 """
 

@@ -43,8 +43,8 @@ class CommandDriver(Driver):
         return cast("State", CHECK_CODES[code])
 
     def _run(self, what: str, command: CommandPart, node: str) -> tuple[int, str]:
-        """Exit code and the last line that was said. What it says goes to a file: a broker that it starts may
-        hold a pipe open for days."""
+        """Exit code and the last line that was printed. What it prints goes to a file: a broker that it
+        starts may hold a pipe open for days."""
         argv = [argument.replace(NODE, node) for argument in command.run]
         with tempfile.TemporaryFile() as said:
             try:
@@ -65,7 +65,7 @@ class CommandDriver(Driver):
                 _end(process)
                 why = f"did not end within {command.timeout:g} s and was killed"
                 raise _failed(what, node, why, _last_line(said)) from None
-            except BaseException:  # Ctrl-C: nobody would wait for it any more
+            except BaseException:  # Ctrl-C: nothing would wait for it any more
                 _end(process)
                 raise
             return code, _last_line(said)

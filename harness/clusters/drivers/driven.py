@@ -1,6 +1,6 @@
 """Nodes that drivers do something to, and that we look at ourselves.
 
-A driver's word is no proof. A node is away when it no longer answers a request of ours, and back when it
+A driver's word is not a proof. A node is away when it no longer answers a request of ours, and back when it
 does; only what cannot be seen from outside (paused, or cut off) is asked of the driver.
 """
 
@@ -131,7 +131,7 @@ class DrivenNodes:
 
 
 class StartableNodes(DrivenNodes):
-    """Nodes that can be started again (`Startable`)."""
+    """Nodes that can be restarted (`Startable`)."""
 
     def start(self, node: str) -> None:
         """Start it if it is down; return when it answers.
@@ -215,7 +215,7 @@ class PausableNodes(DrivenNodes):
             raise self._lied(driver, "paused", node)
 
     def resume(self, node: str) -> None:
-        """Let it go on; no-op for a node that answers or is down.
+        """Resume it; no-op for a node that answers or is down.
 
         Raises:
             HealError: it stays silent, whatever its driver says.

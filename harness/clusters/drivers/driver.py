@@ -23,7 +23,7 @@ class Driver(ABC):
 
     @abstractmethod
     def act(self, action: Action, node: str, *, grace_s: float = 0.0) -> None:
-        """Do it; return when it is said to be done.
+        """Do it; return when the driver reports that it is done.
 
         Args:
             grace_s: how long a node that is stopped may take to end by itself.

@@ -139,7 +139,7 @@ class KubernetesDriver(Driver):
 
 
 def _is_ready(pod: Any) -> bool:
-    """Whether it serves, and nobody has asked it to end."""
+    """Whether it serves, and it was not asked to end."""
     conditions = pod.status.conditions or ()
     return not pod.metadata.deletion_timestamp and any(
         one.type == "Ready" and one.status == "True" for one in conditions

@@ -52,7 +52,7 @@ class FoundCluster:
     Attributes:
         version: of its brokers, empty when they do not tell.
         replication: copies of each message in topics that ask for no number; None = the scenario's.
-        lacks: broker settings without which there are no transactions, as they are; empty = there are.
+        lacks: broker settings that transactions need, with their present values; empty = there are.
     """
 
     cluster_id: str
@@ -70,7 +70,7 @@ class ExternalSystem(ABC):
         """Ask who it is, and nothing else.
 
         Raises:
-            EnvironmentNotReady: nobody answers, or nobody lets us in.
+            EnvironmentNotReady: no node answers, or none accepts our login.
         """
 
     @abstractmethod
@@ -106,7 +106,7 @@ class ExternalRuntime:
             one.close()
 
     def pid(self, node: str) -> int | None:
-        """Not to be had: what it needs of CPU and memory is not captured."""
+        """Not available: what it needs of CPU and memory is not captured."""
         return None
 
 
@@ -224,7 +224,7 @@ def identified(connection: Connection, *, all_there: bool = True) -> External:
 
     Raises:
         UsageError: the file does not say that it is yours, or which one it is; or it is another one.
-        EnvironmentNotReady: nobody answers, nobody lets us in, or a node of the file is not there.
+        EnvironmentNotReady: no node answers, none accepts our login, or a node of the file is not there.
     """
     file, path = connection.file, connection.path
     if not file.yours:

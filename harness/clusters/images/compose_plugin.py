@@ -46,7 +46,7 @@ def find() -> Plugin:
     """The compose plugin that the docker command has, else the one in our cache.
 
     Raises:
-        EnvironmentNotReady: neither is there, or there is no docker command.
+        EnvironmentNotReady: neither is there, or no docker command exists.
     """
     if shutil.which("docker") is None:
         raise EnvironmentNotReady("the docker command is not on the PATH", hint=DOCKER_HINT)
@@ -85,7 +85,7 @@ def _ours() -> dict[str, str]:
 
 
 def _version(environment: Mapping[str, str]) -> str:
-    """Empty when there is no plugin. A docker command without one may print its own help and be content."""
+    """Empty without a plugin. A docker command without one may print its own help and be content."""
     try:
         done = subprocess.run(
             ["docker", "compose", "version", "--short"],

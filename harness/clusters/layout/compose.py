@@ -70,7 +70,7 @@ class ClusterLayout:
         program: what its nodes are started from; None = Java and jars.
         own: the distribution of the user's that it is; None = a released one.
         is_secure: its services have TLS and users.
-        profiles: asked for beside the topology; templates see them, too.
+        profiles: asked for besides the topology; templates see them, too.
     """
 
     file: Path
@@ -102,7 +102,7 @@ class ClusterLayout:
 
     @property
     def nodes(self) -> tuple[Service, ...]:
-        """The services that go on running."""
+        """The services that keep running."""
         return tuple(service for service in self.services if not service.once)
 
 
@@ -145,7 +145,7 @@ def read_compose(
             topology is one of them.
         variables: values of ``${NAME}``; ``<SYSTEM>_VERSION`` is always known.
         secure: with TLS and users.
-        profiles: of services beside those of the topology.
+        profiles: of services besides the topology's.
 
     Raises:
         UsageError: unreadable file, unsupported key, unknown variable or topology, version older than we
@@ -208,7 +208,7 @@ def read_distribution(path: Path) -> UnpackedFiles | None:
 
 
 def _load(path: Path) -> Document:
-    """The file's data without its own extensions, which hold what YAML's aliases stand for."""
+    """The file's data without its own extensions, which hold the values of YAML's aliases."""
     try:
         document = yaml.load(path.read_text(), _Loader)
     except OSError as error:
@@ -295,7 +295,8 @@ def _service(name: str, part: ServicePart, release: Release, path: Path, secure:
 
 
 def _start_order(services: Sequence[Service], path: Path) -> tuple[Service, ...]:
-    """Services so that each comes after those it depends on; one that the topology lacks is no dependency."""
+    """Services so that each comes after those it depends on; one that the topology lacks is not a dependency.
+    """
     there = {service.name: service for service in services}
     sorter: TopologicalSorter[str] = TopologicalSorter()
     for service in services:

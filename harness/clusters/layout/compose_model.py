@@ -26,7 +26,7 @@ def _by_name(depends_on: Any) -> Any:
 
 
 Endpoint = Literal["client", "peer", "admin"]
-#: A list in which an alias of YAML may stand for several flags.
+#: A list in which an alias of YAML may mean several flags.
 Flags = Annotated[list[str], BeforeValidator(_flat)]
 
 

@@ -59,7 +59,7 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A listener that passes each connection on to a route: that of its client's role."""
+    """A listener that passes each connection on to a route: the route of its client's role."""
 
     listen: Endpoint
     producers: Endpoint
@@ -68,14 +68,14 @@ class Split:
 
 
 class DetourMap:
-    """The ways of one cluster of local processes; of containers, those of clients (the others: `mesh_map`).
-    Nodes without a number from 1 to 9 cannot have any.
+    """The ways of one cluster of local processes; for containers, the ways of clients (the others:
+    `mesh_map`). Nodes without a number from 1 to 9 cannot have any.
 
     Attributes:
         clients: connections of clients take a detour.
         peers: connections between nodes take a detour.
         roles: connections of producers, of consumers and of other clients take different ones.
-        requests: who stands there knows where each request begins.
+        requests: the proxy knows where each request begins.
     """
 
     def __init__(self, spec: ClusterLayout, block: int, needs: Iterable[str]) -> None:
@@ -92,7 +92,7 @@ class DetourMap:
 
     @property
     def api(self) -> Endpoint:
-        """Where the proxy is told what to do."""
+        """Where the proxy receives its commands."""
         return Endpoint(addresses.address(self._block, _PROXY), API_PORT)
 
     def is_client_port(self, service: str, port: str) -> bool:
@@ -175,7 +175,7 @@ class DetourMap:
         """Return the hosts file of one node: the only names that its JVM can then resolve.
 
         Args:
-            moved: node -> address in place of the one that this node would find it at.
+            moved: node -> address instead of the one that this node would find it at.
         """
         own = self._services[service]
         at = self._always()

@@ -1,7 +1,7 @@
 """The account of the harness in the management of our brokers, and of some nodes among themselves.
 
 Without `--secure` clients prove nothing, or show what everybody knows. Management can do more than a client
-should: that of Qpid writes files with the rights of the broker, that of Pulsar reads them. So it is for the
+should: Qpid's writes files with the rights of the broker, Pulsar's reads them. So it is for the
 harness alone, with a random password, or with a token that is signed with it.
 
 With and without `--secure`, nodes show the password to each other where whoever connects could do anything:

@@ -60,7 +60,7 @@ class Wiring(ABC):
 
     @abstractmethod
     def advertised(self, node: Node, port: str, number: int) -> str:
-        """``host:port`` that whoever uses this port of the node is told to connect to."""
+        """``host:port`` that users of this port of the node connect to."""
 
     def reached_at(self, node: Node, by: Node) -> str:
         """Return the address at which one node finds another, where a node is given addresses one by one. By
@@ -82,12 +82,12 @@ class Layout:
     Attributes:
         services: every service of the compose file by name, steps of the start included.
         all_nodes: one node a service, steps of the start included.
-        nodes: those that go on running.
+        nodes: those that keep running.
 
     Args:
-        settings: of the user, by the brokers' own names; those of one node as `harness.node_settings`.
-        management: what templates are told of the harness' account in the brokers' management.
-        security: a node's name -> what its templates are told where the cluster is secure.
+        settings: of the user, by the brokers' own names; settings of one node as `harness.node_settings`.
+        management: what templates know of the harness' account in the brokers' management.
+        security: a node's name -> what its templates know where the cluster is secure.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Layout:
         return {name: f"{host}:{port}" for name, port in self.spec.ports.items()}
 
     def advertised(self, node: Node) -> dict[str, str]:
-        """Name of a port -> where others are told to connect."""
+        """Name of a port -> where others connect."""
         return {name: self.wiring.advertised(node, name, port) for name, port in self.spec.ports.items()}
 
     def conf_text(self, node: Node, target: str) -> str:
@@ -259,7 +259,7 @@ class LoopbackWiring(Wiring):
         return f"{node.admin.host}:{number}"
 
     def reached_at(self, node: Node, by: Node) -> str:
-        """An address: whoever is given those of others one by one reads no hosts file."""
+        """An address: a node that is given the addresses of others one by one reads no hosts file."""
         pair = self._detours.pair(by.name, node.name) if self._detours else ""
         return pair or node.admin.host
 
@@ -296,7 +296,7 @@ def render(
 
 
 def overlay(text: str, settings: Mapping[str, str], reserved: Collection[str] = ()) -> str:
-    """``text`` with each setting in place of its line, or at the end."""
+    """``text`` with each setting instead of its line, or at the end."""
     for key, value in settings.items():
         line = f"{key}={value}"
         if key in reserved:

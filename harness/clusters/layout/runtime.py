@@ -14,7 +14,7 @@ from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node
 from harness.protocols.members import DYNAMIC_QUORUM, FOURTH_BROKER, SPARE_BROKER, SPARE_CONTROLLER
 
-#: A fault needs a broker beside the nodes that are controllers, too.
+#: A fault needs a broker besides the nodes that are controllers, too.
 GIVEN_BROKERS: Final = frozenset({SPARE_BROKER, FOURTH_BROKER})
 #: Nodes that join and leave, and votes that change.
 GIVEN_MEMBERS: Final = GIVEN_BROKERS | {SPARE_CONTROLLER, DYNAMIC_QUORUM}
@@ -150,7 +150,7 @@ class NodeRuntime(ABC):
 
     @abstractmethod
     def pause(self, node: str) -> None:
-        """Freeze it; returns when it stands still.
+        """Freeze it; returns when it is stopped.
 
         Raises:
             EnvironmentNotReady: the node does not run.

@@ -4,7 +4,7 @@ or v2.
 A group's name carries the run id and whose run it is, so that `clean` finds its own:
 ``brokerstorm.<run id>.<owner>.<node>``, one below each v1 controller, or one of v2 below its root, or
 below what was delegated to an ordinary user. Groups are made when the cluster is made and removed with it; a
-process that is started again enters its node's group again.
+process that is restarted enters its node's group again.
 
 https://docs.kernel.org/admin-guide/cgroup-v1/memory.html
 https://docs.kernel.org/admin-guide/cgroup-v2.html
@@ -100,7 +100,7 @@ def _delegated(root: Path, inside: str) -> Path:
 
 
 def _roots() -> Iterator[tuple[Path, str]]:
-    """Where groups can be, of any controller, and how they are found there: those of a user lie deeper."""
+    """Where groups can be, of any controller, and how they are found there: a user's groups lie deeper."""
     for line in _MOUNTS.read_text().splitlines():
         before, _, after = line.partition(" - ")
         if (kind := after.split()[0]) in ("cgroup", "cgroup2"):
@@ -155,7 +155,7 @@ class ControlGroup(ABC):
         self.path.mkdir(exist_ok=True)
 
     def enter(self, pid: int) -> None:
-        """Put a process in, with all its threads; one that is gone is no error.
+        """Put a process in, with all its threads; it is not an error if one is gone.
 
         Raises:
             EnvironmentNotReady: the kernel refuses.

@@ -1,4 +1,4 @@
-"""CPU, memory and disk limits of the nodes on this machine: the part of the runtimes behind resource faults.
+"""CPU, memory and disk limits of the nodes on this machine: the part of the runtimes for resource faults.
 
 What a fault needs is made when the cluster is made and goes with it: one control group per node
 (`harness.clusters.limits.groups`), one volume per node (`harness.clusters.limits.volumes`). The process
@@ -35,7 +35,7 @@ G = TypeVar("G", CpuGroup, MemoryGroup)
 
 
 def clear(run_id: str, folders: Iterable[Path]) -> None:
-    """Remove the volumes and groups of a run whose processes are gone, also where nobody knows of them any
+    """Remove the volumes and groups of a run whose processes are gone, also where nothing refers to them any
     more. Idempotent.
 
     Args:

@@ -102,7 +102,7 @@ class Throttle(ABC):
 
 
 class RootThrottle(Throttle):
-    """Cgroups v1: the rule of the root group, and of those of the processes that are meant."""
+    """Cgroups v1: the rule of the root group, and of the groups of the processes that are meant."""
 
     controller = "blkio"
     rules = "blkio.throttle.write_bps_device"

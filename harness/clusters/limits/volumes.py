@@ -1,6 +1,6 @@
 """A volume of its own for a node's data: a sparse image on a loop device, that can be full or slow alone.
 
-The image lies beside the data folder on which it is mounted. Only what is really written takes room on the
+The image lies next to the data folder on which it is mounted. Only what is really written takes room on the
 disk below: a ballast file reserves blocks without writing them.
 """
 
@@ -78,7 +78,7 @@ class Volume:
         try:
             with self.image.open("wb") as file:
                 file.truncate(VOLUME_BYTES)
-            # No journal: a killed broker is no crashed machine. No reserve: full is full for root as well.
+            # No journal: a killed broker is not a crashed machine. No reserve: full is full for root as well.
             # Few inodes: no table of them is left for the kernel to write in the background.
             made = ["-q", "-F", "-m", "0", "-T", "largefile", "-O", "^has_journal", "-E", "nodiscard"]
             _run("mkfs.ext4", *made, str(self.image))

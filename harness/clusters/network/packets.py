@@ -1,7 +1,7 @@
 """Packets that get lost on this machine's loopback interface: rules of iptables, on the addresses of one run.
 
 A rule drops a share of the packets to or from a port of a node, at random (iptables' ``statistic`` match),
-and TCP sends them again: nothing stands in the way of connections but the kernel. Each rule is tagged with
+and TCP sends them again: nothing is in the way of connections but the kernel. Each rule is tagged with
 the run id, so that `clean` finds it. tc's ``netem`` would be the other way; fewer kernels have it.
 """
 

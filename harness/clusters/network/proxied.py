@@ -207,7 +207,7 @@ class ProxiedDetours:
 
 
 class LocalDetours(ProxiedDetours):
-    """By a process of this machine; nodes are told of their hosts files by a flag of the JVM."""
+    """By a process of this machine; nodes find their hosts files by a flag of the JVM."""
 
     def __init__(self, run_id: str, folder: Path, plan: DetourMap) -> None:
         self._local = toxiproxy.LocalHost(run_id, folder)
@@ -232,7 +232,7 @@ class LocalDetours(ProxiedDetours):
 
 
 class DetoursByAddress(LocalDetours):
-    """Nodes are told addresses, one by one, and read no hosts file: none can get another address."""
+    """Nodes receive addresses, one by one, and read no hosts file: none can get another address."""
 
     rename = None  # type: ignore[assignment]
 

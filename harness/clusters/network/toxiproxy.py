@@ -1,7 +1,7 @@
 """toxiproxy, the network proxy of a cluster: built once, spoken to by HTTP.
 
 It is Shopify's (https://github.com/Shopify/toxiproxy, MIT), at one version, with two toxics of ours: the Go
-module in `proxy/` beside this file, built once and kept in the cache. As a local process it is like a node:
+module in `proxy/` in this folder, built once and kept in the cache. As a local process it is like a node:
 a pid file in the cluster's folder, the run id in its environment, so that `clean` finds it.
 """
 
@@ -139,7 +139,7 @@ class Proxy:
         }
 
     def remove(self, route: str, toxic: str) -> None:
-        """Remove a toxic; one that is not there is no error."""
+        """Remove a toxic; it is not an error if it does not exist."""
         with contextlib.suppress(UsageError):
             self.ask("DELETE", f"/proxies/{route}/toxics/{toxic}")
 
@@ -159,7 +159,7 @@ class Proxy:
         )
 
     def close(self, name: str) -> None:
-        """Remove a route; one that is not there is no error."""
+        """Remove a route; it is not an error if it does not exist."""
         with contextlib.suppress(UsageError):
             self.ask("DELETE", f"/proxies/{name}")
 

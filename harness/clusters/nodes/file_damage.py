@@ -43,7 +43,7 @@ def damage_files(
         offset = used[path] - min(size_bytes, used[path]) if damage == "cut" else rng.randrange(used[path])
         size = 1 if damage == "flip" else min(size_bytes, used[path] - offset)
         before, after = _write(path, damage, offset, size, rng)
-        if before != after:  # zeros over zeros are no damage
+        if before != after:  # zeros over zeros are not a damage
             place = DamagedPlace(str(path.relative_to(data)), offset, size, before.hex(), after.hex())
             done.append(place)
         if damage == "cut":
@@ -82,7 +82,7 @@ def used_bytes(path: Path) -> int:
 
 
 def _write(path: Path, damage: Damage, offset: int, size: int, rng: random.Random) -> tuple[bytes, bytes]:
-    """Damage a place; the bytes shown of it, before and as they are read again."""
+    """Damage a place; the bytes shown of it, before the damage, and as they are read after it."""
     shown = min(size, _SHOWN)
     with path.open("r+b") as file:
         file.seek(offset)

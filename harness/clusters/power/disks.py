@@ -1,4 +1,4 @@
-"""The disks of a cluster's nodes: one process of `powerfs/` beside this file, mounted on each data folder.
+"""The disks of a cluster's nodes: one process of `powerfs/` in this folder, mounted on each data folder.
 
 It passes everything through to the folder below and remembers what each file was when it was last synced
 (fsync, fdatasync, a write with O_SYNC or O_DSYNC; the kernel turns msync into writes and an fsync). Like the

@@ -156,7 +156,7 @@ def fresh_passwords() -> dict[str, Secret]:
 
 
 def hosts_of(layout: Layout, node: Node) -> Iterable[str]:
-    """Every name and address by which somebody is told to reach a node."""
+    """Every name and address by which a node can be reached."""
     told = [address.rpartition(":")[0] for address in layout.advertised(node).values()]
     reached = [layout.wiring.reached_at(node, by) for by in layout.nodes]
     own = (node.client.host, node.peer.host, node.admin.host, layout.wiring.host(node))

@@ -1,8 +1,8 @@
 """The consumer role of asyncio clients, a member of a group: the journal is written on the event loop.
 
 A worker derives from `AsyncConsumer` and adds the client. The application's work on a message is a sleep of
-its task, so the client's own tasks (heartbeats) go on; commits have a task of their own, as reading does not
-wait for them.
+its task, so the client's own tasks (heartbeats) continue; commits have a task of their own, as reading does
+not wait for them.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class AsyncConsumer(ABC):
         """Leave the group and close the client."""
 
     def error_text(self, error: BaseException) -> str:
-        """The text behind an error id."""
+        """The text of an error id."""
         return f"{type(error).__name__}: {error}"
 
     # -- life

@@ -1,7 +1,7 @@
 """The producer role of asyncio clients: like `open_loop`, on an event loop.
 
 A worker derives from `AsyncOpenLoop` and adds the client. A task (with ``threads``: so many) offers the
-messages one after the other; a call that waits holds up the messages behind it and nothing else: reports
+messages one after the other; a call that waits holds up the messages after it and nothing else: reports
 come in, commands are obeyed, and the process ends when the harness says so.
 """
 
@@ -45,7 +45,7 @@ class AsyncOpenLoop(Sender, ABC):
         super().__init__(session, share)
         self.streams = StreamIds(session)
         self.waits_for_answer = session.spec.part.get("calls", "async") == "sync"
-        #: From now on answers are ignored: they are those of calls that our own end cancels.
+        #: From now on answers are ignored: they belong to calls that our own end cancels.
         self._ended = False
         self._broken: Exception | None = None
 

@@ -1,7 +1,7 @@
 """Runs a role on an asyncio event loop in the main thread; SIGQUIT shows its tasks too.
 
 The commands of the harness come in on a thread of their own and the stats line goes out on another
-(`protocol`), so both go on whatever the loop does.
+(`protocol`), so both continue whatever the loop does.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Python pays by the call and hardly by the byte. Packing one header costs more than filling a field of 32
 headers, and one number of 32 * 64 bits counts up 32 sequences in one addition. So the fields of a burst lie
 in memory as they do in the payloads and rows, and are filled by strided copies: a third of the time of
-packing message by message. The bytes are those of `payload.encode` and `layouts.SENDS_OPEN`.
+packing message by message. The bytes are the same as from `payload.encode` and `layouts.SENDS_OPEN`.
 """
 
 from __future__ import annotations

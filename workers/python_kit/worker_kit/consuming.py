@@ -139,7 +139,7 @@ class ConsumerSession:
         self._report.event("assign", f"{len(positions)} partitions", epoch=self.epoch)
 
     def revoke(self, partitions: Iterable[Partition], t_ns: int = 0) -> None:
-        """Partitions were taken away; what was not committed is for their next owner to read again."""
+        """Partitions were taken away; what was not committed is read by their next owner."""
         taken = list(partitions)
         for topic, partition in taken:
             self.note(lay.REVOKE, topic, partition, self.positions.get((topic, partition), -1), t_ns)

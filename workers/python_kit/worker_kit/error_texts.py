@@ -1,4 +1,4 @@
-"""Texts of a client's errors, as ids stand for them: alike for every message, and without secrets."""
+"""Texts of a client's errors, as ids refer to them: alike for every message, and without secrets."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _secrets: list[str] = []
 
 
 def hide(secrets: Iterable[str]) -> None:
-    """Texts that stand in nothing that this process writes down, from now on; the longest first."""
+    """Hide texts from everything that this process writes down, from now on; the longest first."""
     _secrets[:] = secrets
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class WorkerFailure(Exception):
-    """The worker cannot go on: shown as an ``error`` line, then a non-zero exit."""
+    """The worker cannot continue: shown as an ``error`` line, then a non-zero exit."""
 
     def __init__(self, text: str, *, hint: str = "") -> None:
         super().__init__(text)

@@ -48,7 +48,7 @@ def write_golden(folder: Path) -> list[str]:
 
 
 def _eight(sizes: payload.Sizes) -> bytes:
-    """Payloads of these sizes, one behind the other."""
+    """Payloads of these sizes, one after the other."""
     lengths = [sizes.of(3, seq) for seq in range(8)]
     return b"".join(
         payload.encode(
@@ -95,7 +95,7 @@ def _transactions(folder: Path, error: int) -> None:
     lay.TRANSACTIONS_ASKED.pack_into(rows, at + asked, T_NS + 20_000_000, both)
     lay.TRANSACTIONS_DONE.pack_into(rows, at + done, T_NS + 30_000_000, error, lay.ABORTED)
     at += lay.ROW_BYTES[lay.TRANSACTIONS]
-    lay.TRANSACTIONS_BEGUN.pack_into(rows, at, 3, 0, T_NS + 40_000_000, 1)  # nobody asked for its end
+    lay.TRANSACTIONS_BEGUN.pack_into(rows, at, 3, 0, T_NS + 40_000_000, 1)  # its end was not asked for
 
 
 def _log(folder: Path, small: bytes, large: bytes) -> None:

@@ -13,7 +13,7 @@ from .failure import WorkerFailure
 
 
 class Names:
-    """One id space a worker, from 1. Streams keep the ids of the spec, everything else comes behind.
+    """One id space a worker, from 1. Streams keep the ids of the spec, everything else follows.
 
     Lines: ``{"id": 1, "kind": "stream", "text": "orders-0"}``. Errors have no secrets.
     Safe to use from client threads.

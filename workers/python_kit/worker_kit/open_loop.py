@@ -97,7 +97,7 @@ class OpenLoop(Sender, ABC):
             self.close()
 
     def _produce_in_threads(self, loops: Sequence[OpenLoop]) -> None:
-        """A thread each. One that the client holds for ever keeps nobody: this one goes on at the end."""
+        """A thread each. One that the client holds for ever delays nothing: this one continues at the end."""
         threads = [
             threading.Thread(target=loop._produce_or_fail, name=f"send-{k}", daemon=True)
             for k, loop in enumerate(loops)

@@ -39,7 +39,7 @@ def filler(count: int) -> bytes:
 
 @lru_cache(maxsize=1)
 def _pool() -> bytes:
-    """SHA-256 of 0, 1, 2 ... (32 bits, little-endian), one behind the other."""
+    """SHA-256 of 0, 1, 2 ... (32 bits, little-endian), one after the other."""
     hashes = (hashlib.sha256(k.to_bytes(4, "little")).digest() for k in range(POOL_BYTES // 32))
     return b"".join(hashes)
 

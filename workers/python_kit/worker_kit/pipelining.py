@@ -19,7 +19,7 @@ from .payload import Sizes, encode, is_probe
 from .process import Session
 from .spec import Lane
 
-#: What became of a settlement: it holds; what was read is to be read again; try again with the next one.
+#: What became of a settlement: it holds; what was read is to be read once more; try again with the next one.
 Settlement = Literal["settled", "again", "later"]
 #: Messages between two looks at the clock and the commands.
 BURST: Final = 500
@@ -105,7 +105,7 @@ class Pipeline(ABC):
             self._step()
         if not self._report.died:
             self._settle()
-        self.leave()  # others go on with what it had, if its client died too
+        self.leave()  # others continue with what it had, if its client died too
         while not self._is_over():
             time.sleep(POLL_S)
         self._writer.close()

@@ -1,7 +1,7 @@
 """The worker's side of docs/worker-protocol.md: commands on stdin, JSON lines on stdout.
 
 One thread reads commands into `Control`; one thread ticks (frozen time) and prints a `stats` line each
-second, so both go on while the client library blocks the worker's main thread.
+second, so both continue while the client library blocks the worker's main thread.
 """
 
 from __future__ import annotations

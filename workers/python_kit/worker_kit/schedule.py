@@ -123,7 +123,7 @@ class Lateness:
     A queue with one server (Lindley's recursion): own work adds to the lateness, messages sent are worth
     the time in which they became due. After the client blocked for seconds the backlog is sent much faster
     than it became due, so the lateness of those messages is not charged to the generator; a generator that
-    is too slow falls behind for ever.
+    is too slow is later and later.
     """
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ DEFAULT_CAPACITY = 65_536
 class SegmentWriter:
     """Makes the segments ``<table>-<owner>-<index>.seg`` of one table and owner, one after the other.
 
-    The caller writes the rows: `rotate` gives (map, offset of the first row, offset behind the last).
+    The caller writes the rows: `rotate` gives (map, offset of the first row, offset after the last).
     """
 
     def __init__(

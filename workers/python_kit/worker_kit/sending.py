@@ -24,7 +24,7 @@ ROW_BYTES = lay.ROW_BYTES[lay.SENDS]
 BLOCKED_NS = 5_000_000
 #: A span shorter than this cannot hold a freeze worth a look at the clocks.
 LONG_NS = 50_000_000
-#: How long calls under way are waited for when the capture cannot go on.
+#: How long calls under way are waited for when the capture cannot continue.
 SETTLE_NS = 10_000_000_000
 #: An application that re-sends (``results: resent``): attempts of a message, and the pause before the next.
 MAX_ATTEMPTS = 10
@@ -33,7 +33,7 @@ RESEND_NS = 500_000_000
 
 class Share(NamedTuple):
     """Part of a producer that a sending thread or task has: of its lanes every ``threads``-th from ``thread``
-    on, and as much of its rate. ``segments``: those of the producer; None = make them."""
+    on, and as much of its rate. ``segments``: the producer's; None = make them."""
 
     thread: int
     threads: int
@@ -72,7 +72,7 @@ class Sender:
     """State of one sending thread or task, and what every send has in common. Times are in nanoseconds."""
 
     def __init__(self, session: Session, share: Share | None = None) -> None:
-        """``share`` None = that of the first thread or task."""
+        """``share`` None = the first thread's or task."""
         part = session.spec.part
         self.session = session
         self.control = session.control

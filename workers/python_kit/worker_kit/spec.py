@@ -39,7 +39,7 @@ class Topic(NamedTuple):
 class Spec:
     """The spec of a worker; ``part`` is the section of its role: producer, consumer, pipeline or audit.
 
-    ``options`` are those of the client: the worker's own for the role, over them the scenario's, over them
+    ``options`` are the client's: the worker's own for the role, over them the scenario's, over them
     what the cluster asks of clients (`secured`). ``halves``: of a pipeline, as a producer and a consumer.
     """
 
@@ -104,7 +104,7 @@ def read_spec(path: Path, settings: Path) -> Spec:
 def _options(
     settings: Path, role: str, given: Mapping[str, Any], asked: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Merge the options: those of the worker, over them those of the scenario, over them those of the
+    """Merge the options: those of the worker, over them the options of the scenario, over them those of the
     cluster.
     """
     own: Mapping[str, str] = tomllib.loads(settings.read_text()).get("options", {}).get(role, {})

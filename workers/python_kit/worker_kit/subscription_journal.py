@@ -49,7 +49,7 @@ class SubscriptionJournal:
         return self._handed_over
 
     def note(self, kind: int, stream: str, position: int) -> None:
-        """Something the application did with a message, or was told of it."""
+        """Something the application did with a message, or learned about it."""
         self._write(self._names.id("stream", stream), position, -1, b"", 0, kind)
 
     def connected(self, text: str) -> None:

@@ -41,7 +41,8 @@ class Transacting(OpenLoop):
 
     @abstractmethod
     def ended(self) -> tuple[int, str]:
-        """End the open one as the application wants it: outcome of the messages, and why it is no other.
+        """End the open one as the application wants it: outcome of the messages, and why it is not another
+        one.
 
         Says before each call, by `Transactions.ask`, what it asks for.
         """

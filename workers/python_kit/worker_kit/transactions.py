@@ -52,7 +52,7 @@ class Transactions:
         self.number = 0
 
     def share(self, other: Transactions) -> None:
-        """Number the segments together with those of another thread of this producer."""
+        """Number the segments together with the segments of another thread of this producer."""
         self._segments = other._segments
 
     # -- when it ends
