@@ -61,13 +61,15 @@ def resolve(asked: ScenarioRequest, options: RoundOptions) -> Resolved:
         UsageError: there is no such variant, or the cluster of ``options`` does not fit.
     """
     scenario = read_scenario(asked.scenario, asked.overrides, external=options.external, for_s=asked.for_s)
-    return resolve_scenario(scenario, asked, options)
-
-
-def resolve_scenario(scenario: Scenario, asked: ScenarioRequest, options: RoundOptions) -> Resolved:
-    """As `resolve`, for a scenario that was read already."""
     seed = drawn(asked.seed)
-    plans = choose_plans(scenario, seed=seed, rounds=asked.rounds, variant=asked.variant)
+    return resolve_scenario(scenario, options, seed=seed, rounds=asked.rounds, variant=asked.variant)
+
+
+def resolve_scenario(
+    scenario: Scenario, options: RoundOptions, *, seed: int, rounds: int | None = None, variant: str = ""
+) -> Resolved:
+    """As `resolve`, for a scenario that was read already."""
+    plans = choose_plans(scenario, seed=seed, rounds=rounds, variant=variant)
     plans = on_external(plans, options.external)
     return Resolved(plans=plans, options=options, scenario=scenario, seed=seed)
 

@@ -113,8 +113,10 @@ def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | Non
 
         def further(number: int) -> Sequence[Plan]:
             assert scenario is not None
-            asked = replace(request, seed=resolved.seed + number - 1, rounds=1)
-            return resolve_scenario(scenario, asked, resolved.options).plans
+            seed = resolved.seed + number - 1
+            return resolve_scenario(
+                scenario, resolved.options, seed=seed, rounds=1, variant=request.variant
+            ).plans
 
         strategy = until_hit(root, plans, names, further, command, partial(_of_round, context, request))
     elif _is_campaign(request, plans):

@@ -15,7 +15,7 @@ from experiments.campaign import CampaignRunner
 from experiments.context import CommandContext
 from experiments.experiment import Budget, Rounds
 from experiments.folders import begun, close_run_folder, keep_asked, playing
-from experiments.plans import ScenarioRequest, drawn, read_scenario, resolve_scenario
+from experiments.plans import drawn, read_scenario, resolve_scenario
 from experiments.preflight import preflight
 from experiments.resolved import Resolved, RoundOptions
 from experiments.shrink.document import smallest_text
@@ -116,7 +116,7 @@ def _prepared(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, 
         overrides=request.overrides,
     )
     seed = drawn(target.seed if request.seed is None else request.seed)
-    resolved = resolve_scenario(target.scenario, _one_round(target.scenario.name, seed), request.options())
+    resolved = resolve_scenario(target.scenario, request.options(), seed=seed, rounds=1)
     preflight(resolved, context.run_dir, ask_indexes=False).require()
     root = new_run(context.run_dir, f"shrink-{target.scenario.name}")
     asked = ShrinkQuestion(
@@ -184,15 +184,10 @@ def _read(root: RunDir, data: Document) -> Scenario:
 def _plan(context: CommandContext, options: RoundOptions, root: RunDir, data: Document, seed: int) -> Plan:
     """Raises: BrokerstormError: what `plan` refuses, or what this machine lacks."""
     try:
-        scenario = _read(root, data)
-        resolved = resolve_scenario(scenario, _one_round(scenario.name, seed), options)
+        resolved = resolve_scenario(_read(root, data), options, seed=seed, rounds=1)
     except UsageError as error:
         text = str(error).removeprefix(f"{root.root / CANDIDATE}:")
         raise UsageError(text, hint=error.hint) from error
     preflight(resolved, context.run_dir, ask_indexes=False).require()
     (plan,) = resolved.plans
     return plan
-
-
-def _one_round(name: str, seed: int) -> ScenarioRequest:
-    return ScenarioRequest(scenario=name, seed=seed, rounds=1)
