@@ -37,7 +37,7 @@ class ScenarioRequest:
     """The rounds that a command asks for.
 
     Attributes:
-        scenario: a name or a file.
+        scenario: a name or a file; empty = the replayed run.
         overrides: texts of ``--set``.
         seed: the seed of the first round; None = a new one.
         for_s: the duration of the load in seconds; None = as the scenario says.
@@ -54,15 +54,28 @@ class ScenarioRequest:
 
 
 def resolve(asked: ScenarioRequest, options: RoundOptions) -> Resolved:
-    """Read the scenario of a request and choose its rounds.
+    """Read the scenario of a request and choose its rounds, at the rate of the replayed run if there is one.
+    Without a scenario, the replayed run itself is the only round.
 
     Raises:
         ScenarioError: a line for each problem, with place, key, value and what is allowed.
         UsageError: there is no such variant, or the cluster of ``options`` does not fit.
     """
-    scenario = read_scenario(asked.scenario, asked.overrides, external=options.external, for_s=asked.for_s)
-    seed = drawn(asked.seed)
-    return resolve_scenario(scenario, options, seed=seed, rounds=asked.rounds, variant=asked.variant)
+    from harness.plan.rates import as_recorded
+
+    replayed = read_plan(options.replay) if options.replay else None
+    if asked.scenario:
+        name, overrides = asked.scenario, asked.overrides
+        scenario = read_scenario(name, overrides, external=options.external, for_s=asked.for_s)
+        seed = drawn(asked.seed)
+        plans = choose_plans(scenario, seed=seed, rounds=asked.rounds, variant=asked.variant)
+    else:
+        assert replayed is not None
+        scenario, seed, plans = None, replayed.seed, [replayed]
+    if replayed is not None:
+        plans = [as_recorded(plan, replayed) for plan in plans]
+    plans = on_external(plans, options.external)
+    return Resolved(plans=plans, options=options, scenario=scenario, seed=seed)
 
 
 def resolve_scenario(

@@ -16,12 +16,11 @@ from experiments.context import CommandContext
 from experiments.experiment import OutOfBudget, Prepared, RoundRequest, Strategy
 from experiments.judging import RoundOutcome, number_of
 from experiments.load_request import LoadRequest, load_request
-from experiments.plans import ScenarioRequest, external_of, on_external, read_plan, resolve, resolve_scenario
+from experiments.plans import ScenarioRequest, external_of, resolve, resolve_scenario
 from experiments.preflight import preflight
-from experiments.resolved import Resolved, RoundOptions, key_of
+from experiments.resolved import RoundOptions, key_of
 from experiments.windows import WINDOW_S, WindowRequest
 from harness.errors import UsageError
-from harness.plan.rates import as_recorded
 from harness.rundir import RunDir, new_run, write_json
 from harness.telemetry.request import MetricsRequest
 
@@ -100,7 +99,8 @@ def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | Non
         BrokerstormError: it could not be started, and there is no folder of it.
     """
     _refuse_mixed(request)
-    resolved = _resolved(request)
+    asked = replace(request, rounds=1) if request.until_hit else request
+    resolved = resolve(asked, request.options())
     scenario, plans = resolved.scenario, list(resolved.plans)
     # Refused before a folder is made.
     warnings = preflight(resolved, context.run_dir).require().warnings
@@ -138,19 +138,6 @@ def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | Non
     )
 
 
-def _resolved(request: RunRequest) -> Resolved:
-    """The rounds of the scenario, at the rate of the replayed run if there is one; or that run again."""
-    options = request.options()
-    if not request.scenario:
-        (plan,) = on_external([_replayed_plan(request)], options.external)
-        return Resolved(plans=[plan], options=options, seed=plan.seed)
-    resolved = resolve(replace(request, rounds=1 if request.until_hit else request.rounds), options)
-    if request.replay is None:
-        return resolved
-    replayed = read_plan(request.replay)
-    return replace(resolved, plans=[as_recorded(plan, replayed) for plan in resolved.plans])
-
-
 def _refuse_mixed(request: RunRequest) -> None:
     """Raises: UsageError: options that mean nothing beside each other."""
     if request.cluster_file and request.keep_up:
@@ -172,6 +159,23 @@ def _refuse_mixed(request: RunRequest) -> None:
         raise UsageError(
             "--until-hit plays as many rounds as it takes, each with faults of its own, from this machine",
             hint="remove --rounds, --replay and --load-master",
+        )
+    if request.replay and not request.scenario:
+        _refuse_replay(request, request.replay)
+
+
+def _refuse_replay(request: RunRequest, replayed: RunDir) -> None:
+    """Raises: UsageError: the replayed run cannot be repeated as it was."""
+    if request.overrides or request.variant or request.rounds or request.for_s is not None:
+        raise UsageError(
+            "--replay alone repeats a run as it was: --set, --for, --variant, --rounds need a SCENARIO too",
+            hint=f"brokerstorm run SCENARIO --replay {replayed.run_id} --set ...",
+        )
+    if replayed.rounds():
+        names = ", ".join(run.run_id for run in replayed.rounds())
+        raise UsageError(
+            f"{replayed.run_id} holds several runs: which one?",
+            hint=f"--replay {replayed.root}/RUN, RUN one of {names}",
         )
 
 
@@ -277,27 +281,6 @@ def round_names(plans: Sequence[Plan]) -> list[str]:
         seen[label] = seen.get(label, 0) + 1
         names.append(f"{label}-{seen[label]}")
     return names
-
-
-def _replayed_plan(request: RunRequest) -> Plan:
-    """The plan of the run to replay.
-
-    Raises:
-        UsageError: it is several runs, or options do not fit.
-    """
-    assert request.replay is not None
-    if request.overrides or request.variant or request.rounds or request.for_s is not None:
-        raise UsageError(
-            "--replay alone repeats a run as it was: --set, --for, --variant, --rounds need a SCENARIO too",
-            hint=f"brokerstorm run SCENARIO --replay {request.replay.run_id} --set ...",
-        )
-    if request.replay.rounds():
-        names = ", ".join(run.run_id for run in request.replay.rounds())
-        raise UsageError(
-            f"{request.replay.run_id} holds several runs: which one?",
-            hint=f"--replay {request.replay.root}/RUN, RUN one of {names}",
-        )
-    return read_plan(request.replay)
 
 
 def _repeated(context: CommandContext, request: RunRequest, seed: int) -> str:
