@@ -38,8 +38,9 @@ class Lines(Iterable[str], Protocol):
 
 
 class Process(Protocol):
-    """A process, as `subprocess.Popen` has it. ``stderr`` is None if the process writes it into a file
-    itself.
+    """The process of a worker: a `subprocess.Popen`, or one on another machine.
+
+    ``stderr`` None: it goes into a file.
     """
 
     @property
@@ -74,16 +75,14 @@ class Host(Protocol):
         """
 
     def calls(self, name: str, folder: Path) -> CallSource:
-        """Return the open calls of a worker; ``folder`` is the one given to `start`."""
+        """The open calls of the worker ``name``; ``folder`` as in `start`."""
 
     def is_stopped(self, process: Process) -> bool:
-        """Return whether the process is stopped at this moment (SIGSTOP, a paused container). A stopped
-        process is not to blame for what it does not do.
-        """
+        """Whether it is frozen at this moment (SIGSTOP, a paused container) and can do nothing."""
 
 
 class ThisMachine:
-    """Workers as processes here, each in a session of its own (a Ctrl-C is ours to handle)."""
+    """This machine. Workers are local processes, each in a session of its own: a Ctrl-C is ours to handle."""
 
     def start(
         self,
@@ -93,7 +92,7 @@ class ThisMachine:
         env: Mapping[str, str],
         handed: SecureOptions,
     ) -> Process:
-        """Start a process; see `Host.start`. The credentials for its client are passed through a pipe."""
+        """Start a worker as a local process; what the cluster asks of its client comes through a pipe."""
         path = folder / "spec.json"
         write_json(path, spec.document())
         with (folder / "stderr.log").open("ab") as stderr, handed_over(handed) as (more_env, passed):
@@ -110,11 +109,11 @@ class ThisMachine:
             )
 
     def calls(self, name: str, folder: Path) -> CallSource:
-        """Return the open calls of a worker; see `Host.calls`."""
+        """The open calls of a worker, from the segments in its folder."""
         return SendSegments(folder)
 
     def is_stopped(self, process: Process) -> bool:
-        """Return whether the process is stopped; see `Host.is_stopped`."""
+        """Whether it is frozen at this moment (SIGSTOP); False for a process that has ended."""
         try:
             return bool(psutil.Process(process.pid).status() == psutil.STATUS_STOPPED)
         except psutil.Error:
@@ -125,31 +124,31 @@ class Hosts(Protocol):
     """The machines of a run."""
 
     def open(self, plan: Plan, run: RunDir) -> None:
-        """Get them ready for the clients of a plan.
+        """Get the machines ready for the clients of a plan.
 
         Raises:
             BrokerstormError: one is not available, or lacks something.
         """
 
     def of(self, client: str) -> Host:
-        """Return the host of a client, by its name in the plan. Readers of the log are on this machine."""
+        """The machine of a client, by its name in the plan; readers of the log are on this machine."""
 
     def rows(self) -> list[ExecutorRow]:
-        """Return what is known so far about other machines, for the manifest."""
+        """The machines other than this one, as far as they are known by now, for the manifest."""
 
 
 class OneMachine:
-    """Everything here."""
+    """The machines of a run whose workers are all on this machine."""
 
     def open(self, plan: Plan, run: RunDir) -> None:
-        """Open the connections to all hosts; see `Hosts.open`."""
+        """Do nothing: this machine is ready."""
 
     def of(self, client: str) -> Host:
-        """Return the host of a client; see `Hosts.of`."""
+        """This machine, for every client."""
         return THIS_MACHINE
 
     def rows(self) -> list[ExecutorRow]:
-        """Return an empty list: every process is on this machine."""
+        """No rows: there is no other machine."""
         return []
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from harness.contracts.plan import Plan
 from harness.errors import BrokerstormError
@@ -17,30 +16,17 @@ from harness.faultlog import FaultTail
 from harness.protocols.cluster import Admin, HasBacklogs
 from harness.run.draining import shares, waiting_for
 from harness.run.liveness import Stall, StallDetector
+from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
 from harness.rundir import RunDir
 
 StallsByConsumer = Mapping[str, Stall | None]
 
 
-class ConsumerPool(Protocol):
-    """The `WorkerPool`, as far as it is needed here; ``consumers`` in the order of the plan."""
-
-    @property
-    def consumers(self) -> list[WorkerProcess]:
-        """Return the consumers that run now."""
-
-    def note_stall(self, worker: WorkerProcess, stall: Stall, waiting: int) -> None:
-        """Write down and show that a consumer stalls."""
-
-    def note_stall_over(self, worker: WorkerProcess) -> None:
-        """Write down and show that a consumer received messages again."""
-
-
 class StallMonitor:
     """Call `check` every `CHECK_EVERY_S`. Reports what two checks in a row have seen, and its end."""
 
-    def __init__(self, plan: Plan, run: RunDir, admin: Callable[[], Admin], pool: ConsumerPool) -> None:
+    def __init__(self, plan: Plan, run: RunDir, admin: Callable[[], Admin], pool: WorkerPool) -> None:
         self._plan = plan
         self._faults = FaultTail(run.faults)
         self._admin = admin
