@@ -228,6 +228,7 @@ class Context:
         terms: who led which stream, by its id; a stream of which nobody recorded it is not in it.
         usual_reading: of a group of which the plan says nothing.
         streams: name of stream id 1, 2, 3 ...
+        compacted: topics that keep the last message of each key, and may remove earlier ones.
         end_ns: end of observation: the last producer was closed or had died.
         unstated: of an import, by name of a precondition or of what a class asks for, why it is not known;
             ``intended-times``: of some sends, or all, the call stands for the time when they were due.
@@ -248,6 +249,7 @@ class Context:
     terms: Mapping[int, Terms] = field(default_factory=dict)
     usual_reading: Reading = field(default_factory=Reading)
     streams: tuple[str, ...] = ()
+    compacted: frozenset[str] = frozenset()
     lane_groups: tuple[LaneGroup, ...] = ()
     instances: Mapping[int, Instance] = field(default_factory=dict)
     sessions: Mapping[int, SessionFacts] = field(default_factory=dict)
@@ -316,6 +318,11 @@ class Context:
         """By stream id: a queue, of which the log holds only what remained."""
         remaining = [self.stream_bounds(s).remaining for s in range(len(self.streams) + 1)]
         return np.array(remaining) | self.has_queues_only
+
+    @cached_property
+    def is_compacted(self) -> npt.NDArray[np.bool_]:
+        """By stream id: of a compacted topic."""
+        return np.array([False, *(name.rpartition("-")[0] in self.compacted for name in self.streams)])
 
     @cached_property
     def has_queues(self) -> bool:

@@ -91,6 +91,7 @@ def context_of(
         terms=_terms(leaderships),
         usual_reading=_usual_reading(system),
         streams=streams,
+        compacted=frozenset(topic.name for topic in plan.topics if system.keeps_last_of_key(topic.config)),
         lane_groups=tuple(plan.lane_groups),
         instances=_instances(plan, manifest, damaged, frozen, waits_in(events), died),
         sessions=_sessions(plan, manifest, damaged, frozen, died, _unsent(plan, events)),

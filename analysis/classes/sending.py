@@ -115,6 +115,10 @@ SENDING: Final = (
                 "its application asked for that",
                 status=Status.SUSPECT,
             ),
+            "compacted": SubKind(
+                "the topic is compacted, and the log has a later message with the same key: not a loss",
+                status=Status.PERMITTED,
+            ),
             **TAKEN,
         },
     ),

@@ -170,10 +170,13 @@ def expected_stream(history: BucketHistory, slots: Array) -> Array:
 
 
 def _shape(history: BucketHistory, slots: Array, removal: Array) -> Array:
-    """Index of removed or power, or of prefix, middle, tail or all: where the hole is among what its lane has
-    stored."""
-    removed, power = (split_index("acked-lost", name) for name in ("removed", "power"))
-    shape = np.where(removal == Removal.POWER, power, removed).astype(np.int8)
+    """Index of removed, compacted or power, or of prefix, middle, tail or all: where the hole is among what
+    its lane has stored."""
+    removed, compacted, power = (
+        split_index("acked-lost", name) for name in ("removed", "compacted", "power")
+    )
+    shape = np.where(removal == Removal.POWER, power, removed)
+    shape = np.where(removal == Removal.COMPACTED, compacted, shape).astype(np.int8)
     rest = np.flatnonzero(removal == Removal.NOT)
     if len(rest):
         shape[rest] = _shape_of(history, slots[rest])

@@ -1,8 +1,9 @@
 """Tells what a fault took out of the logs, for every class that rests on something being absent.
 
 A fault may cut a log off at its begin, or delete a topic and make it again: what lay there was removed on
-purpose. Where every replica in sync lost its power, what none of them had synced is gone as well; whether
-that breaks a promise depends on the settings.
+purpose. A compacted topic keeps the last message of each key, so an earlier one may be gone. Where every
+replica in sync lost its power, what none of them had synced is gone as well; whether that breaks a promise
+depends on the settings.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ class Removal(IntEnum):
     NOT = 0
     REMOVED = 1
     POWER = 2
+    COMPACTED = 3
 
 
 Removals = npt.NDArray[np.int8]
@@ -43,7 +45,7 @@ def removed_sends(history: BucketHistory, slots: Array, stream: Array, position:
     evidence = LogEvidence(history)
     removed = piecewise(evidence.removed, slots, stream, position)
     power = lost_with_power(history, stream, acknowledged(history, slots))
-    return _named(removed, power)
+    return _named(removed, power, _compacted(history, slots, stream, position))
 
 
 def removed_deliveries(history: BucketHistory, slots: Array, delivery: Array) -> Removals:
@@ -56,7 +58,8 @@ def removed_deliveries(history: BucketHistory, slots: Array, delivery: Array) ->
     topic = context.stream_topic[np.where(stream < len(context.stream_topic), stream, 0)]
     removed = LogEvidence(history).removed(slots, stream, position) | (given_ns < context.remade[topic])
     given = LostAcks(history.of_send("t_start_ns", slots), given_ns, position, ledger)
-    return _named(removed, lost_with_power(history, stream, given))
+    compacted = _compacted(history, slots, stream, position)
+    return _named(removed, lost_with_power(history, stream, given), compacted)
 
 
 def removed_outputs(
@@ -83,7 +86,7 @@ def removed_outputs(
     for began_at, back_ns in power_cuts(context, stream):
         last_kept = source[position < began_at].max(initial=-1)
         power |= (handed_ns < back_ns) & (absent > last_kept)
-    return _named(removed, power)
+    return _named(removed, power, np.zeros(len(absent), np.bool_))
 
 
 def power_cuts(context: Context, stream: int) -> Iterator[tuple[int, int]]:
@@ -106,6 +109,40 @@ def may_hold_others(context: Context, stream: int) -> bool:
     return bool(is_remade) or any(True for _ in power_cuts(context, stream))
 
 
-def _named(removed: Array, power: Array) -> Removals:
-    found = np.where(power, Removal.POWER, Removal.NOT)
+def _compacted(history: BucketHistory, slots: Array, stream: Array, position: Array) -> Array:
+    """Whether compaction may have removed each message: its topic keeps the last message of each key, and the
+    log has a later one with its key. Compaction moves nothing, so a place that holds another message says
+    that the one that was there is lost.
+
+    Args:
+        stream, position: where each was; 0 and -1 unknown, which is never compaction.
+    """
+    context, log = history.context, history.bucket.log
+    found = np.zeros(len(slots), np.bool_)
+    if not context.is_compacted.any():
+        return found
+    rows = np.flatnonzero((history.log_slot >= 0) & context.is_compacted[log["stream"]])
+    lanes = history.identity(history.log_slot[rows])[:, 1]
+    log_stream, log_position = log["stream"][rows].astype(np.int64), log["position"][rows]
+    keys, which = np.unique(log_stream * context.n_lanes + lanes, return_inverse=True)
+    newest = np.append(np.full(len(keys), -1), -1)  # the last: of a key of which the log has nothing
+    np.maximum.at(newest, which, log_position)
+
+    own = np.flatnonzero((position >= 0) & context.is_compacted[stream])
+    key = stream[own] * context.n_lanes + history.identity(slots[own])[:, 1]
+    at = np.searchsorted(keys, key)
+    at[(at == len(keys)) | (np.append(keys, -1)[at] != key)] = len(keys)
+    holds_another = np.isin(_places(stream[own], position[own]), _places(log_stream, log_position))
+    found[own] = (newest[at] > position[own]) & ~holds_another
+    return found
+
+
+def _places(stream: Array, position: Array) -> Array:
+    """One number for each place."""
+    return np.asarray((stream << 44) + position)
+
+
+def _named(removed: Array, power: Array, compacted: Array) -> Removals:
+    found = np.where(compacted, Removal.COMPACTED, Removal.NOT)
+    found = np.where(power, Removal.POWER, found)
     return np.where(removed, Removal.REMOVED, found).astype(np.int8)

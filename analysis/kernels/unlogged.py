@@ -57,7 +57,8 @@ def _strangers(history: BucketHistory, matching: Matching, never_visible: Array)
         if cls == "delivered-then-lost":
             at = at[_is_read(history, delivery[at], slot[at])]
             removal = removed_deliveries(history, slot[at], delivery[at])
-            at, removal = at[removal != Removal.REMOVED], removal[removal != Removal.REMOVED]
+            kept = ~np.isin(removal, (Removal.REMOVED, Removal.COMPACTED))
+            at, removal = at[kept], removal[kept]
             seen, power = (split_index(cls, name) for name in ("seen", "power"))
             which = np.where(removal == Removal.POWER, power, seen)
         if len(at):

@@ -13,6 +13,10 @@ from harness.records import FORMAT_VERSION, HEADER_BYTES, HEADER_MAGIC, HEADER_S
 WithHeaders = Iterator[tuple[bytes, dict[str, str]]]
 
 
+#: Key of probes, where messages have keys: a compacted topic takes none without.
+PROBE_KEY = b"brokerstorm-probe"
+
+
 def probe_payload(run_tag: int, *, lane: int = 0, seq: int = 0) -> bytes:
     """Header and CRC of a probe of producer instance 0."""
     length = HEADER_BYTES + TRAILER_BYTES

@@ -224,6 +224,8 @@ def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
             yield ("topics", name, "config", option), problem
         if system.is_queue and topic.partitions != 1:
             yield ("topics", name, "partitions"), "must be 1: a queue has no partitions; count makes several"
+        if system.keeps_last_of_key(native(topic.config)):
+            yield from _compaction_problems(name, scenario)
         if topic.grows_to is not None:
             yield from _growth_problems(name, topic, scenario, system)
         for each in topic.names(name):
@@ -235,6 +237,26 @@ def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
         streams += topic.count * max(topic.partitions, topic.grows_to or 0)
         if streams > MAX_STREAMS:
             yield ("topics", name, "count"), f"makes {streams} partitions in all; at most {MAX_STREAMS}"
+
+
+def _compaction_problems(name: str, scenario: Scenario) -> Iterator[Problem]:
+    """A compacted topic is judged by the keys of its messages."""
+    at = ("topics", name, "config", "cleanup.policy")
+    load = scenario.load
+    for producer, spec in load.producers.items():
+        if spec.topics and name not in spec.topics:
+            continue
+        if spec.lanes != "key":
+            yield (
+                ("load", "producers", producer, "lanes"),
+                f"must be key: topic {name} is compacted, and takes no message without a key",
+            )
+        if spec.transactions:
+            yield at, "cannot be combined with transactions; leave one of them out"
+    if any(name in (each.from_, each.to) for each in load.pipelines.values()):
+        yield at, "cannot be combined with a pipeline that reads or writes the topic; leave one of them out"
+    if scenario.audit != "leader":
+        yield at, "cannot be combined with audit: every-replica: each replica is compacted by itself"
 
 
 def _growth_problems(name: str, topic: TopicSpec, scenario: Scenario, system: System) -> Iterator[Problem]:

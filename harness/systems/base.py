@@ -192,6 +192,11 @@ class System:
         """How long a topic with these settings keeps its messages; None = all of them, or they do not say."""
         return None
 
+    def keeps_last_of_key(self, topic_config: Texts) -> bool:
+        """Whether a topic with these settings keeps the last message of each key, and may remove earlier
+        ones."""
+        return False
+
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
         """Copies of each message.
 

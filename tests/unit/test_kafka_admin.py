@@ -190,7 +190,6 @@ def test_internal_topics_that_our_user_may_not_see_are_not_waited_for(
 @pytest.mark.parametrize(
     ("config", "said"),
     [
-        ({"cleanup.policy": "compact"}, "cleanup.policy=compact"),
         ({"cleanup.policy": "compact,delete"}, "cleanup.policy=compact,delete"),
         ({"retention.ms": "60000"}, "retention.ms=60000"),
         ({"retention.bytes": 1}, "retention.bytes=1"),

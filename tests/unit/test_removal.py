@@ -180,6 +180,36 @@ def test_what_was_acknowledged_as_a_repeat_by_a_topic_that_is_gone_is_not_lost()
     assert told(h.send(1, at_ms=1_300).log(1)) == {("acked-lost", "removed"): (Status.PERMITTED, 1)}
 
 
+# -- compaction
+
+
+def compacted(*, later: bool = True, holder: bool = False) -> History:
+    """Key 0 was sent three times: 0 at position 0 and 1 at 1 are not in the log, 2 is at position 2."""
+    h = History(mode="key", keys=1)
+    topics = [h.plan.topics[0].model_copy(update={"config": {"cleanup.policy": "compact"}})]
+    h.planned(h.plan.model_copy(update={"topics": topics}))
+    h.send(0, at_ms=100, position=0).send(1, at_ms=101, position=1)
+    if holder:
+        h.send(3, at_ms=103).log(3, position=1)
+    if later:
+        h.send(2, at_ms=102, position=2).log(2, position=2)
+    return h
+
+
+def test_what_a_later_message_of_its_key_replaced_is_no_loss() -> None:
+    assert told(compacted()) == {("acked-lost", "compacted"): (Status.PERMITTED, 2)}
+
+
+def test_the_last_message_of_a_key_is_never_compacted() -> None:
+    assert told(compacted(later=False)) == {("acked-lost", "all"): (Status.VIOLATION, 2)}
+
+
+def test_a_place_that_holds_another_message_was_not_compacted() -> None:
+    found = told(compacted(holder=True))
+    assert found[("acked-lost", "compacted")] == (Status.PERMITTED, 1)
+    assert sum(count for (cls, _), (status, count) in found.items() if status is Status.VIOLATION) >= 1
+
+
 # -- at the border of a fault
 
 

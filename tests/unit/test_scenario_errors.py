@@ -259,7 +259,12 @@ BAD = [
     ),
     (
         "name: x\ntopics: {a: {config: {cleanup.policy: compact}}}\n",
-        "topics.a.config.cleanup.policy: must be delete: the audit needs the whole log, got 'compact'",
+        "load.producers.p.lanes: must be key: topic a is compacted, and takes no message without a key",
+    ),
+    (
+        "name: x\ntopics: {a: {config: {cleanup.policy: 'compact,delete'}}}\n",
+        "topics.a.config.cleanup.policy: must be delete or compact: the audit needs the whole log, got "
+        "'compact,delete'",
     ),
     (
         "name: x\ntopics: {a: {replication: 1, config: {min.insync.replicas: 2}}}\n",

@@ -14,6 +14,9 @@ _NAME_BYTES: Final = 32_000  # a client id is at most 32,767 bytes long
 _SELECTOR: Final = "replica.selector.class"
 _IN_SYNC: Final = "min.insync.replicas"
 #: The audit needs the whole log.
+_POLICY: Final = "cleanup.policy"
+#: Policies under which the audit can tell a loss: all stays, or the last message of each key.
+POLICIES: Final = ("delete", "compact")
 KEEPS: Final = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
 
 #: Of a log that is audited while it grows: a reader may lag by minutes.
@@ -119,8 +122,13 @@ class Kafka(System):
             )
 
     def topic_problems(self, replication: int, config: Texts) -> Iterator[Problem]:
-        """The log must stay until it is read, and every write must be possible with all brokers up."""
+        """The log must stay until it is read, but for what compaction removes, and every write must be
+        possible with all brokers up."""
+        if config.get(_POLICY, "delete") not in POLICIES:
+            yield _POLICY, f"must be {' or '.join(POLICIES)}: the audit needs the whole log"
         for key, needed in KEEPS.items():
+            if key == _POLICY:
+                continue
             asked = config.get(key, needed)
             may_go = key == "retention.ms" and asked.isdigit()
             least = f", or {LEAST_RETENTION_MS} or more" if may_go else ""
@@ -141,6 +149,9 @@ class Kafka(System):
         """Every topic keeps its whole log and says itself how many replicas a write needs."""
         in_sync = broker_config.get(_IN_SYNC, str(min(2, replication)))
         return {**KEEPS, _IN_SYNC: in_sync, **config}
+
+    def keeps_last_of_key(self, topic_config: Texts) -> bool:
+        return topic_config.get(_POLICY) == "compact"
 
     def retention(self, seconds: float) -> dict[str, str]:
         kept_ms = max(int(seconds * 1000), LEAST_RETENTION_MS)

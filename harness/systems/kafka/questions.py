@@ -16,7 +16,7 @@ from typing import Any, Final
 from confluent_kafka import TIMESTAMP_LOG_APPEND_TIME, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
-from harness.admin.probe import probe_payload
+from harness.admin.probe import PROBE_KEY, probe_payload
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
 from harness.waiting import wait_until
@@ -180,7 +180,9 @@ class KafkaQuestions:
         for _ in range(_TRIES):
             for partition in range(partitions):
                 told = partial(note, partition, time.time())
-                producer.produce(topic, probe_payload(1), partition=partition, on_delivery=told)
+                producer.produce(
+                    topic, probe_payload(1), key=PROBE_KEY, partition=partition, on_delivery=told
+                )
                 producer.flush(ASK_S)
         return found
 

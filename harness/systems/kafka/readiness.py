@@ -9,7 +9,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from kafka.errors import for_code
 
 from harness.admin.failover import LOGS_HINT
-from harness.admin.probe import probe_payload
+from harness.admin.probe import PROBE_KEY, probe_payload
 from harness.connections.security import ANYBODY, Security
 from harness.errors import EnvironmentNotReady
 from harness.systems.kafka.security import probe_options
@@ -64,7 +64,9 @@ class Probes:
         for topic, count in partitions.items():
             for partition in range(count):
                 payload = probe_payload(self._run_tag, lane=partition)
-                producer.produce(topic, value=payload, partition=partition, on_delivery=delivered)
+                producer.produce(
+                    topic, value=payload, key=PROBE_KEY, partition=partition, on_delivery=delivered
+                )
         producer.flush(limit_s)
         if waiting:
             shown = ", ".join(f"{stream} ({why})" for stream, why in sorted(waiting.items())[:5])

@@ -18,7 +18,7 @@ from harness.admin.failover import ASK_S, POLL_S
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Node, PartitionState, TopicSettings
 from harness.rundir import Document
-from harness.systems.kafka import KEEPS, LEAST_RETENTION_MS
+from harness.systems.kafka import KEEPS, LEAST_RETENTION_MS, POLICIES
 from harness.systems.kafka.failover import KafkaFailover
 from harness.systems.kafka.single import PartitionRow, SettingRow, SingleBrokerAdmin, TopicRow
 from harness.waiting import wait_while
@@ -290,10 +290,10 @@ def topic_config(topic: TopicSettings) -> dict[str, str]:
     """
     config = {key: str(value) for key, value in topic.config.items()}
     policy = config.get("cleanup.policy", "delete")
-    if "compact" in policy:
+    if policy not in POLICIES:
         raise UsageError(
             f"topic {topic.name}: cleanup.policy={policy} drops records, so loss could not be detected",
-            hint="leave cleanup.policy out",
+            hint=f"write {' or '.join(POLICIES)}",
         )
     for key in ("retention.ms", "retention.bytes"):
         value = config.get(key, "-1")
