@@ -267,7 +267,10 @@ def _consumer(consumer: ConsumerPlan, plan: Plan) -> Rows:
     why = promise.because.get("order", "")
     head = f"{consumer.name} from {_read(consumer, plan)}"
     rows = [
-        ["consumer", f"{head}: {_client(consumer)}, group {consumer.group}{how}{work}{settings}"],
+        [
+            "consumer",
+            f"{head}: {_client(consumer)}, {'reader' if consumer.reader else 'group'} {consumer.group}{how}{work}{settings}",
+        ],
         ["", f"  order {order}: {why}"],
     ]
     if promise.ack_timeout_s:

@@ -63,7 +63,6 @@ OTHER_WORDS: Final[dict[str, dict[str, str]]] = {
         "resume": "`load.consumers.NAME.pauses: {every: 5s, for: 2s}`",
         "seek": "`load.consumers.NAME.seeks: {every: 10s, back: 500}`",
         "topics_pattern": "`load.consumers.NAME.pattern: orders-.*`",
-        "reader": "`load.consumers.NAME.group`: consumers of a run read in a group or subscription",
         "auto_commit": "`load.consumers.NAME.commit: auto`",
         "auto_offset_reset": "`load.consumers.NAME.start: latest`",
         "group_id": "`load.consumers.NAME.group`",

@@ -214,6 +214,7 @@ class ConsumerPlan(PlanPart):
     nack_every: int = 0
     per_transaction: int = 0
     rollback_every: int = 0
+    reader: bool = Field(False, description="in no group: it assigns itself all partitions")
     pauses: PausesPlan | None = None
     seeks: SeeksPlan | None = None
     says_died: bool = Field(False, description="its worker says when the client gave itself up")

@@ -105,6 +105,7 @@ class ConsumerPart(SpecPart):
     per_transaction: int = 0
     rollback_every: int = 0
     pattern: str | None = None
+    reader: bool | None = None
     pauses: PausesPart | None = None
     seeks: SeeksPart | None = None
 

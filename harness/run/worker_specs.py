@@ -186,6 +186,7 @@ def _consumer_part(plan: Plan, consumer: ConsumerPlan) -> ConsumerPart:
         per_transaction=consumer.per_transaction,
         rollback_every=consumer.rollback_every,
         pattern=_pattern(plan, consumer),
+        reader=consumer.reader or None,
         pauses=PausesPart(**consumer.pauses.model_dump()) if consumer.pauses else None,
         seeks=SeeksPart(**consumer.seeks.model_dump()) if consumer.seeks else None,
     )

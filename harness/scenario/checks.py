@@ -91,6 +91,7 @@ SUPPORTED = {
     "commit": ("explicit",),
     "start": ("earliest",),
     "pattern": ("none",),
+    "reader": ("none",),
     "pauses": ("none",),
     "seeks": ("none",),
 }
@@ -100,6 +101,7 @@ _WHY_FEW = {
     "start": "its client always begins at the first message here",
     "deliver_after": "messages of this system are not delayed",
     "pattern": "it subscribes to topics by name",
+    "reader": "it reads in a group",
     "pauses": "it pauses no partition",
     "seeks": "it seeks no position",
 }
@@ -371,6 +373,7 @@ def _asked(spec: ProducerSpec | ConsumerSpec | PipelineSpec, scenario: Scenario)
         return {
             **{key: getattr(spec, key) for key in ("receive", "settle", "commit", "start")},
             "pattern": "regex" if spec.pattern else "none",
+            "reader": "assigned" if spec.reader else "none",
             "pauses": "periodic" if spec.pauses else "none",
             "seeks": "back" if spec.seeks else "none",
         }
@@ -431,6 +434,7 @@ def _application_problems(scenario: Scenario) -> Iterator[Problem]:
             sentence = "needs settle: auto: the client commits positions, it acknowledges no message"
             yield (*at, "commit"), sentence
         yield from _pattern_problems(at, spec, scenario)
+        yield from _reader_problems(at, spec, scenario)
         yield from _interruption_problems(at, spec, scenario)
 
 
@@ -460,6 +464,22 @@ def _pattern_problems(at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenari
     names = [name for declared, topic in scenario.topics.items() for name in topic.names(declared)]
     if not any(spec.reads(name, "") for name in names):
         yield (*at, "pattern"), f"matches no topic; {did_you_mean('', names, label='topics')}"
+
+
+def _reader_problems(at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario) -> Iterator[Problem]:
+    """A reader shares nothing with other processes, and commits nothing."""
+    if not spec.reader:
+        return
+    for key, allowed in (("count", 1), ("settle", "auto"), ("commit", "explicit"), ("pattern", "")):
+        if getattr(spec, key) != allowed:
+            yield (*at, key), f"must be {allowed or 'empty'} with reader: true"
+    load = scenario.load
+    groups = [each.group for each in load.consumers.values()]
+    groups += [each.group or name for name, each in load.pipelines.items()]
+    if groups.count(spec.group) > 1:
+        yield (*at, "group"), "must be a name of its own with reader: true: its deliveries are judged alone"
+    if any(topic.grows_to and spec.reads(name, name) for name, topic in scenario.topics.items()):
+        yield (*at, "reader"), "does not see new partitions; leave out grows_to of the topic, or reader"
 
 
 def _interruption_problems(at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario) -> Iterator[Problem]:

@@ -284,6 +284,11 @@ class ConsumerSpec(Part):
         description="kafka: where a group without a position begins (`auto.offset.reset`). latest: what was "
         "stored before its first position is not promised",
     )
+    reader: bool = Field(
+        False,
+        description="kafka: it is in no group: its client assigns itself all partitions, from the first "
+        "message on (`start`), and commits nothing; `group` is only its name in reports",
+    )
     pauses: Pauses | None = Field(
         None,
         description="kafka: it pauses its partitions and polls on, such as `{every: 5s, for: 2s}` "

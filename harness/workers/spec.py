@@ -50,6 +50,7 @@ Ability = Literal[
     "commit",
     "start",
     "pattern",
+    "reader",
     "pauses",
     "seeks",
 ]

@@ -79,6 +79,12 @@ def test_keys_of_a_consumer_become_options_of_its_client(
             "client: kafka-python, seeks: {every: 5s, back: 10}",
             "seeks: is not supported by the kafka-python worker: it seeks no position",
         ),
+        (
+            "client: sarama, reader: true",
+            "reader: is not supported by the sarama worker: it reads in a group",
+        ),
+        ("reader: true, count: 2", "count: must be 1 with reader: true"),
+        ("reader: true}, d: {", "group: must be a name of its own with reader: true"),
         ("client: sarama, pattern: orders", "pattern: is not supported by the sarama worker"),
         ("pattern: bills-.*", "pattern: matches no topic"),
         ("pattern: 'orders['", "pattern: is not a regular expression"),

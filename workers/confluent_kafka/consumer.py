@@ -36,6 +36,7 @@ class ConsumerRole:
         self.report = session.report
         self.journal = ConsumerSession(session)
         self.commits_itself = commits_itself
+        self.is_reader = bool(session.spec.part.get("reader"))
         self.consumer = make(self._committed)
         self.interruptions = Interruptions(session.spec.part, session.control)
         self.is_paused = False
@@ -45,13 +46,18 @@ class ConsumerRole:
     def run(self) -> None:
         journal, control = self.journal, self.control
         self.report.counts = journal.counts
-        pattern = self.session.spec.part.get("pattern")
-        self.consumer.subscribe(
-            [f"^{pattern}$"] if pattern else journal.topics,  # the client knows a pattern by its first letter
-            on_assign=self._assigned,
-            on_revoke=self._revoked,
-            on_lost=self._revoked,
-        )
+        if self.is_reader:
+            self._assign_itself()
+        else:
+            pattern = self.session.spec.part.get("pattern")
+            self.consumer.subscribe(
+                [f"^{pattern}$"]
+                if pattern
+                else journal.topics,  # the client knows a pattern by its first letter
+                on_assign=self._assigned,
+                on_revoke=self._revoked,
+                on_lost=self._revoked,
+            )
         journal.await_assignment(lambda: self._take(1))
         self.session.ready()
         next_commit = time.monotonic_ns() + journal.commit_every_ns
@@ -131,6 +137,13 @@ class ConsumerRole:
 
     # -- the group
 
+    def _assign_itself(self) -> None:
+        """Read every partition of the topics without a group."""
+        topics = self.session.spec.topics
+        own = [(name, p) for name in self.journal.topics for p in range(topics[name].partitions)]
+        self.consumer.assign([TopicPartition(name, p) for name, p in own])
+        self.journal.assign(dict.fromkeys(own, -1))
+
     def _assigned(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         committed = committed_positions(consumer, partitions) or {}
         self.journal.assign(
@@ -145,7 +158,7 @@ class ConsumerRole:
 
     def _commit(self, *, asynchronous: bool) -> None:
         """Commit what was handed over since the last commit, as an application would."""
-        if self.commits_itself or not self.journal.uncommitted:
+        if self.is_reader or self.commits_itself or not self.journal.uncommitted:
             return
         taken = self.journal.take_uncommitted()
         offsets = [TopicPartition(topic, p, position) for (topic, p), position in taken.items()]

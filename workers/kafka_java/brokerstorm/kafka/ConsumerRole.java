@@ -46,6 +46,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
     private final Map<TopicPartition, Long> positions = new HashMap<>();
     private final Assignments assigned;
     private final Interruptions interruptions;
+    private final boolean isReader;
     private boolean isPaused;
 
     ConsumerRole(Session session) {
@@ -56,7 +57,10 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
         this.commitNs = (long) (part.decimal("commit_every_s") * 1e9);
         this.workNs = (long) (part.decimal("work_s", 0) * 1e9);
         Properties options = Options.ofConsumer(session, List.of());
-        options.put(ConsumerConfig.GROUP_ID_CONFIG, journal.group);
+        this.isReader = part.flag("reader", false);
+        if (!isReader) {
+            options.put(ConsumerConfig.GROUP_ID_CONFIG, journal.group);
+        }
         this.commitsItself = "true".equals(options.getProperty(ConsumerConfig.ENABLE_AUTO_COMMIT_CONFIG));
         if (commitsItself) {
             AutoCommits.watchIn(options);
@@ -97,6 +101,10 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
     }
 
     private void subscribe() {
+        if (isReader) {
+            assignItself();
+            return;
+        }
         if (session.spec.part.has("pattern")) {
             consumer.subscribe(Pattern.compile(session.spec.part.text("pattern")), this);
             return;
@@ -104,6 +112,18 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
         List<String> topics = new ArrayList<>();
         session.spec.part.texts("topics").forEach(topic -> topics.add(session.spec.topic(topic).address));
         consumer.subscribe(topics, this);
+    }
+
+    /** Reads every partition of the topics without a group. */
+    private void assignItself() {
+        List<TopicPartition> own = new ArrayList<>();
+        for (String name : session.spec.part.texts("topics")) {
+            for (int partition = 0; partition < session.spec.topic(name).partitions; partition++) {
+                own.add(new TopicPartition(session.spec.topic(name).address, partition));
+            }
+        }
+        consumer.assign(own);
+        assigned.given(own);
     }
 
     /** Returns with partitions; a member may also get none, but a first answer of none is often early. */
@@ -213,7 +233,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
 
     /** What was handed over since the last commit, as an application would commit it. */
     private Map<TopicPartition, OffsetAndMetadata> takeUncommitted() {
-        if (commitsItself) {
+        if (commitsItself || isReader) {
             return Map.of();
         }
         Map<TopicPartition, OffsetAndMetadata> taken = new HashMap<>(uncommitted);
