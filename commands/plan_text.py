@@ -266,11 +266,9 @@ def _consumer(consumer: ConsumerPlan, plan: Plan) -> Rows:
     order = "unknown" if "order" in promise.unknown else order
     why = promise.because.get("order", "")
     head = f"{consumer.name} from {_read(consumer, plan)}"
+    name = f"{'reader' if consumer.reader else 'group'} {consumer.group}"
     rows = [
-        [
-            "consumer",
-            f"{head}: {_client(consumer)}, {'reader' if consumer.reader else 'group'} {consumer.group}{how}{work}{settings}",
-        ],
+        ["consumer", f"{head}: {_client(consumer)}, {name}{how}{work}{settings}"],
         ["", f"  order {order}: {why}"],
     ]
     if promise.ack_timeout_s:
