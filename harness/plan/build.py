@@ -425,6 +425,16 @@ def _client_names(role: str, specs: Sequence[tuple[str, object]]) -> list[str]:
     return made
 
 
+def _writers_of(topics: Sequence[TopicPlan], scenario: Scenario) -> list[tuple[str, dict[str, str]]]:
+    """Client and options of everything that writes one of the topics."""
+    declared = {topic.declared for topic in topics}
+    return [
+        (sender.client, native(sender.options))
+        for sender in scenario.load.writers
+        if not sender.topics or declared & set(sender.topics)
+    ]
+
+
 def _consumer(
     scenario: Scenario,
     spec: ConsumerSpec,
@@ -442,12 +452,6 @@ def _consumer(
     options = {key: value.replace("{ms}", every_ms) for key, value in set_by_keys.items()}
     options = {**native(spec.options), **options}
     own = [topic for topic in topics if spec.reads(topic.name, topic.declared)]
-    declared = {topic.declared for topic in own}
-    producers = [
-        (sender.client, native(sender.options))
-        for sender in scenario.load.writers
-        if not sender.topics or declared & set(sender.topics)
-    ]
     settle = SYSTEMS[scenario.system].auto_settle if spec.settle == "auto" else spec.settle
     promise = consumer_promise(
         Consuming(
@@ -456,7 +460,7 @@ def _consumer(
             options,
             broker_config,
             settle,
-            producers,
+            _writers_of(own, scenario),
             own,
             scenario.worker_folders,
         )
