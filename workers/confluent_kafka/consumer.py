@@ -40,6 +40,8 @@ class ConsumerRole:
         self.consumer = make(self._committed)
         self.interruptions = Interruptions(session.spec.part, session.control)
         self.is_paused = False
+        #: Partitions that came during a pause are not paused yet.
+        self.has_new_partitions = False
         #: Takes topic, partition, offset and value of a message.
         self.deliver: Callable[[str, int, int, bytes], object] = self.journal.deliver
 
@@ -86,9 +88,11 @@ class ConsumerRole:
 
     def _interrupt(self) -> None:
         """Pause, resume or seek if it is time to."""
-        if self.interruptions.is_paused() != self.is_paused:
-            self.is_paused = not self.is_paused
+        wanted = self.interruptions.is_paused()
+        if wanted != self.is_paused or (wanted and self.has_new_partitions):
+            self.is_paused = wanted
             self._pause_or_resume()
+        self.has_new_partitions = False
         if back := self.interruptions.messages_back():
             self._seek(back)
 
@@ -149,7 +153,7 @@ class ConsumerRole:
         self.journal.assign(
             {(p.topic, p.partition): committed.get((p.topic, p.partition), -1) for p in partitions}
         )
-        self.is_paused = False  # new partitions are not paused: the next look pauses them, too
+        self.has_new_partitions = True
 
     def _revoked(self, _consumer: Consumer, partitions: list[TopicPartition]) -> None:
         self.journal.revoke((p.topic, p.partition) for p in partitions)

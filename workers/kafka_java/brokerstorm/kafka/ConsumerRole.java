@@ -48,6 +48,8 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
     private final Interruptions interruptions;
     private final boolean isReader;
     private boolean isPaused;
+    /** Partitions that came during a pause are not paused yet. */
+    private boolean hasNewPartitions;
 
     ConsumerRole(Session session) {
         Spec.Section part = session.spec.part;
@@ -180,8 +182,9 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
 
     /** Pauses, resumes or seeks if it is time to. */
     private void interrupt() {
-        if (interruptions.isPaused() != isPaused) {
-            isPaused = !isPaused;
+        boolean wanted = interruptions.isPaused();
+        if (wanted != isPaused || (wanted && hasNewPartitions)) {
+            isPaused = wanted;
             if (isPaused) {
                 consumer.pause(assigned.now);
             } else {
@@ -189,6 +192,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
             }
             session.report.event(isPaused ? "pause" : "resume", assigned.now.size() + " partitions");
         }
+        hasNewPartitions = false;
         long back = interruptions.messagesBack();
         if (back > 0) {
             seek(back);
@@ -218,7 +222,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
     public void onPartitionsAssigned(Collection<TopicPartition> given) {
         noteAutoCommits();
         assigned.given(given);
-        isPaused = false; // new partitions are not paused: the next look pauses them, too
+        hasNewPartitions = true;
     }
 
     /** What was not committed is for the next owner to read again. Also called for partitions that were lost. */
