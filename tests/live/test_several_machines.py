@@ -62,16 +62,19 @@ SAFE = """
 name: safe
 topics: {orders: {partitions: 3, replication: 3}}
 load:
-  rate: 600
-  duration: 12s
+  rate: 300
+  duration: 7s
   warm_up: 1s
   producers: {shop: {count: 3, options: {acks: all, enable.idempotence: true}}}
   consumers: {billing: {count: 3}}
 faults:
-  - {fault: pause, target: "leader-of:orders", at: 2s, for: 3s}
+  - {fault: pause, target: "leader-of:orders", at: 1s, for: 3s}
 require: {rate_ratio: 0.5}
 """
-STRANGERS = 500
+#: Several times as many as may wait at the driver. Each that comes ends the oldest of those, so a task has
+#: `MOST_STRANGERS` times this pause to show its token: most of a second, on a machine that does other things.
+STRANGERS = 100
+PAUSE_S = 0.05
 #: That a driver may grow by in the seconds of a load, strangers or not.
 MOST_MB = 200
 SENDS = 3000 * (1 + 14)
@@ -210,7 +213,7 @@ def forwarded(source: tuple[str, int], target: tuple[str, int]) -> Iterator[list
 
 
 def fill(port: int, stop: threading.Event) -> None:
-    """Opens 500 connections to the driver's port and sends rubbish, then replaces 100 of them each second."""
+    """Opens `STRANGERS` connections to the driver's port, sends rubbish, then replaces one each `PAUSE_S`."""
     links: deque[socket.socket] = deque()
     while not stop.is_set():
         with suppress(OSError):
@@ -219,7 +222,7 @@ def fill(port: int, stop: threading.Event) -> None:
             link.sendall(os.urandom(64))
         if len(links) > STRANGERS:
             links.popleft().close()
-            stop.wait(0.01)
+            stop.wait(PAUSE_S)
     for link in links:
         link.close()
 
@@ -252,7 +255,7 @@ def test_tasks_come_through_a_tunnel_while_strangers_fill_the_port(master: str, 
             stop.set()
             process.kill()
     document = json.loads(out)
-    assert (process.returncode, document["verdict"]) == (Exit.PASS, "pass"), err
+    assert (process.returncode, document["reasons"]) == (Exit.PASS, []), err
     assert len(came) == 2 * len(HOSTS), "two connections of each task"
     # Strangers that may wait, and the tasks', each of which may be one that waits and one that was let in.
     assert held <= MOST_STRANGERS + 4 * len(HOSTS)
