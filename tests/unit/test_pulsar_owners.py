@@ -17,6 +17,7 @@ from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint, Node
 from harness.systems.pulsar import owners
 from harness.systems.pulsar.owners import Owners
+from harness.waiting import wait_until
 
 #: Protocol version, session timeout in ms, session id, its password, whether it is read-only.
 _ACCEPTED = struct.pack(">iiqi16s?", 0, 4000, 1, 16, b"", False)
@@ -52,17 +53,20 @@ def zookeeper() -> Iterator[DyingZooKeeper]:
     found.close()
 
 
-def test_the_next_question_shows_the_password_again(
+def test_a_later_question_shows_the_password_again(
     zookeeper: DyingZooKeeper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(owners, "_ANSWER_S", 0.5)
-    auth = Auth("user", Secret("a-password"), "management")
     at = zookeeper.endpoint
+    auth = Auth("user", Secret("a-password"), "management")
     asked = Owners(Node("zookeeper", 7, at, at, at, Path()), {}, "brokerstorm", auth)
+
+    def was_shown_again() -> bool:
+        with pytest.raises(EnvironmentNotReady, match="zookeeper does not tell who owns what"):
+            asked.of("public/default")
+        return zookeeper.asked_who > 1
+
     try:
-        for times in (1, 2):
-            with pytest.raises(EnvironmentNotReady, match="zookeeper does not tell who owns what"):
-                asked.of("public/default")
-            assert zookeeper.asked_who == times
+        assert wait_until(was_shown_again, timeout_s=30.0)
     finally:
         asked.close()

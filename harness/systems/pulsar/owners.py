@@ -23,6 +23,7 @@ from harness.protocols.cluster import Node
 
 _ANSWER_S: Final = 3.0
 _RETRY_S: Final = 0.5
+_ENDED: Final = (KeeperState.AUTH_FAILED, KeeperState.CLOSED)
 #: The one bundle of the namespace that a broker has for its own heartbeat.
 _WHOLE: Final = "0x00000000_0xffffffff"
 
@@ -92,10 +93,6 @@ class Owners:
 
     def _connected(self) -> Any:
         with self._lock:
-            # kazoo gives up for good where the connection breaks while it shows the password.
-            if self._client is not None and self._client.client_state == KeeperState.AUTH_FAILED:
-                _end(self._client)
-                self._client = None
             if self._client is None:
                 quiet = logging.getLogger(f"{__name__}.client")
                 quiet.setLevel(logging.CRITICAL)  # whoever asks reports lost connections
@@ -115,8 +112,18 @@ class Owners:
                 self._live = self._client.start_async()
             client, live = self._client, self._live
         if not live.wait(_ANSWER_S):
+            self._drop_if_ended(client)
             raise KazooTimeoutError("no connection")
         return client
+
+    def _drop_if_ended(self, client: KazooClient) -> None:
+        """Let the next question begin another session: kazoo ends one for good where its connection breaks
+        while it shows the password."""
+        with self._lock:
+            if client.client_state not in _ENDED or client is not self._client:
+                return
+            self._client = None
+        _end(client)
 
     def close(self) -> None:
         """End the session. Idempotent; a later question begins another one."""
