@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +18,7 @@ from experiments.nights.choice import Shard
 from experiments.nights.night import Night, NightDir
 from experiments.nights.planning import SuiteRequest, keep_scenarios, plan_night, refuse_edited, tidy
 from experiments.nights.playing import NightTurns, with_whole_time
+from experiments.resolved import Resolved
 from harness.errors import Exit, UsageError
 from tests.lent import settings
 from tests.unit.test_nights import an_end
@@ -145,18 +145,18 @@ def test_turns_on_the_same_brokers_share_a_cluster(
     opened: list[int] = []
 
     @contextmanager
-    def open_one(context: object, options: object, root: object, plans: list[Any], *_: object, **__: object):  # type: ignore[no-untyped-def]
-        opened.append(len(plans))
-        yield object(), object()
+    def open_one(context: object, resolved: Resolved, *_: object, **__: object) -> Iterator[object]:
+        opened.append(len(resolved.plans))
+        yield object()
 
-    monkeypatch.setattr(playing, "opened_campaign", open_one)
+    monkeypatch.setattr(playing, "CampaignRunner", open_one)
     night = plan(suite, None).night
     turns = turns_of(night, history, tmp_path)
-    one = [turns._campaign_of(turn)[0] for turn in night.turns]
+    one = [turns._campaign_of(turn) for turn in night.turns]
     assert opened == [5], "of a scenario, two variants and both versions of a bug"
     assert len({id(each) for each in one}) == 1
     turns._clear()
-    assert turns._campaign_of(night.turns[-1])[0] is not one[0]
+    assert turns._campaign_of(night.turns[-1]) is not one[0]
 
 
 def test_a_suite_that_says_nothing_of_keeping_loses_nothing(
