@@ -19,6 +19,7 @@ from harness.protocols.cluster import HasNamespaces, HasTransfers, TopicSettings
 from harness.rundir import RunDir
 from harness.systems.pulsar import SETTINGS
 from harness.systems.pulsar.assembly import PulsarCluster
+from harness.waiting import wait_until
 from tests.live.cluster_rig import UP_S, ClusterPool, fire, make_whole, new_run_id, up
 from tests.live.zookeeper_stranger import assert_a_stranger_is_refused
 
@@ -99,6 +100,24 @@ def test_administration_is_for_the_harness_alone(whole: PulsarCluster) -> None:
 
 def test_zookeeper_is_for_the_nodes_and_the_harness_alone(whole: PulsarCluster) -> None:
     """Brokers trust what it says: a cluster that is registered there names files that they read."""
+    assert_a_stranger_is_refused(whole)
+
+
+@pytest.mark.extended
+def test_brokers_and_harness_show_their_password_again_to_a_zookeeper_that_came_back(
+    whole: PulsarCluster,
+) -> None:
+    def owners() -> set[str]:
+        try:
+            return {owner for owner in whole.admin.bundle_owners().values() if owner}
+        except EnvironmentNotReady:  # it has not come back yet
+            return set()
+
+    whole.runtime.kill("zookeeper")
+    assert owners() == set()
+    whole.runtime.start("zookeeper")
+    assert wait_until(owners, UP_S)
+    whole.admin.wait_ready(NAMES, timeout_s=UP_S, run_tag=1)
     assert_a_stranger_is_refused(whole)
 
 
