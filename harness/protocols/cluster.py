@@ -220,7 +220,7 @@ class HasReassignments(HasPlacement, Protocol):
         """
 
     def cancel_reassignments(self, topic: str, partitions: Iterable[int]) -> None:
-        """Let the replicas stay that they had; it is not an error if a move has ended. Raises as `reassign`."""
+        """Let the replicas stay that they had; a move that has ended stays. Raises as `reassign`."""
 
     def reassigning(self, topic: str) -> list[int]:
         """Partitions whose replicas are on the move now."""

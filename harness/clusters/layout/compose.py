@@ -295,7 +295,7 @@ def _service(name: str, part: ServicePart, release: Release, path: Path, secure:
 
 
 def _start_order(services: Sequence[Service], path: Path) -> tuple[Service, ...]:
-    """Services so that each comes after those it depends on; one that the topology lacks is not a dependency."""
+    """Services so that each comes after those it depends on; one that the topology lacks is left out."""
     there = {service.name: service for service in services}
     sorter: TopologicalSorter[str] = TopologicalSorter()
     for service in services:
