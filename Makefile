@@ -1,6 +1,6 @@
 # `make` lists the targets. `make run` and `make test` set up what they need by themselves.
 .DEFAULT_GOAL := help
-.PHONY: help setup run lint test test-all test-more check bench docs site man dist clean
+.PHONY: help setup run lint test test-all test-more check bench docs site man recording dist clean
 SHELL := /bin/bash
 
 PYTHON ?= python3
@@ -81,6 +81,13 @@ site: setup ## the documentation as a site in build/site; a dead link fails
 	  touch build/site-tools/.installed; }
 	NO_MKDOCS_2_WARNING=1 build/site-tools/bin/mkdocs build --strict --quiet
 	@echo "build/site/index.html"
+
+recording: setup ## docs/images/run.svg, from a run in a terminal (three minutes)
+	@test -f build/recording-tools/.installed || { rm -rf build/recording-tools; \
+	  $(BIN)/python -m venv build/recording-tools; \
+	  build/recording-tools/bin/python -m pip install --quiet --require-hashes -r requirements-recording.lock; \
+	  touch build/recording-tools/.installed; }
+	$(BIN)/python docs/recording.py build/recording-tools/bin
 
 man: setup ## a man page for each command in build/man
 	rm -rf build/man

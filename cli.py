@@ -121,7 +121,7 @@ def _run(arguments: Sequence[str] | None) -> int:
                 as_json=as_json,
                 further=error.further,
             )
-        except Exception as error:  # noqa: BLE001 - the outermost wall: nobody above can say it better
+        except Exception as error:  # noqa: BLE001 - the outermost wall: no code above can say it better
             return _report_other(error, as_json=as_json)
 
 

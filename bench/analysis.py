@@ -123,7 +123,7 @@ def wrong_counts(found: Counts, planted: Mapping[str, int]) -> dict[str, tuple[i
 
 
 def planted(options: argparse.Namespace, messages: int, folder: Path) -> dict[str, int]:
-    """Plant ``messages``; messages by class. Written down beside the run, for another time."""
+    """Plant ``messages``; messages by class. Written next to the run, for another time."""
     began = time.perf_counter()
     truth = plant(
         folder,

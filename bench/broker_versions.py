@@ -3,7 +3,7 @@
     python -m bench.broker_versions [SYSTEM VERSION ...]
 
 Asks Maven for every pom of each version, as a first start does, but for no jar: some seconds a version. The
-answers of the versions below stand in docs/howto/choose-the-brokers.md.
+answers of the versions below are in docs/howto/choose-the-brokers.md.
 """
 
 from __future__ import annotations

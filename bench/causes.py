@@ -6,7 +6,7 @@ A named cause says which leader acknowledged messages in which epoch, and at whi
 on whom. The server logs of Kafka's nodes say the same in other words: who "starts at leader epoch" from which
 offset and since when, to which offset a follower "truncates", and how far its log had come before. The
 acknowledgements must have come while the leader was one, and from no other that had come as far. One line a
-cause, then how many causes, messages and episodes agree in all. Results stand in docs/performance.md.
+cause, then how many causes, messages and episodes agree in all. Results are in docs/performance.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Measures the cost of detours: the same producer on two clusters, one of them behind the proxy.
+"""Measures the cost of detours: the same producer on two clusters, one of them with the proxy before it.
 
     python -m bench.detours [--rounds 3] [--seconds 8] [--json]
 

@@ -183,7 +183,7 @@ def ask(run: RunDir, *, threads: int, by_bucket: bool, memory: str = "") -> dict
     buckets = sorted(p.name.split("=")[1] for p in (run.sealed / "sends").glob("bucket=*"))
     questions = dict(_FINDING)
     if not any((run.sealed / "deliveries").glob("bucket=*/*.parquet")):
-        del questions["delivery"]  # nobody subscribed, so nobody missed anything
+        del questions["delivery"]  # without a subscription nothing was missed
     for bucket in buckets if by_bucket else ["*"]:
         _views(connection, run, bucket)
         _timed(connection, "fate", FATE, seconds)

@@ -23,7 +23,7 @@ OTHERS: Final[Mapping[str, dict[str, Any]]] = {
 }
 GROUP: Final = "billing"
 _MESSAGES: Final = 400
-#: Where brokers keep what deduplication knows; it goes on by itself.
+#: Where brokers keep what deduplication knows; it continues by itself.
 _OWN: Final = "pulsar.dedup"
 
 

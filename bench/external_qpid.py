@@ -92,7 +92,7 @@ def _connected(bootstrap: str, virtual_host: str, name: str) -> pika.BlockingCon
 def fingerprint(bootstrap: str, admin_url: str) -> dict[str, Any]:
     """All that others have there: queues with settings and messages, exchanges with bindings, connections.
 
-    The harness' queue of a broker that brokerstorm started is nobody's.
+    The harness' queue of a broker that brokerstorm started belongs to no run.
     """
     rest = PlainManagement(bootstrap, admin_url)
     queues = {row["name"]: row for row in rest.of("queue") if row["name"] != f"{PREFIX}.probe"}

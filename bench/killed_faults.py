@@ -8,7 +8,7 @@ by what `clean` says but by the machine: processes that say they are the run's o
 environment (a preloaded clock, too), mounts, loop devices, control groups, packet filters, containers,
 addresses, entries of the ledger, data of brokers. That the next run comes to its fault shows that a cluster
 starts again. Exit code 1 if anything is left, or a run does not come to its fault. Kinds that this machine
-lacks something for are told and left out.
+lacks something for are reported and left out.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from harness.systems import DEFAULT
 from harness.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: Of a kind: its system, cluster and keys of its step, where they are not those by default.
+#: Of a kind: its system, cluster and keys of its step, where they are not the defaults.
 _SHOWN: Final = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 _TOPIC: Final = {DEFAULT.name: {"partitions": 3, "replication": 2, "grows_to": 6}}
 _LASTS: Final = "40s"

@@ -38,7 +38,7 @@ FIRST_S, LAST_S = 2.0, 180.0
 
 
 def play(folder: Path, kill_after_s: float | None, *, resume: bool) -> tuple[bool, str]:
-    """Start or go on with a night, and kill it; (whether it ended before, the last line it said)."""
+    """Start or continue a night, and kill it; (whether it ended before, the last line it said)."""
     command = [sys.executable, "cli.py", "--run-dir", str(folder / "runs"), "suite", "run"]
     command += [str(folder / "suite.yaml"), "--offline", *(["--resume"] if resume else [])]
     log = folder / "said.log"

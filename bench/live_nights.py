@@ -1,9 +1,9 @@
 """Ten nights of a small suite on live brokers: a real regression at night 6, a real slowdown at night 8.
 
     python -m bench.live_nights FOLDER               every night that FOLDER has not seen yet, then a table
-    python -m bench.live_nights FOLDER --nights 1    the next night only; one that was cut short goes on
+    python -m bench.live_nights FOLDER --nights 1    the next night only; one that was cut short continues
 
-Night 6 brings a client version that has a known bug (kafka-python-3132) in place of the fixed one. Night 8
+Night 6 brings a client version that has a known bug (kafka-python-3132) instead of the fixed one. Night 8
 brings brokers that are held to a share of a core, for one cell. Both stay. Only the nights before say what is
 new. Ends with exit code 1 when a page named anything else, or did not name these two.
 """

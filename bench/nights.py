@@ -172,7 +172,7 @@ def _round(
 
 @dataclass(slots=True)
 class Score:
-    """What was told against what is true."""
+    """What was reported, compared with what is true."""
 
     nights: int = 0
     false: list[str] = field(default_factory=list)

@@ -70,7 +70,7 @@ def run_producer(
     partitions: int = PARTITIONS,
     linger_ms: int = LINGER_MS,
 ) -> Sample:
-    """Warm up, send for ``seconds``, drain; the numbers are those of the load phase.
+    """Warm up, send for ``seconds``, drain; the numbers are from the load phase.
 
     Every client gets its own options for: durable, and time to fill a batch. ``producers``: worker processes
     on one topic, each at ``rate``; their numbers are added up.
@@ -175,7 +175,7 @@ def bench_spec(
 
 
 def _version(cluster: KafkaCluster, library: str) -> str:
-    """Of Kafka's own client that of the brokers, else the default."""
+    """The brokers' version for Kafka's own client, otherwise the default."""
     build = load_worker(library).java
     return cluster.version if build and build.clients[0].name == "kafka-clients" else ""
 

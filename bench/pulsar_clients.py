@@ -5,7 +5,7 @@
 Both send from one thread over one connection a broker, a producer a topic, 150-byte payloads, batches of at
 most 5 ms, 1,000 messages pending a topic, no send timeout, the same flags of the JVM. pulsar-perf
 (org.apache.pulsar.testclient of the brokers' own version) counts; ours records every send. Each arm has fresh
-topics in a namespace of its own. Rates are those of the seconds after the warm-up. The brokers share the
+topics in a namespace of its own. Rates are from the seconds after the warm-up. The brokers share the
 machine's cores with the tool, so the CPU time a message is the steadier figure.
 """
 
@@ -121,7 +121,7 @@ class Arms:
         )
 
     def _version(self, library: str) -> str:
-        """Of the Java client that of the brokers, else the default."""
+        """The brokers' version for the Java client, otherwise the default."""
         return self.cluster.version if library == JAVA else ""
 
     def perf(self) -> Sample:

@@ -4,7 +4,7 @@
 
 Of each scenario one run on each runtime, with the same seed and so the same faults. Time to ready is that of
 a cluster started for it alone: from the first file written until a probe went through. Rate, p99 and the
-recovery after each fault are those of the report.
+recovery after each fault are from the report.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sealing: CPU time and bytes a row, on planted raw segments or on those of a real run.
+"""Sealing: CPU time and bytes a row, on planted raw segments or on a real run's.
 
     python -m bench.seal                               # 3M sends + log rows + deliveries, 12 partitions
     python -m bench.seal --run runs/latest             # the raw segments of a run of yours

@@ -1,6 +1,6 @@
 """Measures what TLS and SCRAM cost: the same load on a plain and on a secure Kafka cluster, by turns.
 
-Both clusters are up all the time. The load is that of `kafka-quick`: durable, 150 B, batches of 40 ms.
+Both clusters are up all the time. The load is the one of `kafka-quick`: durable, 150 B, batches of 40 ms.
 
 python -m bench.tls_cost [--rate 50000] [--seconds 10] [--rounds 3] [--library confluent-kafka]
 """

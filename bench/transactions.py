@@ -36,7 +36,7 @@ from tests.planted.judged import task_of
 from tests.planted.tiled import Truth
 from tests.planted.tiled_transactions import plant_transactions
 
-#: Either partition's message may stand for a transaction.
+#: Either partition's message may represent a transaction.
 _OF_TRANSACTIONS: Final = ("lost-commit", "torn-transaction")
 MAX_SHARE: Final = 0.2
 

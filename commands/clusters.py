@@ -164,7 +164,7 @@ def kept_clusters() -> list[Claim]:
 
 
 def heal_kept(claim: Claim) -> bool:
-    """Heal the faults still applied to a cluster that goes on running; False if there was none.
+    """Heal the faults still applied to a cluster that keeps running; False if there was none.
 
     Raises:
         HealError: one could not be healed.

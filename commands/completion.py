@@ -56,7 +56,7 @@ def _abouts(files: Mapping[str, Path]) -> Names:
 
 
 def _own_files(typed: str) -> Names:
-    """Scenario files of the user in this folder; shells themselves complete those of others."""
+    """Scenario files of the user in this folder; shells themselves complete other files."""
     here = (path for path in Path().iterdir() if path.suffix in _FILE_ENDINGS and path.is_file())
     return {} if "/" in typed else {path.name: "" for path in sorted(here)}
 
@@ -96,7 +96,7 @@ def _below(context: click.Context, *keys: str) -> Names:
 
 
 def _runs(context: click.Context, typed: str) -> Names:
-    """Ids and *latest*; behind a slash the runs that one holds."""
+    """Ids and *latest*; after a slash the runs that one holds."""
     base = run_dir_of(context)
     head, slash, _ = typed.rpartition("/")
     if not slash:

@@ -1,6 +1,6 @@
 """Global options, and output as text for people or one JSON document for programs.
 
-Data goes to stdout, progress and errors to stderr. A reader that went away (``| head``) is no error: the
+Data goes to stdout, progress and errors to stderr. A reader that went away (``| head``) is not an error: the
 exit code still tells the verdict.
 """
 
@@ -54,7 +54,7 @@ class Settings(CommandContext):
 
 @contextmanager
 def reader_may_leave() -> Iterator[None]:
-    """Let output end quietly when nobody reads it any more."""
+    """Let output end quietly when it is not read any more."""
     try:
         yield
         sys.stdout.flush()
@@ -72,7 +72,7 @@ def write(text: str, *, file: IO[str] | None = None) -> None:
 
 
 def tell(text: str) -> None:
-    """A line about what goes on, beside the result."""
+    """A line about what happens, besides the result."""
     write(f"brokerstorm: {text}", file=sys.stderr)
 
 
@@ -207,7 +207,7 @@ def report_problem(
 
     ``further`` are other problems of the same input, each shown on a line of its own.
 
-    The JSON form is that of analysis/report/schemas/error.json, written out here because an error must
+    The JSON form is the one of analysis/report/schemas/error.json, written out here because an error must
     not need the libraries that may be what is broken.
     """
     lines = [" ".join(line.split()) for line in (text, *further)]

@@ -87,7 +87,7 @@ def doctor_external(settings: Settings, file: Path, scenario: str | None, runtim
     """Ask a cluster all that a run needs of it; with a scenario what that needs of this machine, too.
 
     Raises:
-        BrokerstormError: as `external_of`: nobody answers, or it is another cluster.
+        BrokerstormError: as `external_of`: no node answers, or it is another cluster.
     """
     external = external_of(file)
     assert external is not None
@@ -97,7 +97,7 @@ def doctor_external(settings: Settings, file: Path, scenario: str | None, runtim
         options = RoundOptions(runtime=runtime, external=external)
         resolved = resolve(ScenarioRequest(scenario=scenario, seed=0), options)
         examined.append(_faults_check(resolved, external))
-        if not examined[-1].ok:  # the rest of what it needs is told all the same
+        if not examined[-1].ok:  # the rest of what it needs is reported all the same
             without = [plan.model_copy(update={"faults": []}) for plan in resolved.plans]
             resolved = replace(resolved, plans=without)
         found = preflight(resolved, settings.run_dir)

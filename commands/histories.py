@@ -36,7 +36,7 @@ def history_option(function: Any) -> Any:
 
 @contextmanager
 def opened(settings: Settings, file: Path | None, *, make: bool) -> Iterator[History]:
-    """The history that is meant; what opening it had to do is told.
+    """The history that is meant; what opening it had to do is reported.
 
     Raises:
         UsageError: there is none, and none is to be made.

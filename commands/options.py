@@ -197,7 +197,7 @@ prometheus_option = click.option(
 
 
 def refuse_beside_resume(what: str, *free: str) -> None:
-    """--resume goes on with what was begun, as it was asked.
+    """--resume continues what was begun, with its options.
 
     Args:
         what: goes on.

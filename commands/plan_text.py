@@ -141,7 +141,7 @@ _NEEDED = {
 
 
 def _required(plan: Plan) -> Rows:
-    """What decides the verdict beside the promises of the clients."""
+    """What decides the verdict besides the promises of the clients."""
     needed = {item for producer in plan.producers for item in producer.promise.required.items()}
     texts = [text for item, text in _NEEDED.items() if item in needed]
     if plan.rate_ratio and plan.rate_per_s:
@@ -216,7 +216,7 @@ def _topology(plan: Plan) -> str:
 
 
 def _topics(plan: Plan) -> Rows:
-    """A line for each entry of the scenario, which may stand for many topics."""
+    """A line for each entry of the scenario, which may declare many topics."""
     entries: dict[str, list[TopicPlan]] = {}
     for topic in plan.topics:
         entries.setdefault(topic.declared or topic.name, []).append(topic)

@@ -131,7 +131,7 @@ def _new_file(
 
 
 def _refuse_foreign(schema: Path, source: Path) -> None:
-    """Raise UsageError where a file that is no schema of ours, of any version, has the name of one."""
+    """Raise UsageError where a file that is not a schema of ours, of any version, has the name of one."""
 
     def title(path: Path) -> object:
         found = json.loads(path.read_text())

@@ -15,7 +15,7 @@ from harness.invocation import for_terminal
 if TYPE_CHECKING:
     from harness.need import Need
 
-#: Columns of text narrower than these are ladders: the last cell of a row then stands below the others.
+#: Columns of text narrower than these are ladders: the last cell of a row is then below the others.
 LEAST_TEXT, LEAST_LAST = 24, 36
 GAP = "  "
 
@@ -29,13 +29,14 @@ def width() -> int | None:
 
 
 def paragraph(text: str, *, indent: str = "", hanging: str = "") -> None:
-    """A text behind ``indent``; its further lines behind that and ``hanging``."""
+    """A text after ``indent``; its further lines after that and ``hanging``."""
     for line in _lines(for_terminal(text), width(), indent, indent + hanging):
         write(line)
 
 
 def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
-    """Rows of as many cells each. What does not fit goes on in its column, or below in a line of its own."""
+    """Rows of as many cells each. What does not fit continues in its column, or below in a line of its own.
+    """
     if not rows:
         return
     room = width()
@@ -72,7 +73,7 @@ def show_checks(what: str, checks: Sequence[Need], warnings: Sequence[str]) -> N
 def _shared(rows: Sequence[Sequence[str]], natural: Sequence[int], room: int) -> list[int]:
     """Widths of columns that no longer fit, none below its longest word; [] if that makes a ladder."""
     least = [*[LEAST_TEXT] * (len(natural) - 1), LEAST_LAST]
-    least[0] = natural[0]  # a name stands in one line
+    least[0] = natural[0]  # a name is in one line
     widths = [
         min(full, max(some, *(_longest_word(row[i]) for row in rows)))
         for i, (full, some) in enumerate(zip(natural, least, strict=True))

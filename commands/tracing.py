@@ -85,10 +85,10 @@ def trace(
 
 
 def _class_and_run(run_dir: Path, *given: str | None) -> tuple[str, str | None]:
-    """The two words beside --first, in either order: a class, and anything else is a run.
+    """The two words with --first, in either order: a class, and anything else is a run.
 
     Raises:
-        UsageError: two words that are no class, or one that is no run and nearly a class.
+        UsageError: two words of which none is a class, or one that is not a run and nearly a class.
     """
     from analysis.classes import CLASSES
 

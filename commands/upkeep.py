@@ -118,7 +118,7 @@ def _refuse_mixture(
 def _fetch_images(
     clusters: Sequence[tuple[str, str]], needs: frozenset[str], report: Progress
 ) -> dict[str, str]:
-    """The compose plugin, an image a cluster, and that of a proxy between nodes; name -> what it is."""
+    """The compose plugin, an image a cluster, and the one of a proxy between nodes; name -> what it is."""
     from harness.clusters import spec_of
     from harness.clusters.docker import engine
     from harness.clusters.images import compose_plugin, standin

@@ -1,4 +1,4 @@
-"""docs/reference/cli.md, made from the commands: options of several commands stand once."""
+"""docs/reference/cli.md, made from the commands: options of several commands are listed once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 from cli import cli
 from docs.markdown import MADE, item, paragraph
 
-#: An option that so many commands have with the same words stands in a list of its own.
+#: An option that so many commands have with the same words is in a list of its own.
 _SEVERAL = 2
 #: Its name, what it takes, what it means.
 Option = tuple[str, str, str]
@@ -32,7 +32,7 @@ def cli_page() -> str:
 
 
 def _commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click.Command]]:
-    """Every command below a group, those of its parts behind each part."""
+    """Every command below a group, with the commands of a part after the part."""
     for name, command in group.commands.items():
         yield f"{before}{name}", command
         if isinstance(command, click.Group):

@@ -1,4 +1,4 @@
-"""docs/reference/faults.md, made from the registry of fault kinds: keys of several kinds stand once."""
+"""docs/reference/faults.md, made from the registry of fault kinds: keys of several kinds are listed once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from faults.kit.params import FaultSchedule, in_units
 from faults.schedule.mix import MixParams
 from faults.schedule.reference import MIX_ABOUT, FaultKey, keys
 
-#: A key that so many kinds have with the same meaning stands in a list of its own.
+#: A key that so many kinds have with the same meaning is in a list of its own.
 _SEVERAL = 3
 
 _HEAD = f"""# Faults
@@ -71,7 +71,7 @@ def faults_page() -> str:
     rows = [row for kind in KINDS.values() for row in keys(kind.params)]
     counts = Counter((row.key, row.about) for row in rows)
     most = {key: about for (key, about), count in reversed(counts.most_common()) if count >= _SEVERAL}
-    shared = set(most.items())  # one meaning of a key: what "as above" stands for
+    shared = set(most.items())  # one meaning of a key: what "as above" means
     lines = [*_HEAD.splitlines(), "", *_list(keys(FaultSchedule)), *_WHEN.splitlines(), ""]
     first = {(row.key, row.about): replace(row, default=None) for row in reversed(rows)}
     lines += _list([first[key] for key in counts if key in shared])

@@ -36,7 +36,7 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Rewrite links for the site, and separate lists from the text above them.
 
-    Links in a page of the top folder are relative to that folder. A link to a file that is no page of the
+    Links in a page of the top folder are relative to that folder. A link to a file that is not a page of the
     site leads to the repository (the environment variable REPOSITORY_URL); without it, only its text and path
     stay.
     """

@@ -239,7 +239,7 @@ class CampaignRunner:
 
     @contextmanager
     def _to_its_end(self, run: RunDir) -> Iterator[None]:
-        """Of a round: what ends it early is told in a line, and what it captured stays."""
+        """Of a round: what ends it early is reported in a line, and what it captured stays."""
         try:
             yield
         except OSError as error:
@@ -333,7 +333,7 @@ class CampaignRunner:
         self._begin_windows(plan, run)
         progress.plan_faults([(t_s, text) for t_s, firing, text in faults.described(timeline) if firing])
         hurry = self._interrupts.hurry
-        # Once it is set, faults are no longer given their time to be undone.
+        # Once it is set, faults do not get their time to be undone.
         given_up = hurry if options.judges_cut else self._interrupts.stop
         return faults.Injector(
             timeline, cluster, run, on_event=progress.fault, stopping=given_up, hurry=hurry

@@ -37,7 +37,7 @@ class CommandContext:
 
         Args:
             request: a dataclass whose fields are named as the parameters of the command.
-            pinned: values in place of the request's: a seed that was drawn, a file by its whole path.
+            pinned: values instead of the request's: a seed that was drawn, a file by its whole path.
         """
         asked = {each.name: getattr(request, each.name) for each in fields(request)}
         return self.repeat(name, asked | pinned)

@@ -1,9 +1,9 @@
-"""Plays the rounds that a strategy asks for in a folder of their own, and goes on with them after a kill.
+"""Plays the rounds that a strategy asks for in a folder of their own, and continues them after a kill.
 
 A strategy is a generator: it yields the round that it wants, is sent what came out of it, and returns its
 answer. It knows no cluster, folder, lock, budget or signal. Its rounds are in ``rounds.jsonl``, a line each,
-synced as soon as a round is judged. To go on, a fresh strategy is sent the kept outcomes, and the first round
-that has none is played: so a strategy has no clock and no random source of its own.
+synced as soon as a round is judged. To continue, a fresh strategy is sent the kept outcomes, and the first
+round that has none is played: so a strategy has no clock and no random source of its own.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Request:
         name: of its folder, below that of the experiment; empty = the folder itself, of the only round.
         key: what is asked, as `key_of` makes it: what was kept of something else is refused.
         expected_s: time that must be left of the budget.
-        told: what came out in a line, empty = nothing is told.
+        told: what came out in a line, empty = nothing is shown.
     """
 
     name: str
@@ -72,8 +72,8 @@ class RoundRequest(Request):
         plan: or what makes it once the round is to be played; that it cannot be made is an outcome.
         number: of the round, from 1, for people.
         command: repeats it.
-        question: of a known bug: the text by which it is told from others.
-        scenario: text of the file that the folder keeps; None = that of the experiment.
+        question: of a known bug: the text that distinguishes it from others.
+        scenario: text of the file that the folder keeps; None = the experiment's.
         tolerates: errors that are an outcome too; any other one ends the experiment.
         is_last: the cluster is not needed after it.
     """
@@ -114,7 +114,7 @@ class Budget:
 
     @property
     def left_text(self) -> str:
-        """`` · 12:30 left``, behind a line; empty without a budget."""
+        """`` · 12:30 left``, after a line; empty without a budget."""
         if self._budget_s is None:
             return ""
         minutes, seconds = divmod(max(0, round(self.left_s)), 60)
@@ -289,7 +289,7 @@ class Prepared:
 
     Attributes:
         resolved: the rounds that can be foreseen, as they were checked.
-        plans: the same rounds; those of a strategy that asks for more are added while it plays.
+        plans: the same rounds; the rounds of a strategy that asks for more are added while it plays.
         about: the purpose of the scenario.
         command: repeats all of it.
         strategy: asks for the rounds.

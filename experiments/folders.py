@@ -48,7 +48,7 @@ def playing(root: RunDir, goes_on: str, so_far: Callable[[], str] = lambda: "") 
     """Hold a folder: no other process plays in it, and nothing is left of one that was killed.
 
     Args:
-        goes_on: the command that goes on with it, for the message of what ends it early.
+        goes_on: the command that continues it, for the message of what ends it early.
         so_far: what there is already, for the same message.
 
     Raises:
@@ -71,7 +71,7 @@ def playing(root: RunDir, goes_on: str, so_far: Callable[[], str] = lambda: "") 
 
 
 def close_run_folder(root: RunDir, error: BrokerstormError) -> None:
-    """Say what can still be had of a run that was cut short; nothing at all leaves no folder."""
+    """Say what is still available of a run that was cut short; nothing at all leaves no folder."""
     if not any(root.root.rglob("manifest.json")) and not root.cluster.exists():
         shutil.rmtree(root.root)
     elif not error.hint and (root.raw.exists() or root.campaign.exists()):
@@ -90,7 +90,7 @@ def keep_asked(root: RunDir, kind: str, asked: Any) -> None:
 
 
 def begun(run_dir: Path, name: str, kind: str, asked: type[AskedT]) -> tuple[RunDir, AskedT]:
-    """An experiment to go on with: its folder and what was asked.
+    """An experiment to continue: its folder and what was asked.
 
     Args:
         name: an id below the folder of runs, or a path.

@@ -1,4 +1,4 @@
-"""Judges runs: the result of one, or of several, written beside the capture."""
+"""Judges runs: the result of one, or of several, written next to the capture."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RoundOutcome:
     """What came out of a round that was asked for.
 
     Attributes:
-        name: of its folder, below that of the experiment.
+        name: of its folder, below the experiment's.
         key: what was asked (`experiments.resolved.key_of`).
         variant, seed: of its plan.
         run: what judging found; None = it was not played.
@@ -97,7 +97,8 @@ def summarize(
 
     Args:
         plans: what was asked for, also rounds that were never run.
-        names: the folder of each plan, by which those that were not played are told; without a question.
+        names: the folder of each plan, by which the ones that were not played are recognised; without a
+            question.
         question: of a known bug: what `repro` was asked.
     """
     from analysis.report.html import write_campaign_page
@@ -170,7 +171,7 @@ def answer_of(
     first = {plan.variant: plan for plan in reversed(plans)}
     bad = first[question.affected]
     good = first.get(question.fixed, bad)  # of an early stop there may be none
-    # Without a line of its own, an arm has that of the scenario.
+    # Without a line of its own, an arm has the scenario's.
     about = (bad.about, good.about) if bad.about != good.about else ("", "")
     affected, fixed = (runs_of(judged, name) for name in (question.affected, question.fixed))
     return answer(question, affected, fixed, versions=arm_versions(bad, good), about=about)

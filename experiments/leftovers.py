@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def end_leftovers(run_id: str) -> None:
-    """End what a run of this id left behind.
+    """End what a run of this id left over.
 
     Raises:
         HealError, EnvironmentNotReady: as `harness.clusters.leftovers.remove`.

@@ -1,4 +1,4 @@
-"""Opens the clusters of a command: on the runtime that is wanted or can be had, or an existing cluster."""
+"""Opens the clusters of a command: on the runtime that is wanted or available, or an existing cluster."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class Preflight:
         return Exit.ENVIRONMENT if any(not check.passing for check in self.missing) else Exit.PASS
 
     def require(self) -> Preflight:
-        """Refuse to go on when a check failed.
+        """Refuse to continue when a check failed.
 
         Raises:
             EnvironmentNotReady: names every failed check and the remedies.

@@ -44,7 +44,7 @@ class RoundOptions:
         offline: nothing is downloaded, and no package index is asked.
         keep_up: the cluster of the last round stays up if all went well.
         master: URL of the Spark cluster that judges; None = this machine.
-        replay: the run whose fault times and targets are used; None = those of the scenario.
+        replay: the run whose fault times and targets are used; None = the scenario's.
         metrics: where metrics of the runs go; None = as the environment says.
         judges_cut: a round whose load a signal shortens is audited and judged, too.
         windows: how a round is judged while it runs; None = only at the end.

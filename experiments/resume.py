@@ -1,4 +1,4 @@
-"""`run --resume`: goes on with a run whose command was killed, or ends it as well as can be."""
+"""`run --resume`: continues a run whose command was killed, or ends it as well as can be."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 #: Of the load, for clients to begin again.
 LEAST_LEFT_S: Final = 10.0
-#: Wall clock and the other one are that far apart at most, unless the machine was started again between.
+#: Wall clock and the other one are that far apart at most, unless the machine was restarted between.
 _SAME_BOOT_S: Final = 60.0
 
 
@@ -44,7 +44,7 @@ def resume(context: CommandContext, run: RunDir, options: RoundOptions) -> Resul
     Without its brokers it is sealed and judged, and no more.
 
     Raises:
-        UsageError: it goes on, or was not killed.
+        UsageError: it still runs, or was not killed.
         BrokerstormError: as `experiments.campaign.CampaignRunner.run_round`; it can be resumed once more.
     """
     manifest, plan = _killed(run), read_plan(run)
@@ -95,7 +95,7 @@ def _killed(run: RunDir) -> Manifest:
 
 
 def _clock_is_another(manifest: Manifest) -> bool:
-    """The machine was started again since, and its monotonic clock with it."""
+    """The machine was restarted since, and its monotonic clock with it."""
     since_s = time.time() - datetime.fromisoformat(manifest.epoch_wall).timestamp()
     return abs(since_s - (time.monotonic_ns() - manifest.epoch_ns) / 1e9) > _SAME_BOOT_S
 

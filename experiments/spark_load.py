@@ -52,7 +52,7 @@ START_S: Final = 120.0
 ASK_S: Final = 60.0
 SEAL_S: Final = 900.0
 END_S: Final = 20.0
-#: Between two measurements of the clocks while the load goes on.
+#: Between two measurements of the clocks during the load.
 MEASURE_EVERY_S: Final = 10.0
 
 
@@ -285,7 +285,7 @@ class SparkRound:
     # ----- sealing ------------------------------------------------------------------------------------
 
     def seal(self, run: RunDir, plan: Plan) -> None:
-        """Seal the shares where the run is kept, and what this machine has of it beside them."""
+        """Seal the shares where the run is kept, and what this machine has of it with them."""
         for each in self._executors:
             try:
                 told = each.ask("names", ASK_S)

@@ -139,7 +139,7 @@ def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | Non
 
 
 def _refuse_mixed(request: RunRequest) -> None:
-    """Raises: UsageError: options that mean nothing beside each other."""
+    """Raises: UsageError: options that contradict each other."""
     if request.cluster_file and request.keep_up:
         raise UsageError("--keep-up cannot be combined with --cluster", hint="remove --keep-up")
     if request.cluster_file and request.secure:
@@ -240,7 +240,7 @@ def until_hit(
     """All variants in turn, each round with a fresh seed, until one of them fails.
 
     Args:
-        plans, names: of the first round; get those of the rounds that are played after it.
+        plans, names: of the first round; get the ones of the rounds that are played after it.
         further: the plans of round n, from 1.
         command, repeated: what repeats all of it, and one round.
     """
@@ -267,7 +267,7 @@ def until_hit(
                 played += 1
                 if outcome.run and outcome.run.verdict == "fail":
                     raise OutOfBudget
-    # The rest of a round that is no longer wanted is not missing.
+    # The rest of a round that is not wanted any more is not missing.
     del plans[max(played, 1) :], names[max(played, 1) :]
     say()
 

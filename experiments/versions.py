@@ -41,7 +41,7 @@ class Chosen:
         asked: stable over the nights; of ``>=2.14`` it says which minor version.
         version: what it is this time; empty = the default.
         written: as the file has it.
-        place: among those that ``written`` stands for, from 0.
+        place: among the ones that ``written`` means, from 0.
     """
 
     asked: str
@@ -56,11 +56,11 @@ def is_open(asked: str) -> bool:
 
 
 def choose(asked: str, default: str, releases: Sequence[str]) -> list[Chosen]:
-    """What an open version stands for.
+    """The release that an open version means.
 
     Args:
         default: the version that comes with brokerstorm; decides the major version of ``latest-minor``.
-        releases: as the package index lists them, in any order; what is no release is passed over.
+        releases: as the package index lists them, in any order; what is not a release is ignored.
 
     Raises:
         UsageError: nothing released fits.
@@ -204,7 +204,7 @@ class Releases:
 
 
 def _kept(path: Path) -> tuple[list[str], float]:
-    """An earlier list and its age in seconds; none where there is no whole file."""
+    """An earlier list and its age in seconds; none without a whole file."""
     try:
         document = json.loads(path.read_text())
         return [str(each) for each in document["versions"]], max(0.0, time.time() - document["asked_s"])

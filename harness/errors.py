@@ -143,7 +143,7 @@ class WorkerError(BrokerstormError):
 
 
 class HealError(BrokerstormError):
-    """A fault could not be healed: something is left behind."""
+    """A fault could not be healed: something is left over."""
 
     exit_code = Exit.NOT_HEALED
 

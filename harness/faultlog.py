@@ -2,7 +2,7 @@
 
 `faults.engine.journal` writes the rows; docs/capture-format.md says what they hold. A fault is over when
 nothing of it is applied any more and the wait for the cluster has ended, whether the cluster was whole by
-then or not. One that could not be undone, or whose end nobody wrote down, is not over.
+then or not. One that could not be undone, or whose end was not written down, is not over.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from harness.contracts.rows import FaultDetails, FaultEvent
 from harness.errors import UsageError
 from harness.rundir import Document, read_jsonl
 
-#: Of acknowledgements that a broker had confirmed: it has them still, it may have lost some, nobody can tell.
+#: Of acknowledgements that a broker had confirmed: it has them still, it may have lost some, or it is not
+#: known.
 ConfirmedAcks = Literal["kept", "at-risk", "unknown"]
 _TARGETS_SHOWN = 3
 
@@ -207,7 +208,7 @@ def missing_rows(records: Iterable[FaultRecord], planned: int, *, is_complete: b
     """Return what the rows of a run lack, in sentences.
 
     Args:
-        planned: fault steps of the plan; each stands for one fault or more.
+        planned: fault steps of the plan; each is one fault or more.
     """
     found = list(records)
     if planned and is_complete and not found:
@@ -216,7 +217,7 @@ def missing_rows(records: Iterable[FaultRecord], planned: int, *, is_complete: b
 
 
 def read_faults(path: Path) -> list[FaultRecord]:
-    """The faults of a run in order of id; none when there is no file.
+    """The faults of a run in order of id; none without a file.
 
     Raises:
         UsageError: a row is not JSON, or not one of a fault.

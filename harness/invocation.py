@@ -55,7 +55,7 @@ def how_to_install() -> str:
 
 
 def how_to_install_extra(extra: str) -> str:
-    """The command that installs the packages of an extra beside this brokerstorm, such as ``telemetry``.
+    """The command that installs the packages of an extra into this environment, such as ``telemetry``.
 
     It names those packages. There is no release yet: what an index holds under our name, if anything, is not
     ours.

@@ -7,7 +7,7 @@ A *stamp* says how: text as it stands, and in braces
     {level}     a word or a digit, ``WARN``
     {*}         anything
 
-``[{time}] {level} `` is that of Kafka's brokers. It stands in the manifest of a run, so it is no regular
+``[{time}] {level} `` is the one of Kafka's brokers. It is in the manifest of a run, so it is no regular
 expression: one from a stranger could take for ever.
 """
 
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 #: Time zone of brokers and workers, in which their logs are written.
 LOG_ZONE = "UTC"
-#: Levels of a warning or worse; librdkafka writes those of syslog, NATS three letters.
+#: Levels of a warning or worse; librdkafka writes syslog's, NATS three letters.
 SEVERE = frozenset(b"WARN WARNING ERROR CRITICAL FATAL SEVERE 0 1 2 3 4 WRN ERR FTL".split())
 _FIELDS = {
     "time": rb"(?P<time>\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)",

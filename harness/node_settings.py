@@ -54,13 +54,13 @@ def for_all(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def of_node(config: Mapping[str, str], node: str) -> dict[str, str]:
-    """The settings of one node by their native names: those of all nodes, and its own over them."""
+    """The settings of one node by their native names: the ones of all nodes, and its own over them."""
     own = {name: value for owner, name, value in by_node(config) if owner == node}
     return {**for_all(config), **own}
 
 
 def node_configs(config: Mapping[str, str]) -> list[dict[str, str]]:
-    """The settings of a node without own ones, then those of each node that has some."""
+    """The settings of a node without own ones, then the ones of each node that has some."""
     nodes = dict.fromkeys(node for node, *_ in by_node(config))
     return [for_all(config), *(of_node(config, node) for node in nodes)]
 

@@ -81,7 +81,7 @@ class RunOwner:
 
 
 def marked_owner(run_id: str, mark: str) -> RunOwner | None:
-    """The owner that a mark names; None when the text is no mark."""
+    """The owner that a mark names; None when the text is not a mark."""
     found = _MARK.fullmatch(mark)
     return RunOwner(run_id, int(found[1]), found[2]) if found else None
 

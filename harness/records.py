@@ -49,7 +49,7 @@ class Outcome(IntEnum):
     OK = 1
     FAIL = 2  # certainly not stored
     INFO = 3  # unknown
-    ABORTED = 4  # in a transaction that the application aborted: nobody may see it
+    ABORTED = 4  # in a transaction that the application aborted: no reader may see it
 
 
 class Check(IntEnum):
@@ -68,7 +68,7 @@ class Txn(IntEnum):
     COMMITTED = 1
     ABORTED = 2
     OPEN = 3
-    UNKNOWN = 4  # nobody read how it ended
+    UNKNOWN = 4  # its end was not read
 
 
 class Asked(IntFlag):

@@ -1,4 +1,6 @@
-"""When a process was started, by a clock that nobody sets: what tells it from a later one with its pid."""
+"""When a process was started, by a clock that cannot be set: what distinguishes it from a later one with its
+pid.
+"""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from harness.toolchains.cache import cache_folder
 
 #: What a list of runs tells about one is in these.
 _TELLING: Final = ("manifest.json", "campaign.json", "plan.json", "result.json")
-#: Folders of a run that nobody reads once it is sealed.
+#: Folders of a run that are not read once it is sealed.
 _LEFT_THERE: Final = frozenset({"raw", "cluster", "ledger", "calibration"})
 _TABLE: Final = ".parquet"
 _LARGEST_DOCUMENT_BYTES: Final = 1 << 30
@@ -174,7 +174,7 @@ def give_back(run: RunDir, paths: Collection[Path]) -> None:
 
 
 def upload(run: RunDir, url: str) -> list[str]:
-    """Copy a run or campaign to ``url``/ID, but for what nobody reads once it is sealed: raw segments and the
+    """Copy a run or campaign to ``url``/ID, without what is not read once it is sealed: raw segments and the
     brokers' data. The documents that make it a run come last, so a copy that was cut off is none.
 
     Returns:

@@ -1,7 +1,7 @@
 """Turns the wall clock of logs and brokers into the clock of the capture (CLOCK_MONOTONIC) and back.
 
 Every row of metrics.jsonl has both clocks, as the start of load has in the manifest: a wall clock that was
-set while the run went on is followed.
+set during the run is followed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class WallClock:
 
     @classmethod
     def now(cls) -> WallClock:
-        """Measured once. Exact as long as nobody sets the wall clock: brokers and harness share a machine."""
+        """Measured once. Exact as long as the wall clock is not set: brokers and harness share a machine."""
         return cls([min(map(_look, range(_LOOKS)))[1:]])
 
     def wall_ns(self, t_ns: int) -> int:

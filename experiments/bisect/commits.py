@@ -34,7 +34,7 @@ with socket.socket(socket.AF_UNIX) as asked:
 """
 #: What ``git bisect run`` takes an exit code for.
 _OLD, _NEW, _SKIP, _ABORT = 0, 1, 125, 255
-#: Names of the two sides; git's own, good and bad, stand for *first bad* only.
+#: Names of the two sides; git's own, good and bad, mean *first bad* only.
 _TERMS: Final = ("before", "changed")
 _POLL_S: Final = 0.5
 
@@ -64,7 +64,7 @@ def ordered_ends(repo: Path, bad: str, good: str) -> tuple[str, str, list[str]]:
     Raises:
         UsageError: no repository, no such commits, or neither comes before the other.
     """
-    git(repo, "rev-parse", "--show-toplevel")  # or it is no checkout, which git says best
+    git(repo, "rev-parse", "--show-toplevel")  # or it is not a checkout, which git says best
     bad, good = (_commit(repo, end) for end in (bad, good))
     if bad == good:
         raise UsageError(f"good and bad are the same commit, {bad}")
@@ -107,7 +107,7 @@ class Commits:
 
     @property
     def count(self) -> int:
-        """Commits that may be the first: those from behind the older end to the newer one."""
+        """Commits that may be the first: the ones after the older end up to the newer one."""
         return int(git(self._folder, "rev-list", "--count", f"{self._old}..{self._new}"))
 
     def client_version(self, commit: str) -> str:
@@ -125,7 +125,7 @@ class Commits:
             log: gets what git prints.
 
         Raises:
-            BrokerstormError: of a round, or git cannot go on.
+            BrokerstormError: of a round, or git cannot continue.
         """
         git(self._folder, "bisect", "reset")
         terms = [f"--term-old={_TERMS[0]}", f"--term-new={_TERMS[1]}"]

@@ -78,7 +78,7 @@ def begin(
 
 
 def resumed(run_dir: Path, name: str) -> tuple[RunDir, BisectQuestion]:
-    """One to go on with: an id below the folder of runs, or a path. What was skipped is asked again.
+    """One to continue: an id below the folder of runs, or a path. What was skipped is asked again.
 
     Raises:
         UsageError: there is none, or its scenario is no longer what it was.
@@ -184,7 +184,7 @@ class Bisection:
         return answer
 
     def _look(self, version: str, number: int) -> Strategy[Look]:
-        """Raises: UnusableVersionError: it cannot be had, does not build or does not run."""
+        """Raises: UnusableVersionError: it is not available, does not build or does not run."""
         label = label_of(version, self.commits is not None)
         outcome = yield RoundRequest(
             name=f"{label}-{number}",
@@ -241,7 +241,7 @@ class Bisected:
     Attributes:
         steps: of every version that was asked, in that order.
         error: chance at most that any answer is wrong.
-        release_notes: the link to those of the first version, or the subject of the first commit.
+        release_notes: the link to the notes of the first version, or the subject of the first commit.
         looks, set_aside: rounds that counted, and those that were asked again after a ``--resume``.
         spent_s: rounds that were of no use, too.
     """

@@ -110,7 +110,7 @@ def _round(run: RunDir, prefix: str) -> JudgedRound:
 
 
 def read_texts(root: RunDir) -> Texts:
-    """Every text file of a run or campaign that a bundle may hold, except those that are made again; with a
+    """Every text file of a run or campaign that a bundle may hold, except the ones that are generated; with a
     round of a campaign, the scenario and the logs of the cluster as well."""
     texts = Texts()
     found = [(path, root) for path in _files(root.root)]
@@ -158,7 +158,7 @@ def is_log(name: str) -> bool:
 
 
 def is_talk(name: str) -> bool:
-    """Return whether a file is a message of a worker to the running harness, which is not read again."""
+    """Return whether a file is a message of a worker to the running harness, which is not read later."""
     return name.endswith("/stdout.jsonl")
 
 

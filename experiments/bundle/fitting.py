@@ -22,7 +22,7 @@ _DECIDING = (Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR)
 
 @dataclass(frozen=True, slots=True)
 class BucketChoice:
-    """Buckets to take of each round, by prefix; ``what``: in words, for who is told that it does not fit."""
+    """Buckets to take of each round, by prefix; ``what``: in words, for the message that it does not fit."""
 
     what: str
     kept: Mapping[str, Buckets]
@@ -36,7 +36,7 @@ def choices(judged: Judged) -> Iterator[BucketChoice]:
     everything = {each.prefix: each.buckets for each in judged.rounds}
     yield BucketChoice("the whole capture", everything)
     if not all(each.capture.checksums for each in judged.rounds):
-        return  # sealed by an early version: nobody could tell what was left out from what is lost
+        return  # sealed by an early version: it would not be known what was left out from what is lost
     shown = _shown_rounds(judged)
     if len(shown) < len(judged.rounds):
         yield BucketChoice("the capture of one round of each variant", _only(everything, shown))

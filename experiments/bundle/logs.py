@@ -56,7 +56,7 @@ def _written_s(line: str, stamps: Sequence[Stamp]) -> float | None:
 
 
 def utc_s(iso: str) -> float | None:
-    """``2026-11-22T16:08:23.6+00:00`` as seconds since 1970; None for what is no time."""
+    """``2026-11-22T16:08:23.6+00:00`` as seconds since 1970; None for what is not a time."""
     try:
         told = datetime.fromisoformat(iso)
     except ValueError:

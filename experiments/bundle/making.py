@@ -273,7 +273,7 @@ def megabytes(count: int) -> str:
 
 
 def _require_clean(files: Files, redactor: Redactor) -> None:
-    """No secret that is known stands in any file, however it is written.
+    """No file contains a known secret, however it is written.
 
     Raises:
         BrokerstormError: one does; nothing is written.

@@ -65,7 +65,7 @@ def _require_a_run(folder: Path) -> None:
 
 
 def is_bundle(name: str) -> bool:
-    """Whether a name is that of a file that may be a bundle."""
+    """Whether a name belongs to a file that may be a bundle."""
     path = Path(name)
     return path.suffix == Path(SUFFIX).suffix and path.is_file()
 

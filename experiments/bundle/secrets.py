@@ -2,9 +2,9 @@
 
 Two passes. The first collects the values: of keys named as secrets in the JSON and YAML documents of the run,
 of settings, options and headers written as ``name=value`` or ``name: value`` in any text, and of the
-environment. The second replaces, in every file, each of these values wherever it stands, and everything that
-looks like a secret where it stands. What is short or an ordinary word is replaced only where its name is
-beside it: taking ``guest`` out of every log would take the log apart.
+environment. The second replaces, in every file, each of these values wherever it is, and everything that
+looks like a secret in its place. What is short or an ordinary word is replaced only where its name is
+next to it: taking ``guest`` out of every log would take the log apart.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _ABOUT: Final = re.compile(
     r"|(?<=[a-z])(?:Ms|Secs|Seconds|Minutes|Hours|Days|Bytes|Size|Count|Max|Min|Length|Interval|Timeout|Enabled"
     r"|Required|Class|Type|Algorithm|Provider|Protocol|Mechanisms?|Ids?|Location|Path|File|Name|Handler|Expiry))$"
 )
-#: What stands where a secret would and is none.
+#: What replaces a secret in our own files, or is none.
 _NOTHING: Final = frozenset({"", "null", "none", "true", "false", "[hidden]", "nil", "***", REDACTED})
 #: ``name = value`` in settings, command lines, environments, JSON and logs; the beginning of the name is not
-#: needed. A value is quoted (quotes inside JSON strings are escaped) or goes on to a blank or a closing sign.
+#: needed. A value is quoted (quotes inside JSON strings are escaped) or extends to a blank or a closing sign.
 _PAIR: Final = re.compile(
     r"(?<!RequestHeader\()"  # of Kafka: its apiKey is the kind of a request
     rf"(?P<name>{_CORE}[\w.\-]{{0,64}})(?P<between>\\?[\"']?\s{{0,8}}(?:=>|->|[=:])\s{{0,8}}|[ ](?=[^\s=:-]))"
@@ -67,7 +67,7 @@ _SHAPES: Final = (
 )
 #: What a client is handed encoded: ``Basic dXNlcjpwYXNz``, ``data:application/json;base64,e30=``.
 _BASE64: Final = re.compile(r"(?:Basic\s+|[\w:/;.+-]*;base64,)(?P<text>[\w+/-]+)=*", re.IGNORECASE)
-#: Shorter values are replaced only beside their name.
+#: Shorter values are replaced only next to their name.
 _SHORTEST: Final = 6
 #: So are these: they are words of every log.
 _WORDS: Final = frozenset(
@@ -123,7 +123,7 @@ class Redactor:
 
     @property
     def secrets(self) -> frozenset[str]:
-        """The values that stand in no file that went through `redacted`."""
+        """The values that are in no file that went through `redacted`."""
         return frozenset(self._secrets)
 
     # -- second pass
@@ -247,7 +247,7 @@ def _redact_pair(counter: _Counter) -> Callable[[re.Match[str]], str]:
 
 
 def _holds(pair: re.Match[str]) -> bool:
-    """Whether what stands after the name is its secret. After a blank it is one only on a command line."""
+    """Whether what follows the name is its secret. After a blank it is one only on a command line."""
     if _ABOUT.search(pair["name"]) or _bare(pair["value"]).lower() in _NOTHING:
         return False
     if pair["between"] != " ":

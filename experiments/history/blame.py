@@ -14,7 +14,7 @@ from experiments.history.detect import logs_of, shift_p, steps_of
 from experiments.history.rounds import Round
 from experiments.history.series import Figures, Metric, Tallies, figures, tallies, total
 
-#: A control cell must move as clearly as this (not corrected: blaming the machine pages nobody) ...
+#: A control cell must move as clearly as this (not corrected: blaming the machine wakes no one) ...
 _CLEARLY: Final = 0.05
 #: ... and by this share of what the cell moved by.
 _SHARE: Final = 0.5
@@ -47,7 +47,7 @@ class Controls:
 
     def _offset(self, metric: Metric, nights: Sequence[str]) -> np.ndarray:
         """By night, what the machine adds to the logarithm of a metric: the steps of the control cells and
-        their odd nights, on average; zero where there is no control."""
+        their odd nights, on average; zero without a control."""
         added = np.zeros((max(1, len(self.cells)), len(nights)))
         for row, control in zip(added, sorted(self.cells), strict=False):
             known = self.levels.get((control, metric.name), {})

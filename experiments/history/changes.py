@@ -1,7 +1,7 @@
 """Tells what changed: per cell and class *new*, *still*, *fixed* or *flaky*; per figure another level.
 
-The history is read night by night, as if each morning's page were written again: what was told on a morning
-depends on that morning's history alone, so a page says the same when it is made twice.
+The history is read night by night, as if each morning's page were written anew: what was reported on a
+morning depends on that morning's history alone, so a page says the same when it is made twice.
 
 Of all series that are tested on a morning, Holm's method keeps the chance of telling any false change at
 `ALPHA` for classes and for figures; bench/nights.py measures what is left of it. What would be told if rounds
@@ -35,12 +35,12 @@ RECENT: Final = 30
 
 
 class Standing(StrEnum):
-    """How a class stands in a cell this morning."""
+    """The state of a class in a cell this morning."""
 
-    NEW = "new"  # a rise was told this morning
+    NEW = "new"  # a rise was reported this morning
     FIRST = "first seen"  # no night before showed it, and a rise is not proved
-    STILL = "still"  # a rise was told earlier, or every round shows it since the history began
-    FIXED = "fixed"  # a fall to nothing was told this morning
+    STILL = "still"  # a rise was reported earlier, or every round shows it since the history began
+    FIXED = "fixed"  # a fall to nothing was reported this morning
     FLAKY = "flaky"  # it shows now and then, and chance alone explains how often
 
 
@@ -61,7 +61,7 @@ class ClassRate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change that was told.
+    """A change that was reported.
 
     ``before``, ``after``: rates for a class; for a figure levels (geometric means, without what the machine
     added). ``p``: adjusted for the
@@ -86,7 +86,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassState:
-    """A class in a cell, as it stands on the last night.
+    """A class in a cell, as it is on the last night.
 
     ``rate``: since the last change, over 30 nights at most. ``tonight``: of the last night; None when no
     round of it could show the class. ``is_first``: no night before the last showed it.
@@ -105,7 +105,7 @@ class ClassState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Story:
-    """Everything that was told until the last night."""
+    """Everything that was reported until the last night."""
 
     nights: list[str]
     changes: list[Change]  # oldest first
@@ -335,7 +335,8 @@ def _is_expected(series: _Series, rounds: Sequence[Round]) -> bool:
 def _state(
     series: _Series, nights: Sequence[str], changes: Sequence[Change], rounds: Sequence[Round]
 ) -> ClassState | None:
-    """How a class stands on the last night; None when it has not shown in the last 30 and did not change."""
+    """The state of a class on the last night; None when it has not shown in the last 30 and did not change.
+    """
     last = nights[-1]
     recent = set(nights[-RECENT:])
     tallied = dict(zip(series.nights, series.values, strict=True))

@@ -45,7 +45,7 @@ def compare_nights(a: tuple[str, Sequence[Round]], b: tuple[str, Sequence[Round]
 def _by_cell(
     rounds: Sequence[Round], hits: Mapping[tuple[str, str], int]
 ) -> dict[str, dict[tuple[str, Unit], Value]]:
-    """By cell, what is said of it, in order: (name, unit) -> value."""
+    """By cell, its values, in order: (name, unit) -> value."""
     cells: dict[str, list[Round]] = defaultdict(list)
     for each in rounds:
         cells[each.cell].append(each)

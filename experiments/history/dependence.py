@@ -17,7 +17,7 @@ from experiments.history.series import Tally
 
 #: Nights apart at which figures are held against each other.
 LAGS: Final = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
-#: What the other series count beside the tested one: expected differences of rounds, and pairs of nights.
+#: The weight of the other series besides the tested one: expected differences of rounds, and pairs of nights.
 _OTHERS_ROUNDS, _OTHERS_PAIRS = 2.0, 8.0
 #: Differences of rounds that a suite is taken to have shown before it has any: they are independent at first.
 _FIRST_ROUNDS = 1.0
@@ -64,7 +64,7 @@ class Within:
 class Drift:
     """How much more the figures of nights differ that are further apart, of all series of a metric.
 
-    The variogram of a series by lag, in units of that of lag 1, by the robust estimator of Cressie and
+    The variogram of a series by lag, in units of its value at lag 1, by the robust estimator of Cressie and
     Hawkins (1980): it is 1 at all lags where nights are independent, and grows where a level wanders.
     """
 
@@ -99,7 +99,7 @@ class Drift:
 
 
 def _roots(parts: Sequence[np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(mean root of the differences at each lag over that of lag 1, number of pairs); 1 where none is."""
+    """(mean root of the differences at each lag over lag 1's, number of pairs); 1 where none is."""
     roots, pairs = np.zeros(len(LAGS)), np.zeros(len(LAGS))
     for k, lag in enumerate(LAGS):
         for part in parts:

@@ -4,7 +4,7 @@ Every morning asks, of each series, whether its last stretch (the nights since i
 two. For hits: Fisher's exact test between the last 1, 2, 4, 8 or 16 nights and those before. For figures:
 the two-sample t of the split that divides the logarithms best (the likelihood-ratio test for one shift of a
 normal mean, Hawkins 1977), with Worsley's (1979) Bonferroni bound over the splits; applied again to the
-stretch that is left it is binary segmentation (Scott and Knott 1974). Both p are those of the whole search
+stretch that is left it is binary segmentation (Scott and Knott 1974). Both p hold for the whole search
 through one series; `analysis.verdict.statistics.holm` then corrects for the number of series.
 """
 
@@ -23,13 +23,13 @@ from experiments.history.series import Metric, Tally, total
 
 #: The last nights that are held against those before.
 WINDOWS: Final = (1, 2, 4, 8, 16)
-#: Nights that make a level, and nights that make another one: a single odd night is no change.
+#: Nights that make a level, and nights that make another one: a single odd night is not a change.
 BEFORE, AFTER = 4, 2
 #: The longest stretch of a figure that is looked at, in nights.
 LONGEST: Final = 60
 #: Figures are taken to vary by one percent at least: equal nights prove no precision.
 _LEAST_SPREAD: Final = 0.01
-#: p of a step in a control cell: lenient, since what is found pages nobody.
+#: p of a step in a control cell: lenient, since what is found wakes no one.
 _STEP: Final = 0.01
 
 _fisher = lru_cache(maxsize=100_000)(fisher_exact)
@@ -47,7 +47,8 @@ def split_of_hits(nights: Sequence[Tally], correlation: Callable[[int], float] |
     """The most telling split of a stretch; None where no split can tell anything (no hit, or only hits).
 
     Args:
-        correlation: last nights -> that of two rounds of a night, as the nights before say; None = 0.
+        correlation: last nights -> the correlation of two rounds of a night, as the nights before say; None =
+            0.
     """
     whole = total(nights)
     if whole.hits in (0, whole.rounds):
@@ -69,7 +70,7 @@ def split_of_hits(nights: Sequence[Tally], correlation: Callable[[int], float] |
 
 
 def _of_nights(p: float, before: Tally, after: Tally, nights: int, width: int, correlation: float) -> float:
-    """p where rounds of a night go together: between that of rounds and that of whole nights.
+    """p where rounds of a night go together: between the one of rounds and the one of whole nights.
 
     The rounds of a night are worth 1 + (rounds - 1) x correlation times less (the design effect), and the
     logarithm of p is in proportion to what they are worth.
@@ -108,9 +109,9 @@ def split_of_level(
 ) -> Split | None:
     """The best split of a stretch of logarithms, one a night; None where the stretch is too short.
 
-    Levels that differ by less than the factor ``least`` are no change, whatever the test says: p is 1.
+    Levels that differ by less than the factor ``least`` are not a change, whatever the test says: p is 1.
 
-    The later nights are tested without the one that stands out most: no single odd night makes a change.
+    The later nights are tested without the most extreme one: no single odd night makes a change.
 
     Args:
         variogram: split -> as of `experiments.history.dependence.Drift`; None = nights are independent.
@@ -165,7 +166,7 @@ def logs_of(values: Sequence[float], metric: Metric) -> np.ndarray:
 
 def _t_test_of_drift(logs: np.ndarray, at: int, nights: np.ndarray, variogram: np.ndarray) -> float:
     """Two-sided p of the two-sample t where the level wanders: the variance of the difference of the means
-    and that within the parts are what the variogram says, the degrees of freedom those of Satterthwaite.
+    and that within the parts are what the variogram says, the degrees of freedom are Satterthwaite's.
 
     Args:
         nights: when each of ``logs`` was measured.

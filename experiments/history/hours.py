@@ -1,4 +1,4 @@
-"""The hours of a long run as rows of the history, each a cell of its own beside that of the run.
+"""The hours of a long run as rows of the history, each a cell of its own besides the run's.
 
 They are cut from what the run was judged to be, as a whole: nothing is judged a second time.
 """
@@ -40,7 +40,7 @@ def hours_of(row: Round, result: Result, load_s: float) -> list[Round]:
     more.
 
     An hour with a message of a violation is *fail*. Another one is *pass* if every check of the run holds and
-    every violation has its time; else nobody knows. Thresholds, latencies and CPU are of the run alone.
+    every violation has its time; else it is not known. Thresholds, latencies and CPU are of the run alone.
     """
     if load_s < LEAST_HOURS * HOUR_S:
         return []

@@ -182,7 +182,7 @@ def refuse_another_kind(path: Path) -> None:
 
 
 def set_aside(path: Path, wait_s: float) -> list[str]:
-    """Rename a damaged file and what stands beside it; of two processes one does, the other finds it done."""
+    """Rename a damaged file and the files next to it; of two processes one does, the other finds it done."""
     lock = FileLock(f"{path}.lock", timeout=wait_s)
     try:
         with lock:

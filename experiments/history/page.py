@@ -1,7 +1,7 @@
 """Writes the morning's page: one offline HTML file, drawn without a script.
 
 Strips and trends are inline SVG: a year of fifty cells takes less than a chart library alone would. A night
-is told apart by its height as well as by its colour, a change by its glyph and its dashes.
+differs by its height as well as by its colour, a change by its glyph and its dashes.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ def _spark(trend: Trend, told: Sequence[Change], at: dict[str, int]) -> Markup:
     values = [value for value in trend.values if value is not None]
     low, high = min(values), max(values)
     least = {metric.name: metric.least for metric in METRICS}[trend.metric]
-    middle, room = (low + high) / 2, (least - 1) * high  # what matters to nobody is not drawn as a storm
+    middle, room = (low + high) / 2, (least - 1) * high  # what does not matter is not drawn as a storm
     low, high = min(low, middle - room / 2), max(high, middle + room / 2)
     step = (_WIDE - 60) / max(1, len(trend.values) - 1)
     scale = (_TALL - 10) / ((high - low) or 1.0)

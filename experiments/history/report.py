@@ -88,7 +88,7 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """A figure of a cell, one value a night (null: none); its changes stand in the report's ``changes``."""
+    """A figure of a cell, one value a night (null: none); its changes are in the report's ``changes``."""
 
     cell: str
     metric: str
@@ -141,7 +141,7 @@ class SuiteReport:
 
     @property
     def fresh(self) -> list[Change]:
-        """The changes that this morning tells, those of the machine too."""
+        """The changes of this morning, the machine's included."""
         return [change for change in self.changes if change.told == self.night]
 
 
@@ -372,7 +372,8 @@ def _round_row(row: Round) -> RoundRow:
 
 
 def _findings(story: Story, rounds: Sequence[Round], night: str) -> list[FindingRow]:
-    """New first, then by what is left to be looked at; an expected class is no finding unless it changed."""
+    """New first, then by what is left to be looked at; an expected class is not a finding unless it changed.
+    """
     made = []
     for state in story.states:
         of_it = [change for change in story.fresh if (change.cell, change.subject) == (state.cell, state.cls)]

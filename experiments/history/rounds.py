@@ -61,7 +61,7 @@ class Labels:
     suite: str
     cell: str
     round: int = 1  # from 1, within night and cell
-    settings: Mapping[str, Any] = field(default_factory=dict)  # what the cell sets beside the scenario
+    settings: Mapping[str, Any] = field(default_factory=dict)  # what the cell sets besides the scenario
     is_sticky: bool = False  # repeats the seed of an earlier red round: no fresh sample
     is_control: bool = False  # a cell that shows what the machine does
 
@@ -112,7 +112,7 @@ class Round:
     faults_effective: int | None = None
     cpu_clients_s: float | None = None
     cpu_brokers_s: float | None = None
-    machine: str | None = None  # fingerprint: a figure of another machine is no trend
+    machine: str | None = None  # fingerprint: a figure of another machine is not a trend
     versions: dict[str, str] = field(default_factory=dict)
     command: str = ""  # repeats the round
 
@@ -177,7 +177,7 @@ def _as_counted(campaign: RunDir) -> Callable[[str, Round], Round]:
 
 
 def round_of(run: RunDir, labels: Labels, *, cell: str = "", number: int = 0) -> Round:
-    """A judged run as a row of the history; ``cell`` and ``number`` in place of those of the labels.
+    """A judged run as a row of the history; ``cell`` and ``number`` instead of the labels'.
 
     Raises:
         UsageError: the run is not judged yet, or its files are damaged.

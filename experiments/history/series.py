@@ -1,6 +1,6 @@
 """Counts what each cell showed, night by night: hits of a class among rounds that could show it, and figures.
 
-Only fresh rounds count. A sticky seed is run again because it was red: it is no sample of the rate.
+Only fresh rounds count. A sticky seed is run once more because it was red: it is not a sample of the rate.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from experiments.history.rounds import Round
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A figure of a round: where it stands in a `Round`, what is worse, and what is too little to tell.
+    """A figure of a round: where it is in a `Round`, what is worse, and what is too little to tell.
 
     ``floor``: values below it are all alike (the resolution of the figure). ``least``: the factor by which
     two levels must differ to matter to anybody.

@@ -1,7 +1,7 @@
 """The history file: SQLite, one row a round, whole after kill -9 and with two writers.
 
 Each change is one transaction in a write-ahead log that is synced before `add` returns. Beside the file
-stand ``-wal`` and ``-shm`` while it is open (and after a kill -9): copy all three, or close it first.
+are ``-wal`` and ``-shm`` while it is open (and after a kill -9): copy all three, or close it first.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ class SuiteDocument:
 
 
 def not_run_of(folder: NightDir, night: Night) -> list[NotRun]:
-    """Cells that did not run, and those of which rounds did not; with the reason."""
+    """Cells that did not run, and the ones of which rounds did not run; with the reason."""
     ended = folder.ended()
     late = dict.fromkeys(turn.cell for turn in night.turns if turn.folder not in ended)
     return [

@@ -36,7 +36,7 @@ class SuiteFile:
         return UsageError(self.line(location, problem), hint=hint)
 
     def line(self, location: Location, problem: str) -> str:
-        """A problem with its place: that of the nearest key that was written."""
+        """A problem with its place: the one of the nearest key that was written."""
         found = (self.places.get(location[:length]) for length in range(len(location), -1, -1))
         place = next((text for text in found if text), str(self.path))
         return f"{place}: {dotted(location, 'suite')}: {problem}"

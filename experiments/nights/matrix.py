@@ -31,7 +31,7 @@ class Facts:
     """The part of a scenario that a matrix needs.
 
     Attributes:
-        cluster: what its brokers differ by from those of others: topology and settings, as text.
+        cluster: what distinguishes its brokers from others: topology and settings, as text.
         clients: library -> keys of the scenario that name it (``load.producers.shop``).
         pairs: of a known bug, in the order of its file -> the variants it compares.
         variants: names; empty = one without a name.
@@ -59,7 +59,7 @@ class Cell:
         overrides: ``KEY=VALUE``, as of ``--set``.
         rounds: new seeds a night.
         tries: of a bug: rounds of the affected version that one seed begins, at most.
-        seeds: in place of new ones.
+        seeds: instead of new ones.
         group: cells with the same one can share a cluster.
         shard: number by which cells are dealt to machines. A release that appears while one machine has
             planned and another has not adds cells and moves none.
@@ -89,7 +89,7 @@ class Cell:
 
     @property
     def slug(self) -> str:
-        """A folder's name: readable, and never that of another cell."""
+        """A folder's name: readable, and never another cell's."""
         short = re.sub(r"[^A-Za-z0-9._]+", "-", self.id).strip("-.")[:80]
         return f"{short}-{hashlib.sha256(self.id.encode()).hexdigest()[:6]}"
 
@@ -117,7 +117,7 @@ class Axes:
         broker: system, asked version -> versions; raises `BrokerstormError`.
         clients: the libraries there are.
         systems: the systems there are.
-        overhead_s: of a round beside its load: start, drain, audit, judging.
+        overhead_s: of a round besides its load: start, drain, audit, judging.
     """
 
     facts: Callable[[str, tuple[str, ...]], Facts]
@@ -134,7 +134,7 @@ class _Draft:
 
     Attributes:
         names: by key of an exclusion, what its pattern may fit.
-        written: the combination in the words of the file, and its place among those that they stand for.
+        written: the combination in the words of the file, and its place among those that they mean.
     """
 
     cell: Cell
@@ -321,13 +321,13 @@ def _resolved(
 ) -> list[Chosen]:
     if asked == DEFAULT:
         return [Chosen(DEFAULT, "", DEFAULT)]
-    # A build of one's own lies beside the file; its cell has the same name on every machine.
+    # A build of one's own lies next to the file; its cell has the same name on every machine.
     found = resolve(name, absolute(asked, file.path.parent))
     return [replace(each, asked=asked, written=asked) for each in found] if is_own(asked) else found
 
 
 def _asked(file: SuiteFile, at: tuple[str | int, ...], ask: Callable[[], _T]) -> _T:
-    """The answer; what is wrong with a name or a version is told with the line that has it."""
+    """The answer; what is wrong with a name or a version is reported with the line that has it."""
     try:
         return ask()
     except UsageError as error:

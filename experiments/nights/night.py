@@ -7,7 +7,7 @@ runs/<id>/
   <turn>/                  its run folder (of several variants: a campaign's)
   suite.json               the whole as one document; present = the night is over
 
-A night that was killed can go on: a turn is finished or it is not.
+A night that was killed can continue: a turn is finished or it is not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Turn:
 
     Attributes:
         number: from 1, within the cell.
-        is_sticky: the seed is that of an earlier red round.
+        is_sticky: the seed of an earlier red round.
         expected_s: how long it is expected to take.
     """
 
@@ -180,7 +180,7 @@ def again(folder: str) -> str:
 
 
 def word_of(exit_code: int) -> Word:
-    """The verdict that an exit code stands for."""
+    """The verdict that an exit code means."""
     return _WORDS.get(exit_code, "broken")
 
 
@@ -203,7 +203,7 @@ def night_named(run_dir: Path, name: str, last: str) -> NightDir:
         last: the last night that the history knows; empty = none.
 
     Raises:
-        UsageError: the name does not sort behind the nights before, or is taken here.
+        UsageError: the name does not sort after the nights before, or is taken here.
     """
     if not _NAME.match(name):
         raise UsageError(

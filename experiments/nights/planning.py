@@ -283,7 +283,7 @@ def axes_of(offline: bool, tell: Callable[[str], None]) -> Axes:
         if is_open(asked):
             listed = releases.of(f"{system} brokers", lambda: released_brokers(system))
             return choose_version(asked, SYSTEMS[system].version, listed)
-        spec_of(system, asked)  # refuses what is no version
+        spec_of(system, asked)  # refuses what is not a version
         _refuse_unknown(f"{system} brokers", asked, lambda: other_brokers(releases, system, asked), tell)
         return [Chosen(asked, asked, asked)]
 

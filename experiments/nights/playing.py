@@ -137,8 +137,8 @@ class NightTurns(Experiment[TurnRequest, Ended]):
         """Play every turn that is not finished and fits what is left of the budget.
 
         Raises:
-            Interrupted: stopped; what is finished is kept, and ``--resume`` goes on.
-            EnvironmentNotReady: the disk is full; what is finished is kept, and ``--resume`` goes on.
+            Interrupted: stopped; what is finished is kept, and ``--resume`` continues.
+            EnvironmentNotReady: the disk is full; what is finished is kept, and ``--resume`` continues.
         """
         if not self._night.offline:
             self._fetch([turn for turn in self._night.turns if turn.folder not in self._kept])
@@ -200,7 +200,7 @@ class NightTurns(Experiment[TurnRequest, Ended]):
         """Every turn that comes would break on a full disk, and be over.
 
         Raises:
-            EnvironmentNotReady: there is no room.
+            EnvironmentNotReady: the room is not sufficient.
         """
         free_bytes = shutil.disk_usage(self._dir.root).free
         if free_bytes < LEAST_FREE_BYTES:
@@ -270,7 +270,7 @@ class NightTurns(Experiment[TurnRequest, Ended]):
     # ----- clusters -----------------------------------------------------------------------------------
 
     def _campaign_of(self, turn: Turn) -> CampaignRunner:
-        """The clusters for a turn, those of the turns before it where they can be shared."""
+        """The clusters for a turn, shared with the turns before it where they can be shared."""
         bed = self._bed_of(turn)
         if self._campaign is None or bed != self._bed:
             self._leave()
@@ -320,7 +320,7 @@ class NightTurns(Experiment[TurnRequest, Ended]):
         return self._planned[turn.folder]
 
     def _fetch(self, turns: Sequence[Turn]) -> None:
-        """Download and build what turns need. What cannot be had breaks its own turns, later."""
+        """Download and build what turns need. What is not available breaks its own turns, later."""
         wanted: dict[Hashable, Resolved] = {}
         for turn in turns:
             for plan in self._resolved(turn).plans:

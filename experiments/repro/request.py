@@ -1,4 +1,4 @@
-"""Options of `repro`: which do not go together, versions in place of those of the arms, and what an earlier
+"""Options of `repro`: which do not go together, versions instead of the arms', and what an earlier
 one was asked."""
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def refuse_mixture(request: ReproRequest) -> None:
 
 
 def as_in_run(context: CommandContext, request: ReproRequest) -> ReproRequest:
-    """The request, or what was asked when the folder or bundle was made that stands in the place of a bug.
+    """The request, or what was asked when the folder or bundle was made that replaces a bug.
 
     Raises:
         UsageError: it holds no reproduction.

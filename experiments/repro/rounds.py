@@ -2,7 +2,7 @@
 
 Both arms of round n have the same seed and so the same faults. A round that does not count (its exposure
 is below the floor, or it could not have shown the bug) is run again, a few times; then the whole is
-unknown, because to go on until it fits would choose the rounds by their outcome.
+unknown, because to continue until it fits would choose the rounds by their outcome.
 """
 
 from __future__ import annotations

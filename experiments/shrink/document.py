@@ -115,7 +115,7 @@ def _why_left(search: Search, reduction: Reduction) -> str:
 
 
 def _place(search: Search, at: Location) -> Location:
-    """Where a part of the scenario stands in the smaller one: of a list, what was before it may be gone."""
+    """The place of a part of the scenario in the smaller one: of a list, what was before it may be gone."""
     if at in (BEFORE, BEHIND):
         return at[:-1]
     gone, place = search.shape.gone(search.applied), at[:2]

@@ -2,7 +2,7 @@
 
 A *reduction* leaves a part out (a fault, a topic, a producer, an option that then is the default), takes a
 number one step down (partitions, rate, the time before the first fault), or aims a fault that hits a random
-node at a leader, which leaves nothing to luck. What a scenario asks is no part of it: the requirements, the
+node at a leader, which leaves nothing to luck. What a scenario asks is not part of it: the requirements, the
 deadlines, the clients and their versions stay as they are.
 """
 
@@ -45,7 +45,7 @@ KEPT: Final[Mapping[type[Part], frozenset[str]]] = {
     ProducerSpec: frozenset({"client", "client_version", "topics", "keys"}),
     ConsumerSpec: frozenset({"client", "client_version", "topics", "group", "joins_after"}),
 }
-#: Seconds of load that are always left before the first fault and behind the last one.
+#: Seconds of load that are always left before the first fault and after the last one.
 _LEAST_BEFORE_S, _LEAST_BEHIND_S = 1.0, 2.0
 _DURATION: Final[Location] = ("load", "duration")
 BEFORE: Final[Location] = (*_DURATION, "before")
@@ -100,7 +100,7 @@ class Shape:
         return _timed(made, chosen.get(BEFORE, before_s), chosen.get(BEHIND, behind_s))
 
     def shown_by(self, seconds: float) -> Shape:
-        """The same, with the time behind the last fault that shows what shows after so many seconds of load.
+        """The same, with the time after the last fault that shows what shows after so many seconds of load.
 
         Less would end the load before it shows.
         """
@@ -188,7 +188,7 @@ Found = Iterator[tuple[Reduction, Any]]
 
 
 def _of(spec: Part, at: Location) -> Found:
-    """The reductions of one part of the scenario's model, those of the parts in it too."""
+    """The reductions of one part of the scenario's model, with the ones of its parts."""
     for key, about in type(spec).model_fields.items():
         value, here = getattr(spec, key), (*at, key)
         if key in KEPT.get(type(spec), ()):
@@ -282,7 +282,7 @@ def _events_s(data: Document) -> list[tuple[float, float]]:
 
 
 def _calm_s(data: Document) -> tuple[float, float]:
-    """Seconds of load before the first event and behind the last one; without any, all are behind."""
+    """Seconds of load before the first event and after the last one; without any, all are after it."""
     duration_s, events = _seconds(data["load"]["duration"]), _events_s(data)
     if not events:
         return 0.0, duration_s

@@ -37,7 +37,7 @@ SMALLEST, CANDIDATE = "smallest.yaml", "candidate.yaml"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShrinkRequest:
-    """The command line of `shrink`. ``resume``: the folder of a search to go on with, or its id."""
+    """The command line of `shrink`. ``resume``: the folder of a search to continue, or its id."""
 
     target: str
     cls: str

@@ -52,7 +52,7 @@ def with_buckets(
 
 
 def _joined(units: Iterable[Unit], ways: Sequence[tuple[str, str]]) -> dict[Unit, Unit]:
-    """Map each unit (a topic and a partition, or -1 for the whole topic) to the unit that stands for all that
+    """Map each unit (a topic and a partition, or -1 for the whole topic) to the unit that represents all that
     share a bucket with it: a message that is read from partition i is written to partition i modulo the
     number of partitions written.
     """

@@ -1,5 +1,5 @@
 """A Kafka cluster that somebody else started, asked by librdkafka, which follows coordinators by itself and
-says best why nobody lets it in."""
+says best why no broker accepts its login."""
 
 from __future__ import annotations
 
