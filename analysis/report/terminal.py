@@ -37,7 +37,7 @@ from harness.invocation import for_terminal
 #: Witnesses printed of a class; the page and result.json have more.
 SHOWN_WITNESSES = 3
 SHOWN_CAUSES = 6
-MAX_WIDTH, MIN_WIDTH, PIPE_WIDTH = 100, 60, 100
+MAX_WIDTH, MIN_WIDTH, PIPE_WIDTH = 160, 60, 100
 LABEL_WIDTH = 10
 
 VERDICT_STYLE = {
