@@ -1,12 +1,14 @@
-"""The shape of the tree: imports go one way, functions are short."""
+"""The shape of the tree: imports go one way."""
 
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -15,9 +17,6 @@ from harness.systems import SYSTEMS
 from harness.workers import known_workers
 
 ROOT = Path(__file__).resolve().parents[2]
-MAX_FUNCTION_LINES = 55
-#: Tables of cases and planted histories run longer.
-MAX_TEST_FUNCTION_LINES = 80
 
 #: What each part may import of ours. A prefix allows everything below it.
 ALLOWED = {
@@ -312,13 +311,8 @@ def test_no_module_is_named_after_nothing() -> None:
     assert [name_of(path) for path in sources() if path.stem in empty_words] == []
 
 
-def test_functions_are_short() -> None:
-    long = [
-        f"{name_of(path)}:{node.lineno} {node.name} has {lines} lines"
-        for path in sources()
-        for node in nodes(path)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        and (lines := (node.end_lineno or 0) - node.lineno + 1)
-        > (MAX_TEST_FUNCTION_LINES if is_test(path) else MAX_FUNCTION_LINES)
-    ]
-    assert long == []
+@pytest.mark.parametrize("crate", ["rust_kit", "rust_rdkafka"])
+def test_modules_of_a_crate_use_each_other_in_one_direction(crate: str) -> None:
+    files = sorted((ROOT / "workers" / crate / "src").glob("*.rs"))
+    used = {file.stem: set(re.findall(r"\bcrate::(\w+)", file.read_text())) - {"kit"} for file in files}
+    assert list(TopologicalSorter(used).static_order())

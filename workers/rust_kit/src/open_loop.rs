@@ -9,10 +9,11 @@ use serde_json::{json, Value};
 use crate::clock::{now_ns, sleep_ns, NEVER_NS, SLACK_NS};
 use crate::failure::Failure;
 use crate::layout::{Table, MIN_PAYLOAD_BYTES};
+use crate::message::{Client, Tally};
 use crate::payload::Sizes;
 use crate::process::Session;
 use crate::segments::Segments;
-use crate::sender::{Message, Sender, Tally};
+use crate::sender::Sender;
 use crate::spec::{lanes_of, Lane};
 use crate::threads;
 use crate::transactions::{self, TransactionalClient, Transactions};
@@ -22,22 +23,11 @@ const SETTLE_NS: i64 = 10_000_000_000;
 /// How long the sending threads may take to notice that they shall end, and the client to close.
 const END_NS: i64 = 2_000_000_000;
 
-/// What a client library adds to the open loop.
-pub trait Client: Sync {
-    /// Call the client once with a message, whose row is written. Whoever the client answers, on any thread, gives the
-    /// message back: `stored`, `failed`, `refused`; never one that it does not answer. Several threads may call.
-    fn send(&self, message: Box<Message>, payload: &[u8]);
-
-    /// Nothing is open any more.
-    fn close(&self) {}
-}
-
 pub struct OpenLoop {
-    pub(crate) session: &'static Session,
-    /// Of this producer.
+    session: &'static Session,
+    /// The lanes of this producer.
     pub lanes: Vec<Lane>,
-    pub(crate) sizes: Sizes,
-    pub(crate) captures: bool,
+    sizes: Sizes,
     threads: usize,
 }
 
@@ -51,7 +41,7 @@ impl OpenLoop {
         }
         let sizes = Sizes::new(least, most, part.instance, part.payload_sizes.clone(), part.payload_compressible);
         let threads = part.threads.clamp(1, lanes.len());
-        Ok(Box::leak(Box::new(OpenLoop { session, lanes, sizes, captures: part.capture, threads })))
+        Ok(Box::leak(Box::new(OpenLoop { session, lanes, sizes, threads })))
     }
 
     /// Transactional ids of the clients that it needs, one a sending thread; none without transactions.
@@ -101,7 +91,7 @@ impl OpenLoop {
         let made = |j: usize| {
             let mut rows = Segments::new(&spec.capture_dir, Table::Sends, part.instance, spec.run_tag);
             rows.files = Arc::clone(&files);
-            let mut sender = Sender::new(self, client, j, self.threads, rows);
+            let mut sender = Sender::new(self.session, &self.lanes, &self.sizes, client, j, self.threads, rows);
             if let (Some(asked), Some(calls)) = (&part.transactions, own.get(j)) {
                 let mut rows = Segments::new(&spec.capture_dir, Table::Transactions, part.instance, spec.run_tag);
                 (rows.files, rows.capacity) = (Arc::clone(&of_transactions), transactions::CAPACITY);

@@ -1,17 +1,15 @@
 //! One sending thread of a producer: its lanes, its part of the schedule, its rows, its numbers.
 
-use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
-use std::sync::Mutex;
+use std::sync::atomic::Ordering::SeqCst;
 
-use crate::clock::{now_ns, sleep_ns, SLACK_NS};
+use crate::clock::{now_ns, sleep_ns, NEVER_NS, SLACK_NS};
 use crate::failure::Failure;
-use crate::layout::{Outcome, LOAD, WARM_UP};
-use crate::open_loop::{Client, OpenLoop};
-use crate::payload::Header;
+use crate::layout::{LOAD, WARM_UP};
+use crate::message::{Client, Message, Tally};
+use crate::payload::{Header, Sizes};
 use crate::process::Session;
-use crate::resends::Resends;
-use crate::schedule::{Lateness, Schedule, Turns};
-use crate::segments::{Completion, Row, Segments};
+use crate::schedule::{Schedule, Turns};
+use crate::segments::Segments;
 use crate::spec::Lane;
 use crate::transactions::Transactions;
 
@@ -19,180 +17,15 @@ use crate::transactions::Transactions;
 const CHUNK: i64 = 500;
 /// A span shorter than this cannot hold a freeze worth a look at the clocks.
 const LONG_NS: i64 = 50_000_000;
-/// A call longer than this was blocked by the client, not just busy.
-const BLOCKED_NS: i64 = 5_000_000;
-
-/// A message of the schedule. Its row is open from the moment the client is called until it is given back to `stored`
-/// or `failed`, on any thread.
-pub struct Message {
-    pub lane: &'static Lane,
-    pub(crate) tally: &'static Tally,
-    pub(crate) header: Header,
-    row: Option<Row>,
-    is_in_transaction: bool,
-}
-
-impl Message {
-    /// Numbers of its sending thread, for what the client does to that.
-    pub fn tally(&self) -> &'static Tally {
-        self.tally
-    }
-
-    /// The client reported the message as stored. A position below 0: it did not say where.
-    pub fn stored(self: Box<Self>, partition: i32, position: i64) {
-        let done = Completion {
-            done_ns: now_ns(),
-            position: position.max(-1),
-            stream: self.lane.stream(partition, &self.tally.session.names),
-            error: 0,
-            outcome: Some(Outcome::Ok),
-        };
-        if self.is_in_transaction {
-            if let Some(row) = self.row {
-                row.complete_send(&Completion { outcome: None, ..done });
-            }
-            self.tally.unanswered.fetch_sub(1, SeqCst);
-        } else {
-            self.complete(done, Outcome::Ok);
-        }
-    }
-
-    /// The client reported an error: what it means, and its text, which begins with the name of its class.
-    pub fn failed(self: Box<Self>, outcome: Outcome, text: &str) {
-        let session = self.tally.session;
-        session.report.error(text);
-        if self.is_in_transaction {
-            self.tally.refused.lock().expect("no panic").get_or_insert(text.to_string());
-            self.tally.unanswered.fetch_sub(1, SeqCst);
-            return;
-        }
-        self.complete_unstored(outcome, text);
-    }
-
-    /// The call itself said no, so the client did not take the message: it fails, whatever becomes of its transaction.
-    pub fn refused(self: Box<Self>, text: &str) {
-        let tally = self.tally;
-        tally.session.report.error(text);
-        if self.is_in_transaction {
-            tally.unanswered.fetch_sub(1, SeqCst);
-            tally.refusals.fetch_add(1, SeqCst);
-        }
-        self.complete_unstored(Outcome::Fail, text);
-    }
-
-    fn complete_unstored(self: Box<Self>, outcome: Outcome, text: &str) {
-        let error = self.tally.session.names.id("error", text);
-        let done = Completion { done_ns: now_ns(), position: -1, stream: 0, error, outcome: Some(outcome) };
-        self.complete(done, outcome);
-    }
-
-    fn complete(self: Box<Self>, done: Completion, outcome: Outcome) {
-        if let Some(row) = self.row {
-            row.complete_send(&done);
-        }
-        let tally = self.tally;
-        if outcome != Outcome::Ok {
-            tally.resends.failed(self); // before it is counted: who sees nothing open sees what is owed
-        }
-        tally.count(outcome);
-    }
-}
-
-/// What the answers to a sending thread's messages add to, and what others want to know of it.
-pub struct Tally {
-    /// Number of the sending thread.
-    pub thread: usize,
-    pub(crate) session: &'static Session,
-    pub(crate) attempted: AtomicI64,
-    pub(crate) ok: AtomicI64,
-    pub(crate) fail: AtomicI64,
-    pub(crate) info: AtomicI64,
-    pub(crate) aborted: AtomicI64,
-    pub(crate) late: Mutex<Lateness>,
-    pub(crate) resends: Resends,
-    /// Sends of the open transaction without an answer.
-    pub(crate) unanswered: AtomicI64,
-    /// Those that the call itself refused.
-    pub(crate) refusals: AtomicI64,
-    /// Why another one was not stored.
-    pub(crate) refused: Mutex<Option<String>>,
-    blocked_ns: AtomicI64,
-    blocked_since_ns: AtomicI64,
-}
-
-impl Tally {
-    fn new(session: &'static Session, thread: usize) -> Tally {
-        Tally {
-            thread,
-            session,
-            attempted: AtomicI64::default(),
-            ok: AtomicI64::default(),
-            fail: AtomicI64::default(),
-            info: AtomicI64::default(),
-            aborted: AtomicI64::default(),
-            late: Mutex::default(),
-            resends: Resends::new(session.spec.producer().results == "resent"),
-            unanswered: AtomicI64::default(),
-            refusals: AtomicI64::default(),
-            refused: Mutex::default(),
-            blocked_ns: AtomicI64::default(),
-            blocked_since_ns: AtomicI64::default(),
-        }
-    }
-
-    /// A call in which the client holds the sending thread; its time is the client's.
-    pub fn blocking<T>(&self, call: impl FnOnce() -> T) -> T {
-        let begun = now_ns();
-        self.blocked_since_ns.store(begun, SeqCst);
-        let answer = call();
-        self.blocked_ns.fetch_add(now_ns() - begun, SeqCst);
-        self.blocked_since_ns.store(0, SeqCst);
-        answer
-    }
-
-    /// A call that seldom holds the sending thread. Its time is the client's when it took more than a few
-    /// milliseconds, without what counts already.
-    fn calling(&self, call: impl FnOnce()) {
-        let (begun, counted) = (now_ns(), self.blocked_ns.load(SeqCst));
-        call();
-        let took = now_ns() - begun - (self.blocked_ns.load(SeqCst) - counted);
-        if took > BLOCKED_NS {
-            self.blocked_ns.fetch_add(took, SeqCst);
-        }
-    }
-
-    pub(crate) fn is_blocked(&self) -> bool {
-        self.blocked_since_ns.load(SeqCst) != 0
-    }
-
-    /// Time in calls that held the thread, the one it is in included.
-    pub(crate) fn blocked_ns(&self) -> i64 {
-        let since = self.blocked_since_ns.load(SeqCst);
-        self.blocked_ns.load(SeqCst) + if since > 0 { now_ns() - since } else { 0 }
-    }
-
-    pub(crate) fn count(&self, outcome: Outcome) {
-        let counter = match outcome {
-            Outcome::Ok => &self.ok,
-            Outcome::Fail => &self.fail,
-            Outcome::Info => &self.info,
-            Outcome::Aborted => &self.aborted,
-        };
-        counter.fetch_add(1, SeqCst);
-    }
-
-    pub(crate) fn open(&self) -> i64 {
-        let answered = [&self.ok, &self.fail, &self.info, &self.aborted].map(|counter| counter.load(SeqCst));
-        (self.attempted.load(SeqCst) - answered.iter().sum::<i64>()).max(0)
-    }
-}
 
 pub struct Sender {
     pub(crate) tally: &'static Tally,
     pub(crate) session: &'static Session,
     pub(crate) schedule: Schedule,
     pub(crate) transactions: Option<Transactions>,
-    producer: &'static OpenLoop,
+    lanes: &'static [Lane],
+    sizes: &'static Sizes,
+    captures: bool,
     client: &'static dyn Client,
     turns: Turns,
     segments: Segments,
@@ -200,24 +33,27 @@ pub struct Sender {
 }
 
 impl Sender {
-    /// Has of the loop's lanes every threads-th from `thread` on, and as much of the rate.
+    /// Has of the lanes every threads-th from `thread` on, and as much of the rate.
     pub fn new(
-        producer: &'static OpenLoop,
+        session: &'static Session,
+        lanes: &'static [Lane],
+        sizes: &'static Sizes,
         client: &'static dyn Client,
         thread: usize,
         threads: usize,
         segments: Segments,
     ) -> Sender {
-        let session = producer.session;
         let part = session.spec.producer();
-        let turns = Turns::new(producer.lanes.len(), &part.turns, thread, threads);
+        let turns = Turns::new(lanes.len(), &part.turns, thread, threads);
         let rate = part.rate_per_s * turns.share;
         Sender {
             tally: Box::leak(Box::new(Tally::new(session, thread))),
             session,
             schedule: Schedule::new(rate, part.warm_up_s, part.load_s, &part.rate_profile),
             transactions: None,
-            producer,
+            lanes,
+            sizes,
+            captures: part.capture,
             client,
             turns,
             segments,
@@ -289,7 +125,7 @@ impl Sender {
             }
             self.begin_transaction()?;
             let (index, seq) = self.turns.of(i);
-            let lane = &self.producer.lanes[index];
+            let lane = &self.lanes[index];
             let now = now_ns();
             let header = Header {
                 run_tag: self.session.spec.run_tag,
@@ -309,8 +145,8 @@ impl Sender {
 
     /// One message: its row, then the call.
     pub(crate) fn send(&mut self, lane: &'static Lane, header: Header, start_ns: i64) -> Result<(), Failure> {
-        self.producer.sizes.encode(&header, &mut self.payload);
-        let row = if self.producer.captures { Some(self.segments.next()?) } else { None };
+        self.sizes.encode(&header, &mut self.payload);
+        let row = if self.captures { Some(self.segments.next()?) } else { None };
         let transaction = self.transactions.as_mut().map_or(0, |open| open.offers(row));
         if let Some(row) = row {
             row.open_send(&header, start_ns, transaction);
@@ -343,5 +179,47 @@ impl Sender {
         if now_ns() - since_ns > LONG_NS {
             self.session.report.look_for_freeze();
         }
+    }
+
+    /// Send again what failed long enough ago; at most what was owed when it began.
+    pub(crate) fn resend_due(&mut self) -> Result<(), Failure> {
+        let resends = &self.tally.resends;
+        for _ in 0..if resends.is_on { resends.left() } else { 0 } {
+            if self.session.control.is_over() {
+                break;
+            }
+            let Some(before) = resends.take_due() else { break };
+            let mut header = before.header;
+            header.attempt += 1;
+            resends.count.fetch_add(1, SeqCst);
+            self.send(before.lane, header, now_ns())?;
+        }
+        Ok(())
+    }
+
+    /// Go on after the schedule, until the harness drains and nothing is owed any more.
+    pub(crate) fn resend_rest(&mut self) -> Result<(), Failure> {
+        let (control, tally) = (self.session.control, self.tally);
+        let is_done = || control.is_draining() && tally.open() == 0 && tally.resends.left() == 0;
+        while tally.resends.is_on && !control.is_over() && !is_done() {
+            self.resend_due()?;
+            sleep_ns(SLACK_NS);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn begin_transaction(&mut self) -> Result<(), Failure> {
+        self.transactions.as_mut().map_or(Ok(()), Transactions::begin)
+    }
+
+    /// If it is due, or in any case.
+    pub(crate) fn end_transaction(&mut self, in_any_case: bool) {
+        if let Some(transactions) = self.transactions.as_mut().filter(|each| in_any_case || each.is_due()) {
+            transactions.end();
+        }
+    }
+
+    pub(crate) fn transaction_end_ns(&self) -> i64 {
+        self.transactions.as_ref().map_or(NEVER_NS, Transactions::end_ns)
     }
 }

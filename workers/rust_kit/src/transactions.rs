@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::SeqCst;
 use crate::clock::{now_ns, sleep_ns, NEVER_NS, SLACK_NS};
 use crate::failure::Failure;
 use crate::layout::Outcome;
+use crate::message::Tally;
 use crate::process::Session;
 use crate::segments::{Row, Segments, ABORT_ASKED, COMMIT_ASKED};
-use crate::sender::{Sender, Tally};
 use crate::spec::TransactionsSpec;
 
 pub const CAPACITY: u32 = 1024;
@@ -66,7 +66,7 @@ impl Transactions {
     }
 
     /// Begin one when none is open.
-    fn begin(&mut self) -> Result<(), Failure> {
+    pub fn begin(&mut self) -> Result<(), Failure> {
         if self.open.is_some() || self.session.report.has_died() {
             return Ok(());
         }
@@ -92,7 +92,7 @@ impl Transactions {
     }
 
     /// When the open one is to end by time.
-    fn end_ns(&self) -> i64 {
+    pub fn end_ns(&self) -> i64 {
         match &self.open {
             Some(open) if self.asked.every_s > 0.0 => open.began_ns + (self.asked.every_s * 1e9) as i64,
             _ => NEVER_NS,
@@ -100,14 +100,14 @@ impl Transactions {
     }
 
     /// By number or time.
-    fn is_due(&self) -> bool {
+    pub fn is_due(&self) -> bool {
         let is_full = |open: &Open| self.asked.messages > 0 && open.sends.len() as i64 >= self.asked.messages;
         self.open.as_ref().is_some_and(is_full) || now_ns() >= self.end_ns()
     }
 
     /// End the open one as the application wants it, and complete the rows of its sends, which get its outcome. Its
     /// time is the client's.
-    fn end(&mut self) {
+    pub fn end(&mut self) {
         let Some(mut open) = self.open.take() else { return };
         let tally = self.tally;
         let (outcome, text) = tally.blocking(|| self.outcome(&mut open));
@@ -161,22 +161,5 @@ impl Transactions {
     fn error_id(&self, text: &str) -> i32 {
         self.session.report.error(text);
         self.session.names.id("error", text)
-    }
-}
-
-impl Sender {
-    pub(crate) fn begin_transaction(&mut self) -> Result<(), Failure> {
-        self.transactions.as_mut().map_or(Ok(()), Transactions::begin)
-    }
-
-    /// If it is due, or in any case.
-    pub(crate) fn end_transaction(&mut self, in_any_case: bool) {
-        if let Some(transactions) = self.transactions.as_mut().filter(|each| in_any_case || each.is_due()) {
-            transactions.end();
-        }
-    }
-
-    pub(crate) fn transaction_end_ns(&self) -> i64 {
-        self.transactions.as_ref().map_or(NEVER_NS, Transactions::end_ns)
     }
 }

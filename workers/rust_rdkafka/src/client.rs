@@ -9,6 +9,7 @@ use kit::{Failure, Journal, Message, Session};
 use rdkafka::client::OAuthToken;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
+use rdkafka::producer::ThreadedProducer;
 use rdkafka::{ClientContext, Statistics};
 use serde_json::json;
 
@@ -19,6 +20,9 @@ use crate::outcomes::{code_of, is_refusal, text_of, why_dead, Outcomes};
 /// it holds.
 const TOKEN: &str = "oauth_token";
 const TOKEN_HOLDS: Duration = Duration::from_secs(3600);
+
+/// A producer of the client; its events come to us.
+pub type Sending = ThreadedProducer<Events>;
 
 type Fatal = Box<dyn Fn() -> Option<(RDKafkaErrorCode, String)> + Send + Sync>;
 

@@ -8,7 +8,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Header, Message as _, OwnedHeaders};
 use rdkafka::producer::{BaseRecord, Producer, ProducerContext, ThreadedProducer};
 
-use crate::client::{config, error_text, made, Events, Opaque};
+use crate::client::{config, error_text, made, Events, Opaque, Sending};
 use crate::kit;
 use crate::outcomes::{code_of, text_of};
 use crate::transactional::Transacting;
@@ -18,8 +18,6 @@ const METADATA_TURN: Duration = Duration::from_secs(2);
 /// Between two tries with a full queue.
 const FULL_PAUSE_NS: i64 = 2_000_000;
 const CLOSE_WITHIN: Duration = Duration::from_secs(2);
-
-pub type Sending = ThreadedProducer<Events>;
 
 impl ProducerContext for Events {
     type DeliveryOpaque = Opaque;

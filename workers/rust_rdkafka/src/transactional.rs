@@ -6,8 +6,8 @@ use kit::{now_ns, sleep_ns, Failure, Reaction, Session, TransactionalClient};
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::producer::Producer;
 
+use crate::client::Sending;
 use crate::kit;
-use crate::producer::Sending;
 
 /// A call for the coordinator; it is made again until it is answered.
 const TURN: Duration = Duration::from_secs(2);
