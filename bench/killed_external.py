@@ -6,8 +6,8 @@ A cluster of three brokers is started (`up`) and filled: topics with settings an
 group with offsets. The first run against it goes to its end. Each of the others is to be killed at a random
 moment before that, then `clean --cluster` is called. After each it is checked that nothing of ours is left
 there (topics, groups, processes), and that names, settings, offsets and contents of the others are equal to
-the ones before the first. A run that was over before its moment is no kill; at most twice as many are begun.
-Exit code 1 if anything is left or touched.
+the ones before the first. A run that was over before its moment is not a kill; at most twice as many are
+begun. Exit code 1 if anything is left or touched.
 """
 
 from __future__ import annotations

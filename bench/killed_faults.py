@@ -39,7 +39,7 @@ from harness.systems import DEFAULT
 from harness.waiting import wait_until
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-#: Of a kind: its system, cluster and keys of its step, where they are not the defaults.
+#: A kind's own: its system, cluster and keys of its step, where they are not the defaults.
 _SHOWN: Final = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 _TOPIC: Final = {DEFAULT.name: {"partitions": 3, "replication": 2, "grows_to": 6}}
 _LASTS: Final = "40s"

@@ -111,7 +111,7 @@ def told(folder: Path) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
 
 
 def table(folder: Path) -> tuple[list[str], list[str]]:
-    """(the nights as Markdown, what was told and is not so or was not told)."""
+    """(the nights as Markdown, what was reported wrongly or was not reported)."""
     lines = ["| night | cells | exit code of `--fail-on new` | told | took |", "|---|---|---|---|---|"]
     ids: list[str] = []
     wrong: list[str] = []
@@ -148,7 +148,7 @@ def main() -> None:
     for _ in range(min(given.nights, NIGHTS - sum(1 for _ in told(folder)))):
         play_next(folder)
     lines, wrong = table(folder)
-    print("\n".join([*lines, "", *(wrong or ["Nothing else was told."])]))
+    print("\n".join([*lines, "", *(wrong or ["Nothing else was reported."])]))
     raise SystemExit(1 if wrong else 0)
 
 

@@ -2,7 +2,7 @@
 
     python -m bench.runtimes [SCENARIO ...] [--seed 7] [--set KEY=VALUE ...] [--json]
 
-Of each scenario one run on each runtime, with the same seed and so the same faults. Time to ready is that of
+One run of each scenario on each runtime, with the same seed and so the same faults. Time to ready is that of
 a cluster started for it alone: from the first file written until a probe went through. Rate, p99 and the
 recovery after each fault are from the report.
 """

@@ -196,7 +196,7 @@ def runs_of(settings: Settings, night: str) -> list[Row]:
     """Runs of a night in its order, also those that are to come; of a URL, what is stored there.
 
     Raises:
-        UsageError: there is no such night.
+        UsageError: the night does not exist.
     """
     from experiments.nights.night import NightDir
     from experiments.nights.night import nights as every_night

@@ -164,7 +164,7 @@ def _refuse_name(settings: Settings, name: str, others: Sequence[LeftAlone]) -> 
     """Refuse a run that left nothing of ours; one that is there is tidy.
 
     Raises:
-        UsageError: it belongs to somebody else, or there is no such run.
+        UsageError: it belongs to somebody else, or the run does not exist.
     """
     if others:
         raise UsageError(f"cannot clean {name}: its {others[0].why}", hint=others[0].command)

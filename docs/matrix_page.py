@@ -20,7 +20,7 @@ from harness.workers import is_ours, known_workers
 from harness.workers.spec import WorkerSpec
 
 _RUNTIMES = ("process", "docker")
-#: Of a producer or consumer, with values of their own by client.
+#: Keys of a producer or consumer, with values of their own by client.
 _KEYS = ("calls", "results", "receive", "settle", "threads")
 _DRIVEN = (KillableNodes, StoppableNodes, PausableNodes)
 

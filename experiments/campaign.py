@@ -261,7 +261,7 @@ class CampaignRunner:
             self._delete_topics(plan)
 
     def _is_changed(self) -> bool:
-        """Whether its nodes are no longer of the version with which a round begins."""
+        """Whether its nodes are not of the version any more with which a round begins."""
         runtime = self._cluster.runtime if self._cluster else None
         return isinstance(runtime, HasVersions) and runtime.is_changed()
 

@@ -44,7 +44,7 @@ class Request:
     """What a strategy asks for next.
 
     Attributes:
-        name: of its folder, below that of the experiment; empty = the folder itself, of the only round.
+        name: of its folder, below the experiment's; empty = the folder itself, of the only round.
         key: what is asked, as `key_of` makes it: what was kept of something else is refused.
         expected_s: time that must be left of the budget.
         told: what came out in a line, empty = nothing is shown.

@@ -59,7 +59,7 @@ def resolve(asked: ScenarioRequest, options: RoundOptions) -> Resolved:
 
     Raises:
         ScenarioError: a line for each problem, with place, key, value and what is allowed.
-        UsageError: there is no such variant, or the cluster of ``options`` does not fit.
+        UsageError: the variant does not exist, or the cluster of ``options`` does not fit.
     """
     from harness.plan.rates import as_recorded
 

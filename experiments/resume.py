@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from harness.protocols.cluster import Cluster
     from harness.rundir import RunDir
 
-#: Of the load, for clients to begin again.
+#: Part of the load in which clients begin again.
 LEAST_LEFT_S: Final = 10.0
 #: Wall clock and the other one are that far apart at most, unless the machine was restarted between.
 _SAME_BOOT_S: Final = 60.0

@@ -96,7 +96,7 @@ def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | Non
     """Everything that is decided before anything is started; ``root``: its folder, None = a new one.
 
     Raises:
-        BrokerstormError: it could not be started, and there is no folder of it.
+        BrokerstormError: it could not be started, and it has no folder.
     """
     _refuse_mixed(request)
     asked = replace(request, rounds=1) if request.until_hit else request

@@ -26,7 +26,7 @@ from harness.workers import released as released_clients
 from harness.workers.spec import WorkerSpec
 
 FRESH_S: Final = 3600.0
-#: Age from which a kept list that lacks a version does not prove that there is no such version.
+#: Age from which a kept list that lacks a version does not prove that the version does not exist.
 ASKED_AGAIN_S: Final = 60.0
 DEFAULT: Final = "default"
 LATEST: Final = "latest"

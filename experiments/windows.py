@@ -1,4 +1,4 @@
-"""Judges what is sealed of a run while it goes on, window by window, and tells what it finds."""
+"""Judges what is sealed of a run during the load, window by window, and reports what it finds."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 WINDOW_S: Final = 600.0
-#: Of a run: what is judged of it, while it is judged.
+#: The part of a run that is being judged.
 FOLDER: Final = "so-far"
-#: Of the time, at most, that judging may take: all that is sealed is judged each time, and grows.
+#: The largest share of the time that judging may take: all that is sealed is judged each time, and grows.
 SHARE: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class WindowRequest:
-    """How a run is judged while it goes on.
+    """How a run is judged during the load.
 
     Attributes:
         window_s: from one judgement to the next; 0 = only in the end.

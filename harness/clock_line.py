@@ -2,7 +2,7 @@
 
 Each round trip bounds how far the other clock is ahead: what it said lies between when it was asked and when
 the answer came. The shortest trip of a measurement is its *anchor*. Between anchors the difference of two
-clocks that nobody sets changes steadily, so it is interpolated there and kept beyond.
+clocks that are not set changes steadily, so it is interpolated there and kept beyond.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class ClockLine:
         return here_ns - int(self._ahead(np.array([here_ns - self.ahead_ns], np.int64))[0])
 
     def put_here(self, times: npt.NDArray[np.int64]) -> None:
-        """Put times of the other machine on this one's line, in place; 0 is no time."""
+        """Put times of the other machine on this one's line, in place; 0 means no time."""
         times += np.where(times == 0, 0, self._ahead(times))
 
     def _ahead(self, times: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

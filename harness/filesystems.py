@@ -19,7 +19,7 @@ def filesystem_of(root: str) -> tuple[Any, str]:
     path.
 
     Raises:
-        OSError, ArrowException: there is no such file system, or it does not answer.
+        OSError, ArrowException: the file system does not exist, or it does not answer.
     """
     if is_url(root):
         filesystem, path = pafs.FileSystem.from_uri(root)
@@ -35,7 +35,7 @@ def put_file(source: Path, root: str, path: str) -> None:
     """
     filesystem, folder = filesystem_of(root)
     target = f"{folder}/{path}"
-    if isinstance(filesystem, pafs.LocalFileSystem):  # elsewhere folders are no things
+    if isinstance(filesystem, pafs.LocalFileSystem):  # elsewhere folders do not exist
         filesystem.create_dir(target.rpartition("/")[0])
     with source.open("rb") as file, filesystem.open_output_stream(target) as stream:
         shutil.copyfileobj(file, stream, 1 << 20)

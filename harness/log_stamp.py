@@ -1,13 +1,13 @@
 """Reads when a line of a log was written, and whether it warns, from how lines of that log begin.
 
-A *stamp* says how: text as it stands, and in braces
+A *stamp* says how: text as it is, and in braces
 
     {time}      date and time, ``2026-11-22 16:08:43,724``; ISO 8601, with slashes too; UTC without a zone
     {unix}      seconds since 1970, ``1795363723.724``
     {level}     a word or a digit, ``WARN``
     {*}         anything
 
-``[{time}] {level} `` is the one of Kafka's brokers. It is in the manifest of a run, so it is no regular
+``[{time}] {level} `` is the one of Kafka's brokers. It is in the manifest of a run, so it is not a regular
 expression: one from a stranger could take for ever.
 """
 

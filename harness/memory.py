@@ -10,7 +10,7 @@ import psutil
 SPARK_MB: Final = 1500  # driver heap of 1 GB, and Python workers
 SPARK_LEAST_MB: Final = 900  # heap of 512 MB: enough for the quick scenarios
 _TASK_MB: Final = 150  # Python, NumPy and PyArrow
-#: Of a row of sends, log or deliveries while its bucket is judged: 55 to 82 (`bench.scale`).
+#: For a row of sends, log or deliveries while its bucket is judged: 55 to 82 (`bench.scale`).
 _JUDGED_ROW_BYTES: Final = 90
 
 

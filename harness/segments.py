@@ -50,7 +50,7 @@ class SegmentRows:
 
 
 class _Segment:
-    """One file. Rows before ``_next`` were seen; those of them in ``_open`` were not final yet."""
+    """One file. Rows before ``_next`` were seen; the ones in ``_open`` were not final yet."""
 
     def __init__(self, rows: Rows, table: TableId) -> None:
         self._rows = rows

@@ -46,7 +46,7 @@ class Folder:
         return self.url.partition("?")[0].rstrip("/").rpartition("/")[2]
 
     def having(self, paths: Collection[str]) -> dict[str, pafs.FileInfo]:
-        """Return those of the files that exist, by their paths from this folder."""
+        """Return the files that exist, by their paths from this folder."""
         try:
             filesystem, root = filesystem_of(self.url)
             infos = filesystem.get_file_info([f"{root}/{path}" for path in paths])

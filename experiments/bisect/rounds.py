@@ -60,7 +60,7 @@ def begin(
     """Check what is asked and make its folder.
 
     Raises:
-        BrokerstormError: it could not be started, and there is no folder of it.
+        BrokerstormError: it could not be started, and it has no folder.
     """
     scenario = read_scenario(request.scenario, request.overrides)
     question = question_of(context, request, scenario, tell)
@@ -81,7 +81,7 @@ def resumed(run_dir: Path, name: str) -> tuple[RunDir, BisectQuestion]:
     """One to continue: an id below the folder of runs, or a path. What was skipped is asked again.
 
     Raises:
-        UsageError: there is none, or its scenario is no longer what it was.
+        UsageError: there is none, or its scenario has changed.
     """
     root, question = begun(run_dir, name, KIND, BisectQuestion)
     now = read_scenario(question.scenario, question.overrides).text

@@ -3,7 +3,7 @@
 The history is read night by night, as if each morning's page were written anew: what was reported on a
 morning depends on that morning's history alone, so a page says the same when it is made twice.
 
-Of all series that are tested on a morning, Holm's method keeps the chance of telling any false change at
+For all series that are tested on a morning, Holm's method keeps the chance of telling any false change at
 `ALPHA` for classes and for figures; bench/nights.py measures what is left of it. What would be told if rounds
 and nights were independent is tested again with what the history says of that
 (`experiments.history.dependence`).
@@ -335,7 +335,8 @@ def _is_expected(series: _Series, rounds: Sequence[Round]) -> bool:
 def _state(
     series: _Series, nights: Sequence[str], changes: Sequence[Change], rounds: Sequence[Round]
 ) -> ClassState | None:
-    """The state of a class on the last night; None when it has not shown in the last 30 and did not change."""
+    """The state of a class on the last night; None when it has not shown in the last 30 and did not change.
+    """
     last = nights[-1]
     recent = set(nights[-RECENT:])
     tallied = dict(zip(series.nights, series.values, strict=True))

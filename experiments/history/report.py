@@ -159,7 +159,7 @@ def night_of(
             history has none that ended before its first round was over.
 
     Raises:
-        UsageError: there is no such suite or night.
+        UsageError: the suite or night does not exist.
     """
     suites = history.suites()
     newest = next((each for each in begun[:1] if each[1] > max(history.nights(each[0]), default="")), None)
@@ -372,7 +372,8 @@ def _round_row(row: Round) -> RoundRow:
 
 
 def _findings(story: Story, rounds: Sequence[Round], night: str) -> list[FindingRow]:
-    """New first, then by what is left to be looked at; an expected class is not a finding unless it changed."""
+    """New first, then by what is left to be looked at; an expected class is not a finding unless it changed.
+    """
     made = []
     for state in story.states:
         of_it = [change for change in story.fresh if (change.cell, change.subject) == (state.cell, state.cls)]

@@ -256,7 +256,7 @@ def _judged(row: Round, result: Result) -> Round:
 
 def _with_cpu(round_: Round, metrics: Sequence[MetricRow]) -> Round:
     """Return the round with the CPU seconds of all workers and of all nodes. The counter of a process that is
-    started again begins at 0.
+    restarted begins at 0.
     """
     sums: dict[str, float] = {}
     last: dict[tuple[str, str], float] = {}

@@ -134,8 +134,8 @@ def _cell(text: str) -> str:
 
 
 def junit_xml(report: SuiteReport) -> str:
-    """One suite with a case a cell. Of the cells that count, *fail* is a failure, *unknown* and *broken* are
-    errors; what does not count (`SuiteReport.fail_on`) or did not run is skipped, with the reason."""
+    """One suite with a case a cell. Among the cells that count, *fail* is a failure, *unknown* and *broken*
+    are errors; what does not count (`SuiteReport.fail_on`) or did not run is skipped, with the reason."""
     suite = ET.Element("testsuite", name=xml_text(report.suite))
     if report.versions:
         properties = ET.SubElement(suite, "properties")

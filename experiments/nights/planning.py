@@ -296,7 +296,7 @@ def _refuse_unknown(name: str, asked: str, others: Callable[[], str], tell: Call
     """Refuse a version that does not exist; say so if the package index could not be asked.
 
     Raises:
-        UsageError: there is no such version.
+        UsageError: the version does not exist.
     """
     try:
         hint = others()

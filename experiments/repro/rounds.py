@@ -49,7 +49,7 @@ def prepare_repro(context: CommandContext, request: ReproRequest, root: RunDir |
     """Everything that is decided before anything is started; ``root``: its folder, None = a new one.
 
     Raises:
-        BrokerstormError: it could not be started, and there is no folder of it.
+        BrokerstormError: it could not be started, and it has no folder.
     """
     _find(request.bug)
     scenario = read_scenario(request.bug, request.overrides)

@@ -77,7 +77,7 @@ def left_out(search: Search) -> list[str]:
 
 
 def not_tried(search: Search) -> int:
-    """Parts of the smallest scenario about which there was no time to ask."""
+    """Parts of the smallest scenario that were not asked about in time."""
     return sum(search.answer(each) is None for each in search.shape.left(search.applied))
 
 

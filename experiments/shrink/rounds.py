@@ -104,7 +104,7 @@ def _prepared(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, 
     """Everything that is decided before anything is started.
 
     Raises:
-        BrokerstormError: it could not be started, and there is no folder of it.
+        BrokerstormError: it could not be started, and it has no folder.
     """
     if request.out and request.out.exists():
         raise UsageError(f"{request.out} exists", hint="--output names another file")

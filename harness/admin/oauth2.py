@@ -14,7 +14,7 @@ from harness.rundir import Document
 
 _METADATA: Final = "/.well-known/openid-configuration"
 _TIMEOUT: Final = urllib3.Timeout(connect=3.0, read=10.0)
-#: Of a token that says nothing of its end, and how long before that another one is fetched.
+#: The life of a token that does not state it, and how long before that another one is fetched.
 _LASTS_S, _EARLY_S = 60.0, 15.0
 
 

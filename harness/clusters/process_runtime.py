@@ -45,7 +45,7 @@ from harness.waiting import wait_until
 _POLL_S = 0.05
 _CONNECT_TIMEOUT_S = 1.0
 _STEP_TIMEOUT_S = 120.0  # a step of the start on a machine that does other things
-#: Variables of our environment that would change a broker behind the scenario's back.
+#: Variables of our environment that would change a broker without the scenario's knowledge.
 _NOT_INHERITED = (
     *("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "CLASSPATH"),
     *("GODEBUG", "GOGC", "GOMAXPROCS", "GOMEMLIMIT"),

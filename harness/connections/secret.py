@@ -35,7 +35,7 @@ class Secret:
         return str, (HIDDEN,)
 
 
-#: Texts of variables that were read: they are no longer in the environment.
+#: Texts of variables that were read: they are not in the environment any more.
 _TAKEN: dict[str, str] = {}
 
 

@@ -278,7 +278,7 @@ class TransactionRow:
     error: int = 0
 
 
-#: Of one stream, in order.
+#: The rows of one stream, in order.
 Terms = tuple[Leadership, ...]
 
 
@@ -507,7 +507,7 @@ class ExecutorRow:
     Attributes:
         host: as the task names its machine.
         clients: names of the plan.
-        ahead_ns: what its clock was behind this machine's, which is added to its times.
+        ahead_ns: how much its clock was slow against this machine's, which is added to its times.
         bound_ns: how wrong a time of its rows may be after that; 0 = it was never measured.
         lost: why it could not be reached any more; empty = it stayed.
         left: where what it captured lies, on its machine, if it could not be written where the run is.

@@ -116,7 +116,7 @@ class ConsumerPart(SpecPart):
 
 
 class PipelinePart(SpecPart):
-    """Besides ``producer`` and ``consumer``, its halves. Options of ``client`` are those of the first."""
+    """Besides ``producer`` and ``consumer``, its halves. Options of ``client`` are the first one's."""
 
     consumer_options: dict[str, str]
 

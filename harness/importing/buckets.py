@@ -93,7 +93,7 @@ def refuse_two_messages(path: Path, streams: Sequence[str]) -> None:
         UsageError: the place.
     """
     place, message = _columns(path, _PLACE), _columns(path, (*_IDENTITY, "kind", "check"))
-    place[-1] = np.maximum(place[-1], 0)  # -1 is no batch, and so is 0
+    place[-1] = np.maximum(place[-1], 0)  # -1 and 0 mean no batch
     order, same = _equal_in(place)
     differs = np.zeros(len(same), np.bool_)
     for column in message:

@@ -79,7 +79,7 @@ class AllProducers(ImportedProducer):
         return self.model_copy(update=own.model_dump(exclude_unset=True))
 
     def key_of(self, name: str, number: int) -> str:
-        """Where it is said, or would be: ``producers.each.2.acks``."""
+        """Where it is stated, or would be: ``producers.each.2.acks``."""
         own = number in self.each and name in self.each[number].model_fields_set
         return f"producers.each.{number}.{name}" if own else f"producers.{name}"
 

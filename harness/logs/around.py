@@ -74,7 +74,7 @@ class LogLine:
         why: a `LineKind` in lower case.
         said: ``text`` without its time and what is before it.
         more: the lines that belong to it; ``more_left``: further ones.
-        file: relative to the run's folder, or to that of its campaign.
+        file: relative to the run's folder, or to its campaign's.
     """
 
     t_s: float

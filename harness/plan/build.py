@@ -123,7 +123,7 @@ def build_plan(
 
 
 def with_tag(plan: Plan, run_tag: int) -> Plan:
-    """The plan under another tag: its messages and topics cannot be taken for those of another run."""
+    """The plan under another tag: its messages and topics cannot be taken for another run's."""
     system = SYSTEMS[plan.system]
     addresses = [system.address(topic.name, run_tag, plan.prefix) for topic in plan.topics]
     topics = [

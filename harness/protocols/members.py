@@ -77,7 +77,7 @@ class ChangesVoters(Protocol):
     """Can change which controllers vote (Kafka: KIP-853)."""
 
     def quorum(self) -> Quorum:
-        """Raises EnvironmentNotReady: no node answers, or there is no leader."""
+        """Raises EnvironmentNotReady: no node answers, or none leads."""
 
     def add_voter(self, node: str) -> str:
         """Why a controller that follows has no vote yet, in the brokers' words; empty = it has one. To be

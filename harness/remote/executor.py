@@ -308,7 +308,7 @@ class RemoteProcess:
         """Sent already."""
 
     def close(self) -> None:
-        """Do nothing: there is no pipe."""
+        """Do nothing: it has no pipe."""
 
     def send_signal(self, number: int) -> None:
         """Send a signal, as `subprocess.Popen` does."""

@@ -39,7 +39,8 @@ HEADROOM: Final = 1.5
 #: A cold client is slow for a moment; what follows is measured.
 SETTLE_S: Final = 2.0
 MEASURED_S: Final = 4.0
-#: Of the messages due, the share acknowledged while it was measured; the rest were under way at its ends.
+#: The share of messages due that was acknowledged during the measurement; the rest were under way at its
+#: ends.
 HELD_SHARE: Final = 0.97
 #: Later, or with more of it under way at the end, a load is only kept up on paper.
 MOST_LATE_S: Final = 1.0

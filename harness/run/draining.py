@@ -36,7 +36,7 @@ class DrainCheck:
     ) -> None:
         """
         Args:
-            stored: messages that producers were told are stored.
+            stored: messages that were acknowledged to producers.
             remade: topics that were recreated: a position above the end of one is of the one before.
         """
         self._remade = remade
@@ -205,7 +205,7 @@ def caught_up(plan: Plan, ends: Mapping[str, int], positions: Sequence[Mapping[s
 
 def stages(pipelines: Sequence[PipelinePlan]) -> list[list[PipelinePlan]]:
     """Members in the order in which they can come to the end of what they read: those that read what others
-    make behind these."""
+    make after these."""
     left, found = list(pipelines), list[list[PipelinePlan]]()
     while left:
         made = {member.to for member in left}

@@ -148,7 +148,7 @@ class OneMachine:
         return THIS_MACHINE
 
     def rows(self) -> list[ExecutorRow]:
-        """No rows: there is no other machine."""
+        """No rows: this is the only machine."""
         return []
 
 

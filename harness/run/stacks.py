@@ -1,9 +1,9 @@
 """Stack dumps of Go, the JVM, Python and Rust: cut into stacks, and the one in which the worker's call waits.
 
 A dump of a client has dozens of threads, goroutines or asyncio tasks. The one to show is the worker's own,
-seen from the client: code of a library that was called by code of the worker. Libraries are told from the
-standard library by where they come from, so no client is known by name here. Those of Rust have the form of a
-JVM's.
+seen from the client: code of a library that was called by code of the worker. Libraries are distinguished
+from the standard library by where they come from, so no client is known by name here. Those of Rust have the
+form of a JVM's.
 """
 
 from __future__ import annotations

@@ -379,8 +379,8 @@ class WorkerPool:
         return {w.plan_name: w.pid or 0 for w in clients if w.is_alive}
 
     def totals(self) -> dict[str, int]:
-        """Sums of the latest counters over all workers. What pipelines make counts apart: nobody asked for it
-        at a rate."""
+        """Sums of the latest counters over all workers. What pipelines make counts apart: the plan did not
+        ask for it at a rate."""
         workers = self.all_workers
         producers, consumers, pipelines = (
             [w for w in workers if w.role == role] for role in ("producer", "consumer", "pipeline")

@@ -82,7 +82,8 @@ class WorkerProcess:
         self.was_stuck = False
         #: What an earlier life of the same consumer was handed: stream -> next position.
         self.carried: dict[str, int] = {}
-        #: Of a client with several lives: when it offered messages (0 = as the plan says), what it left open.
+        #: For a client with several lives: when it offered messages (0 = as the plan says), what it left
+        #: open.
         self.offers_from_ns = self.offers_until_ns = self.open_sends = 0
         self.t_start_ns = 0
         self.t_end_ns = 0

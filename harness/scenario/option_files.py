@@ -102,7 +102,7 @@ def _places(data: Any) -> Iterator[tuple[str, str, str, str]]:
 def _with_file(
     folder: Path, options: Mapping[str, Option], worker: Client | None
 ) -> tuple[dict[str, Option], list[str]]:
-    """The options with those of their file, and the names of those that were left aside.
+    """The options with their file's, and the names that were left aside.
 
     Raises:
         UsageError: the file cannot be read.

@@ -27,7 +27,7 @@ from harness.scenario.ratio import Ratio
 Table = list[tuple[float, float]]
 #: What a ramp or a sine is cut into: as fine as the finest timeline of a report.
 STEP_S: Final = 0.1
-#: Of a ramp, or of one period of a sine; they are as wide as that takes.
+#: Steps of a ramp, or of one period of a sine; they are as wide as that takes.
 MOST_STEPS: Final = 200
 #: Rows of a table: every worker has them in its spec.
 MOST_ROWS: Final = 5_000
@@ -101,7 +101,7 @@ class Profile(Part):
         """The table, which covers the load.
 
         Args:
-            folder: that of the scenario, for `csv`.
+            folder: the scenario's, for `csv`.
 
         Raises:
             ValueError: not one key, or values that do not fit each other or the load; what is allowed.

@@ -141,7 +141,7 @@ def seal_finished(run: RunDir, plan: Plan, *, least_bytes: int = 0) -> int:
     remove them. Not for a load from other machines.
 
     Args:
-        least_bytes: of raw rows; with fewer there is no part yet.
+        least_bytes: of raw rows; fewer make no part yet.
 
     Returns:
         Bytes of the segments that were removed.
@@ -406,7 +406,7 @@ class _Sealing:
         return LogTransactions(self._in_log, lambda stream: self._names.add("stream", stream))
 
     def _pipelines(self, segments: list[Segment]) -> Pipelines:
-        """Instances that sent for pipelines, those of later lives too; on other machines by the manifest."""
+        """Instances that sent for pipelines, later lives included; on other machines by the manifest."""
         members = {member.name for member in self._plan.pipelines}
         sends = (segment for segment in segments if segment.table is TableId.SENDS)
         own = [s.owner for s in sends if s.worker.partition(".")[0] in members]

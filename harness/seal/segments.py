@@ -167,7 +167,7 @@ def is_finished(segment: Segment, before_ns: int) -> bool:
 
 
 def remove_segment(segment: Segment) -> None:
-    """Remove a segment whose rows are elsewhere. Of a worker that still has it mapped, blocks and memory are
+    """Remove a segment whose rows are elsewhere. If a worker still has it mapped, its blocks and memory are
     given back at once where the file system can do that; else when the worker unmaps it."""
     handle = os.open(segment.path, os.O_RDWR)
     try:

@@ -19,7 +19,7 @@ class MachineShare:
     """The task of one machine in sealing.
 
     Attributes:
-        part: number of its files in each bucket, from 1; `part-0` are those of the machine that has the run.
+        part: number of its files in each bucket, from 1; `part-0` belongs to the machine that has the run.
         names: kind and text of the run's names so far, in the order of their ids.
         clock: puts its times on the line of that machine; None = it is the same clock.
     """
@@ -53,7 +53,7 @@ class ShareReport:
 
 
 def together(tables: Mapping[str, TableReport], shares: Sequence[ShareReport]) -> dict[str, TableReport]:
-    """The tables of a run whose files are those of several machines."""
+    """The tables of a run whose files come from several machines."""
     return {
         name: TableReport(
             rows=sum(each.rows for each in found),

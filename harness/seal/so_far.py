@@ -1,6 +1,6 @@
 """Writes what is sealed of a running run as a run of its own, which can be judged like any other.
 
-Its sealed files are those of the run (links). Its streams are read as far as its log goes, and no further.
+Its sealed files are the run's (links). Its streams are read as far as its log goes, and no further.
 Its workers have not ended and nothing is restored, so that judging takes for certain only what is.
 """
 

@@ -119,7 +119,7 @@ class TableSealer:
     ) -> None:
         """``transactions``: of the log, where its readers could not see them; None for every other table.
 
-        ``pipelines``: whose rows of the log have a source. ``clocks``: of the producers of those of the log
+        ``pipelines``: whose rows of the log have a source. ``clocks``: of the producers of the log's rows
         that sent from other machines. ``part``: number of its files. ``ordinals``: by session,
         rows of its journal in the parts before; counted on.
         """

@@ -40,7 +40,7 @@ class LogTransactions:
         self._first, self._length, self._end, self._state = np.ascontiguousarray(table.T)
 
     def fill(self, out: dict[str, Array]) -> None:
-        """Set ``txn`` and ``txn_end`` of rows of the log whose stream ids are those of the plan."""
+        """Set ``txn`` and ``txn_end`` of rows of the log whose stream ids are the plan's."""
         key = out["stream"].astype(np.int64) << _OFFSET_BITS | np.maximum(out["position"], 0)
         at = np.searchsorted(self._first, key, side="right") - 1
         within = key - self._first[at] <= self._length[at]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from harness.telemetry.telemetry import Telemetry
 
 DEFAULT_HOST: Final = "127.0.0.1"
-#: Of the Prometheus exporter, by the specification of OpenTelemetry.
+#: Default of the Prometheus exporter, by the specification of OpenTelemetry.
 DEFAULT_PORT: Final = 9464
 DEFAULT_COLLECTOR: Final = "http://localhost:4318"
 _METRICS_PATH: Final = "/v1/metrics"

@@ -42,7 +42,7 @@ class Checkout:
         """The full id of a commit.
 
         Raises:
-            UsageError: there is no such commit here.
+            UsageError: the commit does not exist here.
         """
         done = _git_ended(
             self.root, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{revision}^{{commit}}"

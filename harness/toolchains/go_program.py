@@ -58,7 +58,7 @@ class GoProgram:
 
         Raises:
             EnvironmentNotReady: no Go, not in the cache and offline, or it does not build.
-            UsageError: there is no such version.
+            UsageError: the version does not exist.
         """
         go, binary = find_go(), self.place
         if binary.exists():

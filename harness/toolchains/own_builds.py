@@ -101,7 +101,7 @@ class OwnBuild:
         """The pinned state in a new folder ``target``; the folder, or the file, to build from.
 
         Raises:
-            WorkerError: it is no longer as it was when it was pinned.
+            WorkerError: it has changed since it was pinned.
             EnvironmentNotReady: git cannot be asked.
         """
         try:

@@ -30,7 +30,7 @@ CHECK_TIMEOUT_S = 30.0
 KIT = environments.KIT
 #: Environment variable: folders of workers, separated as in PATH.
 VARIABLE = "BROKERSTORM_WORKERS"
-#: Of a worker's process: the options that it sets unless the scenario does, by role, as JSON.
+#: Variable of a worker's process: the options that it sets unless the scenario does, by role, as JSON.
 OPTIONS = "BROKERSTORM_WORKER_OPTIONS"
 #: Called with a text and the share done (None: not known).
 Progress = Callable[[str, float | None], None]
@@ -74,8 +74,8 @@ TOOLCHAINS: Mapping[str, Toolchain] = {
 def known_workers(folders: Sequence[str | Path] = ()) -> Mapping[str, WorkerSpec]:
     """Every worker, by the client library it is named by.
 
-    They are those that come with brokerstorm, those of BROKERSTORM_WORKERS and those of ``folders``; a
-    folder is that of a worker, or one that holds such folders.
+    They come with brokerstorm, from BROKERSTORM_WORKERS and from ``folders``; a
+    folder is a worker's, or one that holds such folders.
 
     Raises:
         UsageError: a folder without workers, a ``worker.toml`` that cannot be used, or two of one library.
@@ -163,7 +163,7 @@ def pinned(worker: WorkerSpec, client_version: str) -> str:
     Asked twice, a process gets the same answer: the rounds of a command run one build.
 
     Raises:
-        UsageError: there is no such folder or commit, or it is not this client.
+        UsageError: the folder or commit does not exist, or it is not this client.
         EnvironmentNotReady: git cannot be asked.
     """
     if not is_own(client_version) or own_build(client_version):

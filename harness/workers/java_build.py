@@ -253,8 +253,8 @@ def _artifacts(table: JavaClient, version: str) -> Artifacts:
 
 def javac_of(java: Java) -> list[str]:
     """The compiler next to a ``java``, or on the PATH; nothing where there are only run-time environments."""
-    beside = Path(os.path.realpath(java.path)).with_name("javac")
-    found = str(beside) if beside.exists() else shutil.which("javac")
+    neighbour = Path(os.path.realpath(java.path)).with_name("javac")
+    found = str(neighbour) if neighbour.exists() else shutil.which("javac")
     return [found, "-XDignore.symbol.file", "--release", _LEVEL] if found else []
 
 

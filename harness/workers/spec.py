@@ -218,8 +218,8 @@ class WorkerSpec(Part):
         values_since: by option and value (small letters), the first version that takes that value.
         promises: what decides the client's promises; None = not stated, so they are not known.
         exposure: counters that it reports, and what each counts.
-        release_notes: link to those of a version, with ``{version}`` in it; ``{client}`` where a worker has
-            several clients. Empty: not known.
+        release_notes: link to the notes of a version, with ``{version}`` in it; ``{client}`` where a worker
+            has several clients. Empty: not known.
         codec: the option that says how a producer compresses; None = not stated.
         says_died: the roles in which it says that its client gave itself up; without, the client cannot, or
             it is not known.

@@ -184,7 +184,7 @@ def _run_dir(given: str | Path | None) -> Path:
 
 @contextmanager
 def _file_of(scenario: str | Path | Mapping[str, Any] | None) -> Iterator[str]:
-    """The argument for the command line that names the scenario; empty if there is no scenario."""
+    """The argument for the command line that names the scenario; empty without a scenario."""
     if not isinstance(scenario, Mapping):
         yield "" if scenario is None else str(scenario)
         return

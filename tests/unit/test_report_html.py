@@ -77,6 +77,12 @@ def failing_page() -> str:
     return run_page(failing())
 
 
+def test_a_group_that_was_given_no_message_of_the_log_has_no_delays() -> None:
+    page = run_page(replace(failing(), given={"billing": 8, "empty": 0}))
+    row = page.partition("<td>empty</td>")[2].partition("</tr>")[0]
+    assert re.findall(r"<td>(.*?)</td>", row) == ["0", "not counted", "–", "–", "–"]
+
+
 def test_page_holds_the_verdict_the_coverage_and_each_witness() -> None:
     text = Page(failing_page()).text
     for part in (

@@ -57,7 +57,7 @@ class ProducerRole(AsyncOpenLoop):
         return self._with_place(answer, lane)
 
     async def _with_place(self, answer: Awaitable[Any], lane: Lane) -> tuple[str, int, int]:
-        """Return where a message was stored. With acks=0 there is no answer, and only an explicit partition
+        """Return where a message was stored. With acks=0 no answer comes, and only an explicit partition
         is known.
         """
         stored = await answer

@@ -51,7 +51,7 @@ class Progress:
     #: While the log grows: leader epochs of what was read, each with the first position of it.
     epochs: list[tuple[int, int]] = field(default_factory=list)
     epoch: int = -2  # of the last message
-    again: int = -1  # what was read from there on is read again
+    again: int = -1  # what was read from there on is read a second time
 
 
 def truncated_from(read: list[tuple[int, int]], read_to: int, now: list[tuple[int, int]], low: int) -> int:
@@ -172,7 +172,7 @@ class AuditRole:
                     state.begin = state.read_to = bounds[0]
 
     def _go_back(self) -> None:
-        """Where leader epochs show that what was read was truncated since, stand before that again.
+        """Where leader epochs show that what was read was truncated since, go back before that.
 
         Where a topic was recreated, a client that knew the one before asks the old leaders for its end, and
         does not come back to its partitions: another client asks again.

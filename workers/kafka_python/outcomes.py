@@ -19,7 +19,7 @@ _DEAD = {
     "InvalidTxnStateError": "error",
 }
 _CLOSED = "already closed"
-#: Of a producer that cannot begin a transaction: only an abort leads out of it, and that was before.
+#: For a producer that cannot begin a transaction: only an abort leads out of it, and that was before.
 _FAILED = "we are in an error state"
 
 

@@ -59,7 +59,7 @@ class PeerDetours(ProxiedDetours):
         """Make what is laid over the compose file.
 
         Raises:
-            EnvironmentNotReady: there is no image of the proxy, and none can be made.
+            EnvironmentNotReady: the proxy has no image, and none can be made.
         """
         image = proxy.provide(self._client)
         services = {SERVICE: proxy.service(image, self._run_id, self._map.api)}

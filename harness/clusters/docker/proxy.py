@@ -147,7 +147,7 @@ class ContainerHost:
         """`mesh_map.net_of` the network of the nodes.
 
         Raises:
-            EnvironmentNotReady: there is no such network, or it is too small.
+            EnvironmentNotReady: the network does not exist, or it is too small.
         """
         if not self._net:
             on_mesh = self._on_mesh()

@@ -1,4 +1,4 @@
-"""Data volumes of containers that can be full or slow alone: those of
+"""Data volumes of containers that can be full or slow alone: the volumes of
 `harness.clusters.limits.volumes`, mounted on this machine and bound into the containers instead of the
 engine's own.
 """

@@ -153,7 +153,7 @@ class DetourPorts(_ComposePart):
 class UnpackedFiles(_ComposePart):
     """The signs of an unpacked distribution: a file that starts it, the folder of its jars, and a pattern for
     the jar with the version in its name. For a program in Go, the distribution is its source: the file is
-    ``go.mod``, there are no jars, and the pattern finds the version in ``version_file``.
+    ``go.mod``, jars are missing, and the pattern finds the version in ``version_file``.
     """
 
     start: str

@@ -248,7 +248,7 @@ class KafkaAdmin(TopicAdmin):
             raise EnvironmentNotReady("no controller leads the others")
         end = ends[found.leader_id]
 
-        def behind(rows: Iterable[Any]) -> dict[str, int]:
+        def lagging(rows: Iterable[Any]) -> dict[str, int]:
             return {
                 self._names[row.replica_id]: max(end - row.log_end_offset, 0)
                 for row in rows
@@ -256,7 +256,7 @@ class KafkaAdmin(TopicAdmin):
             }
 
         leader = self._names.get(found.leader_id)
-        return Quorum(leader, found.leader_epoch, behind(found.current_voters), behind(found.observers))
+        return Quorum(leader, found.leader_epoch, lagging(found.current_voters), lagging(found.observers))
 
     def add_voter(self, node: str) -> str:
         """Add a voter; see `ChangesVoters.add_voter`."""

@@ -288,8 +288,8 @@ class NatsAdmin:
             state = stream_state(stream, told)
             if state is None or state.leader is None:
                 return f"stream {stream} has no leader"
-            if behind := sorted(set(state.replicas) - set(state.in_sync)):
-                return f"{behind[0]} lags in stream {stream}"
+            if lagging := sorted(set(state.replicas) - set(state.in_sync)):
+                return f"{lagging[0]} lags in stream {stream}"
         if lacking := sorted(set(topics) - {_topic(stream) for stream in streams}):
             return f"topic {lacking[0]} has no stream"
         return self._api.publish(there, probe_payload(run_tag)) if there else ""

@@ -20,7 +20,7 @@ _DISABLED: Final = frozenset({10039, 10076})
 _FULL: Final = frozenset({10002, 10005, 10023, 10028, 10047, 10074})
 #: The meta group, or the stream, has no leader now; the server starts or is cut off.
 _LATER: Final = frozenset({10004, 10008, 10009, 10012, 10118, 10194})
-#: Why there are no peers for so many copies (10005), where this is temporary: one does not answer.
+#: Why peers are missing for so many copies (10005), where this is temporary: one does not answer.
 _OFFLINE: Final = "peer offline"
 _FULL_HINT: Final = "make room, or ask for fewer replicas; `nats server report jetstream` shows what there is"
 _OFF_HINT: Final = "enable JetStream on its servers and for this account"

@@ -69,7 +69,7 @@ class PulsarQuestions:
         """Return the cluster's identity.
 
         Raises:
-            EnvironmentNotReady: no broker answers, none accepts our login, or the role is no superuser.
+            EnvironmentNotReady: no broker answers, none accepts our login, or the role is not a superuser.
         """
         settings = self.settings()
         name = str(settings["clusterName"])

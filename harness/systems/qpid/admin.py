@@ -141,7 +141,7 @@ class QpidAdmin:
         return {name for name, role in self.roles().items() if role in (MASTER, REPLICA)}
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
-        """Queue -> its state. Without a master there is no broker to ask: then the queues seen last,
+        """Queue -> its state. Without a master, no broker can be asked: then the queues seen last,
         without a leader."""
         master = self.master()
         if master is None:
@@ -285,9 +285,9 @@ class QpidAdmin:
         master = self._master_of(roles)
         if master is None:
             return f"no master ({_shown(roles)})"
-        behind = sorted(set(self._names) - {master, *self._others(master, REPLICA)})
-        if behind:
-            return f"{behind[0]} does not follow {master}"
+        lagging = sorted(set(self._names) - {master, *self._others(master, REPLICA)})
+        if lagging:
+            return f"{lagging[0]} does not follow {master}"
         queues = sorted(self._depths(master))
         lacking = [topic for topic in topics if not any(q.rpartition("-")[0] == topic for q in queues)]
         if lacking:

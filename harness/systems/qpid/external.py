@@ -67,7 +67,7 @@ class _Site:
 
         Raises:
             EnvironmentNotReady: none does, or none accepts our login.
-            UsageError: there is no such virtual host.
+            UsageError: the virtual host does not exist.
         """
         found = each(self.urls, lambda at: rest.get(at, _HOSTS)["results"])
         if not found:

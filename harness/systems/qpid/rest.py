@@ -128,7 +128,7 @@ class QpidRest:
 
         Raises:
             EnvironmentNotReady: no answer, or the node cannot do it now.
-            NotThere: there is no such object.
+            NotThere: the object does not exist.
             UsageError: it refuses (its words).
         """
         answer = self._request(method, node, path, json.dumps(body) if body is not None else None)

@@ -29,7 +29,7 @@ class Interruptions:
         return into_ns % self._pause_every_ns < self._pause_for_ns
 
     def messages_back(self) -> int:
-        """Messages of each partition to read again now; 0 = no seek is due. Each seek is due once."""
+        """Messages of each partition to read again now; 0 = none now. Each seek is due once."""
         if not self._seek_every_ns:
             return 0
         passed = self._into_load_ns() // self._seek_every_ns

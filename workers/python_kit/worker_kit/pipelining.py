@@ -1,7 +1,7 @@
 """The pipeline role but for the client: of each message read one is made, and both sides end together.
 
 One thread polls, journals what it is handed, sends what is made of it, and settles the two. What could not be
-settled is read again from the positions that the group has committed, as Kafka's documentation of
+settled is read once more from the positions that the group has committed, as Kafka's documentation of
 `sendOffsetsToTransaction` and the examples of its clients do.
 """
 

@@ -99,7 +99,7 @@ class Sender:
         #: Where the next row goes. at == end asks for the next segment, so nothing goes into this map.
         self.rows = mmap.mmap(-1, 1)
         self.at = self.end = 0
-        #: Of the rows from now on: written, and the transaction that they are of.
+        #: For the rows from now on: written, and the transaction that they are of.
         self.row_state = 1
         rate = part["rate_per_s"] * self.turns.share
         profile = [(each[0], each[1]) for each in part.get("rate_profile", ())]

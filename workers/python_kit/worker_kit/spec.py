@@ -104,8 +104,8 @@ def read_spec(path: Path, settings: Path) -> Spec:
 def _options(
     settings: Path, role: str, given: Mapping[str, Any], asked: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Merge the options: those of the worker, over them the options of the scenario, over them those of the
-    cluster.
+    """Merge the options: those of the worker, over them the options of the scenario, over them the ones of
+    the cluster.
     """
     own: Mapping[str, str] = tomllib.loads(settings.read_text()).get("options", {}).get(role, {})
     return {**own, **{key: str(value) for key, value in given.items()}, **asked}

@@ -20,7 +20,7 @@ class FlapParams(NodeParams):  # target and together come from NodeParams
 
 
 class Flapped(Killed):
-    """Nodes that are killed and started in turn; proof, heal and ledger entry are those of a kill."""
+    """Nodes that are killed and started in turn; proof, heal and ledger entry are a kill's."""
 
     params: FlapParams
 
