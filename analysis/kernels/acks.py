@@ -65,7 +65,7 @@ class Entries:
 
     @property
     def alone(self) -> Array:
-        """Asked rows that are no part of a batch of several."""
+        """Whether each asked row is alone in its entry, that is, not in a batch of several messages."""
         return np.asarray(self.sizes[self.of] == 1)
 
 
@@ -99,7 +99,7 @@ class Times:
 
 
 class CumulativeTimes:
-    """The same where an event stands for all messages of the stream up to its own."""
+    """The same where an event covers all messages of the stream up to its own."""
 
     def __init__(self, row: Array, t_ns: Array, stream: Array, log_stream: Array) -> None:
         self._log_stream = log_stream

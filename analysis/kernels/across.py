@@ -2,7 +2,7 @@
 
 Rows go to buckets by the lane in their header, and a stream's lanes share a bucket. A message stored in
 another partition than its lane's is the exception: its rows stay with its lane. Each bucket is then judged
-right for its own lanes, but nobody has seen the stream as a whole. For such streams, and only for them, the
+right for its own lanes, but no bucket sees the stream as a whole. For such streams, and only for them, the
 rows of all buckets are put together and asked two things:
 
 * was any of them delivered after a later position, with the later one in another bucket?
@@ -175,7 +175,7 @@ def judge_split(root_uri: str, split: SplitStreams, context: Context, *, every_h
     everywhere = deliveries.get(_NO_STREAM, np.empty(0, np.int64))
     for stream in split.streams:
         name = context.stream_name(stream)
-        # Of one that was read again nobody knows in which order rows of several buckets were recorded.
+        # For a stream that was reread, the order in which rows of several buckets were recorded is unknown.
         if stream in log and context.stream_bounds(stream).again < 0:
             out.contradictions.extend(_contradictions(whole["log"], log[stream], name))
         if stream in deliveries:
@@ -190,7 +190,7 @@ def judge_split(root_uri: str, split: SplitStreams, context: Context, *, every_h
 def _rows_of(columns: Columns, table: str, streams: Sequence[int]) -> Array:
     """Rows of the streams, in a journal also events of no stream: they concern all."""
     stream = columns["stream"]
-    wanted = np.zeros(max(streams) + 2, np.bool_)  # the last stands for all higher ones, the first for lower
+    wanted = np.zeros(max(streams) + 2, np.bool_)  # the last covers all higher ids, the first all lower
     wanted[list(streams)] = True
     rows = np.flatnonzero(np.take(wanted, stream, mode="clip"))
     if table == "deliveries":

@@ -18,7 +18,7 @@ class Atoms:
         transaction: index into `Context.transactions`.
         sent: messages.
         seen: visible ones.
-        unsure: those of which that is not known, or not final.
+        unsure: messages whose visibility is unknown, or not final.
         removed, power: those that are not visible because a fault removed them, or the power went.
         seen_at, gone_at: (n, 3): lane, seq and stream of the first visible one, and of the first that
             certainly is not; lane -1 = none.

@@ -1,4 +1,4 @@
-"""Asks of each acked-lost and write-duplicate which leader change lies behind it, and counts by change."""
+"""Finds the leader change that caused each acked-lost and write-duplicate, and counts by change."""
 
 from __future__ import annotations
 

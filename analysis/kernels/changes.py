@@ -1,4 +1,4 @@
-"""Finds the leader change behind a lost or repeated message, from who led its stream and from which position.
+"""Finds the leader change that lost or repeated a message, from who led its stream and from which position.
 
 A leader that was deposed keeps what its followers have and throws the rest away when it follows in turn. So a
 message that was acknowledged at a position of the *next* term, and is not there, was acknowledged by the
@@ -28,14 +28,14 @@ class Because(IntEnum):
     CHANGE = 0
     SAME_LEADER = 1  # both copies: no leader change lies between
     NO_PLACE = 2  # the acknowledgement, or the copy, has no stream or no position
-    NO_TERMS = 3  # nobody recorded who led
+    NO_TERMS = 3  # who led was not recorded
     NOT_CUT = 4  # no later term begins at or before the position
     EITHER = 5  # several terms may have acknowledged it
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """One element a message; terms as indexes into those of its stream, `NONE` = none.
+    """One element per message; terms are indexes into its stream's terms, `NONE` = none.
 
     Attributes:
         term: acknowledged it, or wrote its first copy.

@@ -30,7 +30,7 @@ class ClassHits:
 
     @classmethod
     def of(cls, name: str, splits: Sequence[str], columns: Mapping[str, Array]) -> ClassHits:
-        """``columns``: those of `COLUMNS`, of one length; one left out is as in `NO_MESSAGE`."""
+        """``columns``: columns of `COLUMNS`, all of one length; a missing one has its `NO_MESSAGE` value."""
         rows = len(columns["t_ns"])
         whole = {each: np.full(rows, value) for each, value in NO_MESSAGE.items()} | dict(columns)
         arrays = [pa.array(np.asarray(whole[each], np.int64)) for each in COLUMNS]

@@ -1,7 +1,7 @@
 """Judges one bucket: runs the kernels, counts each message once by its root cause, folds hits into episodes.
 
 The only place that ranks. Several kernels may find the same message (late *and* stored twice); it is
-counted under the class that stands first: a violation before what is merely permitted, then by rank in
+counted under the class that comes first: a violation before what is merely permitted, then by rank in
 `analysis.classes`. The other classes become symptoms of its witness.
 """
 

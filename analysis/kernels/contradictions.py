@@ -1,7 +1,7 @@
 """Streams whose record contradicts itself: their log holds two different messages at one place.
 
-One of the two, or the place, is wrong, and nobody knows which. So the stream counts as read only up to there,
-and what rests on the rest of its log is not proved.
+One of the two, or the place, is wrong, and it is unknown which. So the stream counts as read only up to
+there, and what rests on the rest of its log is not proved.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def as_far_as_certain(bucket: Bucket) -> Bucket:
     bounds = dict(context.bounds)
     for stream, row in found.items():
         known = context.stream_bounds(stream)
-        # In entries of ledgers nobody can say how far that is: nothing of the stream is certain.
+        # In entries of ledgers that distance is unknown: nothing of the stream is certain.
         read_to = int(bucket.log["position"][row]) if context.has_offsets else 0
         bounds[stream] = replace(known, end=max(known.end, read_to + 1), read_to=read_to)
     return replace(bucket, context=replace(context, bounds=bounds))

@@ -167,8 +167,8 @@ def _committed_before(given: Given, again: _Again, assignments: Assignments) -> 
 
 
 def _commits(given: Given) -> dict[int, tuple[Array, Array]]:
-    """By stream, the group's commits by time. In a topic that was made again those count that came after the
-    first message of it: others may be of positions in the one before."""
+    """By stream, the group's commits by time. In a recreated topic, only commits after its first message
+    count: earlier ones may be of positions in the topic before."""
     context, table = given.history.context, given.history.bucket.deliveries
     found = given.matching.committed(given.group)
     for stream, (times, positions) in found.items() if context.remade.any() else ():
@@ -180,7 +180,7 @@ def _commits(given: Given) -> dict[int, tuple[Array, Array]]:
 
 
 def _reordered(given: Given, assignments: Assignments) -> list[Hits]:
-    """Deliveries behind the highest one of their assignment, for the first time in it."""
+    """Deliveries that come after a later message of their assignment, each for the first time in it."""
     assignments = _with_descents(given, assignments)
     row = given.matching.row[assignments.delivery].astype(np.int64)
     reach = given.history.bucket.log.rows + 1
@@ -364,9 +364,10 @@ def _before_latest(given: Given, rows: Array) -> tuple[Array, Array]:
     """For log rows that a group was not given which begins at the latest message: whether each lies before
     the group's first position in its stream, and whether that is not known.
 
-    Clients do not say where they began. So the first position that the group was given stands for it, and a
-    stream of which it was given nothing stays open. So does what lies between the last delivery before a
-    later assignment without a committed position and the first one after it: the client may have begun anew.
+    Clients do not say where they began. So the first position that the group was given counts as its start,
+    and a stream of which it was given nothing stays open. So does what lies between the last delivery before
+    a later assignment without a committed position and the first one after it: the client may have restarted
+    from another position.
     """
     log, table = given.history.bucket.log, given.history.bucket.deliveries
     stream, position = log["stream"][rows], log["position"][rows]
@@ -401,8 +402,8 @@ def _begun_anew(given: Given) -> dict[int, list[int]]:
 
 
 def _firsts_of_remade(given: Given) -> dict[int, int]:
-    """By stream of a topic that was made again, the first log row that was given: where a consumer goes on
-    that was reading the one before, nobody promises."""
+    """By stream of a recreated topic, the first log row that was given: no client promises where a consumer
+    that was reading the previous topic continues."""
     context, log = given.history.context, given.history.bucket.log
     remade = np.flatnonzero(context.remade[context.stream_topic] > 0)
     found = {}
@@ -417,8 +418,8 @@ def _starts(given: Given) -> dict[int, int]:
     """Lowest position at which an assignment of each stream is known to have begun.
 
     The group's first assignment of a stream without a position began at the log's start: with nothing
-    committed yet, workers read from the earliest message. Of a group that may have begun anywhere, such a
-    stream is left out.
+    committed yet, workers read from the earliest message. Such a stream is left out if the group may have
+    begun anywhere.
     """
     is_known = given.history.context.reading(given.group).is_start_known
     told: dict[int, list[tuple[int, int]]] = defaultdict(list)

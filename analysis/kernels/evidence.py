@@ -41,7 +41,7 @@ class LogEvidence:
 
     def removed(self, slots: Array, stream: Array, position: Array) -> Array:
         """Whether messages lay where a fault removed everything on purpose, or were acknowledged by the topic
-        before the one that was made again. ``position``: -1 unknown."""
+        before it was recreated. ``position``: -1 unknown."""
         cut, stream = self._context.cut, short(stream)
         is_one = (stream > 0) & (stream < len(cut))
         known = is_one & (position >= 0)
@@ -71,8 +71,8 @@ class LogEvidence:
         return at == own.stop or int(log["t_intended_ns"][at]) > done_ns
 
     def before_remade(self, slots: Array) -> Array:
-        """Whether messages were sent before their topic was made again: to which of the two, nobody knows
-        unless they were acknowledged before that, or at a position that the second had not reached."""
+        """Whether messages were sent before their topic was recreated. Which of the two topics got them is
+        unknown unless they were acknowledged before, or at a position that the second had not reached."""
         if not self._context.remade.any():
             return np.zeros(len(slots), np.bool_)
         sent = self._history.sent[slots] >= 0
@@ -109,7 +109,7 @@ class LogEvidence:
 
     def is_read(self, absent: Bits, stream: Array, position: Array) -> Array:
         """Whether the reading came to the place of messages: that is proved, or something lies there or
-        behind it. Elsewhere their absence says nothing at all. ``absent``: as `absent` answers for them."""
+        after it. Elsewhere their absence says nothing at all. ``absent``: as `absent` answers for them."""
         proved = np.asarray((absent & BITS["audit-complete"]) == 0)
         if proved.all():
             return proved  # without a look at every row of the log

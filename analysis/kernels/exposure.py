@@ -115,7 +115,7 @@ def open_at(times: Array, start: Array, done: Array) -> int:
     if not len(times) or not len(start):
         return 0
     until = np.where(done == 0, NEVER, done)
-    # Of a chunk of a long run nearly all the others have a send either behind or before them.
+    # In a chunk of a long run, nearly all other times come before or after all of its sends.
     begin = np.searchsorted(times, min(start.min(), until.min()))
     times = times[begin : np.searchsorted(times, max(start.max(), until.max()), side="right")]
     if len(times) <= _FEW_TIMES:

@@ -1,9 +1,9 @@
 """Finds what a log took of a producer after its successor, of the same transactional id, had written there.
 
 A producer is initialised before it writes, and that fences every earlier one of its transactional id. So
-whatever of an earlier one lies in a stream behind something of the later one was let through. Which is the
-later one follows from the lives of a client, by the header of each message, and from the epochs of batches
-and markers, which only grow. Times decide nothing: those of batches are the clients' own.
+anything of an earlier producer that lies in a stream after something of a later one was let through. Which
+producer is the later one follows from the lives of a client, by the header of each message, and from the
+epochs of batches and markers, which only grow. Times decide nothing: in batches they are the clients' own.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from harness.contracts.rows import StaleWrite
 def judge(history: BucketHistory, member: Membership) -> list[Hits]:
     """fence-breach, one hit a batch, marker, or stretch of messages of one transaction.
 
-    Where positions are no offsets (Pulsar), lives share no transactional id, and none fences another.
+    Where positions are not offsets (Pulsar), lives share no transactional id, and none fences another.
     """
     if not history.context.has_offsets:
         return []
@@ -37,9 +37,9 @@ def judge(history: BucketHistory, member: Membership) -> list[Hits]:
 
 @dataclass(frozen=True, slots=True)
 class _Late:
-    """Log rows behind one of a later life, in log order.
+    """Log rows that come after a row of a later life, in log order.
 
-    ``behind``: the first such of each; ``transaction``: the one it was sent in.
+    ``behind``: the first row of a later life, for each; ``transaction``: the transaction of each.
     """
 
     row: Ints
@@ -82,7 +82,7 @@ def _late_rows(history: BucketHistory, member: Membership) -> _Late:
     key = np.unique(who[transaction] * (len(history.context.streams) + 1) + stream, return_inverse=True)[1]
     order = np.argsort(narrow(key), kind="stable")
     row, transaction, key = row[order], transaction[order], key[order]
-    # Lives of later keys are above those of earlier ones, so the highest does not reach across.
+    # Lives of later keys rank above all lives of earlier keys, so the highest does not reach across.
     rank = life[transaction] + key * (int(life.max()) + 1)
     highest = np.maximum.accumulate(rank)
     late = np.flatnonzero(rank < highest)

@@ -7,7 +7,7 @@ of an array:
     first     log row of its first visible copy, -1 = not in the log
     extra     log rows of all further copies, by slot
 
-Rows of transactions that were aborted, are open, or of which nobody knows the end are no copies.
+Rows of transactions that were aborted, are open, or have an unknown end do not count as copies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from analysis.kernels.places import Places
 from analysis.kernels.slots import Slots, index_messages
 from harness.records import Check, Outcome, Txn
 
-#: Log rows that are no copies, and the slots that they would be copies of.
+#: Log rows that do not count as copies, and the slots that they would be copies of.
 Hidden = tuple[npt.NDArray[np.intp], Slots]
 #: How far to look for a row whose time is known.
 _NEAR_ROWS = 64
@@ -67,8 +67,8 @@ class BucketHistory:
         return rows[:-1]
 
     def _hide_invisible(self) -> tuple[Hidden, Hidden]:
-        """Take rows out of `log_slot`: those of aborted and open transactions, and those of which nobody
-        knows the end."""
+        """Take rows out of `log_slot`: rows of aborted and open transactions, and of transactions whose end
+        is unknown."""
         txn = self.bucket.log["txn"]
         if not len(txn) or (is_constant(txn) and txn[0] <= Txn.COMMITTED):
             nothing = np.empty(0, np.intp), np.empty(0, np.int32)
@@ -188,7 +188,7 @@ class BucketHistory:
         return low, high
 
     def row_times(self, rows: npt.NDArray[Any]) -> Ints:
-        """When rows were written, about: the time of the message itself or of one just beside it."""
+        """When rows were written, about: the time of the message itself or of a neighbour."""
         out = np.full(len(rows), self.context.epoch_ns)
         for i, row in enumerate(rows.tolist()):
             near = np.arange(max(row - _NEAR_ROWS, 0), min(row + _NEAR_ROWS, len(self.log_slot)))
@@ -242,7 +242,7 @@ class BucketHistory:
     @cached_property
     def undecided(self) -> Ints:
         """Slots that readers of committed data may see yet, ascending: the log holds no visible copy of them,
-        but one whose transaction is open, or of which nobody read the end."""
+        but one whose transaction is open, or whose transaction's end was not read."""
         rows, slots = self.invisible
         is_open = self.bucket.log.take("txn", rows) == Txn.OPEN
         found = np.unique(np.concatenate([slots[is_open], self.unsettled[1]]))

@@ -1,7 +1,7 @@
 """Judges the order of one key's messages, as a Key_Shared subscription promises it.
 
     log of key k: 1 2 3
-    A: 1      3        2 came first to nobody, and then late: overtaken
+    A: 1      3        2 was not delivered before 3, and then late: overtaken
     B:          2
     A: 1 ........ack   B is given 2 while A still works on 1: held elsewhere
     B:    2

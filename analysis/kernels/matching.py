@@ -64,7 +64,7 @@ class Matching:
             row = self._rows(part, slot)
             self.row[part] = row
             unmatched.append(np.flatnonzero((row < 0) & (slot >= 0)) + part.start)
-        #: Delivery rows of messages that the log does not hold at that place; queues are no log.
+        #: Delivery rows of messages that the log does not hold at that place; queues have no log.
         self.unmatched = np.concatenate(unmatched) if unmatched else np.empty(0, np.int64)
         if history.context.has_queues:
             self.unmatched = np.setdiff1d(self.unmatched, history.queue_deliveries)
@@ -163,7 +163,7 @@ class Matching:
         table = self.history.bucket.deliveries
         epoch = table["epoch"][own].astype(np.int64)
         fresh = own[np.flatnonzero(np.diff(epoch)) + 1].tolist()
-        # The row before, so that the first delivery of the new epoch lies behind the break.
+        # The row before, so that the first delivery of the new epoch lies after the break.
         times = table["t_ns"][fresh].tolist()
         begun = zip(fresh, times, strict=True)
         epochs = [SessionChange(row - 1, Event.ASSIGN, session, stream, -1, t_ns) for row, t_ns in begun]
@@ -214,7 +214,7 @@ class Given:
     def messages(self) -> tuple[int, int]:
         """Number of deliveries to the group, and how many of them repeat a message of the log.
 
-        Deliveries of every topic are counted; those of probes are not.
+        Deliveries of every topic are counted, except probes.
         """
         table = self.history.bucket.deliveries
         given, again = 0, 0
@@ -249,7 +249,7 @@ class Given:
         for part in chunks(len(self.matched)):
             numbers = self.numbers(part)
             own = stream[part] if isinstance(self.rows, slice) else stream[numbers]
-            # A matched delivery's stream is one of the log's; that of another may be anything.
+            # A matched delivery's stream is one of the log's; an unmatched one may name any stream.
             matched = self.matched[part] >= 0
             found.append(numbers[matched & (wanted.index(np.where(matched, own, 0)) >= 0)])
         return np.concatenate(found) if found else np.empty(0, np.int32)

@@ -12,8 +12,8 @@ def moved_partitions(matching: Matching) -> dict[str, int]:
     """By group, how often a partition was assigned to another member than the one that had it before.
 
     A member is a client of the plan: its next life after a restart is the same member. Assignments before the
-    load, while the group comes together, and after it, while its members close one by one, are no moves. A
-    group whose members journal no assignments is left out: its moves are not known.
+    load, while the group comes together, and after it, while its members close one by one, do not count as
+    moves. A group whose members journal no assignments is left out: its moves are not known.
     """
     context = matching.history.context
     assigned = [change for change in matching.changes if change.event == Event.ASSIGN and change.stream]

@@ -8,7 +8,7 @@ A message is *late* when the first copy of one sent after it lies before its own
 
 Whether anything is late at all is one pass per group: the running minimum, from the end, of first rows.
 Only groups with a late message are looked at closer. Groups spread over several streams (a routed topic)
-are first tested stream by stream in log order. Sequences that nobody sent are taken out beforehand: one
+are first tested stream by stream in log order. Sequences that were never sent are taken out beforehand: one
 phantom with a huge sequence would make everything after it late.
 """
 
@@ -67,10 +67,10 @@ def _sent_sparse(history: BucketHistory) -> Array:
 
 
 def _late_groups(history: BucketHistory, wanted: Array) -> Array:
-    """Return those of the wanted groups that have a late message."""
+    """Return the wanted groups that have a late message."""
     found = []
     for own, slots, starts in history.batches():
-        # First rows that never go down are in order, also with those of unsent messages among them. Where
+        # First rows that never go down are in order, also with rows of unsent messages among them. Where
         # they do it may be no more than the -1 of a message that is not stored.
         first = history.first[slots]
         down = first[1:] < first[:-1]

@@ -21,7 +21,7 @@ from analysis.kernels.windows import WindowCounts
 GAP_NS = 1_000_000_000
 #: Episodes kept apart for each (bucket, class); the rest is folded into a few rows with exact counts.
 MAX_EPISODES = 2_000
-#: Of those, the largest and earliest keep witnesses: more than a report shows of a class.
+#: The largest and earliest of them keep witnesses: more than a report shows of a class.
 WITNESS_EPISODES = 40
 WITNESSES_AN_EPISODE = 5
 #: Steps on either side of a witness.
@@ -89,9 +89,9 @@ class Episode:
         stream: of the first hit; 0 unknown.
         session: consumer session, 0 when the class is about the log.
         count: messages (or windows), exact.
-        windows: those of ``count`` with a time, by stream and window.
+        windows: the part of ``count`` with a time, by stream and window.
         causes: what the leaders of its streams say of the messages; empty for classes that are not asked.
-        episodes: 1; more in a row that stands for episodes beyond `MAX_EPISODES`.
+        episodes: 1; more in a row that folds episodes beyond `MAX_EPISODES`.
     """
 
     cls: str
@@ -114,7 +114,7 @@ class Episode:
 class Partial:
     """The judgement of one bucket.
 
-    ``counts``: exact sums of what is no anomaly too (attempted, ok, fail, info, info_stored, open ...).
+    ``counts``: exact sums, not only of anomalies (attempted, ok, fail, info, info_stored, open ...).
     ``evidence``: by class, how many of its hits lack which precondition.
     ``given``: by consumer group, how often a message was handed to it; probes are not counted.
     ``given_again``: by consumer group, how many of these deliveries repeat a message.

@@ -2,7 +2,7 @@
 
 An output names its input (`source_partition`, `source_position` of the log), and a bucket has all of both. An
 output counts when readers of committed data see it, at its first copy; an input is a message that the
-pipeline could be given. Where outputs of a partition stand in the order of their inputs, once each, that is
+pipeline could be given. Where outputs of a partition follow the order of their inputs, once each, that is
 one comparison a row.
 """
 
@@ -25,8 +25,8 @@ from analysis.kernels.removal import Removal, may_hold_others, removed_outputs
 from harness.records import Event, Txn
 
 Flags = npt.NDArray[np.bool_]
-#: Evidence that an output is in no log. That its producer had ended is none of it: the position behind its
-#: input was committed already.
+#: Evidence that an output is not in the log. That its producer had ended is not required: the position after
+#: its input was committed already.
 _ABSENT = ("audit-complete", "log-kept", "readiness-restored")
 _NOT_HANDED = np.iinfo(np.int64).max
 
@@ -46,7 +46,7 @@ class _Work:
     """A stream that a pipeline reads, and what it made of it in this bucket.
 
     ``rows``: log rows of the outputs that are seen, in the order of the log; ``source``: position of the
-    input of each. ``hidden``: rows of outputs that nobody sees.
+    input of each. ``hidden``: rows of outputs that readers do not see.
     """
 
     history: BucketHistory
@@ -174,7 +174,7 @@ def _twice(work: _Work) -> list[Hits]:
 
 
 def _reordered(work: _Work) -> list[Hits]:
-    """Outputs that are the first of their input and stand behind one of a later input."""
+    """Outputs that are the first of their input and come after an output of a later input."""
     if _is_plain(work):
         return []
     order, first = _first_of_each(work)
@@ -205,17 +205,17 @@ def _of_outputs(work: _Work, cls: str, at: Ints, note: Callable[[int], Note]) ->
 
 
 def _skipped(work: _Work) -> list[Hits]:
-    """Inputs that the group committed past and of which nobody sees an output."""
+    """Inputs that the group committed past and that have no visible output."""
     history, log = work.history, work.history.bucket.log
     known = work.pipeline.committed.get(work.stream)
-    end = int(work.source.max(initial=-1)) if known is None else known  # unknown: what it went on behind
+    end = int(work.source.max(initial=-1)) if known is None else known  # unknown: the last one with an output
     rows, slots = _inputs(work, min(end, history.context.stream_bounds(work.stream).read_to))
     position = log["position"][rows]
     missing = ~_has(position, work.source)
     state = log["txn"][work.hidden]
     of_hidden = log["source_position"][work.hidden]
     missing &= ~_has(position, of_hidden[state != Txn.ABORTED])  # it may be seen yet
-    # One that went astray is in the bucket of its lane, and its outputs are in that of this stream.
+    # A stray message is in the bucket of its lane; its outputs are in this stream's bucket.
     missing[missing] = np.isin(expected_stream(history, slots[missing]), (0, work.stream))
     rows, slots, position = rows[missing], slots[missing], position[missing]
     if not len(rows):
@@ -272,8 +272,8 @@ def _output_stream(work: _Work) -> int:
 
 
 def _removal(work: _Work, slots: Ints, position: Ints) -> Array:
-    """How faults took the outputs of these inputs away. Where nobody recorded when the pipeline was handed an
-    input, it was at once."""
+    """How faults took the outputs of these inputs away. If the time when the pipeline was handed an input was
+    not recorded, it counts as handed at once."""
     handed_ns = _handed(work.history, work.pipeline, slots, last=True)
     handed_ns = np.where(handed_ns == _NOT_HANDED, work.history.times(slots), handed_ns)
     stream = _output_stream(work)

@@ -35,7 +35,7 @@ def judge(history: BucketHistory) -> list[Hits]:
 
 def _spread_over_producers(history: BucketHistory, keyed: Array) -> tuple[Array, Array]:
     """Groups of keys that lie in several streams, over all producers; and by group the first one of its key,
-    which stands for all."""
+    which represents them all."""
     low, high = history.spread
     lane, first, of = np.unique(history.groups.lane[keyed], return_index=True, return_inverse=True)
     lowest = np.full(len(lane), np.iinfo(np.int64).max)
@@ -84,8 +84,8 @@ def _outside(
 
 def _too_many(history: BucketHistory, split: str, groups: Array, unit: Array) -> list[Hits]:
     """Return hits for keys whose topic grew: their messages lie in more partitions than the topic had
-    different numbers of partitions until then. A partitioner gives a key one partition for each number. There
-    is no promise about which client uses which number, and since when.
+    different numbers of partitions until then. A partitioner gives a key one partition for each number. No
+    client promises which number it uses, and since when.
     """
     context = history.context
     slots = history.slots_of_groups(groups)

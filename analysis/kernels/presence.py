@@ -24,7 +24,7 @@ def judge(history: BucketHistory) -> list[Hits]:
 
 
 def _lost(history: BucketHistory) -> list[Hits]:
-    """acked-lost, and those of them that the broker acknowledged as repeats."""
+    """Return acked-lost, and the part of it that the broker acknowledged as repeats (dedup-silent-loss)."""
     claimed, _ = history.corrupt_claims
     slots = history.acked_absent
     slots = slots[~np.isin(slots, claimed)] if len(claimed) else slots
@@ -75,7 +75,7 @@ def is_read(history: BucketHistory, slots: Array) -> Array:
 
 
 def unread(history: BucketHistory) -> dict[str, int]:
-    """Messages of which nobody knows whether they are stored, by outcome: their place was not read, or
+    """Messages that may or may not be stored, by outcome: their place was not read, or
     (``undecided``) the log has them in a transaction that may become visible yet."""
     unread = {
         "acked_unread": history.acked_absent,
@@ -145,7 +145,7 @@ def absence(history: BucketHistory, slots: Array) -> tuple[Array, Bits]:
 
 
 def place(history: BucketHistory, slots: Array) -> tuple[Array, Array]:
-    """Stream and position where messages should be; 0 and -1 where nobody knows."""
+    """Stream and position where messages should be; 0 and -1 where unknown."""
     stream, position = history.of_send("stream", slots).astype(np.int64), history.of_send("position", slots)
     named = stream > 0
     if named.all():

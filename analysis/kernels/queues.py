@@ -1,7 +1,7 @@
 """Judges queues (JMS, AMQP): transactions, rollbacks, and deliveries that stop.
 
 A queue keeps no log. What is known of a message is its send, its deliveries, and whether it remained after
-the drain; what became of each delivery is told by the journal (`kernels.sessions`).
+the drain; the journal tells what became of each delivery (`kernels.sessions`).
 """
 
 from __future__ import annotations

@@ -125,7 +125,7 @@ def _refusals(given: Given) -> Array:
 
 
 def _judged_streams(given: Given, streams: Array) -> Array:
-    """Streams of the log, without those in which the group chose its own place or that were made again."""
+    """Streams of the log, without those in which the group chose its own place or that were recreated."""
     context = given.history.context
     sought = {c.stream for c in given.matching.changes if c.event == Event.SEEK and _is_of(given, c.session)}
     kept = [

@@ -29,7 +29,7 @@ class Fate(IntEnum):
     SETTLED = 1
     GIVEN_BACK = 2
     IN_DOUBT = 3
-    AUTO = 4  # settled by the client itself, at a time that nobody sees
+    AUTO = 4  # settled by the client itself, at a time that is not recorded
 
 
 _FATE = {

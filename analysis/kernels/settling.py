@@ -216,7 +216,7 @@ class _Verdicts:
 
     def unmet(self, cls: str, at: Array) -> Array:
         """Bits of the preconditions that do not hold for the repeats ``at``. Acknowledgements are in doubt
-        after a fault of which nobody knows whether it cost any, or whether it took effect at all."""
+        after a fault if it is unknown whether it cost any, or whether it took effect at all."""
         context, group = self._given.history.context, self._given.group
         found = np.zeros(len(self._now), np.uint16)
         if cls == "redelivered-after-ack":

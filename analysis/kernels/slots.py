@@ -3,7 +3,7 @@
     slot      0 .. n_dense-1: instance 1, lane 0, seq 0, 1, 2 ... then the next (instance, lane)
               n_dense .. :    sorted by (instance, lane, seq, attempt)
 
-Dense slots cost an addition a row. Application re-sends (attempt > 0), sequences that nobody sent and
+Dense slots cost an addition a row. Application re-sends (attempt > 0), sequences that were never sent and
 groups so full of holes that dense arrays would waste memory are sorted, just those.
 """
 
@@ -54,7 +54,7 @@ class Groups:
 def index_messages(sends: Columns, log: Columns, deliveries: Columns) -> tuple[Index, list[Slots]]:
     """The index of a bucket, and the slot of each row of the three tables; -1 where there is none.
 
-    Probes, payloads that are not ours, and events that are no delivery have no slot.
+    Probes, payloads that are not ours, and events that are not deliveries have no slot.
     """
     dense, found, strays, identities = _Dense(sends), [], [], []
     for table in (sends, log, deliveries):
@@ -62,7 +62,7 @@ def index_messages(sends: Columns, log: Columns, deliveries: Columns) -> tuple[I
         found.append(slots)
         strays.append(rows)
         identities.append(_identities(table, rows))
-        table.drop("seq")  # the largest of what nobody asks for again
+        table.drop("seq")  # the largest column that is not needed any more
     sparse, indexes = _sorted_distinct(identities)
     for slots, rows, number in zip(found, strays, indexes, strict=True):
         slots[rows] = number + dense.size
@@ -190,7 +190,7 @@ def has_identity(table: Mapping[str, Array], part: slice) -> Flags | None:
 
 
 def _first_attempts(sends: Columns, part: slice) -> Flags | None:
-    """Rows with an identity that are no re-sends; None = all of them."""
+    """Rows with an identity that are not re-sends; None = all of them."""
     wanted, attempt = has_identity(sends, part), sends["attempt"]
     if is_constant(attempt) and attempt[0] == 0:
         return wanted

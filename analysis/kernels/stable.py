@@ -1,7 +1,7 @@
 """Tells since when readers of committed data can be given what lies in a log.
 
 They are given nothing at or after the first message of a transaction that is open: the last stable offset
-stands there until the transaction has ended.
+stays there until the transaction has ended.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from analysis.kernels.history import BucketHistory
 from analysis.kernels.transactions import Membership
 from harness.records import Outcome, Txn
 
-#: The transaction has ended, and nobody recorded when: its producer died, or kept no journal.
+#: The transaction has ended, but the time was not recorded: its producer died, or kept no journal.
 UNKNOWN_NS = 0
 
 

@@ -8,7 +8,7 @@ again, is waited for by all that run. Gaps are looked for on a coarse grid first
 messages keep coming costs one pass.
 
 Where messages are settled one by one (Pulsar), a session holds the streams of its topics as long as it runs,
-and a window that lasts to the end, with messages that nobody was ever given, is a stuck backlog.
+and a window that lasts to the end, with messages that no consumer was ever given, is a stuck backlog.
 """
 
 from __future__ import annotations

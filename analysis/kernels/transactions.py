@@ -41,7 +41,7 @@ class Membership:
     def _by_slot(self) -> npt.NDArray[np.int32]:
         history = self._history
         if not len(self.table):
-            return np.empty(0, np.int32)  # no column is read where nobody used transactions
+            return np.empty(0, np.int32)  # no column is read where no client used transactions
         number = history.bucket.sends["transaction"]
         if not len(number) or (is_constant(number) and not number[0]):
             return np.empty(0, np.int32)
@@ -58,7 +58,7 @@ class Membership:
 
     @cached_property
     def state(self) -> npt.NDArray[np.uint8]:
-        """By slot, how the transaction of a copy that nobody sees stands; NONE where there is none such."""
+        """By slot, the state of the transaction of an invisible copy; NONE where there is no such copy."""
         out = np.zeros(self._history.n_slots, np.uint8)
         for rows, slots in (self._history.invisible, self._history.unsettled):
             own = slots >= 0
@@ -82,8 +82,8 @@ def judge(history: BucketHistory, member: Membership) -> list[Hits]:
 
 
 def never_visible(history: BucketHistory, member: Membership) -> Array:
-    """Slots, ascending, that no reader of committed data may see, of those whose end in the log nobody read:
-    the journal, or the outcome where there is no journal, says that they were not committed."""
+    """Slots, ascending, whose end in the log was not read and that no reader of committed data may see: the
+    journal, or the outcome where there is no journal, says that they were not committed."""
     _, slots = history.unsettled
     slots = np.unique(slots[slots >= 0])
     aborted = history.outcome[slots] == Outcome.ABORTED
@@ -125,7 +125,7 @@ def _acked_and_withheld(history: BucketHistory, member: Membership) -> list[Hits
 
 def _aborted_by_outcome(history: BucketHistory, member: Membership) -> list[Hits]:
     """Visible messages whose outcome is aborted, and whose transaction no journal knows. Where the log says
-    nothing of a transaction either, nobody may have read how it ended."""
+    nothing of a transaction either, its end may not have been read."""
     slots = np.flatnonzero((history.outcome == Outcome.ABORTED) & history.present)
     slots = _of_no_transaction(member, slots)
     if not len(slots):
@@ -146,7 +146,7 @@ def _aborted_by_outcome(history: BucketHistory, member: Membership) -> list[Hits
 
 
 def _aborted(history: BucketHistory, member: Membership) -> list[Hits]:
-    """Visible messages of transactions that were aborted, or that nobody asked to commit."""
+    """Visible messages of transactions that were aborted, or whose commit was never requested."""
     never = ~member.table.may_be_committed
     slots = np.flatnonzero((member.of_slot >= 0) & history.present)
     slots = slots[never[member.of_slot[slots]]]
@@ -201,7 +201,7 @@ def unread_markers(history: BucketHistory, stream: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Stretches:
-    """Rows of the log one behind the other that agree in stream, marker and transaction, by their first."""
+    """Runs of consecutive log rows that agree in stream, marker and transaction, each by its first row."""
 
     row: Array
     marker: Array  # one number a marker: stream and position
@@ -209,7 +209,7 @@ class _Stretches:
     stream: Array
 
     def disagreeing(self, by: Array, what: Array) -> Array:
-        """Stretches whose ``what`` is another than that of the first with the same ``by``."""
+        """Stretches whose ``what`` differs from the first stretch's with the same ``by``."""
         _, first, group = np.unique(by, return_index=True, return_inverse=True)
         return np.flatnonzero(what != what[first[group.ravel()]])
 
@@ -311,8 +311,8 @@ def atoms(history: BucketHistory, member: Membership) -> Atoms | None:
 
 
 def _removal(history: BucketHistory, member: Membership, slots: Array, gone: Array) -> Array:
-    """How messages that nobody sees were taken away: those that the log does not hold (``gone``: their
-    indexes), and those that a marker aborted which stands where the power had taken the log."""
+    """How invisible messages were taken away: messages that the log does not hold (``gone``: their indexes),
+    and messages aborted by a marker that lies where the power cut had taken the log."""
     removal = np.zeros(len(slots), np.int8)
     if not any(fault.effective for fault in history.context.faults):
         return removal

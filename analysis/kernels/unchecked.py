@@ -1,6 +1,6 @@
 """Finds failed sends: those the application never looked at, and those it gave up.
 
-sent 3 [4] 5     the future of 4 failed, nobody read it
+sent 3 [4] 5     the future of 4 failed, and was never read
 stored 3 5       the consumer goes from 3 to 5
 """
 

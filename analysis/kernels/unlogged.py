@@ -1,4 +1,4 @@
-"""Classifies deliveries that the log does not hold: rolled back, lost since, sent by nobody, corrupt."""
+"""Classifies deliveries that the log does not hold: rolled back, lost since, never sent, corrupt."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from harness.records import Check, Event, Outcome
 def judge(history: BucketHistory, matching: Matching, never_visible: Array) -> list[Hits]:
     """aborted-read, delivered-then-lost, phantom and corrupt in delivery.
 
-    ``never_visible``: messages, ascending, whose copy in the log nobody read the end of, and whose producer
-    says that readers of committed data must not see them.
+    ``never_visible``: messages, ascending, whose transaction's end in the log was not read, and whose
+    producer says that readers of committed data must not see them.
     """
     return [*_strangers(history, matching, never_visible), *_corrupt(history)]
 
@@ -80,7 +80,7 @@ def _absent_classes(
     phantom = np.zeros(len(slot), np.bool_)
     stray = np.flatnonzero(absent & unsent)
     phantom[stray] = is_phantom(history, slot[stray])
-    # An acknowledged one is acked-lost already; that it was delivered is told there.
+    # An acknowledged one is acked-lost already; its delivery is reported there.
     lost = absent & ~unsent & (history.outcome[slot] != Outcome.OK)
     return (
         ("phantom", "in delivery", phantom),

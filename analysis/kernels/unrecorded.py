@@ -22,7 +22,7 @@ def is_phantom(history: BucketHistory, slots: Array) -> Array:
     """Return which of the slots without a send record were never sent.
 
     A producer's sequences are dense, so below its highest one a missing record is a hole in the capture;
-    beyond it, and for attempts, only a journal known to be whole proves that there was no send. Instances
+    beyond it, and for attempts, only a journal known to be whole proves that nothing was sent. Instances
     that neither the plan nor any send row knows sent nothing.
     """
     identity = history.identity(slots)
@@ -70,7 +70,7 @@ def _holes(history: BucketHistory) -> list[Hits]:
 
 
 def _emptied(history: BucketHistory) -> list[Hits]:
-    """Groups with so few of their records left that the missing ones are told together: one hit each."""
+    """Groups with so few records left that the missing ones are reported together: one hit per group."""
     groups = np.flatnonzero((history.groups.sizes == 0) & (history.groups.max_seq >= 0))
     if not len(groups):
         return []

@@ -7,7 +7,7 @@ import numpy as np
 from analysis.capture.bucket import Array
 from analysis.capture.context import Context
 
-#: Windows that are told apart on either side of the start of load; a time beyond (of a corrupt row) is
+#: Windows that are distinguished on either side of the start of load; a time beyond (of a corrupt row) is
 #: counted in the outermost.
 MOST_WINDOWS = 1_000_000
 

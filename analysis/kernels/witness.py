@@ -3,8 +3,8 @@
     1 [4] 2 3 4      premature and repeated: the first 4 is the witness, the last one a repeat
     3 4 - 6          5 is missing
 
-Around a stored message its neighbours are those in the log (of the same producer instance and lane, in
-the same stream); around a missing one those in sequence; around a delivery those of the same session.
+The neighbours of a stored message are the rows around it in the log (of the same producer instance and lane,
+in the same stream); of a missing one, the sequences around it; of a delivery, deliveries of the same session.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ class Witnesses:
         return SequenceStep(seq=seq, attempt=attempt, position=place_of(history, row), mark=mark)
 
     def _neighbours(self, slot: int) -> Array:
-        """Slots of the sequences around, of the same group (dense) or sorted beside it (sparse)."""
+        """Slots of the neighbouring sequences of the same group (dense), or next in sort order (sparse)."""
         history = self._history
         slots = np.arange(max(slot - STEPS_AROUND, 0), min(slot + STEPS_AROUND + 1, history.n_slots))
         return np.asarray(slots[history.group(slots) == history.group(np.array([slot]))[0]])
