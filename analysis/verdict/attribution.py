@@ -2,7 +2,7 @@
 
 With a fault every few seconds, *every* anomaly is near some fault. So, for episodes whose cause the brokers'
 own records do not name (`analysis.verdict.causes`), the share of episodes inside a
-fault kind's windows stands beside the share that the same schedule reaches when it is turned round the
+fault kind's windows is compared with the share that the same schedule reaches when it is turned round the
 run by a random amount, 1,000 times: what the kind would collect by chance. The windows are fixed here,
 before any run is seen, not fitted to it. The unit is the episode (one instance and lane, one
 disturbance), never the message: ten thousand messages lost in one kill are one observation.

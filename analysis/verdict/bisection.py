@@ -22,7 +22,7 @@ MOST_LEFT_OUT = 3
 
 
 class UnusableVersionError(Exception):
-    """A version cannot be had, does not build or does not run; the text says why."""
+    """A version is not available, does not build or does not run; the text says why."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class Look:
 
     Attributes:
         number: from 1 within the version.
-        folder: of the run, below that of the bisection.
+        folder: folder of the run, below the bisection's folder.
         not_counted: why it proves nothing; empty = it counts.
         met: the exposure counter; None where there is none.
     """
@@ -208,8 +208,8 @@ def expected_answers(count: int) -> int:
 
 
 def search(count: int, is_new: Callable[[int], Asking[bool | None]]) -> Asking[tuple[int, int]]:
-    """The last of ``count`` that is on the old side and the first on the new one; what stands between them
-    was skipped.
+    """Return the last of ``count`` on the old side and the first on the new one; everything in between was
+    skipped.
 
     Args:
         is_new: of an index between the ends, which are known; None = skip it: its neighbours are tried.
@@ -230,7 +230,7 @@ def search(count: int, is_new: Callable[[int], Asking[bool | None]]) -> Asking[t
 
 
 class BisectionOutcome(StrEnum):
-    """How a bisection ended; `NARROWED`: skipped versions stand between the two sides."""
+    """How a bisection ended; `NARROWED`: skipped versions lie between the two sides."""
 
     FOUND = "found"
     NARROWED = "narrowed"
@@ -238,7 +238,7 @@ class BisectionOutcome(StrEnum):
     UNKNOWN = "unknown"
 
 
-#: As of `repro`: 1 = the bug is not where it was said to be.
+#: The same codes as `repro`: 1 = the bug is not where it was reported.
 EXIT = {
     BisectionOutcome.FOUND: 0,
     BisectionOutcome.NOT_CONFIRMED: 1,

@@ -13,7 +13,7 @@ from analysis.findings import SCHEMA_VERSION, Result, Verdict, Witness
 from harness.rundir import Document
 
 CLEAN = "clean"
-#: Exit codes of a run that stand for a whole campaign, the most urgent first; see docs/reference.
+#: Exit codes of a run that count for a whole campaign, the most urgent first; see docs/reference.
 URGENT_EXITS = (5, 70, 130, 143, 4)
 
 

@@ -1,4 +1,4 @@
-"""Names the leader change behind lost and repeated messages, and the fault that it followed, in words.
+"""Names the leader change that lost or repeated messages, and the fault that it followed, in words.
 
 What leaders acknowledged and where the next one began is recorded by the brokers themselves; which fault
 moved the leader rests on time, and on what the fault hit.
@@ -48,8 +48,8 @@ class CauseWords:
         self._faults = faults
 
     def of(self, episodes: Sequence[Episode]) -> tuple[Cause, ...]:
-        """One cause a leader change, over all episodes; most messages first. Empty where nobody recorded
-        who led."""
+        """Return one cause per leader change, over all episodes; most messages first. Empty if who led was
+        not recorded."""
         found: dict[tuple[object, ...], list[tuple[RawCause, int]]] = defaultdict(list)
         for episode in episodes:
             for raw in episode.causes:

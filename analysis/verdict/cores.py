@@ -49,7 +49,7 @@ class CpuShares:
 
 
 def cpu_use(metrics: Sequence[MetricRow], start_ns: int, end_ns: int) -> CpuShares | None:
-    """Between two times; None where nobody recorded the machine's, as in captures of before."""
+    """Return CPU use between two times; None if the machine's was not recorded, as in older captures."""
     rows = [row for row in metrics if start_ns <= row.t_ns <= end_ns]
     machine = [row for row in rows if row.busy_s is not None]
     if len(machine) < 2:
@@ -105,7 +105,7 @@ def _row(name: str, role: str, samples: list[tuple[int, float, int]], zero_ns: i
     kept = samples[:: -(-len(samples) // MAX_SAMPLES)]
     cpu: list[float | None] = [None]
     for (t_ns, cpu_s, _), (later_ns, later_s, _) in pairwise(kept):
-        # A process that was started again counts from 0: nobody knows what it used in between.
+        # A restarted process counts from 0: its use in between is unknown.
         known = later_ns > t_ns and later_s >= cpu_s
         cpu.append(round((later_s - cpu_s) * 1e9 / (later_ns - t_ns), 3) if known else None)
     return Usage(

@@ -48,7 +48,7 @@ class RunFacts:
     missing: Sequence[str] = field(default=())  # parts of the capture that are not there
     contradictions: Sequence[str] = field(default=())  # in what the audit recorded
     acked_unread: int = 0  # acknowledged messages whose place the audit did not read
-    acked_undecided: int = 0  # acknowledged messages whose transaction nobody read the end of
+    acked_undecided: int = 0  # acknowledged messages whose transaction's end was not read
     redelivered: Mapping[str, int] = field(default_factory=dict)  # by group, Partial.redelivered
     moved: Mapping[str, int] = field(default_factory=dict)  # by group, Partial.moved of all buckets
     cpu: CpuShares | None = None  # over the load
@@ -83,7 +83,7 @@ def coverage(facts: RunFacts) -> list[ValidityCheck]:
 def _of_import(
     facts: RunFacts, name: str, make: Callable[[RunFacts], ValidityCheck | None]
 ) -> ValidityCheck | None:
-    """The check, or what an import says in its place: nobody watched while it was recorded."""
+    """Return the check, or the import's own statement instead: no harness watched its recording."""
     stated = facts.manifest.checks
     if name not in stated:
         return make(facts)
@@ -179,7 +179,7 @@ def _is_recorded(worker: WorkerRow) -> bool:
 
 
 def _transactions(facts: RunFacts) -> ValidityCheck | None:
-    """Without the markers nobody knows which messages of a transaction can be seen."""
+    """Without the markers it is unknown which messages of a transaction can be seen."""
     if not any(producer.transactions for producer in facts.plan.producers):
         if not facts.acked_undecided:
             return None
@@ -238,7 +238,7 @@ def _faults(facts: RunFacts) -> ValidityCheck | None:
 
 
 def _during_traffic(fault: FaultRecord, facts: RunFacts) -> bool:
-    """Whether a message was due, or given an outcome, between inject and heal or a step beside."""
+    """Whether a message was due, or given an outcome, from a step before inject to a step after heal."""
     assert fault.inject_ns is not None
     end_ns = fault.end_ns if fault.end_ns is not None else facts.grid.end_ns
     if fault.inject_ns >= facts.grid.end_ns or end_ns < facts.grid.start_ns:
@@ -280,8 +280,8 @@ def _cpu(facts: RunFacts) -> str:
 
 
 def _measured_rate(rate: Rate) -> ValidityCheck:
-    """A load that claims no rate: whether enough was sent for faults to meet it. To fall short of what the
-    machine was measured to keep is said, and changes nothing of what is known of each message."""
+    """A load that claims no rate: whether enough was sent for faults to meet it. A shortfall against the
+    machine's measured rate is reported, and changes nothing of what is known of each message."""
     where = ", outages included," if rate.is_without_calm else " outside outages"
     kept = f"{rate.kept_per_s:,.0f}/s acknowledged{where}"
     if rate.kept_per_s < rate.at_least_per_s:
@@ -376,9 +376,9 @@ def _undecided(facts: RunFacts) -> int:
     if not all(map(_is_recorded, workers)):
         return 0  # died: the check of the capture tells
     if not all(p.call_deadline_s for p in facts.plan.producers):
-        return 0  # imported: nobody knows how long its clients may take
+        return 0  # imported: how long its clients may take is unknown
     hanging = sum(f.split.get("never completed", 0) for f in facts.findings if f.cls == "hang")
-    ended = sum(w.open_sends for w in workers)  # by a fault: nobody waited for them
+    ended = sum(w.open_sends for w in workers)  # by a fault: no client waited for them
     return max(0, facts.series.totals.get("open", 0) - hanging - ended)
 
 
@@ -387,7 +387,7 @@ def _audit(facts: RunFacts) -> ValidityCheck:
     one that got furthest counts."""
     read = {b.stream: b for b in sorted(facts.bounds, key=lambda bounds: bounds.read_to)}
     unread = [s for s in facts.streams if s not in read]
-    # A partition that a topic was not given holds nothing: no reader stands anywhere in it.
+    # A partition that a topic was not given holds nothing: no reader has a position in it.
     short = [
         f"{s} at {b.read_to} of {b.end} ({b.why})"
         for s, b in read.items()

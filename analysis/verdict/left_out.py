@@ -1,9 +1,9 @@
-"""Puts what was judged of the whole run before beside what was judged of the buckets that a bundle holds.
+"""Combines the earlier judgement of the whole run with the judgement of the buckets that a bundle holds.
 
-Findings are those of the buckets that are here. What rests on every row (sends, rate, latency, the timeline,
-the checks of traffic, faults and load) stands as it was judged before, and says so. The check of the capture
-does not hold, so the verdict is *fail* or *unknown*: a part of a capture proves what it shows and acquits
-nobody.
+Findings are from the buckets that are here. What rests on every row (sends, rate, latency, the timeline,
+the checks of traffic, faults and load) stays as it was judged before, and says so. The check of the capture
+does not hold, so the verdict is *fail* or *unknown*: a part of a capture proves the anomalies that it shows,
+and never that there are none.
 """
 
 from __future__ import annotations

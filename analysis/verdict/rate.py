@@ -1,6 +1,6 @@
 """Achieved against intended rate, in all and outside outages.
 
-While a stream is out, nobody can hold the rate; that is an availability figure and has its own place.
+While a stream is out, no load can hold the rate; that is an availability figure and has its own place.
 Outside outages a shortfall means that the load was not the load that was asked for, and then a clean
 result proves little. Counted is, of the messages *due* while no stream was out, the share that was
 acknowledged, whenever that was: a message never offered, refused or unknown is missing from it.

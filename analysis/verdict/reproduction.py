@@ -95,7 +95,7 @@ def answer(
 def _arm(
     question: Question, role: str, runs: Sequence[RunSummary], version: str, about: str
 ) -> VariantResult:
-    """An arm; its outcome is that of its counted rounds, its hits those with the class of the bug."""
+    """An arm; its counted rounds decide its outcome, and a hit is one that shows the class of the bug."""
     name = question.affected if role == AFFECTED else question.fixed
     judged = [replace(run, not_counted=why_not_counted(run, question)) for run in runs]
     counted = [run for run in judged if not run.not_counted]

@@ -137,7 +137,7 @@ def result_of(
 
 
 def trusted(reports: Sequence[BucketReport], capture: Capture) -> Sequence[BucketReport]:
-    """The reports without their findings if rows are missing and nobody knows which: a row that is gone looks
+    """The reports without their findings if rows are missing and it is unknown which: a row that is gone looks
     like a message that is."""
     if capture.checksums or any(r.damage or r.error for r in reports):
         return reports
@@ -154,7 +154,7 @@ def _assembled(
     rows: dict[str, int],
     judging_s: float,
 ) -> Result:
-    """The verdict, and everything that is said with it."""
+    """Return the verdict and everything that is reported with it."""
     series, findings = facts.series, list(facts.findings)
     checks = coverage(facts)
     limits = thresholds(facts, {check.name: check.ok for check in checks})

@@ -22,7 +22,7 @@ _NUMBER: Final = re.compile(r"[\d,.]*\d")
 
 
 class SequentialDecision(StrEnum):
-    """The result of the rounds so far. ``UNDECIDED`` is no answer, whatever the number of rounds."""
+    """The result of the rounds so far. ``UNDECIDED`` is not an answer, whatever the number of rounds."""
 
     SHOWN = "shown"
     NOT_SHOWN = "not shown"
@@ -42,7 +42,7 @@ class SequentialTest:
         error_present: chance at most of `NOT_SHOWN` though present.
         error_absent: chance at most of `SHOWN` though absent.
         most_rounds: counted rounds after which the question is given up, undecided.
-        most_left_out: rounds that do not count after which it is given up, undecided: to go on until some
+        most_left_out: rounds that do not count after which it is given up, undecided: to continue until some
             count would choose them by their outcome.
         shown, counted: rounds that showed the class, among those that count.
         left_out: of each round that does not count, why.

@@ -1,6 +1,6 @@
-"""Finds the text by which a bug is told from others of its class: where a client waits, what it says, logs.
+"""Finds the text that tells a bug from others of its class: where a client waits, what it says, logs.
 
-Only what the clients under load left is read. The logs of brokers are those of all rounds of a campaign, so
+Only what the clients under load left is read. The brokers' logs are shared by all rounds of a campaign, so
 a line there may be another round's.
 """
 

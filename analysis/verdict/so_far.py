@@ -1,4 +1,4 @@
-"""Says what can be told of a run while it goes on: what the log shows, and what is open until the end.
+"""Reports what is known of a run while it lasts: what the log shows, and what is open until the end.
 
 A part of a run is judged by the same kernels as the whole. Nothing of it is certain before the end: until
 then the log may be cut, and rows that show an anomaly go with what was cut off. That something is absent is

@@ -1,4 +1,4 @@
-"""Adds up when, where and beside which fault the messages of a class were, over all buckets."""
+"""Adds up when, where and near which fault the messages of a class were, over all buckets."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _row(name: str, windows: Counter[int], streams: int = 1) -> StreamCount:
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """Messages of an episode beside one fault; ``episodes``: 0 unless it is the largest of its shares."""
+    """Messages of an episode near one fault; ``episodes``: 0 unless it is the largest of its shares."""
 
     fault: int
     count: int

@@ -20,7 +20,7 @@ _BISECTIONS = 60
 def fisher_exact(hits_a: int, rounds_a: int, hits_b: int, rounds_b: int) -> float:
     """Two-sided p of Fisher's exact test: how often chance alone would divide the hits at least as oddly.
 
-    Every division with the same totals that is no likelier than the observed one counts (the definition
+    Every division with the same totals that is at most as likely as the observed one counts (the definition
     that R and SciPy use).
 
     Raises:
@@ -96,7 +96,7 @@ def _incomplete_beta(a: float, b: float, x: float) -> float:
     """Regularized incomplete beta function, by its continued fraction (DLMF 8.17.22), Lentz's way."""
     if x <= 0.0 or x >= 1.0:
         return float(x > 0.0)
-    if x > (a + 1) / (a + b + 2):  # where the fraction converges slowly, that of the other side is quick
+    if x > (a + 1) / (a + b + 2):  # where this fraction converges slowly, the other side's is quick
         return 1.0 - _incomplete_beta(b, a, 1.0 - x)
     front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log1p(-x)) / a
     c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1))

@@ -43,7 +43,7 @@ _ASKED_FOR: Final = (*_RECORDED, "run", "rate")
 _ONLY_GROW: Final = ("latency_max", "outage", "recovery", "redeliveries", "moved_partitions")
 #: Figures that do not depend on how fast the load was.
 _WITHOUT_RATE: Final = ("error_ratio", "redeliveries", "moved_partitions")
-#: Units of figures that are no time.
+#: Units of figures that are not times.
 _UNITS: Final = {"error_ratio": "ratio", "redeliveries": "count", "moved_partitions": "count"}
 
 
