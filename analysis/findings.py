@@ -1,4 +1,4 @@
-"""The result of judging as data: findings, witnesses, faults and the verdict, as they stand in result.json.
+"""The result of judging as data: findings, witnesses, faults and the verdict, as result.json holds them.
 
 `Result.document()` is the public JSON (schema_version 1). The terminal, the HTML page, JUnit, `trace`
 and `compare` are made from it and from nothing else, so whatever one of them shows, a script can read.
@@ -69,7 +69,7 @@ class SequenceStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """The leader change behind messages of a class, as the brokers recorded who led (verdicts.md, Cause).
+    """The leader change that caused hits of a class, as the brokers recorded who led (verdicts.md, Cause).
 
     ``named``: False = none can be told, and ``sentence`` says why; the rest is empty then.
     ``term``: leader epoch (Kafka), ledger (Pulsar); None = it has no number. ``late``: acknowledged by a
@@ -115,7 +115,7 @@ class Witness:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attribution:
-    """Share of a class's episodes inside a fault kind's windows, beside chance.
+    """Share of a class's episodes inside a fault kind's windows, compared with chance.
 
     Asked of episodes whose cause is not named, of all faults together (``kind`` empty), then of each kind.
     ``p_value``: share of 1,000 circular shifts of the schedule with at least as many episodes inside;
@@ -149,10 +149,10 @@ class StreamCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultCount:
-    """Messages of a class beside a fault: those whose cause is named, beside the one that the leader change
-    followed; of the others, those whose episode began within its window, as attribution draws it.
+    """Messages of a class that belong to a fault: if their cause is named, the fault that the leader change
+    followed; if not, the fault in whose window their episode began, as attribution draws it.
 
-    Of several windows, that of the nearest fault. ``fault``: its id, 0 = no window.
+    Of several windows, the nearest fault's counts. ``fault``: its id, 0 = no window.
     """
 
     fault: int
@@ -236,9 +236,9 @@ class ValidityCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HangRow:
-    """A worker that was seen to hang, stall or not end while the run went on, with the call that waits.
+    """A worker that was seen to hang, stall or not end during the run, with the call that waits.
 
-    ``judged``: of a stall, the class that judging found, or why it is no violation.
+    ``judged``: of a stall, the class that judging found, or why it is not a violation.
     """
 
     worker: str

@@ -34,7 +34,7 @@ def bin_of(value_ns: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
 
 
 def bin_middle_ns(bins: Ints) -> npt.NDArray[np.float64]:
-    """The value that stands for a bin."""
+    """The value that represents a bin."""
     edges = np.array([bins, bins + 1], np.int64) + _OFFSET
     low, high = (edges << _SHIFT).astype(np.int32).view(np.float32).astype(np.float64)
     return np.asarray((low + high) / 2)
@@ -70,7 +70,7 @@ class Histogram:
         return np.bincount(self.cells // BINS, self.counts, n_steps).astype(np.int64)
 
     def only(self, kept: npt.NDArray[np.bool_]) -> Histogram:
-        """The values of the kept steps; its maximum is that of a bin, if the largest value is not kept."""
+        """The values of the kept steps; its maximum is a bin's value if the largest value is not kept."""
         taken = kept[self.cells // BINS]
         cells, counts = self.cells[taken], self.counts[taken]
         if taken.all() or not len(cells):

@@ -209,7 +209,7 @@ class _Builder:
         self._lanes = np.zeros(max(lane_streams, default=-1) + 2, np.int64)  # the last: any other lane
         for lane, stream in lane_streams.items():
             self._lanes[lane] = stream
-        # Of each stream id in the two grids below; -1 = none yet, as the last stands for all larger ids.
+        # Row of each stream id in the two grids below; -1 = none yet. The last covers all larger ids.
         self._row = np.full(1, -1, np.int64)
         self._offered = np.zeros((0, grid.ticks), np.bool_)
         self._oldest = np.zeros((0, grid.ticks), np.int32)  # when what was acked in a tick was offered

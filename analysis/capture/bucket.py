@@ -69,7 +69,7 @@ def as_constant(column: Array) -> Array:
 
 
 def short(column: Array) -> Array:
-    """One element where all rows have one value, which stands for all of them in arithmetic."""
+    """One element where all rows have one value; in arithmetic it represents them all."""
     return column[:1] if is_constant(column := as_constant(column)) else column
 
 
@@ -259,7 +259,7 @@ class Bucket:
 
 def contradicted(bucket: Bucket) -> dict[int, int]:
     """Streams whose log holds two different messages at one place: a row of the second, of the lowest place.
-    Of queues nobody knows places."""
+    Queues are left out: their places are unknown."""
     rows = _at_same_place(bucket.log)
     streams = bucket.log["stream"][rows]
     is_queue = bucket.context.is_queue
@@ -268,8 +268,8 @@ def contradicted(bucket: Bucket) -> dict[int, int]:
 
 
 def _truncated(log: Columns, context: Context) -> npt.NDArray[np.intp]:
-    """Rows of what the log did not hold any more when its reader went back: in the order of recording, those
-    at or behind a place that comes again later, or behind the end."""
+    """Rows of what the log no longer held when its reader went back, in the order of recording: rows at or
+    after a place that comes again later, or after the end."""
     found = [np.empty(0, np.intp)]
     for stream, bounds in context.bounds.items():
         later = bounds.end

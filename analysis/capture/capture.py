@@ -102,7 +102,7 @@ class Capture:
             if files < report.files:
                 gone.append(f"{report.files - files} of {report.files} {table} files")
         for table, count in self.sealed.rows.items():
-            found = rows.get(table, 0)  # rows of every bucket count once when sealed: more is no sign
+            found = rows.get(table, 0)  # rows of every bucket count once when sealed: more proves nothing
             if found < count:
                 gone.append(f"{count - found:,} of {count:,} {table} rows")
         return gone

@@ -22,7 +22,7 @@ _NS = 1_000_000_000
 _MOST_WINDOWS = 600
 #: Order after a rollback: no settings promise it, only a scenario can require it.
 REDELIVERY_ORDER = "redelivery-order"
-#: Of a pipeline: one output for each input, in their order. Transactions promise both; else a scenario may
+#: For pipelines: one output for each input, in their order. Transactions promise both; else a scenario may
 #: require what it calls dedup and order.
 INPUT_ONCE, INPUT_ORDER = "input-once", "input-order"
 #: Of an acknowledged message: it survives that all replicas in sync lose power at once.
@@ -120,15 +120,15 @@ class Reading:
         order: of deliveries as promised: by ``stream``, by ``key``, or none.
         settle: auto, ack, cumulative, transacted or none.
         ack_timeout_ns: the client asks for a redelivery after this; 0 = never.
-        acks_confirmed: the client's confirmation of an ack stands for the broker's.
+        acks_confirmed: the client's confirmation of an ack counts as the broker's.
         batch_index_acks: single messages of a batch are acknowledged, at both ends.
         nack_delay_ns: a refused message comes again after this; None = not known.
         max_deliveries: a message is given this often at most; 0 = no limit, None = not known.
         may_drop: the settings that let the broker drop messages that were not given yet; empty = none do.
         drops: the limits that they set; empty with ``may_drop``: not known.
-        starts_latest: a group without a position begins behind the messages that are there.
+        starts_latest: a group without a position begins after the existing messages.
         because: the setting that decided order, ack, ack_timeout and so on, as text for people.
-        unknown: those of them that are assumed: the client's worker.toml does not say.
+        unknown: the settings that are assumed: the client's worker.toml does not say.
     """
 
     subscription: str = "group"
@@ -200,7 +200,7 @@ class SessionFacts:
 
 @dataclass(frozen=True, slots=True)
 class PipelineGroup:
-    """A group whose members make messages of topic ``to`` of those of topic ``source``.
+    """A group whose members make messages of topic ``to`` from messages of topic ``source``.
 
     Attributes:
         instance: of a member; all are alike.
@@ -225,13 +225,13 @@ class Context:
         has_offsets: positions are numbers that the audit's bounds can be compared with.
         has_queues_only: no stream is a log (`is_queue`).
         term: what a stretch under one leader is called and numbered by; empty = it has no number.
-        terms: who led which stream, by its id; a stream of which nobody recorded it is not in it.
+        terms: who led which stream, by its id; without streams whose leaders were not recorded.
         usual_reading: of a group of which the plan says nothing.
         streams: name of stream id 1, 2, 3 ...
         compacted: topics that keep the last message of each key, and may remove earlier ones.
         end_ns: end of observation: the last producer was closed or had died.
         unstated: of an import, by name of a precondition or of what a class asks for, why it is not known;
-            ``intended-times``: of some sends, or all, the call stands for the time when they were due.
+            ``intended-times``: for some or all sends, the time of the call is used as their due time.
         transactions: those that the producers journalled.
         pipelines: one a topic that they write.
         committed: by group and stream id, the position that a group had committed in the end, -1 = none.
@@ -399,7 +399,7 @@ class Context:
         return {int(lane): int(self.lane_stream[lane]) for lane in np.flatnonzero(self.lane_stream)}
 
     def piped_lanes(self) -> list[int]:
-        """Lanes that pipelines write, and nobody else."""
+        """Lanes that only pipelines write."""
         topics = {pipeline.to for pipeline in self.pipelines}
         groups = [group for group in self.lane_groups if group.topic in topics]
         return [lane for group in groups for lane in range(group.first, group.first + group.count)]
@@ -437,7 +437,7 @@ class Context:
         return (t_ns - self.epoch_ns) / _NS
 
 
-#: After the heal (verified, so leaders stand) clients still reconnect and re-send what they hold: they
+#: After the heal (verified, so there are leaders) clients still reconnect and re-send what they hold: they
 #: back off for 1 s at most by default. Longer would only blur: p cannot fall below the share of the run
 #: that one window takes.
 SETTLE_NS = 2_000_000_000

@@ -286,7 +286,7 @@ def _terms(rows: Iterable[Leadership]) -> dict[int, Terms]:
 
 
 def _bounds(rows: Iterable[Bounds], damaged: Collection[str]) -> dict[int, Bounds]:
-    """Choose the bounds of each stream: among several readers, those of the reader that got furthest count.
+    """Choose the bounds of each stream: among several readers, the one that got furthest counts.
     What a reader reports to have read is worth nothing if some of its rows are gone.
     """
     best: dict[int, Bounds] = {}

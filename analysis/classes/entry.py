@@ -72,7 +72,7 @@ ASKS: Final[Mapping[str, str]] = {
 @dataclass(frozen=True, slots=True)
 class SubKind:
     """A sub-kind of a class. ``status`` overrides what the promise would say; ``breaks`` is the promise that
-    it breaks in place of that of its class."""
+    it breaks, instead of its class's."""
 
     text: str
     status: Status | None = None
@@ -120,7 +120,7 @@ class AnomalyClass:
     split_by: str = ""
 
     def status(self, split: str, promise: Promise | None, *, proved: bool = True) -> Status:
-        """Return the status of a hit. ``promise`` is that of the producer; None where no producer's promise
+        """Return the status of a hit. ``promise`` is the producer's; None where no producer's promise
         counts.
         """
         own = self.splits.get(split)

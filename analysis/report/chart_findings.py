@@ -20,7 +20,7 @@ from analysis.report.story import grave
 #: Classes with charts of their own, and partitions with a row of their own in one.
 MAX_CHARTS, MAX_ROWS = 3, 12
 LANE_HEIGHT, ROW_HEIGHT, BAR_HEIGHT, AXIS_HEIGHT = 22, 15, 112, 54
-#: From this ratio of the fullest to the emptiest window on, counts stand on a logarithmic scale.
+#: From this ratio of the fullest to the emptiest window on, counts have a logarithmic scale.
 LOG_FROM = 20
 #: Share of the axis that the number above a bar takes; a lower bar that is nearer has none.
 NUMBER_ROOM = 0.15
@@ -35,7 +35,7 @@ def timed(result: Result) -> list[Finding]:
 
 
 def labels_of(result: Result) -> list[str]:
-    """Every name that stands beside a chart of this module."""
+    """Every label next to a chart of this module."""
     return [*fired_kinds(result), *(_label(row) for f in timed(result) for row in shown_streams(f))]
 
 
@@ -130,7 +130,7 @@ class _Counts:
 
 
 def is_logarithmic(findings: Sequence[Finding]) -> bool:
-    """Whether the fewest messages of a window would vanish beside the most."""
+    """Whether the fewest messages of a window would be too small to see next to the most."""
     counted = [number for finding in findings for number in _Counts.of(finding).all]
     return max(counted) >= LOG_FROM * min(counted)
 

@@ -41,7 +41,7 @@ class Chart:
 class TimeAxis:
     """The parts that the timelines of a page share: range, crosshair, fault bands, left margin.
 
-    ``labels``: names that stand beside a chart; there is room for them beside all, so that all line up.
+    ``labels``: names next to a chart; every chart leaves room for them, so that all line up.
     """
 
     result: Result

@@ -49,7 +49,7 @@ PEAK_ROOM = 0.24
 def charts(result: Result) -> list[Chart]:
     """Every chart of a run's page, in order."""
     axis = TimeAxis(result, labels_of(result))
-    # Bokeh never comes back from a chart without a single value, and without a window there is no time axis.
+    # Bokeh never returns from a chart without a single value, and without a window there is no time axis.
     made = finding_charts(axis) if axis.windows.times else []
     if fired_kinds(result) and not made:
         made.append(fault_lanes(axis))
@@ -108,7 +108,7 @@ class RateScale:
         for windows in all_windows:
             wanted, ok = windows.rate(windows.intended), windows.rate(windows.ok)
             drawn += [*wanted, *ok, *windows.rate(windows.delivered)]
-            usual += wanted  # of a profile its highest: a burst that was asked for is no backlog
+            usual += wanted  # of a profile its highest: a requested burst is not a backlog
         most, level = max(drawn), max(usual)
         if not level or most <= CUT_FROM * level:
             return cls(0.0, from_zero(drawn))
@@ -242,7 +242,7 @@ def silence_text(result: Result, windows: Windows) -> str:
 
 
 def not_acknowledged(axis: TimeAxis) -> Chart:
-    """Fails and unknowns on a scale of their own: beside 50,000 per second a single one would vanish."""
+    """Fails and unknowns on their own scale: next to 50,000 per second a single one would be invisible."""
     windows = axis.windows
     source = ColumnDataSource(
         {

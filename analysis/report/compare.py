@@ -1,8 +1,8 @@
 """Compares two runs, or two campaigns variant by variant: verdict, classes, rate, latency, faults.
 
-Numbers stand beside each other with their difference; whether a difference means anything is for the
+Numbers are shown next to each other with their difference; whether a difference means anything is for the
 reader, for two runs are two samples. What makes them hard to compare (another scenario, seed, version)
-is said first.
+comes first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _SENDS = ("attempted", "ok", "fail", "info")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
-    """One thing of both runs or campaigns; ``change`` is b - a, None where there is no number on both sides.
+    """One thing of both runs or campaigns; ``change`` is b - a, None unless both sides have a number.
 
     ``section``: of campaigns, the variant.
     """

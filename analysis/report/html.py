@@ -86,7 +86,7 @@ def run_page(
 
     Args:
         logs: lines of the logs around a witness, by its message and time.
-        meanwhile: (s since the start of load, text) of what was told while the run went on.
+        meanwhile: (s since the start of load, text) of what was reported during the run.
         files: (path relative to the page, what it is) of the files to link.
         up: link to the campaign's page, if the run has one.
     """

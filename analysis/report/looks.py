@@ -1,6 +1,6 @@
 """Colours and hatches: which of them a series or a kind of fault has, on every page and in every chart.
 
-Colours are Okabe and Ito's (told apart with every common colour blindness) and two beside them. A kind of
+Colours are Okabe and Ito's (distinct with every common colour blindness) and two more. A kind of
 fault has its look by its name, so that it is the same in all runs; no two kinds share colour and hatch.
 """
 

@@ -8,7 +8,7 @@ from analysis.findings import FaultRow, Finding, Result, Status, Witness
 from analysis.report import words
 from harness.logs import LogLines
 
-#: A second cue beside the colour.
+#: A second cue besides the colour.
 STATUS_GLYPH = {
     Status.VIOLATION: "✗",
     Status.SUSPECT: "?",
@@ -117,7 +117,7 @@ def witness_facts(witness: Witness) -> str:
 
 
 def is_message(witness: Witness) -> bool:
-    """Whether `trace` can follow it: a window of a stream, such as a stall, is no message."""
+    """Whether `trace` can follow it: a window of a stream, such as a stall, is not a message."""
     return "/" in witness.message or "@" in witness.message
 
 

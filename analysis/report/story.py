@@ -10,7 +10,7 @@ from analysis.report import words
 
 #: What the head of the page and the charts below it tell of.
 GRAVE = (Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR)
-#: Faults named one by one; more are told by their kind, the kinds with the most messages by name.
+#: Faults named one by one; more are reported by kind, the kinds with the most messages by name.
 NAMED_FAULTS = 3
 NAMED_KINDS = 4
 NAMED_STREAMS = 3

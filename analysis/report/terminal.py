@@ -1,6 +1,6 @@
 """Prints the summary of a run: the verdict and why first, then numbers, then where to look.
 
-Everything reads the same without colour. When the stream is no terminal, or colour is off (``NO_COLOR``,
+Everything reads the same without colour. When the stream is not a terminal, or colour is off (``NO_COLOR``,
 ``--no-color``, ``TERM=dumb``), no escape code is written at all.
 """
 
@@ -53,7 +53,7 @@ STATUS_STYLE = {
     Status.INFO: "dim",
 }
 
-#: Of a threshold, by `Threshold.held`.
+#: Style and glyph of a threshold, by `Threshold.held`.
 THRESHOLD_STYLE = {True: "", False: "bold red", None: "yellow"}
 THRESHOLD_GLYPH = {True: "✓", False: "✗", None: "?"}
 

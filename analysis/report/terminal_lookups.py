@@ -198,7 +198,7 @@ def print_comparison(out: Console, comparison: Comparison) -> None:
     table.add_column("")
     table.add_column("")
     for name in (comparison.a, comparison.b):
-        # The time of an id and its name in a line each: both ids fit beside the figures.
+        # The time of an id and its name in a line each: both ids fit next to the figures.
         shown = _STAMP.sub(lambda stamp: f"{stamp[1]}\n", words.plain(name))
         table.add_column(Text(shown), justify="right", overflow="fold")
     table.add_column("change", justify="right")

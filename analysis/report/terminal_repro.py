@@ -1,4 +1,4 @@
-"""Prints the summary of `repro`: the affected version beside the fixed one."""
+"""Prints the summary of `repro`: the affected version next to the fixed one."""
 
 from __future__ import annotations
 

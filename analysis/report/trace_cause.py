@@ -14,7 +14,7 @@ from analysis.report.trace_tables import SealedRow
 from analysis.verdict.causes import CauseWords
 from harness.records import Outcome
 
-#: Of a stream: positions of its rows in the log, ascending, and when their messages were due.
+#: Stream -> positions of its rows in the log, ascending, and when their messages were due.
 Written = Callable[[int], tuple[Ints, Ints]]
 
 

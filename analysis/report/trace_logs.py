@@ -68,7 +68,7 @@ def witness_logs(run: RunDir, result: Result, most_witnesses: int) -> dict[tuple
 def logs_of(run: RunDir, witnesses: Sequence[Witness]) -> dict[tuple[str, float], LogLines]:
     """(message, its time) of witnesses of a run -> lines of the logs around it.
 
-    A report is made whatever the logs are: why they cannot be read stands in their place.
+    A report is made whatever the logs are: if they cannot be read, it gives the reason instead.
     """
     shown = [witness for witness in witnesses if witness.t_s]
     try:

@@ -25,7 +25,7 @@ class SendAttempt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Neighbour:
-    """A row of the log beside the message; ``mark`` as in `analysis.findings.SequenceStep`."""
+    """A row of the log next to the message; ``mark`` as in `analysis.findings.SequenceStep`."""
 
     position: str  # as its system writes it: "41203", "12:812", "12:812:3"
     message: str
@@ -59,7 +59,7 @@ class Stored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AckedPlace:
-    """Where the client was told that a message lies which is not in the log, and what lies there."""
+    """The acknowledged place of a message that is not in the log, and what lies there."""
 
     place: str
     holder: str  # the message at it, marked "!" in ``around``; empty: no row has this position
@@ -98,7 +98,7 @@ class NotGiven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientEvent:
-    """An event that a worker reported about its client: a connection lost or made again, an assignment."""
+    """An event that a worker reported about its client: a connection lost or restored, an assignment."""
 
     t_s: float
     worker: str

@@ -36,7 +36,7 @@ EXAMPLES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedRow:
-    """A row of any sealed table (docs/capture-format.md); nobody asks for what its table lacks."""
+    """A row of any sealed table (docs/capture-format.md); columns that its table lacks are never read."""
 
     instance: int = 0
     lane: int = 0
@@ -123,7 +123,7 @@ class SealedTables:
             parts = bucket_parts(filesystem, root, table, bucket)
             if not parts:
                 return None
-            # partitioning=None: the folder's "bucket=NN" is no column
+            # partitioning=None: the folder's "bucket=NN" is not a column
             return pq.read_table(
                 parts, filters=where, columns=columns, partitioning=None, filesystem=filesystem
             )

@@ -63,7 +63,7 @@ def clock(t_s: float) -> str:
 
 
 def day(iso: str) -> str:
-    """``2026-11-22T16:08:23.6+00:00`` -> ``2026-11-22 16:08 UTC``; empty for what is no time."""
+    """``2026-11-22T16:08:23.6+00:00`` -> ``2026-11-22 16:08 UTC``; empty for anything that is not a time."""
     try:
         return f"{datetime.fromisoformat(iso).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     except ValueError:
@@ -191,7 +191,7 @@ def sequence(steps: Sequence[SequenceStep], width: int = 72) -> str:
 
 
 def witness_line(witness: Witness, class_sentence: str) -> str:
-    """``1/3/88121 on orders-3``, and what its sentence says beyond that of its class."""
+    """``1/3/88121 on orders-3``, and what its sentence adds to its class's."""
     name = f"{plain(witness.message)} on {plain(witness.where)}"
     rest = beyond(witness, class_sentence)
     return f"{name}: {rest}" if rest else name

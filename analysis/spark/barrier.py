@@ -37,7 +37,7 @@ class Program:
         archive: name of a file that Spark has sent to every executor.
         paths: folders of it that are Python's path.
         bound: a script of it that becomes another program which is signalled when its parent dies.
-        words: what Python is told; ``{task}`` and ``{box}``: the number and the unpacked archive.
+        words: arguments of Python; ``{task}`` and ``{box}``: the number and the unpacked archive.
         told: a line on its stdin, in no list of processes.
     """
 
@@ -99,7 +99,7 @@ class BarrierJob:
     def start(self) -> None:
         """
         Raises:
-            EnvironmentNotReady: there is no room for so many tasks, for which Spark would wait.
+            EnvironmentNotReady: there is not enough room for the tasks; Spark would wait for it.
         """
         slots = self._context.defaultParallelism
         if slots < self._tasks:
@@ -114,7 +114,7 @@ class BarrierJob:
         try:
             rows = self._context.parallelize(range(self._tasks), self._tasks)
             rows.barrier().mapPartitions(self._program.run).collect()
-        except Exception as error:  # noqa: BLE001 - whatever Spark makes of it is told by `failed`
+        except Exception as error:  # noqa: BLE001 - `failed` returns whatever Spark makes of it
             self._error = error
 
     def failed(self) -> Exception | None:

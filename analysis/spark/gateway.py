@@ -1,4 +1,4 @@
-"""The JVM behind a Spark session: started with its output in a file, and ended with the session.
+"""The JVM of a Spark session: started with its output in a file, and ended with the session.
 
 Leans on parts of pyspark that are not public, so its version is bounded in pyproject.toml, and
 tests/unit/test_private_apis.py names them: pyspark keeps one gateway per process, prints what its JVM says on
@@ -55,7 +55,7 @@ def close(session: SparkContext) -> None:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.core.context import SparkContext
 
-    with contextlib.suppress(OSError, Py4JError):  # nobody there to be told
+    with contextlib.suppress(OSError, Py4JError):  # the JVM may be gone
         session.stop()
     gateway = SparkContext._gateway
     if gateway is None or gateway.proc is None:  # started by spark-submit: its JVM, not ours

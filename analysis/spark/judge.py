@@ -88,7 +88,7 @@ class JudgedBuckets:
     splits: list[SplitStreams]
 
     def result(self, judging_s: float) -> Result:
-        """The result of the run. What a bundle leaves out stands in it as it was judged before.
+        """The result of the run. What a bundle leaves out stays as it was judged before.
 
         Raises:
             UsageError: a document of the run is damaged.

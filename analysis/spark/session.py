@@ -43,7 +43,7 @@ DRIVER_MEMORY, LEAST_DRIVER_MEMORY = "1g", "512m"
 _LOG_LINES = 6
 _MASTER_ANSWERS_S = 5.0  # Spark itself would try for a minute
 _ROOT = Path(__file__).resolve().parents[2]
-#: Modules of the harness that executors are sent, beside all of `analysis`.
+#: Modules of the harness that executors are sent, besides all of `analysis`.
 SHIPPED: Final = (
     *(
         f"harness/{name}.py"
@@ -140,7 +140,7 @@ def _settings(master: str, folder: Path, java_options: Sequence[str]) -> dict[st
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.jars.ivy": str(folder / "ivy"),
-        # Without it a folder named `analysis` where the user stands would be imported instead of ours.
+        # Without it a folder named `analysis` in the current directory would be imported instead of ours.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_MEMORY.items()},
     }
@@ -396,5 +396,5 @@ class WarmSession:
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
         if kind is not None and issubclass(kind, Interrupted) and self._thread and self._thread.is_alive():
-            return  # seconds that nobody wants to wait; its JVM ends with this process
+            return  # not worth seconds of waiting; its JVM ends with this process
         self.close()

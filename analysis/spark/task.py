@@ -42,7 +42,7 @@ class Task:
 
 
 def judge_numbers(task: Task, numbers: Iterator[int]) -> Iterator[bytes]:
-    """Number i stands for the i-th unit of the order; a report each, pickled."""
+    """Judge the i-th unit of the order for each number i; a pickled report each."""
     for number in numbers:
         yield pickle.dumps(_judge_unit(task, task.order[number]))
 

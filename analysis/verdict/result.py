@@ -137,8 +137,8 @@ def result_of(
 
 
 def trusted(reports: Sequence[BucketReport], capture: Capture) -> Sequence[BucketReport]:
-    """The reports without their findings if rows are missing and it is unknown which: a row that is gone looks
-    like a message that is."""
+    """The reports, without their findings if rows are missing and it is unknown which: a missing row looks
+    like a missing message."""
     if capture.checksums or any(r.damage or r.error for r in reports):
         return reports
     if not capture.missing(_summed(r.rows for r in reports)):
