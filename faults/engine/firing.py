@@ -205,7 +205,7 @@ class FaultExecution(threading.Thread):
             return injection.is_undone()
         except BrokerstormError:
             return False
-        except Exception:  # noqa: BLE001 - a thread's end would leave the fault to nobody
+        except Exception:  # noqa: BLE001 - if the thread ended, nothing would undo the fault
             _LOG.exception("fault %d cannot be asked whether it is undone", self.firing.id)
             return False
 
@@ -235,7 +235,7 @@ class FaultExecution(threading.Thread):
         return self.ident is not None and not (self.is_alive() or self._slow or self._failure)
 
     def stop_waiting(self) -> None:
-        """Wait no longer until the cluster is whole again; undoing goes on."""
+        """Stop waiting until the cluster is whole again; undoing continues."""
         self._stop_waiting.set()
 
     def undo_now(self) -> str:

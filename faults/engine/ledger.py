@@ -10,8 +10,8 @@ by the next run on a kept cluster) takes them from there.
     {"id": 6, "kind": "change-config", "targets": ["orders"], "t_ns": ..., "settings": {"orders": {...}}}
     {"id": 5, "kind": "latency", "targets": ["kafka-3"], "t_ns": ..., "impaired": ["fault-1a2b3c4d"]}
 
-Of a cluster that somebody else started it also says ``"outside": true``: it goes on, whatever becomes of the
-run, and only with its connection file can it be healed.
+For a cluster that somebody else started, it also says ``"outside": true``: the cluster continues whatever
+becomes of the run, and can be healed only with its connection file.
 """
 
 from __future__ import annotations

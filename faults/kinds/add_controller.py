@@ -35,7 +35,7 @@ class Voting(VoteChange):
 
 
 class AddController(VoteFault[AddControllerParams]):
-    """A controller that is no broker joins, follows and gets a vote; after `for` it loses it and leaves."""
+    """A controller that is not a broker joins, follows, gets a vote, and after `for` loses it and leaves."""
 
     kind = "add-controller"
     abilities = (HasMembers, ChangesVoters)

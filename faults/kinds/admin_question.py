@@ -50,7 +50,7 @@ class BrokersAsked(Injection):
             due = max(due + self.params.gap, time.monotonic())
             try:
                 told = self._brokers.ask_owned().values()
-            except BrokerstormError:  # nobody in reach, or it refuses: the next one may answer
+            except BrokerstormError:  # no broker in reach, or it refuses: the next one may answer
                 continue
             self._silent += sum(took_s is None for took_s in told)
             self._answered += sum(took_s is not None for took_s in told)

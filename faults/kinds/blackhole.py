@@ -1,4 +1,4 @@
-"""blackhole: connections stay open and nothing comes through, as behind a router that forgot them."""
+"""blackhole: connections stay open and nothing comes through, as with a router that forgot them."""
 
 from __future__ import annotations
 

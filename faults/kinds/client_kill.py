@@ -1,4 +1,4 @@
-"""client-kill: the process of a client crashes, and the application is started again."""
+"""client-kill: the process of a client crashes, and the application is restarted."""
 
 from __future__ import annotations
 

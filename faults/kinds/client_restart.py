@@ -1,4 +1,4 @@
-"""client-restart: an application is shut down in good order and started again, as in a rollout."""
+"""client-restart: an application is shut down in good order and restarted, as in a rollout."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ClientRestartParams(ClientParams):
 
 
 class Closed(EndedClient):
-    """Client processes that were told to finish: producers flush, consumers commit and leave."""
+    """Client processes that were asked to finish: producers flush, consumers commit and leave."""
 
     params: ClientRestartParams
 

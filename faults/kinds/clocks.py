@@ -87,7 +87,7 @@ class _Told:
         return {"told_s": {name: round(by, 3) for name, by in self._by.items()}}
 
     def is_right(self, name: str) -> bool:
-        """Whether a process that asks is told the machine's time."""
+        """Whether a process that asks gets the machine's time."""
         told_s = self._ask(name, within_s=_TOLD_S)
         return told_s is None or abs(told_s) < _SAME_S
 
@@ -95,8 +95,8 @@ class _Told:
 class ClockSet(LimitedUntilWhole):
     """Nodes whose clock is not the machine's.
 
-    Those that die of it are started again, and those that stay away after it: the timers of Kafka's quorum go
-    by the wall clock (KafkaRaftClient.poll), and a controller that had been an hour ahead did not come back.
+    Nodes that die of it are restarted, and so are nodes that stay away after it: the timers of Kafka's quorum
+    use the wall clock (KafkaRaftClient.poll), and a controller that had been an hour ahead did not come back.
     """
 
     def __init__(

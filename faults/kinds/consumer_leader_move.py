@@ -70,7 +70,7 @@ class ConsumerLeadersMoved(Instant):
 
 
 class ConsumerLeaderMove(TopicFault[ConsumerLeaderMoveParams]):
-    """Let the leaders of a group's consumers step down: another server goes on where they were."""
+    """Let the leaders of a group's consumers step down: another server continues where they were."""
 
     kind = "consumer-leader-move"
     abilities = (MovesConsumerLeaders,)

@@ -82,7 +82,7 @@ class FilesDamaged(Killed):
                 raise EnvironmentNotReady(f"{node} has no bytes in files of kind {asked.files}")
 
     def process_evidence(self) -> str:
-        """Bytes as they are read again."""
+        """Return that the nodes ended, and the damaged bytes of each as read back; else empty."""
         if not self._gone or len(self._damaged) < len(self.targets) or not all(self._damaged.values()):
             return ""
         said = {"ended": "refused them", "not whole": f"was not whole {_COME_BACK_S:g} s after its start,"}

@@ -50,7 +50,7 @@ class MemoryLimited(ResourceLimited):
             self._limits[node] = self._memory.limit_memory(node, wanted) or wanted
 
     def note(self) -> None:
-        """The most that was counted: a container that is started again counts anew."""
+        """The most that was counted: a restarted container counts from zero."""
         super().note()
         for node in list(self._limits):  # another thread is filling it
             now, seen = self._memory.memory_use(node), self._seen.get(node, self._at_first[node])

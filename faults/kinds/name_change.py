@@ -44,7 +44,7 @@ class Renamed(Impaired):
         return f"no answer at the old address ({len(affected)} of {len(self.wires)} wires)"
 
     def proof(self) -> Proof:
-        """Effective when the old address is dead; who has found the new one is told beside."""
+        """Effective when the old address is dead; the proof also names who has found the new one."""
         proof = super().proof()
         if self._applied and not self.is_undone():
             self._found |= self.view.ability(RenamesNodes).found_by(self._new)

@@ -33,7 +33,7 @@ class PacketLossParams(NodeParams):
 
 
 class PacketsLost(NodeLoss):
-    """Nodes whose packets get lost on their way. Nothing is away: TCP goes on, slowly."""
+    """Nodes whose packets get lost on their way. No node is away: TCP continues, slowly."""
 
     params: PacketLossParams
 
@@ -92,7 +92,7 @@ class PacketLoss(NodeFault[PacketLossParams]):
     params = PacketLossParams
 
     def complete(self, params: PacketLossParams, inventory: Inventory) -> PacketLossParams:
-        target_text(params.target, inventory)  # several nodes at once are no loss of nodes
+        target_text(params.target, inventory)  # several nodes at once do not count as lost nodes
         return params
 
     def refusal(self, params: PacketLossParams, cluster: Cluster) -> str:

@@ -80,7 +80,7 @@ class Paused(NodeLoss):
 
 
 class Pause(NodeFault[PauseParams]):
-    """Freeze a node (SIGSTOP) and let it go on (SIGCONT) after `for`."""
+    """Freeze a node (SIGSTOP) and resume it (SIGCONT) after `for`."""
 
     kind = "pause"
     abilities = (Pausable, TellsRunning, HasPlacement)

@@ -75,7 +75,7 @@ class Reassigned(Instant):
                 return
 
     def proof(self) -> Proof:
-        """The brokers name other replicas than before, or that they had begun to and were told not to."""
+        """The brokers name other replicas than before, or that the move had begun and was cancelled."""
         now = self.view.states_of(self._topic)
         moved = {
             p: state.replicas

@@ -1,4 +1,4 @@
-"""recreate-topic: a topic is deleted, and made again under its name, while clients are connected."""
+"""recreate-topic: a topic is deleted and recreated under its name while clients are connected."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Recreated(Injection):
         self.view.cluster.admin.delete_topics([self._topic])
 
     def proof(self) -> Proof:
-        """No broker knows the id that the topic had; if they know another one, it was made again."""
+        """No broker knows the id that the topic had; if they know another one, it was recreated."""
         now = self._admin.topic_ids(self._topic)
         text = f"{self._topic}: {names(self._before)} -> {names(now) if now else 'gone'}"
         return Proof(not now & self._before, text, {"remade": [self._topic]})

@@ -26,7 +26,7 @@ class RemoveControllerParams(Params):
 
 
 class NotVoting(VoteChange):
-    """A voter less; its process goes on. Its heal gives the vote back, so it asks brokers."""
+    """A voter less; its process keeps running. Its heal gives the vote back, so it asks brokers."""
 
     gives = False
 

@@ -66,7 +66,7 @@ class RequestStall(NetworkFault[RequestStallParams]):
         return super().needs_for(params) | {REQUESTS}
 
     def complete(self, params: RequestStallParams, inventory: Inventory) -> RequestStallParams:
-        target_text(params.target, inventory)  # several nodes at once are no loss of nodes
+        target_text(params.target, inventory)  # several nodes at once do not count as lost nodes
         return params
 
     def refusal(self, params: RequestStallParams, cluster: Cluster) -> str:

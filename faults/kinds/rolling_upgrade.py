@@ -41,7 +41,7 @@ class RollingUpgradeParams(RollingVersionParams):
 
 
 class Upgraded(Rolled):
-    """Nodes that were started again from another version."""
+    """Nodes that were restarted with another version."""
 
     params: RollingVersionParams
 
@@ -80,7 +80,7 @@ class Upgraded(Rolled):
         )
 
     def heal(self) -> None:
-        """A node that did not work as the new version goes on as what it was."""
+        """A node that did not work with the new version continues with its previous one."""
         for node in self.targets:
             if not self.view.is_running(node) and node not in self._done:
                 self._versions.set_version(node, self._was[node])

@@ -74,7 +74,7 @@ class Stormed(Reload):
             raise EnvironmentNotReady(f"none of {self.failed} unloads was carried out: {self.why}")
 
     def proof(self) -> Proof:
-        """Return the proof of a reload, after the last unload: before it, the counts are not those of the
+        """Return the proof of a reload after the last unload: before it, the counts do not include the whole
         storm.
         """
         if self._took_s is None:

@@ -1,4 +1,4 @@
-"""Base of the faults on client processes: which workers a target stands for."""
+"""Base of the faults on client processes: which workers a target means."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class ClientFault(FaultKind[C], Generic[C]):
 
 
 def refuse_clients(target: str, inventory: Inventory, but: Mapping[str, str]) -> None:
-    """Raises: StepProblem: the target is no client of the load, or one for which ``but`` has a reason."""
+    """Raises: StepProblem: the target is not a client of the load, or one for which ``but`` has a reason."""
     chosen = [name for name in inventory.clients if is_target(target, name)]
     if inventory.clients and not chosen:
         known = ", ".join(inventory.clients)
@@ -58,10 +58,10 @@ def refuse_clients(target: str, inventory: Inventory, but: Mapping[str, str]) ->
 
 
 def clients_of_run(target: str, view: ClusterView) -> Sequence[str]:
-    """Names of the clients that live now and a target stands for.
+    """Names of the live clients that a target means.
 
     Raises:
-        FiringSkipped: nobody is there.
+        FiringSkipped: no such client is alive.
     """
     if view.lives is None:
         raise FiringSkipped(NO_RUN)
@@ -72,17 +72,17 @@ def clients_of_run(target: str, view: ClusterView) -> Sequence[str]:
 
 
 def matching_workers(target: str, view: ClusterView) -> dict[str, int]:
-    """Process ids of the live workers that a target stands for."""
+    """Process ids of the live workers that a target means."""
     return {one: pid for one, pid in dict(view.clients()).items() if is_target(target, one)}
 
 
 def is_client(target: str) -> bool:
-    """Whether a target stands for clients, where it may stand for nodes, too."""
+    """Whether a target means clients, where it may mean nodes, too."""
     return target == _ALL or target.startswith(_ONE)
 
 
 def is_target(target: str, client: str) -> bool:
-    """Whether a target stands for a client of the plan."""
+    """Whether a target means a client of the plan."""
     return target == _ALL or is_named(client, target.removeprefix(_ONE))
 
 

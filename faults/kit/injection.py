@@ -18,7 +18,7 @@ P = TypeVar("P", bound=Params)
 class Injection(ABC):
     """A fault on resolved targets. The engine calls, in this order and each from one thread:
 
-    ``objection`` · ``ledger_entry`` · ``apply`` · ``proof`` (again and again, beside ``apply`` and after
+    ``objection`` · ``ledger_entry`` · ``apply`` · ``proof`` (again and again, during ``apply`` and after
     it) · ``heal`` (perhaps more than once) · ``missing`` until it is empty.
 
     Attributes:
@@ -42,7 +42,7 @@ class Injection(ABC):
         self.params = params
 
     def objection(self) -> str:
-        """Why it should not be applied now, given what was seen when it was prepared; empty = go on."""
+        """Why it should not be applied now, given what was seen when it was prepared; empty = apply it."""
         return ""
 
     @abstractmethod
@@ -169,8 +169,8 @@ class FaultKind(ABC, Generic[P]):
         return for_s
 
     def ends_within_s(self, params: P) -> float | None:
-        """Longest time from injected to the beginning of its heal; None when nobody knows. Faults that end by
-        themselves say how long they go on."""
+        """Return the longest time from injected to the beginning of its heal; None when unknown. Faults that
+        end by themselves say how long they last."""
         return self.lasts_s(params) or 0.0
 
     @abstractmethod
@@ -201,6 +201,6 @@ class FaultKind(ABC, Generic[P]):
             draw: seed of every choice.
 
         Raises:
-            FiringSkipped: there is nobody to hit.
+            FiringSkipped: there is no target to hit.
             BrokerstormError: the cluster does not answer.
         """

@@ -32,7 +32,7 @@ class MemberChange(Injection):
         self._wait(lambda: "" if self.is_registered() else f"{self.node} is not registered")
 
     def leave(self) -> None:
-        """Returns when nobody knows it any more."""
+        """Return when no member of the cluster knows the node any more."""
         if self.node not in self.members.outside():
             self.move(self._drained())
             self.members.leave(self.node)
@@ -69,7 +69,7 @@ class MemberChange(Injection):
         return {t: {p: self._without(t, p, state) for p, state in own.items()} for t, own in kept.items()}
 
     def _without(self, topic: str, partition: int, state: PartitionState) -> list[str]:
-        """Its nodes with another one in place of the broker, in turn.
+        """Return its nodes with the broker replaced by another one, in turn.
 
         Raises:
             EnvironmentNotReady: there is none.

@@ -62,7 +62,7 @@ N = TypeVar("N", bound=NetworkParams)
 
 
 def flows_of(wires: Iterable[Wire], nodes: Sequence[str], link: str, way: str) -> list[Flow]:
-    """Every flow between one of the nodes and those of the link, in one direction or both, as the node sees
+    """Every flow between one of the nodes and the link's, in one direction or both, as the node sees
     them: ``in`` are bytes towards the node, whoever opened the connection."""
     found: list[Flow] = []
     for wire in wires:
@@ -84,12 +84,12 @@ def wires_of(flows: Iterable[Flow]) -> list[Wire]:
 
 class Impaired(NodeLoss):
     """Flows with an impairment. Proved by requests of our own on their wires, before and while it lasts; what
-    the cluster shows of it is told beside.
+    the cluster shows of it is reported as well.
 
     Sub-classes say when a measure shows the effect, and when that it is gone.
 
     Attributes:
-        silences: whether nobody gets an answer while it lasts: slow is not gone.
+        silences: whether no client gets an answer while it lasts: slow is not gone.
     """
 
     params: NetworkParams
@@ -198,8 +198,8 @@ class Impaired(NodeLoss):
         return super().missing()
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        """Brokers that reach each other, their bookies and the metadata store go on as before, whatever their
-        clients see. One that does not may be replaced, and a slow one too."""
+        """Brokers that reach each other, their bookies and the metadata store continue as before, whatever
+        their clients see. One that does not may be replaced, and a slow one too."""
         only_clients = all(flow.wire.source in CLIENT_SOURCES for flow in self.flows)
         return "kept" if only_clients else super().confirmed_acks()
 
@@ -239,7 +239,7 @@ class NetworkFault(NodeFault[N], Generic[N]):
         """Why this cluster cannot be cut there; empty when it can."""
         found = find_ability(cluster, HasDetours)
         if found is None:
-            return ""  # that an ability is missing is said elsewhere
+            return ""  # that an ability is missing is reported elsewhere
         if reason := found.why_not(params.link, self.how):
             return reason
         sources = {wire.source for wire in found.wires()}
@@ -264,7 +264,7 @@ class NetworkFault(NodeFault[N], Generic[N]):
         raise NotImplementedError
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: N) -> NodeLoss:
-        here = {*CLIENT_SOURCES, *view.nodes}  # nobody answers for a node that has not joined, or has left
+        here = {*CLIENT_SOURCES, *view.nodes}  # a node that has not joined, or has left, does not answer
         wires = [wire for wire in view.ability(HasDetours).wires() if {wire.source, wire.target} <= here]
         flows = flows_of(wires, targets, params.link, getattr(params, "way", "both"))
         return self.impaired(view, targets, params, flows)

@@ -105,12 +105,12 @@ class NodeLoss(Injection):
         return Proof(False, f"{who}: {seen}, but no leader moved and no ISR shrank")
 
     def _mattered(self) -> bool:
-        """A fenced broker that held nothing of the run's topics is no loss to anybody who uses them."""
+        """A fenced broker that holds none of the run's topics is not a loss to the run."""
         return bool(self._changed.keys() - {"fenced"}) or not (self.before and self.before.partitions)
 
     def _note_silence(self) -> None:
         """Nodes below the brokers (bookies, ZooKeeper) lead nothing: their loss shows in unanswered requests.
-        Of all brokers at once, nobody is left to tell of a change. Remembered from while they are away."""
+        If all brokers are lost, none is left to report a change. Remembered from while they are away."""
         mute = [node for node in self.targets if node not in self.view.brokers]
         if set(self.view.brokers) <= set(self.targets):
             mute = list(self.targets)
@@ -128,7 +128,7 @@ class NodeLoss(Injection):
         self._keep(cluster_changes(self.before, now, self.targets))
 
     def _keep(self, changes: Changes) -> None:
-        """Called by the prover's thread and by that of the execution; what others read is never changed."""
+        """Called by the prover's and the execution's threads; what others read is never changed."""
         with self._keeping:
             kept = dict(self._changed)
             for key, value in changes.items():
@@ -140,7 +140,7 @@ class NodeLoss(Injection):
         return not set(self.targets).isdisjoint(self.view.brokers)
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        """At risk once another node was seen in the place of a target, which goes on or ended without it."""
+        """At risk once another node was seen in a target's place, while the target continues or has ended."""
         return "at-risk" if _REPLACED & self._changed.keys() else "unknown"
 
     def missing(self) -> str:
@@ -148,7 +148,7 @@ class NodeLoss(Injection):
         down = [node for node in self.targets if not self.view.is_running(node)]
         if down:
             return f"{', '.join(down)} not running"
-        # Asked first: while nobody leads the cluster, the others go on telling what was true before.
+        # Asked first: while the cluster has no leader, the others still report what was true before.
         if silent := [node for node in self.targets if self.view.answers(node) is False]:
             return f"{', '.join(silent)} not answering"
         now = self.view.snapshot()

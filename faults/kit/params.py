@@ -78,13 +78,13 @@ class Inventory:
     nodes: tuple[str, ...]
     #: Node -> what it is (broker, bookie ...), where the system has several kinds.
     roles: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    #: Producer or consumer -> why its process must not be ended, empty = it may; none = nobody knows them.
+    #: Producer or consumer -> why its process must not be ended, empty = it may; none = unknown.
     clients: Mapping[str, str] = field(default_factory=dict)
-    #: ``group:NAME`` and ``transactions:NAME`` -> its names at the brokers; none = nobody knows them.
+    #: ``group:NAME`` and ``transactions:NAME`` -> its names at the brokers; none = unknown.
     coordinated: Mapping[str, Sequence[str]] = field(default_factory=dict)
     #: Producer or consumer -> why no fault can set its clock; those that are not named have one to set.
     clockless: Mapping[str, str] = field(default_factory=dict)
-    #: Client -> producer, consumer or pipeline: what its process is; none = nobody knows them.
+    #: Client -> producer, consumer or pipeline: what its process is; none = unknown.
     client_roles: Mapping[str, str] = field(default_factory=dict)
     #: Of `harness.systems`.
     system: str = DEFAULT.name

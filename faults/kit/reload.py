@@ -47,7 +47,7 @@ class Reload(Instant):
         for stream in self._sample:
             if stream in self._reloaded and self._after.get(stream):
                 continue
-            # Also loads it: without clients nobody else would.
+            # Also loads it: without clients nothing else would.
             if self.view.bundles.incarnation(stream) != self._before[stream]:
                 self._reloaded.add(stream)
 
@@ -82,7 +82,7 @@ class Reload(Instant):
         return text + f", {moved} of {len(self.streams)} have another owner"
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        """A topic that is closed writes its cursors first. After a failed request nobody knows."""
+        """A topic that is closed writes its cursors first. After a failed request it is unknown."""
         return "kept" if self.done and not self.failed else "unknown"
 
     def missing(self) -> str:

@@ -1,4 +1,4 @@
-"""Base of the faults on CPU, memory and disk: a node goes on with less of it, and may die of that."""
+"""Base of the faults on CPU, memory and disk: a node continues with less of it, and may die of that."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ResourceLimited(NodeLoss):
         return self.shortage()
 
     def proof(self) -> Proof:
-        """Effective when the machine shows the shortage; what the cluster made of it stands beside."""
+        """Effective when the machine shows the shortage; the cluster's reaction is reported as well."""
         self._note_change(self.view.snapshot())
         self.note()
         shown, who = self.shortage(), ", ".join(self.targets)
@@ -151,7 +151,7 @@ class LimitedUntilWhole(ResourceLimited):
         return [node for node in self.targets if node not in self._died]
 
     def _not_whole(self) -> list[str]:
-        """Survivors that are not registered, or not in sync for a stream; all where nobody can say which."""
+        """Survivors that are not registered, or not in sync for a stream; all if it is unknown which."""
         now = self.view.snapshot()
         behind = {node for nodes in now.shrunk().values() for node in nodes} if now else set()
         away = behind | (set(self.targets) - now.registered if now else set())

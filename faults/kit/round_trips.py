@@ -1,6 +1,6 @@
 """Measures one request on one wire: the proof that a network fault is there, and that it is gone.
 
-Each request is one that the node behind the port answers at once, on a connection of our own, so no client
+Each request is one that the node at the port answers at once, on a connection of our own, so no client
 library's retries and pools come in between. It costs the node next to nothing.
 """
 
@@ -37,9 +37,9 @@ def answer_s(
 ) -> float | None:
     """Seconds until the answers to a request came; None when they did not.
 
-    Only of the first bytes of an answer; with several answers, of all: one that is whole is expected before
-    the next, as Kafka answers. Where what an answer ends with is said, up to that: who listens there speaks
-    first, as NATS does.
+    Counts until the first bytes of an answer; with several answers, of all of them: each is expected whole
+    before the next, as Kafka answers. If the end of an answer is given, counts until that end: such a server
+    speaks first, as NATS does.
     """
     data, answers = request
     start = time.monotonic()

@@ -27,7 +27,7 @@ _OF_TOPIC: Final[Mapping[str, Literal["leader", "follower", "replica"]]] = {
 @dataclass(frozen=True, slots=True)
 class Target:
     """A parsed target. ``partition`` None with a topic: the node that leads, follows in or keeps most of it.
-    ``nodes`` are those of a list; ``node`` is the role with form ``role``; ``group`` what is coordinated,
+    ``nodes`` are the listed nodes; ``node`` is the role with form ``role``; ``group`` what is coordinated,
     ``group:NAME`` or ``transactions:NAME``.
     """
 
@@ -162,7 +162,7 @@ def resolve(target: Target, view: ClusterView, draw: int) -> tuple[str, ...]:
     """The nodes meant now. Candidates are sorted, the choice among them is the seed's.
 
     Raises:
-        FiringSkipped: nobody fits (no leader, no controller, every node is faulted already).
+        FiringSkipped: no node fits (no leader, no controller, every node is faulted already).
         BrokerstormError: the cluster does not answer.
     """
     if target.form == "node":

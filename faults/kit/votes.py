@@ -19,7 +19,7 @@ P = TypeVar("P", bound=Params)
 
 
 def refuse_second(view: ClusterView, before: Quorum) -> None:
-    """Raise FiringSkipped while the voters are others than those of the cluster: Kafka changes one at a time,
+    """Raise FiringSkipped while the voters differ from the cluster's: Kafka changes one at a time,
     and 4.1 loses its active controller when a second change meets an election."""
     own = set(view.with_role("controller"))
     spare, lost = sorted(own - set(view.brokers)), sorted(own - before.voters.keys())
@@ -52,7 +52,7 @@ class VoteChange(Injection):
         self._until(lambda: self.admin.remove_voter(self.node), "keeps its vote")
 
     def _until(self, refused: Callable[[], str], what: str) -> None:
-        """Ask again while the brokers refuse, or nobody answers: an election may be under way."""
+        """Ask again while the brokers refuse, or none answers: an election may be under way."""
 
         def lacking() -> str:
             try:

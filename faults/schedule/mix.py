@@ -75,7 +75,7 @@ class MixParams(Params):
 
 
 class Weight(Params):
-    """Key that a mix adds to those of a kind."""
+    """Key that a mix adds to a kind's keys."""
 
     weight: float = Field(1.0, gt=0, le=1e6, description="chance of being drawn, against the others")
 

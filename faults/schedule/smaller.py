@@ -64,7 +64,7 @@ def once(step: FaultStep) -> FaultStep | None:
 def span_s(step: FaultStep) -> tuple[float, float]:
     """When a step first fires and when the last of it is over, as far as the step itself says.
 
-    One that goes on until the load ends is over after its first firing: the load may then end at any time.
+    A step that lasts until the load ends is over after its first firing: the load may then end at any time.
     """
     if "mix" in step:
         mix = validated(MixParams, step["mix"])

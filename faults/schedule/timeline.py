@@ -39,7 +39,7 @@ class Firing:
         t_s: seconds after the start of load.
         for_s: from applied to heal; None when the fault ends by itself.
         params: all keys of the kind, as its class has them.
-        wait_s: how long it is tried when nobody can be hit at ``t_s``.
+        wait_s: how long it is tried when no target can be hit at ``t_s``.
         step: index in the scenario's list.
         draw: seed of every choice of this firing.
     """

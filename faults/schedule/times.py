@@ -10,7 +10,7 @@ from faults.kit.errors import StepProblem
 from faults.kit.params import FaultSchedule
 
 #: More is a typo in `every`; the densest schedule that showed a bug fired 890 times. In a load of hours one
-#: a second is no typo.
+#: a second is not a typo.
 MAX_FIRINGS: Final = 10_000
 
 
