@@ -59,7 +59,7 @@ def warm(run: Path, threads: int) -> Judging:
 
 
 def judged_warm(run: Path, master: str, of: int = 0) -> tuple[TreeUsage, Document]:
-    """What `bench.warm_judge` took and answered. ``of``: whose processes count; 0 = its own."""
+    """Return usage and answer of `bench.warm_judge`. ``of``: root process id to measure; 0 = its own."""
     argv = [sys.executable, "-m", "bench.warm_judge", str(run), master]
     with subprocess.Popen(
         argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True

@@ -16,7 +16,7 @@ _M: Final = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of a million messages of 150 B. Measured: docs/performance.md, by the name of the row."""
+    """Costs of a million messages of 150 B. Measured: docs/performance.md, by the name of the row."""
 
     client_cpu_s: float = 5.0  # confluent-kafka, linger 40 ms, 6 partitions
     brokers_cpu_s: float = 7.6  # the same row: three brokers, three copies
@@ -33,7 +33,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What is planned with."""
+    """The machine that plans assume."""
 
     cores: int = 16
     used: float = 0.7  # of its cores at most, so that it keeps its times
@@ -48,7 +48,7 @@ MEASURED: Final = ((10**7, 3.8, 71_284_847), (10**8, 30.2, 712_011_293), (10**9,
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """Of a load of ``rate`` a second for ``seconds``."""
+    """A load of ``rate`` messages per second for ``seconds``, and what it requires."""
 
     rate: float
     seconds: float
@@ -88,7 +88,7 @@ class Load:
 
     @property
     def audit_network(self) -> float:
-        """Of the driver's network, what the audit reads along: more than 1 is more than there is."""
+        """Return the share of the driver's network that the audit reads; more than 1 is not available."""
         return self.rate * self.costs.payload_b / _M / self.machine.network_mb_s
 
 

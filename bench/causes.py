@@ -35,7 +35,7 @@ _SEEN_LATE_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What a node's log says of a partition. ``what``: Leader or Follower starts, or Truncates.
+    """A line of a node's log about a partition. ``what``: Leader or Follower starts, or Truncates.
     ``t_s``: since the start of load."""
 
     node: str
@@ -60,7 +60,7 @@ class Stint:
 
 
 def stints(lines: Sequence[Line]) -> list[Stint]:
-    """Of one partition; the leader of the end has none, for it lost nothing."""
+    """Return the stints of one partition's leaders. The last leader has none, for it lost nothing."""
     found = []
     for led in (line for line in lines if line.what == "Leader"):
         later = [line for line in lines if line.node == led.node and line.t_s >= led.t_s]

@@ -24,7 +24,7 @@ _PAYLOAD_BYTES: Final = 1000
 
 
 def stored_bytes(cluster: Any, topic: str) -> float:
-    """Of one replica of a topic."""
+    """Return the log size of one replica of a topic, in bytes."""
     files = Path(cluster.runtime.folder).rglob(f"{topic}-*/*.log")
     return sum(path.stat().st_size for path in files) / 3
 

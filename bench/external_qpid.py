@@ -113,7 +113,7 @@ def fingerprint(bootstrap: str, admin_url: str) -> dict[str, Any]:
 
 
 def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
-    """With the bindings of an exchange, in no order; without counters, and when something was last bound."""
+    """Return the settings of an object, without counters and times; lists such as bindings are sorted."""
     passing = {
         "statistics",
         "lastOpenedTime",

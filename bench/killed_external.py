@@ -41,7 +41,7 @@ BY_ITSELF = "ended by itself"
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """What is not as it was, as text."""
+    """Yield a line of text for each difference."""
     for kind, old in before.items():
         new = now[kind]
         yield from (f"{kind}: {name} is new" for name in sorted(new.keys() - old.keys()))

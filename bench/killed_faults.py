@@ -134,7 +134,7 @@ def kill(folder: Path, kind: str, runtime: str, amid_s: float) -> KilledRun:
 
 
 def left(run_id: str, folder: Path) -> Iterator[str]:
-    """What there still is of a run whose folders are below one."""
+    """Yield what is left of a run: its resources, and processes, mounts and loop devices of ``folder``."""
     yield from (one.describe() for one in find(run_id))
     here = f"{folder}/"
     for process in psutil.process_iter():

@@ -62,7 +62,7 @@ def finished(night: Path) -> dict[str, Any]:
 
 
 def faults_of(folder: Path, night: Path, kills: list[dict[str, Any]]) -> list[str]:
-    """What is not as it should be of a night that is over."""
+    """Return what is wrong with a night that is over."""
     planned = {turn["folder"]: turn for turn in json.loads((night / "night.json").read_text())["turns"]}
     ended, wrong = finished(night), []
     if set(ended) != set(planned):

@@ -46,7 +46,7 @@ MISSED_AFTER = 30
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCell:
-    """What is true of a cell: its hit rate until ``turn`` and from then on, the same of p99 and its drift."""
+    """The truth about a cell: its hit rate before and from ``turn``, the same of p99, and its drift."""
 
     name: str
     kind: str
@@ -83,7 +83,7 @@ def night_of(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """What goes together: share of nights whose rounds share their fate; standard deviation of the machine's
+    """The correlations: share of nights whose rounds share their fate; standard deviation of the machine's
     speed, which drifts from night to night (AR(1), as ``SimulatedCell.wanders``)."""
 
     fate: float = 0.0
@@ -172,7 +172,7 @@ def _round(
 
 @dataclass(slots=True)
 class Score:
-    """What was reported, compared with what is true."""
+    """The reported changes, compared with the true ones."""
 
     nights: int = 0
     false: list[str] = field(default_factory=list)
@@ -215,7 +215,7 @@ def measure(seeds: int, rounds: int) -> Score:
 
 
 def table(score: Score) -> str:
-    """As Markdown."""
+    """Return the score as Markdown."""
     lines = [
         "| truth | cells | told on night 1 | by night 2 | median | slowest | missed |",
         "|---|---|---|---|---|---|---|",

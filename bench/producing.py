@@ -175,7 +175,7 @@ def bench_spec(
 
 
 def _version(cluster: KafkaCluster, library: str) -> str:
-    """The brokers' version for Kafka's own client, otherwise the default."""
+    """Return the brokers' version for Kafka's own client; empty = the default."""
     build = load_worker(library).java
     return cluster.version if build and build.clients[0].name == "kafka-clients" else ""
 

@@ -121,7 +121,7 @@ class Arms:
         )
 
     def _version(self, library: str) -> str:
-        """The brokers' version for the Java client, otherwise the default."""
+        """Return the brokers' version for the Java client; empty = the default."""
         return self.cluster.version if library == JAVA else ""
 
     def perf(self) -> Sample:

@@ -60,7 +60,7 @@ def run(scenario: str, runtime: str, root: Path, seed: int, overrides: list[str]
 
 
 def figures(result: Result) -> Document:
-    """What is compared of a run."""
+    """Return the figures of a run that are compared."""
     return {
         "verdict": str(result.verdict),
         "reasons": result.reasons,

@@ -41,7 +41,7 @@ LOCAL: Final = 0  # workers
 
 @dataclass(frozen=True, slots=True)
 class PlantedRun:
-    """What was planted, and how large it is."""
+    """The planted anomalies, and the size of the run."""
 
     messages: int
     truth: dict[str, int]
@@ -68,7 +68,7 @@ def planted(messages: int, options: argparse.Namespace) -> Iterator[tuple[Path, 
 
 
 def judged(run: Path, workers: int, threads: int) -> tuple[TreeUsage, Counts]:
-    """What judging took here, or with the processes of a cluster of so many workers; hits by class."""
+    """Return usage of judging, here or on a cluster of so many workers, and hits by class."""
     if workers == LOCAL:
         usage, answer = judged_warm(run, f"local[{threads}]")
         return usage, counts_of(answer["result"], run)

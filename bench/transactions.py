@@ -83,7 +83,7 @@ def timed(module: Any, seconds: Counter[str]) -> Iterator[None]:
 
 
 def cost(run: RunDir) -> bool:
-    """What two modules of kernels take of judging; whether they add no more than `MAX_SHARE`."""
+    """Print how much two kernel modules add to judging; return whether it is at most `MAX_SHARE`."""
     task, seconds = task_of(run), Counter[str]()
     began = time.perf_counter()
     with timed(pipelines, seconds), timed(fencing, seconds):

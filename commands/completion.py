@@ -30,7 +30,8 @@ _FILE_ENDINGS = (".yaml", ".yml")
 
 
 def _completes(names: Callable[[click.Context, str], Names], *, otherwise: str = "plain") -> Complete:
-    """Those of ``names`` that begin as typed; if there is none, a ``file`` or ``dir``, or nothing (plain)."""
+    """Complete with the ``names`` that begin as typed; without any, with files (``file``), folders (``dir``)
+    or nothing (``plain``)."""
 
     @wraps(names)
     def complete(context: click.Context, parameter: click.Parameter, typed: str) -> Items:
@@ -133,7 +134,7 @@ def _suites(context: click.Context, typed: str) -> Names:
 
 
 def _workers(context: click.Context, typed: str) -> Names:
-    """Those that come with brokerstorm; one's own is named by its folder."""
+    """Return the workers that come with brokerstorm; a custom one is named by its folder."""
     import tomllib
 
     files = sorted(Path(harness.__file__).parent.parent.glob("workers/*/worker.toml"))

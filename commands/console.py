@@ -36,7 +36,7 @@ FIRST = "Start with `brokerstorm run kafka-quick`: two minutes, a verdict and a 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings(CommandContext):
-    """What the global options say."""
+    """The values of the global options."""
 
     json: bool
     verbose: int

@@ -219,7 +219,7 @@ def merge(settings: Settings, others: tuple[str, ...], file: Path | None) -> int
 
 
 def _taken(path: Path, added: object, there: int, left_out: dict[str, str]) -> Document:
-    """What a history took in; ``added``: rounds, of several sources by their names."""
+    """Return what a history took in; ``added``: rounds, by name of the source if there are several."""
     return {
         "history": str(path),
         "added": added,

@@ -25,7 +25,7 @@ class FileToWrite(click.Path):
 
 
 def seconds(context: click.Context, parameter: click.Parameter, value: str | None) -> float | None:
-    """Of an option that takes a time: ``90s``, ``3h`` -> seconds."""
+    """Convert the value of an option that takes a time: ``90s``, ``3h`` -> seconds."""
     if value is None or context.resilient_parsing:
         return None
     from harness.durations import parse_seconds  # brings pydantic, which completion can do without

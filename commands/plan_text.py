@@ -141,7 +141,7 @@ _NEEDED = {
 
 
 def _required(plan: Plan) -> Rows:
-    """What decides the verdict besides the promises of the clients."""
+    """Return the requirements that decide the verdict, besides the promises of the clients."""
     needed = {item for producer in plan.producers for item in producer.promise.required.items()}
     texts = [text for item, text in _NEEDED.items() if item in needed]
     if plan.rate_ratio and plan.rate_per_s:
@@ -180,7 +180,7 @@ def _times(seconds: Sequence[float]) -> str:
 
 
 def _faults(timeline: Timeline, commands: bool) -> Rows:
-    """What the cluster is started with because of them, and each fault once, with all of its times."""
+    """Return what the faults require of the cluster, and each fault once, with all of its times."""
     import faults
 
     needs = faults.needs_of([timeline])
@@ -285,7 +285,7 @@ def _settling(consumer: ConsumerPlan, plan: Plan) -> str:
 
 
 def _pipeline(member: PipelinePlan, plan: Plan) -> Rows:
-    """What it reads and how, then what it writes."""
+    """Return what a pipeline reads and how, then what it writes."""
     reading = next(each for each in plan.consumers if each.session == member.session)
     writing = next(each for each in plan.producers if each.instance == member.instance)
     (_, read), *read_more = _consumer(reading, plan)

@@ -114,7 +114,7 @@ def _refuse_mixed(system: str | None, ready: str | None, *, suite: bool, cluster
 def _new_file(
     path: Path, system: str, ready: str | None, *, suite: bool, cluster: bool
 ) -> tuple[str, Path, str]:
-    """What to write, its published schema, and the command that comes next with what it does."""
+    """Return the text to write, its published schema, and the next command with what it does."""
     from experiments.nights.file import SCHEMA_FILE as SUITE_SCHEMA_FILE
     from experiments.nights.file import new_suite
     from harness.connections import schema as connections

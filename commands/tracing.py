@@ -121,7 +121,7 @@ def _first(root: RunDir, cls: str) -> tuple[RunDir, str]:
 
 
 def _shown_first(root: RunDir, cls: str) -> Iterator[tuple[RunDir, str]]:
-    """What the summary shows comes first, then any other witness."""
+    """Yield the witness that the summary shows first, then any other witness."""
     from analysis.report.campaign_words import first_witness
     from analysis.report.documents import read_campaign, read_result
     from analysis.report.result_words import is_message

@@ -85,7 +85,7 @@ def _breaks(entry: AnomalyClass) -> str:
 
 
 def _section(entry: AnomalyClass) -> Iterator[str]:
-    """What the table above does not say of a class."""
+    """Yield the facts of a class that the table above leaves out."""
     yield f"## {entry.name}"
     yield ""
     facts = [f"`{entry.example}`: {entry.explanation}", f"*Counted*: {entry.unit}."]

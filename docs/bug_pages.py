@@ -55,7 +55,7 @@ def _list_of_bugs(scenarios: dict[str, Scenario], shown: dict[str, dict[str, Fig
 
 
 def _facts(scenario: Scenario, shown: dict[str, Figures]) -> list[str]:
-    """What the bug file says, and one row of figures for each version pair."""
+    """Return the facts of the bug file, and one row of figures for each version pair."""
     pairs = _pairs(scenario)
     about = scenario.about[0].upper() + scenario.about[1:]
     kinds = sorted({scenario.variants[pair.affected].expect for pair in pairs.values()})

@@ -52,7 +52,7 @@ def _command(name: str, command: click.Command, shared: set[Option]) -> Iterator
 
 
 def _text(command: click.Command, usage: str = "") -> Iterator[str]:
-    """What a command says of itself; ``usage`` begins it."""
+    """Yield the help text of a command; ``usage`` begins it."""
     first, _, rest = inspect.cleandoc(command.help or "").partition("\n\n")
     texts = [f"{usage}: {first}" if usage else first, *rest.split("\n\n")]
     yield from paragraph(" ".join(" ".join(texts).split()))

@@ -152,7 +152,7 @@ def _has(cls: type, ability: type) -> bool:
 
 
 def _anchor(heading: str) -> str:
-    """What a heading is linked by: lower case, without dots."""
+    """Return the anchor of a heading: lower case, without dots."""
     return re.sub(r"[^a-z0-9_-]", "", heading.lower())
 
 

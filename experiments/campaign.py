@@ -186,8 +186,8 @@ class CampaignRunner:
             return self._run_round(plan, run, is_last=is_last, command=command)
 
     def resume_round(self, plan: Plan, run: RunDir, cluster: Cluster, *, goes_on: bool) -> Result:
-        """As `run_round`, of a round that another harness began, on the cluster that it left. ``goes_on``:
-        with its load, too."""
+        """Run the rest of a round that another harness began, on the cluster that it left; see `run_round`.
+        ``goes_on``: with its load, too."""
         self._cluster, self._key = cluster, _key_of(plan)
         before = read_document(run.manifest, Manifest)
         with self._to_its_end(run):
@@ -239,7 +239,7 @@ class CampaignRunner:
 
     @contextmanager
     def _to_its_end(self, run: RunDir) -> Iterator[None]:
-        """Of a round: what ends it early is reported in a line, and what it captured stays."""
+        """Report in one line why a round ended early; its captured data is kept."""
         try:
             yield
         except OSError as error:

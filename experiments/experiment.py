@@ -41,7 +41,7 @@ AnswerT = TypeVar("AnswerT")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """What a strategy asks for next.
+    """The next request of a strategy.
 
     Attributes:
         name: of its folder, below the experiment's; empty = the folder itself, of the only round.
@@ -130,7 +130,7 @@ class Budget:
 
 
 class Experiment(ABC, Generic[RequestT, OutcomeT]):
-    """What was played in one folder, and what is played now.
+    """The requests of one folder: finished ones are kept, the others are played.
 
     Args:
         outcome: class of what is kept.
@@ -191,7 +191,7 @@ class Experiment(ABC, Generic[RequestT, OutcomeT]):
         return outcome
 
     def _played_before(self, request: RequestT) -> OutcomeT | None:
-        """Of what was played to its end, and was killed before it was kept."""
+        """Return the outcome of a request that was played to its end but not kept; None if there is none."""
         return None
 
     @abstractmethod
@@ -274,7 +274,7 @@ class Rounds(Experiment[RoundRequest, RoundOutcome]):
 
 
 def _tolerated(error: BrokerstormError, *kinds: type[BrokerstormError]) -> str:
-    """What an error says, in one line, if a strategy can do with a round that was not played."""
+    """Return an error's text in one line if a strategy can do without the round; else raise it."""
     if not isinstance(error, kinds) or isinstance(error, Interrupted | HealError):
         raise error
     return " ".join(str(error).split())
@@ -344,7 +344,7 @@ class Prepared:
 
 
 def play(context: CommandContext, prepared: Prepared, tell_stopped: TellStopped) -> Result | Campaign:
-    """As `Prepared.play`, on clusters of its own.
+    """Play the rounds on clusters of their own; see `Prepared.play`.
 
     Args:
         tell_stopped: gets what the finished rounds had found when the rest could not be played.

@@ -30,7 +30,7 @@ AskedT = TypeVar("AskedT")
 
 
 class KeptOutcome(Protocol):
-    """What a strategy is sent: a dataclass, with the name and the key of the request."""
+    """The outcome that a strategy gets: a dataclass, with the name and the key of the request."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
@@ -117,7 +117,7 @@ def _is(path: Path, kind: str) -> bool:
 
 
 def kept(root: RunDir, outcome: type[OutcomeT]) -> list[OutcomeT]:
-    """What was played in a folder so far, in the order in which it was.
+    """Return the outcomes of a folder so far, in the order of play.
 
     Raises:
         UsageError: the file is damaged.
@@ -150,6 +150,6 @@ def set_aside(folder: Path, why: str) -> str:
 
 
 def make_room(run: RunDir) -> None:
-    """What a killed process captured in the folder of a round stays, under another name."""
+    """Keep what a killed process captured in the folder of a round, under another name."""
     if any(path != run.plan for path in run.root.glob("*")):
         set_aside(run.root, "cut")

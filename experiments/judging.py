@@ -29,7 +29,7 @@ TellStopped: TypeAlias = "Callable[[RunDir, Campaign], None]"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundOutcome:
-    """What came out of a round that was asked for.
+    """The outcome of a requested round.
 
     Attributes:
         name: of its folder, below the experiment's.
@@ -53,7 +53,7 @@ class RoundOutcome:
 def outcome_of(
     plan: Plan, run: RunDir, result: Result, *, number: int, question: RoundQuestion | None = None
 ) -> RoundOutcome:
-    """What came out of a round that was judged.
+    """Return the outcome of a judged round.
 
     Args:
         number: from 1, as people count.
@@ -144,7 +144,7 @@ def _variants(
 
 
 def runs_of(judged: Sequence[RoundOutcome], variant: str) -> list[RunSummary]:
-    """What judging found in the rounds of a variant."""
+    """Return the judgements of a variant's rounds."""
     return [each.run for each in judged if each.run and each.variant == variant]
 
 
@@ -167,7 +167,7 @@ def sighting_of(run: RunDir, result: Result, question: RoundQuestion | None) -> 
 def answer_of(
     question: Question, plans: Sequence[Plan], judged: Sequence[RoundOutcome]
 ) -> ReproductionAnswer:
-    """What the rounds so far say of a known bug."""
+    """Return the answer of the rounds so far about a known bug."""
     first = {plan.variant: plan for plan in reversed(plans)}
     bad = first[question.affected]
     good = first.get(question.fixed, bad)  # of an early stop there may be none
@@ -189,7 +189,7 @@ def _shown(version: str) -> str:
 
 
 def arm_versions(affected: Plan, fixed: Plan) -> tuple[str, str]:
-    """What the arms of a known bug are versions of: clients, or the brokers where only these differ."""
+    """Return the arms' versions of the clients, or of the brokers where only these differ."""
     clients = client_version(affected), client_version(fixed)
     if clients[0] == clients[1] and affected.version != fixed.version:
         return f"{affected.system} {_shown(affected.version)}", f"{fixed.system} {_shown(fixed.version)}"

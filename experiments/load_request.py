@@ -52,7 +52,7 @@ def load_request(
     port: int | None = None,
     address: str = "",
 ) -> LoadRequest | None:
-    """What the options say together; None = the load comes from here.
+    """Combine the options; None = the load comes from this machine.
 
     Raises:
         UsageError: they do not fit.
@@ -82,7 +82,7 @@ def load_request(
 
 
 def _host_and_port(address: str) -> tuple[str, int]:
-    """Of ``HOST[:PORT]``; no port = 0.
+    """Split ``HOST[:PORT]``; no port = 0.
 
     Raises:
         UsageError: it is neither.

@@ -81,7 +81,7 @@ def resolve(asked: ScenarioRequest, options: RoundOptions) -> Resolved:
 def resolve_scenario(
     scenario: Scenario, options: RoundOptions, *, seed: int, rounds: int | None = None, variant: str = ""
 ) -> Resolved:
-    """As `resolve`, for a scenario that was read already."""
+    """Resolve a scenario that was read already; see `resolve`."""
     plans = choose_plans(scenario, seed=seed, rounds=rounds, variant=variant)
     plans = on_external(plans, options.external)
     return Resolved(plans=plans, options=options, scenario=scenario, seed=seed)

@@ -47,7 +47,7 @@ _LONG_S = 600.0
 
 @dataclass(frozen=True, slots=True)
 class Preflight:
-    """What is known of some plans before any is run.
+    """The facts about some plans that are known before any is run.
 
     Attributes:
         checks: of the machine; each says what it found.
@@ -274,7 +274,7 @@ def _absent_clients(releases: Releases, resolved: Resolved) -> Iterator[tuple[st
 
 
 def _absent_brokers(releases: Releases, resolved: Resolved) -> Iterator[tuple[str, Callable[[], str]]]:
-    """As `_absent_clients`, for brokers, those after an upgrade too."""
+    """The absent brokers, also of versions after an upgrade; see `_absent_clients`."""
     from experiments.versions import other_brokers
     from harness.clusters import is_fetched, spec_of
 
@@ -318,7 +318,7 @@ def _refuse_options(resolved: Resolved) -> list[str]:
 
 
 def _refusals(process: ClientProcess) -> list[str] | None:
-    """What a client says against each of its options, until it takes the rest or names none of them; None
+    """Return a client's objections to its options, until it takes the rest or names none of them; None
     if it cannot be asked."""
     from harness.workers import refused_options
 
@@ -399,7 +399,7 @@ def _described(resolved: Resolved) -> list[Need]:
 
 
 def _warnings(plan: Plan, timeline: Timeline) -> Iterator[str]:
-    """What cannot be as expected, or would prove nothing."""
+    """Yield a warning for each thing that cannot be as expected, or would prove nothing."""
     where = f"{plan.variant}: " if plan.variant else ""
     of_plan = (
         *(*_of_limits(plan), *_of_sizes(plan), *_of_times(timeline), *_of_expectation(plan)),

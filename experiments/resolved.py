@@ -145,7 +145,7 @@ class Resolved:
 
     @cached_property
     def needs(self) -> frozenset[str]:
-        """What a cluster must be started with for the faults of all plans."""
+        """Return the needs that a cluster must be started with for the faults of all plans."""
         import faults
 
         return faults.needs_of(self.timelines)

@@ -40,11 +40,11 @@ _SAME_BOOT_S: Final = 60.0
 
 
 def resume(context: CommandContext, run: RunDir, options: RoundOptions) -> Result:
-    """What the run shows now. Its clients begin again where load is left; else what there is is audited.
-    Without its brokers it is sealed and judged, and no more.
+    """Resume a killed run and return its result. Its clients restart where load is left; else the log is
+    audited as it is. Without its brokers the run is only sealed and judged.
 
     Raises:
-        UsageError: it still runs, or was not killed.
+        UsageError: it is still running, or was not killed.
         BrokerstormError: as `experiments.campaign.CampaignRunner.run_round`; it can be resumed once more.
     """
     manifest, plan = _killed(run), read_plan(run)
@@ -60,7 +60,7 @@ def resume(context: CommandContext, run: RunDir, options: RoundOptions) -> Resul
 
 
 def why_no_load(plan: Plan, manifest: Manifest) -> str:
-    """What speaks against going on with the load; empty = nothing."""
+    """Return why the load cannot continue; empty = it can."""
     if manifest.phases and manifest.phases[-1].name not in ("warm-up", "load"):
         return "all of it was offered"
     left_s = plan.load_s - (time.monotonic_ns() - manifest.epoch_ns) / 1e9
@@ -147,7 +147,7 @@ def _end_workers(run: RunDir) -> None:
 
 
 def _judged(context: CommandContext, run: RunDir, plan: Plan, options: RoundOptions) -> Result:
-    """What it captured, as `analyze` judges it."""
+    """Judge the captured data, as `analyze` does."""
     from analysis.spark.session import WarmSession
 
     with closing(context.progress()) as progress, WarmSession(options.master) as session:

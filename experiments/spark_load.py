@@ -140,7 +140,7 @@ class SparkRound:
     # ----- hosts --------------------------------------------------------------------------------------
 
     def open(self, plan: Plan, run: RunDir) -> None:
-        """As `harness.run.hosts.Hosts.open`."""
+        """See `harness.run.hosts.Hosts.open`."""
         session = self._session.get()
         tasks = self._request.tasks or _settled_executors(session)
         box = self._packed(plan)
@@ -258,11 +258,11 @@ class SparkRound:
             each.measure()
 
     def of(self, client: str) -> Host:
-        """As `harness.run.hosts.Hosts.of`."""
+        """See `harness.run.hosts.Hosts.of`."""
         return self._executors[self._clients[client]]
 
     def rows(self) -> list[ExecutorRow]:
-        """As `harness.run.hosts.Hosts.rows`."""
+        """See `harness.run.hosts.Hosts.rows`."""
         found = []
         self._measure()
         for each in self._executors:

@@ -56,11 +56,11 @@ def is_open(asked: str) -> bool:
 
 
 def choose(asked: str, default: str, releases: Sequence[str]) -> list[Chosen]:
-    """The release that an open version means.
+    """Return the versions that an open version selects.
 
     Args:
         default: the version that comes with brokerstorm; decides the major version of ``latest-minor``.
-        releases: as the package index lists them, in any order; what is not a release is ignored.
+        releases: as the package index lists them, in any order; entries that are not releases are ignored.
 
     Raises:
         UsageError: nothing released fits.
@@ -171,7 +171,7 @@ class Releases:
         return "" if version in known else others_hint(version, known)
 
     def _asked(self, name: str, ask: Callable[[], list[str]]) -> list[str]:
-        """What the index lists now, which is kept.
+        """Ask the index for its current list, and keep it.
 
         Raises:
             BrokerstormError: the index does not answer.
@@ -243,7 +243,7 @@ def released_brokers(system: str) -> list[str]:
 
 
 def other_brokers(releases: Releases, system: str, version: str) -> str:
-    """As `other_clients`, for the brokers of a system."""
+    """Name the other releases of a system's brokers; see `other_clients`."""
     spec = spec_of(system, version)
 
     def is_released() -> bool:

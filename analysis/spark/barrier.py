@@ -122,7 +122,7 @@ class BarrierJob:
         return self._error
 
     def end(self, timeout_s: float) -> None:
-        """Wait for tasks that were told to end; cancel those that do not. Idempotent."""
+        """Wait for tasks that were asked to end; cancel any that do not. Idempotent."""
         if self._thread.ident is None:
             return
         self._thread.join(timeout_s)

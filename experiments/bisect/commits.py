@@ -40,7 +40,7 @@ _POLL_S: Final = 0.5
 
 
 def git(folder: Path, *arguments: str) -> str:
-    """What a git command prints.
+    """Return what a git command prints.
 
     Raises:
         UsageError: git refuses; its last line says why.
@@ -166,7 +166,7 @@ class Commits:
             raise BrokerstormError(f"git bisect run ended with exit code {running.returncode}: see {log}")
 
     def _answer(self, examiner: Examiner) -> Answer:
-        """What git's own refs say."""
+        """Return the answer that git's own refs give."""
         new = git(self._folder, "rev-parse", f"refs/bisect/{_TERMS[1]}")
         olds = git(self._folder, "for-each-ref", "--format=%(objectname)", f"refs/bisect/{_TERMS[0]}-*")
         left = git(self._folder, "rev-list", "--topo-order", new, "--not", *olds.split()).split()

@@ -262,7 +262,7 @@ class Bisected:
 
     @property
     def sides(self) -> list[Evidence]:
-        """What was seen next to the change, on both sides of it."""
+        """Return the evidence for the versions on both sides of the change."""
         around = (self.answer.before, self.answer.first)
         return [step for name in around for step in self.steps if step.version == name]
 
@@ -345,7 +345,7 @@ def _ready(
 
 
 def commits_of(root: RunDir, question: BisectQuestion) -> Commits:
-    """Of a bisection over commits: their clone."""
+    """Return the clone of a bisection over commits."""
     old, new = question.versions
     folder = root.root / "checkout"
     return Commits(Path(question.repo), (old, new), is_fix=question.is_fix, folder=folder)

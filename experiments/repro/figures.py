@@ -15,7 +15,7 @@ RESULTS_FILE: Final = BUNDLED / "bugs" / "results.json"
 
 
 class Figures(BaseModel):
-    """Of one pair.
+    """The figures of one version pair.
 
     Attributes:
         affected, fixed: rounds that showed the bug, and counted rounds.
@@ -32,12 +32,12 @@ class Figures(BaseModel):
 
     @property
     def p(self) -> float:
-        """Of Fisher's exact test, two-sided."""
+        """Return the two-sided p of Fisher's exact test."""
         return fisher_exact(*self.affected, *self.fixed)
 
     @property
     def counted(self) -> tuple[str, str]:
-        """Of the affected and the fixed version, for people: ``10 of 10``, ``0 of 10``."""
+        """Return the counts of the affected and the fixed version as text: ``10 of 10``, ``0 of 10``."""
         (bad, of_bad), (good, of_good) = self.affected, self.fixed
         return f"{bad} of {of_bad}", f"{good} of {of_good}"
 

@@ -98,8 +98,8 @@ def _places(scenario: Scenario) -> dict[str, tuple[str, str]]:
 
 
 def libraries(scenario: Scenario, affected: str, fixed: str) -> list[str]:
-    """Whose versions two variants differ in: clients, or the system of the brokers; where in none,
-    the clients."""
+    """Return the clients, or the system of the brokers, whose versions differ between two variants; if none
+    differ, the clients of the affected variant."""
     arms = {name: _places(each) for name, each, _ in variants(scenario) if name in (affected, fixed)}
     bad, good = arms[affected], arms[fixed]
     differ = {of for key, (of, version) in bad.items() if good.get(key, ("", ""))[1] != version}

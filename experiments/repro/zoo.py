@@ -23,10 +23,10 @@ from harness.scenario.bundled import bundled_bugs
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuickLook:
-    """What one look at a bug has shown.
+    """The result of one look at a bug.
 
     Attributes:
-        affected, fixed: of each arm its version or name, the rounds with the bug, and those that counted.
+        affected, fixed: of each arm its version or name, the rounds with the bug, and the counted rounds.
         why: why it could not be looked at; empty when it was.
         folder: of its rounds; empty when there is none.
     """
