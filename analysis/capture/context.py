@@ -25,7 +25,7 @@ REDELIVERY_ORDER = "redelivery-order"
 #: For pipelines: one output for each input, in their order. Transactions promise both; else a scenario may
 #: require what it calls dedup and order.
 INPUT_ONCE, INPUT_ORDER = "input-once", "input-order"
-#: Of an acknowledged message: it survives that all replicas in sync lose power at once.
+#: For acknowledged messages: they survive that all replicas in sync lose power at once.
 SYNCED = "synced"
 #: All producers put a key into one partition. No client promises it, a scenario may require it.
 SHARED_KEYS = "keys"

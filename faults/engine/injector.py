@@ -90,7 +90,7 @@ class Injector:
     def fire(self, firing: Firing, *, leave: bool = False) -> None:
         """Fire now; ``leave``: without healing, the ledger keeps it for `heal_from_ledger`."""
         execution = FaultExecution(firing, self._context, leave=leave)
-        # Of a load of hours those that are over would be thousands.
+        # In a load of hours, thousands of firings would be over.
         self._executions = [*(each for each in self._executions if not each.is_over), execution]
         execution.start()
 

@@ -86,7 +86,7 @@ class Inventory:
     clockless: Mapping[str, str] = field(default_factory=dict)
     #: Client -> producer, consumer or pipeline: what its process is; none = unknown.
     client_roles: Mapping[str, str] = field(default_factory=dict)
-    #: Of `harness.systems`.
+    #: Name in `harness.systems`.
     system: str = DEFAULT.name
 
     def role_names(self) -> list[str]:
