@@ -83,7 +83,7 @@ def _wrapped(kind: type[io.TextIOWrapper], stream: TextIO) -> TextIO:
 
 
 def output_problem() -> OSError | None:
-    """Why the output cannot be written; None where it can. A reader that left (``| head``) is not a problem."""
+    """Why the output cannot be written; None where it can. A reader that left (``| head``) is fine."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -35,7 +35,7 @@ def paragraph(text: str, *, indent: str = "", hanging: str = "") -> None:
 
 
 def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
-    """Rows of as many cells each. What does not fit continues in its column, or below in a line of its own."""
+    """Rows with this many cells. What does not fit continues in its column, or below in a line of its own."""
     if not rows:
         return
     room = width()

@@ -15,7 +15,7 @@ Times are UTC. JSON columns hold text that `json_extract` reads.
 
 - Each round is one transaction, on disk before the next begins: `kill -9` loses at most the round that was
   not finished. While the file is open, and after a `kill -9`, `history.sqlite-wal` and `history.sqlite-shm`
-  stand beside it and belong to it: keep all three together.
+  are next to it and belong to it: keep all three together.
 - Several processes may write. A process that finds the file locked waits for 30 seconds, then ends with exit
   code 4.
 - A file of an older schema is brought to this one when it is opened. One of a newer schema is refused (exit

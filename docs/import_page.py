@@ -26,7 +26,7 @@ def import_page() -> str:
         "is one line with file, row, value and what is allowed.",
         "",
         "A column in **bold** must be there. The others may be left out; an empty field is the same as a",
-        "column that is left out. A number stands for the word that it has in the",
+        "column that is left out. A number means the word that it has in the",
         "[sealed form](../capture-format.md#sealed-form), and is allowed in its place.",
         "",
         "- Systems whose positions are numbered by ledger (Pulsar) need `ledger` in log and deliveries;",

@@ -335,7 +335,7 @@ def _is_expected(series: _Series, rounds: Sequence[Round]) -> bool:
 def _state(
     series: _Series, nights: Sequence[str], changes: Sequence[Change], rounds: Sequence[Round]
 ) -> ClassState | None:
-    """The state of a class on the last night; None when it has not shown in the last 30 and did not change."""
+    """The state of a class on the last night; None if it was not seen in the last 30 and did not change."""
     last = nights[-1]
     recent = set(nights[-RECENT:])
     tallied = dict(zip(series.nights, series.values, strict=True))

@@ -372,7 +372,7 @@ def _round_row(row: Round) -> RoundRow:
 
 
 def _findings(story: Story, rounds: Sequence[Round], night: str) -> list[FindingRow]:
-    """New first, then by what is left to be looked at; an expected class is not a finding unless it changed."""
+    """New first, then by what is left to look at; an expected class is a finding only if it changed."""
     made = []
     for state in story.states:
         of_it = [change for change in story.fresh if (change.cell, change.subject) == (state.cell, state.cls)]

@@ -110,5 +110,5 @@ class LeaderWatch(PeriodicThread):
         return found
 
     def _timeless(self, one: Leadership) -> Leadership:
-        """Told by clocks that were not the machine's. Leaders have these times, too, where they were watched."""
+        """Times of clocks that were not the machine's. Leaders that were watched have these times, too."""
         return replace(one, t_ns=0, late_ns=0, over_ns=0, leader="" if self._is_watched else one.leader)
