@@ -47,6 +47,8 @@ Counts = Counter[str]
 
 @dataclass(frozen=True, slots=True)
 class Judging:
+    """One judging: what it used, and what it found."""
+
     usage: TreeUsage
     counts: Counts
     detail: str = ""
@@ -102,6 +104,7 @@ def duckdb(run: Path, threads: int, *form: str) -> Judging:
 
 
 def counts_of(document: Document, run: Path) -> Counts:
+    """Return the number of messages of each class that a result has."""
     counts: Counts = Counter()
     for finding in result_of_document(document, run).findings:
         counts[finding.cls] += finding.count

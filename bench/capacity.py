@@ -57,6 +57,7 @@ class Load:
 
     @property
     def messages(self) -> float:
+        """Return the number of messages of the whole load."""
         return self.rate * self.seconds
 
     def cores(self, cpu_s: float) -> float:
@@ -64,6 +65,7 @@ class Load:
         return self.rate * cpu_s / _M
 
     def machines(self, cpu_s: float) -> int:
+        """Return the number of machines for this CPU time per million messages."""
         return math.ceil(self.cores(cpu_s) / (self.machine.cores * self.machine.used))
 
     @property
@@ -73,6 +75,7 @@ class Load:
 
     @property
     def judge_cpu_s(self) -> float:
+        """Return the CPU time of judging, in seconds."""
         return self.costs.judge_fixed_cpu_s + self.messages / _M * self.costs.judge_cpu_s
 
     @property

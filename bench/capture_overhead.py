@@ -43,6 +43,8 @@ def measure(client: str, rounds: int, seconds: float, payload: int) -> dict[tupl
 
 
 def summary(found: dict[tuple[float, bool], list[Sample]]) -> dict[str, float]:
+    """Return the medians with and without capture, and their ratios."""
+
     def middle(rate: float, capture: bool, name: str) -> float:
         return float(median(getattr(sample, name) for sample in found[rate, capture]))
 

@@ -48,6 +48,8 @@ def tool_classpath(version: str) -> str:
 
 
 class JavaTools:
+    """The command-line producers that come with Kafka."""
+
     def __init__(self, cluster: KafkaCluster, folder: Path, messages: int, payload: int) -> None:
         self.cluster = cluster
         self.messages = messages
@@ -74,6 +76,7 @@ class JavaTools:
         return tail
 
     def verifiable(self) -> float:
+        """Return the rate of VerifiableProducer, in messages per second."""
         topic = fresh_topic(self.cluster)
         tail = self._run(
             "VerifiableProducer", "--bootstrap-server", self.cluster.bootstrap, "--topic", topic,
@@ -86,6 +89,7 @@ class JavaTools:
         return float(last["avg_throughput"])
 
     def performance(self) -> float:
+        """Return the rate of ProducerPerformance, in messages per second."""
         topic = fresh_topic(self.cluster)
         tail = self._run(
             "ProducerPerformance", "--topic", topic, "--num-records", str(self.messages), "--record-size",

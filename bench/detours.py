@@ -64,6 +64,7 @@ def measure(rounds: int, seconds: float) -> dict[tuple[float, str], list[tuple[S
 
 
 def summary(found: dict[tuple[float, str], list[tuple[Sample, float]]], seconds: float) -> dict[str, float]:
+    """Return the medians with and without the proxy, and their ratios."""
     steady, unlimited = found[STEADY, "detours"], found[UNLIMITED, "detours"]
     pairs = zip(unlimited, found[UNLIMITED, "direct"], strict=True)
     return {

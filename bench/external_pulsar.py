@@ -38,6 +38,7 @@ class PlainRest:
         self._pool = urllib3.PoolManager(headers={"Authorization": f"Bearer {token}"}, retries=follow)
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> Any:
+        """Send a request and return the decoded answer."""
         found = self._pool.request(method, f"{self._url}{path}", json=body)
         if found.status >= 300:
             raise SystemExit(f"{method} {path}: {found.status} {found.data[:200]!r}")

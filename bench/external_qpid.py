@@ -51,6 +51,7 @@ class PlainManagement:
         raise SystemExit(f"nobody serves {self.virtual_host}")
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> Any:
+        """Send a request and return the decoded answer."""
         found = self._pool.request(method, f"{self._url}/{path}", json=body)
         if found.status >= 300:
             raise SystemExit(f"{method} {path}: {found.status} {found.data[:200]!r}")

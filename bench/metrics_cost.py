@@ -24,6 +24,7 @@ TOPICS = (1, 50, 100)
 
 
 def sends(count: int, lanes: int) -> Rows:
+    """Return raw rows of sends over some lanes."""
     rows = np.zeros(count, RAW[TableId.SENDS])
     rows["state"], rows["outcome"], rows["lane"] = 1, Outcome.OK, np.arange(count) % lanes
     rows["t_done_ns"] = np.random.default_rng(1).integers(10**5, 10**9, count)
@@ -31,6 +32,7 @@ def sends(count: int, lanes: int) -> Rows:
 
 
 def deliveries(count: int, lanes: int) -> Rows:
+    """Return raw rows of deliveries over some lanes."""
     rows = np.zeros(count, RAW[TableId.DELIVERIES])
     rows["kind"], rows["stream"], rows["t_ns"] = Event.DELIVER, np.arange(count) % lanes + 1, 5 * 10**6
     rows["header"]["kind"] = Kind.LOAD

@@ -78,6 +78,7 @@ def cells(dice: random.Random, nights: int = NIGHTS) -> list[SimulatedCell]:
 
 
 def night_of(number: int) -> str:
+    """Return the date of a night, by its number."""
     return (FIRST + timedelta(days=number)).isoformat()
 
 
@@ -207,6 +208,7 @@ class Score:
 
 
 def measure(seeds: int, rounds: int) -> Score:
+    """Simulate histories and count which changes were found."""
     score = Score()
     for seed in range(seeds):
         every, made = simulated(seed, rounds=rounds)

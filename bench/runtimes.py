@@ -52,6 +52,7 @@ def up_and_down_s(scenario: str, runtime: str, root: Path) -> tuple[float, float
 
 
 def run(scenario: str, runtime: str, root: Path, seed: int, overrides: list[str]) -> Result:
+    """Run a scenario on a runtime, and return its result."""
     command = [sys.executable, "cli.py", "--json", "--run-dir", str(root / "runs"), "run", scenario]
     command += ["--seed", str(seed), "--runtime", runtime]
     command += [word for override in overrides for word in ("--set", override)]
@@ -82,6 +83,7 @@ def figures(result: Result) -> Document:
 
 
 def show(scenario: str, found: dict[str, Document]) -> None:
+    """Print the figures of a scenario, one column for each runtime."""
     print(f"\n{scenario}")
     for name in ("ready_s", "down_s", "verdict", "sends", "rate_per_s", "p50_ms", "p99_ms"):
         print(f"  {name:12}" + "".join(f"{_text(found[each].get(name)):>16}" for each in RUNTIMES))

@@ -22,6 +22,7 @@ PAYLOAD_BYTES, LINGER_MS, TOPIC_PARTITIONS = 150, 40, 6
 
 
 def told(sample: Sample) -> str:
+    """Return the figures of a sample as text."""
     return (
         f"{sample.ok:,} of {sample.sent:,} acknowledged; CPU s per million: brokers "
         f"{sample.brokers_cpu_us:.1f}, client {sample.cpu_us:.1f}; load average {os.getloadavg()[0]:.1f}"
@@ -29,6 +30,7 @@ def told(sample: Sample) -> str:
 
 
 def measure(args: argparse.Namespace) -> dict[str, list[Sample]]:
+    """Measure a plain and a secure cluster in turn."""
     numbers = itertools.count()
     with cluster_of("kafka") as (plain, root), cluster_of("kafka", secure=True) as (secure, _):
 

@@ -18,6 +18,7 @@ from harness.rundir import RunDir
 
 
 def main() -> None:
+    """Wait for a line, judge the run, and print what was found and how long it took."""
     run = RunDir(Path(sys.argv[1]).resolve())
     with WarmSession(sys.argv[2]) as warm:
         session = warm.get()

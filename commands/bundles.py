@@ -29,6 +29,7 @@ class Size(click.ParamType[int]):
     name = "size"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Convert ``20MB`` into bytes."""
         if isinstance(value, int):
             return value
         found = _SIZE.fullmatch(value.strip())

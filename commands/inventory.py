@@ -42,6 +42,7 @@ _NEXT = {
 
 
 def scenarios(settings: Settings) -> list[Row]:
+    """Return a row for each ready scenario."""
     from harness.scenario.bundled import bundled_scenarios
     from harness.scenario.file import load_scenario
 
@@ -55,6 +56,7 @@ def scenarios(settings: Settings) -> list[Row]:
 
 
 def bugs(settings: Settings) -> list[Row]:
+    """Return a row for each known bug."""
     from experiments.repro.figures import figures
     from experiments.repro.request import libraries
     from harness.scenario.bundled import bundled_bugs
@@ -89,6 +91,7 @@ def bugs(settings: Settings) -> list[Row]:
 
 
 def suites(settings: Settings) -> list[Row]:
+    """Return a row for each ready suite."""
     from experiments.nights.file import bundled_suites, load_suite
 
     rows = []
@@ -100,12 +103,14 @@ def suites(settings: Settings) -> list[Row]:
 
 
 def faults(settings: Settings) -> list[Row]:
+    """Return a row for each kind of fault."""
     from faults.schedule.reference import kinds
 
     return [asdict(each) for each in kinds()]
 
 
 def workers(settings: Settings) -> list[Row]:
+    """Return a row for each worker."""
     from harness.workers import load_worker, worker_names
 
     found = [load_worker(name) for name in worker_names()]
@@ -123,6 +128,7 @@ def workers(settings: Settings) -> list[Row]:
 
 
 def systems(settings: Settings) -> list[Row]:
+    """Return a row for each system."""
     from harness.systems import SYSTEMS
 
     return [
@@ -132,6 +138,7 @@ def systems(settings: Settings) -> list[Row]:
 
 
 def runs(settings: Settings) -> list[Row]:
+    """Return a row for each run, the latest first."""
     from harness.rundir import all_runs
 
     rows = [_run(run) for run in all_runs(settings.run_dir)]
@@ -171,6 +178,7 @@ def _run(run: RunDir) -> Row:
 
 
 def nights(settings: Settings) -> list[Row]:
+    """Return a row for each nightly run, the latest first."""
     from experiments.nights.night import nights as every_night
     from harness.rundir import read_json
 
@@ -232,6 +240,7 @@ def runs_of(settings: Settings, night: str) -> list[Row]:
 
 
 def classes(settings: Settings) -> list[Row]:
+    """Return a row for each anomaly class."""
     from analysis.classes import CLASSES
 
     return [

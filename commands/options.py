@@ -18,6 +18,7 @@ class FileToWrite(click.Path):
         super().__init__(dir_okay=False, path_type=Path)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        """Convert the argument into a path; its name must be text in UTF-8."""
         path = Path(str(super().convert(value, param, ctx)))
         if not path.name or str(path).encode(errors="ignore").decode() != str(path):
             self.fail(f"{str(path)!r} is not a file name in UTF-8", param, ctx)
@@ -42,6 +43,7 @@ class RenamedOption(click.Option):
     """An option that had another name: its last name still works and is shown nowhere."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
+        """Return the help of the option, without its old names."""
         known, self.opts = self.opts, self.opts[:-1]
         try:
             return super().get_help_record(ctx)

@@ -17,7 +17,7 @@ key as [scenario files](scenario.md) are. `brokerstorm new --suite FILE` writes 
 A cell is one combination of a matrix. Its name is the same every night: it holds the version as the file
 asks for it (`confluent-kafka@latest`), and the history keeps what that was. Cells run by priority, those that
 can share a cluster one after the other. Fresh seeds are the same for all cells of a scenario: versions are
-compared under the same faults. A seed that a promise was broken with runs again, besides the fresh ones, until
+compared under the same faults. A seed that a promise was broken with runs again, with the fresh ones, until
 it was green three times in a row; of a cell, the two newest.
 """
 

@@ -35,9 +35,12 @@ class KeptOutcome(Protocol):
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Return the name of the round's folder."""
+
     @property
-    def key(self) -> str: ...
+    def key(self) -> str:
+        """Return what identifies the round in its experiment."""
 
 
 OutcomeT = TypeVar("OutcomeT", bound=KeptOutcome)

@@ -88,6 +88,7 @@ class BisectQuestion(BisectSettings):
 
     @property
     def direction(self) -> str:
+        """Return what is looked for: *first fixed* or *first bad*."""
         return "first fixed" if self.is_fix else "first bad"
 
 

@@ -258,6 +258,7 @@ class Bisected:
 
     @property
     def exit_code(self) -> int:
+        """Return the exit code of the command."""
         return EXIT[self.answer.outcome]
 
     @property
@@ -268,10 +269,12 @@ class Bisected:
 
     @property
     def rounds(self) -> int:
+        """Return the number of rounds that were played."""
         return sum(len(step.looks) for step in self.steps)
 
     @property
     def counted(self) -> int:
+        """Return the number of rounds that counted."""
         return sum(step.counted for step in self.steps)
 
     def document(self) -> Document:

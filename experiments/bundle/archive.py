@@ -109,6 +109,7 @@ class _Reader:
         self._most = self._left = most
 
     def exactly(self, count: int) -> bytes:
+        """Return exactly this many bytes."""
         self.require_room(count)
         self._left -= count
         try:
@@ -124,10 +125,12 @@ class _Reader:
         return data
 
     def require_room(self, count: int) -> None:
+        """Raise UsageError if an entry of this size would exceed the limit."""
         if count > self._left:
             raise _refused(self._archive, f"it unpacks to more than {self._most >> 20:,} MiB")
 
     def chunks(self, size: int) -> Iterator[bytes]:
+        """Yield the bytes of an entry in pieces."""
         for start in range(0, size, _CHUNK):
             yield self.exactly(min(_CHUNK, size - start))
         self.exactly(-size % BLOCK)

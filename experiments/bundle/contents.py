@@ -44,6 +44,7 @@ class JudgedRound:
         return frozenset(self.capture.buckets()) - self.capture.left_out.buckets
 
     def bucket_bytes(self, buckets: frozenset[int]) -> int:
+        """Return the size of some buckets, in bytes."""
         return sum(size for (_, number), size in self.capture.bytes_of.items() if number in buckets)
 
     def sealed_files(self, buckets: frozenset[int]) -> Iterator[tuple[str, Path]]:

@@ -28,6 +28,7 @@ class BucketChoice:
     kept: Mapping[str, Buckets]
 
     def bucket_bytes(self, judged: Judged) -> int:
+        """Return the size of the chosen buckets of all rounds, in bytes."""
         return sum(each.bucket_bytes(self.kept[each.prefix]) for each in judged.rounds)
 
 

@@ -56,6 +56,7 @@ class _BundleDraft:
     redacted: dict[str, int] = field(default_factory=dict)
 
     def clean(self, name: str, text: str) -> str:
+        """Return the text without secrets, and note how many were removed."""
         made, count = self.redactor.redacted(name, text)
         if count:
             self.redacted[name] = self.redacted.get(name, 0) + count

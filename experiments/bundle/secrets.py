@@ -200,6 +200,7 @@ class _Counter:
         self.count = 0
 
     def one(self) -> str:
+        """Count a secret, and return the text that replaces it."""
         self.count += 1
         return REDACTED
 

@@ -25,6 +25,7 @@ class Decision:
 
     @property
     def verdict(self) -> str:
+        """Return the verdict that the exit code means."""
         return {Exit.PASS: "pass", Exit.FAIL: "fail"}.get(Exit(self.exit_code), "unknown")
 
     @classmethod

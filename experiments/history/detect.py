@@ -160,6 +160,7 @@ def shift_p(logs: np.ndarray, at: int) -> tuple[float, float]:
 
 
 def logs_of(values: Sequence[float], metric: Metric) -> np.ndarray:
+    """Return the logarithms of a figure; values below its floor count as the floor."""
     made: np.ndarray = np.log(np.maximum(np.asarray(values, dtype=float), metric.floor))
     return made
 

@@ -113,4 +113,5 @@ def figures(rounds: Iterable[Round]) -> Figures:
 
 
 def total(tallies_of: Sequence[Tally]) -> Tally:
+    """Return the sum of hits and rounds."""
     return Tally(sum(each.hits for each in tallies_of), sum(each.rounds for each in tallies_of))

@@ -21,6 +21,7 @@ class Choice:
 
     @property
     def total_s(self) -> float:
+        """Return the expected duration of all cells, in seconds."""
         return sum(self.expected_s[cell.id] for cell in self.cells)
 
 

@@ -85,10 +85,12 @@ class Ended:
 
     @property
     def name(self) -> str:
+        """Return the folder of the turn."""
         return self.folder
 
     @property
     def key(self) -> str:
+        """Return the cell and seed, which identify the turn."""
         return f"{self.cell} seed {self.seed}"
 
 
@@ -120,6 +122,7 @@ class Night:
     schema_version: int = SCHEMA_VERSION
 
     def cell(self, turn: Turn) -> Cell:
+        """Return the cell of a turn."""
         return next(cell for cell in self.cells if cell.id == turn.cell)
 
 
@@ -134,6 +137,7 @@ class NightDir:
 
     @property
     def id(self) -> str:
+        """Return the id of the night: the name of its folder."""
         return self.root.name
 
     @property
@@ -142,9 +146,11 @@ class NightDir:
 
     @property
     def is_over(self) -> bool:
+        """Return whether the night has ended."""
         return self.document.exists()
 
     def folder(self, name: str) -> RunDir:
+        """Return the folder of a turn."""
         return RunDir(self.root / name)
 
     def save(self, night: Night) -> None:

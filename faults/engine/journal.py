@@ -57,6 +57,7 @@ class FaultJournal:
         self._tell(row)
 
     def effect(self, fault_id: int, proof: Proof) -> None:
+        """Write that a fault took effect, or not yet."""
         row = {"effective": proof.effective, "evidence": proof.evidence, "details": dict(proof.details)}
         self._write(fault_id, "effect", row)
 
@@ -64,10 +65,12 @@ class FaultJournal:
         self._write(fault_id, "heal", {})
 
     def healed(self, fault_id: int, injection: Injection, *, ok: bool, undone: bool, text: str) -> None:
+        """Write that a fault was undone, or that this failed."""
         said = {"ok": ok, "undone": undone, "evidence": text}
         self._write(fault_id, "healed", {**said, "confirmed_acks": injection.confirmed_acks()})
 
     def skipped(self, firing: Firing, reason: str) -> None:
+        """Write that a fault was skipped, and why."""
         planned = {"kind": firing.kind, "target": firing.target, "planned_s": firing.t_s}
         self._write(firing.id, "skipped", {**planned, "reason": reason})
 
