@@ -332,7 +332,9 @@ def test_a_machine_that_is_lost_makes_the_run_unknown(master: str, scenario: Pat
         process.kill()
     document = json.loads(out)
     assert (process.returncode, document["verdict"]) == (Exit.UNKNOWN, "unknown"), err
-    assert any("is gone" in reason for reason in document["reasons"]), document["reasons"]
+    # A busy machine may have been late to answer before it was lost; that text is kept then.
+    cut_short = "what ran there was cut short"
+    assert any(cut_short in reason for reason in document["reasons"]), document["reasons"]
     assert violations(document) == set()
     assert 0 < document["sends"]["attempted"] < SENDS
     assert agents() == []
