@@ -97,7 +97,7 @@ def agrees(cause: Cause, lines: Iterable[Line]) -> dict[str, bool]:
         "truncated": bool(after) and after[0] <= low,
         "had reached it": named is not None and named.deposed.offset > high,
         "in time": named is not None and named.may_have_acked(low, from_s, to_s),
-        "only this one": not any(other.may_have_acked(low, from_s, from_s) for other in others),
+        "nobody else": not any(other.may_have_acked(low, from_s, from_s) for other in others),
     }
 
 
