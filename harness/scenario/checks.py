@@ -441,8 +441,10 @@ def _application_problems(scenario: Scenario) -> Iterator[Problem]:
 def _delay_problems(at: tuple[str, ...], spec: ProducerSpec, scenario: Scenario) -> Iterator[Problem]:
     """A delay is shorter than the time after which consumers that are given nothing are stalled, and than the
     drain, which waits for it."""
+    if not spec.deliver_after:
+        return
     at = (*at, "deliver_after")
-    if spec.deliver_after and spec.transactions:
+    if spec.transactions:
         yield at, "cannot be combined with transactions; remove one of them"
     for limit in ("stall", "drain"):
         most_s = getattr(scenario.limits, limit)
