@@ -238,7 +238,7 @@ class ValidityCheck:
 class HangRow:
     """A worker that was seen to hang, stall or not end during the run, with the call that waits.
 
-    ``judged``: of a stall, the class that judging found, or why it is not a violation.
+    ``judged``: of a stall, the class that judging found, or the reason why nothing is violated.
     """
 
     worker: str

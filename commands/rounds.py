@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _LOG = logging.getLogger(__name__)
 
-#: What may be asked anew of a run that continues; of the rest only defaults.
+#: Options that may change for a run that is resumed; the others keep their defaults.
 _OF_A_RESUMED_RUN: Final = frozenset({"offline", "master", "window_s", "fail_fast", "runtime"})
 
 

@@ -321,7 +321,7 @@ class Context:
 
     @cached_property
     def is_compacted(self) -> npt.NDArray[np.bool_]:
-        """By stream id: of a compacted topic."""
+        """By stream id: whether its topic is compacted."""
         return np.array([False, *(name.rpartition("-")[0] in self.compacted for name in self.streams)])
 
     @cached_property

@@ -36,7 +36,7 @@ class LeftOut:
 
 
 def read_left_out(run: RunDir) -> LeftOut:
-    """Return the content of left-out.json; nothing if there is no such file.
+    """Return the content of left-out.json; nothing without the file.
 
     Raises:
         UsageError: it is damaged.

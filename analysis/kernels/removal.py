@@ -125,7 +125,7 @@ def _compacted(history: BucketHistory, slots: Array, stream: Array, position: Ar
     lanes = history.identity(history.log_slot[rows])[:, 1]
     log_stream, log_position = log["stream"][rows].astype(np.int64), log["position"][rows]
     keys, which = np.unique(log_stream * context.n_lanes + lanes, return_inverse=True)
-    newest = np.append(np.full(len(keys), -1), -1)  # the last: of a key of which the log has nothing
+    newest = np.append(np.full(len(keys), -1), -1)  # the last entry: for keys that the log lacks
     np.maximum.at(newest, which, log_position)
 
     own = np.flatnonzero((position >= 0) & context.is_compacted[stream])
