@@ -3,7 +3,7 @@
 #   docker build -t brokerstorm .
 #   docker run --rm -v "$PWD/runs:/runs" -v brokerstorm-cache:/cache brokerstorm run kafka-quick
 #
-# `--target with-go` adds a Go for the clients that are built from it (docs/howto/run-in-a-container.md).
+# `--target with-go` adds a Go for the clients that are built from it (docs/howto/install.md).
 ARG BASE=debian:trixie-slim
 ARG JAVA=openjdk-21-jre-headless
 

@@ -53,13 +53,21 @@ _OURS = ("analysis", "cli", "commands", "experiments", "faults", "harness")
 def cli() -> None:
     """Chaos load tests for message brokers, with an exact verdict on every message.
 
-    Starts a live cluster and sends load at a fixed rate while brokers are killed, frozen and lose leadership.
+    Starts a cluster and sends load while brokers are killed, frozen and lose leadership.
     Reports every message that was lost, stored twice or reordered.
     """
 
 
 for _command in (
-    *(upkeep.doctor, starting.list_, starting.new, starting.plan, upkeep.fetch, rounds.run, rounds.repro),
+    *(
+        upkeep.doctor,
+        starting.list_,
+        starting.new,
+        starting.plan,
+        upkeep.fetch,
+        rounds.run,
+        rounds.repro,
+    ),
     bisect.bisect,
     shrink.shrink,
     *(suites.suite, histories.history),
@@ -72,7 +80,7 @@ for _command in (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point of the console script; returns the exit code (docs/reference/exit-codes.md)."""
+    """Entry point of the console script; returns the exit code (docs/reference/cli.md)."""
     if arguments is None:
         prepare_streams()
     code = _run(arguments)
@@ -103,7 +111,9 @@ def _run(arguments: Sequence[str] | None) -> int:
         except click.UsageError as error:
             path = error.ctx.command_path if error.ctx else called()
             hint = f"`{path} --help` shows what there is"
-            return _report(error, error.format_message(), hint=hint, code=Exit.USAGE, as_json=as_json)
+            return _report(
+                error, error.format_message(), hint=hint, code=Exit.USAGE, as_json=as_json
+            )
         except click.ClickException as error:
             return _report(error, error.format_message(), code=Exit.USAGE, as_json=as_json)
         except (click.Abort, KeyboardInterrupt) as error:
@@ -140,15 +150,16 @@ def _report(
 
 
 def _report_output(problem: OSError) -> int:
-    """The result could not be written: no exit code of a verdict, which is in the folder of the run."""
+    """The result could not be written: no exit code of a verdict, which is in the folder of the
+    run."""
     text = f"the output could not be written: {problem.strerror or problem}"
     hint = "`brokerstorm show` shows the verdict of the latest run again"
     return _report(problem, text, hint=hint, code=Exit.OUTPUT, as_json=False)
 
 
 def _report_other(error: Exception, *, as_json: bool) -> int:
-    """A bug, but for a library that only some commands load, a file name that no file system takes, and a
-    file that this user may not use, and output that cannot be written."""
+    """A bug, but for a library that only some commands load, a file name that no file system takes,
+    and a file that this user may not use, and output that cannot be written."""
     if isinstance(error, OSError) and (problem := output_problem()) is not None:
         return _report_output(problem)
     if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] not in _OURS:

@@ -1,4 +1,5 @@
-"""Puts the launcher into the wheel as the package itself; an editable install has it in its own folder."""
+"""Puts the launcher into the wheel as the package itself; an editable install has it in its own
+folder."""
 
 from __future__ import annotations
 

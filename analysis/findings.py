@@ -1,7 +1,9 @@
-"""The result of judging as data: findings, witnesses, faults and the verdict, as result.json holds them.
+"""The result of judging as data: findings, witnesses, faults and the verdict, as result.json holds
+them.
 
-`Result.document()` is the public JSON (schema_version 1). The terminal, the HTML page, JUnit, `trace`
-and `compare` are made from it and from nothing else, so whatever one of them shows, a script can read.
+`Result.document()` is the public JSON (schema_version 1). The terminal, the HTML page, JUnit,
+`trace` and `compare` are made from it and from nothing else, so whatever one of them shows, a
+script can read.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ NOT_APPLICABLE = "not applicable: "
 
 
 class Status(StrEnum):
-    """The status of a class in a run. ``SUSPECT`` means that the evidence is incomplete; it counts as
-    unknown.
+    """The status of a class in a run. ``SUSPECT`` means that the evidence is incomplete; it counts
+    as unknown.
     """
 
     VIOLATION = "violation"
@@ -40,11 +42,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultNear:
-    """A fault and how far away in time something was: ``after_s`` after its inject (negative: before).
+    """A fault and how far away in time something was: ``after_s`` after its inject (negative:
+    before).
 
-    Of a leader change that followed it, ``is_target``: it hit the deposed leader, or the stream. The change
-    itself is recorded by the brokers; that the fault brought it about rests on the time, and on that. False:
-    on the time alone; None: not asked, as of a witness.
+    Of a leader change that followed it, ``is_target``: it hit the deposed leader, or the stream.
+    The change itself is recorded by the brokers; that the fault brought it about rests on the time,
+    and on that. False: on the time alone; None: not asked, as of a witness.
     """
 
     fault: int
@@ -69,12 +72,13 @@ class SequenceStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """The leader change that caused hits of a class, as the brokers recorded who led (verdicts.md, Cause).
+    """The leader change that caused hits of a class, as the brokers recorded who led (verdicts.md,
+    Cause).
 
     ``named``: False = none can be told, and ``sentence`` says why; the rest is empty then.
-    ``term``: leader epoch (Kafka), ledger (Pulsar); None = it has no number. ``late``: acknowledged by a
-    leader that had been deposed. ``acked_s``: first and last acknowledgement, since start of load.
-    ``by_time``: nothing but the time tells the leaders, as in a queue without positions.
+    ``term``: leader epoch (Kafka), ledger (Pulsar); None = it has no number. ``late``: acknowledged
+    by a leader that had been deposed. ``acked_s``: first and last acknowledgement, since start of
+    load. ``by_time``: nothing but the time tells the leaders, as in a queue without positions.
     """
 
     sentence: str
@@ -82,7 +86,8 @@ class Cause:
     count: int
     episodes: int
     stream: str
-    places: str = ""  # where they were acknowledged, or have their first copy: "37818" or "37818 to 51369"
+    # where they were acknowledged, or have their first copy: "37818" or "37818 to 51369"
+    places: str = ""
     leader: str = ""
     term: int | None = None
     next_leader: str = ""
@@ -117,10 +122,10 @@ class Witness:
 class Attribution:
     """Share of a class's episodes inside a fault kind's windows, compared with chance.
 
-    Asked of episodes whose cause is not named, of all faults together (``kind`` empty), then of each kind.
-    ``p_value``: share of 1,000 circular shifts of the schedule with at least as many episodes inside;
-    None with ``not_attributable``: ``why_not`` says what speaks against it. ``p_adjusted``: of a kind, after
-    Holm over all kinds that were asked.
+    Asked of episodes whose cause is not named, of all faults together (``kind`` empty), then of
+    each kind. ``p_value``: share of 1,000 circular shifts of the schedule with at least as many
+    episodes inside; None with ``not_attributable``: ``why_not`` says what speaks against it.
+    ``p_adjusted``: the p value of a kind, adjusted by Holm over all kinds that were asked.
     """
 
     kind: str
@@ -137,8 +142,9 @@ class Attribution:
 class StreamCount:
     """Messages of a class in one partition, topic or queue, by time.
 
-    ``stream``: empty for ``streams`` others taken together. ``windows``: (start in s since the start of
-    load, messages), `Finding.window_s` wide, only those with any; a message without a time is in none.
+    ``stream``: empty for ``streams`` others taken together. ``windows``: (start in s since the
+    start of load, messages), `Finding.window_s` wide, only those with any; a message without a time
+    is in none.
     """
 
     stream: str
@@ -149,8 +155,9 @@ class StreamCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FaultCount:
-    """Messages of a class that belong to a fault: if their cause is named, the fault that the leader change
-    followed; if not, the fault in whose window their episode began, as attribution draws it.
+    """Messages of a class that belong to a fault: if their cause is named, the fault that the
+    leader change followed; if not, the fault in whose window their episode began, as attribution
+    draws it.
 
     Of several windows, the nearest fault's counts. ``fault``: its id, 0 = no window.
     """
@@ -177,7 +184,8 @@ class Finding:
     window_s: int = 1
     by_stream: tuple[StreamCount, ...] = ()  # most messages first
     by_fault: tuple[FaultCount, ...] = ()  # in order of time
-    causes: tuple[Cause, ...] = ()  # most messages first; empty: not asked of this class, or nothing recorded
+    # most messages first; empty: not asked of this class, or nothing recorded
+    causes: tuple[Cause, ...] = ()
     caused_episodes: int = 0  # episodes of which every message has a cause with a name
     attribution: tuple[Attribution, ...] = ()
     witnesses: tuple[Witness, ...] = ()
@@ -192,7 +200,8 @@ def title_of(threshold: str, *, outside_faults: bool) -> str:
 class Threshold:
     """The most that a figure may be, and what it was.
 
-    ``unit``: s, ratio or count. ``measured``: None = not measured. ``held``: None = it cannot be said.
+    ``unit``: s, ratio or count. ``measured``: None = not measured. ``held``: None = it cannot be
+    said.
     """
 
     name: str  # key of require
@@ -238,7 +247,7 @@ class ValidityCheck:
 class HangRow:
     """A worker that was seen to hang, stall or not end during the run, with the call that waits.
 
-    ``judged``: of a stall, the class that judging found, or the reason why nothing is violated.
+    ``judged``: the class that judging found for a stall, or why nothing is violated.
     """
 
     worker: str
@@ -270,14 +279,79 @@ class TimeSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """CPU and memory of one process over time: equal lists. ``cpu``: cores in use since the sample before;
-    None where that is not known (the first sample, a restart)."""
+    """CPU and memory of one process over time: equal lists. ``cpu``: cores in use since the sample
+    before; None where that is not known (the first sample, a restart)."""
 
     name: str
     role: str  # node, client
     t_s: list[float]
     cpu: list[float | None]
     rss_bytes: list[int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationRecovery:
+    """How long an application took to be as fast as before a fault.
+
+    Attributes:
+        fault: id of the fault.
+        recovery_s: from its injection to the first output after which the delay was usual until the
+            next fault; 0 = it was never unusual; None = not before the next fault, or not known.
+    """
+
+    fault: int
+    recovery_s: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationFlow:
+    """An application over time, in steps of ``step_s`` from the start of the load.
+
+    Attributes:
+        backlog: acknowledged inputs without an output at the end of each step; empty if times of
+            outputs are not known, or if an input may have no output.
+        p99_ms: 99 % of the outputs stored in a step had a delay of at most this; None = no output.
+        usual_ms: the largest delay that counts as usual: 100 ms more than twice the median of
+            ``p99_ms`` before the first fault that took effect; None = not known.
+        recoveries: one for each fault that took effect.
+    """
+
+    step_s: float
+    backlog: list[int] = field(default_factory=list)
+    p99_ms: list[float | None] = field(default_factory=list)
+    usual_ms: float | None = None
+    recoveries: list[ApplicationRecovery] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationResult:
+    """The figures of an application under test.
+
+    Attributes:
+        outputs: outputs that name an input; ``outputs_again``: those that are not the first of
+            their input.
+        nameless: outputs that name no input.
+        delay_ms: p50, p99, max: from when an input was due until brokers stored its first output.
+        lives: processes that were started; ``killed`` by faults, ``ended_by_itself``.
+        drained: it had processed all input in the end.
+        flow: backlog, delay and recoveries over time; None in results of earlier versions.
+    """
+
+    name: str
+    source: str
+    to: str
+    instances: int
+    promise: str
+    makes: str
+    outputs: int = 0
+    outputs_again: int = 0
+    nameless: int = 0
+    delay_ms: dict[str, float] = field(default_factory=dict)
+    lives: int = 0
+    killed: int = 0
+    ended_by_itself: int = 0
+    drained: bool = False
+    flow: ApplicationFlow | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -298,24 +372,28 @@ class Result:
     percentiles: list[tuple[float, float]]  # (quantile, ms)
     findings: list[Finding]
     faults: list[FaultRow]
-    untested: dict[str, str] = field(default_factory=dict)  # class -> why nothing found proves nothing
+    # class -> why nothing found proves nothing
+    untested: dict[str, str] = field(default_factory=dict)
     hangs: list[HangRow] = field(default_factory=list)
     timeline: TimeSeries
     coverage: list[ValidityCheck]
     thresholds: list[Threshold] = field(default_factory=list)  # in the order of the scenario's keys
-    rows: dict[str, int]  # sends, log, deliveries; log_probes: of the log's rows, the harness's own probes
+    # sends, log, deliveries; log_probes: rows of the log that are the harness's own probes
+    rows: dict[str, int]
     given: dict[str, int] = field(
         default_factory=dict
     )  # group -> messages handed to it, each time; no probes
-    given_again: dict[str, int] = field(default_factory=dict)  # group -> how many of them repeat a message
+    # group -> how many of them repeat a message
+    given_again: dict[str, int] = field(default_factory=dict)
     given_delay_ms: dict[str, dict[str, float]] = field(
         default_factory=dict
     )  # group -> p50, p99, max: from when a message was due until the group was first given it
+    applications: list[ApplicationResult] = field(default_factory=list)
     usage: list[Usage] = field(default_factory=list)
     transactions: dict[str, float] = field(
         default_factory=dict
     )  # committed, aborted, unknown; commit_ms_p50 ...
-    exposure: dict[str, int] = field(default_factory=dict)  # docs/reference/exposure.md
+    exposure: dict[str, int] = field(default_factory=dict)  # docs/explanation/anomalies.md
     duration_s: dict[str, float]  # phases, judging
     environment: dict[str, str]
     command: str
@@ -338,8 +416,8 @@ class Result:
         return [each for each in self.thresholds if each.held is False]
 
     def excused(self) -> list[Finding]:
-        """Return the findings that neither the broker nor the client is to blame for: those that are
-        permitted, and the application's.
+        """Return the findings that neither the broker nor the client is to blame for: those that
+        are permitted, and the application's.
         """
         return [f for f in self.findings if f.status in _EXCUSED and f.count]
 

@@ -1,8 +1,8 @@
 """Durations in logarithmic bins over time steps: exact to a percent, mergeable, small.
 
-Values in ns fall into bins of 2**6 steps an octave, taken from the bits of a float32: at most 1.6 % wide, so
-a quantile read at the middle of its bin is within 0.8 %. Bin 0 is everything below 1.02 us, the last one
-everything above 18 minutes.
+Values in ns fall into bins of 2**6 steps an octave, taken from the bits of a float32: at most 1.6 %
+wide, so a quantile read at the middle of its bin is within 0.8 %. Bin 0 is everything below 1.02
+us, the last one everything above 18 minutes.
 """
 
 from __future__ import annotations
@@ -49,14 +49,16 @@ class Histogram:
     max_ns: int = 0
 
     @classmethod
-    def of(cls, steps: npt.NDArray[Any], value_ns: Ints, n_steps: int) -> Histogram:
+    def from_values(cls, steps: npt.NDArray[Any], value_ns: Ints, n_steps: int) -> Histogram:
         dense = Dense(n_steps)
         dense.add(steps, value_ns)
         return dense.sparse()
 
     @classmethod
     def merged(cls, parts: Sequence[Histogram]) -> Histogram:
-        dense = np.zeros(max((int(p.cells[-1]) + 1 for p in parts if len(p.cells)), default=0), np.int64)
+        dense = np.zeros(
+            max((int(p.cells[-1]) + 1 for p in parts if len(p.cells)), default=0), np.int64
+        )
         for part in parts:
             dense[part.cells] += part.counts  # cells of a part are unique
         cells = np.flatnonzero(dense)
@@ -70,7 +72,8 @@ class Histogram:
         return np.bincount(self.cells // BINS, self.counts, n_steps).astype(np.int64)
 
     def only(self, kept: npt.NDArray[np.bool_]) -> Histogram:
-        """The values of the kept steps; its maximum is a bin's value if the largest value is not kept."""
+        """The values of the kept steps; its maximum is a bin's value if the largest value is not
+        kept."""
         taken = kept[self.cells // BINS]
         cells, counts = self.cells[taken], self.counts[taken]
         if taken.all() or not len(cells):
@@ -79,7 +82,8 @@ class Histogram:
         return Histogram(cells, counts, min(self.max_ns, round(float(bin_middle_ns(highest)[0]))))
 
     def quantiles(self, wanted: Sequence[float]) -> list[float]:
-        """Values in ns at quantiles 0..1 over all steps; [] without values. 1.0 is the exact maximum."""
+        """Values in ns at quantiles 0..1 over all steps; [] without values. 1.0 is the exact
+        maximum."""
         if not len(self.cells):
             return []
         dense = np.bincount(self.cells % BINS, self.counts, BINS)
@@ -109,7 +113,8 @@ def _read(dense: npt.NDArray[Any], wanted: Sequence[float], max_ns: int) -> list
 
 
 class Dense:
-    """A histogram that is still being filled. Cells are counted in batches as long as the histogram."""
+    """A histogram that is still being filled. Cells are counted in batches as long as the
+    histogram."""
 
     def __init__(self, steps: int) -> None:
         self._counts = np.zeros(steps * BINS, np.int64)
@@ -140,4 +145,5 @@ class Dense:
         self._count()
         cells = np.flatnonzero(self._counts)
         counts = self._counts[cells]
-        return Histogram(cells.astype(np.int32), counts.astype(np.int32), self._max_ns)  # half the way home
+        # half the way home
+        return Histogram(cells.astype(np.int32), counts.astype(np.int32), self._max_ns)

@@ -1,14 +1,16 @@
-"""Counts and latency over time, and the spans without an acknowledgement: one pass a bucket, mergeable.
+"""Counts and latency over time, and the spans without an acknowledgement: one pass a bucket,
+mergeable.
 
-A bucket is reduced to a `Series` (fixed-size arrays and sparse histograms); `Series.merged` adds them up, so
-the driver never sees a row. Latency is counted from the *intended* time, as an open-loop load must: a
-message that waited in a blocked client was late for its user. Only load-phase messages enter latency and
-rate; warm-up shows up in the counts of the timeline. What pipelines make was due at no time: it is in the
-totals alone.
+A bucket is reduced to a `Series` (fixed-size arrays and sparse histograms); `Series.merged` adds
+them up, so the driver never sees a row. Latency is counted from the *intended* time, as an
+open-loop load must: a message that waited in a blocked client was late for its user. Only
+load-phase messages enter latency and rate; warm-up shows up in the counts of the timeline. What
+pipelines make was due at no time: it is in the totals alone.
 
-**Outage.** A stream is out from its last ok to its next one, counted from when a message began to wait for
-the client: one offered in between, or the oldest one that the next ok brings. What the generator itself was
-late with is not waiting. Shorter than `OUTAGE_NS` it is none; it is known to a tick of the grid.
+**Outage.** A stream is out from its last ok to its next one, counted from when a message began to
+wait for the client: one offered in between, or the oldest one that the next ok brings. What the
+generator itself was late with is not waiting. Shorter than `OUTAGE_NS` it is none; it is known to a
+tick of the grid.
 """
 
 from __future__ import annotations
@@ -31,15 +33,25 @@ MAX_STEPS = 600  # points of a timeline: what a screen can show
 _STEPS_S = (0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 MAX_TICKS_A_STEP = 333  # bounds the memory of the grids: streams x 600 x 333 x 5 bytes
 MIN_TICK_NS = 10_000_000  # a client's linger: finer would see gaps between its batches
-#: Above the p99 of a healthy, loaded cluster (91 ms measured) and above a leader move (0.3 s), below the
-#: shortest loss of a leader (0.5 s for a graceful stop).
+#: Above the p99 of a healthy, loaded cluster (91 ms measured) and above a leader move (0.3 s),
+#: below the shortest loss of a leader (0.5 s for a graceful stop).
 OUTAGE_NS = 400_000_000
 #: Rows worked on at a time, so that temporaries stay in the processor's cache.
 CHUNK_ROWS = 1 << 17
 
 _TICKS_A_STEP = range(1, MAX_TICKS_A_STEP + 1)
 _COUNTED = ("due", "ok", "fail", "info", "delivered")
-_TOTALS = ("attempted", "ok", "fail", "info", "aborted", "open", "warm_up", "load_ok", "load_attempted")
+_TOTALS = (
+    "attempted",
+    "ok",
+    "fail",
+    "info",
+    "aborted",
+    "open",
+    "warm_up",
+    "load_ok",
+    "load_attempted",
+)
 #: Columns of the sends.
 NEEDED = ("kind", "outcome", "lane", "stream", "t_intended_ns", "t_start_ns", "t_done_ns")
 _NO_STREAM = 0
@@ -48,8 +60,8 @@ _NEVER = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """The time axis that every bucket of a run shares. ``start_ns`` is a step border at or before the
-    first message; ``zero_ns`` (start of load) is a border too."""
+    """The time axis that every bucket of a run shares. ``start_ns`` is a step border at or before
+    the first message; ``zero_ns`` (start of load) is a border too."""
 
     zero_ns: int
     start_ns: int
@@ -101,7 +113,8 @@ class Grid:
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """A stream without an ok from ``start_ns`` to ``end_ns``, though the client held messages for it.
+    """A stream without an ok from ``start_ns`` to ``end_ns``, though the client held messages for
+    it.
 
     ``open``: no ok followed before the capture ended.
     """
@@ -116,10 +129,10 @@ class Outage:
 class Series:
     """One bucket, or several merged, reduced to what the timeline, rate and latency need.
 
-    Counts a step: ``due`` by intended time, ``ok`` and ``fail`` when they were reported, ``info`` when
-    reported or, never reported, when sent, ``delivered`` when handed to the application. Messages of aborted
-    transactions were acknowledged: they count as ``ok`` here, as in latency and rate, and apart in
-    ``totals``.
+    Counts a step: ``due`` by intended time, ``ok`` and ``fail`` when they were reported, ``info``
+    when reported or, never reported, when sent, ``delivered`` when handed to the application.
+    Messages of aborted transactions were acknowledged: they count as ``ok`` here, as in latency and
+    rate, and apart in ``totals``.
     """
 
     due: Ints
@@ -206,19 +219,24 @@ class _Builder:
         self._latency = Dense(grid.steps)
         self._delay = Dense(grid.steps)
         self._totals = dict.fromkeys(_TOTALS, 0)
-        self._lanes = np.zeros(max(lane_streams, default=-1) + 2, np.int64)  # the last: any other lane
+        # the last: any other lane
+        self._lanes = np.zeros(max(lane_streams, default=-1) + 2, np.int64)
         for lane, stream in lane_streams.items():
             self._lanes[lane] = stream
-        # Row of each stream id in the two grids below; -1 = none yet. The last covers all larger ids.
+        # Row of each stream id in the two grids below; -1 = none yet. The last covers all larger
+        # ids.
         self._row = np.full(1, -1, np.int64)
         self._offered = np.zeros((0, grid.ticks), np.bool_)
-        self._oldest = np.zeros((0, grid.ticks), np.int32)  # when what was acked in a tick was offered
+        # when what was acked in a tick was offered
+        self._oldest = np.zeros((0, grid.ticks), np.int32)
 
     def add_deliveries(self, deliveries: Table) -> None:
         """Add the deliveries of a bucket."""
         rows = len(deliveries["event"]) if "event" in deliveries else 0
         for start in range(0, rows, CHUNK_ROWS):
-            event, kind, t_ns = (deliveries[n][start : start + CHUNK_ROWS] for n in ("event", "kind", "t_ns"))
+            event, kind, t_ns = (
+                deliveries[n][start : start + CHUNK_ROWS] for n in ("event", "kind", "t_ns")
+            )
             given = (event == Event.DELIVER) & (kind != Kind.PROBE)
             self._count("delivered", self._grid.step(_at(t_ns, given)))
 
@@ -250,9 +268,13 @@ class _Builder:
     def add_piped(self, sends: Table) -> None:
         """Add the outputs of pipelines of a bucket."""
         outcome = sends["outcome"]
-        found = {one.name.lower(): outcome == one for one in (Outcome.OK, Outcome.FAIL, Outcome.ABORTED)}
+        found = {
+            one.name.lower(): outcome == one for one in (Outcome.OK, Outcome.FAIL, Outcome.ABORTED)
+        }
         unknown = ~np.isin(outcome, [Outcome.OK, Outcome.FAIL, Outcome.ABORTED])
-        self._add({**found, "attempted": len(outcome), "info": unknown, "open": sends["t_done_ns"] == 0})
+        self._add(
+            {**found, "attempted": len(outcome), "info": unknown, "open": sends["t_done_ns"] == 0}
+        )
 
     def _add(self, sums: Mapping[str, Any]) -> None:
         for name, value in sums.items():
@@ -280,7 +302,8 @@ class _Builder:
         if (cell < 0).any():
             self._make_room(stream)
             cell = self._row.take(stream, mode="clip")
-        cell = cell * self._grid.ticks  # one number a (stream, tick): marking is a scatter, in any order
+        # one number a (stream, tick): marking is a scatter, in any order
+        cell = cell * self._grid.ticks
         offered, acked, start = cell + start, _at(cell + end, ok), _at(start, ok)
         self._offered.reshape(-1)[offered[_heads(offered)]] = True
         if len(acked):
@@ -291,7 +314,9 @@ class _Builder:
     def _make_room(self, stream: Ints) -> None:
         seen = np.flatnonzero(np.bincount(stream))
         if seen[-1] >= len(self._row) - 1:
-            self._row = np.append(self._row, np.full(int(seen[-1]) + 2 - len(self._row), -1, np.int64))
+            self._row = np.append(
+                self._row, np.full(int(seen[-1]) + 2 - len(self._row), -1, np.int64)
+            )
         new = seen[self._row[seen] < 0]
         if len(new):
             self._row[new] = len(self._offered) + np.arange(len(new))
@@ -312,7 +337,8 @@ class _Builder:
     def _outages(self) -> Iterable[Outage]:
         streams = np.flatnonzero(self._row >= 0)
         anywhere = np.zeros(self._grid.ticks, np.bool_)
-        if len(streams) and streams[0] == _NO_STREAM:  # offered to some stream of the topic: to each
+        # offered to some stream of the topic: to each
+        if len(streams) and streams[0] == _NO_STREAM:
             anywhere = self._offered[self._row[_NO_STREAM]]
         for stream in streams[streams > _NO_STREAM].tolist():
             row = self._row[stream]
@@ -338,11 +364,13 @@ def _gaps(
     """Outages of one stream.
 
     Args:
-        oldest: by tick, the tick in which the oldest message acked in it was offered; `_NEVER` = no ok.
+        oldest: by tick, the tick in which the oldest message acked in it was offered; `_NEVER` = no
+            ok.
         offered: by tick, whether the client was given a message.
     """
     offered_ticks, ok_ticks = np.flatnonzero(offered), np.flatnonzero(oldest < _NEVER)
-    # a gap runs from one ok tick to the next; before the first ok and after the last there is one too
+    # a gap runs from one ok tick to the next; before the first ok and after the last there is one
+    # too
     starts = np.concatenate(([-1], ok_ticks))
     ends = np.concatenate((ok_ticks, [grid.ticks]))
     wide = np.flatnonzero((ends - starts) * grid.tick_ns >= OUTAGE_NS)

@@ -1,15 +1,16 @@
-"""Judging against DuckDB: the same questions on the same files, interleaved, checked against the truth.
+"""Judging against DuckDB: the same questions on the same files, interleaved, checked against the
+truth.
 
     python -m bench.analysis --messages 30000000        # 30M sends + 30M log rows + 30M deliveries
     python -m bench.analysis --messages 1000000 --rounds 1
-    python -m bench.analysis --messages 30000000 100000000 --no-deliveries --only warm      # is it linear?
-    python -m bench.analysis --planted /tmp/brokerstorm-bench-x/30000000    # what --keep left, again
+    python -m bench.analysis --messages 30000000 100000000 --no-deliveries --only warm  # linear?
+    python -m bench.analysis --planted /tmp/brokerstorm-bench-x/30000000    # what --keep left
 
-A run with planted anomalies is made (kept with ``--keep``), or one that was kept is taken. Then, in every
-round: `judge` in a process whose Spark session is open (what a run waits for after its drain), a cold
-``brokerstorm analyze`` from process start to exit, and DuckDB, all at once and bucket by bucket, its start-up
-not counted. All counts must equal what was planted. Ratios compare with the faster of the two DuckDB forms,
-median of the rounds.
+A run with planted anomalies is made (kept with ``--keep``), or one that was kept is taken. Then, in
+every round: `judge` in a process whose Spark session is open (what a run waits for after its
+drain), a cold ``brokerstorm analyze`` from process start to exit, and DuckDB, all at once and
+bucket by bucket, its start-up not counted. All counts must equal what was planted. Ratios compare
+with the faster of the two DuckDB forms, median of the rounds.
 """
 
 from __future__ import annotations
@@ -57,11 +58,14 @@ class Judging:
 def warm(run: Path, threads: int) -> Judging:
     """From the end of sealing to the result, with the session open."""
     usage, answer = judged_warm(run, f"local[{threads}]")
-    return Judging(usage, counts_of(answer["result"], run), f"judge() alone {answer['wall_s']:.1f} s")
+    return Judging(
+        usage, counts_of(answer["result"], run), f"judge() alone {answer['wall_s']:.1f} s"
+    )
 
 
 def judged_warm(run: Path, master: str, of: int = 0) -> tuple[TreeUsage, Document]:
-    """Return usage and answer of `bench.warm_judge`. ``of``: root process id to measure; 0 = its own."""
+    """Return usage and answer of `bench.warm_judge`. ``of``: root process id to measure; 0 = its
+    own."""
     argv = [sys.executable, "-m", "bench.warm_judge", str(run), master]
     with subprocess.Popen(
         argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -82,7 +86,15 @@ def judged_warm(run: Path, master: str, of: int = 0) -> tuple[TreeUsage, Documen
 
 def cold(run: Path, threads: int) -> Judging:
     """``brokerstorm analyze`` as a user starts it."""
-    argv = [sys.executable, "cli.py", "--json", "analyze", str(run), "--master", f"local[{threads}]"]
+    argv = [
+        sys.executable,
+        "cli.py",
+        "--json",
+        "analyze",
+        str(run),
+        "--master",
+        f"local[{threads}]",
+    ]
     usage, done = measure(argv, ROOT)
     if done.returncode not in (0, 1, 3):
         raise SystemExit(f"analyze ended with {done.returncode}:\n{done.stderr[-2000:]}")
@@ -91,7 +103,15 @@ def cold(run: Path, threads: int) -> Judging:
 
 def duckdb(run: Path, threads: int, *form: str) -> Judging:
     """The SQL; wall time is DuckDB's own, without Python's start."""
-    argv = [sys.executable, "-m", "bench.duckdb_questions", str(run), "--threads", str(threads), *form]
+    argv = [
+        sys.executable,
+        "-m",
+        "bench.duckdb_questions",
+        str(run),
+        "--threads",
+        str(threads),
+        *form,
+    ]
     usage, done = measure(argv, ROOT)
     if done.returncode:
         raise SystemExit(f"DuckDB failed:\n{done.stderr[-2000:]}")
@@ -141,7 +161,9 @@ def planted(options: argparse.Namespace, messages: int, folder: Path) -> dict[st
     )
     size = sum(path.stat().st_size for path in folder.rglob("*.parquet"))
     rows = sum(truth.rows.values())
-    print(f"planted {truth.rows} in {time.perf_counter() - began:.0f} s, {size / rows:.1f} bytes a row")
+    print(
+        f"planted {truth.rows} in {time.perf_counter() - began:.0f} s, {size / rows:.1f} bytes a row"
+    )
     write_json(folder / TRUTH, truth.counts())
     return truth.counts()
 
@@ -165,7 +187,9 @@ def bench(options: argparse.Namespace, folder: Path) -> dict[str, list[Judging]]
 
 def _anomalies(options: argparse.Namespace) -> dict[str, int]:
     delivered = {"not-dispatched", "delivery-duplicate", "delivery-reorder", "legal-redelivery"}
-    kinds = set(ALL_KINDS) - (delivered | {"rewind-past-commit"} if options.no_deliveries else set())
+    kinds = set(ALL_KINDS) - (
+        delivered | {"rewind-past-commit"} if options.no_deliveries else set()
+    )
     return dict.fromkeys(sorted(kinds, key=ALL_KINDS.index), options.each)
 
 
@@ -204,7 +228,8 @@ def _word(met: bool) -> str:
 
 
 def growth(sizes: Mapping[int, Mapping[str, list[Judging]]]) -> bool:
-    """Seconds a million messages at each size; whether the largest is within 20 % of the smallest."""
+    """Seconds a million messages at each size; whether the largest is within 20 % of the
+    smallest."""
     met = True
     for name in next(iter(sizes.values())):
         each = [_wall_s(answers[name]) / messages * 1e6 for messages, answers in sizes.items()]
@@ -216,8 +241,12 @@ def growth(sizes: Mapping[int, Mapping[str, list[Judging]]]) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--messages", type=int, nargs="+", default=[30_000_000], help="ascending sizes")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "--messages", type=int, nargs="+", default=[30_000_000], help="ascending sizes"
+    )
     parser.add_argument("--only", nargs="+", choices=list(CONTENDERS), default=list(CONTENDERS))
     parser.add_argument("--producers", type=int, default=200)
     parser.add_argument("--topics", type=int, default=100)
@@ -227,9 +256,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--folder", type=Path, help="where the run goes; default: a temporary folder")
+    parser.add_argument(
+        "--folder", type=Path, help="where the run goes; default: a temporary folder"
+    )
     parser.add_argument("--keep", action="store_true", help="leave the planted run there")
-    parser.add_argument("--planted", type=Path, help="a run that --keep left, instead of planting one")
+    parser.add_argument(
+        "--planted", type=Path, help="a run that --keep left, instead of planting one"
+    )
     options = parser.parse_args()
     if options.planted:
         answers = bench(options, options.planted)

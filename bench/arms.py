@@ -1,4 +1,5 @@
-"""Interleaved measurements on one cluster, so that what the machine does meanwhile meets every arm."""
+"""Interleaved measurements on one cluster, so that what the machine does meanwhile meets every
+arm."""
 
 from __future__ import annotations
 
@@ -23,7 +24,11 @@ def cluster_of(
     with tempfile.TemporaryDirectory(prefix="brokerstorm-bench-") as temporary:
         root = Path(temporary)
         cluster = open_cluster(
-            system, run_id=f"bench-{time.monotonic_ns()}", folder=root / "cluster", secure=secure, needs=needs
+            system,
+            run_id=f"bench-{time.monotonic_ns()}",
+            folder=root / "cluster",
+            secure=secure,
+            needs=needs,
         )
         try:
             cluster.up(timeout_s=120)

@@ -3,10 +3,10 @@
     python -m bench.batching kafka [--rate 50000] [--seconds 8] [--rounds 1]
     python -m bench.batching pulsar
 
-A broker pays by the request, so the size of a batch decides: the longer the client waits (linger) and the
-fewer partitions there are, the fewer requests. CPU time a message can be compared on a busy machine too, as
-long as the rate is held; an arm that did not hold it says so by its rate. kafka: 150 bytes, acks=all,
-idempotent, three copies. pulsar: 100 topics, one process.
+A broker pays by the request, so the size of a batch decides: the longer the client waits (linger)
+and the fewer partitions there are, the fewer requests. CPU time a message can be compared on a busy
+machine too, as long as the rate is held; an arm that did not hold it says so by its rate. kafka:
+150 bytes, acks=all, idempotent, three copies. pulsar: 100 topics, one process.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ def kafka(args: argparse.Namespace) -> dict[str, list[Sample]]:
             )  # fmt: skip
 
         arms = [
-            (f"{library}, linger {linger} ms, {partitions}", partial(arm, library, linger, partitions))
+            (
+                f"{library}, linger {linger} ms, {partitions}",
+                partial(arm, library, linger, partitions),
+            )
             for library, linger, partitions in KAFKA_ARMS
         ]
         return interleaved(args.rounds, arms, told)
@@ -82,7 +85,9 @@ def told(sample: Sample) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("system", choices=("kafka", "pulsar"))
     parser.add_argument("--rate", type=float, default=50_000)
     parser.add_argument("--seconds", type=float, default=8.0)

@@ -2,8 +2,8 @@
 
     python -m bench.broker_versions [SYSTEM VERSION ...]
 
-Asks Maven for every pom of each version, as a first start does, but for no jar: some seconds a version. The
-answers of the versions below are in docs/howto/choose-the-brokers.md.
+Asks Maven for every pom of each version, as a first start does, but for no jar: some seconds a
+version. The answers of the versions below are in docs/howto/choose-the-brokers.md.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ def asked(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
     if arguments:
         yield from ((arguments[0], version) for version in arguments[1:])
     else:
-        yield from ((system, version) for system, versions in VERSIONS.items() for version in versions)
+        yield from (
+            (system, version) for system, versions in VERSIONS.items() for version in versions
+        )
 
 
 def main() -> None:

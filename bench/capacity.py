@@ -1,6 +1,6 @@
 """Plans machines for a load: a model of few constants, each measured, held against three sizes.
 
-python -m bench.capacity            # the tables of docs/explanation/scaling.md
+python -m bench.capacity            # the tables of docs/howto/several-machines.md
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ _M: Final = 1e6
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Costs of a million messages of 150 B. Measured: docs/performance.md, by the name of the row."""
+    """Costs of a million messages of 150 B. Measured: docs/performance.md, by the name of the
+    row."""
 
     client_cpu_s: float = 5.0  # confluent-kafka, linger 40 ms, 6 partitions
     brokers_cpu_s: float = 7.6  # the same row: three brokers, three copies
     record_cpu_s: float = 0.9  # recording and sealing
-    audit_cpu_s: float = 2.7  # 8.9 s for the 3.25M of kafka-storm, whose readers are bound by a core
+    # 8.9 s for the 3.25M of kafka-storm, whose readers are bound by a core
+    audit_cpu_s: float = 2.7
     judge_cpu_s: float = 0.283  # bench.scale: from 10^7 to 10^8
     judge_fixed_cpu_s: float = 0.9  # bench.scale: merging, writing, a first task of each process
     sealed_mb: float = 7.1  # bench.scale; a live run 3 to 5
@@ -43,7 +45,11 @@ class Machine:
 COSTS: Final = Costs()
 MACHINE: Final = Machine()
 #: Sends, CPU-s and bytes of `python -m bench.scale --messages 10000000 100000000 1000000000`.
-MEASURED: Final = ((10**7, 3.8, 71_284_847), (10**8, 30.2, 712_011_293), (10**9, 243.5, 7_086_862_165))
+MEASURED: Final = (
+    (10**7, 3.8, 71_284_847),
+    (10**8, 30.2, 712_011_293),
+    (10**9, 243.5, 7_086_862_165),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +97,8 @@ class Load:
 
     @property
     def audit_network(self) -> float:
-        """Return the share of the driver's network that the audit reads; more than 1 is not available."""
+        """Return the share of the driver's network that the audit reads; more than 1 is not
+        available."""
         return self.rate * self.costs.payload_b / _M / self.machine.network_mb_s
 
 
@@ -103,11 +110,15 @@ def planned(needs: dict[str, Load]) -> list[str]:
         "clients: busy cores, machines": lambda n: _pair(n, costs.client_cpu_s),
         "brokers, three copies: busy cores, machines": lambda n: _pair(n, costs.brokers_cpu_s),
         "recording and sealing: busy cores": lambda n: f"{n.cores(costs.record_cpu_s):,.1f}",
-        "audit that reads along: busy cores, of the driver": lambda n: f"{n.cores(costs.audit_cpu_s):,.1f}",
+        "audit that reads along: busy cores, of the driver": lambda n: (
+            f"{n.cores(costs.audit_cpu_s):,.1f}"
+        ),
         "audit: share of the driver's 10 Gb/s": lambda n: f"{n.audit_network:.0%}",
         "raw rows that wait, all machines": lambda n: _bytes(n.rate * costs.raw_kb_a_rate * 1e3),
         "sealed, kept": lambda n: _bytes(n.messages * costs.sealed_mb),
-        "brokers' disks, an hour kept": lambda n: _bytes(n.rate * min(n.seconds, 3600) * costs.broker_mb),
+        "brokers' disks, an hour kept": lambda n: _bytes(
+            n.rate * min(n.seconds, 3600) * costs.broker_mb
+        ),
         "judging: CPU-s; minutes on the clients' machines": lambda n: (
             f"{n.judge_cpu_s:,.0f}; {n.judge_minutes:,.1f}"
         ),
@@ -134,11 +145,15 @@ def _bytes(number: float) -> str:
 
 def checked() -> list[str]:
     """A table: what the model says of judging the three sizes, and what was measured."""
-    lines = ["| sends | CPU-s: model | measured | sealed: model | measured |", "| ---: |" + " ---: |" * 4]
+    lines = [
+        "| sends | CPU-s: model | measured | sealed: model | measured |",
+        "| ---: |" + " ---: |" * 4,
+    ]
     for messages, cpu_s, size in MEASURED:
         need = Load(float(messages), 1.0)
         model = (
-            f"{need.judge_cpu_s:.1f} | {cpu_s:.1f} | {_bytes(messages * COSTS.sealed_mb)} | {_bytes(size)}"
+            f"{need.judge_cpu_s:.1f} | {cpu_s:.1f} | {_bytes(messages * COSTS.sealed_mb)} | "
+            f"{_bytes(size)}"
         )
         lines.append(f"| {messages:,} | {model} |")
     return lines

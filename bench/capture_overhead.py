@@ -2,9 +2,10 @@
 
     python -m bench.capture_overhead [--client confluent-kafka] [--rounds 5] [--seconds 8] [--json]
 
-Two loads: unlimited (the ratio of the rates) and 50,000 msg/s (CPU time a message; at the unlimited rate a
-process also burns CPU waiting for room). Targets: at most 10 % of the unlimited rate, at most 0.6 CPU-s per
-million sends for recording and sealing together (bench/seal.py has the other part).
+Two loads: unlimited (the ratio of the rates) and 50,000 msg/s (CPU time a message; at the unlimited
+rate a process also burns CPU waiting for room). Targets: at most 10 % of the unlimited rate, at
+most 0.6 CPU-s per million sends for recording and sealing together (bench/seal.py has the other
+part).
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from harness.records import RAW_SENDS
 UNLIMITED, STEADY = 0.0, 50_000.0
 
 
-def measure(client: str, rounds: int, seconds: float, payload: int) -> dict[tuple[float, bool], list[Sample]]:
+def measure(
+    client: str, rounds: int, seconds: float, payload: int
+) -> dict[tuple[float, bool], list[Sample]]:
     """Samples by (rate, capture). Arms swap places every round, so that neither is always first."""
     found: dict[tuple[float, bool], list[Sample]] = {}
     with cluster_of("kafka") as (cluster, root):
@@ -64,7 +67,9 @@ def summary(found: dict[tuple[float, bool], list[Sample]]) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--client", default="confluent-kafka", choices=producers_of("kafka"))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=8.0)
@@ -75,8 +80,12 @@ def main() -> None:
     if args.json:
         print(json.dumps(result))
         return
-    print(f"unlimited    on {result['unlimited_on_per_s']:,}/s  off {result['unlimited_off_per_s']:,}/s")
-    print(f"overhead     {result['overhead_ratio']:.1%} of the unlimited rate (target: at most 10 %)")
+    print(
+        f"unlimited    on {result['unlimited_on_per_s']:,}/s  off {result['unlimited_off_per_s']:,}/s"
+    )
+    print(
+        f"overhead     {result['overhead_ratio']:.1%} of the unlimited rate (target: at most 10 %)"
+    )
     print(f"recording    {result['recording_cpu_s_per_million']} CPU-s per million sends")
     print(f"raw          {result['raw_bytes_a_send']} bytes a send")
 

@@ -1,12 +1,14 @@
-"""Holds the causes that a run names against the brokers' own logs, which nothing of them was made from.
+"""Holds the causes that a run names against the brokers' own logs, which nothing of them was made
+from.
 
     python -m bench.causes RUN ...
 
-A named cause says which leader acknowledged messages in which epoch, and at which offset the next epoch began
-on whom. The server logs of Kafka's nodes say the same in other words: who "starts at leader epoch" from which
-offset and since when, to which offset a follower "truncates", and how far its log had come before. The
-acknowledgements must have come while the leader was one, and from no other that had come as far. One line a
-cause, then how many causes, messages and episodes agree in all. Results are in docs/performance.md.
+A named cause says which leader acknowledged messages in which epoch, and at which offset the next
+epoch began on whom. The server logs of Kafka's nodes say the same in other words: who "starts at
+leader epoch" from which offset and since when, to which offset a follower "truncates", and how far
+its log had come before. The acknowledgements must have come while the leader was one, and from no
+other that had come as far. One line a cause, then how many causes, messages and episodes agree in
+all. Results are in docs/performance.md.
 """
 
 from __future__ import annotations
@@ -26,7 +28,8 @@ from harness.rundir import RunDir, find_run
 
 _TIME = r"^\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\] "
 _STARTS = re.compile(
-    _TIME + r".*\[Broker id=\d+\] (Leader|Follower) (\S+) .*starts at leader epoch (\d+) from offset (\d+) "
+    _TIME
+    + r".*\[Broker id=\d+\] (Leader|Follower) (\S+) .*starts at leader epoch (\d+) from offset (\d+) "
 )
 _TRUNCATES = re.compile(_TIME + r".*Truncating partition (\S+) with TruncationState\(offset=(\d+)")
 #: So much later a client on a busy machine may see an acknowledgement than the broker gave it.
@@ -60,7 +63,8 @@ class Stint:
 
 
 def stints(lines: Sequence[Line]) -> list[Stint]:
-    """Return the stints of one partition's leaders. The last leader has none, for it lost nothing."""
+    """Return the stints of one partition's leaders. The last leader has none, for it lost
+    nothing."""
     found = []
     for led in (line for line in lines if line.what == "Leader"):
         later = [line for line in lines if line.node == led.node and line.t_s >= led.t_s]
@@ -87,8 +91,12 @@ def agrees(cause: Cause, lines: Iterable[Line]) -> dict[str, bool]:
     from_s, to_s = cause.acked_s or (0.0, 0.0)
     next_began = ("Leader", cause.next_leader, cause.next_term, int(cause.next_first))
     all_of_them = stints(own)
-    named = next((s for s in all_of_them if (s.led.node, s.led.epoch) == (cause.leader, cause.term)), None)
-    others = [s for s in all_of_them if s != named and cause.term is not None and s.led.epoch < cause.term]
+    named = next(
+        (s for s in all_of_them if (s.led.node, s.led.epoch) == (cause.leader, cause.term)), None
+    )
+    others = [
+        s for s in all_of_them if s != named and cause.term is not None and s.led.epoch < cause.term
+    ]
     cuts = [line for line in own if line.node == cause.leader and line.what == "Truncates"]
     after = [line.offset for line in cuts if named and line.t_s >= named.deposed.t_s]
     return {
@@ -117,12 +125,18 @@ def _judge(run: RunDir, totals: dict[str, list[int]]) -> None:
         if finding.cls != "acked-lost":
             continue
         named = [cause for cause in finding.causes if cause.named]
-        print(f"{run.run_id}: {finding.caused_episodes} of {finding.episodes} episodes have a named cause")
+        print(
+            f"{run.run_id}: {finding.caused_episodes} of {finding.episodes} episodes have a named cause"
+        )
         for cause in named:
             said = agrees(cause, lines)
             missing = ", ".join(check for check, held in said.items() if not held)
             print(f"  {cause.count:6,} {cause.stream:12} {missing or 'agrees'}: {cause.sentence}")
-            for what, number in (("causes", 1), ("messages", cause.count), ("episodes", cause.episodes)):
+            for what, number in (
+                ("causes", 1),
+                ("messages", cause.count),
+                ("episodes", cause.episodes),
+            ):
                 totals[what][0] += number * (not missing)
                 totals[what][1] += number
 

@@ -1,13 +1,15 @@
 """Our unlimited workers against Kafka's own Java load tools, interleaved on one cluster.
 
-    python -m bench.clients [--client confluent-kafka --client ...] [--rounds 3] [--messages 2000000] [--json]
+    python -m bench.clients [--client confluent-kafka --client ...] [--rounds 3] [--messages
+    2000000] [--json]
 
-VerifiableProducer (the producer of Kafka's system tests) writes what became of each message as a JSON line,
-so it is the tool of our kind; ProducerPerformance counts only. Ours records every send. Same cluster, fresh
-topic each, acks=all and idempotence everywhere, 150-byte payloads, except that VerifiableProducer cannot
-make messages larger than a number: its own are some 7 bytes. So ours is also run with its smallest payload,
-52 bytes, and the first client with two processes on the topic. kafka-clients is the client of the tools.
-Rates leave out start-up (each tool's own clock). Target: at least 1x VerifiableProducer.
+VerifiableProducer (the producer of Kafka's system tests) writes what became of each message as a
+JSON line, so it is the tool of our kind; ProducerPerformance counts only. Ours records every send.
+Same cluster, fresh topic each, acks=all and idempotence everywhere, 150-byte payloads, except that
+VerifiableProducer cannot make messages larger than a number: its own are some 7 bytes. So ours is
+also run with its smallest payload, 52 bytes, and the first client with two processes on the topic.
+kafka-clients is the client of the tools. Rates leave out start-up (each tool's own clock). Target:
+at least 1x VerifiableProducer.
 """
 
 from __future__ import annotations
@@ -64,11 +66,14 @@ class JavaTools:
         self.folder = folder
 
     def _run(self, name: str, *arguments: str) -> str:
-        """Run a tool with its output in a file, as one would who wants to keep it; returns its last lines."""
+        """Run a tool with its output in a file, as one would who wants to keep it; returns its last
+        lines."""
         out = self.folder / f"{name}.out"
         with out.open("wb") as file:
             command = [*self.java, f"org.apache.kafka.tools.{name}", *arguments]
-            subprocess.run(command, stdout=file, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S, check=True)
+            subprocess.run(
+                command, stdout=file, stderr=subprocess.DEVNULL, timeout=TIMEOUT_S, check=True
+            )
         with out.open("rb") as file:
             file.seek(max(0, out.stat().st_size - 4000))
             tail = file.read().decode(errors="replace")
@@ -85,7 +90,9 @@ class JavaTools:
         self.cluster.admin.delete_topics([topic])
         last = json.loads(tail.strip().splitlines()[-1])
         if last["acked"] != self.messages:
-            raise RuntimeError(f"VerifiableProducer: {last['acked']} of {self.messages} acknowledged")
+            raise RuntimeError(
+                f"VerifiableProducer: {last['acked']} of {self.messages} acknowledged"
+            )
         return float(last["avg_throughput"])
 
     def performance(self) -> float:
@@ -103,7 +110,9 @@ class JavaTools:
         return float(found[-1])
 
 
-def measure(clients: Sequence[str], rounds: int, messages: int, payload: int) -> dict[str, list[float]]:
+def measure(
+    clients: Sequence[str], rounds: int, messages: int, payload: int
+) -> dict[str, list[float]]:
     """Rates by tool; of the first client also with two processes on the topic."""
     with cluster_of("kafka") as (cluster, root):
         tools = JavaTools(cluster, root, messages, payload)
@@ -116,7 +125,10 @@ def measure(clients: Sequence[str], rounds: int, messages: int, payload: int) ->
 
         arms: list[tuple[str, Callable[[], float]]] = [
             *((name, partial(ours, name)) for name in clients),
-            *((f"{name}, {MIN_PAYLOAD_BYTES} B", partial(ours, name, MIN_PAYLOAD_BYTES)) for name in clients),
+            *(
+                (f"{name}, {MIN_PAYLOAD_BYTES} B", partial(ours, name, MIN_PAYLOAD_BYTES))
+                for name in clients
+            ),
             (f"{clients[0]}, two", partial(ours, clients[0], producers=2)),
             (TOOLS[0], tools.verifiable),
             (TOOLS[1], tools.performance),
@@ -125,7 +137,9 @@ def measure(clients: Sequence[str], rounds: int, messages: int, payload: int) ->
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--client", action="append", choices=producers_of("kafka"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--messages", type=int, default=2_000_000)
@@ -135,7 +149,9 @@ def main() -> None:
     rates = measure(args.client or CLIENTS, args.rounds, args.messages, args.payload)
     middle = {name: median(values) for name, values in rates.items()}
     ratios = {
-        f"{ours} / {tool}": round(median(a / b for a, b in zip(rates[ours], rates[tool], strict=True)), 3)
+        f"{ours} / {tool}": round(
+            median(a / b for a, b in zip(rates[ours], rates[tool], strict=True)), 3
+        )
         for ours in rates
         for tool in TOOLS
         if ours not in TOOLS

@@ -2,8 +2,8 @@
 
     python -m bench.codecs [--client confluent-kafka] [--rate 3000] [--seconds 4]
 
-One producer with `linger` of 40 ms and 6 partitions, payloads of 1,000 bytes, for each codec and share of
-zeros. The figure is the size of a replica's log divided by the bytes of the payloads.
+One producer with `linger` of 40 ms and 6 partitions, payloads of 1,000 bytes, for each codec and
+share of zeros. The figure is the size of a replica's log divided by the bytes of the payloads.
 """
 
 from __future__ import annotations
@@ -42,7 +42,12 @@ def measure(client: str, rate: float, seconds: float) -> Iterator[tuple[str, int
                 options = {"compression.type": codec, "linger.ms": "40", "acks": "all"}
                 try:
                     producer = rig.producer(
-                        topic, rate=rate, load_s=seconds, payload=_PAYLOAD_BYTES, options=options, asked=asked
+                        topic,
+                        rate=rate,
+                        load_s=seconds,
+                        payload=_PAYLOAD_BYTES,
+                        options=options,
+                        asked=asked,
                     ).send_all()
                 finally:
                     rig.close()
@@ -52,7 +57,9 @@ def measure(client: str, rate: float, seconds: float) -> Iterator[tuple[str, int
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--client", default="confluent-kafka")
     parser.add_argument("--rate", type=float, default=3000)
     parser.add_argument("--seconds", type=float, default=4)

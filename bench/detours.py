@@ -1,10 +1,11 @@
-"""Measures the cost of detours: the same producer on two clusters, one of them with the proxy before it.
+"""Measures the cost of detours: the same producer on two clusters, one of them with the proxy
+before it.
 
     python -m bench.detours [--rounds 3] [--seconds 8] [--json]
 
-Two loads: unlimited (where the proxy would be the bottleneck), then 50,000 msg/s (is the rate held, and what
-it takes). In this order, as brokers that were just started hold no rate. Arms swap places every round.
-Target: 50,000 msg/s is held through the proxy.
+Two loads: unlimited (where the proxy would be the bottleneck), then 50,000 msg/s (is the rate held,
+and what it takes). In this order, as brokers that were just started hold no rate. Arms swap places
+every round. Target: 50,000 msg/s is held through the proxy.
 """
 
 from __future__ import annotations
@@ -43,7 +44,9 @@ def measure(rounds: int, seconds: float) -> dict[tuple[float, str], list[tuple[S
     """(rate, arm) -> samples, each with the proxy's CPU time, warm-up and drain included."""
     found: dict[tuple[float, str], list[tuple[Sample, float]]] = {}
     with ExitStack() as up:
-        places = {arm: up.enter_context(cluster_of("kafka", needs=needs)) for arm, needs in ARMS.items()}
+        places = {
+            arm: up.enter_context(cluster_of("kafka", needs=needs)) for arm, needs in ARMS.items()
+        }
         for number in range(rounds):
             for rate in (UNLIMITED, STEADY):
                 for arm in list(ARMS)[:: 1 if number % 2 else -1]:
@@ -63,7 +66,9 @@ def measure(rounds: int, seconds: float) -> dict[tuple[float, str], list[tuple[S
     return found
 
 
-def summary(found: dict[tuple[float, str], list[tuple[Sample, float]]], seconds: float) -> dict[str, float]:
+def summary(
+    found: dict[tuple[float, str], list[tuple[Sample, float]]], seconds: float
+) -> dict[str, float]:
     """Return the medians with and without the proxy, and their ratios."""
     steady, unlimited = found[STEADY, "detours"], found[UNLIMITED, "detours"]
     pairs = zip(unlimited, found[UNLIMITED, "direct"], strict=True)
@@ -72,12 +77,16 @@ def summary(found: dict[tuple[float, str], list[tuple[Sample, float]]], seconds:
         "steady_detours_per_s": round(median(s.rate_per_s for s, _ in steady)),
         "proxy_cores_at_50k": round(median(cpu for _, cpu in steady) / seconds, 3),
         "unlimited_detours_per_s": round(median(s.rate_per_s for s, _ in unlimited)),
-        "unlimited_ratio": round(median(a.rate_per_s / b.rate_per_s for (a, _), (b, _) in pairs), 3),
+        "unlimited_ratio": round(
+            median(a.rate_per_s / b.rate_per_s for (a, _), (b, _) in pairs), 3
+        ),
     }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--json", action="store_true")

@@ -1,9 +1,10 @@
 """The questions that judging answers, as DuckDB SQL over the sealed files of a run.
 
-Written the way somebody who knows DuckDB would: stored messages are grouped once and joined to the sends
-once (`FATE`), order is one window by message, with the exact test only in lanes where something goes back,
-and what is rare is looked at after it has been filtered out. ``--by-bucket`` asks bucket by bucket instead
-of all at once, which keeps hash tables small; the bench reports both and compares with the faster.
+Written the way somebody who knows DuckDB would: stored messages are grouped once and joined to the
+sends once (`FATE`), order is one window by message, with the exact test only in lanes where
+something goes back, and what is rare is looked at after it has been filtered out. ``--by-bucket``
+asks bucket by bucket instead of all at once, which keeps hash tables small; the bench reports both
+and compares with the faster.
 
     python -m bench.duckdb_questions runs/latest [--by-bucket] [--threads 2]
 """
@@ -231,11 +232,15 @@ def _timed(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("run", type=Path)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--by-bucket", action="store_true")
-    parser.add_argument("--memory", default="", help="DuckDB's memory_limit, e.g. 4GB; default: its own")
+    parser.add_argument(
+        "--memory", default="", help="DuckDB's memory_limit, e.g. 4GB; default: its own"
+    )
     options = parser.parse_args()
     answers = ask(
         RunDir(options.run.resolve()),

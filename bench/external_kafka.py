@@ -42,9 +42,12 @@ def fill(bootstrap: str, _admin_url: str) -> None:
 
 
 def fingerprint(bootstrap: str, _admin_url: str) -> dict[str, Any]:
-    """All that others have there: topics with replicas and settings, messages, groups with offsets."""
+    """All that others have there: topics with replicas and settings, messages, groups with
+    offsets."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topics = {n: t for n, t in admin.list_topics(timeout=_ASK_S).topics.items() if not n.startswith("__")}
+    topics = {
+        n: t for n, t in admin.list_topics(timeout=_ASK_S).topics.items() if not n.startswith("__")
+    }
     resources = [ConfigResource(ResourceType.TOPIC, name) for name in sorted(topics)]
     settings = {
         one.name: {key: entry.value for key, entry in future.result().items()}
@@ -57,14 +60,18 @@ def fingerprint(bootstrap: str, _admin_url: str) -> dict[str, Any]:
             for name, topic in sorted(topics.items())
         },
         "settings": settings,
-        "messages": {name: _messages(bootstrap, name, list(topics[name].partitions)) for name in topics},
+        "messages": {
+            name: _messages(bootstrap, name, list(topics[name].partitions)) for name in topics
+        },
         "groups": {group: _offsets(admin, group) for group in groups},
     }
 
 
 def _messages(bootstrap: str, topic: str, partitions: list[int]) -> str:
     """A digest of all messages of a topic: offsets, times, keys and values."""
-    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False})
+    reader = Consumer(
+        {"bootstrap.servers": bootstrap, "group.id": "none", "enable.auto.commit": False}
+    )
     digest = hashlib.sha256()
     try:
         for number in sorted(partitions):
@@ -86,7 +93,9 @@ def _messages(bootstrap: str, topic: str, partitions: list[int]) -> str:
 
 def _offsets(admin: AdminClient, group: str) -> dict[str, int]:
     (future,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    return {f"{at.topic}-{at.partition}": at.offset for at in future.result().topic_partitions or ()}
+    return {
+        f"{at.topic}-{at.partition}": at.offset for at in future.result().topic_partitions or ()
+    }
 
 
 def connection(folder: Path, bootstrap: str, _admin_url: str) -> Path:

@@ -1,4 +1,5 @@
-"""Things of others on a Pulsar cluster: namespaces with policies, topics with messages, a subscription."""
+"""Things of others on a Pulsar cluster: namespaces with policies, topics with messages, a
+subscription."""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ class PlainRest:
         token = management_at(admin_url).token_file.read_text()
         # Brokers send a question on to the owner of what it is about; the token goes there, too.
         follow = urllib3.Retry(remove_headers_on_redirect=())
-        self._pool = urllib3.PoolManager(headers={"Authorization": f"Bearer {token}"}, retries=follow)
+        self._pool = urllib3.PoolManager(
+            headers={"Authorization": f"Bearer {token}"}, retries=follow
+        )
 
     def ask(self, path: str, method: str = "GET", body: Any = None) -> Any:
         """Send a request and return the decoded answer."""
@@ -54,10 +57,14 @@ def fill(bootstrap: str, admin_url: str) -> None:
             rest.ask(f"/persistent/{namespace}/orders", "PUT")
             rest.ask(f"/persistent/{namespace}/customers/partitions", "PUT", 3)
             for topic in ("orders", "customers"):
-                producer = client.create_producer(f"persistent://{namespace}/{topic}", batching_enabled=True)
+                producer = client.create_producer(
+                    f"persistent://{namespace}/{topic}", batching_enabled=True
+                )
                 for number in range(_MESSAGES):
                     producer.send_async(
-                        f"{topic} {number}".encode(), lambda *_: None, partition_key=str(number % 40)
+                        f"{topic} {number}".encode(),
+                        lambda *_: None,
+                        partition_key=str(number % 40),
                     )
                 producer.flush()
                 producer.close()
@@ -74,12 +81,15 @@ def fill(bootstrap: str, admin_url: str) -> None:
 
 
 def fingerprint(bootstrap: str, admin_url: str) -> dict[str, Any]:
-    """All that others have there: namespaces with policies, topics with ledgers and subscriptions, messages.
+    """All that others have there: namespaces with policies, topics with ledgers and subscriptions,
+    messages.
 
     Ledgers tell that a topic was not unloaded, either: with each load it begins another one.
     """
     rest = PlainRest(admin_url)
-    namespaces = sorted(n for tenant in rest.ask("/tenants") for n in rest.ask(f"/namespaces/{tenant}"))
+    namespaces = sorted(
+        n for tenant in rest.ask("/tenants") for n in rest.ask(f"/namespaces/{tenant}")
+    )
     topics = sorted(topic for name in namespaces for topic in rest.ask(f"/persistent/{name}"))
     kept = {topic: _kept(rest, topic) for topic in topics}
     client = _client(bootstrap, admin_url)
@@ -100,7 +110,9 @@ def _kept(rest: PlainRest, topic: str) -> dict[str, Any]:
         "entries": found["numberOfEntries"],
         "ledgers": [row["ledgerId"] for row in found["ledgers"]],
         "since": found["lastLedgerCreatedTimestamp"],
-        "subscriptions": {n: row["markDeletePosition"] for n, row in found["cursors"].items() if n != _OWN},
+        "subscriptions": {
+            n: row["markDeletePosition"] for n, row in found["cursors"].items() if n != _OWN
+        },
     }
 
 

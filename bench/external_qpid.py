@@ -1,4 +1,5 @@
-"""Things of others on a Qpid broker: queues with settings and messages, an exchange, clients that stay."""
+"""Things of others on a Qpid broker: queues with settings and messages, an exchange, clients that
+stay."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from bench.own_management import management_at
 from harness.clusters.layout.management import USER
 
 PREFIX: Final = "brokerstorm"
-#: Queues of others: one expires, one keeps the last of a key, one drops the oldest; two are called nearly as
-#: ours.
+#: Queues of others: one expires, one keeps the last of a key, one drops the oldest; two are called
+#: nearly as ours.
 OTHERS: Final[Mapping[str, dict[str, Any]]] = {
     "orders-0": {},
     "clicks": {"maximumMessageTtl": 86_400_000},
@@ -43,7 +44,9 @@ class PlainManagement:
         self.virtual_host = urlsplit(f"//{bootstrap}").path.strip("/")
         for at in admin_url.removeprefix("http://").replace("http://", "").split(","):
             self._url, self._pool = f"http://{at}/api/latest", pool
-            found = self.ask(f"querybroker/virtualhost?select={quote('$parent.name,name,id,state')}")
+            found = self.ask(
+                f"querybroker/virtualhost?select={quote('$parent.name,name,id,state')}"
+            )
             for host, name, number, state in found["results"]:
                 if (name, state) == (self.virtual_host, "ACTIVE"):
                     self.place, self.id = f"{host}/{name}", number
@@ -64,7 +67,8 @@ class PlainManagement:
 
 
 def fill(bootstrap: str, admin_url: str) -> None:
-    """Make the queues of others, with messages, an exchange that feeds them, and clients that stay."""
+    """Make the queues of others, with messages, an exchange that feeds them, and clients that
+    stay."""
     rest = PlainManagement(bootstrap, admin_url)
     rest.ask(f"exchange/{rest.place}", "POST", {"name": EXCHANGE, "type": "topic", "durable": True})
     for name, settings in OTHERS.items():
@@ -91,7 +95,8 @@ def _connected(bootstrap: str, virtual_host: str, name: str) -> pika.BlockingCon
 
 
 def fingerprint(bootstrap: str, admin_url: str) -> dict[str, Any]:
-    """All that others have there: queues with settings and messages, exchanges with bindings, connections.
+    """All that others have there: queues with settings and messages, exchanges with bindings,
+    connections.
 
     The harness' queue of a broker that brokerstorm started belongs to no run.
     """
@@ -108,13 +113,16 @@ def fingerprint(bootstrap: str, admin_url: str) -> dict[str, Any]:
         "messages": messages,
         "exchanges": {row["name"]: _settings(row) for row in rest.of("exchange")},
         "connections": {
-            row["name"]: row["clientId"] for row in rest.ask("connection") if row["clientId"] in _CLIENTS
+            row["name"]: row["clientId"]
+            for row in rest.ask("connection")
+            if row["clientId"] in _CLIENTS
         },
     }
 
 
 def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the settings of an object, without counters and times; lists such as bindings are sorted."""
+    """Return the settings of an object, without counters and times; lists such as bindings are
+    sorted."""
     passing = {
         "statistics",
         "lastOpenedTime",
@@ -122,19 +130,25 @@ def _settings(row: Mapping[str, Any]) -> dict[str, Any]:
     }
     found = {key: value for key, value in row.items() if key not in passing}
     return {
-        key: sorted(map(repr, value)) if isinstance(value, list) else value for key, value in found.items()
+        key: sorted(map(repr, value)) if isinstance(value, list) else value
+        for key, value in found.items()
     }
 
 
 def _messages(channel: Any, queue: str) -> str:
-    """A digest of all messages of a queue: what they are, whether they were handed out, what is in them."""
+    """A digest of all messages of a queue: what they are, whether they were handed out, what is in
+    them."""
     digest = hashlib.sha256()
     # Looks without taking; the REST side shows contents over TLS alone.
-    looks = channel.consume(queue, arguments={"x-filter-no-consume": True}, inactivity_timeout=_QUIET_S)
+    looks = channel.consume(
+        queue, arguments={"x-filter-no-consume": True}, inactivity_timeout=_QUIET_S
+    )
     for method, properties, content in looks:
         if method is None:
             break
-        digest.update(repr((method.redelivered, properties.timestamp, properties.headers, content)).encode())
+        digest.update(
+            repr((method.redelivered, properties.timestamp, properties.headers, content)).encode()
+        )
     channel.cancel()
     return digest.hexdigest()
 

@@ -2,12 +2,12 @@
 
     python -m bench.killed_external FOLDER --system pulsar --kills 10
 
-A cluster of three brokers is started (`up`) and filled: topics with settings and messages of their own, a
-group with offsets. The first run against it goes to its end. Each of the others is to be killed at a random
-moment before that, then `clean --cluster` is called. After each it is checked that nothing of ours is left
-there (topics, groups, processes), and that names, settings, offsets and contents of the others are equal to
-the ones before the first. A run that was over before its moment is not a kill; at most twice as many are
-begun. Exit code 1 if anything is left or touched.
+A cluster of three brokers is started (`up`) and filled: topics with settings and messages of their
+own, a group with offsets. The first run against it goes to its end. Each of the others is to be
+killed at a random moment before that, then `clean --cluster` is called. After each it is checked
+that nothing of ours is left there (topics, groups, processes), and that names, settings, offsets
+and contents of the others are equal to the ones before the first. A run that was over before its
+moment is not a kill; at most twice as many are begun. Exit code 1 if anything is left or touched.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ SYSTEMS_OF_OTHERS: Final[Mapping[str, Any]] = {
     "pulsar": external_pulsar,
     "qpid": external_qpid,
 }
-#: A kill comes so many seconds after the start, or later: up to what a run takes here, evenly spread.
+#: A kill comes so many seconds after the start, or later: up to what a run takes here, evenly
+#: spread.
 FIRST_S = 1.0
 BY_ITSELF = "ended by itself"
 
@@ -46,7 +47,9 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[s
         new = now[kind]
         yield from (f"{kind}: {name} is new" for name in sorted(new.keys() - old.keys()))
         yield from (f"{kind}: {name} is gone" for name in sorted(old.keys() - new.keys()))
-        yield from (f"{kind}: {n} was changed" for n in sorted(old.keys() & new.keys()) if old[n] != new[n])
+        yield from (
+            f"{kind}: {n} was changed" for n in sorted(old.keys() & new.keys()) if old[n] != new[n]
+        )
 
 
 def _command(folder: Path, *words: str) -> list[str]:
@@ -54,7 +57,8 @@ def _command(folder: Path, *words: str) -> list[str]:
 
 
 def _run(folder: Path, system: str, file: Path, killed_after_s: float | None) -> tuple[str, float]:
-    """Run and kill: the last line that it said, or how it ended before, and the seconds until then."""
+    """Run and kill: the last line that it said, or how it ended before, and the seconds until
+    then."""
     command = _command(folder, "run", f"{system}-own", "--cluster", str(file), "--offline")
     begun_s = time.monotonic()
     with (folder / "said.log").open("w+") as said:
@@ -80,7 +84,9 @@ def _left_running(folder: Path) -> list[str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--system", choices=SYSTEMS_OF_OTHERS, default="kafka")
     parser.add_argument("--kills", type=int, default=10)
@@ -105,14 +111,20 @@ def main() -> None:
             amid, after_s = _run(folder, given.system, file, random.uniform(FIRST_S, last_s))
             kills += not amid.startswith(BY_ITSELF)
             clean = subprocess.run(
-                _command(folder, "clean", "--cluster", str(file)), cwd=ROOT, capture_output=True, text=True
+                _command(folder, "clean", "--cluster", str(file)),
+                cwd=ROOT,
+                capture_output=True,
+                text=True,
             )
             found = list(differences(before, theirs.fingerprint(*where))) + _left_running(folder)
-            found += [f"clean ended with {clean.returncode}: {clean.stderr}"] if clean.returncode else []
+            found += (
+                [f"clean ended with {clean.returncode}: {clean.stderr}"] if clean.returncode else []
+            )
             wrong += found
             print(f"{kills} killed; this one after {after_s:.1f} s: {amid}", flush=True)
             print(
-                f"   clean: {clean.stdout.strip()}; {'; '.join(found) or 'theirs as before, nothing of ours'}"
+                f"   clean: {clean.stdout.strip()}; "
+                f"{'; '.join(found) or 'theirs as before, nothing of ours'}"
             )
     finally:
         subprocess.run(_command(folder, "down", cluster["run_id"]), cwd=ROOT, check=True)

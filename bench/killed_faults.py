@@ -1,14 +1,15 @@
 """kill -9 of runs amid each kind of fault, then `clean`: nothing of the run may be left.
 
-    python -m bench.killed_faults FOLDER [--kinds power-loss,clock-jump] [--kills 10] [--runtime process]
+    python -m bench.killed_faults FOLDER [--kinds power-loss,clock-jump] [--kills 10] [--runtime
+    process]
 
-Each run has one fault, a second after its load began, for 40 s if it lasts. Up to three seconds after the
-fault was injected (`--seed` draws) the command is killed, `clean RUN` is called, and this is looked for, not
-by what `clean` says but by the machine: processes that say they are the run's or have its folder in their
-environment (a preloaded clock, too), mounts, loop devices, control groups, packet filters, containers,
-addresses, entries of the ledger, data of brokers. That the next run comes to its fault shows that a cluster
-starts again. Exit code 1 if anything is left, or a run does not come to its fault. Kinds that this machine
-lacks something for are reported and left out.
+Each run has one fault, a second after its load began, for 40 s if it lasts. Up to three seconds
+after the fault was injected (`--seed` draws) the command is killed, `clean RUN` is called, and this
+is looked for, not by what `clean` says but by the machine: processes that say they are the run's or
+have its folder in their environment (a preloaded clock, too), mounts, loop devices, control groups,
+packet filters, containers, addresses, entries of the ledger, data of brokers. That the next run
+comes to its fault shows that a cluster starts again. Exit code 1 if anything is left, or a run does
+not come to its fault. Kinds that this machine lacks something for are reported and left out.
 """
 
 from __future__ import annotations
@@ -42,6 +43,13 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 #: A kind's own: its system, cluster and keys of its step, where they are not the defaults.
 _SHOWN: Final = yaml.safe_load(Path(__file__).with_suffix(".yaml").read_text())
 _TOPIC: Final = {DEFAULT.name: {"partitions": 3, "replication": 2, "grows_to": 6}}
+#: An application under test, where a fault is about one; ``to`` and ``env`` are the kind's.
+_APPLICATION: Final = {
+    "run": ["{python}", str(ROOT / "scenarios/applications/python/invoices.py")],
+    "instances": 2,
+    "ready": {"log": "started"},
+    "from": "orders",
+}
 _LASTS: Final = "40s"
 _AMID_S: Final = 3.0
 #: From the start of the command to its fault, images and downloads not counted.
@@ -55,17 +63,21 @@ def scenario(kind: str) -> dict[str, Any]:
     system = shown.get("system", DEFAULT.name)
     lasts = dict.fromkeys({"for", "down"} & set(keys_of(KINDS[kind].params)), _LASTS)
     step = {"fault": kind, "at": "1s", **lasts, **shown.get("step", {})}
+    application = shown.get("application")
+    topic = {} if application else _TOPIC.get(system, {})
     return {
         "name": "killed",
         "system": system,
         "cluster": shown.get("cluster", {}),
-        "topics": {"orders": _TOPIC.get(system, {})},
+        "topics": {name: topic for name in ("orders", *shown.get("topics", ()))},
         "load": {
             "rate": 300,
             "duration": "60s",
             "warm_up": "1s",
-            "consumers": {"billing": {"group": "billing"}},
+            "producers": {"shop": {"topics": ["orders"]}},
+            "consumers": {"billing": {"group": "billing", "topics": ["orders"]}},
         },
+        "applications": {"invoices": {**_APPLICATION, **application}} if application else {},
         "faults": [step],
     }
 
@@ -109,9 +121,14 @@ def kill(folder: Path, kind: str, runtime: str, amid_s: float) -> KilledRun:
     begun_s = time.monotonic()
     command = _command(runs, "run", str(file), "--offline", "--runtime", runtime)
     log = folder / "said.log"
-    with log.open("w") as said, subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said) as run:
+    with (
+        log.open("w") as said,
+        subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said) as run,
+    ):
         try:
-            wait_until(lambda: _injected(runs) or run.poll() is not None, _BEGINS_S, every_s=_POLL_S)
+            wait_until(
+                lambda: _injected(runs) or run.poll() is not None, _BEGINS_S, every_s=_POLL_S
+            )
             injected = _injected(runs)
             fault_s = time.monotonic()
             if injected is not None:
@@ -122,10 +139,14 @@ def kill(folder: Path, kind: str, runtime: str, amid_s: float) -> KilledRun:
     if run.returncode == Exit.ENVIRONMENT:
         raise NotPossible(last)
     if injected is None or run.returncode != -9:
-        raise RuntimeError(f"no fault to be killed in: {last} (exit code {run.returncode}); see {log}")
+        raise RuntimeError(
+            f"no fault to be killed in: {last} (exit code {run.returncode}); see {log}"
+        )
     run_id = injected.root.relative_to(runs).parts[0]
     cleaned_s = time.monotonic()
-    clean = subprocess.run(_command(runs, "clean", run_id), cwd=ROOT, capture_output=True, text=True)
+    clean = subprocess.run(
+        _command(runs, "clean", run_id), cwd=ROOT, capture_output=True, text=True
+    )
     took_s = time.monotonic() - cleaned_s
     wrong = list(left(run_id, folder))
     if clean.returncode:
@@ -134,7 +155,8 @@ def kill(folder: Path, kind: str, runtime: str, amid_s: float) -> KilledRun:
 
 
 def left(run_id: str, folder: Path) -> Iterator[str]:
-    """Yield what is left of a run: its resources, and processes, mounts and loop devices of ``folder``."""
+    """Yield what is left of a run: its resources, and processes, mounts and loop devices of
+    ``folder``."""
     yield from (one.describe() for one in find(run_id))
     here = f"{folder}/"
     for process in psutil.process_iter():
@@ -151,7 +173,9 @@ def left(run_id: str, folder: Path) -> Iterator[str]:
             yield f"{device.parts[3]} of {file}"
     yield from (f"control group {path}" for _, path in groups_left(run_id))
     if shutil.which("iptables-save"):
-        rules = subprocess.run(["iptables-save"], capture_output=True, text=True, check=False).stdout
+        rules = subprocess.run(
+            ["iptables-save"], capture_output=True, text=True, check=False
+        ).stdout
         yield from (f"packet filter {line}" for line in rules.splitlines() if run_id in line)
     for pattern, what in (("ledger/*.json", "ledger"), ("cluster/*/data", "data")):
         yield from (f"{what} {path}" for path in folder.glob(f"runs/**/{pattern}"))
@@ -179,7 +203,9 @@ def show(folder: Path, kind: str, runtime: str, kills: int, draw: random.Random)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kinds", type=lambda text: text.split(","), default=list(KINDS))
     parser.add_argument("--kills", type=int, default=10)

@@ -1,11 +1,13 @@
-"""kill -9 of `suite run` at random moments on live brokers, and --resume each time: every round once.
+"""kill -9 of `suite run` at random moments on live brokers, and --resume each time: every round
+once.
 
-    python -m bench.killed_nights FOLDER --kills 10    (--kills 5 twice does the same: FOLDER remembers)
+    python -m bench.killed_nights FOLDER --kills 10    (or --kills 5 twice: FOLDER remembers)
 
-The suite is eight rounds of a load without faults. A night that is over before the last kill is followed by
-another one. At each kill it is noted which rounds were finished. After each night it is checked that those
-were not run again, that every round is in the history once, with the planned seed and the verdict of its
-folder, that the history is whole, and that no process of the night is left. Exit code 1 if not.
+The suite is eight rounds of a load without faults. A night that is over before the last kill is
+followed by another one. At each kill it is noted which rounds were finished. After each night it is
+checked that those were not run again, that every round is in the history once, with the planned
+seed and the verdict of its folder, that the history is whole, and that no process of the night is
+left. Exit code 1 if not.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ cells:
     rounds: 4
     runtimes: [process]
 """
-#: A kill comes this many seconds after the start, evenly spread: before the cluster is up, or rounds later.
+#: A kill comes this many seconds after the start, evenly spread: before the cluster is up, or
+#: rounds later.
 FIRST_S, LAST_S = 2.0, 180.0
 
 
@@ -43,7 +46,10 @@ def play(folder: Path, kill_after_s: float | None, *, resume: bool) -> tuple[boo
     command += [str(folder / "suite.yaml"), "--offline", *(["--resume"] if resume else [])]
     log = folder / "said.log"
     start = log.stat().st_size if log.exists() else 0
-    with log.open("a") as said, subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said) as night:
+    with (
+        log.open("a") as said,
+        subprocess.Popen(command, cwd=ROOT, stdout=said, stderr=said) as night,
+    ):
         try:
             night.wait(kill_after_s)
         except subprocess.TimeoutExpired:
@@ -63,19 +69,31 @@ def finished(night: Path) -> dict[str, Any]:
 
 def faults_of(folder: Path, night: Path, kills: list[dict[str, Any]]) -> list[str]:
     """Return what is wrong with a night that is over."""
-    planned = {turn["folder"]: turn for turn in json.loads((night / "night.json").read_text())["turns"]}
+    planned = {
+        turn["folder"]: turn for turn in json.loads((night / "night.json").read_text())["turns"]
+    }
     ended, wrong = finished(night), []
     if set(ended) != set(planned):
         wrong.append(f"finished {sorted(ended)}, planned {sorted(planned)}")
     for kill in (kill for kill in kills if kill["night"] == night.name):
-        wrong += [f"{name} was run again" for name, each in kill["finished"].items() if ended[name] != each]
+        wrong += [
+            f"{name} was run again"
+            for name, each in kill["finished"].items()
+            if ended[name] != each
+        ]
     with sqlite3.connect(folder / "runs" / "history.sqlite") as history:
         query = "SELECT cell, round, seed, verdict, folder FROM rounds WHERE night = ? ORDER BY cell, round"
         rows = history.execute(query, (night.name,)).fetchall()
         (sound,) = history.execute("PRAGMA integrity_check").fetchone()
     wrong += [] if sound == "ok" else [f"the history: {sound}"]
     wanted = sorted(
-        (each["cell"], each["number"], planned[name]["seed"], each["verdict"], str(night / each["folder"]))
+        (
+            each["cell"],
+            each["number"],
+            planned[name]["seed"],
+            each["verdict"],
+            str(night / each["folder"]),
+        )
         for name, each in ended.items()
     )
     if rows != wanted:
@@ -92,7 +110,9 @@ def _is_of(process: psutil.Process, night: Path) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument("--kills", type=int, default=10)
     given = parser.parse_args()
@@ -114,7 +134,9 @@ def main() -> None:
         if not is_over and nights and not (nights[-1] / "suite.json").exists():
             left -= 1
             done = finished(nights[-1])
-            kills.append({"night": nights[-1].name, "after_s": took_s, "amid": last, "finished": done})
+            kills.append(
+                {"night": nights[-1].name, "after_s": took_s, "amid": last, "finished": done}
+            )
             kept.write_text(json.dumps(kills))
             print(f"killed after {took_s} s, {len(done)} rounds finished, amid: {last}", flush=True)
     wrong = []
@@ -123,9 +145,13 @@ def main() -> None:
         cut = len(list(night.glob("*-cut-*")))
         of_it = sum(kill["night"] == night.name for kill in kills)
         print(
-            f"{night.name}: {of_it} kills, {len(finished(night))} rounds, {cut} captures of rounds cut short"
+            f"{night.name}: {of_it} kills, {len(finished(night))} rounds, {cut} captures of rounds "
+            "cut short"
         )
-    print("\n".join(wrong) or f"{len(kills)} kills: every round once, history whole, nothing left running")
+    print(
+        "\n".join(wrong)
+        or f"{len(kills)} kills: every round once, history whole, nothing left running"
+    )
     raise SystemExit(1 if wrong else 0)
 
 

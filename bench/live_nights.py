@@ -1,11 +1,13 @@
-"""Ten nights of a small suite on live brokers: a real regression at night 6, a real slowdown at night 8.
+"""Ten nights of a small suite on live brokers: a real regression at night 6, a real slowdown at
+night 8.
 
-    python -m bench.live_nights FOLDER               every night that FOLDER has not seen yet, then a table
-    python -m bench.live_nights FOLDER --nights 1    the next night only; one that was cut short continues
+    python -m bench.live_nights FOLDER               nights that FOLDER has not seen, then a table
+    python -m bench.live_nights FOLDER --nights 1    the next night only, or the rest of one
 
-Night 6 brings a client version that has a known bug (kafka-python-3132) instead of the fixed one. Night 8
-brings brokers that are held to a share of a core, for one cell. Both stay. Only the nights before say what is
-new. Ends with exit code 1 when a page named anything else, or did not name these two.
+Night 6 brings a client version that has a known bug (kafka-python-3132) instead of the fixed one.
+Night 8 brings brokers that are held to a share of a core, for one cell. Both stay. Only the nights
+before say what is new. Ends with exit code 1 when a page named anything else, or did not name these
+two.
 """
 
 from __future__ import annotations
@@ -22,7 +24,10 @@ from typing import Any, Final
 ROOT: Final = Path(__file__).resolve().parents[1]
 NIGHTS, REGRESSION, SLOWDOWN = 10, 6, 8
 #: What is to be told: (kind, cell) -> its first night.
-TRUTH: Final = {("class", "group process"): REGRESSION, ("figure", "steady limited process"): SLOWDOWN}
+TRUTH: Final = {
+    ("class", "group process"): REGRESSION,
+    ("figure", "steady limited process"): SLOWDOWN,
+}
 FIXED, AFFECTED = "3.0.9", "3.0.8"
 
 #: As scenarios/bugs/kafka-python-3132.yaml, shorter.
@@ -73,7 +78,9 @@ cells:
     rounds: 3
     runtimes: [process]
 """
-LIMIT: Final = "{faults: [{fault: cpu-limit, target: all, cores: 0.05, at: 0s, for: 6s, together: true}]}"
+LIMIT: Final = (
+    "{faults: [{fault: cpu-limit, target: all, cores: 0.05, at: 0s, for: 6s, together: true}]}"
+)
 
 
 def write_suite(folder: Path, night: int) -> Path:
@@ -88,7 +95,9 @@ def write_suite(folder: Path, night: int) -> Path:
 
 def nights_of(folder: Path) -> list[Path]:
     """Folders of the nights that began, oldest first."""
-    return sorted(path.parent for path in folder.glob("runs/*/night.json") if not path.parent.is_symlink())
+    return sorted(
+        path.parent for path in folder.glob("runs/*/night.json") if not path.parent.is_symlink()
+    )
 
 
 def play_next(folder: Path) -> None:
@@ -96,7 +105,15 @@ def play_next(folder: Path) -> None:
     begun = nights_of(folder)
     is_cut = bool(begun) and not (begun[-1] / "suite.json").exists()
     suite = write_suite(folder, len(begun) + (not is_cut))
-    command = [sys.executable, "cli.py", "--run-dir", str(folder / "runs"), "suite", "run", str(suite)]
+    command = [
+        sys.executable,
+        "cli.py",
+        "--run-dir",
+        str(folder / "runs"),
+        "suite",
+        "run",
+        str(suite),
+    ]
     command += ["--fail-on", "new", *(["--resume"] if is_cut else [])]
     done = subprocess.run(command, cwd=ROOT, check=False)
     if done.returncode not in (0, 1, 3):
@@ -107,12 +124,18 @@ def told(folder: Path) -> Iterator[tuple[int, dict[str, Any], dict[str, Any]]]:
     """(number, report, suite document) of each night that is over."""
     for number, night in enumerate(nights_of(folder), start=1):
         if (night / "suite.json").exists():
-            yield number, *(json.loads((night / name).read_text()) for name in ("report.json", "suite.json"))
+            yield (
+                number,
+                *(json.loads((night / name).read_text()) for name in ("report.json", "suite.json")),
+            )
 
 
 def table(folder: Path) -> tuple[list[str], list[str]]:
     """(the nights as Markdown, what was reported wrongly or was not reported)."""
-    lines = ["| night | cells | exit code of `--fail-on new` | told | took |", "|---|---|---|---|---|"]
+    lines = [
+        "| night | cells | exit code of `--fail-on new` | told | took |",
+        "|---|---|---|---|---|",
+    ]
     ids: list[str] = []
     wrong: list[str] = []
     missing = dict(TRUTH)
@@ -124,7 +147,9 @@ def table(folder: Path) -> tuple[list[str], list[str]]:
             key = (change["kind"], change["cell"])
             missing.pop(key, None)
             if not change["machine"] and TRUTH.get(key) != at:
-                wrong.append(f"night {number}: {change['subject']} of {change['cell']} at night {at}")
+                wrong.append(
+                    f"night {number}: {change['subject']} of {change['cell']} at night {at}"
+                )
         words = ", ".join(f"{count} {word}" for word, count in report["words"].items())
         took = datetime.fromisoformat(suite["ended"]) - datetime.fromisoformat(suite["started"])
         said = report["headline"].partition(": ")[2]
@@ -137,7 +162,9 @@ def table(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("folder", type=Path)
     parser.add_argument(
         "--nights", type=int, default=NIGHTS, help="how many more (default: all that are left)"

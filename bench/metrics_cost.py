@@ -1,4 +1,5 @@
-"""Measures what metrics of a live run cost: CPU time to read a second of rows, and to make values of them.
+"""Measures what metrics of a live run cost: CPU time to read a second of rows, and to make values
+of them.
 
 python -m bench.metrics_cost [--rate 50000] [--seconds 20]
 """
@@ -34,7 +35,11 @@ def sends(count: int, lanes: int) -> Rows:
 def deliveries(count: int, lanes: int) -> Rows:
     """Return raw rows of deliveries over some lanes."""
     rows = np.zeros(count, RAW[TableId.DELIVERIES])
-    rows["kind"], rows["stream"], rows["t_ns"] = Event.DELIVER, np.arange(count) % lanes + 1, 5 * 10**6
+    rows["kind"], rows["stream"], rows["t_ns"] = (
+        Event.DELIVER,
+        np.arange(count) % lanes + 1,
+        5 * 10**6,
+    )
     rows["header"]["kind"] = Kind.LOAD
     return rows
 
@@ -65,11 +70,15 @@ def main() -> None:
     parser.add_argument("--rate", type=int, default=50_000)
     parser.add_argument("--seconds", type=int, default=20)
     asked = parser.parse_args()
-    print(f"{asked.rate:,} sends and as many deliveries a second; CPU ms, medians of {asked.seconds}")
+    print(
+        f"{asked.rate:,} sends and as many deliveries a second; CPU ms, medians of {asked.seconds}"
+    )
     with tempfile.TemporaryDirectory() as folder:
         for topics in TOPICS:
             read_ms, give_ms = measure(Path(folder), topics, asked.rate, asked.seconds)
-            print(f"{topics:>4} topics: {read_ms:5.1f} to read, {give_ms:4.1f} for each push or scrape")
+            print(
+                f"{topics:>4} topics: {read_ms:5.1f} to read, {give_ms:4.1f} for each push or scrape"
+            )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,15 @@
-"""False alarms and detection delay of the nightly's changes, over simulated nights whose truth is known.
+"""False alarms and detection delay of the nightly's changes, over simulated nights whose truth is
+known.
 
     python -m bench.nights                    200 nights of 50 cells, several seeds; prints Markdown
     python -m bench.nights --rounds 1         with one round a cell and night
-    python -m bench.nights --page PAGE.html   365 nights of 50 cells as a page: its size, and how long
+    python -m bench.nights --page PAGE.html   365 nights of 50 cells as a page: size and time
                                               Chromium needs to draw it
     python -m bench.nights --plan             `suite plan` of 1,000 cells: time and CPU time
 
-Of 50 cells two are controls. Figures are log-normal with the spread of a small shared machine, one night in
-fifty five times that. The machine is slow for three nights in every forty: all cells, and the controls with
-them.
+Of 50 cells two are controls. Figures are log-normal with the spread of a small shared machine, one
+night in fifty five times that. The machine is slow for three nights in every forty: all cells, and
+the controls with them.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ MISSED_AFTER = 30
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCell:
-    """The truth about a cell: its hit rate before and from ``turn``, the same of p99, and its drift."""
+    """The truth about a cell: its hit rate before and from ``turn``, the same of p99, and its
+    drift."""
 
     name: str
     kind: str
@@ -67,11 +69,17 @@ def cells(dice: random.Random, nights: int = NIGHTS) -> list[SimulatedCell]:
     plain = [SimulatedCell(f"stable-{n}", "stable") for n in range(CELLS - CONTROLS - 26)]
     plain += [SimulatedCell(f"control-{n}", "control", is_control=True) for n in range(CONTROLS)]
     plain += [SimulatedCell(f"flaky-{n}", "flaky at 5 %", rates=(0.05, 0.05)) for n in range(10)]
-    plain += [SimulatedCell(f"half-{n}", "regression to 50 %", turn(), (0.0, 0.5)) for n in range(4)]
-    plain += [SimulatedCell(f"always-{n}", "regression to 100 %", turn(), (0.0, 1.0)) for n in range(2)]
+    plain += [
+        SimulatedCell(f"half-{n}", "regression to 50 %", turn(), (0.0, 0.5)) for n in range(4)
+    ]
+    plain += [
+        SimulatedCell(f"always-{n}", "regression to 100 %", turn(), (0.0, 1.0)) for n in range(2)
+    ]
     plain += [SimulatedCell(f"fixed-{n}", "fix of 50 %", turn(), (0.5, 0.0)) for n in range(4)]
     plain += [SimulatedCell(f"slower-{n}", "p99 doubles", turn(), slower=2.0) for n in range(2)]
-    plain += [SimulatedCell(f"half-more-{n}", "p99 grows by half", turn(), slower=1.5) for n in range(2)]
+    plain += [
+        SimulatedCell(f"half-more-{n}", "p99 grows by half", turn(), slower=1.5) for n in range(2)
+    ]
     return plain + [
         SimulatedCell(f"drift-{n}", "p99 drifts 1 % a night", turn(), drift=0.01) for n in range(2)
     ]
@@ -84,8 +92,8 @@ def night_of(number: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """The correlations: share of nights whose rounds share their fate; standard deviation of the machine's
-    speed, which drifts from night to night (AR(1), as ``SimulatedCell.wanders``)."""
+    """The correlations: share of nights whose rounds share their fate; standard deviation of the
+    machine's speed, which drifts from night to night (AR(1), as ``SimulatedCell.wanders``)."""
 
     fate: float = 0.0
     machine: float = 0.0
@@ -125,7 +133,10 @@ def simulated(
             odd = 5.0 if dice.random() < 0.02 else 1.0
             level = machine * exp(next(levels[cell.name]))
             fate = apart.random() if apart.random() < world.fate else None
-            made += [_round(dice, cell, night, number, level, odd, fate) for number in range(1, rounds + 1)]
+            made += [
+                _round(dice, cell, night, number, level, odd, fate)
+                for number in range(1, rounds + 1)
+            ]
     return every, made
 
 
@@ -144,7 +155,12 @@ def _round(
     slower = (cell.slower if has_turned else 1.0) * (1 + cell.drift) ** max(0, night - cell.turn)
     p99 = 80.0 * slower * machine * dice.lognormvariate(0, 0.08 * odd)
     lost = Found(
-        cls=LOST, status="violation", count=3, message="1/3/88121", where="orders-3", said="1/3/88121"
+        cls=LOST,
+        status="violation",
+        count=3,
+        message="1/3/88121",
+        where="orders-3",
+        said="1/3/88121",
     )
     return Round(
         key=f"{night_of(night)} {cell.name} {number}",
@@ -187,20 +203,30 @@ class Score:
             told.setdefault(change.cell, []).append(change)
         self.nights += len(story.nights)
         for cell in every:
-            self._add_cell(cell, told.get(cell.name, []), {n: i for i, n in enumerate(story.nights)})
+            self._add_cell(
+                cell, told.get(cell.name, []), {n: i for i, n in enumerate(story.nights)}
+            )
 
-    def _add_cell(self, cell: SimulatedCell, told: Sequence[Change], number: dict[str, int]) -> None:
+    def _add_cell(
+        self, cell: SimulatedCell, told: Sequence[Change], number: dict[str, int]
+    ) -> None:
         truth = "class" if cell.rates[0] != cell.rates[1] else "p99"
         true: list[int] = []
         for change in told:
-            is_of_it = cell.turn and (change.kind == "class" if truth == "class" else change.subject == "p99")
+            is_of_it = cell.turn and (
+                change.kind == "class" if truth == "class" else change.subject == "p99"
+            )
             in_time = number[change.told] >= cell.turn and number[change.at] >= cell.turn - 2
             if change.machine:
                 self.machine += 1
-            elif is_of_it and in_time and (cell.drift or number[change.at] <= cell.turn + 3 or true):
+            elif (
+                is_of_it and in_time and (cell.drift or number[change.at] <= cell.turn + 3 or true)
+            ):
                 true.append(number[change.told] - cell.turn + 1)
             else:
-                self.false.append(f"{cell.name} {change.subject} at {change.at}, told {change.told}")
+                self.false.append(
+                    f"{cell.name} {change.subject} at {change.at}, told {change.told}"
+                )
         if cell.turn and true and true[0] <= MISSED_AFTER * (3 if cell.drift else 1):
             self.delays.setdefault(cell.kind, []).append(true[0])
         elif cell.turn:
@@ -228,16 +254,21 @@ def table(score: Score) -> str:
         shares = [f"{sum(d <= night for d in delays) / known:.0%}" for night in (1, 2)]
         middle, worst = (f"{median(delays):g}", f"{delays[-1]}") if delays else ("-", "-")
         lines.append(
-            f"| {kind} | {known} | {shares[0]} | {shares[1]} | {middle} | {worst} | {score.missed[kind]} |"
+            f"| {kind} | {known} | {shares[0]} | {shares[1]} | {middle} | {worst} | "
+            f"{score.missed[kind]} |"
         )
     alarms = 100 * len(score.false) / score.nights
-    lines += ["", f"False alarms: {len(score.false)} in {score.nights} nights ({alarms:.2f} in 100)."]
+    lines += [
+        "",
+        f"False alarms: {len(score.false)} in {score.nights} nights ({alarms:.2f} in 100).",
+    ]
     lines.append(f"Changes told as the machine's: {score.machine}.")
     return "\n".join([*lines, *(f"  {text}" for text in score.false)])
 
 
 def page(path: Path) -> str:
-    """Write a year as a page; its size, and how long Chromium took to parse, lay out and paint it, cold."""
+    """Write a year as a page; its size, and how long Chromium took to parse, lay out and paint it,
+    cold."""
     nights = 365
     _, rounds = simulated(1, nights=nights)
     began = time.process_time()
@@ -249,11 +280,15 @@ def page(path: Path) -> str:
         f"{nights} nights of {CELLS} cells, {len(rounds)} rounds: {path.stat().st_size / 1e6:.2f} MB",
         f"{judged - began:.1f} s of CPU to find what changed, {written - judged:.2f} s to write the page",
     ]
-    browser = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    browser = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     if browser is None:
         return "\n".join([*lines, "no Chromium on this machine: not drawn"])
     drawn = [_drawn_ms(browser, path) for _ in range(5)]
-    return "\n".join([*lines, f"drawn in {median(drawn):.0f} ms (median of 5; {min(drawn)} to {max(drawn)})"])
+    return "\n".join(
+        [*lines, f"drawn in {median(drawn):.0f} ms (median of 5; {min(drawn)} to {max(drawn)})"]
+    )
 
 
 def _drawn_ms(browser: str, path: Path) -> int:
@@ -263,7 +298,13 @@ def _drawn_ms(browser: str, path: Path) -> int:
         said = "document.documentElement.dataset.drawn = Math.round(performance.now())"
         spy = f"addEventListener('load', () => setTimeout(() => {{ document.body.offsetHeight; {said} }}))"
         copy.write_text(path.read_text().replace("</body>", f"<script>{spy}</script></body>"))
-        argv = [browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={name}/profile"]
+        argv = [
+            browser,
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            f"--user-data-dir={name}/profile",
+        ]
         argv += ["--window-size=1400,900", "--timeout=15000", "--dump-dom", copy.as_uri()]
         dom = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=120).stdout
     found = re.search(r'data-drawn="(\d+)"', dom)
@@ -289,13 +330,26 @@ def planned() -> str:
     with tempfile.TemporaryDirectory() as name:
         suite = Path(name, "thousand.yaml")
         suite.write_text(THOUSAND)
-        command = [sys.executable, "cli.py", "--run-dir", name, "suite", "plan", str(suite), "--offline"]
+        command = [
+            sys.executable,
+            "cli.py",
+            "--run-dir",
+            name,
+            "suite",
+            "plan",
+            str(suite),
+            "--offline",
+        ]
         for _ in range(5):
             began, cpu = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
-            said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+            said = subprocess.run(
+                command, cwd=ROOT, capture_output=True, text=True, check=True
+            ).stdout
             took_s, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
             cpu_s = after.ru_utime + after.ru_stime - cpu.ru_utime - cpu.ru_stime
-            lines.append(f"{said.splitlines()[-1]}: planned in {took_s:.2f} s, {cpu_s:.2f} s of CPU")
+            lines.append(
+                f"{said.splitlines()[-1]}: planned in {took_s:.2f} s, {cpu_s:.2f} s of CPU"
+            )
     return "\n".join(lines)
 
 

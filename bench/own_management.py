@@ -1,4 +1,5 @@
-"""The account for the management of a cluster that brokerstorm started, found by the cluster's addresses."""
+"""The account for the management of a cluster that brokerstorm started, found by the cluster's
+addresses."""
 
 from __future__ import annotations
 

@@ -16,7 +16,8 @@ _SAMPLE_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class TreeUsage:
-    """``peak_bytes``: the largest sum of resident memory seen at once (shared pages count for each)."""
+    """``peak_bytes``: the largest sum of resident memory seen at once (shared pages count for
+    each)."""
 
     wall_s: float
     cpu_s: float
@@ -74,7 +75,9 @@ class TreeMeter:
 
 def measure(argv: Sequence[str], cwd: Path) -> tuple[TreeUsage, subprocess.CompletedProcess[str]]:
     """Run a command to its end."""
-    process = subprocess.Popen(argv, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        argv, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     meter = TreeMeter(process.pid)
     meter.start()
     output, errors = process.communicate()

@@ -13,7 +13,14 @@ import psutil
 
 from harness.clusters import BrokerCluster
 from harness.connections.security import Security
-from harness.contracts.worker import ClientPart, LanePart, ProcessSpec, ProducerPart, StatsLine, TopicPart
+from harness.contracts.worker import (
+    ClientPart,
+    LanePart,
+    ProcessSpec,
+    ProducerPart,
+    StatsLine,
+    TopicPart,
+)
 from harness.protocols.cluster import TopicSettings
 from harness.run.worker_process import Message, WorkerProcess
 from harness.systems.kafka.assembly import KafkaCluster
@@ -26,8 +33,8 @@ LINGER_MS = 10
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A producer's load phase. ``cpu_us`` is CPU time of the whole process a message, ``brokers_cpu_us`` that
-    of all nodes together; 0 = not measured."""
+    """A producer's load phase. ``cpu_us`` is CPU time of the whole process a message,
+    ``brokers_cpu_us`` that of all nodes together; 0 = not measured."""
 
     sent: int
     ok: int
@@ -46,7 +53,9 @@ def nodes_cpu_s(cluster: BrokerCluster[Any]) -> float:
     """CPU seconds that the nodes of a cluster have used so far, in all."""
     runtime = cluster.runtime
     pids = [pid for node in runtime.nodes if (pid := runtime.pid(node.name))]
-    return sum(times.user + times.system for times in (psutil.Process(pid).cpu_times() for pid in pids))
+    return sum(
+        times.user + times.system for times in (psutil.Process(pid).cpu_times() for pid in pids)
+    )
 
 
 def fresh_topic(cluster: KafkaCluster, partitions: int = PARTITIONS) -> str:
@@ -69,11 +78,13 @@ def run_producer(
     library: str = "confluent-kafka",
     partitions: int = PARTITIONS,
     linger_ms: int = LINGER_MS,
+    template: str | None = None,
 ) -> Sample:
     """Warm up, send for ``seconds``, drain; the numbers are from the load phase.
 
-    Every client gets its own options for: durable, and time to fill a batch. ``producers``: worker processes
-    on one topic, each at ``rate``; their numbers are added up.
+    Every client gets its own options for: durable, and time to fill a batch. ``producers``: worker
+    processes on one topic, each at ``rate``; their numbers are added up. ``template``: what bodies
+    are made of; None = payloads are filled.
 
     Raises:
         WorkerError: a worker did not start.
@@ -82,12 +93,17 @@ def run_producer(
     topic, words = fresh_topic(cluster, partitions), load_worker(library).contract
     options = {**words.words("durable"), **words.words("linger", ms=linger_ms)}
     client = ClientPart(library=library, version=_version(cluster, library), options=options)
-    lanes = LanePart(topic=topic, mode="partition", first=0, count=partitions, partitions=partitions)
+    lanes = LanePart(
+        topic=topic, mode="partition", first=0, count=partitions, partitions=partitions
+    )
 
     def spec(n: int) -> ProcessSpec:
         part = producer_part([lanes], rate, seconds, payload, instance=n, capture=capture)
+        part = part.model_copy(update={"payload_template": template})
         place = folder / f"p-{n}"
-        return bench_spec("kafka", place, cluster.bootstrap, "", {topic: topic}, partitions, client, part)
+        return bench_spec(
+            "kafka", place, cluster.bootstrap, "", {topic: topic}, partitions, client, part
+        )
 
     workers = [start(spec(n), cluster.security) for n in range(1, producers + 1)]
     try:
@@ -102,7 +118,8 @@ def run_producer(
 
 
 def _send(cluster: KafkaCluster, workers: list[WorkerProcess], seconds: float) -> tuple[int, float]:
-    """Warm-up, load and drain; when the first began, and the CPU seconds of all nodes during the load."""
+    """Warm-up, load and drain; when the first began, and the CPU seconds of all nodes during the
+    load."""
     for worker in workers:
         worker.wait_ready(30)
     t0_ns = time.monotonic_ns() + 200_000_000
@@ -155,7 +172,8 @@ def bench_spec(
     client: ClientPart,
     part: ProducerPart,
 ) -> ProcessSpec:
-    """The spec of a producer on topics of that many partitions each; ``addresses``: by their names."""
+    """The spec of a producer on topics of that many partitions each; ``addresses``: by their
+    names."""
     streams = [f"{name}-{p}" for name in addresses for p in range(partitions)]
     return ProcessSpec(
         run_id="bench",
@@ -166,7 +184,8 @@ def bench_spec(
         bootstrap=bootstrap,
         admin_url=admin_url,
         topics={
-            name: TopicPart(address=address, partitions=partitions) for name, address in addresses.items()
+            name: TopicPart(address=address, partitions=partitions)
+            for name, address in addresses.items()
         },
         streams={stream: number for number, stream in enumerate(streams, start=1)},
         client=client,
@@ -180,7 +199,9 @@ def _version(cluster: KafkaCluster, library: str) -> str:
     return cluster.version if build and build.clients[0].name == "kafka-clients" else ""
 
 
-def start(spec: ProcessSpec, security: Security | None = None) -> tuple[WorkerProcess, list[StatsLine]]:
+def start(
+    spec: ProcessSpec, security: Security | None = None
+) -> tuple[WorkerProcess, list[StatsLine]]:
     """A started worker, and the list that its stats lines come into."""
     stats: list[StatsLine] = []
 

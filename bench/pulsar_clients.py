@@ -1,12 +1,14 @@
-"""Our unlimited Pulsar Java worker against pulsar-perf, Pulsar's own load tool, interleaved on one cluster.
+"""Our unlimited Pulsar Java worker against pulsar-perf, Pulsar's own load tool, interleaved on one
+cluster.
 
     python -m bench.pulsar_clients [--rounds 3] [--topics 100] [--seconds 20] [--json]
 
-Both send from one thread over one connection a broker, a producer a topic, 150-byte payloads, batches of at
-most 5 ms, 1,000 messages pending a topic, no send timeout, the same flags of the JVM. pulsar-perf
-(org.apache.pulsar.testclient of the brokers' own version) counts; ours records every send. Each arm has fresh
-topics in a namespace of its own. Rates are from the seconds after the warm-up. The brokers share the
-machine's cores with the tool, so the CPU time a message is the steadier figure.
+Both send from one thread over one connection a broker, a producer a topic, 150-byte payloads,
+batches of at most 5 ms, 1,000 messages pending a topic, no send timeout, the same flags of the JVM.
+pulsar-perf (org.apache.pulsar.testclient of the brokers' own version) counts; ours records every
+send. Each arm has fresh topics in a namespace of its own. Rates are from the seconds after the
+warm-up. The brokers share the machine's cores with the tool, so the CPU time a message is the
+steadier figure.
 """
 
 from __future__ import annotations
@@ -58,14 +60,21 @@ OPTIONS = {
 }
 #: More than any client can: pulsar-perf has no word for "unlimited".
 PERF_RATE = 10_000_000
-_OPENED = ("java.base/sun.net", "java.base/java.lang", "java.base/java.nio", "java.base/jdk.internal.misc")
+_OPENED = (
+    "java.base/sun.net",
+    "java.base/java.lang",
+    "java.base/java.nio",
+    "java.base/jdk.internal.misc",
+)
 _PRODUCED = re.compile(r"Throughput produced:\s+(\d+) msg")
 
 
 class Arms:
     """The two tools on one cluster."""
 
-    def __init__(self, cluster: PulsarCluster, folder: Path, *, topics: int, seconds: float, payload: int):
+    def __init__(
+        self, cluster: PulsarCluster, folder: Path, *, topics: int, seconds: float, payload: int
+    ):
         self.cluster = cluster
         self.folder = folder
         self.names = [f"bench-{number}" for number in range(topics)]  # as pulsar-perf calls them
@@ -108,16 +117,28 @@ class Arms:
         sample = sample_of(stats, begin_ns, begin_ns + int(self.seconds * 1e9))
         return replace(sample, brokers_cpu_us=brokers_s / (sample.rate_per_s * self.seconds) * 1e6)
 
-    def _spec(self, folder: Path, where: str, library: str, rate: float, delay_ms: int) -> ProcessSpec:
-        options = {name: value.replace("{ms}", str(delay_ms)) for name, value in OPTIONS[library].items()}
+    def _spec(
+        self, folder: Path, where: str, library: str, rate: float, delay_ms: int
+    ) -> ProcessSpec:
+        options = {
+            name: value.replace("{ms}", str(delay_ms)) for name, value in OPTIONS[library].items()
+        }
         lanes = [
-            LanePart(topic=name, mode="partition", first=0, count=1, partitions=1) for name in self.names
+            LanePart(topic=name, mode="partition", first=0, count=1, partitions=1)
+            for name in self.names
         ]
         client = ClientPart(library=library, version=self._version(library), options=options)
         part = producer_part(lanes, rate, self.seconds, self.payload, warm_up_s=WARM_UP_S)
         addresses = {name: f"{where}/{name}" for name in self.names}
         return bench_spec(
-            "pulsar", folder, self.cluster.bootstrap, self.cluster.admin_url, addresses, 1, client, part
+            "pulsar",
+            folder,
+            self.cluster.bootstrap,
+            self.cluster.admin_url,
+            addresses,
+            1,
+            client,
+            part,
         )
 
     def _version(self, library: str) -> str:
@@ -125,7 +146,8 @@ class Arms:
         return self.cluster.version if library == JAVA else ""
 
     def perf(self) -> Sample:
-        """Raises: RuntimeError: pulsar-perf failed, or told nothing of the time after the warm-up."""
+        """Raises: RuntimeError: pulsar-perf failed, or told nothing of the time after the
+        warm-up."""
         with self._fresh_topics() as where, (self.folder / "perf.log").open("ab") as log:
             process = subprocess.Popen(
                 self._perf_command(where), stdout=subprocess.PIPE, stderr=log, text=True
@@ -139,7 +161,9 @@ class Arms:
             raise RuntimeError(f"pulsar-perf told {len(seen)} counts; --seconds must be 20 or more")
         (begin_s, first, cpu_before), (end_s, last, cpu_after) = seen[0], seen[-1]
         sent = last - first
-        return Sample(sent, sent, sent / (end_s - begin_s), (cpu_after - cpu_before) / sent * 1e6, 0.0)
+        return Sample(
+            sent, sent, sent / (end_s - begin_s), (cpu_after - cpu_before) / sent * 1e6, 0.0
+        )
 
     def _perf_command(self, where: str) -> list[str]:
         jars = artifacts.resolve(self.cluster.runtime.spec.artifacts, offline=True)
@@ -156,7 +180,8 @@ class Arms:
 
 
 def _counts(process: subprocess.Popen[str], deadline: float) -> Iterator[tuple[float, int, float]]:
-    """(time, messages so far, CPU seconds so far) at each line in which pulsar-perf tells its rate."""
+    """(time, messages so far, CPU seconds so far) at each line in which pulsar-perf tells its
+    rate."""
     assert process.stdout is not None
     usage = psutil.Process(process.pid)
     for line in process.stdout:
@@ -174,12 +199,16 @@ def measure(args: argparse.Namespace) -> dict[str, list[Sample]]:
         both = Arms(cluster, root, topics=args.topics, seconds=args.seconds, payload=args.payload)
         arms = [("brokerstorm", both.ours), ("pulsar-perf", both.perf)]
         return interleaved(
-            args.rounds, arms, lambda s: f"{s.rate_per_s:>10,.0f}/s {s.cpu_us:>6.1f} us of CPU a message"
+            args.rounds,
+            arms,
+            lambda s: f"{s.rate_per_s:>10,.0f}/s {s.cpu_us:>6.1f} us of CPU a message",
         )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--topics", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=20.0)
@@ -188,7 +217,9 @@ def main() -> None:
     found = measure(args := parser.parse_args())
     pairs = list(zip(found["brokerstorm"], found["pulsar-perf"], strict=True))
     document = {
-        "rate_per_s": {name: round(median(s.rate_per_s for s in all_)) for name, all_ in found.items()},
+        "rate_per_s": {
+            name: round(median(s.rate_per_s for s in all_)) for name, all_ in found.items()
+        },
         "cpu_us": {name: round(median(s.cpu_us for s in all_), 1) for name, all_ in found.items()},
         "ratio_to_pulsar_perf": round(median(a.rate_per_s / b.rate_per_s for a, b in pairs), 3),
     }

@@ -2,9 +2,9 @@
 
     python -m bench.runtimes [SCENARIO ...] [--seed 7] [--set KEY=VALUE ...] [--json]
 
-One run of each scenario on each runtime, with the same seed and so the same faults. Time to ready is that of
-a cluster started for it alone: from the first file written until a probe went through. Rate, p99 and the
-recovery after each fault are from the report.
+One run of each scenario on each runtime, with the same seed and so the same faults. Time to ready
+is that of a cluster started for it alone: from the first file written until a probe went through.
+Rate, p99 and the recovery after each fault are from the report.
 """
 
 from __future__ import annotations
@@ -89,7 +89,9 @@ def show(scenario: str, found: dict[str, Document]) -> None:
         print(f"  {name:12}" + "".join(f"{_text(found[each].get(name)):>16}" for each in RUNTIMES))
     pairs = zip(*(found[each].get("faults", []) for each in RUNTIMES), strict=False)
     for rows in pairs:
-        cells = "".join(f"{_text(row['outage_s']):>9} / {_text(row['recovery_s']):>5}" for row in rows)
+        cells = "".join(
+            f"{_text(row['outage_s']):>9} / {_text(row['recovery_s']):>5}" for row in rows
+        )
         print(f"  {rows[0]['fault']:34.34}{cells}   outage / recovery, s")
     for each in RUNTIMES:
         for reason in found[each].get("reasons", []):
@@ -101,7 +103,7 @@ def _text(value: Any) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n\n")[0])
     parser.add_argument("scenarios", nargs="*", default=list(SUITE))
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--set", dest="overrides", action="append", default=[], metavar="KEY=VALUE")

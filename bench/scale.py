@@ -1,15 +1,16 @@
-"""Does judging grow with the messages and no faster? Runs of 10^7 sends and more, of known contents.
+"""Does judging grow with the messages and no faster? Runs of 10^7 sends and more, of known
+contents.
 
     python -m bench.scale                                     # 10^7 and 10^8
     python -m bench.scale --messages 10000000 100000000 1000000000
     python -m bench.scale --messages 100000000 --workers 1 2 3      # on a standalone cluster
 
-Each run is planted as a stream in the sealed form (`tests.planted.repeated`): sends, their log, deliveries,
-and in every 5M sends two anomalies of each of 24 kinds, and ten messages that the log repeats at the very
-end. Spark judges it in a process whose session is open, here (`local[2]`) or, with ``--workers``, on a
-cluster of so many workers of two cores, all on this machine. Every class must be found as often as it was
-planted, and the CPU time of a message may not grow by more than 15 % from the smallest run to the largest.
-Runs are removed when judged.
+Each run is planted as a stream in the sealed form (`tests.planted.repeated`): sends, their log,
+deliveries, and in every 5M sends two anomalies of each of 24 kinds, and ten messages that the log
+repeats at the very end. Spark judges it in a process whose session is open, here (`local[2]`) or,
+with ``--workers``, on a cluster of so many workers of two cores, all on this machine. Every class
+must be found as often as it was planted, and the CPU time of a message may not grow by more than 15
+% from the smallest run to the largest. Runs are removed when judged.
 """
 
 from __future__ import annotations
@@ -56,12 +57,17 @@ def planted(messages: int, options: argparse.Namespace) -> Iterator[tuple[Path, 
     try:
         meter = TreeMeter(os.getpid())
         meter.start()
-        truth = plant_repeated(folder / "run", messages=messages, tile=options.tile, threads=options.threads)
+        truth = plant_repeated(
+            folder / "run", messages=messages, tile=options.tile, threads=options.threads
+        )
         usage = meter.stop()
         run = RunDir(folder / "run")
         size = sum(path.stat().st_size for path in run.sealed.rglob("*.parquet"))
         rows = read_json(run.seal_report)["rows"]
-        print(f"planted {rows}, {sum(truth.values()):,} hits, {size:,} bytes: {_said(usage)}", flush=True)
+        print(
+            f"planted {rows}, {sum(truth.values()):,} hits, {size:,} bytes: {_said(usage)}",
+            flush=True,
+        )
         yield run.root, PlantedRun(messages, truth, rows, size)
     finally:
         shutil.rmtree(folder)
@@ -89,7 +95,8 @@ def compared(size: PlantedRun, workers: int, usage: TreeUsage, counts: Counts) -
     where = f"{workers} workers" if workers else "here"
     wrong = wrong_counts(counts, size.truth)
     each = (
-        f"{usage.cpu_s / size.messages * 1e6:.3f} CPU-s a million, {size.sealed_bytes / size.messages:.1f} B"
+        f"{usage.cpu_s / size.messages * 1e6:.3f} CPU-s a million, "
+        f"{size.sealed_bytes / size.messages:.1f} B"
     )
     is_small = workers > 0 or usage.peak_bytes <= MAX_PEAK_BYTES
     said = "counts equal the truth" if not wrong else f"WRONG (found, planted): {wrong}"
@@ -98,10 +105,18 @@ def compared(size: PlantedRun, workers: int, usage: TreeUsage, counts: Counts) -
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--messages", type=int, nargs="+", default=[10**7, 10**8], help="ascending sizes")
-    parser.add_argument("--workers", type=int, nargs="+", default=[LOCAL], help="0: here, without a cluster")
-    parser.add_argument("--tile", type=int, default=5_000_000, help="sends after which a run repeats itself")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "--messages", type=int, nargs="+", default=[10**7, 10**8], help="ascending sizes"
+    )
+    parser.add_argument(
+        "--workers", type=int, nargs="+", default=[LOCAL], help="0: here, without a cluster"
+    )
+    parser.add_argument(
+        "--tile", type=int, default=5_000_000, help="sends after which a run repeats itself"
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--folder", type=Path, help="where runs go; default: a temporary folder")
     options = parser.parse_args()
@@ -115,7 +130,9 @@ def main() -> None:
                 if workers == options.workers[0]:
                     each.append(usage.cpu_s / messages)
     is_linear = each[-1] <= each[0] * MAX_GROWTH
-    print(f"CPU a message, largest to smallest run: {each[-1] / each[0]:.2f} (at most {MAX_GROWTH})")
+    print(
+        f"CPU a message, largest to smallest run: {each[-1] / each[0]:.2f} (at most {MAX_GROWTH})"
+    )
     sys.exit(0 if met and is_linear else 1)
 
 

@@ -1,10 +1,10 @@
 """Sealing: CPU time and bytes a row, on planted raw segments or on a real run's.
 
-    python -m bench.seal                               # 3M sends + log rows + deliveries, 12 partitions
+    python -m bench.seal                               # 3M sends, log rows, deliveries
     python -m bench.seal --run runs/latest             # the raw segments of a run of yours
 
-Each round seals a copy-free view of the same raw folder in a process of its own, with one and with two
-threads in turn; the best round counts, since everything that disturbs a round makes it slower.
+Each round seals a copy-free view of the same raw folder in a process of its own, with one and with
+two threads in turn; the best round counts, since everything that disturbs a round makes it slower.
 """
 
 from __future__ import annotations
@@ -72,7 +72,9 @@ def bench(source: RunDir, folder: Path, rounds: int) -> bool:
     print()
     for table, entry in best[2].tables.items():
         if entry.rows:
-            print(f"{table:<11} {entry.rows:>11,} rows  {entry.bytes / entry.rows:5.2f} bytes a row")
+            print(
+                f"{table:<11} {entry.rows:>11,} rows  {entry.bytes / entry.rows:5.2f} bytes a row"
+            )
     rows = sum(best[2].rows.values())
     sealed_bytes = sum(entry.bytes for entry in best[2].tables.values())
     a_send = sealed_bytes / max(best[2].rows["sends"], 1)
@@ -85,7 +87,9 @@ def bench(source: RunDir, folder: Path, rounds: int) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--run", type=Path, help="a run whose raw segments are still there")
     parser.add_argument("--messages", type=int, default=3_000_000)
     parser.add_argument("--producers", type=int, default=2)

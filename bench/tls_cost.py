@@ -1,6 +1,8 @@
-"""Measures what TLS and SCRAM cost: the same load on a plain and on a secure Kafka cluster, by turns.
+"""Measures what TLS and SCRAM cost: the same load on a plain and on a secure Kafka cluster, by
+turns.
 
-Both clusters are up all the time. The load is the one of `kafka-quick`: durable, 150 B, batches of 40 ms.
+Both clusters are up all the time. The load is the one of `kafka-quick`: durable, 150 B, batches of
+40 ms.
 
 python -m bench.tls_cost [--rate 50000] [--seconds 10] [--rounds 3] [--library confluent-kafka]
 """
@@ -45,7 +47,9 @@ def measure(args: argparse.Namespace) -> dict[str, list[Sample]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--rate", type=float, default=50_000)
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--rounds", type=int, default=3)

@@ -1,13 +1,14 @@
-"""Judging transactions and pipelines at length: is every planted hit found, nothing else, and at what cost?
+"""Judging transactions and pipelines at length: is every planted hit found, nothing else, and at
+what cost?
 
     python -m bench.transactions                        # 10M messages of producers and of pipelines
     python -m bench.transactions --messages 1000000 --each 10
 
-A run is planted (`tests.planted.tiled_transactions`): blocks with a committed and an aborted transaction
-and what a pipeline made of them, and among them ``each`` of every story that shows a class or only looks
-like it. It is judged by Spark with ``--hits``, and every hit is held against what was planted, by name.
-Then the buckets are judged once more in this process, one after the other, to see what the kernels of
-pipelines and of fencing add.
+A run is planted (`tests.planted.tiled_transactions`): blocks with a committed and an aborted
+transaction and what a pipeline made of them, and among them ``each`` of every story that shows a
+class or only looks like it. It is judged by Spark with ``--hits``, and every hit is held against
+what was planted, by name. Then the buckets are judged once more in this process, one after the
+other, to see what the kernels of pipelines and of fencing add.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def timed(module: Any, seconds: Counter[str]) -> Iterator[None]:
 
 
 def cost(run: RunDir) -> bool:
-    """Print how much two kernel modules add to judging; return whether it is at most `MAX_SHARE`."""
+    """Print how much two kernel modules add to judging; return whether it is at most
+    `MAX_SHARE`."""
     task, seconds = task_of(run), Counter[str]()
     began = time.perf_counter()
     with timed(pipelines, seconds), timed(fencing, seconds):
@@ -98,13 +100,19 @@ def cost(run: RunDir) -> bool:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
     parser.add_argument("--messages", type=int, default=10_000_000)
-    parser.add_argument("--topics", type=int, default=8, help="pairs of a topic read and one written")
+    parser.add_argument(
+        "--topics", type=int, default=8, help="pairs of a topic read and one written"
+    )
     parser.add_argument("--each", type=int, default=40, help="blocks of each story")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--folder", type=Path, help="where the run goes; default: a temporary folder")
+    parser.add_argument(
+        "--folder", type=Path, help="where the run goes; default: a temporary folder"
+    )
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="brokerstorm-bench-", dir=options.folder))
     try:
@@ -123,7 +131,9 @@ def main() -> None:
             began = time.perf_counter()
             result = judge(run, session, hits=hits)
             rows = ", ".join(f"{count:,} {table}" for table, count in result.rows.items())
-            print(f"judged in {time.perf_counter() - began:.1f} s, {options.threads} threads: {rows}")
+            print(
+                f"judged in {time.perf_counter() - began:.1f} s, {options.threads} threads: {rows}"
+            )
         met = compared(hits, truth)
         met &= cost(run)
     finally:

@@ -1,4 +1,5 @@
-"""A process with an open Spark session that judges a run when told to: what `run` is after its drain.
+"""A process with an open Spark session that judges a run when told to: what `run` is after its
+drain.
 
     python -m bench.warm_judge RUN MASTER
 

@@ -19,7 +19,7 @@ from commands.options import (
     seed_option,
     set_option,
 )
-from commands.tables import paragraph, table
+from commands.tables import in_time, paragraph, table
 from harness.errors import UsageError
 from harness.invocation import for_terminal
 
@@ -27,7 +27,12 @@ if TYPE_CHECKING:
     from analysis.verdict.bisection import Evidence
     from experiments.bisect.rounds import Bisected
 
-_HEAD = {"found": "FOUND", "narrowed": "NARROWED", "not confirmed": "NOT CONFIRMED", "unknown": "UNKNOWN"}
+_HEAD = {
+    "found": "FOUND",
+    "narrowed": "NARROWED",
+    "not confirmed": "NOT CONFIRMED",
+    "unknown": "UNKNOWN",
+}
 
 
 @command(
@@ -102,12 +107,12 @@ _HEAD = {"found": "FOUND", "narrowed": "NARROWED", "not confirmed": "NOT CONFIRM
 def bisect(settings: Settings, resume: str | None, budget: float | None, **given: Any) -> int:
     """Find the first bad, or the first fixed, version of a client.
 
-    Each version is run until a sequential test is certain enough, so a bug that shows only in some rounds is
-    also traced to the right release. SCENARIO is a scenario, a bug or a file. A version that is not
+    Each version is run until a sequential test is certain enough, so this also works for a bug that
+    shows only in some rounds. SCENARIO is a scenario, a bug or a file. A version that is not
     available, cannot be built or does not run is skipped.
 
-    The exit code is 0 if the version is found, 1 if --good shows the problem or --bad does not, and 3 if
-    skipped versions or the budget leave the answer open.
+    The exit code is 0 if the version is found, 1 if --good shows the problem or --bad does not, and
+    3 if skipped versions or the budget leave the answer open.
     """
     from experiments.bisect.question import BisectRequest
     from experiments.bisect.rounds import begin, play, resumed
@@ -116,7 +121,9 @@ def bisect(settings: Settings, resume: str | None, budget: float | None, **given
         refuse_beside_resume("a bisection", "budget", "offline")
         root, asked = resumed(settings.run_dir, resume)
     elif given["scenario"] is None:
-        raise UsageError("which scenario?", hint="`brokerstorm list bugs` and `list scenarios` show them")
+        raise UsageError(
+            "which scenario?", hint="`brokerstorm list bugs` and `list scenarios` show them"
+        )
     else:
         root, asked = begin(settings, BisectRequest(**given), tell)
     found = play(settings, root, asked, offline=given["offline"], budget_s=budget)
@@ -130,7 +137,9 @@ def _show(found: Bisected, folder: Path) -> None:
     write(f"{_HEAD[answer.outcome]}  {_sentence(found, is_commit)}")
     paragraph(f"{asked.scenario}, {asked.client}, seed {asked.seed}", indent="  ")
     if found.release_notes:
-        paragraph(f"{'commit' if is_commit else 'release notes'}: {found.release_notes}", indent="  ")
+        paragraph(
+            f"{'commit' if is_commit else 'release notes'}: {found.release_notes}", indent="  "
+        )
     paragraph(
         f"error of all answers together: at most {100 * found.error:.2g} %, for what a bad version "
         f"shows in {100 * asked.rate:.0f} % of its rounds or more",
@@ -146,11 +155,14 @@ def _show(found: Bisected, folder: Path) -> None:
             hanging="  ",
         )
     write("")
-    table([["", "version", "rounds", "answer", "time"], *_rows(found.steps, is_commit)], indent="  ")
+    table(
+        [["", "version", "rounds", "answer", "time"], *_rows(found.steps, is_commit)], indent="  "
+    )
     aside = len(found.set_aside)
     more = f", {aside} more did not count before a --resume" if aside else ""
     paragraph(
-        f"{found.rounds} rounds, {found.counted} of them count{more}; {_time(found.spent_s)}", indent="  "
+        f"{found.rounds} rounds, {found.counted} of them count{more}; {in_time(found.spent_s)}",
+        indent="  ",
     )
     if answer.outcome in ("narrowed", "unknown"):
         again = for_terminal(f"brokerstorm bisect --resume {found.bisect_id}")
@@ -180,7 +192,7 @@ def _rows(steps: Sequence[Evidence], is_commit: bool) -> list[list[str]]:
             _short(step.version, is_commit),
             str(len(step.looks)),
             step.text,
-            _time(sum(look.duration_s for look in step.looks)),
+            in_time(sum(look.duration_s for look in step.looks)),
         ]
         for number, step in enumerate(steps, start=1)
     ]
@@ -194,8 +206,3 @@ def _short(version: str, is_commit: bool) -> str:
 
 def _span(met: list[int]) -> str:
     return f"{met[0]:,}" if min(met) == max(met) else f"{min(met):,} to {max(met):,}"
-
-
-def _time(seconds_: float) -> str:
-    minutes, rest = divmod(round(seconds_), 60)
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

@@ -33,12 +33,16 @@ class Size(click.ParamType[int]):
         if isinstance(value, int):
             return value
         found = _SIZE.fullmatch(value.strip())
-        if found is None or not (count := round(float(found[1]) * _UNITS[(found[2] or "").upper()])):
+        if found is None or not (
+            count := round(float(found[1]) * _UNITS[(found[2] or "").upper()])
+        ):
             self.fail(f"{value!r} is not a size: write 500KB, 20MB or 1GB", param, ctx)
         return count
 
 
-@command("bundle", example="brokerstorm bundle\nbrokerstorm bundle RUN -o report.tar.gz --max-size 8MB")
+@command(
+    "bundle", example="brokerstorm bundle\nbrokerstorm bundle RUN -o report.tar.gz --max-size 8MB"
+)
 @click.argument("run", required=False, shell_complete=completion.runs)
 @click.option(
     "-o",
@@ -55,13 +59,15 @@ class Size(click.ParamType[int]):
     help="Maximum size of the archive; files that do not fit are left out and listed.",
 )
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
-def bundle(settings: Settings, run: str | None, output: Path | None, max_size: int, force: bool) -> int:
+def bundle(
+    settings: Settings, run: str | None, output: Path | None, max_size: int, force: bool
+) -> int:
     """Pack a run into one archive to attach to a bug report.
 
-    RUN is an id from `list runs` or a folder: a run, a campaign or the folder of a `repro`; default: the
-    latest. The archive contains scenario, plan, manifest, results, captured data, logs, stacks, versions and
-    issue.md, a report to paste. The values of options whose names mark them as secrets are removed. `open`
-    unpacks the archive.
+    RUN is an id from `list runs` or a folder: a run, a campaign or the folder of a `repro`;
+    default: the latest. The archive contains scenario, plan, manifest, results, captured data,
+    logs, stacks, versions and issue.md, a report to paste. The values of options whose names mark
+    them as secrets are removed. `open` unpacks the archive.
     """
     from experiments.bundle.archive import SUFFIX
     from experiments.bundle.making import make_bundle, megabytes
@@ -95,13 +101,16 @@ def bundle(settings: Settings, run: str | None, output: Path | None, max_size: i
 
 @command("open", example="brokerstorm open report.tar.gz\nbrokerstorm open report.tar.gz DIR")
 @click.argument("bundle", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False, path_type=Path))
+@click.argument(
+    "folder", metavar="[DIR]", required=False, type=click.Path(file_okay=False, path_type=Path)
+)
 def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
     """Unpack a bundle of a run.
 
-    DIR is a new or empty folder; default: RUN_DIR/ID, which also makes it the latest run. Only files that
-    belong to a bundle are written, all of them inside DIR; other files in the archive are listed. `show`,
-    `trace`, `analyze` and `run --replay` accept the folder, and the archive itself.
+    DIR is a new or empty folder; default: RUN_DIR/ID, which also makes it the latest run. Only
+    files that belong to a bundle are written, all of them inside DIR; other files in the archive
+    are listed. `show`, `trace`, `analyze` and `run --replay` accept the folder, and the archive
+    itself.
     """
     from experiments.bundle.opening import folder_of, open_bundle
 
@@ -122,7 +131,8 @@ def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
             more = ", ..." if len(opened.ignored) > _NAMES_SHOWN else ""
             write(f"  not unpacked, because a bundle does not hold such files: {shown}{more}")
         again = (
-            f"`brokerstorm show --html {named}` draws its page, `brokerstorm analyze {named}` judges again"
+            f"`brokerstorm show --html {named}` draws its page, `brokerstorm analyze {named}` "
+            "judges again"
         )
         write(f"  {again}; issue.md is the report")
 
@@ -130,17 +140,20 @@ def open_(settings: Settings, bundle: Path, folder: Path | None) -> int:
     return Exit.PASS
 
 
-@command("upload", example="brokerstorm upload RUN s3://bucket/runs\nbrokerstorm show s3://bucket/runs/RUN")
+@command(
+    "upload",
+    example="brokerstorm upload RUN s3://bucket/runs\nbrokerstorm show s3://bucket/runs/RUN",
+)
 @click.argument("run", shell_complete=completion.runs)
 @click.argument("url", metavar="URL")
 def upload_(settings: Settings, run: str, url: str) -> int:
     """Copy a run to a folder at a URL.
 
-    `show`, `trace`, `analyze`, `compare`, `bundle` and `run --replay` accept the URL of the copied run. RUN
-    is an id from `list runs` or a folder. It must be sealed, as every finished run is. URL is one that
-    PyArrow opens: s3://, gs://, abfss://, hdfs:// or file://; the run is copied to URL/ID. Raw segments and
-    the data of the brokers are left out: they are not needed once a run is sealed. `list runs URL` lists the
-    runs at a URL.
+    `show`, `trace`, `analyze`, `compare`, `bundle` and `run --replay` accept the URL of the copied
+    run. RUN is an id from `list runs` or a folder. It must be sealed, as every finished run is. URL
+    is one that PyArrow opens: s3://, gs://, abfss://, hdfs:// or file://; the run is copied to
+    URL/ID. Raw segments and the data of the brokers are left out: they are not needed once a run is
+    sealed. `list runs URL` lists the runs at a URL.
     """
     from experiments.bundle.opening import run_of
     from harness.stored import Folder, upload

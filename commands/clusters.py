@@ -36,7 +36,8 @@ UP_TIMEOUT_S = 120.0  # brokers on a busy machine; a run has its scenario's limi
 
 
 @command(
-    "up", example="brokerstorm up --version 3.9.1\nbrokerstorm inject kill --undo-after 5s\nbrokerstorm down"
+    "up",
+    example="brokerstorm up --version 3.9.1\nbrokerstorm inject kill --undo-after 5s\nbrokerstorm down",
 )
 @click.argument("scenario", required=False, shell_complete=completion.scenarios)
 @click.option(
@@ -61,13 +62,19 @@ def up(
 ) -> int:
     """Start a cluster and leave it running.
 
-    SCENARIO sets the version, the broker settings and what its faults need; without it, the defaults are
-    used. `down` stops the cluster. With --secure, a connection file describes how to reach it.
+    SCENARIO sets the version, the broker settings and what its faults need; without it, the
+    defaults are used. `down` stops the cluster. With --secure, the command writes a connection file
+    for `--cluster` and prints its path.
     """
     from experiments.opening import choose_runtime, process_if
     from harness.clusters import open_cluster
     from harness.scenario.model import native
 
+    if scenario in SYSTEMS:
+        raise UsageError(
+            f"{scenario} is a system, not a scenario",
+            hint=f"`brokerstorm up --system {scenario}` starts one",
+        )
     asked = ScenarioRequest(scenario=scenario, seed=0, rounds=1) if scenario else None
     resolved = resolve(asked, RoundOptions(runtime=runtime, secure=secure)) if asked else None
     loaded = resolved.scenario if resolved else None
@@ -160,7 +167,9 @@ def kept_clusters() -> list[Claim]:
     """Clusters that were left running on purpose, oldest first."""
     from harness.clusters.layout import addresses
 
-    return sorted((claim for claim in addresses.claims() if claim.kept), key=lambda claim: claim.run_id)
+    return sorted(
+        (claim for claim in addresses.claims() if claim.kept), key=lambda claim: claim.run_id
+    )
 
 
 def heal_kept(claim: Claim) -> bool:
@@ -177,7 +186,9 @@ def heal_kept(claim: Claim) -> bool:
         return False
     failures = faults.heal_from_ledger(attach_cluster(Path(claim.folder)), run, claim.run_id)
     if failures:
-        raise HealError("; ".join(failures), hint=f"`brokerstorm clean {claim.run_id}` removes the cluster")
+        raise HealError(
+            "; ".join(failures), hint=f"`brokerstorm clean {claim.run_id}` removes the cluster"
+        )
     return True
 
 
@@ -204,7 +215,9 @@ def _choose(name: str | None, how: str) -> Claim:
     kept = kept_clusters()
     names = ", ".join(claim.run_id for claim in kept)
     if not kept:
-        raise UsageError("no cluster is up", hint="`brokerstorm up` or `run --keep-up` leaves one running")
+        raise UsageError(
+            "no cluster is up", hint="`brokerstorm up` or `run --keep-up` leaves one running"
+        )
     if name is None and len(kept) > 1:
         raise UsageError(f"several clusters are up: which one? {names}", hint=how)
     found = next((claim for claim in kept if name in (None, claim.run_id)), None)
@@ -255,8 +268,8 @@ def inject(
 ) -> int:
     """Inject one fault into a running cluster.
 
-    `list faults` shows each FAULT and its keys. Without --undo-after, a fault that lasts stays active until
-    `clean`. The exit code is 3 if the fault had no effect.
+    `list faults` shows each FAULT and its keys. Without --undo-after, a fault that does not end by
+    itself stays active until `clean`. The exit code is 3 if the fault had no effect.
     """
     from faults import inject_once
     from harness.clusters import attach_cluster
@@ -267,7 +280,9 @@ def inject(
     cluster = attach_cluster(Path(claim.folder))
     run = RunDir(Path(claim.folder).parent).create()
     with closing(settings.progress()) as progress:
-        injected = inject_once(fault, parameters, cluster, run, for_s, on_event=progress.fault, seed=seed)
+        injected = inject_once(
+            fault, parameters, cluster, run, for_s, on_event=progress.fault, seed=seed
+        )
     document = {"run_id": claim.run_id, **_injection(injected)}
     settings.show(document, lambda: _show_injection(injected))
     return Exit.PASS if injected.effective else Exit.UNKNOWN

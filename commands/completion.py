@@ -1,6 +1,7 @@
 """Names that a shell completes, read from files: nothing that a run needs is loaded for them.
 
-Each function is a ``shell_complete`` of click: (context, parameter, what was typed) -> what it may become.
+Each function is a ``shell_complete`` of click: (context, parameter, what was typed) -> what it may
+become.
 """
 
 from __future__ import annotations
@@ -29,14 +30,18 @@ _ABOUT = re.compile(r"^about: *(.+)$", re.MULTILINE)
 _FILE_ENDINGS = (".yaml", ".yml")
 
 
-def _completes(names: Callable[[click.Context, str], Names], *, otherwise: str = "plain") -> Complete:
-    """Complete with the ``names`` that begin as typed; without any, with files (``file``), folders (``dir``)
-    or nothing (``plain``)."""
+def _completes(
+    names: Callable[[click.Context, str], Names], *, otherwise: str = "plain"
+) -> Complete:
+    """Complete with the ``names`` that begin as typed; without any, with files (``file``), folders
+    (``dir``) or nothing (``plain``)."""
 
     @wraps(names)
     def complete(context: click.Context, parameter: click.Parameter, typed: str) -> Items:
         try:
-            found = {name: text for name, text in names(context, typed).items() if name.startswith(typed)}
+            found = {
+                name: text for name, text in names(context, typed).items() if name.startswith(typed)
+            }
         except Exception:  # noqa: BLE001 - a broken file must not print into the line that is being typed
             found = {}
         if not found and otherwise != "plain":
@@ -86,7 +91,8 @@ def _below(context: click.Context, *keys: str) -> Names:
     """Names and lines below a key of the scenario that the command line names."""
     import yaml
 
-    # An option that still lacks its value ends click's parsing: then the words before it have no names yet.
+    # An option that still lacks its value ends click's parsing: then the words before it have no
+    # names yet.
     given = (context.params.get("scenario"), context.params.get("bug"), *context.args)
     name = next(word for word in given if word)
     path = {**bundled_scenarios(), **bundled_bugs()}.get(name, Path(name))
@@ -113,7 +119,9 @@ def _nights(context: click.Context, typed: str) -> Names:
 
 def _clusters(context: click.Context, typed: str) -> Names:
     """Runs whose cluster is up."""
-    return {state.parts[-3]: "" for state in sorted(run_dir_of(context).glob("*/cluster/cluster.json"))}
+    return {
+        state.parts[-3]: "" for state in sorted(run_dir_of(context).glob("*/cluster/cluster.json"))
+    }
 
 
 def _classes(context: click.Context, typed: str) -> Names:
@@ -124,8 +132,11 @@ def _classes(context: click.Context, typed: str) -> Names:
 
 def _faults(context: click.Context, typed: str) -> Names:
     """From the published schema: the kinds themselves take three times as long to load."""
-    schema = json.loads(SCHEMA_FILE.read_text())["properties"]["faults"]["items"]["properties"]["fault"]
-    return dict(zip(schema["enum"], schema["enumDescriptions"], strict=True))
+    schema = json.loads(SCHEMA_FILE.read_text())
+    kind = schema["properties"]["faults"]["items"]["properties"]["fault"]
+    if "$ref" in kind:  # keys that several places share are written once
+        kind = schema["$defs"][kind["$ref"].rpartition("/")[2]]
+    return dict(zip(kind["enum"], kind["enumDescriptions"], strict=True))
 
 
 def _suites(context: click.Context, typed: str) -> Names:

@@ -1,7 +1,7 @@
 """Global options, and output as text for people or one JSON document for programs.
 
-Data goes to stdout, progress and errors to stderr. A reader that went away (``| head``) is not an error: the
-exit code still tells the verdict.
+Data goes to stdout, progress and errors to stderr. A reader that went away (``| head``) is not an
+error: the exit code still tells the verdict.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class Settings(CommandContext):
     verbose: int
 
     def show(self, document: Document, text: Callable[[], None]) -> None:
-        """Write the JSON document, with its ``schema_version``, or call ``text`` to write for people."""
+        """Write the JSON document, with its ``schema_version``, or call ``text`` to write for
+        people."""
         with reader_may_leave():
             if self.json:
                 if "schema_version" not in document:
@@ -81,12 +82,12 @@ def _put(text: str, target: IO[str]) -> None:
     target.write(text.encode(encoding, "replace").decode(encoding) + "\n")
 
 
-# ----- global options ---------------------------------------------------------------------------------
+# ----- global options -----------------------------------------------------------------------------
 
 
 def _note(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Keep a global option. The group and its command both read it, the command last: what the command reads
-    in the environment gives way to what was typed before it."""
+    """Keep a global option. The group and its command both read it, the command last: what the
+    command reads in the environment gives way to what was typed before it."""
     if value in (None, False, 0):
         return
     name = str(parameter.name)
@@ -111,7 +112,9 @@ def _global_options(*, hidden: bool) -> list[click.Option]:
             count=True,
             help="Show library logs, the environment of a run and what each fault sends; -vv shows all logs.",
         ),
-        option("--no-color", is_flag=True, help="Print without colour; the same as setting NO_COLOR."),
+        option(
+            "--no-color", is_flag=True, help="Print without colour; the same as setting NO_COLOR."
+        ),
         option(
             "--run-dir",
             envvar="BROKERSTORM_RUN_DIR",
@@ -150,7 +153,10 @@ def _set_up_logging(verbose: int) -> None:
     """Client libraries log every lost connection: under faults that is noise unless asked for."""
     level = {0: logging.CRITICAL + 1, 1: logging.WARNING}.get(verbose, logging.DEBUG)
     logging.basicConfig(
-        level=level, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s: %(message)s", force=True
+        level=level,
+        stream=sys.stderr,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        force=True,
     )
 
 
@@ -197,7 +203,7 @@ def command(name: str, *, example: str) -> Callable[[Callable[..., int]], Comman
     return decorate
 
 
-# ----- errors -----------------------------------------------------------------------------------------
+# ----- errors -------------------------------------------------------------------------------------
 
 
 def report_problem(
@@ -207,8 +213,8 @@ def report_problem(
 
     ``further`` are other problems of the same input, each shown on a line of its own.
 
-    The JSON form is the one of analysis/report/schemas/error.json, written out here because an error must
-    not need the libraries that may be what is broken.
+    The JSON form is the one of analysis/report/schemas/error.json, written out here because an
+    error must not need the libraries that may be what is broken.
     """
     lines = [" ".join(line.split()) for line in (text, *further)]
     if as_json:

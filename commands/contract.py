@@ -31,23 +31,40 @@ _WORDS = {"ok": "ok     ", "broken": "BROKEN ", "skipped": "skipped"}
 @click.argument("worker", metavar="WORKER", shell_complete=completion.workers)
 @click.option("--version", default="", help="Version of the client; default: that in worker.toml.")
 @click.option(
-    "--only", multiple=True, metavar="TEXT", help="Run only checks whose name contains TEXT; may be repeated."
+    "--system",
+    type=click.Choice(list(SYSTEMS)),
+    help="Message system to run the checks on; default: the first system in worker.toml.",
 )
-@click.option("--list", "only_list", is_flag=True, help="List the checks, without starting anything.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="TEXT",
+    help="Run only checks whose name contains TEXT; may be repeated.",
+)
+@click.option(
+    "--list", "only_list", is_flag=True, help="List the checks, without starting anything."
+)
 @offline_option
 def check_worker(
-    settings: Settings, worker: str, version: str, only: tuple[str, ...], only_list: bool, offline: bool
+    settings: Settings,
+    worker: str,
+    version: str,
+    system: str | None,
+    only: tuple[str, ...],
+    only_list: bool,
+    offline: bool,
 ) -> int:
     """Check that a worker follows the worker protocol.
 
-    WORKER is its folder, or its name in `list workers`. Runs the self-test of the worker, then its producers,
-    consumers and readers on live brokers that are started for it. Prints one line for each check, and takes
-    two to three minutes. The exit code is 0 if every check passes, 1 if one does not, 2 if worker.toml cannot
-    be used, and 4 if the worker cannot be built or the brokers do not start.
+    WORKER is its folder, or its name in `list workers`. Runs the self-test of the worker, then its
+    producers, consumers and readers on live brokers that are started for it. Prints one line for
+    each check, and takes two to three minutes. The exit code is 0 if every check passes, 1 if one
+    does not, 2 if worker.toml cannot be used, and 4 if the worker cannot be built or the brokers do
+    not start.
     """
     from harness.contract.running import SELF_TEST, run_self_test
 
-    spec = _worker(worker)
+    spec = _on_system(_worker(worker), system)
     checks = _chosen(spec, only)
     asks_self = _is_named(SELF_TEST, only)
     if only_list:
@@ -77,6 +94,17 @@ def _worker(named: str) -> WorkerSpec:
     if not found:
         raise UsageError(f"no worker.toml in {named}", hint="name the folder of one worker")
     return found[0]
+
+
+def _on_system(worker: WorkerSpec, system: str | None) -> WorkerSpec:
+    if system is None:
+        return worker
+    if system not in worker.systems:
+        raise UsageError(
+            f"--system {system}: {worker.library} is for {', '.join(worker.systems)}",
+            hint=f"add [on.{system}] to its worker.toml; see docs/howto/add-a-worker.md",
+        )
+    return worker.on_system(system)
 
 
 def _is_named(name: str, only: tuple[str, ...]) -> bool:
@@ -118,7 +146,10 @@ def _build(worker: WorkerSpec, version: str, offline: bool, report: Any) -> None
     from harness.workers import launch, load_worker
 
     library, of_reader = SYSTEMS[worker.system].audit
-    for each, its_version in ((worker, version), (load_worker(library), of_reader)):
+    for each, its_version in (
+        (worker, version),
+        (load_worker(library, system=worker.system), of_reader),
+    ):
         launch(each, its_version, offline=offline, on_progress=report)
 
 
@@ -156,7 +187,9 @@ def _told(settings: Settings, result: CheckResult) -> CheckResult:
     return result
 
 
-def _summary(settings: Settings, worker: WorkerSpec, version: str, results: list[CheckResult]) -> int:
+def _summary(
+    settings: Settings, worker: WorkerSpec, version: str, results: list[CheckResult]
+) -> int:
     counts = {word: sum(result.outcome == word for result in results) for word in _WORDS}
     code = Exit.FAIL if counts["broken"] else Exit.PASS
     document = {

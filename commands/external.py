@@ -1,4 +1,5 @@
-"""Clusters that others started, before and after a run: `doctor --cluster` and `clean --cluster`."""
+"""Clusters that others started, before and after a run: `doctor --cluster` and `clean
+--cluster`."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def clean_external(
         "removed": [] if dry_run or failures else lines,
     }
     if failures:
-        raise HealError("; ".join(failures), hint=f"`brokerstorm clean --cluster {file}` tries again")
+        raise HealError(
+            "; ".join(failures), hint=f"`brokerstorm clean --cluster {file}` tries again"
+        )
 
     def text() -> None:
         for line in lines:
@@ -63,8 +66,8 @@ def clean_external(
 
 
 def _removed(external: External, made: MadeBy, end: Callable[[str], None]) -> list[str]:
-    """Workers first: a producer that lives makes its topic anew where brokers create what is asked for; then
-    faults, then topics. What could not be done, as text."""
+    """Workers first: a producer that lives makes its topic anew where brokers create what is asked
+    for; then faults, then topics. What could not be done, as text."""
     import faults
 
     cluster = external.left_by(made)
@@ -84,7 +87,8 @@ def _removed(external: External, made: MadeBy, end: Callable[[str], None]) -> li
 
 
 def doctor_external(settings: Settings, file: Path, scenario: str | None, runtime: str) -> int:
-    """Ask a cluster all that a run needs of it; with a scenario what that needs of this machine, too.
+    """Ask a cluster all that a run needs of it; with a scenario what that needs of this machine,
+    too.
 
     Raises:
         BrokerstormError: as `external_of`: no node answers, or it is another cluster.
@@ -115,7 +119,8 @@ def doctor_external(settings: Settings, file: Path, scenario: str | None, runtim
 
 
 def _faults_check(resolved: Resolved, external: External) -> Need:
-    """Whether the cluster and the drivers of its connection file can do what the faults of a scenario ask."""
+    """Whether the cluster and the drivers of its connection file can do what the faults of a
+    scenario ask."""
     from harness.need import Need
 
     try:

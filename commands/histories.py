@@ -55,10 +55,13 @@ def opened(settings: Settings, file: Path | None, *, make: bool) -> Iterator[His
         yield history
 
 
-# ----- suite report --------------------------------------------------------------------------------------
+# ----- suite report -------------------------------------------------------------------------------
 
 
-@command("report", example="brokerstorm suite report\nbrokerstorm suite report --output public --fail-on new")
+@command(
+    "report",
+    example="brokerstorm suite report\nbrokerstorm suite report --output public --fail-on new",
+)
 @click.argument("name", metavar="[SUITE]", required=False)
 @click.option("--night", metavar="NIGHT", help="Report this night (default: latest).")
 @click.option(
@@ -72,8 +75,8 @@ def opened(settings: Settings, file: Path | None, *, make: bool) -> Iterator[His
 @click.option(
     "--fail-on",
     type=click.Choice(["new", "any", "none"]),
-    help="What makes the exit code 1: a cell that is red since that night, any red cell, or "
-    "nothing; default: as the night was run, otherwise any.",
+    help="What makes the exit code 1: a cell that failed and did not fail before that night, any failed "
+    "cell, or nothing; default: as the night was run, otherwise any.",
 )
 @history_option
 def report(
@@ -87,10 +90,10 @@ def report(
     """Write the report of a night: what is new, known, fixed or flaky.
 
     Includes trends. SUITE is the name of a suite; default: the suite that ran
-    last. Writes report.html (one file, readable offline), summary.md, junit.xml and report.json to the folder
-    of the night, and appends the summary to the file that GITHUB_STEP_SUMMARY names. With --output, the
-    folder also contains the reports of the runs that the page links to. The exit code is the one of the
-    night; a night that was ended early is unknown (3) unless a cell is red.
+    last. Writes report.html (one file, readable offline), summary.md, junit.xml and report.json to
+    the folder of the night, and appends the summary to the file that GITHUB_STEP_SUMMARY names.
+    With --output, the folder also contains the reports of the runs that the page links to. The exit
+    code is the one of the night; a night that was ended early is unknown (3) unless a cell is red.
     """
     from experiments.history.report import night_of, read_report
     from experiments.history.summary import document, write_report
@@ -103,13 +106,18 @@ def report(
             begun += [] if each.is_over else [(each.load().suite, each.id)]
     with opened(settings, file, make=False) as history:
         suite, told = night_of(history, name, night, begun=begun)
-        # A night of another machine may have any name, also one that leads out of the folder of runs.
-        own = NightDir(settings.run_dir / (told if is_run_id(told) else run_id_from(f"night-{told}")))
+        # A night of another machine may have any name, also one that leads out of the folder of
+        # runs.
+        own = NightDir(
+            settings.run_dir / (told if is_run_id(told) else run_id_from(f"night-{told}"))
+        )
         plan = own.load() if own.plan.exists() else None
         by_night = plan.fail_on if plan else "any"
         unplayed = unplayed_of(own, plan) if plan and not own.is_over else None
         made = read_report(history, suite, told, fail_on=fail_on or by_night, unplayed=unplayed)
-    folder = to or (own.root if own.root.is_dir() else settings.run_dir / run_id_from(f"{made.suite}-report"))
+    folder = to or (
+        own.root if own.root.is_dir() else settings.run_dir / run_id_from(f"{made.suite}-report")
+    )
     written = write_report(made, folder, publish=to is not None)
     settings.show(document(made), lambda: _show(made, written["page"]))
     return made.exit_code
@@ -119,7 +127,10 @@ def _show(made: SuiteReport, page: Path) -> None:
     paragraph(f"{made.suite}, {made.night}: {made.verdict}: {made.headline}")
     for row in made.findings:
         rate = f"{row.state.rate.hits} of {row.state.rate.rounds} rounds"
-        paragraph(f"{row.state.standing.value:<6} {row.state.cls}  {row.state.cell}, {rate}", hanging=" " * 7)
+        paragraph(
+            f"{row.state.standing.value:<6} {row.state.cls}  {row.state.cell}, {rate}",
+            hanging=" " * 7,
+        )
     for cell, why in made.not_run.items():
         paragraph(f"not run  {cell}: {why}", hanging=" " * 9)
     write(str(page))
@@ -135,7 +146,7 @@ def report_night(history: History, folder: NightDir, night: Night) -> SuiteRepor
     return made
 
 
-# ----- history -------------------------------------------------------------------------------------------
+# ----- history ------------------------------------------------------------------------------------
 
 
 @click.group(
@@ -147,14 +158,16 @@ def history() -> None:
     """Add runs to the history, and export it for other tools."""
 
 
-@command("import", example="brokerstorm history import latest\nbrokerstorm history import runs/2026*")
+@command(
+    "import", example="brokerstorm history import latest\nbrokerstorm history import runs/2026*"
+)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, shell_complete=completion.runs)
 @history_option
 def import_(settings: Settings, runs: tuple[str, ...], file: Path | None) -> int:
     """Add runs to the history, under the suite `imported`.
 
-    The runs of one day form one night. RUN is an id from `list runs` or a folder. A run that is already in
-    the history is not changed. A run that was not judged is reported and skipped.
+    The runs of one day form one night. RUN is an id from `list runs` or a folder. A run that is
+    already in the history is not changed. A run that was not judged is reported and skipped.
     """
     from experiments.history.exchange import import_run
 
@@ -190,14 +203,17 @@ def import_(settings: Settings, runs: tuple[str, ...], file: Path | None) -> int
 def merge(settings: Settings, others: tuple[str, ...], file: Path | None) -> int:
     """Add the rounds of other histories to this one.
 
-    This joins the histories of machines that shared a night. FILE is a history file; URL is the address of
-    one that `history upload` wrote. Rounds that are already here are not changed. A history that cannot be
-    read is reported and skipped.
+    This joins the histories of machines that shared a night. FILE is a history file; URL is the
+    address of one that `history upload` wrote. Rounds that are already here are not changed. A
+    history that cannot be read is reported and skipped.
     """
     added: dict[str, int] = {}
     left_out: dict[str, str] = {}
     there = 0
-    with opened(settings, file, make=True) as known, TemporaryDirectory(prefix="brokerstorm-") as work:
+    with (
+        opened(settings, file, make=True) as known,
+        TemporaryDirectory(prefix="brokerstorm-") as work,
+    ):
         for other in others:
             try:
                 added[other], old = known.merge(_here(other, Path(work)))
@@ -219,7 +235,8 @@ def merge(settings: Settings, others: tuple[str, ...], file: Path | None) -> int
 
 
 def _taken(path: Path, added: object, there: int, left_out: dict[str, str]) -> Document:
-    """Return what a history took in; ``added``: rounds, by name of the source if there are several."""
+    """Return what a history took in; ``added``: rounds, by name of the source if there are
+    several."""
     return {
         "history": str(path),
         "added": added,
@@ -250,15 +267,18 @@ def _here(other: str, work: Path) -> Path:
 def upload(settings: Settings, url: str, file: Path | None) -> int:
     """Copy the history to a folder at a URL.
 
-    Another machine adds it to its own history with `history merge`. URL is one that PyArrow opens: s3://,
-    gs://, abfss://, hdfs:// or file://. An existing copy is replaced.
+    Another machine adds it to its own history with `history merge`. URL is one that PyArrow opens:
+    s3://, gs://, abfss://, hdfs:// or file://. An existing copy is replaced.
     """
     from harness.stored import Folder
 
     if not is_url(url):
         raise UsageError(f"{url} is not a URL", hint="write s3://BUCKET/FOLDER, or file:///FOLDER")
     there = Folder(url) / "history.sqlite"
-    with opened(settings, file, make=False) as known, TemporaryDirectory(prefix="brokerstorm-") as work:
+    with (
+        opened(settings, file, make=False) as known,
+        TemporaryDirectory(prefix="brokerstorm-") as work,
+    ):
         copy = Path(work) / "history.sqlite"
         known.copy_to(copy)
         Folder(url).put(copy, copy.name)
@@ -272,7 +292,7 @@ def upload(settings: Settings, url: str, file: Path | None) -> int:
 def export(settings: Settings, target: Path, file: Path | None) -> int:
     """Write the history as one Parquet file, one row per round.
 
-    DuckDB, Spark and pandas can read it: docs/howto/ask-the-history.md.
+    DuckDB, Spark and pandas can read it: docs/querying.md.
     """
     from experiments.history.exchange import export_parquet
 

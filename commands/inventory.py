@@ -1,4 +1,5 @@
-"""Rows of `list`: scenarios, faults, workers, systems, runs, classes. One function per kind; plain JSON."""
+"""Rows of `list`: scenarios, faults, workers, systems, runs, classes. One function per kind; plain
+JSON."""
 
 from __future__ import annotations
 
@@ -29,10 +30,11 @@ COLUMNS = {
 }
 _NEXT = {
     "scenarios": "`brokerstorm plan NAME` shows what one does; `brokerstorm run NAME` does it",
-    "bugs": "`brokerstorm repro NAME` compares the affected version with the fixed one",
+    "bugs": "`brokerstorm repro NAME` compares the affected version with the fixed one; shown: rounds "
+    "with the bug, affected and fixed; first: when it first showed, after the start of the load",
     "suites": "`brokerstorm suite plan NAME` shows the cells; `brokerstorm suite run NAME` runs them",
-    "faults": "every step also takes at, every, jitter, from, until, storm: docs/reference/faults.md; "
-    "`brokerstorm up --needs NEED` starts a cluster with what a fault needs, by its `link` some or all of it",
+    "faults": "every step also accepts at, every, jitter, from, until, storm: see docs/reference/faults.md; "
+    "`brokerstorm up --needs NEED` starts a cluster with what a fault needs, which can depend on its `link`",
     "workers": "docs/worker-protocol.md says how to add one",
     "systems": "docs/howto/choose-the-brokers.md says which versions were tried",
     "runs": "`brokerstorm show RUN` shows one again",
@@ -50,7 +52,12 @@ def scenarios(settings: Settings) -> list[Row]:
     for name, path in bundled_scenarios().items():
         loaded = load_scenario(path)
         rows.append(
-            {"name": name, "about": loaded.about, "variants": list(loaded.variants), "file": str(path)}
+            {
+                "name": name,
+                "about": loaded.about,
+                "variants": list(loaded.variants),
+                "file": str(path),
+            }
         )
     return rows
 
@@ -132,7 +139,12 @@ def systems(settings: Settings) -> list[Row]:
     from harness.systems import SYSTEMS
 
     return [
-        {"name": one.name, "version": one.version, "topologies": list(one.topologies), "client": one.client}
+        {
+            "name": one.name,
+            "version": one.version,
+            "topologies": list(one.topologies),
+            "client": one.client,
+        }
         for one in SYSTEMS.values()
     ]
 
@@ -156,7 +168,13 @@ def _run(run: RunDir) -> Row:
     """One line about a run or a campaign; a damaged one is listed too, as such."""
     from harness.rundir import read_json
 
-    row: Row = {"run_id": run.run_id, "path": str(run.root), "scenario": "", "status": "", "verdict": ""}
+    row: Row = {
+        "run_id": run.run_id,
+        "path": str(run.root),
+        "scenario": "",
+        "status": "",
+        "verdict": "",
+    }
     try:
         if run.campaign.exists():
             document = read_json(run.campaign)
@@ -193,10 +211,16 @@ def nights(settings: Settings) -> list[Row]:
             document = read_json(night.document)
             verdict, counts = document.get("verdict", "unknown"), document.get("counts", "")
             rows.append(
-                {**row, "status": "complete", "verdict": f"{verdict}: {counts}" if counts else verdict}
+                {
+                    **row,
+                    "status": "complete",
+                    "verdict": f"{verdict}: {counts}" if counts else verdict,
+                }
             )
         else:
-            rows.append({**row, "status": "unfinished", "verdict": f"{len(night.ended())} finished"})
+            rows.append(
+                {**row, "status": "unfinished", "verdict": f"{len(night.ended())} finished"}
+            )
     return rows
 
 
@@ -213,7 +237,9 @@ def runs_of(settings: Settings, night: str) -> list[Row]:
     if is_url(night):
         from harness.stored import Folder, stored_runs
 
-        return [{**_run(run), "path": (Folder(night) / run.run_id).url} for run in stored_runs(night)]
+        return [
+            {**_run(run), "path": (Folder(night) / run.run_id).url} for run in stored_runs(night)
+        ]
     found = NightDir(settings.run_dir / night)
     if not found.plan.exists():
         have = ", ".join(each.id for each in list(every_night(settings.run_dir))[:5])
@@ -244,7 +270,12 @@ def classes(settings: Settings) -> list[Row]:
     from analysis.classes import CLASSES
 
     return [
-        {"class": each.name, "rank": each.rank, "breaks": list(each.breaks), "sentence": each.sentence}
+        {
+            "class": each.name,
+            "rank": each.rank,
+            "breaks": list(each.breaks),
+            "sentence": each.sentence,
+        }
         for each in CLASSES.values()
     ]
 
@@ -262,5 +293,7 @@ def show(kind: str, items: Sequence[Row], settings: Settings) -> None:
 
 def _cell(value: object) -> str:
     if isinstance(value, list):
-        return ", ".join(str(item["key"]) if isinstance(item, dict) else str(item) for item in value)
+        return ", ".join(
+            str(item["key"]) if isinstance(item, dict) else str(item) for item in value
+        )
     return str(value)

@@ -54,7 +54,7 @@ class RenamedOption(click.Option):
 seed_option = click.option(
     "--seed",
     type=click.IntRange(0, 2**63 - 1),
-    help="Seed of fault times and targets; default: a new seed, shown in the summary.",
+    help="Seed of fault times and targets; default: a new seed, shown in the summary (`plan`: 0).",
 )
 
 
@@ -111,16 +111,20 @@ variant_option = click.option(
     "--variant",
     default="",
     shell_complete=completion.variants,
-    help="Run only this variant, as a single run; the exit code is its verdict.",
+    help="Only this variant, as a single run; the exit code of `run` is its verdict.",
 )
 
 
 secure_option = click.option(
-    "--secure", is_flag=True, help="Start brokers with TLS, users and ACLs; requires brokers as processes."
+    "--secure",
+    is_flag=True,
+    help="Start brokers with TLS, users and ACLs; requires brokers as processes.",
 )
 
 
-offline_option = click.option("--offline", is_flag=True, help="Use only files that were downloaded before.")
+offline_option = click.option(
+    "--offline", is_flag=True, help="Use only files that were downloaded before."
+)
 
 
 cluster_option = click.option(
@@ -128,7 +132,7 @@ cluster_option = click.option(
     "name",
     metavar="RUN",
     shell_complete=completion.clusters,
-    help="Cluster to use; required if several are running.",
+    help="Cluster to use, by the run id that `up` printed; required if several are running.",
 )
 
 
@@ -186,7 +190,7 @@ load_address_option = click.option(
     default="",
     metavar="HOST[:PORT]",
     help="Address that the tasks of the load connect to, such as the end of an SSH tunnel; this machine then "
-    "listens on 127.0.0.1 only. Default port: that of --load-port. Requires --load-master.",
+    "listens on 127.0.0.1 only. Default port: the port of --load-port. Requires --load-master.",
 )
 otlp_option = click.option(
     "--otlp", metavar="URL", help="Send metrics to this OpenTelemetry collector over HTTP."
@@ -218,5 +222,6 @@ def refuse_beside_resume(what: str, *free: str) -> None:
     ]
     if given:
         raise UsageError(
-            f"--resume continues {what} with its original options", hint=f"remove {', '.join(given)}"
+            f"--resume continues {what} with its original options",
+            hint=f"remove {', '.join(given)}",
         )

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from analysis.verdict.thresholds import limit_words
 from commands.console import write
-from commands.tables import paragraph, table
-from faults.kit.params import in_units
+from commands.tables import in_time, paragraph, table
 from harness.node_settings import settings_text
 from harness.plan.hours import retained_s
 from harness.plan.profile import mean_rate_per_s, shares_over
 from harness.plan.rates import is_open, rate_words
 from harness.progress.live import LEVELS
+from harness.run.worker_specs import group_id
 from harness.rundir import Document
+from harness.sizes import in_units
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import in_words
 
@@ -22,7 +24,14 @@ if TYPE_CHECKING:
 
     from experiments.preflight import Preflight
     from faults import Timeline
-    from harness.contracts.plan import ConsumerPlan, PipelinePlan, Plan, ProducerPlan, TopicPlan
+    from harness.contracts.plan import (
+        ApplicationPlan,
+        ConsumerPlan,
+        PipelinePlan,
+        Plan,
+        ProducerPlan,
+        TopicPlan,
+    )
 
 
 Rows = list[list[str]]
@@ -32,11 +41,15 @@ MOST_SETTINGS = 20
 MOST_TIMES = 20
 #: Of the drawn profile: a page of 80 columns has room for it.
 PROFILE_COLUMNS = 60
+#: Names of variables whose values are not shown on a terminal.
+_SECRET = re.compile(r"pass|secret|token|key", re.IGNORECASE)
 _BESIDE = ", plus brokers and Spark"
 _DEDUP = {True: "no duplicates", False: "duplicates possible", None: "duplicates unknown"}
 
 
-def show_plans(rounds: Sequence[tuple[Plan, Timeline]], *, draws_seed: bool, commands: bool) -> None:
+def show_plans(
+    rounds: Sequence[tuple[Plan, Timeline]], *, draws_seed: bool, commands: bool
+) -> None:
     """Print plans; those after the first only where they differ from it.
 
     Args:
@@ -48,7 +61,9 @@ def show_plans(rounds: Sequence[tuple[Plan, Timeline]], *, draws_seed: bool, com
     for plan, timeline in rounds:
         title = f"{plan.scenario} · {plan.variant}" if plan.variant else plan.scenario
         paragraph(f"{title}: {plan.about}" if plan.about else title)
-        seed = f"seed {plan.seed}" + (" (a run without --seed takes a new one)" if draws_seed else "")
+        seed = f"seed {plan.seed}" + (
+            " (a run without --seed takes a new one)" if draws_seed else ""
+        )
         rows = [["expect", f"{plan.expect}   {seed}"]]
         parts = _parts(plan, timeline, commands)
         same = [name for name, part in parts.items() if part and part == first.get(name)]
@@ -68,10 +83,14 @@ def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
     load = f"{most}{rate_words(plan)} of {size} for {plan.load_s:g} s after {plan.warm_up_s:g} s of warm-up"
     loads = [["load", load], *_profile(plan)]
     if kept_s := retained_s(plan):
-        loads.append(["", f"  the log is audited while it grows; brokers keep {kept_s / 60:g} minutes of it"])
+        loads.append(
+            ["", f"  the log is audited while it grows; brokers keep {kept_s / 60:g} minutes of it"]
+        )
     if is_open(plan) and plan.rate_choice is not None:
         least = f"at least {plan.rate_choice.at_least_per_s:,} msg/s"
-        measured = f"the rate that this machine sustains is measured before the first round; {least}"
+        measured = (
+            f"the rate that this machine sustains is measured before the first round; {least}"
+        )
         loads.append(["", f"  {measured}, or the run is unknown"])
     ours = f"{in_words(plan.version)}{_topology(plan)}{_broker_settings(plan)}"
     cluster = f"{plan.system} {plan.external.words if plan.external else ours}"
@@ -83,6 +102,7 @@ def _parts(plan: Plan, timeline: Timeline, commands: bool) -> dict[str, Rows]:
         "producers": [row for producer in plan.scheduled for row in _producer(producer, plan)],
         "consumers": [row for consumer in plan.readers for row in _consumer(consumer, plan)],
         "pipelines": [row for member in plan.pipelines for row in _pipeline(member, plan)],
+        "applications": [_application(each, plan) for each in plan.applications],
         "faults": _faults(timeline, commands),
     }
 
@@ -109,6 +129,8 @@ def _payload(plan: Plan) -> str:
     """Sizes, and how far they can be compressed."""
     most = f" to {plan.payload_max_bytes}" if plan.payload_max_bytes else ""
     words = f"{plan.payload_bytes}{most} B"
+    if plan.payload_template:
+        return f"{words} from a template, the identity in a header included,"
     if sizes := plan.payload_sizes:
         words += f" (half of them up to {sizes[len(sizes) // 2]})"
     if plan.payload_compressible is not None:
@@ -122,18 +144,23 @@ def _profile(plan: Plan) -> Rows:
         return []
     shares = shares_over(plan.profile, PROFILE_COLUMNS)
     levels = "".join(
-        LEVELS[int(share * (len(LEVELS) - 1) + 0.5 + 1e-9)] if share > 0 else " " for share in shares
+        LEVELS[int(share * (len(LEVELS) - 1) + 0.5 + 1e-9)] if share > 0 else " "
+        for share in shares
     )
-    lowest, highest = (edge(share for _, share in plan.profile) * plan.rate_per_s for edge in (min, max))
+    lowest, highest = (
+        edge(share for _, share in plan.profile) * plan.rate_per_s for edge in (min, max)
+    )
     words = (
-        f"{lowest:,.0f} to {highest:,.0f} msg/s, {mean_rate_per_s(plan):,.0f} on average and in the warm-up"
+        f"{lowest:,.0f} to {highest:,.0f} msg/s, {mean_rate_per_s(plan):,.0f} on average and in "
+        "the warm-up"
     )
     return [["", f"  {levels}"], ["", f"  {words}"]]
 
 
-#: What an application may need whatever its settings promise (``require``), by key and value of the promise.
+#: What an application may need whatever its settings promise (``require``), by key and value of the
+#: promise.
 _NEEDED = {
-    ("delivery", "durable"): "no acknowledged message lost, whatever is promised",
+    ("delivery", "durable"): "no acknowledged message may be lost, whatever the settings promise",
     ("order", True): "order kept in each lane",
     ("dedup", True): "none stored twice",
     ("keys", True): "each key in one partition, whichever producer sent it",
@@ -148,7 +175,8 @@ def _required(plan: Plan) -> Rows:
         texts.append(f"{plan.rate_ratio * 100:g} % of the rate")
     texts = ["; ".join(texts)] if texts else []
     texts += [
-        limit_words(each.name, each.at_most, outside_faults=each.outside_faults) for each in plan.thresholds
+        limit_words(each.name, each.at_most, outside_faults=each.outside_faults)
+        for each in plan.thresholds
     ]
     return [["required" if not i else "", text] for i, text in enumerate(texts)]
 
@@ -160,14 +188,24 @@ def show_preflight(checked: Preflight, rounds: int) -> None:
     most = "up to " if total.is_measured else ""
     write(f"{_count(rounds, 'round')} in total, warm-up included:")
     added = "start, calibration" if total.is_measured else "start"
+    parts = f"{total.load_s:g} s of load; {added}, recovery, audit, judging"
     rows = [
-        ["messages", f"{guessed}{most}{total.messages:,}, {in_units(total.payload_bytes)} of payload"],
-        ["room", f"up to {in_units(total.disk_bytes)} of disk; {total.clients_mb} MB for clients{_BESIDE}"],
-        ["time", f"{total.load_s:g} s of load; {added}, recovery, drain, audit and judging are added"],
+        [
+            "messages",
+            f"{guessed}{most}{total.messages:,}, {in_units(total.payload_bytes)} of payload",
+        ],
+        [
+            "disk",
+            f"up to {in_units(total.disk_bytes)}; memory: {total.clients_mb} MB for clients{_BESIDE}",
+        ],
+        ["time", f"about {in_time(total.total_s)}: {parts}"],
     ]
     rows += [["warning", text] for text in checked.warnings]
     rows += [["unchecked", text] for text in checked.unchecked]
-    rows += [["missing", f"here: {check.name}: {check.text}; {check.remedy}"] for check in checked.missing]
+    rows += [
+        ["missing", f"here: {check.name}: {check.text}; {check.remedy}"]
+        for check in checked.missing
+    ]
     table(rows, indent="  ")
 
 
@@ -230,9 +268,13 @@ def _topics(plan: Plan) -> Rows:
         shares = plan.producers[0].topic_shares
         if any(each.topic_shares != shares for each in plan.producers):
             shares = {}  # of each producer's own messages, and they do not send to the same topics
-        share = sum(shares[topic.name] for topic in topics) / sum(shares.values()) if shares else 0.0
+        share = (
+            sum(shares[topic.name] for topic in topics) / sum(shares.values()) if shares else 0.0
+        )
         part = f"{share:.1%} of the messages" if share else ""
-        rows.append(["topic", f"{name}: {', '.join(word for word in (many, shape, kept, part) if word)}"])
+        rows.append(
+            ["topic", f"{name}: {', '.join(word for word in (many, shape, kept, part) if word)}"]
+        )
     return rows
 
 
@@ -284,13 +326,43 @@ def _settling(consumer: ConsumerPlan, plan: Plan) -> str:
     return f", settle {consumer.settle}"
 
 
+def _application(application: ApplicationPlan, plan: Plan) -> list[str]:
+    """Return what an application runs, reads and writes, and what it promises. The names at the
+    brokers are shown for one that the user starts."""
+    many = _count(application.instances, "instance")
+    how = f"{application.makes} output of each input, {application.promise}"
+    if application.makes == "any":
+        how = "any number of outputs"
+    order = f", order by {application.order}" if application.order != "none" else ""
+    way = f"from {application.source} to {application.output_text}"
+    what = f"of {application.run[0]}" if application.run else "that you start"
+    if application.runs_elsewhere:
+        names = plan.worker_topics
+        what += (
+            f" with group {group_id(plan, application.group)}, reading {names[application.source]}"
+        )
+        what += f" and writing {names[application.to]}" if application.to else ""
+    text = f"{application.name} {way}: {many} {what}"
+    if application.cpu_cores is not None:
+        text += f", {application.cpu_cores:g} cores each"
+    if application.memory_bytes is not None:
+        text += f", {in_units(application.memory_bytes)} of memory each"
+    env = ", ".join(
+        f"{name}={'***' if _SECRET.search(name) else value}"
+        for name, value in application.env.items()
+    )
+    return ["application", f"{text}, {how}{order}" + (f"; env: {env}" if env else "")]
+
+
 def _pipeline(member: PipelinePlan, plan: Plan) -> Rows:
     """Return what a pipeline reads and how, then what it writes."""
     reading = next(each for each in plan.consumers if each.session == member.session)
     writing = next(each for each in plan.producers if each.instance == member.instance)
     (_, read), *read_more = _consumer(reading, plan)
     (_, written), *written_more = _producer(writing, plan)
-    how = "" if member.transactional else f", positions committed every {reading.commit_every_s:g} s"
+    how = (
+        "" if member.transactional else f", positions committed every {reading.commit_every_s:g} s"
+    )
     return [["pipeline", f"{read}{how}"], *read_more, ["", written], *written_more]
 
 
@@ -326,9 +398,9 @@ def _transactions(producer: ProducerPlan) -> str:
     own = producer.transactions
     if own is None:
         return ""
-    ends = [f"of {own.messages:,} messages"] * bool(own.messages) + [f"of {own.every_s:g} s"] * bool(
-        own.every_s
-    )
+    ends = [f"of {own.messages:,} messages"] * bool(own.messages) + [
+        f"of {own.every_s:g} s"
+    ] * bool(own.every_s)
     aborted = f", one in {own.abort_every} of an id aborted" if own.abort_every else ""
     ids = _count(producer.threads, "id", "ids")
     return f", in transactions {' or '.join(ends)} with {ids}{aborted}"
@@ -344,7 +416,9 @@ def _written(producer: ProducerPlan, plan: Plan) -> str:
     for number in producer.groups:
         group = plan.lane_groups[number]
         how = lanes[group.mode].format(f"{group.count:,}")
-        texts[declared[group.topic]] = f"{declared[group.topic]} ({how})" if how else declared[group.topic]
+        texts[declared[group.topic]] = (
+            f"{declared[group.topic]} ({how})" if how else declared[group.topic]
+        )
     return ", ".join(texts.values())
 
 
@@ -354,11 +428,19 @@ def _content(producer: ProducerPlan, plan: Plan) -> Rows:
     if producer.headers:
         size = sum(len(name) + len(value.encode()) for name, value in producer.headers.items())
         rows.append(
-            ["", f"  {_count(len(producer.headers), 'header')}, {size:,} B: {', '.join(producer.headers)}"]
+            [
+                "",
+                f"  {_count(len(producer.headers), 'header')}, {size:,} B: {', '.join(producer.headers)}",
+            ]
         )
-    if plan.payload_compressible is not None or (producer.codec and not producer.codec.startswith("none")):
+    if plan.payload_compressible is not None or (
+        producer.codec and not producer.codec.startswith("none")
+    ):
         rows.append(
-            ["", f"  codec {producer.codec or f'not known: worker.toml of {producer.client} has none'}"]
+            [
+                "",
+                f"  codec {producer.codec or f'not known: worker.toml of {producer.client} has none'}",
+            ]
         )
     return rows
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import shlex
 import sys
 import webbrowser
@@ -32,11 +33,16 @@ def _find(settings: Settings, name: str | None) -> RunDir:
     return run_of(settings.run_dir, name)
 
 
-@command("analyze", example="brokerstorm analyze\nbrokerstorm analyze RUN --master spark://host:7077")
+@command(
+    "analyze", example="brokerstorm analyze\nbrokerstorm analyze RUN --master spark://host:7077"
+)
 @click.argument("run", required=False, shell_complete=completion.runs)
 @click.option("--master", metavar="URL", help="Spark master that judges the run; default: local.")
 @click.option(
-    "--import", "source", metavar="DIR", help="Judge tables that another tool recorded, as a new run."
+    "--import",
+    "source",
+    metavar="DIR",
+    help="Judge tables that another tool recorded, as a new run.",
 )
 @click.option(
     "--hits",
@@ -49,14 +55,17 @@ def analyze(
 ) -> int:
     """Judge a run again from its captured data.
 
-    RUN is an id from `list runs`, a folder or a URL (see `upload`); default: the latest. An interrupted run
-    is judged by the data that was captured until then. The exit code is the verdict, as for `run`.
+    RUN is an id from `list runs`, a folder or a URL (see `upload`); default: the latest. An
+    interrupted run is judged by the data that was captured until then. The exit code is the
+    verdict, as for `run`.
 
-    With --import, DIR (a folder, or a URI that PyArrow reads) contains the tables sends and log, and
-    deliveries if there are any, as CSV, JSON Lines or Parquet. Its file import.yaml states what the rows do
-    not. Every row is checked before anything is judged. See docs/howto/judge-another-capture.md.
+    With --import, DIR (a folder, or a URI that PyArrow reads) contains the tables sends and log,
+    and deliveries if there are any, as CSV, JSON Lines or Parquet. Its file import.yaml states what
+    the rows do not. Every row is checked before anything is judged. See
+    docs/howto/judge-another-capture.md.
 
-    With --hits, FILE gets one row for each message or window of each class; docs/querying.md shows queries.
+    With --hits, FILE gets one row for each message or window of each class; docs/querying.md shows
+    queries.
     """
     from analysis.spark.session import WarmSession
     from analysis.verdict.hits_file import require_writable
@@ -73,7 +82,8 @@ def analyze(
     if hits is not None and root.campaign.exists():
         rounds_there = ", ".join(f"{root.run_id}/{each.run_id}" for each in root.rounds())
         raise UsageError(
-            f"{root.run_id} holds several runs, and --hits requires one", hint=f"its rounds: {rounds_there}"
+            f"{root.run_id} holds several runs, and --hits requires one",
+            hint=f"its rounds: {rounds_there}",
         )
     rounds = planned_rounds(root) if root.campaign.exists() else []
     captured = [each for each in rounds if each.manifest.exists()]
@@ -87,13 +97,19 @@ def analyze(
             progress.close()
             return summaries.show_result(settings, root, result)
         campaign = _judge_rounds(settings, root, rounds, session, progress)
-        give_back(root, [path for each in rounds for path in (each.result, each.report, each.junit)])
+        give_back(
+            root, [path for each in rounds for path in (each.result, each.report, each.junit)]
+        )
         give_back(root, [root.campaign, root.report, root.junit])
     return summaries.show_campaign(settings, root, campaign)
 
 
 def _judge_rounds(
-    settings: Settings, root: RunDir, rounds: Sequence[RunDir], session: WarmSession, progress: BaseProgress
+    settings: Settings,
+    root: RunDir,
+    rounds: Sequence[RunDir],
+    session: WarmSession,
+    progress: BaseProgress,
 ) -> Campaign:
     """Judge the rounds that were captured, and say what all of them together show."""
     from analysis.report.documents import read_begun
@@ -167,8 +183,8 @@ def _judge(
 def show(settings: Settings, run: str | None, html: bool) -> int:
     """Show the verdict of a run again.
 
-    RUN is an id from `list runs` or `list nights`, or a folder; default: the latest run. The exit code is
-    the one of the verdict.
+    RUN is an id from `list runs` or `list nights`, or a folder; default: the latest run. The exit
+    code is the one of the verdict.
     """
     from analysis.report.documents import read_campaign, read_result
     from commands import summaries
@@ -190,8 +206,8 @@ def show(settings: Settings, run: str | None, html: bool) -> int:
 
 
 def _is_drawn_here(settings: Settings, root: RunDir) -> bool:
-    """Whether the page of a run can only be one that this machine has drawn: a page that came with a run (a
-    bundle, a copy, a run at a URL) may be anybody's, scripts and all."""
+    """Whether the page of a run can only be one that this machine has drawn: a page that came with
+    a run (a bundle, a copy, a run at a URL) may be anybody's, scripts and all."""
     above = RunDir(root.root.parent)
     is_from_a_bundle = root.bundle.exists() or above.bundle.exists()
     return not is_from_a_bundle and resolved(settings.run_dir) in root.root.parents
@@ -242,9 +258,9 @@ def _draw_pages(root: RunDir) -> None:
 def compare(settings: Settings, run_a: str, run_b: str) -> int:
     """Show what changed between two runs, campaigns or nights.
 
-    Each variant of a campaign is compared with the variant of the same name: counts are sums over its rounds,
-    rates and latencies are medians. Nights are compared cell by cell, from the history. `suite report` tells
-    whether a difference is more than chance.
+    Each variant of a campaign is compared with the variant of the same name: counts are sums over
+    its rounds, rates and latencies are medians. Nights are compared cell by cell, from the history.
+    `suite report` tells whether a difference is more than chance.
     """
     from analysis.report.compare import compare as of_runs
     from analysis.report.compare import compare_campaigns
@@ -257,7 +273,8 @@ def compare(settings: Settings, run_a: str, run_b: str) -> int:
         return _compare_nights(settings, *nights)
     if nights:
         raise UsageError(
-            f"{nights[0]} is a night and the other is not", hint="`brokerstorm list nights` lists nights"
+            f"{nights[0]} is a night and the other is not",
+            hint="`brokerstorm list nights` lists nights",
         )
     one, other = _find(settings, run_a), _find(settings, run_b)
     several = [(name, run) for name, run in ((run_a, one), (run_b, other)) if run.campaign.exists()]
@@ -300,16 +317,35 @@ def _compare_nights(settings: Settings, a: str, b: str) -> int:
     return Exit.PASS
 
 
+def _fault_like(name: str) -> str:
+    """The kind of fault whose name is nearest, if no class has a name that is near; empty = there
+    is none."""
+    from analysis.classes import CLASSES
+    from faults.schedule.reference import kinds
+
+    if name in CLASSES or difflib.get_close_matches(name, CLASSES, n=1):
+        return ""
+    return next(iter(difflib.get_close_matches(name, [each.kind for each in kinds()], n=1)), "")
+
+
 @command("explain", example="brokerstorm explain acked-lost")
 @click.argument("class_", metavar="[CLASS]", required=False, shell_complete=completion.classes)
 def explain(settings: Settings, class_: str | None) -> int:
-    """Explain an anomaly class, with an example."""
+    """Explain an anomaly class, with an example.
+
+    Without CLASS, all classes are listed.
+    """
     from analysis.report.documents import explanation_document
     from analysis.report.explain import every_class
     from analysis.report.explain import explain as explain_one
     from analysis.report.terminal import console
     from analysis.report.terminal_lookups import print_class_list, print_explanation
 
+    if class_ and (fault := _fault_like(class_)):
+        raise UsageError(
+            f"no anomaly class {class_!r}; did you mean the fault {fault}?",
+            hint="`brokerstorm list faults` describes each fault, `list classes` the classes",
+        )
     entries = [explain_one(class_)] if class_ else every_class()
 
     def text() -> None:

@@ -12,8 +12,8 @@ import click
 from harness.scenario.bundled import from_anywhere
 from harness.toolchains.own_builds import absolute, is_own
 
-#: Parameters that say how or where it is done this time, not what is done. Of `repro --all` each bug is
-#: repeated on its own.
+#: Parameters that say how or where it is done this time, not what is done. Of `repro --all` each
+#: bug is repeated on its own.
 OF_THIS_TIME: Final = frozenset(
     (
         *(

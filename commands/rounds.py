@@ -55,14 +55,17 @@ _OF_A_RESUMED_RUN: Final = frozenset({"offline", "master", "window_s", "fail_fas
 
 
 @command(
-    "run", example="brokerstorm run kafka-quick\nbrokerstorm run kafka-storm --seed 7 --set load.rate=20000"
+    "run",
+    example="brokerstorm run kafka-quick\nbrokerstorm run kafka-storm --seed 7 --set load.rate=20000",
 )
 @click.argument("scenario", required=False, default="", shell_complete=completion.scenarios)
 @seed_option
 @set_option
 @for_option
 @click.option("--rounds", type=click.IntRange(1, 1000), help="Number of rounds of each variant.")
-@click.option("--until-hit", is_flag=True, help="Run rounds with new seeds until one shows a violation.")
+@click.option(
+    "--until-hit", is_flag=True, help="Run rounds with new seeds until one shows a violation."
+)
 @max_time_option
 @window_option
 @fail_fast_option
@@ -102,30 +105,37 @@ def run(
 ) -> int:
     """Run a scenario on a live cluster and judge it.
 
-    Starts a cluster, sends load while faults are injected, and reports what happened to every message.
-    SCENARIO is a name from `list scenarios` or a file. The exit code is the verdict: 0 pass (or every variant
-    as expected), 1 fail, 3 unknown.
+    Starts a cluster, sends load while faults are injected, and reports what happened to every
+    message. SCENARIO is a name from `list scenarios` or a file. The exit code is the verdict: 0
+    pass (or every variant as expected), 1 fail, 3 unknown.
 
-    With --resume, RUN is a run whose command was killed. If its brokers still run, its clients restart and
-    send the rest of the load. Otherwise the data that was captured is judged.
+    With --resume, RUN is a run whose command was killed. If its brokers still run, its clients
+    restart and send the rest of the load. Otherwise the data that was captured is judged.
     """
     from experiments.bundle.opening import run_of
     from experiments.variants import RunRequest
 
     if resume is not None:
-        others = [replay, *(value for name, value in given.items() if name not in _OF_A_RESUMED_RUN)]
+        others = [
+            replay,
+            *(value for name, value in given.items() if name not in _OF_A_RESUMED_RUN),
+        ]
         if any(others):
             raise UsageError(
                 f"--resume {resume} reuses the original options; remove SCENARIO and the others",
                 hint=f"brokerstorm run --resume {resume}",
             )
-        return resume_request(settings, find_run(settings.run_dir, resume), RunRequest(replay=None, **given))
+        return resume_request(
+            settings, find_run(settings.run_dir, resume), RunRequest(replay=None, **given)
+        )
     replayed = run_of(settings.run_dir, replay) if replay else None
     if replayed is not None and replayed.campaign.exists():
         rounds = [f"{replayed.run_id}/{each.run_id}" for each in replayed.rounds()]
         raise UsageError(
             f"--replay {replay} holds several runs: name one of its rounds",
-            hint=f"there are {', '.join(rounds[:10])}" if rounds else "none of its rounds was started",
+            hint=f"there are {', '.join(rounds[:10])}"
+            if rounds
+            else "none of its rounds was started",
         )
     if not given["scenario"] and replayed is None:
         raise UsageError("which scenario?", hint="`brokerstorm list scenarios` shows them")
@@ -159,7 +169,9 @@ def run(
     help="Version pair to compare; default: the first pair of the bug file.",
 )
 @click.option(
-    "--rounds", type=click.IntRange(1, 1000), help="Number of counted rounds of each version; default: 10."
+    "--rounds",
+    type=click.IntRange(1, 1000),
+    help="Number of counted rounds of each version; default: 10.",
 )
 @click.option(
     "--quick",
@@ -167,7 +179,9 @@ def run(
     help="Stop after the first round that shows the bug and one clean round; gives no rate and no p.",
 )
 @click.option(
-    "--until-hit", is_flag=True, help="Run only the affected version, with new seeds, until it shows the bug."
+    "--until-hit",
+    is_flag=True,
+    help="Run only the affected version, with new seeds, until it shows the bug.",
 )
 @max_time_option
 @seed_option
@@ -203,16 +217,16 @@ def repro(
     prometheus: str | None,
     **given: Any,
 ) -> int:
-    """Reproduce a known bug: affected version against fixed version.
+    """Reproduce a known bug, and check its fix.
 
-    Rounds of both versions alternate on one cluster; each pair of rounds has the same seed and the same
-    faults. BUG is a name from `list bugs`, a file, or the folder or bundle of an earlier `repro`, which is
-    repeated with the same version pair, rounds and seed.
+    Rounds of both versions alternate on one cluster; each pair of rounds has the same seed and the
+    same faults. BUG is a name from `list bugs`, a file, or the folder or bundle of an earlier
+    `repro`, which is repeated with the same version pair, rounds and seed.
 
-    The exit code is 0 if the bug is reproduced, 1 if it is not, and 3 if that could not be decided. With
-    --quick, reproduced means: seen in the affected version and not in the fixed one. With --until-hit the
-    exit code is 0 if the bug was seen and 1 if it was not; the summary then gives an upper bound of its rate.
-    With --all it is the most urgent exit code of all bugs.
+    The exit code is 0 if the bug is reproduced, 1 if it is not, and 3 if that could not be decided.
+    With --quick, reproduced means: seen in the affected version and not in the fixed one. With
+    --until-hit the exit code is 0 if the bug was seen and 1 if it was not; the summary then gives
+    an upper bound of its rate. With --all it is the most urgent exit code of all bugs.
     """
     from experiments.repro.request import ReproRequest, as_in_run
 
@@ -220,9 +234,13 @@ def repro(
     if every:
         return repro_all(settings, request, budget_s)
     if budget_s is not None:
-        raise UsageError("--budget requires --all", hint="add --all; for one bug, use --until-hit --max-time")
+        raise UsageError(
+            "--budget requires --all", hint="add --all; for one bug, use --until-hit --max-time"
+        )
     if not request.bug:
-        raise UsageError("which bug?", hint="`brokerstorm list bugs` lists them; --all checks every one")
+        raise UsageError(
+            "which bug?", hint="`brokerstorm list bugs` lists them; --all checks every one"
+        )
     return repro_request(settings, as_in_run(settings, request))
 
 
@@ -298,7 +316,9 @@ def repro_all(settings: Settings, request: ReproRequest, budget_s: float | None)
 
     looks: list[QuickLook] = []
     try:
-        left_out = zoo.look_at_all(settings, request, budget_s, _tell_stopped(settings), looks, tell)
+        left_out = zoo.look_at_all(
+            settings, request, budget_s, _tell_stopped(settings), looks, tell
+        )
     except Interrupted:
         if not settings.json:  # its one document is the error
             _show_looks(looks, [])

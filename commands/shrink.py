@@ -41,7 +41,9 @@ if TYPE_CHECKING:
     shell_complete=completion.classes,
     help="Anomaly class to keep; default: the expected class, or the only one that shows.",
 )
-@click.option("--budget", callback=seconds, metavar="TIME", help="Total time of all rounds (e.g. 20m).")
+@click.option(
+    "--budget", callback=seconds, metavar="TIME", help="Total time of all rounds (e.g. 20m)."
+)
 @click.option(
     "--output",
     "--out",
@@ -64,12 +66,12 @@ if TYPE_CHECKING:
 @runtime_option
 @master_option
 def shrink(settings: Settings, target: str | None, budget: float | None, **given: Any) -> int:
-    """Find the smallest scenario that still shows a class.
+    """Find the smallest scenario that still shows an anomaly.
 
-    Removes faults, topics, clients and options, and lowers partitions, rate and time, while the class still
-    shows. TARGET is a scenario, a known bug or a run. Every candidate is run at least twice. The smallest
-    scenario so far is always in a file. The exit code is 0 if a scenario was found and 3 if TARGET does not
-    show the class.
+    Removes faults, topics, clients and options, and lowers partitions, rate and time, while the
+    class still shows. TARGET is a scenario, a known bug or a run. Every candidate is run at least
+    twice. The smallest scenario so far is always in a file. The exit code is 0 if a scenario was
+    found and 3 if TARGET does not show the class.
     """
     from experiments.shrink.rounds import ShrinkRequest
     from experiments.shrink.rounds import shrink as play
@@ -121,7 +123,9 @@ def _show(settings: Settings, search: Search, root: RunDir, out: Path) -> int:
             f" · {len(steps)} steps, {played} rounds"
         )
         if not search.is_whole:
-            paragraph(f"not tried: {untried} parts; `brokerstorm shrink --resume {root.run_id}` continues")
+            paragraph(
+                f"not tried: {untried} parts; `brokerstorm shrink --resume {root.run_id}` continues"
+            )
         paragraph(f"{out} written; `brokerstorm run {out}` runs it")
 
     settings.show(document, text)

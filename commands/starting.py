@@ -35,16 +35,23 @@ KINDS = ("scenarios", "bugs", "suites", "faults", "workers", "systems", "runs", 
 def list_(settings: Settings, kind: str, inside: str | None) -> int:
     """List scenarios, bugs, faults, runs, nights and more.
 
-    KIND is one of scenarios (default), bugs, suites, faults, workers, systems, runs, nights and classes.
+    KIND is one of scenarios (default), bugs, suites, faults, workers, systems, runs, nights and
+    classes.
 
-    `list runs NIGHT` lists the runs of one night of a suite, with the names that other commands accept. `list
-    runs URL` lists the runs that `upload` copied there.
+    `list runs NIGHT` lists the runs of one night of a suite, with the names that other commands
+    accept. `list runs URL` lists the runs that `upload` copied there.
     """
     from commands import inventory
 
     if inside is not None and kind != "runs":
-        raise UsageError(f"`list {kind}` takes no further name: {inside}", hint="only `list runs NIGHT` does")
-    items = getattr(inventory, kind)(settings) if inside is None else inventory.runs_of(settings, inside)
+        raise UsageError(
+            f"`list {kind}` takes no further name: {inside}", hint="only `list runs NIGHT` does"
+        )
+    items = (
+        getattr(inventory, kind)(settings)
+        if inside is None
+        else inventory.runs_of(settings, inside)
+    )
     document = {"kind": kind, "items": items}
     settings.show(document, lambda: inventory.show(kind, items, settings))
     return Exit.PASS
@@ -53,7 +60,9 @@ def list_(settings: Settings, kind: str, inside: str | None) -> int:
 @command("new", example="brokerstorm new mine.yaml\nbrokerstorm new mine.yaml --from pulsar-storm")
 @click.argument("file", type=FileToWrite())
 @click.option(
-    "--system", type=click.Choice(list(SYSTEMS)), help=f"Broker of the new file; default: {DEFAULT.name}."
+    "--system",
+    type=click.Choice(list(SYSTEMS)),
+    help=f"Broker of the new file; default: {DEFAULT.name}.",
 )
 @click.option(
     "--from",
@@ -64,6 +73,9 @@ def list_(settings: Settings, kind: str, inside: str | None) -> int:
 )
 @click.option("--suite", is_flag=True, help="Write a suite file, which says what runs every night.")
 @click.option("--cluster", is_flag=True, help="Write a connection file for an existing cluster.")
+@click.option(
+    "--application", is_flag=True, help="Write a scenario that tests a program of your own."
+)
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 def new(
     settings: Settings,
@@ -72,19 +84,26 @@ def new(
     ready: str | None,
     suite: bool,
     cluster: bool,
+    application: bool,
     force: bool,
 ) -> int:
-    """Write a commented scenario, suite or connection file to edit.
+    """Write a scenario, suite or connection file to edit.
 
     The JSON Schema of the file is written next to it, for editors. Commit both files.
     """
     from harness.scenario.schema import compact_schema
 
     _refuse_mixed(system, ready, suite=suite, cluster=cluster)
+    if application and (system or ready or suite or cluster):
+        raise UsageError(
+            "--application cannot be combined with --system, --from, --suite or --cluster",
+            hint=f"brokerstorm new {file} --application",
+        )
     path = file if file.suffix else file.with_suffix(".yaml")
     if path.exists() and not force:
         raise UsageError(f"{path} exists", hint="--force overwrites it")
-    text, source, then = _new_file(path, system or DEFAULT.name, ready, suite=suite, cluster=cluster)
+    kind = "application" if application else system or DEFAULT.name
+    text, source, then = _new_file(path, kind, ready, suite=suite, cluster=cluster)
     schema = path.with_name(source.name)
     _refuse_foreign(schema, source)
     try:
@@ -112,26 +131,28 @@ def _refuse_mixed(system: str | None, ready: str | None, *, suite: bool, cluster
 
 
 def _new_file(
-    path: Path, system: str, ready: str | None, *, suite: bool, cluster: bool
+    path: Path, kind: str, ready: str | None, *, suite: bool, cluster: bool
 ) -> tuple[str, Path, str]:
-    """Return the text to write, its published schema, and the next command with what it does."""
+    """Return the text to write, its published schema, and the next command with what it does.
+    ``kind``: a system, or application."""
     from experiments.nights.file import SCHEMA_FILE as SUITE_SCHEMA_FILE
     from experiments.nights.file import new_suite
     from harness.connections import schema as connections
     from harness.scenario.schema import copied_scenario, new_scenario
 
     if cluster:
-        text = connections.new_connection(path, system)
+        text = connections.new_connection(path, kind)
         return text, connections.SCHEMA_FILE, f"doctor --cluster {path}` checks it"
     if suite:
         return new_suite(path), SUITE_SCHEMA_FILE, f"suite run {path}` runs it"
     verb = "repro" if ready in bundled_bugs() else "run"
-    text = copied_scenario(path, ready) if ready else new_scenario(path, system)
+    text = copied_scenario(path, ready) if ready else new_scenario(path, kind)
     return text, SCHEMA_FILE, f"{verb} {path}` runs it"
 
 
 def _refuse_foreign(schema: Path, source: Path) -> None:
-    """Raise UsageError where a file that is not a schema of ours, of any version, has the name of one."""
+    """Raise UsageError where a file that is not a schema of ours, of any version, has the name of
+    one."""
 
     def title(path: Path) -> object:
         found = json.loads(path.read_text())
@@ -166,22 +187,26 @@ def plan(
     runtime: str,
     cluster_file: Path | None,
 ) -> int:
-    """Dry run: show what a run would do, without starting anything.
+    """Show what a run would do, without starting it.
 
-    Makes the same checks as `run`: it refuses every scenario that `run` would refuse, and lists what is
-    missing on this machine. The exit code is 4 if a tool or client is missing. With -v it also shows what
-    each fault sends.
+    Makes the same checks as `run`: it refuses every scenario that `run` would refuse, and lists
+    what is missing on this machine. The exit code is 4 if a tool or client is missing. With -v it
+    also shows what each fault sends.
     """
     from commands.plan_text import show_plans, show_preflight, timeline_rows
 
     chosen = 0 if seed is None else seed
-    asked = ScenarioRequest(scenario=scenario, overrides=overrides, seed=chosen, for_s=for_s, variant=variant)
+    asked = ScenarioRequest(
+        scenario=scenario, overrides=overrides, seed=chosen, for_s=for_s, variant=variant
+    )
     resolved = resolve(asked, RoundOptions(runtime=runtime, external=external_of(cluster_file)))
     checked = preflight(resolved, settings.run_dir)
     rounds = zip(resolved.plans, resolved.timelines, strict=True)
     first = [(each, timeline) for each, timeline in rounds if each.seed == chosen]
     document = {
-        "plans": [{**each.model_dump(), "timeline": timeline_rows(timeline)} for each, timeline in first],
+        "plans": [
+            {**each.model_dump(), "timeline": timeline_rows(timeline)} for each, timeline in first
+        ],
         **checked.document(),
     }
 

@@ -1,4 +1,5 @@
-"""The standard streams of the process: closed ones are opened, and a failing stderr stops nothing."""
+"""The standard streams of the process: closed ones are opened, and a failing stderr stops
+nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ class _Messages(io.TextIOWrapper):
 
 
 class _Output(io.TextIOWrapper):
-    """Standard output that remembers why it could not be written: a second try may succeed with the rest.
+    """Standard output that remembers why it could not be written: a second try may succeed with the
+    rest.
 
     Attributes:
         problem: the first error, but for a reader that left.
@@ -55,14 +57,15 @@ class _Output(io.TextIOWrapper):
 def prepare_streams() -> None:
     """Make the standard streams usable, once, when the process begins.
 
-    Without this a file or a socket would get the number of a stream that the caller closed, and what a child
-    process prints would go into it.
+    Without this a file or a socket would get the number of a stream that the caller closed, and
+    what a child process prints would go into it.
     """
     for number, flags in enumerate((os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, flags)  # takes the lowest free number; stdout read-only: writing must fail
+            # takes the lowest free number; stdout read-only: writing must fail
+            os.open(os.devnull, flags)
             os.set_inheritable(number, True)
     if sys.stdin is None:
         sys.stdin = open(0, closefd=False)  # noqa: SIM115 - it lives as long as the process
@@ -83,7 +86,8 @@ def _wrapped(kind: type[io.TextIOWrapper], stream: TextIO) -> TextIO:
 
 
 def output_problem() -> OSError | None:
-    """Why the output cannot be written; None where it can. A reader that left (``| head``) is fine."""
+    """Why the output cannot be written; None where it can. A reader that left (``| head``) is
+    fine."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:

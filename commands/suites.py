@@ -14,7 +14,7 @@ from commands import completion
 from commands.console import CommandGroup, Settings, command, tell, write
 from commands.histories import report, report_night
 from commands.options import offline_option, refuse_beside_resume, runtime_option, seconds
-from commands.tables import paragraph, table
+from commands.tables import in_time, paragraph, table
 from harness.errors import Exit
 from harness.rundir import Document, new_run, resolved, write_json
 from harness.toolchains.own_builds import in_words
@@ -36,7 +36,8 @@ _SHOWN_LEFT_OUT = 20
 def suite() -> None:
     """Run many scenarios, clients, brokers and seeds every night.
 
-    A suite file says what runs. The result of every night is kept in a history, which shows what is new.
+    A suite file says what runs. The result of every night is kept in a history, which shows what is
+    new.
     """
 
 
@@ -48,14 +49,17 @@ def _narrowing(function: Any) -> Any:
                 "--only",
                 multiple=True,
                 metavar="PATTERN",
-                help="Run only cells whose name matches; may be repeated.",
+                help="Only cells whose name contains PATTERN, or matches it if it has * or ?; "
+                "may be repeated.",
             ),
             click.option(
                 "--shard",
                 metavar="N/M",
                 help="Part of the cells to run on this machine: 2/4 is the second of four.",
             ),
-            click.option("--budget", callback=seconds, metavar="TIME", help="Total time (e.g. 3h)."),
+            click.option(
+                "--budget", callback=seconds, metavar="TIME", help="Total time (e.g. 3h)."
+            ),
             click.option(
                 "--seed",
                 type=click.IntRange(0, 2**63 - 1),
@@ -104,9 +108,9 @@ def _history(path: Path, *, make: bool) -> Iterator[History | None]:
 def plan(settings: Settings, file: str, **given: Any) -> int:
     """Dry run: show the cells of a suite and what fits the budget.
 
-    Lists how long each cell will take, the cells that do not fit, and what is missing on this machine. FILE
-    is a suite file, or the name of a ready suite. Versions such as `latest` are resolved now. The exit code
-    is 4 if a tool or client is missing.
+    Lists how long each cell will take, the cells that do not fit, and what is missing on this
+    machine. FILE is a suite file, or the name of a ready suite. Versions such as `latest` are
+    resolved now. The exit code is 4 if a tool or client is missing.
     """
     from experiments.nights.planning import check_night, history_path, plan_night
 
@@ -121,7 +125,9 @@ def plan(settings: Settings, file: str, **given: Any) -> int:
     def text() -> None:
         _show_plan(planned)
         rows = [["warning", each] for each in warnings]
-        rows += [["missing", f"here: {check.name}: {check.text}; {check.remedy}"] for check in missing]
+        rows += [
+            ["missing", f"here: {check.name}: {check.text}; {check.remedy}"] for check in missing
+        ]
         table(rows)
 
     settings.show(document, text)
@@ -137,7 +143,8 @@ def _plan_document(planned: PlannedNight) -> Document:
         "budget_s": night.budget_s,
         "expected_s": round(choice.total_s, 1),
         "cells": [
-            {**asdict(cell), "expected_s": round(choice.expected_s[cell.id], 1)} for cell in choice.cells
+            {**asdict(cell), "expected_s": round(choice.expected_s[cell.id], 1)}
+            for cell in choice.cells
         ],
         "left_out": [{"cell": cell, "why": why} for cell, why in night.left_out.items()],
     }
@@ -154,24 +161,16 @@ def _show_plan(planned: PlannedNight) -> None:
         versions = f"{client}{cell.system} {in_words(cell.broker_version)}"
         sticky = sum(turn.is_sticky for turn in rounds[cell.id])
         seeds = f"{len(rounds[cell.id])}" + (f" ({sticky} red before)" if sticky else "")
-        rows.append([cell.id, versions, seeds, _time(choice.expected_s[cell.id])])
+        rows.append([cell.id, versions, seeds, in_time(choice.expected_s[cell.id])])
     table(rows)
-    budget = f" of a budget of {_time(night.budget_s)}" if night.budget_s is not None else ""
-    paragraph(f"{len(choice.cells)} cells, about {_time(choice.total_s)}{budget}")
+    budget = f" of a budget of {in_time(night.budget_s)}" if night.budget_s is not None else ""
+    paragraph(f"{len(choice.cells)} cells, about {in_time(choice.total_s)}{budget}")
     if night.left_out:
         paragraph(f"{len(night.left_out)} cells would not fit the budget:")
         for name, why in [*night.left_out.items()][:_SHOWN_LEFT_OUT]:
             paragraph(f"{name}: {why}", indent="  ")
         if len(night.left_out) > _SHOWN_LEFT_OUT:
             paragraph(f"and {len(night.left_out) - _SHOWN_LEFT_OUT} more", indent="  ")
-
-
-def _time(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes:02d} min"
-    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"
 
 
 @command("run", example="brokerstorm suite run nightly\nbrokerstorm suite run nightly --resume")
@@ -186,14 +185,16 @@ def _time(seconds: float) -> str:
 @click.option(
     "--fail-on",
     type=click.Choice(["new", "any", "none"]),
-    help="What makes the exit code 1: a cell that is red since tonight, any red cell, or nothing.",
+    help="What makes the exit code 1: a cell that failed and did not fail before, any failed cell, or "
+    "nothing; default: `fail_on` of the suite.",
 )
 def run(settings: Settings, file: str, night: str | None, resume: bool, **given: Any) -> int:
     """Run a suite and keep every round in the history.
 
-    A cell that breaks (exit code 4, 5 or 70) is run once more, and never stops the others. The following
-    nights repeat the seeds of red cells in addition to new seeds. The exit code is 1 if --fail-on applies,
-    otherwise the exit code of a cell that broke, otherwise 3 if a cell is unknown, otherwise 0.
+    A cell that breaks (exit code 4, 5 or 70) is run once more, and never stops the others. The
+    following nights repeat the seeds of red cells in addition to new seeds. The exit code is 1 if a
+    failed (red) cell counts under --fail-on, otherwise the exit code of a cell that broke,
+    otherwise 3 if a cell is unknown, otherwise 0.
     """
     from experiments.nights.planning import history_path
 
@@ -206,7 +207,9 @@ def run(settings: Settings, file: str, night: str | None, resume: bool, **given:
         return _begin(settings, request, history, path, night)
 
 
-def _begin(settings: Settings, request: SuiteRequest, history: History, path: Path, name: str | None) -> int:
+def _begin(
+    settings: Settings, request: SuiteRequest, history: History, path: Path, name: str | None
+) -> int:
     from experiments.nights.night import NightDir, night_named
     from experiments.nights.planning import keep_scenarios, plan_night
 

@@ -25,7 +25,9 @@ def width() -> int | None:
     said = os.environ.get("COLUMNS", "")
     if said.isdecimal() and int(said):
         return int(said)
-    return os.get_terminal_size(sys.stdout.fileno()).columns or None if sys.stdout.isatty() else None
+    return (
+        os.get_terminal_size(sys.stdout.fileno()).columns or None if sys.stdout.isatty() else None
+    )
 
 
 def paragraph(text: str, *, indent: str = "", hanging: str = "") -> None:
@@ -35,7 +37,8 @@ def paragraph(text: str, *, indent: str = "", hanging: str = "") -> None:
 
 
 def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
-    """Rows with this many cells. What does not fit continues in its column, or below in a line of its own."""
+    """Rows with this many cells. What does not fit continues in its column, or below in a line of
+    its own."""
     if not rows:
         return
     room = width()
@@ -50,7 +53,9 @@ def table(rows: Sequence[Sequence[str]], *, indent: str = "") -> None:
         else:
             first, *others = [cell for cell in row[:-1] if cell] or [""]
             if first:  # a row that continues the one above has no name
-                paragraph(GAP.join([first, " · ".join(others)]).rstrip(), indent=indent, hanging=GAP * 2)
+                paragraph(
+                    GAP.join([first, " · ".join(others)]).rstrip(), indent=indent, hanging=GAP * 2
+                )
             paragraph(row[-1], indent=indent + GAP * 2)
 
 
@@ -70,7 +75,8 @@ def show_checks(what: str, checks: Sequence[Need], warnings: Sequence[str]) -> N
 
 
 def _shared(rows: Sequence[Sequence[str]], natural: Sequence[int], room: int) -> list[int]:
-    """Widths of columns that no longer fit, none below its longest word; [] if that makes a ladder."""
+    """Widths of columns that no longer fit, none below its longest word; [] if that makes a
+    ladder."""
     least = [*[LEAST_TEXT] * (len(natural) - 1), LEAST_LAST]
     least[0] = natural[0]  # a name is in one line
     widths = [
@@ -103,3 +109,12 @@ def _lines(text: str, room: int | None, indent: str = "", further: str = "") -> 
         text.strip(), room, initial_indent=indent + own, subsequent_indent=further + own,
         break_long_words=False, break_on_hyphens=False,
     )  # fmt: skip
+
+
+def in_time(seconds: float) -> str:
+    """Return a duration as ``2 h 05 min``, ``3 min 20 s`` or ``45 s``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes:02d} min"
+    return f"{minutes} min {rest:02d} s" if minutes else f"{rest} s"

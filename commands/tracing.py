@@ -1,4 +1,5 @@
-"""`trace`: one message through all tables, named or the first that a run or one of its classes shows."""
+"""`trace`: one message through all tables, named or the first that a run or one of its classes
+shows."""
 
 from __future__ import annotations
 
@@ -39,17 +40,21 @@ MOST_LOG_LINES = 10_000
     "default: the 12 most relevant lines, folded.",
 )
 @click.option(
-    "--first", is_flag=True, help="Trace the first example message of RUN: trace --first [CLASS] [RUN]."
+    "--first",
+    is_flag=True,
+    help="Trace the first example message of RUN: trace --first [CLASS] [RUN].",
 )
 def trace(
     settings: Settings, message: str | None, run: str | None, log_lines: int | None, first: bool
 ) -> int:
     """Follow one message through all tables and logs.
 
-    MESSAGE is instance/lane/seq, as in findings, or topic-partition@offset. RUN defaults to the latest. In a
-    scenario with variants, it defaults to the first run that has the message as an example.
+    MESSAGE is instance/lane/seq, as in findings, or topic-partition@offset. RUN defaults to the
+    latest. In a scenario with variants, it defaults to the first run that has the message as an
+    example.
 
-    With --first, traces the message that the summary of RUN shows first, or the first example of CLASS.
+    With --first, traces the message that the summary of RUN shows first, or the first example of
+    CLASS.
     """
     from analysis.report.documents import trace_document
     from analysis.report.terminal import console
@@ -63,14 +68,16 @@ def trace(
         holder, message = _first(run_of(settings.run_dir, wanted), cls)
     elif message is None:
         raise UsageError(
-            "no message given", hint="`brokerstorm trace --first` traces the first one that was found"
+            "no message given",
+            hint="`brokerstorm trace --first` traces the first one that was found",
         )
     else:
         holder = _run_of_message(run_of(settings.run_dir, run), message)
     found = look_up(holder, message, log_lines=LOG_LINES if log_lines is None else log_lines)
     beyond = len(found.logs.lines) + sum(found.logs.left_out.values())
     again = (
-        f"`brokerstorm trace {found.message or message} {shlex.quote(str(holder.root))} --log-lines {beyond}`"
+        f"`brokerstorm trace {found.message or message} {shlex.quote(str(holder.root))} "
+        f"--log-lines {beyond}`"
     )
     settings.show(
         trace_document(found),

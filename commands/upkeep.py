@@ -40,11 +40,14 @@ DEFAULT_SCENARIO = "kafka-quick"
     default="auto",
     help="Check for brokers as processes or in containers; auto checks processes and mentions Docker.",
 )
-def doctor(settings: Settings, scenario: str | None, cluster_file: Path | None, runtime: str) -> int:
+def doctor(
+    settings: Settings, scenario: str | None, cluster_file: Path | None, runtime: str
+) -> int:
     """Check what a scenario needs, and how to install it.
 
-    SCENARIO defaults to kafka-quick. The exit code is 4 if something is missing. With --cluster, the existing
-    cluster is checked instead, on a topic that is created and deleted; SCENARIO is then optional.
+    SCENARIO defaults to kafka-quick. The exit code is 4 if something is missing. With --cluster,
+    the existing cluster is checked instead, on a topic that is created and deleted; SCENARIO is
+    then optional.
     """
     if cluster_file:
         return doctor_external(settings, cluster_file, scenario, runtime)
@@ -69,7 +72,9 @@ def doctor(settings: Settings, scenario: str | None, cluster_file: Path | None, 
     "--system",
     help="Build only the images of this system; requires --images; cannot be combined with SCENARIO.",
 )
-@click.option("--version", default="", help="Version of --system; default: the version in its compose file.")
+@click.option(
+    "--version", default="", help="Version of --system; default: the version in its compose file."
+)
 def fetch(
     settings: Settings,
     scenario: str | None,
@@ -78,11 +83,12 @@ def fetch(
     system: str | None,
     version: str,
 ) -> int:
-    """Download and build what a scenario needs, for `run --offline`.
+    """Download and build what a scenario needs.
 
-    SCENARIO defaults to kafka-quick. --images is for machines without access to an image registry: it builds
-    replacements with the names, folders and commands of the official images, from packages of the
-    distribution and published jars. An official image that exists already is not changed.
+    SCENARIO defaults to kafka-quick. --images is for machines without access to an image registry:
+    it builds replacements with the names, folders and commands of the official images, from
+    packages of the distribution and published jars. An official image that exists already is not
+    changed.
     """
     _refuse_mixture(scenario, overrides, images, system, version)
     asked = None if system else scenario or DEFAULT_SCENARIO
@@ -90,13 +96,17 @@ def fetch(
     if asked:
         wanted = ScenarioRequest(scenario=asked, overrides=overrides, seed=0, rounds=1)
         resolved = resolve(wanted, RoundOptions())
-    clusters = [(system, version)] if system else [(plan.system, plan.version) for plan in resolved.plans]
+    clusters = (
+        [(system, version)] if system else [(plan.system, plan.version) for plan in resolved.plans]
+    )
     with closing(settings.progress()) as progress:
         folders = fetch_files(resolved, progress.download)
         if resolved.plans:
             fetch_spark(progress.download)
         if images:
-            folders |= _fetch_images(list(dict.fromkeys(clusters)), resolved.needs, progress.download)
+            folders |= _fetch_images(
+                list(dict.fromkeys(clusters)), resolved.needs, progress.download
+            )
     document = {"scenario": asked, "fetched": folders}
     settings.show(document, lambda: table([[name, where] for name, where in folders.items()]))
     return Exit.PASS
@@ -106,19 +116,26 @@ def _refuse_mixture(
     scenario: str | None, overrides: Sequence[str], images: bool, system: str | None, version: str
 ) -> None:
     if (system or version) and not images:
-        raise UsageError("--system and --version require --images", hint="add --images, or name a scenario")
+        raise UsageError(
+            "--system and --version require --images", hint="add --images, or name a scenario"
+        )
     if version and not system:
-        raise UsageError(f"--version {version} requires --system", hint="for example --system kafka")
+        raise UsageError(
+            f"--version {version} requires --system", hint="for example --system kafka"
+        )
     if system and scenario:
         raise UsageError(f"SCENARIO {scenario} cannot be combined with --system {system}")
     if system and overrides:
-        raise UsageError(f"--set {overrides[0]} cannot be combined with --system", hint="remove --system")
+        raise UsageError(
+            f"--set {overrides[0]} cannot be combined with --system", hint="remove --system"
+        )
 
 
 def _fetch_images(
     clusters: Sequence[tuple[str, str]], needs: frozenset[str], report: Progress
 ) -> dict[str, str]:
-    """The compose plugin, an image a cluster, and the one of a proxy between nodes; name -> what it is."""
+    """The compose plugin, an image a cluster, and the one of a proxy between nodes; name -> what it
+    is."""
     from harness.clusters import spec_of
     from harness.clusters.docker import engine
     from harness.clusters.images import compose_plugin, standin
@@ -137,7 +154,9 @@ def _fetch_images(
 
 @command("clean", example="brokerstorm clean --dry-run\nbrokerstorm clean")
 @click.argument("name", metavar="[RUN]", required=False, shell_complete=completion.runs)
-@click.option("--all", "everything", is_flag=True, help="Also stop clusters that were left running.")
+@click.option(
+    "--all", "everything", is_flag=True, help="Also stop clusters that were left running."
+)
 @click.option("--dry-run", is_flag=True, help="Dry run: list leftovers without changing anything.")
 @connection_option
 def clean(
@@ -145,13 +164,14 @@ def clean(
 ) -> int:
     """Undo faults and remove what earlier runs left.
 
-    Finds processes and addresses of runs whose harness has ended, by run id. Captured data and logs are kept.
-    With RUN, only that run is cleaned, even if its cluster was kept on purpose. Clusters that were left
-    running keep running; only their faults are undone. What belongs to another user or state folder is listed
-    and not changed. The exit code is 5 if something could not be removed.
+    Finds processes and addresses, by run id, of runs whose `brokerstorm` process has ended.
+    Captured data and logs are kept. With RUN, only that run is cleaned, even if its cluster was
+    kept on purpose. Clusters that were left running keep running; only their faults are undone.
+    What belongs to another user or state folder is listed and not changed. The exit code is 5 if
+    something could not be removed.
 
-    With --cluster, removes what runs left on that cluster: workers that still send to it, faults, topics and
-    groups.
+    With --cluster, removes what runs left on that cluster: workers that still send to it, faults,
+    topics and groups.
     """
     if cluster_file:
         if everything:

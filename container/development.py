@@ -9,4 +9,6 @@ from pathlib import Path
 
 if __name__ == "__main__":
     groups = tomllib.loads(Path(sys.argv[1]).read_text())["dependency-groups"]
-    sys.stdout.write("\n".join(re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in groups["dev"]) + "\n")
+    sys.stdout.write(
+        "\n".join(re.split(r"[^\w.-]", each, maxsplit=1)[0] for each in groups["dev"]) + "\n"
+    )

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from analysis.capture.context import INPUT_ONCE, INPUT_ORDER, REDELIVERY_ORDER
-from analysis.classes import ALWAYS, APPLICATION, CAPTURE, CLASSES, INFORMATION, PRECONDITIONS, AnomalyClass
+from analysis.classes import (
+    ALWAYS,
+    APPLICATION,
+    CAPTURE,
+    CLASSES,
+    INFORMATION,
+    PRECONDITIONS,
+    AnomalyClass,
+)
+from analysis.findings import Status
 from docs.markdown import item, paragraph
 
 _INTRODUCTION = """\
@@ -81,7 +90,13 @@ def _summary() -> Iterator[str]:
 
 
 def _breaks(entry: AnomalyClass) -> str:
-    return " or ".join(_BREAKS[kind] for kind in entry.breaks)
+    text = " or ".join(_BREAKS[kind] for kind in entry.breaks)
+    is_permitted = any(split.status is Status.PERMITTED for split in entry.splits.values())
+    return (
+        "wrong, except for its permitted splits"
+        if is_permitted and ALWAYS in entry.breaks
+        else text
+    )
 
 
 def _section(entry: AnomalyClass) -> Iterator[str]:
@@ -91,7 +106,8 @@ def _section(entry: AnomalyClass) -> Iterator[str]:
     facts = [f"`{entry.example}`: {entry.explanation}", f"*Counted*: {entry.unit}."]
     facts += [f"*Needs*: {', '.join(entry.needs)}."] if entry.needs else []
     splits = [
-        f"**{name}**, {split.text}" + (f" ({split.status.value})" if split.status else "")
+        f"**{name or 'otherwise'}**, {split.text}"
+        + (f" ({split.status.value})" if split.status else "")
         for name, split in entry.splits.items()
     ]
     facts += [f"*Split*: {'; '.join(splits)}."] if splits else []

@@ -1,4 +1,5 @@
-"""docs/known-bugs.md and the pages in docs/bugs/: facts from the bug files, figures from their results.
+"""docs/known-bugs.md and the pages in docs/bugs/: facts from the bug files, figures from their
+results.
 
 Each page has a part between two comments that is made here. The rest of it is written by hand.
 """
@@ -42,7 +43,9 @@ def _with_facts(page: Path, facts: list[str]) -> str:
     return f"{before}{_BEGIN}{lines}\n{_END}{after}"
 
 
-def _list_of_bugs(scenarios: dict[str, Scenario], shown: dict[str, dict[str, Figures]]) -> list[str]:
+def _list_of_bugs(
+    scenarios: dict[str, Scenario], shown: dict[str, dict[str, Figures]]
+) -> list[str]:
     """A table with one row for each bug, with the figures of its default pair."""
     lines = ["| bug | client or broker | defect | affected | fixed |", "|---|---|---|---:|---:|"]
     for name, scenario in scenarios.items():
@@ -50,7 +53,9 @@ def _list_of_bugs(scenarios: dict[str, Scenario], shown: dict[str, dict[str, Fig
         one = shown.get(name, {}).get(default)
         affected, fixed = one.counted if one else ("", "")
         who = ", ".join(_libraries(scenario))
-        lines.append(f"| [{name}](bugs/{name}.md) | {who} | {scenario.about} | {affected} | {fixed} |")
+        lines.append(
+            f"| [{name}](bugs/{name}.md) | {who} | {scenario.about} | {affected} | {fixed} |"
+        )
     return lines
 
 
@@ -65,7 +70,11 @@ def _facts(scenario: Scenario, shown: dict[str, Figures]) -> list[str]:
         "",
         f"- Client or broker: {', '.join(_libraries(scenario))}",
         *item(f"Class: {classes}"),
-        *([f"- Report: <{scenario.bug.report}>"] if scenario.bug and "://" in scenario.bug.report else []),
+        *(
+            [f"- Report: <{scenario.bug.report}>"]
+            if scenario.bug and "://" in scenario.bug.report
+            else []
+        ),
         "",
         "```",
         f"./brokerstorm repro {scenario.name} --quick",
@@ -95,5 +104,9 @@ def _pairs(scenario: Scenario) -> dict[str, PairSpec]:
 
 def _libraries(scenario: Scenario) -> list[str]:
     return sorted(
-        {one for pair in _pairs(scenario).values() for one in libraries(scenario, pair.affected, pair.fixed)}
+        {
+            one
+            for pair in _pairs(scenario).values()
+            for one in libraries(scenario, pair.affected, pair.fixed)
+        }
     )

@@ -22,7 +22,16 @@ def cli_page() -> str:
     commands = list(_commands(cli))
     counts = Counter(option for _, command in commands for option in _options(command))
     shared = {option for option, count in counts.items() if count >= _SEVERAL}
-    lines = ["# Commands", "", MADE, "", *_text(cli), "", "Accepted before and after every command:", ""]
+    lines = [
+        "# Commands",
+        "",
+        MADE,
+        "",
+        *_text(cli),
+        "",
+        "Accepted before and after every command:",
+        "",
+    ]
     lines += [line for option in _options(cli) for line in _option_item(option)]
     lines += ["", "Options that several commands have; each names those that it takes:", ""]
     lines += [line for option in counts if option in shared for line in _option_item(option)]
@@ -40,7 +49,9 @@ def _commands(group: click.Group, before: str = "") -> Iterator[tuple[str, click
 
 
 def _command(name: str, command: click.Command, shared: set[Option]) -> Iterator[str]:
-    arguments = [p.make_metavar(_context(command)) for p in command.params if isinstance(p, click.Argument)]
+    arguments = [
+        p.make_metavar(_context(command)) for p in command.params if isinstance(p, click.Argument)
+    ]
     usage = " ".join(["brokerstorm", name, *arguments])
     yield from _text(command, f"`{usage}`")
     own = [option for option in _options(command) if option not in shared]
@@ -48,7 +59,9 @@ def _command(name: str, command: click.Command, shared: set[Option]) -> Iterator
     yield from (line for option in own for line in _option_item(option))
     yield from item(f"as above: {', '.join(also)}") if also else ()
     if example := getattr(command, "example", ""):
-        yield from item("example: " + "; ".join(f"`{line.strip()}`" for line in example.splitlines()))
+        yield from item(
+            "example: " + "; ".join(f"`{line.strip()}`" for line in example.splitlines())
+        )
 
 
 def _text(command: click.Command, usage: str = "") -> Iterator[str]:
@@ -69,7 +82,9 @@ def _options(command: click.Command) -> list[Option]:
                 second, _, takes = takes.partition(" ")
                 names = f"{names} {second}"
             meaning = " ".join(record[1].split())
-            found.append((names, takes.replace("INTEGER RANGE", "N").replace("FLOAT RANGE", "X"), meaning))
+            found.append(
+                (names, takes.replace("INTEGER RANGE", "N").replace("FLOAT RANGE", "X"), meaning)
+            )
     return found
 
 

@@ -41,7 +41,9 @@ class _Box:
             f'<text class="title" x="{middle}" y="{title_y}">{escape(self.title)}</text>',
         ]
         if self.text:
-            lines.append(f'<text class="small" x="{middle}" y="{title_y + 19}">{escape(self.text)}</text>')
+            lines.append(
+                f'<text class="small" x="{middle}" y="{title_y + 19}">{escape(self.text)}</text>'
+            )
         return "\n".join(lines)
 
 
@@ -90,5 +92,7 @@ def concepts_picture() -> str:
     for x1, y1, x2, y2, text in _ARROWS:
         parts.append(f'<path class="arrow" d="M{x1},{y1} L{x2},{y2}"/>')
         if text:
-            parts.append(f'<text class="small" x="{(x1 + x2) // 2}" y="{y1 - 8}">{escape(text)}</text>')
+            parts.append(
+                f'<text class="small" x="{(x1 + x2) // 2}" y="{y1 - 8}">{escape(text)}</text>'
+            )
     return "\n".join([*parts, "</svg>"]) + "\n"

@@ -11,7 +11,13 @@ from harness.scenario.bundled import bundled_scenarios
 from harness.scenario.file import load_scenario
 from harness.scenario.model import Scenario
 
-_SYSTEMS: Final = {"kafka": "Kafka", "pulsar": "Pulsar", "qpid": "Qpid Broker-J", "nats": "NATS JetStream"}
+_SYSTEMS: Final = {
+    "kafka": "Kafka",
+    "pulsar": "Pulsar",
+    "qpid": "Qpid Broker-J",
+    "nats": "NATS JetStream",
+    "rabbitmq": "RabbitMQ",
+}
 _HEAD: Final = f"""# Cookbook
 
 {MADE}
@@ -43,7 +49,9 @@ def _recipe(name: str, path: Path, scenario: Scenario) -> list[str]:
     for variant, one in scenario.variants.items():
         expected = f"; expected: {one.expect}" if one.expect else ""
         lines += item(f"Variant `{variant}`: {one.about}{expected}")
-    kinds = sorted({str(step["fault"]) for step in scenario.faults if isinstance(step.get("fault"), str)})
+    kinds = sorted(
+        {str(step["fault"]) for step in scenario.faults if isinstance(step.get("fault"), str)}
+    )
     if kinds:
         named = ", ".join(f"[{kind}](reference/faults.md#{kind})" for kind in kinds)
         lines += item(f"Faults: {named}")

@@ -1,4 +1,5 @@
-"""docs/reference/faults.md, made from the registry of fault kinds: keys of several kinds are listed once."""
+"""docs/reference/faults.md, made from the registry of fault kinds: keys of several kinds are listed
+once."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ on which systems, runtimes and clusters each kind works; `brokerstorm plan SCENA
 with its time and the commands that it would send. How those of the network work: [cut the
 network](../howto/cut-the-network.md); what those on CPU, memory and disk need of the machine: [resource
 faults](../explanation/resource-faults.md); what a disk keeps: [power loss](../explanation/power-loss.md);
-what it gives back: [damaged files](../explanation/file-damage.md).
+what it gives back: [damaged files](../explanation/power-loss.md#damaged-files).
 
 ```yaml
 faults:
@@ -70,7 +71,9 @@ def faults_page() -> str:
     """docs/reference/faults.md."""
     rows = [row for kind in KINDS.values() for row in keys(kind.params)]
     counts = Counter((row.key, row.about) for row in rows)
-    most = {key: about for (key, about), count in reversed(counts.most_common()) if count >= _SEVERAL}
+    most = {
+        key: about for (key, about), count in reversed(counts.most_common()) if count >= _SEVERAL
+    }
     shared = set(most.items())  # one meaning of a key: what "as above" means
     lines = [*_HEAD.splitlines(), "", *_list(keys(FaultSchedule)), *_WHEN.splitlines(), ""]
     first = {(row.key, row.about): replace(row, default=None) for row in reversed(rows)}

@@ -24,6 +24,7 @@ from docs.cookbook_page import cookbook_page  # noqa: E402
 from docs.fault_page import faults_page  # noqa: E402
 from docs.history_page import history_page  # noqa: E402
 from docs.import_page import import_page  # noqa: E402
+from docs.kit_sources import kit_sources  # noqa: E402
 from docs.markdown import MADE, item, paragraph  # noqa: E402
 from docs.matrix_page import matrix_page  # noqa: E402
 from docs.model_keys import key_item, models  # noqa: E402
@@ -49,21 +50,20 @@ EXPLANATION = ROOT / "docs" / "explanation"
 def pages() -> dict[Path, str]:
     """Every generated file and what it should hold."""
     return {
-        REFERENCE / "cli.md": cli_page(),
+        REFERENCE / "cli.md": cli_page() + exit_codes(),
         REFERENCE / "scenario.md": scenario_page(),
-        REFERENCE / "exit-codes.md": exit_codes_page(),
         REFERENCE / "suite.md": suite_page(),
         REFERENCE / "faults.md": faults_page(),
         REFERENCE / "matrix.md": matrix_page(),
-        REFERENCE / "exposure.md": exposure_page(),
         REFERENCE / "options.md": options_page(),
         REFERENCE / "other-tools.md": other_tools_page(),
         REFERENCE / "import.md": import_page(),
         REFERENCE / "history.md": history_page(),
-        EXPLANATION / "anomalies.md": anomalies_page(),
+        EXPLANATION / "anomalies.md": anomalies_page() + exposure_counters(),
         ROOT / "docs" / "cookbook.md": cookbook_page(),
         ROOT / "docs" / "images" / "concepts.svg": concepts_picture(),
         **bug_pages(),
+        **kit_sources(),
         **{path: json.dumps(found, indent=1) + "\n" for path, found in schemas().items()},
     }
 
@@ -81,7 +81,7 @@ def schemas() -> dict[Path, JsonSchemaValue]:
     }
 
 
-# ----- scenario keys ----------------------------------------------------------------------------------
+# ----- scenario keys ------------------------------------------------------------------------------
 
 
 def scenario_page() -> str:
@@ -106,8 +106,15 @@ def scenario_page() -> str:
         "Faults: [faults.md](faults.md).",
     ]
     for path, model in models(Scenario, ""):
-        lines += ["", f"## {path or 'top level'}", "", *paragraph(" ".join((model.__doc__ or "").split()))]
-        lines += [line for name, field in model.model_fields.items() for line in key_item(name, field)]
+        lines += [
+            "",
+            f"## {path or 'top level'}",
+            "",
+            *paragraph(" ".join((model.__doc__ or "").split())),
+        ]
+        lines += [
+            line for name, field in model.model_fields.items() for line in key_item(name, field)
+        ]
     lines += [
         "",
         "## How variants merge",
@@ -118,11 +125,11 @@ def scenario_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-# ----- exposure ---------------------------------------------------------------------------------------
+# ----- exposure -----------------------------------------------------------------------------------
 
 
-def exposure_page() -> str:
-    """docs/reference/exposure.md: the counters that a bug file can name."""
+def exposure_counters() -> str:
+    """The part of docs/explanation/anomalies.md about the counters that a bug file can name."""
     reported: dict[tuple[str, str], list[str]] = {}
     for library, worker in sorted(known_workers().items()):
         if not is_ours(worker):
@@ -130,23 +137,21 @@ def exposure_page() -> str:
         for counter in worker.exposure.items():
             reported.setdefault(counter, []).append(library)
     lines = [
-        "# Exposure counters",
         "",
-        MADE,
+        "## Exposure counters",
         "",
-        "Counters of how much of what a bug needs a run has met. A bug file names one and a floor; a round",
-        "below it is not counted ([known bugs](../known-bugs.md)). Every run has the captured ones, as",
-        "`exposure` in its `result.json`.",
+        "An exposure counter says how often a run met the situation in which a bug occurs. A bug file names",
+        "one counter and the least value; a round with a lower value does not count ([known",
+        "bugs](../known-bugs.md)). The `result.json` of a run has them as `exposure`.",
         "",
-        "## Counted from the capture, for every client",
+        "### Counted from the capture, for every client",
         "",
         *(line for name, meaning in CAPTURED.items() for line in item(f"`{name}`: {meaning}")),
         "",
-        "## Reported by the worker",
+        "### Reported by the worker",
         "",
-        "Only the client's process can know these: they come as `exposure` in the `stats` and `done` lines",
-        "of [the worker protocol](../worker-protocol.md), from workers that can honestly count them, and are",
-        "summed.",
+        "Only the client's process can know these. A worker that can count one reports it in the `stats` and",
+        "`done` lines of [the worker protocol](../worker-protocol.md). The values of all workers are added.",
         "",
         *(
             line
@@ -157,34 +162,37 @@ def exposure_page() -> str:
     return "\n".join(lines) + "\n"
 
 
-# ----- exit codes -------------------------------------------------------------------------------------
+# ----- exit codes ---------------------------------------------------------------------------------
 
 
-def exit_codes_page() -> str:
-    """docs/reference/exit-codes.md."""
+def exit_codes() -> str:
+    """The part of docs/reference/cli.md about exit codes."""
     lines = [
-        "# Exit codes",
         "",
-        MADE,
+        "## Exit codes",
         "",
-        "Of every command; the verdict of `run`, `analyze` and `show` is their exit code. When several apply",
-        "to a run, the most urgent wins: 5, 70, 130 or 143, 4, 1, 3, 0. A verdict that cannot be written to",
-        "stdout ends with 74 instead of its own code. An error keeps its code: it is then told on stderr.",
+        "All commands use these codes. The exit code of `run`, `analyze` and `show` is the verdict. If",
+        "several codes apply to a run, it ends with the first of these: 5, 70, 130 or 143, 4, 1, 3, 0. If",
+        "the verdict cannot be written to stdout, the command ends with 74 instead. An error keeps its",
+        "own code, because its message goes to stderr.",
         "",
-        "One Ctrl-C, SIGTERM or SIGHUP once `run` offers load gives the verdict on the shortened run: 1",
-        "where a promise was broken, else 3; of a scenario with variants also 0, where each has shown by",
-        "then what it was to. A second one, or one before the load, ends at once with 130 or 143. `repro`,",
-        "`suite`, `bisect` and `shrink` count whole rounds only, and end with 130 or 143 at the first.",
+        "The first Ctrl-C, SIGTERM or SIGHUP during the load of `run` ends the load. The exit code is",
+        "then the verdict on the shortened run: 1 if a promise was broken, 0 if the scenario has variants",
+        "and each of them has shown by then what was expected, otherwise 3. A second signal, or one",
+        "before the load, ends the command with 130 or 143. `repro`, `suite`, `bisect` and `shrink` count",
+        "only complete rounds, so the first signal ends them with 130 or 143.",
         "",
-        "Of `repro` and `bisect` 0 means that it was found: the bug is reproduced (or seen), the first bad",
-        "or first fixed version is known. 1: it was not: the bug did not show, or an end of the bisection is",
-        "not what it was said to be. 3: that could not be decided: too few rounds counted, versions that",
-        "were skipped are between the two sides, or the budget is used up.",
+        "For `repro` and `bisect`, 0 means found: the bug was reproduced or seen, or the first bad or",
+        "first fixed version is known. 1 means not found: the bug did not show, or an end of the",
+        "bisection does not behave as stated. 3 means undecided: too few rounds counted, skipped versions",
+        "lie between the two sides, or the budget was used up.",
         "",
         "| code | meaning | next step |",
         "|---:|---|---|",
     ]
-    lines += [f"| {code.value} | {meaning} | {step} |" for code, (meaning, step) in EXIT_MEANING.items()]
+    lines += [
+        f"| {code.value} | {meaning} | {step} |" for code, (meaning, step) in EXIT_MEANING.items()
+    ]
     return "\n".join(lines) + "\n"
 
 

@@ -54,5 +54,8 @@ Cells that did not run in a night.
 
 def history_page() -> str:
     """The page."""
-    rows = [f"| {c.name} | {c.sql.split()[0]}{' (JSON)' if c.is_json else ''} | {c.doc} |" for c in COLUMNS]
+    rows = [
+        f"| {c.name} | {c.sql.split()[0]}{' (JSON)' if c.is_json else ''} | {c.doc} |"
+        for c in COLUMNS
+    ]
     return _HEAD + "\n".join(rows) + "\n" + _REST

@@ -36,7 +36,10 @@ def import_page() -> str:
     lines += ["", f"*Time*: {_TIME}.", "", "## Columns of several tables", ""]
     counts = Counter(_same(field) for fields in TABLES.values() for field in fields)
     several = {
-        _same(field): field for fields in TABLES.values() for field in fields if counts[_same(field)] > 1
+        _same(field): field
+        for fields in TABLES.values()
+        for field in fields
+        if counts[_same(field)] > 1
     }
     lines += [line for field in several.values() for line in _column_item(field, "`")]
     for table, fields in TABLES.items():
@@ -46,8 +49,15 @@ def import_page() -> str:
         lines += item(f"as above: {also}") if also else []
     lines += ["", "## import.yaml"]
     for path, model in models(ImportFile, ""):
-        lines += ["", f"### {path or 'top level'}", "", *paragraph(" ".join((model.__doc__ or "").split()))]
-        lines += [line for name, field in model.model_fields.items() for line in key_item(name, field)]
+        lines += [
+            "",
+            f"### {path or 'top level'}",
+            "",
+            *paragraph(" ".join((model.__doc__ or "").split())),
+        ]
+        lines += [
+            line for name, field in model.model_fields.items() for line in key_item(name, field)
+        ]
     return "\n".join(lines) + "\n"
 
 

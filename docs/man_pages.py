@@ -16,7 +16,8 @@ _WHOLE = 500
 
 
 def write(folder: Path) -> list[Path]:
-    """Write `brokerstorm.1`, `brokerstorm-run.1` and so on into a folder, and return their paths."""
+    """Write `brokerstorm.1`, `brokerstorm-run.1` and so on into a folder, and return their
+    paths."""
     folder.mkdir(parents=True, exist_ok=True)
     _keep_first_sentences(cli)
     write_man_pages("brokerstorm", cli, version=__version__, target_dir=str(folder))
@@ -24,7 +25,8 @@ def write(folder: Path) -> list[Path]:
 
 
 def _keep_first_sentences(command: click.Command) -> None:
-    """Give each command its first sentence as short help: otherwise the library cuts it to 45 characters."""
+    """Give each command its first sentence as short help: otherwise the library cuts it to 45
+    characters."""
     command.short_help = command.get_short_help_str(_WHOLE)
     if isinstance(command, click.Group):
         for each in command.commands.values():

@@ -1,4 +1,5 @@
-"""docs/reference/matrix.md: which fault works where and what each client can do, asked of the code."""
+"""docs/reference/matrix.md: which fault works where and what each client can do, asked of the
+code."""
 
 from __future__ import annotations
 
@@ -30,14 +31,15 @@ _HEAD = f"""# What works where
 
 ## Faults by system and cluster
 
-*yes*: on every topology, as processes and in containers; else where. *Own* is a [cluster of your
-own](../howto/your-own-cluster.md): by its admin protocol, by a
-[driver](../howto/faults-on-your-own-cluster.md), or not at all. *Started with* is what a cluster of ours
-that is kept needs (`up --needs`); runs see to it themselves. What the machine needs (root, iptables,
-control groups, an engine): [network](../howto/cut-the-network.md#requirements),
-[resources](../explanation/resource-faults.md#what-it-needs),
-[power](../explanation/power-loss.md#what-it-needs). Producers and consumers are hit whatever the
-cluster. [Keys](faults.md) of each kind.
+*yes* means that the fault works on every topology, as processes and in containers; otherwise the cell
+says where it works. *Own* says how it works on a [cluster of your own](../howto/your-own-cluster.md):
+by its admin protocol, by a [driver](../howto/your-own-cluster.md#faults-on-a-cluster-of-your-own), or
+not at all. *Started with* names what `up --needs` must state for a cluster that stays up; a run
+prepares this by itself. Some faults need something of the machine (root, iptables, control groups, a
+Docker engine): see [network](../howto/cut-the-network.md#requirements),
+[resources](../explanation/resource-faults.md#what-it-needs) and
+[power](../explanation/power-loss.md#what-it-needs). Faults on producers and consumers work on every
+cluster. [Faults](faults.md) lists the keys of each kind.
 """
 _CLIENTS = """
 ## Clients
@@ -51,10 +53,13 @@ says that it gave itself up. `brokerstorm list workers` has what each is.
 
 def matrix_page() -> str:
     """The whole page."""
-    return "\n".join([*_HEAD.splitlines(), "", *_faults(), *_CLIENTS.splitlines(), "", *_clients()]) + "\n"
+    return (
+        "\n".join([*_HEAD.splitlines(), "", *_faults(), *_CLIENTS.splitlines(), "", *_clients()])
+        + "\n"
+    )
 
 
-# ----- faults -----------------------------------------------------------------------------------------
+# ----- faults -------------------------------------------------------------------------------------
 
 
 def _faults() -> Iterator[str]:
@@ -71,23 +76,36 @@ def _faults() -> Iterator[str]:
 
 def _where(system: str, kind: FaultKind[Any]) -> dict[str, set[str]]:
     """Topology -> runtimes on which a kind works."""
-    return {each: {one for one in _RUNTIMES if _can(system, each, one, kind)} for each in _topologies(system)}
+    return {
+        each: {one for one in _RUNTIMES if _can(system, each, one, kind)}
+        for each in _topologies(system)
+    }
 
 
 def _topologies(system: str) -> tuple[str, ...]:
     return SYSTEMS[system].topologies or ("",)
 
 
-def _can(system: str, topology: str, runtime: str, kind: FaultKind[Any], *, secure: bool = False) -> bool:
+def _can(
+    system: str, topology: str, runtime: str, kind: FaultKind[Any], *, secure: bool = False
+) -> bool:
     """Whether `plan` takes a step of the kind there, started with what it needs."""
     nodes = {node.name: tuple(node.roles) for node in spec_of(system, "", topology).nodes}
     # A replica can move elsewhere, and partitions can be added.
     topics = [TopicSettings("orders", SYSTEMS[system].partitions, 2, grows_to=99)]
     needs = frozenset(kind.needs)
     try:
-        cluster = describe_cluster(system, topology=topology, runtime=runtime, needs=needs, secure=secure)
+        cluster = describe_cluster(
+            system, topology=topology, runtime=runtime, needs=needs, secure=secure
+        )
         step = {"fault": kind.kind, "at": 1, **_required(system, kind)}
-        timeline = faults.compile([step], seed=1, load_s=60, topics=topics, nodes=nodes, system=system)
+        inventory = faults.inventory_of(
+            topics=topics,
+            nodes=nodes,
+            output_endpoints=["billing"] if SYSTEMS[system].runs_applications else [],
+            system=system,
+        )
+        timeline = faults.compile([step], inventory, seed=1, load_s=60)
         faults.refuse_unsupported(timeline, cluster)
     except EnvironmentNotReady:
         return True  # this machine lacks something, not the cluster
@@ -102,12 +120,16 @@ def _required(system: str, kind: FaultKind[Any]) -> dict[str, Any]:
     requests = list(about.request_kinds)[:1]
     known: dict[str, Any] = {
         "requests": requests,
+        "error": next(iter(about.answer_errors), "none"),
         "group": "billing",
         "config": {key: "2" for key in about.changeable[:1] or ["none"]},
         "to": about.version,
+        "how": "drop",
     }
     fields = kind.params.model_fields
-    return {key: value for key, value in known.items() if key in fields and fields[key].is_required()}
+    return {
+        key: value for key, value in known.items() if key in fields and fields[key].is_required()
+    }
 
 
 def _cell(where: Mapping[str, set[str]]) -> str:
@@ -148,7 +170,7 @@ def _has(cls: type, ability: type) -> bool:
     return all(hasattr(cls, name) for name in vars(ability) if not name.startswith("_"))
 
 
-# ----- clients ----------------------------------------------------------------------------------------
+# ----- clients ------------------------------------------------------------------------------------
 
 
 def _anchor(heading: str) -> str:
@@ -166,7 +188,7 @@ def _clients() -> Iterator[str]:
 
 
 def _client(worker: WorkerSpec, ours: Sequence[WorkerSpec]) -> Iterator[str]:
-    yield worker.system
+    yield ", ".join(worker.systems)
     yield re.sub(r", .*", "", worker.versions)
     yield ", ".join(worker.roles)
     for key in _KEYS:

@@ -38,12 +38,17 @@ def key_item(name: str, field: Any) -> list[str]:
     """A key as an item of a list: type, default and what it means."""
     name = field.alias or name
     default = _default(field)
-    facts = f"{_type(field)}, default {default}" if default and not field.is_required() else _type(field)
+    facts = (
+        f"{_type(field)}, default {default}"
+        if default and not field.is_required()
+        else _type(field)
+    )
     required = ", **required**" if field.is_required() else ""
     return item(f"`{name}` ({facts}{required}): {field.description or ''}")
 
 
-#: What is written where a function of ours reads it; the longer of two names that begin alike first.
+#: What is written where a function of ours reads it; the longer of two names that begin alike
+#: first.
 _FORMS = {
     "parse_seconds": "duration",
     "read_seconds_limit": "duration, or mapping",

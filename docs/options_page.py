@@ -12,9 +12,9 @@ _ABOUT = (
     "`options:` of a producer or consumer has the client's own options under its own names, for example "
     "`options: {acks: all}`. A client takes every option that its version has, not only the ones below: "
     "`brokerstorm plan` asks the client and names each option that it refuses, with one of a similar name.",
-    "*Decides a promise*: what a run may expect of it (no loss, order, no duplicates) depends on it. "
-    "*Set unless you write it*: brokerstorm's value, which differs from the client's own default. *Refused*: "
-    "brokerstorm sets it itself.",
+    "*Decides a promise*: what a run may expect of it (no loss, order, no duplicates) depends on "
+    "it. *Set unless you write it*: brokerstorm's value, which differs from the client's own "
+    "default. *Refused*: brokerstorm sets it itself.",
 )
 
 
@@ -35,7 +35,8 @@ def _client(worker: WorkerSpec) -> Iterator[str]:
     yield from _list("Decides a promise", sorted(_promising(worker)))
     for role, options in worker.options.items():
         yield from _list(
-            f"Set unless you write it ({role})", [f"{key}={value}" for key, value in options.items()]
+            f"Set unless you write it ({role})",
+            [f"{key}={value}" for key, value in options.items()],
         )
     yield from _list("Takes security settings", sorted(worker.security_options))
     refused = [name for name in worker.reserved if name not in worker.instead]

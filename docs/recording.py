@@ -16,7 +16,8 @@ ROWS: Final = 34
 SPEED: Final = 6
 #: The summary stays this long before the picture begins again, in seconds.
 LAST_S: Final = 12
-#: Changes of the screen within this time are one, in milliseconds: the live view changes four times a second.
+#: Changes of the screen within this time are one, in milliseconds: the live view changes four times
+#: a second.
 FRAME_MS: Final = 150
 
 

@@ -20,7 +20,8 @@ _TOP_PAGES: Final = {
 }
 _LINK: Final = re.compile(r"(?P<text>!?\[[^]]*\])\((?P<target>[^)\s]+)\)")
 _PARAGRAPH: Final = re.compile(r"<p>(.*?)</p>", re.DOTALL)
-#: The first item of a list; a number other than 1 at the begin of a line may be a part of a sentence.
+#: The first item of a list; a number other than 1 at the begin of a line may be a part of a
+#: sentence.
 _FIRST_ITEM: Final = re.compile(r"(?:[-*]|1\.) ")
 _ANY_ITEM: Final = re.compile(r" *(?:[-*]|\d+\.) ")
 _ITEM_IN_A_PARAGRAPH: Final = re.compile(r"\n(?:[-*]|1\.) ")
@@ -36,9 +37,9 @@ def on_files(files: Files, config: Any) -> Files:
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """Rewrite links for the site, and separate lists from the text above them.
 
-    Links in a page of the top folder are relative to that folder. A link to a file that is not a page of the
-    site leads to the repository (the environment variable REPOSITORY_URL); without it, only its text and path
-    stay.
+    Links in a page of the top folder are relative to that folder. A link to a file that is not a
+    page of the site leads to the repository (the environment variable REPOSITORY_URL); without it,
+    only its text and path stay.
     """
     source = page.file.src_uri
     pages_of_top = {page: name for name, page in _TOP_PAGES.items()}

@@ -25,6 +25,13 @@ it was green three times in a row; of a cell, the two newest.
 def suite_page() -> str:
     lines = _HEAD.rstrip().splitlines()
     for path, model in models(Suite, ""):
-        lines += ["", f"## {path or 'top level'}", "", *paragraph(" ".join((model.__doc__ or "").split()))]
-        lines += [line for name, field in model.model_fields.items() for line in key_item(name, field)]
+        lines += [
+            "",
+            f"## {path or 'top level'}",
+            "",
+            *paragraph(" ".join((model.__doc__ or "").split())),
+        ]
+        lines += [
+            line for name, field in model.model_fields.items() for line in key_item(name, field)
+        ]
     return "\n".join(lines) + "\n"

@@ -1,8 +1,8 @@
 """Rounds and variants of a scenario on one cluster, one Spark session, fresh topics each.
 
-Rounds of the variants are interleaved (a, b, a, b ...), so that a machine that gets slower hits both alike.
-A cluster serves every round with the same version and broker settings; when they change, the next one
-takes its place.
+Rounds of the variants are interleaved (a, b, a, b ...), so that a machine that gets slower hits
+both alike. A cluster serves every round with the same version and broker settings; when they
+change, the next one takes its place.
 """
 
 from __future__ import annotations
@@ -44,11 +44,13 @@ if TYPE_CHECKING:
 
 
 class CampaignRunner:
-    """Plays rounds on clusters that it opens. Use it as a ``with`` block: the clusters, Spark and the live
-    view end with it, whatever happened; with ``keep_up``, the last cluster stays if all went well.
+    """Plays rounds on clusters that it opens. Use it as a ``with`` block: the clusters, Spark and
+    the live view end with it, whatever happened; with ``keep_up``, the last cluster stays if all
+    went well.
 
     Args:
-        resolved: all rounds that can be foreseen; a cluster is started with what the faults of all need.
+        resolved: all rounds that can be foreseen; a cluster is started with what the faults of all
+            need.
         root: the folder of the command.
         command: repeats all of it.
         session: the Spark session of several campaigns, which stays open; None = an own one.
@@ -120,7 +122,10 @@ class CampaignRunner:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         with self._open:
             if error is not None:
@@ -140,7 +145,8 @@ class CampaignRunner:
         return self._interrupts.stop.is_set()
 
     def with_rates(self, plans: Sequence[Plan], root: RunDir) -> list[Plan]:
-        """The plans with the rate that this machine keeps, where they leave it open; one for all of them.
+        """The plans with the rate that this machine keeps, where they leave it open; one for all of
+        them.
 
         What was measured leaves its logs below ``root``.
 
@@ -173,25 +179,30 @@ class CampaignRunner:
         self.progress.note(step_words(step))
         return step
 
-    def run_round(self, plan: Plan, run: RunDir, *, is_last: bool = False, command: str = "") -> Result:
-        """Run one plan in the folder ``run`` and judge it; ``is_last``: the cluster is not needed after it.
+    def run_round(
+        self, plan: Plan, run: RunDir, *, is_last: bool = False, command: str = ""
+    ) -> Result:
+        """Run one plan in the folder ``run`` and judge it; ``is_last``: the cluster is not needed
+        after it.
 
         ``command`` repeats it; empty = the campaign's own.
 
         Raises:
-            BrokerstormError: as `LiveRun.execute`, or `Interrupted` after a round that was cut short and is
-                not to be judged (its capture is sealed and can be analysed).
+            BrokerstormError: as `LiveRun.execute`, or `Interrupted` after a round that was cut
+                short and is not to be judged (its capture is sealed and can be analysed).
         """
         with self._to_its_end(run):
             return self._run_round(plan, run, is_last=is_last, command=command)
 
     def resume_round(self, plan: Plan, run: RunDir, cluster: Cluster, *, goes_on: bool) -> Result:
-        """Run the rest of a round that another harness began, on the cluster that it left; see `run_round`.
-        ``goes_on``: with its load, too."""
+        """Run the rest of a round that another harness began, on the cluster that it left; see
+        `run_round`. ``goes_on``: with its load, too."""
         self._cluster, self._key = cluster, _key_of(plan)
         before = read_document(run.manifest, Manifest)
         with self._to_its_end(run):
-            return self._run_round(plan, run, is_last=True, command="", before=before, goes_on=goes_on)
+            return self._run_round(
+                plan, run, is_last=True, command="", before=before, goes_on=goes_on
+            )
 
     def _run_round(
         self,
@@ -231,7 +242,8 @@ class CampaignRunner:
         try:
             result = self._judge(run)
         except Exception:
-            # A signal to the whole group ends the JVM too; what then fails first need not be our own stop.
+            # A signal to the whole group ends the JVM too; what then fails first need not be our
+            # own stop.
             self._interrupts.raise_if_stopped()
             raise
         drop_segments(run)  # every row is in the sealed form, at a twentieth of the size
@@ -253,7 +265,8 @@ class CampaignRunner:
             self._interrupts.end_finishing()
 
     def _end_on_cluster(self, plan: Plan, outcome: RunOutcome, *, is_last: bool) -> None:
-        """The cores are the judge's now; and the next round must not begin where this one broke something."""
+        """The cores are the judge's now; and the next round must not begin where this one broke
+        something."""
         keeps = self._options.keep_up if is_last else outcome.is_restored and not self._is_changed()
         if self._interrupts.stop.is_set() or not keeps:
             self.close()
@@ -280,12 +293,15 @@ class CampaignRunner:
         return self._cluster
 
     def _delete_topics(self, plan: Plan) -> None:
-        """The next round gets fresh topics; a cluster that cannot delete is reported by the next round."""
+        """The next round gets fresh topics; a cluster that cannot delete is reported by the next
+        round."""
         assert self._cluster is not None
         try:
             drop_topics(self._cluster.admin, plan)
         except BrokerstormError as error:
-            self.progress.note(f"could not delete the topics of {plan.variant or plan.scenario}: {error}")
+            self.progress.note(
+                f"could not delete the topics of {plan.variant or plan.scenario}: {error}"
+            )
 
     def close(self) -> None:
         """End the cluster. Idempotent."""
@@ -304,7 +320,7 @@ class CampaignRunner:
             judges_cut=self._options.judges_cut,
         )
 
-    # ----- the parts of a round -----------------------------------------------------------------------
+    # ----- the parts of a round -------------------------------------------------------------------
 
     def _open_cluster(self, plan: Plan) -> Cluster:
         return self._opener.open(plan, self._root)
@@ -328,10 +344,14 @@ class CampaignRunner:
             profile=plan.profile,
             judges_cut=options.judges_cut,
         )
-        timeline = faults.load_replay(options.replay) if options.replay else self._resolved.timeline(plan)
+        timeline = (
+            faults.load_replay(options.replay) if options.replay else self._resolved.timeline(plan)
+        )
         self._telemetry.begin(plan, run, run.root.relative_to(self._root.root.parent).as_posix())
         self._begin_windows(plan, run)
-        progress.plan_faults([(t_s, text) for t_s, firing, text in faults.described(timeline) if firing])
+        progress.plan_faults(
+            [(t_s, text) for t_s, firing, text in faults.described(timeline) if firing]
+        )
         hurry = self._interrupts.hurry
         # Once it is set, faults do not get their time to be undone.
         given_up = hurry if options.judges_cut else self._interrupts.stop
@@ -345,7 +365,12 @@ class CampaignRunner:
         self._windows = None
         if asked and 0 < asked.window_s < plan.load_s:
             self._windows = WindowJudge(
-                plan, run, self._session, asked, tell=self.progress.note, enough=self._interrupts.enough
+                plan,
+                run,
+                self._session,
+                asked,
+                tell=self.progress.note,
+                enough=self._interrupts.enough,
             )
 
     def _stop_windows(self) -> None:
@@ -368,7 +393,9 @@ class CampaignRunner:
 
     def _judge(self, run: RunDir) -> Result:
         self._telemetry.end()
-        result = judge_run(self._context, run, self._session, in_campaign=run.root != self._root.root)
+        result = judge_run(
+            self._context, run, self._session, in_campaign=run.root != self._root.root
+        )
         if self._spark_load:
             self._spark_load.store_judged(run)
         return result

@@ -17,7 +17,8 @@ class CommandContext:
     """Where runs are kept, the signals of the user, and how the view on stderr looks.
 
     Attributes:
-        repeat: name of a command and values of its parameters -> the command line that does the same again.
+        repeat: name of a command and values of its parameters -> the command line that does the
+            same again.
     """
 
     run_dir: Path
@@ -37,7 +38,8 @@ class CommandContext:
 
         Args:
             request: a dataclass whose fields are named as the parameters of the command.
-            pinned: values instead of the request's: a seed that was drawn, a file by its whole path.
+            pinned: values instead of the request's: a seed that was drawn, a file by its whole
+                path.
         """
         asked = {each.name: getattr(request, each.name) for each in fields(request)}
         return self.repeat(name, asked | pinned)

@@ -14,12 +14,23 @@ if TYPE_CHECKING:
 def fetch_files(resolved: Resolved, report: Progress) -> dict[str, str]:
     """Download brokers, build clients and programs of ours; name -> path."""
     from harness.clusters import fetch_cluster, spec_of
+    from harness.toolchains.coordinates import Artifacts
+    from harness.toolchains.jars import resolve
     from harness.workers import launch
+    from harness.workers.environments import python_with
 
     folders: dict[str, str] = fetch_tools(resolved.needs, report)
     for system, asked, _ in resolved.clusters:
         where = fetch_cluster(system, asked, on_progress=report)
         folders[f"{system} {spec_of(system, asked).version}"] = str(where)
+    for jars in sorted(
+        {tuple(each.jars) for plan in resolved.plans for each in plan.applications} - {()}
+    ):
+        folders[jars[0]] = str(resolve(Artifacts(jars), on_progress=report))
+    for packages in sorted(
+        {tuple(each.packages) for plan in resolved.plans for each in plan.applications} - {()}
+    ):
+        folders[packages[0]] = str(python_with(packages))
     for client in resolved.clients:
         argv, _ = launch(client.worker, client.version, on_progress=report)
         # Python, Go: the program itself; Java: compiled classes and the client's jars
@@ -53,7 +64,8 @@ def fetch_tools(needs: frozenset[str], report: Progress) -> dict[str, str]:
 
 
 def fetch_proxy_image(client: Any, needs: frozenset[str], report: Progress) -> dict[str, str]:
-    """Build the image of the network proxy for clusters in containers, if faults need it; tag -> content.
+    """Build the image of the network proxy for clusters in containers, if faults need it; tag ->
+    content.
 
     Args:
         client: of the Docker engine (`docker.DockerClient`).

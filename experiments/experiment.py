@@ -1,9 +1,11 @@
-"""Plays the rounds that a strategy asks for in a folder of their own, and continues them after a kill.
+"""Plays the rounds that a strategy asks for in a folder of their own, and continues them after a
+kill.
 
-A strategy is a generator: it yields the round that it wants, is sent what came out of it, and returns its
-answer. It knows no cluster, folder, lock, budget or signal. Its rounds are in ``rounds.jsonl``, a line each,
-synced as soon as a round is judged. To continue, a fresh strategy is sent the kept outcomes, and the first
-round that has none is played: so a strategy has no clock and no random source of its own.
+A strategy is a generator: it yields the round that it wants, is sent what came out of it, and
+returns its answer. It knows no cluster, folder, lock, budget or signal. Its rounds are in
+``rounds.jsonl``, a line each, synced as soon as a round is judged. To continue, a fresh strategy is
+sent the kept outcomes, and the first round that has none is played: so a strategy has no clock and
+no random source of its own.
 """
 
 from __future__ import annotations
@@ -61,7 +63,8 @@ OutcomeT = TypeVar("OutcomeT", bound=KeptOutcome)
 
 
 class OutOfBudget(Exception):
-    """No further round is played: the time is used up, or the user stopped it. The text says which."""
+    """No further round is played: the time is used up, or the user stopped it. The text says
+    which."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,8 +90,8 @@ class RoundRequest(Request):
     is_last: bool = False
 
 
-#: Yields requests, is sent their outcomes, returns its answer. `OutOfBudget` is raised in it for every
-#: request that can no longer be played.
+#: Yields requests, is sent their outcomes, returns its answer. `OutOfBudget` is raised in it for
+#: every request that can no longer be played.
 Strategy = Generator[RoundRequest, RoundOutcome, AnswerT]
 
 
@@ -96,7 +99,11 @@ class Budget:
     """Time for all rounds of a process, from its first one on; None = as long as it takes."""
 
     def __init__(
-        self, budget_s: float | None, *, spent_s: float = 0.0, clock: Callable[[], float] = time.monotonic
+        self,
+        budget_s: float | None,
+        *,
+        spent_s: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._budget_s = budget_s
         self._spent_s = spent_s
@@ -125,7 +132,8 @@ class Budget:
         left_s = self.left_s
         if left_s < expected_s:
             raise OutOfBudget(
-                f"takes about {expected_s:.0f} s, and {max(0.0, left_s):.0f} s of the budget are left"
+                f"takes about {expected_s:.0f} s, and {max(0.0, left_s):.0f} s of the budget are "
+                "left"
             )
 
 
@@ -191,7 +199,8 @@ class Experiment(ABC, Generic[RequestT, OutcomeT]):
         return outcome
 
     def _played_before(self, request: RequestT) -> OutcomeT | None:
-        """Return the outcome of a request that was played to its end but not kept; None if there is none."""
+        """Return the outcome of a request that was played to its end but not kept; None if there is
+        none."""
         return None
 
     @abstractmethod
@@ -222,7 +231,8 @@ class Rounds(Experiment[RoundRequest, RoundOutcome]):
         self._has_judged = False
 
     def at_its_rate(self, *plans: Plan) -> list[Plan]:
-        """The plans with the rate that the machine keeps, where they leave it open: measured once, then kept.
+        """The plans with the rate that the machine keeps, where they leave it open: measured once,
+        then kept.
 
         Raises:
             BrokerstormError: as `LiveRun.execute`.
@@ -232,7 +242,9 @@ class Rounds(Experiment[RoundRequest, RoundOutcome]):
             return list(plans)
         if not path.exists():
             measured = self._campaign.with_rates(plans, self.root)
-            write_json(path, next(plan for plan in measured if plan.rate_choice).model_dump(mode="json"))
+            write_json(
+                path, next(plan for plan in measured if plan.rate_choice).model_dump(mode="json")
+            )
             return measured
         recorded = read_document(path, Plan)
         return [as_recorded(plan, recorded) for plan in plans]
@@ -249,7 +261,9 @@ class Rounds(Experiment[RoundRequest, RoundOutcome]):
         try:
             asked = request.plan if isinstance(request.plan, Plan) else request.plan()
         except BrokerstormError as error:
-            return ended(RoundOutcome(why_not=_tolerated(error, BrokerstormError), is_unusable=True))
+            return ended(
+                RoundOutcome(why_not=_tolerated(error, BrokerstormError), is_unusable=True)
+            )
         (plan,) = self.at_its_rate(for_a_new_run(asked))
         run = RunDir(self.root.root / request.name)
         if request.name:
@@ -270,7 +284,9 @@ class Rounds(Experiment[RoundRequest, RoundOutcome]):
             why = _tolerated(error, *request.tolerates)
             return ended(RoundOutcome(why_not=f"it does not run: {why}", is_unusable=True))
         self._has_judged = True
-        return ended(outcome_of(plan, run, result, number=request.number, question=request.question))
+        return ended(
+            outcome_of(plan, run, result, number=request.number, question=request.question)
+        )
 
 
 def _tolerated(error: BrokerstormError, *kinds: type[BrokerstormError]) -> str:
@@ -280,7 +296,7 @@ def _tolerated(error: BrokerstormError, *kinds: type[BrokerstormError]) -> str:
     return " ".join(str(error).split())
 
 
-# ----- run and repro ----------------------------------------------------------------------------------
+# ----- run and repro ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -289,7 +305,8 @@ class Prepared:
 
     Attributes:
         resolved: the rounds that can be foreseen, as they were checked.
-        plans: the same rounds; the rounds of a strategy that asks for more are added while it plays.
+        plans: the same rounds; the rounds of a strategy that asks for more are added while it
+            plays.
         about: the purpose of the scenario.
         command: repeats all of it.
         strategy: asks for the rounds.
@@ -335,7 +352,9 @@ class Prepared:
         for text in self.warnings:
             campaign.progress.note(f"warning: {text}")
         budget = Budget(self.max_time_s)
-        experiment = Rounds(self.root, campaign, budget=budget, tell=campaign.progress.note, goes_on=goes_on)
+        experiment = Rounds(
+            self.root, campaign, budget=budget, tell=campaign.progress.note, goes_on=goes_on
+        )
         experiment.at_its_rate(*self.plans)
         experiment.run(self.strategy)
         if not self.root.campaign.exists():
@@ -343,7 +362,9 @@ class Prepared:
         return self.summary(experiment.outcomes, time.monotonic() - began)
 
 
-def play(context: CommandContext, prepared: Prepared, tell_stopped: TellStopped) -> Result | Campaign:
+def play(
+    context: CommandContext, prepared: Prepared, tell_stopped: TellStopped
+) -> Result | Campaign:
     """Play the rounds on clusters of their own; see `Prepared.play`.
 
     Args:
@@ -351,7 +372,9 @@ def play(context: CommandContext, prepared: Prepared, tell_stopped: TellStopped)
     """
     began, root = time.monotonic(), prepared.root
     try:
-        with CampaignRunner(context, prepared.resolved, root, prepared.command, is_latest=True) as campaign:
+        with CampaignRunner(
+            context, prepared.resolved, root, prepared.command, is_latest=True
+        ) as campaign:
             return prepared.play(campaign)
     except BrokerstormError as error:
         outcomes = kept(root, RoundOutcome)

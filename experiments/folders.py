@@ -1,4 +1,5 @@
-"""The folder of an experiment: its lock, what was asked and played there, and what was interrupted."""
+"""The folder of an experiment: its lock, what was asked and played there, and what was
+interrupted."""
 
 from __future__ import annotations
 
@@ -107,9 +108,13 @@ def begun(run_dir: Path, name: str, kind: str, asked: type[AskedT]) -> tuple[Run
         if not path.exists() or (document := read_json(path)).get("kind") != kind:
             continue
         if (version := document.get("schema_version")) != SCHEMA_VERSION:
-            raise UsageError(f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}")
+            raise UsageError(
+                f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}"
+            )
         return RunDir(resolved(folder)), typed(document.get("asked"), asked, str(path))
-    have = ", ".join(sorted(path.parent.name for path in run_dir.glob(f"*/{ASKED}") if _is(path, kind)))
+    have = ", ".join(
+        sorted(path.parent.name for path in run_dir.glob(f"*/{ASKED}") if _is(path, kind))
+    )
     raise UsageError(f"no {kind} {name!r} in {run_dir}", hint=f"there: {have or 'none'}")
 
 
@@ -129,7 +134,8 @@ def kept(root: RunDir, outcome: type[OutcomeT]) -> list[OutcomeT]:
 
 
 def play_again(root: RunDir, again: Callable[[RoundOutcome], bool]) -> None:
-    """Let rounds be played again: what they captured, and what came out, stays under another name."""
+    """Let rounds be played again: what they captured, and what came out, stays under another
+    name."""
     every = []
     for outcome in kept(root, RoundOutcome):
         if f"-{ASIDE}-" in outcome.name or not again(outcome):

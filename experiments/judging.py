@@ -60,7 +60,9 @@ def outcome_of(
         question: of a known bug: what is asked of the round.
     """
     sighting = sighting_of(run, result, question)
-    summary = RunSummary.of(result, path=run.run_id, round_number=number, sighting=sighting)
+    summary = RunSummary.from_result(
+        result, path=run.run_id, round_number=number, sighting=sighting
+    )
     return RoundOutcome(name=run.run_id, variant=plan.variant, seed=plan.seed, run=summary)
 
 
@@ -72,7 +74,8 @@ def judge_run(
     in_campaign: bool = False,
     hits: Path | None = None,
 ) -> Result:
-    """Judge a sealed run; writes result.json, report.html and junit.xml, and every hit to ``hits``."""
+    """Judge a sealed run; writes result.json, report.html and junit.xml, and every hit to
+    ``hits``."""
     from analysis.report.html import write_run_page
     from analysis.spark.judge import judge
 
@@ -97,8 +100,8 @@ def summarize(
 
     Args:
         plans: what was asked for, also rounds that were never run.
-        names: the folder of each plan, by which the ones that were not played are recognised; without a
-            question.
+        names: the folder of each plan, by which the ones that were not played are recognised;
+            without a question.
         question: of a known bug: what `repro` was asked.
     """
     from analysis.report.html import write_campaign_page
@@ -109,7 +112,9 @@ def summarize(
         scenario=plans[0].scenario,
         about=about,
         seed=min(plan.seed for plan in plans),
-        variants=_arms_of(found, question) if found and question else _variants(plans, judged, names),
+        variants=_arms_of(found, question)
+        if found and question
+        else _variants(plans, judged, names),
         duration_s={"all": round(duration_s, 3)},
         command=command,
         reproduction=found.reproduction if found else None,
@@ -118,7 +123,9 @@ def summarize(
     write_campaign(root, campaign)
     write_campaign_page(root, campaign, results)
     write_campaign_xml(
-        root, campaign, [(each.variant, results[each.name]) for each in judged if each.name in results]
+        root,
+        campaign,
+        [(each.variant, results[each.name]) for each in judged if each.name in results],
     )
     return campaign
 
@@ -139,7 +146,9 @@ def _variants(
         plan = next(plan for plan in plans if plan.variant == name)
         left = [folder for variant, folder in missing if variant == name]
         runs = runs_of(judged, name)
-        variants.append(VariantResult.of(name, plan.expect, runs, about=plan.about, not_played=left))
+        variants.append(
+            VariantResult.from_runs(name, plan.expect, runs, about=plan.about, not_played=left)
+        )
     return variants
 
 
@@ -153,7 +162,9 @@ def number_of(plan: Plan, plans: Sequence[Plan]) -> int:
     return plan.seed - min(each.seed for each in plans) + 1
 
 
-def sighting_of(run: RunDir, result: Result, question: RoundQuestion | None) -> tuple[str, str] | None:
+def sighting_of(
+    run: RunDir, result: Result, question: RoundQuestion | None
+) -> tuple[str, str] | None:
     """Where the witness text of a bug is, and what could not be read; None: it has none."""
     if question is None or not question.witness:
         return None
@@ -192,5 +203,8 @@ def arm_versions(affected: Plan, fixed: Plan) -> tuple[str, str]:
     """Return the arms' versions of the clients, or of the brokers where only these differ."""
     clients = client_version(affected), client_version(fixed)
     if clients[0] == clients[1] and affected.version != fixed.version:
-        return f"{affected.system} {_shown(affected.version)}", f"{fixed.system} {_shown(fixed.version)}"
+        return (
+            f"{affected.system} {_shown(affected.version)}",
+            f"{fixed.system} {_shown(fixed.version)}",
+        )
     return clients

@@ -34,15 +34,20 @@ def remove(found: Sequence[Leftover]) -> None:
     from harness.clusters import leftovers
 
     # What needs no Docker engine first, to its end: there may be none any more.
-    for group in ([one for one in found if not one.is_in_engine], [one for one in found if one.is_in_engine]):
+    for group in (
+        [one for one in found if not one.is_in_engine],
+        [one for one in found if one.is_in_engine],
+    ):
         leftovers.remove(group, _heal)
 
 
 def _heal(claim: Claim) -> list[str]:
-    """Heal what the run of a claim left applied, without its cluster; returns what could not be healed."""
+    """Heal what the run of a claim left applied, without its cluster; returns what could not be
+    healed."""
     import faults
 
     try:
         return faults.heal_from_ledger(None, RunDir(Path(claim.folder).parent), claim.run_id)
     except UsageError:
-        return []  # a damaged run folder: its processes are gone, and with them what could be paused
+        # a damaged run folder: its processes are gone, and with them what could be paused
+        return []

@@ -23,11 +23,11 @@ class LoadRequest:
     Attributes:
         master: of the Spark cluster whose executors send and consume.
         tasks: machines; 0 = as many as there are executors.
-        store: a URL, or a folder on a mount that every executor has, below which the run is kept; empty = the
-            folder of runs is on such a mount.
+        store: a URL, or a folder on a mount that every executor has, below which the run is kept;
+            empty = the folder of runs is on such a mount.
         port: at which this machine listens for the tasks; 0 = any free one.
-        reached_at: host and port that the tasks connect to, where that is the end of a tunnel; None = this
-            machine. Port 0 = ``port``.
+        reached_at: host and port that the tasks connect to, where that is the end of a tunnel; None
+            = this machine. Port 0 = ``port``.
     """
 
     master: str
@@ -40,7 +40,11 @@ class LoadRequest:
         """Where a run is kept, by its path below the folder of runs; empty = there."""
         if not self.store:
             return ""
-        return below(self.store, path) if is_url(self.store) else str(Path(self.store).resolve() / path)
+        return (
+            below(self.store, path)
+            if is_url(self.store)
+            else str(Path(self.store).resolve() / path)
+        )
 
 
 def load_request(
@@ -70,7 +74,8 @@ def load_request(
         return None
     if master.startswith("local"):
         raise UsageError(
-            f"--load-master {master}: its executors are threads of this machine", hint="leave it out"
+            f"--load-master {master}: its executors are threads of this machine",
+            hint="leave it out",
         )
     if judge_master and judge_master != master:
         raise UsageError(

@@ -1,4 +1,5 @@
-"""Opens the clusters of a command: on the runtime that is wanted or available, or an existing cluster."""
+"""Opens the clusters of a command: on the runtime that is wanted or available, or an existing
+cluster."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ class ScenarioRequest:
 
 
 def resolve(asked: ScenarioRequest, options: RoundOptions) -> Resolved:
-    """Read the scenario of a request and choose its rounds, at the rate of the replayed run if there is one.
-    Without a scenario, the replayed run itself is the only round.
+    """Read the scenario of a request and choose its rounds, at the rate of the replayed run if
+    there is one. Without a scenario, the replayed run itself is the only round.
 
     Raises:
         ScenarioError: a line for each problem, with place, key, value and what is allowed.
@@ -79,7 +79,12 @@ def resolve(asked: ScenarioRequest, options: RoundOptions) -> Resolved:
 
 
 def resolve_scenario(
-    scenario: Scenario, options: RoundOptions, *, seed: int, rounds: int | None = None, variant: str = ""
+    scenario: Scenario,
+    options: RoundOptions,
+    *,
+    seed: int,
+    rounds: int | None = None,
+    variant: str = "",
 ) -> Resolved:
     """Resolve a scenario that was read already; see `resolve`."""
     plans = choose_plans(scenario, seed=seed, rounds=rounds, variant=variant)
@@ -88,7 +93,8 @@ def resolve_scenario(
 
 
 def external_of(file: Path | None, *, all_there: bool = True) -> External | None:
-    """The cluster of a connection file (``--cluster``), which was asked who it is; None without a file.
+    """The cluster of a connection file (``--cluster``), which was asked who it is; None without a
+    file.
 
     Args:
         all_there: as of `identified`.
@@ -133,20 +139,18 @@ def read_scenario(
 
     def check_faults(scenario: Scenario) -> None:
         cluster = scenario.cluster
-        timeline = faults.compile(
-            scenario.faults,
-            seed=0,
-            load_s=scenario.load.duration,
+        ours = (scenario.system, cluster.version, cluster.topology)
+        inventory = faults.inventory_of(
             topics=topic_plans(scenario),
+            nodes=external.roles if external else node_roles(*ours),
+            output_endpoints=[name for name, each in scenario.applications.items() if each.to.http],
             system=scenario.system,
-            nodes=external.roles
-            if external
-            else node_roles(scenario.system, cluster.version, cluster.topology),
         )
+        timeline = faults.compile(scenario.faults, inventory, seed=0, load_s=scenario.load.duration)
         if external:
             return
         with suppress(EnvironmentNotReady):  # of this machine: `experiments.preflight` says it
-            refuse_impossible(timeline, (scenario.system, cluster.version, cluster.topology), "process", {})
+            refuse_impossible(timeline, ours, "process", {})
 
     return load_scenario(
         name,
@@ -208,9 +212,13 @@ def choose_plans(
 
     if variant and variant not in scenario.variants:
         known = ", ".join(scenario.variants) or "none"
-        raise UsageError(f"{scenario.name} has no variant {variant!r}", hint=f"its variants: {known}")
+        raise UsageError(
+            f"{scenario.name} has no variant {variant!r}", hint=f"its variants: {known}"
+        )
     wanted = scenario if rounds is None else scenario.model_copy(update={"rounds": rounds})
-    return [plan for plan in build_plans(wanted, seed=seed) if not variant or plan.variant == variant]
+    return [
+        plan for plan in build_plans(wanted, seed=seed) if not variant or plan.variant == variant
+    ]
 
 
 def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
@@ -223,12 +231,15 @@ def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
     from harness.contracts.plan import ExternalPlan
     from harness.plan.build import with_tag
 
+    _refuse_elsewhere(plans, external)
     if external is None:
         return [plan.model_copy(update={"external": None}) for plan in plans]
     file = external.connection.file
     for plan in plans:
         if plan.system != file.system:
-            raise UsageError(f"{plan.scenario} is for {plan.system}, and --cluster is {file.system}")
+            raise UsageError(
+                f"{plan.scenario} is for {plan.system}, and --cluster is {file.system}"
+            )
         lacks = external.found.lacks if any(each.transactions for each in plan.producers) else {}
         if set_to := ", ".join(f"{key}={value}" for key, value in lacks.items()):
             raise ScenarioError(
@@ -241,7 +252,9 @@ def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
                 hint="leave it out there: --set audit=leader",
             )
         needed = SYSTEMS[plan.system].transactional_config
-        if given := ", ".join(key for key, value in plan.broker_config.items() if needed.get(key) != value):
+        if given := ", ".join(
+            key for key, value in plan.broker_config.items() if needed.get(key) != value
+        ):
             raise ScenarioError(
                 f"cluster.config: {given}: the brokers of --cluster are not ours to set",
                 hint="set it there, and leave it out here: --set cluster.config={}",
@@ -256,6 +269,48 @@ def on_external(plans: Sequence[Plan], external: External | None) -> list[Plan]:
     changed = {"external": planned, "broker_config": {}}
     found = [_replicated(plan.model_copy(update=changed), copies) for plan in plans]
     return [with_tag(plan, plan.run_tag) for plan in found]
+
+
+def _refuse_elsewhere(plans: Sequence[Plan], external: External | None) -> None:
+    """Refuse what an application that the user starts cannot have.
+
+    Raises:
+        ScenarioError: it needs a cluster that is there already, and one round.
+    """
+    for plan in plans:
+        for application in plan.applications:
+            if not application.runs_elsewhere:
+                continue
+            at = f"applications.{application.name}.run"
+            if external is None:
+                raise ScenarioError(
+                    f"{at}: is missing: without it, you start the program, which needs --cluster FILE",
+                    hint=f"brokerstorm run {plan.scenario} --cluster FILE",
+                )
+            if len(plans) > 1:
+                raise ScenarioError(
+                    f"{at}: is missing: an application that you start is tested in one round, and this"
+                    f" scenario has {len(plans)}",
+                    hint=f"brokerstorm run {plan.scenario} --cluster FILE --variant {plan.variant} --rounds 1"
+                    if plan.variant
+                    else f"brokerstorm run {plan.scenario} --cluster FILE --rounds 1",
+                )
+            for step in plan.faults:
+                target = f"{step.get('target', '')} {step.get('link', '')}"
+                if _names_application(target, application.name) or step.get("fault") == "scale":
+                    raise ScenarioError(
+                        f"faults: {step.get('fault')}: application {application.name} runs where you"
+                        " started it, and --cluster has no way to its processes",
+                        hint="leave this fault out, or write the program into run",
+                    )
+
+
+def _names_application(target: str, application: str) -> bool:
+    """Whether the target or link of a fault means instances of an application."""
+    own = application.replace(".", "_")
+    words = {"client:application", "applications", f"client:{application}"}
+    prefixes = (f"client:{application}-", f"client:application-{own}", f"application:{application}")
+    return any(word in words or word.startswith(prefixes) for word in target.split())
 
 
 def _replicated(plan: Plan, replication: int | None) -> Plan:
@@ -299,7 +354,9 @@ def with_jars(plan: Plan, folder: Path | None) -> Plan:
             return {}
         path = Path(name) if Path(name).is_absolute() else _jars_of(name, folder, plan.variant)
         number = f" {path.name}" if path.name[:1].isdigit() else ""
-        return {"client_version": pinned(load_worker(client, plan.workers), f"{PREFIX}{path}{number}")}
+        return {
+            "client_version": pinned(load_worker(client, plan.workers), f"{PREFIX}{path}{number}")
+        }
 
     producers = [p.model_copy(update=found(p.client, p.client_version)) for p in plan.producers]
     consumers = [c.model_copy(update=found(c.client, c.client_version)) for c in plan.consumers]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -39,7 +40,8 @@ if TYPE_CHECKING:
     from harness.workers.spec import WorkerSpec
 
 _MB = 1_000_000
-#: Limits that let nothing happen when they are 0; ``call`` and the stalls have a meaning of their own there.
+#: Limits that let nothing happen when they are 0; ``call`` and the stalls have a meaning of their
+#: own there.
 _PHASES = ("ready", "recovery", "drain", "audit")
 #: A load from which on faults that are over early are most likely forgotten.
 _LONG_S = 600.0
@@ -67,7 +69,8 @@ class Preflight:
 
     @property
     def exit_code(self) -> Exit:
-        """The exit code of a dry run: a lack of memory, disk or ports may have passed when the run starts."""
+        """The exit code of a dry run: a lack of memory, disk or ports may have passed when the run
+        starts."""
         return Exit.ENVIRONMENT if any(not check.passing for check in self.missing) else Exit.PASS
 
     def require(self) -> Preflight:
@@ -102,21 +105,22 @@ def preflight(
 ) -> Preflight:
     """Check what every run checks before it starts.
 
-    For the runtime "auto", the requirements of processes are checked: what Docker lacks is the reason to use
-    those.
+    For the runtime "auto", the requirements of processes are checked: what Docker lacks is the
+    reason to use those.
 
     Args:
         run_dir: the folder of runs, whose disk is checked.
         tell_docker: for the runtime "auto", report what Docker lacks, too.
-        ask_indexes: refuse versions of clients and brokers that are not here and that their package index
-            does not have, and warn of those for which it could not be asked; never with ``offline``.
+        ask_indexes: refuse versions of clients and brokers that are not here and that their package
+            index does not have, and warn of those for which it could not be asked; never with
+            ``offline``.
         ask_clients: ask every client that is built whether it takes its options.
 
     Raises:
-        ScenarioError: a fault that no cluster of this system has the means for, or an option that a client
-            refuses.
-        UsageError: a version or a broker setting that there is not, or something that only a load from this
-            machine can do.
+        ScenarioError: a fault that no cluster of this system has the means for, or an option that a
+            client refuses.
+        UsageError: a version or a broker setting that there is not, or something that only a load
+            from this machine can do.
     """
     options = resolved.options
     if options.external:
@@ -124,13 +128,18 @@ def preflight(
     if options.load:
         refuse_from_elsewhere(resolved)
     unchecked = _refuse_options(resolved) if ask_clients else []
-    checks = [*_machine_checks(resolved, run_dir), *_client_checks(resolved)]
+    checks = [
+        *_machine_checks(resolved, run_dir),
+        *_client_checks(resolved),
+        *_application_checks(resolved),
+    ]
     if options.external:
         for timeline in resolved.timelines:
             refuse_on_external(timeline, options.external)
     else:
         checks += [*fault_checks(resolved), *_described(resolved)]
         checks += _docker(resolved, tell_docker=tell_docker)
+        checks += _databases(resolved)
     warnings = [
         warning
         for plan, timeline in zip(resolved.plans, resolved.timelines, strict=True)
@@ -138,11 +147,14 @@ def preflight(
     ]
     if ask_indexes and not options.offline:
         warnings += _refuse_unknown_versions(resolved)
-    return Preflight(tuple(checks), tuple(dict.fromkeys(warnings)), resolved.estimate, tuple(unchecked))
+    return Preflight(
+        tuple(checks), tuple(dict.fromkeys(warnings)), resolved.estimate, tuple(unchecked)
+    )
 
 
 def refuse_unspoken(resolved: Resolved, security: Security) -> None:
-    """Refuse clients that cannot do what a cluster asks of them; the reader of the audit is one of them.
+    """Refuse clients that cannot do what a cluster asks of them; the reader of the audit is one of
+    them.
 
     Raises:
         UsageError: the worker has no words for it.
@@ -181,7 +193,7 @@ def refuse_from_elsewhere(resolved: Resolved) -> None:
                 )
 
 
-# ----- the machine ------------------------------------------------------------------------------------
+# ----- the machine --------------------------------------------------------------------------------
 
 
 def _machine_checks(resolved: Resolved, run_dir: Path) -> list[Need]:
@@ -208,7 +220,9 @@ def _docker(resolved: Resolved, *, tell_docker: bool) -> list[Need]:
         for cluster in dict.fromkeys(map(cluster_of, resolved.plans))
         for check in docker_checks(*cluster, needed=wanted == "docker")
     ]
-    return list({(check.name, check.name == "images" and check.text): check for check in found}.values())
+    return list(
+        {(check.name, check.name == "images" and check.text): check for check in found}.values()
+    )
 
 
 def _client_checks(resolved: Resolved) -> list[Need]:
@@ -219,13 +233,68 @@ def _client_checks(resolved: Resolved) -> list[Need]:
         found = client.readiness
         # Jars that the user brings with --client-jars may be there when it is run.
         brought = client.version.startswith(JARS)
-        checks.append(Need(f"client {client.library}", found.ok, found.detail, found.remedy, passing=brought))
+        checks.append(
+            Need(f"client {client.library}", found.ok, found.detail, found.remedy, passing=brought)
+        )
+    for plan in resolved.plans:
+        checks += [check for check in _codec_checks(plan) if check not in checks]
     return checks
 
 
+def _application_checks(resolved: Resolved) -> list[Need]:
+    """Whether this machine can limit the applications that have limits."""
+    from harness.clusters.limits.groups import why_not
+    from harness.need import Need
+
+    applications = [each for plan in resolved.plans for each in plan.applications]
+    asked = {
+        "cpu": any(each.cpu_cores is not None for each in applications),
+        "memory": any(each.memory_bytes is not None for each in applications),
+    }
+    checks = []
+    for controller in (name for name, is_asked in asked.items() if is_asked):
+        reason = why_not(controller)
+        text = reason or f"control groups can limit {controller} here"
+        remedy = f"remove limits.{controller} of the applications, or run as root"
+        checks.append(Need(f"application {controller}", not reason, text, remedy))
+    return checks
+
+
+def _codec_checks(plan: Plan) -> Iterator[Need]:
+    """Consumers whose client lacks a package for the codec of a producer: they would seem to
+    stall."""
+    from harness.need import Need
+    from harness.workers import environments, load_worker
+
+    for consumer in plan.consumers:
+        worker = load_worker(consumer.client, plan.workers)
+        needed = worker.codec.packages if worker.codec else {}
+        version = consumer.client_version or worker.default_version
+        for producer in plan.producers:
+            package = needed.get(producer.codec.partition(" ")[0])
+            topics = {plan.lane_groups[group].topic for group in producer.groups}
+            if not package or not topics.intersection(consumer.topics):
+                continue
+            if environments.has_package(worker, version, package):
+                continue
+            options = load_worker(producer.client, plan.workers).codec
+            remedy = ""
+            if environments.is_beside(worker, version):
+                remedy = f"run `{sys.executable} -m pip install {package}`, or "
+            if options and options.options:
+                remedy += f"write `options: {{{options.options[0]}: none}}` of this producer"
+            else:
+                remedy += "let another client read this topic"
+            text = (
+                f"{consumer.name} ({consumer.client}) cannot read what {producer.name} ({producer.client}) "
+                f"writes: its environment has no {package}"
+            )
+            yield Need(f"codec {producer.codec.partition(' ')[0]}", False, text, remedy)
+
+
 def _refuse_unknown_versions(resolved: Resolved) -> list[str]:
-    """Refuse versions that do not exist; nothing is asked about those that are here, nor about versions of
-    brokers that do not run as processes.
+    """Refuse versions that do not exist; nothing is asked about those that are here, nor about
+    versions of brokers that do not run as processes.
 
     Returns:
         Sentences about versions that could not be checked.
@@ -239,7 +308,11 @@ def _refuse_unknown_versions(resolved: Resolved) -> list[str]:
     releases = Releases(cache_folder() / "releases", tell=unchecked.append)
     asked = [
         *_absent_clients(releases, resolved),
-        *(_absent_brokers(releases, resolved) if resolved.options.checked_runtime == "process" else ()),
+        *(
+            _absent_brokers(releases, resolved)
+            if resolved.options.checked_runtime == "process"
+            else ()
+        ),
     ]
     unknown: dict[str, str] = {}
 
@@ -263,8 +336,11 @@ def _refuse_unknown_versions(resolved: Resolved) -> list[str]:
     return unchecked
 
 
-def _absent_clients(releases: Releases, resolved: Resolved) -> Iterator[tuple[str, Callable[[], str]]]:
-    """The clients that are not on this machine, each with the question which other versions there are."""
+def _absent_clients(
+    releases: Releases, resolved: Resolved
+) -> Iterator[tuple[str, Callable[[], str]]]:
+    """The clients that are not on this machine, each with the question which other versions there
+    are."""
     from experiments.versions import other_clients
 
     for client in resolved.clients:
@@ -273,7 +349,9 @@ def _absent_clients(releases: Releases, resolved: Resolved) -> Iterator[tuple[st
             yield name, partial(other_clients, releases, client.worker, client.version)
 
 
-def _absent_brokers(releases: Releases, resolved: Resolved) -> Iterator[tuple[str, Callable[[], str]]]:
+def _absent_brokers(
+    releases: Releases, resolved: Resolved
+) -> Iterator[tuple[str, Callable[[], str]]]:
     """The absent brokers, also of versions after an upgrade; see `_absent_clients`."""
     from experiments.versions import other_brokers
     from harness.clusters import is_fetched, spec_of
@@ -318,8 +396,8 @@ def _refuse_options(resolved: Resolved) -> list[str]:
 
 
 def _refusals(process: ClientProcess) -> list[str] | None:
-    """Return a client's objections to its options, until it takes the rest or names none of them; None
-    if it cannot be asked."""
+    """Return a client's objections to its options, until it takes the rest or names none of them;
+    None if it cannot be asked."""
     from harness.workers import refused_options
 
     spec = process.spec
@@ -331,7 +409,9 @@ def _refusals(process: ClientProcess) -> list[str] | None:
         if not option:
             return said
         del left[option]
-        spec = spec.model_copy(update={"client": spec.client.model_copy(update={"options": dict(left)})})
+        spec = spec.model_copy(
+            update={"client": spec.client.model_copy(update={"options": dict(left)})}
+        )
     return None if text is None and not said else said
 
 
@@ -340,7 +420,9 @@ def _option_line(process: ClientProcess, text: str, scenario: Scenario | None) -
 
     spec = process.spec
     option = _named_option(text, spec.client.options)
-    place = option_place(scenario, process.variant, spec.name, option) if scenario and option else ""
+    place = (
+        option_place(scenario, process.variant, spec.name, option) if scenario and option else ""
+    )
     line = f"options of {spec.name}: {_with_near_name(text, process.worker, spec)}"
     return f"{place}: {line}" if place else line
 
@@ -351,7 +433,8 @@ def _named_option(text: str, options: Mapping[str, object]) -> str:
 
 
 def _with_near_name(text: str, worker: WorkerSpec, spec: ProcessSpec) -> str:
-    """The client's own words with the option that they are about, and an option of a similar name."""
+    """The client's own words with the option that they are about, and an option of a similar
+    name."""
     option = _named_option(text, spec.client.options)
     if not option or "did you mean" in text:
         return text
@@ -395,7 +478,28 @@ def _described(resolved: Resolved) -> list[Need]:
     return [Need("faults", False, text, hint) for text, hint in problems.items()]
 
 
-# ----- the scenario -----------------------------------------------------------------------------------
+def _databases(resolved: Resolved) -> list[Need]:
+    """Whether the databases answer that hold outputs of applications."""
+    from harness.need import Need
+    from harness.run.sql_outputs import SqlOutputs
+
+    checks = []
+    for application in {
+        each.name: each for plan in resolved.plans for each in plan.applications
+    }.values():
+        if application.to_sql is None:
+            continue
+        system, problem, remedy = application.to_sql.system, "", ""
+        try:
+            SqlOutputs(application, shared=Path(), group="").check()
+        except EnvironmentNotReady as error:
+            problem, remedy = str(error), error.hint
+        text = problem or f"{system} of application {application.name} can be used"
+        checks.append(Need("database", not problem, text, remedy))
+    return checks
+
+
+# ----- the scenario -------------------------------------------------------------------------------
 
 
 def _warnings(plan: Plan, timeline: Timeline) -> Iterator[str]:
@@ -504,7 +608,8 @@ def _of_expectation(plan: Plan) -> Iterator[str]:
 
 
 def _abilities(plan: Plan) -> dict[str, bool]:
-    """By name in `analysis.classes.ASKS`: whether the run will have it, as far as the plan can tell."""
+    """By name in `analysis.classes.ASKS`: whether the run will have it, as far as the plan can
+    tell."""
     handling = {producer.results for producer in plan.producers}
     is_queue = SYSTEMS[plan.system].is_queue
     return {

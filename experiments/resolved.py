@@ -1,7 +1,7 @@
 """Rounds to play, with everything that follows from them before anything is started or touched.
 
-`Resolved` is the one object that dry runs, checks, downloads and the campaign take. It compiles the timelines
-and looks the workers up once, when they are first asked for.
+`Resolved` is the one object that dry runs, checks, downloads and the campaign take. It compiles the
+timelines and looks the workers up once, when they are first asked for.
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class RoundOptions:
 
     @property
     def checked_runtime(self) -> str:
-        """The runtime that checks are about: "process" for "auto", because it is used where Docker cannot be;
-        empty for a cluster that we do not start."""
+        """The runtime that checks are about: "process" for "auto", because it is used where Docker
+        cannot be; empty for a cluster that we do not start."""
         if self.external:
             return ""
         return "docker" if self.runtime == "docker" else "process"
@@ -74,7 +74,8 @@ class RoundOptions:
 
 @dataclass(frozen=True)
 class UsedClient:
-    """A client library in one version, with its worker; empty version = the default of the worker."""
+    """A client library in one version, with its worker; empty version = the default of the
+    worker."""
 
     worker: WorkerSpec
     version: str
@@ -111,7 +112,8 @@ class Resolved:
 
     Attributes:
         plans: every round of every variant, in the order of playing.
-        scenario: the source of the plans, for the lines of errors; None = another run, or several scenarios.
+        scenario: the source of the plans, for the lines of errors; None = another run, or several
+            scenarios.
         seed: the seed of the first round.
     """
 
@@ -131,8 +133,8 @@ class Resolved:
         return [self.timeline(plan) for plan in self.plans]
 
     def timeline(self, plan: Plan) -> Timeline:
-        """The compiled faults of one plan. It need not be one of `plans`: each round is played under a tag of
-        its own, and some strategies decide on their rounds as they go."""
+        """The compiled faults of one plan. It need not be one of `plans`: each round is played
+        under a tag of its own, and some strategies decide on their rounds as they go."""
         from harness.run.worker_specs import coordinated
 
         key = key_of(plan)
@@ -210,7 +212,10 @@ def clients_of(plan: Plan) -> list[UsedClient]:
     producers = [(each.client, each.client_version) for each in plan.producers]
     consumers = [(each.client, each.client_version) for each in plan.consumers]
     named = dict.fromkeys([*producers, *consumers, SYSTEMS[plan.system].audit])
-    return [UsedClient(load_worker(library, plan.workers), version) for library, version in named]
+    return [
+        UsedClient(load_worker(library, plan.workers, system=plan.system), version)
+        for library, version in named
+    ]
 
 
 def _processes_of(plan: Plan) -> list[ClientProcess]:
@@ -218,7 +223,7 @@ def _processes_of(plan: Plan) -> list[ClientProcess]:
     from harness.run.worker_specs import Endpoints, client_spec
 
     cluster = describe_cluster(plan.system, version=plan.version, topology=plan.topology)
-    where, run = Endpoints.of(cluster), RunDir(Path())
+    where, run = Endpoints.from_cluster(cluster), RunDir(Path())
     workers = {client.library: client.worker for client in clients_of(plan)}
     specs = [client_spec(plan, run, client, where) for client in plan.clients]
     return [ClientProcess(plan.variant, workers[spec.client.library], spec) for spec in specs]
@@ -233,7 +238,9 @@ def node_roles(system: str, version: str = "", topology: str = "") -> dict[str, 
     """Nodes of a system's cluster, each with its roles."""
     from harness.clusters import spec_of
 
-    return {service.name: tuple(service.roles) for service in spec_of(system, version, topology).nodes}
+    return {
+        service.name: tuple(service.roles) for service in spec_of(system, version, topology).nodes
+    }
 
 
 def _compiled(plan: Plan) -> Timeline:
@@ -241,21 +248,20 @@ def _compiled(plan: Plan) -> Timeline:
     from harness.plan.endings import client_roles, clockless, endings
     from harness.run.worker_specs import coordinated
 
-    return faults.compile(
-        plan.faults,
-        seed=plan.seed,
-        load_s=plan.load_s,
+    inventory = faults.inventory_of(
         topics=plan.topics,
         nodes=plan.external.nodes if plan.external else node_roles(*cluster_of(plan)),
         clients=endings(plan),
         coordinated=coordinated(plan),
         clockless=clockless(plan),
         client_roles=client_roles(plan),
+        output_endpoints=[each.name for each in plan.applications if each.takes_requests],
         system=plan.system,
     )
+    return faults.compile(plan.faults, inventory, seed=plan.seed, load_s=plan.load_s)
 
 
-# ----- what a cluster can do --------------------------------------------------------------------------
+# ----- what a cluster can do ----------------------------------------------------------------------
 
 
 def refuse_on_external(timeline: Timeline, external: External) -> None:
@@ -282,7 +288,8 @@ def refuse_impossible(
     *,
     secure: bool = False,
 ) -> None:
-    """Refuse what a cluster (system, version, topology) on a runtime could not do or would not take.
+    """Refuse what a cluster (system, version, topology) on a runtime could not do or would not
+    take.
 
     Raises:
         ScenarioError: a fault that the cluster does not have the means for.

@@ -35,17 +35,19 @@ if TYPE_CHECKING:
 
 #: Part of the load in which clients begin again.
 LEAST_LEFT_S: Final = 10.0
-#: Wall clock and the other one are that far apart at most, unless the machine was restarted between.
+#: Wall clock and the other one are that far apart at most, unless the machine was restarted
+#: between.
 _SAME_BOOT_S: Final = 60.0
 
 
 def resume(context: CommandContext, run: RunDir, options: RoundOptions) -> Result:
-    """Resume a killed run and return its result. Its clients restart where load is left; else the log is
-    audited as it is. Without its brokers the run is only sealed and judged.
+    """Resume a killed run and return its result. Its clients restart where load is left; else the
+    log is audited as it is. Without its brokers the run is only sealed and judged.
 
     Raises:
         UsageError: it is still running, or was not killed.
-        BrokerstormError: as `experiments.campaign.CampaignRunner.run_round`; it can be resumed once more.
+        BrokerstormError: as `experiments.campaign.CampaignRunner.run_round`; it can be resumed once
+            more.
     """
     manifest, plan = _killed(run), read_plan(run)
     cluster = None if _clock_is_another(manifest) else _taken_over(run, plan)
@@ -122,7 +124,9 @@ def _taken_over(run: RunDir, plan: Plan) -> Cluster | None:
         if not any(cluster.runtime.pid(node.name) for node in cluster.runtime.nodes):
             return None
     if failures := faults.heal_from_ledger(cluster, run):
-        raise HealError("; ".join(failures), hint=f"`brokerstorm clean {run.run_id}` ends its cluster")
+        raise HealError(
+            "; ".join(failures), hint=f"`brokerstorm clean {run.run_id}` ends its cluster"
+        )
     return cluster
 
 
@@ -152,7 +156,9 @@ def _judged(context: CommandContext, run: RunDir, plan: Plan, options: RoundOpti
 
     with closing(context.progress()) as progress, WarmSession(options.master) as session:
         session.start()
-        progress.note("its brokers are gone: the captured data is judged, and its log can no longer be read")
+        progress.note(
+            "its brokers are gone: the captured data is judged, and its log can no longer be read"
+        )
         progress.phase("seal", run.run_id)
         seal(run, plan)
         progress.phase("judge", run.run_id)

@@ -1,8 +1,9 @@
-"""Plays the load of a run from the executors of a Spark cluster: tasks, workers on them, their shares.
+"""Plays the load of a run from the executors of a Spark cluster: tasks, workers on them, their
+shares.
 
-For each round a Spark job of barrier tasks runs the agent (`harness.remote.agent`), each on an executor. The
-clients of the plan are dealt out to them in turn. Everything else stays on the driver: the cluster or its
-connection, faults, the audit, the verdict.
+For each round a Spark job of barrier tasks runs the agent (`harness.remote.agent`), each on an
+executor. The clients of the plan are dealt out to them in turn. Everything else stays on the
+driver: the cluster or its connection, faults, the audit, the verdict.
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ MEASURE_EVERY_S: Final = 10.0
 
 @contextmanager
 def stays_here(run: RunDir, say: Callable[[str], None]) -> Iterator[None]:
-    """A place that refuses to be written costs a line: the run is judged by what this machine has of it."""
+    """A place that refuses to be written costs a line: the run is judged by what this machine has
+    of it."""
     try:
         yield
     except UsageError as error:
@@ -78,8 +80,8 @@ class SparkLoad:
         offline: bool,
         connection: Connection | None = None,
     ) -> None:
-        """``base``: the folder of runs. ``say`` takes a line for the user. ``connection``: to the cluster, if
-        others started it."""
+        """``base``: the folder of runs. ``say`` takes a line for the user. ``connection``: to the
+        cluster, if others started it."""
         self._connection = connection
         self._request = request
         self._session = session
@@ -137,7 +139,7 @@ class SparkRound:
         self._clocks = PeriodicThread("clocks", self._measure, period_s=MEASURE_EVERY_S)
         self._scratch = Path(tempfile.mkdtemp(prefix="brokerstorm-box-"))
 
-    # ----- hosts --------------------------------------------------------------------------------------
+    # ----- hosts ----------------------------------------------------------------------------------
 
     def open(self, plan: Plan, run: RunDir) -> None:
         """See `harness.run.hosts.Hosts.open`."""
@@ -165,13 +167,15 @@ class SparkRound:
         self._refuse_unreachable(plan)
         self._check(plan, run, box)
         self._clocks.start()
-        self._say(f"load from {', '.join(f'{each.name} ({each.number})' for each in self._executors)}")
+        self._say(
+            f"load from {', '.join(f'{each.name} ({each.number})' for each in self._executors)}"
+        )
 
     def _packed(self, plan: Plan) -> Box:
         box = Box()
         clients: list[ProducerPlan | ConsumerPlan] = [*plan.producers, *plan.consumers]
         for client in clients:
-            worker = load_worker(client.client, plan.workers)
+            worker = load_worker(client.client, plan.workers, system=plan.system)
             box.relocated(worker, *launch(worker, client.client_version, offline=self._offline))
         return box
 
@@ -194,9 +198,12 @@ class SparkRound:
             )
 
     def _is_here(self, executor: Executor) -> bool:
-        """Whether an executor is on this machine. A tunnel's connections come from this machine, too."""
+        """Whether an executor is on this machine. A tunnel's connections come from this machine,
+        too."""
         is_loopback = ip_address(executor.address).is_loopback
-        return is_loopback and (self._request.reached_at is None or executor.name == socket.gethostname())
+        return is_loopback and (
+            self._request.reached_at is None or executor.name == socket.gethostname()
+        )
 
     def _check(self, plan: Plan, run: RunDir, box: Box) -> None:
         """Each has a clock, and writes where the run is.
@@ -204,7 +211,9 @@ class SparkRound:
         Raises:
             EnvironmentNotReady: one does not.
         """
-        target, sees = (self._target, "") if self._target else (str(run.root.absolute()), run.plan.name)
+        target, sees = (
+            (self._target, "") if self._target else (str(run.root.absolute()), run.plan.name)
+        )
         for each in self._executors:
             each.begin(
                 run.run_id,
@@ -257,8 +266,8 @@ class SparkRound:
         for each in self._executors:
             each.measure()
 
-    def of(self, client: str) -> Host:
-        """See `harness.run.hosts.Hosts.of`."""
+    def host_of(self, client: str) -> Host:
+        """See `harness.run.hosts.Hosts.host_of`."""
         return self._executors[self._clients[client]]
 
     def rows(self) -> list[ExecutorRow]:
@@ -282,7 +291,7 @@ class SparkRound:
             self._job.end(END_S)
         shutil.rmtree(self._scratch, ignore_errors=True)
 
-    # ----- sealing ------------------------------------------------------------------------------------
+    # ----- sealing --------------------------------------------------------------------------------
 
     def seal(self, run: RunDir, plan: Plan) -> None:
         """Seal the shares where the run is kept, and what this machine has of it with them."""
@@ -304,7 +313,9 @@ class SparkRound:
             with stays_here(run, self._say):
                 keep_at(run, self._target)
 
-    def _shares(self, run: RunDir, plan: Plan, names: Sequence[tuple[str, str]]) -> list[ShareReport]:
+    def _shares(
+        self, run: RunDir, plan: Plan, names: Sequence[tuple[str, str]]
+    ) -> list[ShareReport]:
         told = {
             "plan": plan.model_dump(mode="json"),
             "names": [list(pair) for pair in names],
@@ -313,7 +324,10 @@ class SparkRound:
         with ThreadPoolExecutor(len(self._executors)) as pool:
             found = list(pool.map(lambda each: self._share(run, each, told), self._executors))
         manifest = read_document(run.manifest, Manifest)
-        rows = [replace(row, left=share.left) for row, share in zip(manifest.executors, found, strict=True)]
+        rows = [
+            replace(row, left=share.left)
+            for row, share in zip(manifest.executors, found, strict=True)
+        ]
         write_json(run.manifest, asdict(replace(manifest, executors=rows)))
         return found
 
@@ -324,11 +338,14 @@ class SparkRound:
             share = typed(answer, ShareReport, "a share")
         except WorkerError as error:
             own = [name for name, number in self._clients.items() if number == executor.number]
-            workers = [path.name for path in run.raw.iterdir() if path.name.partition(".")[0] in own]
+            workers = [
+                path.name for path in run.raw.iterdir() if path.name.partition(".")[0] in own
+            ]
             share = ShareReport.missing(workers, str(error))
         if share.left:
             self._say(
-                f"the share of task {executor.number} on {executor.name} is not in the run: {share.left}"
+                f"the share of task {executor.number} on {executor.name} is not in the run: "
+                f"{share.left}"
             )
         return share
 

@@ -92,15 +92,19 @@ class RunRequest(ScenarioRequest):
         )
 
 
-def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | None = None) -> Prepared:
-    """Everything that is decided before anything is started; ``root``: its folder, None = a new one.
+def prepare_run(
+    context: CommandContext, request: RunRequest, root: RunDir | None = None
+) -> Prepared:
+    """Everything that is decided before anything is started; ``root``: its folder, None = a new
+    one.
 
     Raises:
         BrokerstormError: it could not be started, and it has no folder.
     """
     _refuse_mixed(request)
     asked = replace(request, rounds=1) if request.until_hit else request
-    resolved = resolve(asked, request.options())
+    options = request.options()
+    resolved = resolve(asked, options)
     scenario, plans = resolved.scenario, list(resolved.plans)
     # Refused before a folder is made.
     warnings = preflight(resolved, context.run_dir).require().warnings
@@ -118,9 +122,12 @@ def prepare_run(context: CommandContext, request: RunRequest, root: RunDir | Non
                 scenario, resolved.options, seed=seed, rounds=1, variant=request.variant
             ).plans
 
-        strategy = until_hit(root, plans, names, further, command, partial(_of_round, context, request))
+        strategy = until_hit(
+            root, plans, names, further, command, partial(_of_round, context, request)
+        )
     elif _is_campaign(request, plans):
-        # Written before the first starts: a campaign that is cut short still says what it was to be.
+        # Written before the first starts: a campaign that is cut short still says what it was to
+        # be.
         begin_campaign(root, BegunCampaign(runs=names, command=command))
         for plan, folder in zip(plans, names, strict=True):
             write_json(RunDir(root.root / folder).plan, plan.model_dump(mode="json"))
@@ -154,7 +161,9 @@ def _refuse_mixed(request: RunRequest) -> None:
             "--max-time requires --until-hit", hint="add --until-hit; --for is the time of a load"
         )
     if request.fail_fast and (request.load or not request.windows.window_s):
-        raise UsageError("--fail-fast needs windows, of a load from this machine", hint="--window 10m")
+        raise UsageError(
+            "--fail-fast needs windows, of a load from this machine", hint="--window 10m"
+        )
     if request.until_hit and (request.rounds or request.replay or request.load):
         raise UsageError(
             "--until-hit plays as many rounds as it takes, each with faults of its own, from this machine",
@@ -188,8 +197,9 @@ def _of_round(context: CommandContext, request: RunRequest, plan: Plan) -> str:
 def _is_campaign(request: RunRequest, plans: Sequence[Plan]) -> bool:
     """Whether the rounds are judged together, by what each variant is expected to show.
 
-    The only variant of a scenario is, if it is to show a class: its verdict alone would be a pass when the
-    class does not show. A round that is named (--variant, --replay) is repeated as a run of its own.
+    The only variant of a scenario is, if it is to show a class: its verdict alone would be a pass
+    when the class does not show. A round that is named (--variant, --replay) is repeated as a run
+    of its own.
     """
     if len(plans) > 1:
         return True

@@ -1,8 +1,9 @@
-"""Versions as a suite asks for them, and what they resolve to: ``latest``, ``latest-minor``, ``>=2.14``.
+"""Versions as a suite asks for them, and what they resolve to: ``latest``, ``latest-minor``,
+``>=2.14``.
 
-A list of releases comes from the package index of a client or broker, by that index's own client program,
-and is kept in the cache for an hour: planning again does not ask again. Where the index does not answer, the
-list of an earlier day is used and told.
+A list of releases comes from the package index of a client or broker, by that index's own client
+program, and is kept in the cache for an hour: planning again does not ask again. Where the index
+does not answer, the list of an earlier day is used and told.
 """
 
 from __future__ import annotations
@@ -59,8 +60,10 @@ def choose(asked: str, default: str, releases: Sequence[str]) -> list[Chosen]:
     """Return the versions that an open version selects.
 
     Args:
-        default: the version that comes with brokerstorm; decides the major version of ``latest-minor``.
-        releases: as the package index lists them, in any order; entries that are not releases are ignored.
+        default: the version that comes with brokerstorm; decides the major version of
+            ``latest-minor``.
+        releases: as the package index lists them, in any order; entries that are not releases are
+            ignored.
 
     Raises:
         UsageError: nothing released fits.
@@ -70,7 +73,9 @@ def choose(asked: str, default: str, releases: Sequence[str]) -> list[Chosen]:
     ordered = sorted(set(known), key=numbers)
     if asked.startswith(">="):
         floor = numbers(asked)
-        lines = {numbers(each)[:2]: each for each in ordered if numbers(each)[: len(floor)] >= floor}
+        lines = {
+            numbers(each)[:2]: each for each in ordered if numbers(each)[: len(floor)] >= floor
+        }
         found = [
             Chosen(f"{asked} {'.'.join(map(str, line))}", each, asked, place)
             for place, (line, each) in enumerate(lines.items())
@@ -86,8 +91,8 @@ def choose(asked: str, default: str, releases: Sequence[str]) -> list[Chosen]:
 
 
 def between(ends: tuple[str, str], releases: Sequence[str]) -> list[str]:
-    """The releases from one end to the other, both included, the oldest first; candidates are left out
-    unless they are an end.
+    """The releases from one end to the other, both included, the oldest first; candidates are left
+    out unless they are an end.
 
     Args:
         releases: as the package index lists them, in any order.
@@ -104,7 +109,9 @@ def between(ends: tuple[str, str], releases: Sequence[str]) -> list[str]:
     low, high = sorted(ends, key=numbers)
     if low == high:
         raise UsageError(f"good and bad are both {low}", hint="name two releases")
-    known = {each for each in releases if RELEASE.match(each) and {each.rpartition(" ")[0]} == names}
+    known = {
+        each for each in releases if RELEASE.match(each) and {each.rpartition(" ")[0]} == names
+    }
     inside = [each for each in known if numbers(low) < numbers(each) < numbers(high)]
     return [low, *sorted(inside, key=numbers), high]
 
@@ -123,7 +130,7 @@ class Releases:
         self._tell = tell
         self._known: dict[str, list[str]] = {}
 
-    def of(self, name: str, ask: Callable[[], list[str]]) -> list[str]:
+    def releases_of(self, name: str, ask: Callable[[], list[str]]) -> list[str]:
         """The releases of a client or broker.
 
         Args:
@@ -142,7 +149,8 @@ class Releases:
     ) -> str:
         """Name the releases that there are instead of one that does not exist.
 
-        A kept list that lacks the version may be older than the version, so the index is asked again.
+        A kept list that lacks the version may be older than the version, so the index is asked
+        again.
 
         Args:
             name, ask: as of `of`.
@@ -207,7 +215,9 @@ def _kept(path: Path) -> tuple[list[str], float]:
     """An earlier list and its age in seconds; none without a whole file."""
     try:
         document = json.loads(path.read_text())
-        return [str(each) for each in document["versions"]], max(0.0, time.time() - document["asked_s"])
+        return [str(each) for each in document["versions"]], max(
+            0.0, time.time() - document["asked_s"]
+        )
     except (OSError, ValueError, KeyError, TypeError):
         return [], math.inf
 
@@ -225,7 +235,10 @@ def other_clients(releases: Releases, worker: WorkerSpec, version: str) -> str:
     name = f"{worker.library} {client}".rstrip()
     number = version if client else version.removeprefix("v")
     return releases.others(
-        name, number, lambda: released_clients(worker, version), lambda: is_released(worker, version)
+        name,
+        number,
+        lambda: released_clients(worker, version),
+        lambda: is_released(worker, version),
     )
 
 
@@ -247,6 +260,10 @@ def other_brokers(releases: Releases, system: str, version: str) -> str:
     spec = spec_of(system, version)
 
     def is_released() -> bool:
-        return spec.program.is_released() if spec.program else maven.is_released(spec.artifacts.title)
+        return (
+            spec.program.is_released() if spec.program else maven.is_released(spec.artifacts.title)
+        )
 
-    return releases.others(f"{system} brokers", version, lambda: released_brokers(system), is_released)
+    return releases.others(
+        f"{system} brokers", version, lambda: released_brokers(system), is_released
+    )

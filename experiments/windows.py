@@ -27,7 +27,8 @@ _LOG = logging.getLogger(__name__)
 WINDOW_S: Final = 600.0
 #: The part of a run that is being judged.
 FOLDER: Final = "so-far"
-#: The largest share of the time that judging may take: all that is sealed is judged each time, and grows.
+#: The largest share of the time that judging may take: all that is sealed is judged each time, and
+#: grows.
 SHARE: Final = 0.25
 
 
@@ -120,5 +121,7 @@ class WindowJudge:
         row = {"t_ns": time.monotonic_ns(), "kind": FOUND_SO_FAR, "text": found.text}
         append_jsonl(self._run.events, row)
         if self._asked.fail_fast:
-            self._tell("--fail-fast: the load ends; undo, drain, audit and the final verdict follow")
+            self._tell(
+                "--fail-fast: the load ends; undo, drain, audit and the final verdict follow"
+            )
             self._enough.set()

@@ -1,6 +1,7 @@
 """Faults: compile(steps, seed) -> timeline; inject, prove the effect, heal; the on-disk ledger.
 
-timeline = faults.compile(scenario.faults, seed=7, load_s=60, topics=plan.topics, nodes=names)
+inventory = faults.inventory_of(topics=plan.topics, nodes=names)
+timeline = faults.compile(scenario.faults, inventory, seed=7, load_s=60)
 faults.refuse_unsupported(timeline, cluster)
 injector = faults.Injector(timeline, cluster, run, on_event=progress.fault)
 """
@@ -9,6 +10,7 @@ from faults.engine.injector import Injector
 from faults.engine.ledger import heal_from_ledger
 from faults.engine.once import inject_once
 from faults.engine.replay import load_replay
+from faults.kit.params import inventory_of
 from faults.schedule.reference import kinds, schema
 from faults.schedule.timeline import (
     Firing,
@@ -31,6 +33,7 @@ __all__ = [
     "described",
     "heal_from_ledger",
     "inject_once",
+    "inventory_of",
     "kinds",
     "load_replay",
     "needs_of",

@@ -1,8 +1,9 @@
 """Puts the clock of another machine on the time line of this one.
 
-Each round trip bounds how far the other clock is ahead: what it said lies between when it was asked and when
-the answer came. The shortest trip of a measurement is its *anchor*. Between anchors the difference of two
-clocks that are not set changes steadily, so it is interpolated there and kept beyond.
+Each round trip bounds how far the other clock is ahead: what it said lies between when it was asked
+and when the answer came. The shortest trip of a measurement is its *anchor*. Between anchors the
+difference of two clocks that are not set changes steadily, so it is interpolated there and kept
+beyond.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, slots=True)
 class Anchor:
-    """A measurement: at ``t_ns`` of the other clock this one showed ``ahead_ns`` more, +- ``bound_ns``."""
+    """A measurement: at ``t_ns`` of the other clock this one showed ``ahead_ns`` more, +-
+    ``bound_ns``."""
 
     t_ns: int
     ahead_ns: int
@@ -47,10 +49,12 @@ class ClockLine:
 
     @property
     def bound_ns(self) -> int:
-        """How wrong a time on this line may be: half the round trip of the worst measurement, and as much
-        more as the difference of the clocks changed from one to the next."""
+        """How wrong a time on this line may be: half the round trip of the worst measurement, and
+        as much more as the difference of the clocks changed from one to the next."""
         worst = max(anchor.bound_ns for anchor in self.anchors)
-        return worst + max((abs(b.ahead_ns - a.ahead_ns) for a, b in pairwise(self.anchors)), default=0)
+        return worst + max(
+            (abs(b.ahead_ns - a.ahead_ns) for a, b in pairwise(self.anchors)), default=0
+        )
 
     @property
     def ahead_ns(self) -> int:

@@ -25,7 +25,8 @@ _JSON_SCHEMA: Final = {
 
 
 def parse_seconds(value: object) -> object:
-    """``10s``, ``250ms``, ``2m`` or a plain number of seconds -> float; anything else is left to fail."""
+    """``10s``, ``250ms``, ``2m`` or a plain number of seconds -> float; anything else is left to
+    fail."""
     if isinstance(value, str) and (match := _DURATION.match(value)):
         return float(match[1]) * _UNIT_S[match[2]]
     if isinstance(value, str | bool):
@@ -34,7 +35,8 @@ def parse_seconds(value: object) -> object:
 
 
 def in_unit_of(typed: object, seconds: float) -> str:
-    """A limit in the unit of a duration that somebody typed: 86400 s is ``24h`` to who typed ``99h``.
+    """A limit in the unit of a duration that somebody typed: 86400 s is ``24h`` to who typed
+    ``99h``.
 
     What was typed as a plain number, or as no duration, is answered in seconds.
     """

@@ -3,7 +3,7 @@
     BrokerstormError            70  an internal error, unless a subclass says otherwise
     +-- UsageError               2  a bad command line, scenario file or run folder
     |   +-- ScenarioError        2  a key or value of a scenario
-    +-- EnvironmentNotReady      4  Java, network, ports, memory, disk, a cluster that never got ready
+    +-- EnvironmentNotReady      4  Java, network, ports, memory, disk, a cluster that is not ready
     +-- WorkerError              4  a worker could not be built or started
     +-- HealError                5  a fault is still applied
     +-- Interrupted        130/143  Ctrl-C, SIGTERM or SIGHUP, after healing, without a verdict
@@ -29,7 +29,7 @@ FailOn = Literal["new", "any", "none"]
 
 
 class Exit(IntEnum):
-    """Exit codes of every command (docs/reference/exit-codes.md)."""
+    """Exit codes of every command (docs/reference/cli.md)."""
 
     PASS = 0
     FAIL = 1
@@ -48,21 +48,25 @@ NO_SPACE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def unexpected_text(error: BaseException) -> str:
-    """Text for an error that is not a `BrokerstormError`: a full disk in words, else an internal error."""
+    """Text for an error that is not a `BrokerstormError`: a full disk in words, else an internal
+    error."""
     if isinstance(error, OSError) and error.errno in NO_SPACE:
         where = f" of {error.filename}" if error.filename else ""
         return f"no space left on the disk{where}"
     return f"internal error: {error!r}"
 
 
-#: Exit code -> (what it means, what to do), for docs/reference/exit-codes.md.
+#: Exit code -> (what it means, what to do), for docs/reference/cli.md.
 EXIT_MEANING: Final[dict[Exit, tuple[str, str]]] = {
     Exit.PASS: ("pass; of a scenario with variants: every variant came out as expected", ""),
     Exit.FAIL: (
         "fail: a promise was broken, a variant was not as expected, or a worker broke its contract",
         "read the report",
     ),
-    Exit.USAGE: ("the command line, a scenario or a run folder cannot be used", "the message names the key"),
+    Exit.USAGE: (
+        "the command line, a scenario or a run folder cannot be used",
+        "the message names the key",
+    ),
     Exit.UNKNOWN: (
         "unknown: the run could not have shown a failure; `shrink`: no class",
         "the validity checks of the report say why",
@@ -168,7 +172,8 @@ def did_you_mean(wrong: str, known: Iterable[str], *, label: str = "known") -> s
 
 
 def called_here(asked: str, words: Mapping[str, Mapping[str, str]]) -> str:
-    """For the end of a message: what a word of another tool is called here; empty = it is none of these.
+    """For the end of a message: what a word of another tool is called here; empty = it is none of
+    these.
 
     Upper and lower case, dots, ``-`` and ``_`` make no difference.
 

@@ -1,9 +1,10 @@
 """Exposure counters: how much of what a bug needs did a run meet?
 
-A clean round of the fixed version proves something only if the affected version could have failed in it.
-So every known bug names one of these counters and a floor. Most are counted from the capture, for every
-client alike; what only the client can know comes in the ``exposure`` mapping of its worker's ``stats`` and
-``done`` lines (docs/worker-protocol.md), summed over the workers of the run, and is named in its worker.toml.
+A clean round of the fixed version proves something only if the affected version could have failed
+in it. So every known bug names one of these counters and a floor. Most are counted from the
+capture, for every client alike; what only the client can know comes in the ``exposure`` mapping of
+its worker's ``stats`` and ``done`` lines (docs/worker-protocol.md), summed over the workers of the
+run, and is named in its worker.toml.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Final
 CAPTURED: Final = {
     "faults_effective": "faults that proved their effect",
     "requests_held": "requests that the fault request-stall held back",
+    "answers_changed": "answers of brokers that a fault dropped, delayed or replaced",
     "sends_open_at_fault": "sends without an outcome when a fault was applied, summed over the faults",
     "sends_before_first_ok": "sends that started before the first acknowledgement in their bucket of lanes",
     "sends_not_ok": "sends that the client reported as failed or never completed",

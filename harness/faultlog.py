@@ -1,8 +1,9 @@
 """The rows of ``faults.jsonl`` folded into one `FaultRecord` a fault.
 
-`faults.engine.journal` writes the rows; docs/capture-format.md says what they hold. A fault is over when
-nothing of it is applied any more and the wait for the cluster has ended, whether the cluster was whole by
-then or not. One that could not be undone, or whose end was not written down, is not over.
+`faults.engine.journal` writes the rows; docs/capture-format.md says what they hold. A fault is over
+when nothing of it is applied any more and the wait for the cluster has ended, whether the cluster
+was whole by then or not. One that could not be undone, or whose end was not written down, is not
+over.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from harness.contracts.rows import FaultDetails, FaultEvent
 from harness.errors import UsageError
 from harness.rundir import Document, read_jsonl
 
-#: Of acknowledgements that a broker had confirmed: it has them still, it may have lost some, or it is not
-#: known.
+#: Of acknowledgements that a broker had confirmed: it has them still, it may have lost some, or it
+#: is not known.
 ConfirmedAcks = Literal["kept", "at-risk", "unknown"]
 _TARGETS_SHOWN = 3
 
@@ -75,7 +76,8 @@ class FaultRecord:
 
     @property
     def hit(self) -> str:
-        """``kafka-1``; of many, how many: ``orders (12 targets)``; before it was injected: the selector."""
+        """``kafka-1``; of many, how many: ``orders (12 targets)``; before it was injected: the
+        selector."""
         if len(self.targets) > _TARGETS_SHOWN:
             return f"{self.selector} ({len(self.targets)} targets)"
         return ", ".join(self.targets) or self.selector
@@ -88,7 +90,13 @@ class FaultRecord:
 
     def after(self, row: FaultEvent) -> FaultRecord:
         """Return the state after one more row. Events of a later version change nothing."""
-        known = {"inject": _inject, "effect": _effect, "heal": _heal, "healed": _healed, "skipped": _skipped}
+        known = {
+            "inject": _inject,
+            "effect": _effect,
+            "heal": _heal,
+            "healed": _healed,
+            "skipped": _skipped,
+        }
         change = known.get(row.event)
         return change(self, row) if change else self
 
@@ -100,7 +108,9 @@ def _named(record: FaultRecord, row: FaultEvent) -> FaultRecord:
 
 
 def _inject(record: FaultRecord, row: FaultEvent) -> FaultRecord:
-    hit = replace(_named(record, row), targets=row.targets, params=row.params, inject_ns=_moment(row))
+    hit = replace(
+        _named(record, row), targets=row.targets, params=row.params, inject_ns=_moment(row)
+    )
     return replace(hit, confirmed_acks=_acks(record, row))
 
 
@@ -113,7 +123,8 @@ def _moment(row: FaultEvent) -> int:
 def _acks(record: FaultRecord, row: FaultEvent) -> ConfirmedAcks:
     """Rows without it (an older capture, a heal by another process) leave what is known."""
     return next(
-        (each for each in get_args(ConfirmedAcks) if each == row.confirmed_acks), record.confirmed_acks
+        (each for each in get_args(ConfirmedAcks) if each == row.confirmed_acks),
+        record.confirmed_acks,
     )
 
 
@@ -126,7 +137,8 @@ def _heal(record: FaultRecord, row: FaultEvent) -> FaultRecord:
 
 
 def _healed(record: FaultRecord, row: FaultEvent) -> FaultRecord:
-    """``undone`` came with ``ok: false`` for a cluster that is slow to recover; without it, it is applied."""
+    """``undone`` came with ``ok: false`` for a cluster that is slow to recover; without it, it is
+    applied."""
     end_ns = _moment(row) if row.ok or row.undone else None
     return replace(record, confirmed_acks=_acks(record, row), recovered=row.ok, end_ns=end_ns)
 
@@ -199,8 +211,8 @@ def remade_topics(records: Iterable[FaultRecord]) -> dict[str, int]:
 
 
 def may_lack_what_was_read(records: Iterable[FaultRecord]) -> bool:
-    """Whether a log may not hold what readers had of it before: files were damaged, or all copies lost what
-    they had not synced."""
+    """Whether a log may not hold what readers had of it before: files were damaged, or all copies
+    lost what they had not synced."""
     return any(fault.details.damaged or fault.details.unkept for fault in records)
 
 
@@ -213,7 +225,9 @@ def missing_rows(records: Iterable[FaultRecord], planned: int, *, is_complete: b
     found = list(records)
     if planned and is_complete and not found:
         return [f"faults.jsonl has no row, and {planned} faults were planned"]
-    return [f"faults.jsonl lacks the first row of fault #{each.id}" for each in found if not each.kind]
+    return [
+        f"faults.jsonl lacks the first row of fault #{each.id}" for each in found if not each.kind
+    ]
 
 
 def read_faults(path: Path) -> list[FaultRecord]:

@@ -15,8 +15,8 @@ ORIGIN: Final = "origin.json"
 
 
 def filesystem_of(root: str) -> tuple[Any, str]:
-    """Return the file system of a folder, and the folder's path in it; a text that is not a URL is a local
-    path.
+    """Return the file system of a folder, and the folder's path in it; a text that is not a URL is
+    a local path.
 
     Raises:
         OSError, ArrowException: the file system does not exist, or it does not answer.
@@ -48,7 +48,8 @@ def below(url: str, name: str) -> str:
 
 
 def origin_of(run: RunDir) -> str:
-    """The URL of a run that was opened from one, or of the campaign that it is a round of; else empty."""
+    """The URL of a run that was opened from one, or of the campaign that it is a round of; else
+    empty."""
     for root, name in ((run.root, ""), (run.root.parent, run.root.name)):
         if (root / ORIGIN).exists():
             url = str(read_json(root / ORIGIN).get("url", ""))

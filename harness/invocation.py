@@ -1,7 +1,7 @@
 """Commands and pages named in messages, as the user can type or open them.
 
-Messages say `brokerstorm ...` in backquotes and ``docs/...md``; files and JSON documents keep them so. What a
-terminal shows goes through `for_terminal`.
+Messages say `brokerstorm ...` in backquotes and ``docs/...md``; files and JSON documents keep them
+so. What a terminal shows goes through `for_terminal`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ _PAGE: Final = re.compile(r"(?<![\w/])docs/[\w/-]+\.md\b")
 
 @cache
 def called() -> str:
-    """How this process was called: ``brokerstorm``, ``./brokerstorm``, ``python3 -m brokerstorm``."""
+    """How this process was called: ``brokerstorm``, ``./brokerstorm``, ``python3 -m
+    brokerstorm``."""
     return call_of(os.environ, sys.argv, sys.orig_argv)
 
 
 def call_of(environment: Mapping[str, str], argv: Sequence[str], orig_argv: Sequence[str]) -> str:
-    """The words that call the command again from the same folder; ``brokerstorm`` where nothing tells."""
+    """The words that call the command again from the same folder; ``brokerstorm`` where nothing
+    tells."""
     given = environment.get(CALLED_AS) or argv[0]
     folder, name = os.path.split(given)
     if name == "__main__.py" and os.path.basename(folder) == NAME:
@@ -55,17 +57,20 @@ def how_to_install() -> str:
 
 
 def how_to_install_extra(extra: str) -> str:
-    """The command that installs the packages of an extra into this environment, such as ``telemetry``.
+    """The command that installs the packages of an extra into this environment, such as
+    ``telemetry``.
 
-    It names those packages. There is no release yet: what an index holds under our name, if anything, is not
-    ours.
+    It names those packages. There is no release yet: what an index holds under our name, if
+    anything, is not ours.
     """
     try:
         needed = metadata.requires(NAME) or []
     except metadata.PackageNotFoundError:
         return how_to_install()
     wanted = [each.partition(";") for each in needed]
-    packages = [name.strip() for name, _, marker in wanted if re.search(rf"extra == .{extra}\b", marker)]
+    packages = [
+        name.strip() for name, _, marker in wanted if re.search(rf"extra == .{extra}\b", marker)
+    ]
     if not packages:
         return how_to_install()
     return f"run: {shlex.join([sys.executable, '-m', 'pip', 'install', *packages])}"
@@ -73,7 +78,9 @@ def how_to_install_extra(extra: str) -> str:
 
 def for_terminal(text: str) -> str:
     """A message with its commands as the user calls them, and pages of ours where they are."""
-    return _PAGE.sub(lambda found: _page(found[0]), _COMMAND.sub(lambda found: found[1] + called(), text))
+    return _PAGE.sub(
+        lambda found: _page(found[0]), _COMMAND.sub(lambda found: found[1] + called(), text)
+    )
 
 
 def _page(name: str) -> str:

@@ -2,13 +2,13 @@
 
 A *stamp* says how: text as it is, and in braces
 
-    {time}      date and time, ``2026-11-22 16:08:43,724``; ISO 8601, with slashes too; UTC without a zone
+    {time}      date and time, ``2026-11-22 16:08:43,724``; ISO 8601, slashes too; UTC if no zone
     {unix}      seconds since 1970, ``1795363723.724``
     {level}     a word or a digit, ``WARN``
     {*}         anything
 
-``[{time}] {level} `` is the one of Kafka's brokers. It is in the manifest of a run, so it is not a regular
-expression: one from a stranger could take for ever.
+``[{time}] {level} `` is the one of Kafka's brokers. It is in the manifest of a run, so it is not a
+regular expression: one from a stranger could take for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 #: Time zone of brokers and workers, in which their logs are written.
 LOG_ZONE = "UTC"
-#: Levels of a warning or worse; librdkafka writes syslog's, NATS three letters.
+#: Levels of a warning or worse, in any case; librdkafka writes syslog's, NATS three letters.
 SEVERE = frozenset(b"WARN WARNING ERROR CRITICAL FATAL SEVERE 0 1 2 3 4 WRN ERR FTL".split())
 _FIELDS = {
     "time": rb"(?P<time>\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)",
@@ -35,8 +35,8 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class Stamped(NamedTuple):
-    """The beginning of a line: ``wall_ns`` since 1970; ``is_severe``: a warning or worse; ``end``: bytes up
-    to the end of its time."""
+    """The beginning of a line: ``wall_ns`` since 1970; ``is_severe``: a warning or worse; ``end``:
+    bytes up to the end of its time."""
 
     wall_ns: int
     is_severe: bool
@@ -63,11 +63,15 @@ class Stamp:
         if unknown := [name for name in fields if name not in _FIELDS]:
             raise ValueError(f"{{{unknown[0]}}} in {self.text!r} is none of {known}")
         if fields.count("time") + fields.count("unix") != 1 or fields.count("level") > 1:
-            raise ValueError(f"{self.text!r} must have {{time}} or {{unix}} once, and {{level}} at most once")
+            raise ValueError(
+                f"{self.text!r} must have {{time}} or {{unix}} once, and {{level}} at most once"
+            )
         if fields.count("*") > _MOST_GAPS:
             raise ValueError(f"{self.text!r} has {{*}} more than {_MOST_GAPS} times")
         parts = _FIELD.split(self.text)
-        pattern = b"".join(_FIELDS[p] if i % 2 else re.escape(p.encode()) for i, p in enumerate(parts))
+        pattern = b"".join(
+            _FIELDS[p] if i % 2 else re.escape(p.encode()) for i, p in enumerate(parts)
+        )
         object.__setattr__(self, "_compiled", re.compile(pattern))
 
     def read(self, line: bytes) -> Stamped | None:
@@ -78,7 +82,11 @@ class Stamp:
         said = found.groupdict()
         unit = "unix" if "unix" in said else "time"
         wall_ns = _unix_ns(said[unit]) if unit == "unix" else _time_ns(said[unit])
-        return None if wall_ns is None else Stamped(wall_ns, said.get("level") in SEVERE, found.end(unit))
+        return (
+            None
+            if wall_ns is None
+            else Stamped(wall_ns, said.get("level", b"").upper() in SEVERE, found.end(unit))
+        )
 
 
 def first_stamp(stamps: tuple[Stamp, ...], line: bytes) -> Stamped | None:

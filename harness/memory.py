@@ -1,4 +1,5 @@
-"""Memory that is free, of the machine or of the container; what Spark and judging would like of it."""
+"""Memory that is free, of the machine or of the container; what Spark and judging would like of
+it."""
 
 from __future__ import annotations
 
@@ -20,12 +21,14 @@ def judging_mb(rows: float) -> int:
 
 
 def free_memory_mb() -> int:
-    """Memory that programs can still have, swap not counted: a swapping broker is a fault of its own."""
+    """Memory that programs can still have, swap not counted: a swapping broker is a fault of its
+    own."""
     return min(psutil.virtual_memory().available, _cgroup_free()) // 2**20
 
 
 def _cgroup_free() -> int:
-    """Bytes left in a container's memory limit (page cache counts as free); very many when there is none."""
+    """Bytes left in a container's memory limit (page cache counts as free); very many when there is
+    none."""
     unlimited = 2**62
     for folder, limit, used in (
         ("/sys/fs/cgroup", "memory.max", "memory.current"),
@@ -34,7 +37,9 @@ def _cgroup_free() -> int:
         try:
             ceiling = Path(folder, limit).read_text().strip()
             current = int(Path(folder, used).read_text())
-            rows = dict(line.split() for line in Path(folder, "memory.stat").read_text().splitlines())
+            rows = dict(
+                line.split() for line in Path(folder, "memory.stat").read_text().splitlines()
+            )
         except (OSError, ValueError):
             continue
         if ceiling != "max" and int(ceiling) < unlimited:

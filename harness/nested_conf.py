@@ -29,7 +29,8 @@ def read_nested(path: Path) -> dict[str, str]:
     A list is kept as it is written. Of a key that is there twice the last value counts.
 
     Raises:
-        UsageError: unreadable, no regular file, too large, not UTF-8, or not such a file; says the line.
+        UsageError: unreadable, no regular file, too large, not UTF-8, or not such a file; says the
+            line.
     """
     found: dict[str, str] = {}
     blocks: list[str] = []
@@ -41,7 +42,9 @@ def read_nested(path: Path) -> dict[str, str]:
             continue
         if kind == "open":
             if not words or len(blocks) >= MOST_DEPTH:
-                raise UsageError(f"{path}:{line}: a block needs a name, and at most {MOST_DEPTH} are nested")
+                raise UsageError(
+                    f"{path}:{line}: a block needs a name, and at most {MOST_DEPTH} are nested"
+                )
             blocks.append(words[0])
             words = []
             continue
@@ -58,7 +61,8 @@ def read_nested(path: Path) -> dict[str, str]:
 
 
 def _tokens(text: str, path: Path) -> Iterator[tuple[str, str, int]]:
-    """Kind (``word``, ``end`` of a setting, ``open`` and ``close`` of a block), text and line of each part.
+    """Kind (``word``, ``end`` of a setting, ``open`` and ``close`` of a block), text and line of
+    each part.
 
     A key ends at ``=`` or ``:``, which a value may hold.
     """
@@ -82,7 +86,9 @@ def _tokens(text: str, path: Path) -> Iterator[tuple[str, str, int]]:
             is_key = True
 
 
-def _keep(found: dict[str, str], blocks: list[str], words: list[str], path: Path, line: int) -> None:
+def _keep(
+    found: dict[str, str], blocks: list[str], words: list[str], path: Path, line: int
+) -> None:
     if not words:
         return
     if len(words) == 1:

@@ -1,6 +1,8 @@
-"""Broker settings that differ by node, in one flat map: ``kafka-1/broker.rack`` is a setting of one node.
+"""Broker settings that differ by node, in one flat map: ``kafka-1/broker.rack`` is a setting of one
+node.
 
-A scenario writes ``broker.rack: {kafka-1: az-1, kafka-2: az-2}``. Plans and cluster files keep the flat form.
+A scenario writes ``broker.rack: {kafka-1: az-1, kafka-2: az-2}``. Plans and cluster files keep the
+flat form.
 """
 
 from __future__ import annotations
@@ -54,7 +56,8 @@ def for_all(config: Mapping[str, str]) -> dict[str, str]:
 
 
 def of_node(config: Mapping[str, str], node: str) -> dict[str, str]:
-    """The settings of one node by their native names: the ones of all nodes, and its own over them."""
+    """The settings of one node by their native names: the ones of all nodes, and its own over
+    them."""
     own = {name: value for owner, name, value in by_node(config) if owner == node}
     return {**for_all(config), **own}
 
@@ -66,7 +69,8 @@ def node_configs(config: Mapping[str, str]) -> list[dict[str, str]]:
 
 
 def settings_text(config: Mapping[str, str]) -> dict[str, str]:
-    """Native name -> value as text for people; a setting by node as ``{kafka-1: az-1, kafka-2: az-2}``."""
+    """Native name -> value as text for people; a setting by node as ``{kafka-1: az-1, kafka-2:
+    az-2}``."""
     own: dict[str, list[str]] = {}
     for node, name, value in by_node(config):
         own.setdefault(name, []).append(f"{node}: {value}")

@@ -6,7 +6,8 @@ from typing import Final
 
 from harness.errors import called_here
 
-#: Tool -> its keys and options -> where they belong in a scenario, or why they have no place in one.
+#: Tool -> its keys and options -> where they belong in a scenario, or why they have no place in
+#: one.
 OTHER_WORDS: Final[dict[str, dict[str, str]]] = {
     "OpenMessaging Benchmark": {
         "messageSize": "`load.payload`",

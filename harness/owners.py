@@ -19,8 +19,8 @@ from harness.run_ids import checked_run_id, is_run_id
 
 #: The variable that every process of a run has in its environment.
 RUN_ID: Final = "BROKERSTORM_RUN_ID"
-#: The variable that names the state folder: for a command the one to use, in a process of a run the one that
-#: its run is claimed in.
+#: The variable that names the state folder: for a command the one to use, in a process of a run the
+#: one that its run is claimed in.
 STATE: Final = "BROKERSTORM_STATE"
 #: The variable that says what a worker process is: producer, consumer, pipeline or audit.
 ROLE: Final = "BROKERSTORM_ROLE"
@@ -29,7 +29,8 @@ _MARK: Final = re.compile(r"(\d{1,10}):(/[^\x00-\x1f\x7f]*)", re.ASCII)
 
 
 def is_pid(number: object) -> bool:
-    """Whether this can be the pid of one process; 0 and negative numbers mean groups to the kernel."""
+    """Whether this can be the pid of one process; 0 and negative numbers mean groups to the
+    kernel."""
     return type(number) is int and 0 < number <= _MOST_PID
 
 
@@ -53,12 +54,14 @@ def marks_of(run_id: str) -> dict[str, str]:
 
 
 def owner_mark() -> str:
-    """This user and state folder as one text: the mark of what has no environment, such as a container."""
+    """This user and state folder as one text: the mark of what has no environment, such as a
+    container."""
     return f"{os.geteuid()}:{state_root()}"
 
 
 def short_owner_mark() -> str:
-    """`owner_mark` as 8 hexadecimal digits, for names that have little room: rules, control groups."""
+    """`owner_mark` as 8 hexadecimal digits, for names that have little room: rules, control
+    groups."""
     return hashlib.sha256(owner_mark().encode()).hexdigest()[:8]
 
 
@@ -87,11 +90,12 @@ def marked_owner(run_id: str, mark: str) -> RunOwner | None:
 
 
 def owner_of(pid: int) -> RunOwner | None:
-    """Return the run that the environment of a process names; None if it names none, is not readable or is
-    gone.
+    """Return the run that the environment of a process names; None if it names none, is not
+    readable or is gone.
 
-    Anybody may start a process with any environment: the user id is the kernel's word, the rest is a claim.
-    A program with the set-user-id bit has the environment of its caller: its real user counts.
+    Anybody may start a process with any environment: the user id is the kernel's word, the rest is
+    a claim. A program with the set-user-id bit has the environment of its caller: its real user
+    counts.
     """
     if not is_pid(pid):
         return None

@@ -17,7 +17,8 @@ _KEY: Final = re.compile(r"(?:\\.|[^\\=:\s])*")
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """The settings of a file that a user names. If a key is there twice, its last value counts, as in Java.
+    """The settings of a file that a user names. If a key is there twice, its last value counts, as
+    in Java.
 
     Raises:
         UsageError: unreadable, no regular file, too large, not UTF-8, or a line that has no key.
@@ -37,7 +38,8 @@ def read_properties(path: Path) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Number of the first line, and the lines that a backslash joins; without comments and empty lines."""
+    """Number of the first line, and the lines that a backslash joins; without comments and empty
+    lines."""
     found: list[tuple[int, str]] = []
     begun, joined = 0, ""
     for number, raw in enumerate(re.split(r"\r\n|\r|\n", text), start=1):
@@ -63,10 +65,12 @@ def _value(rest: str) -> str:
 
 
 def _whole(text: str) -> str:
-    """The text with each pair of surrogates, as Java writes a character beyond U+FFFF, as that character.
+    """The text with each pair of surrogates, as Java writes a character beyond U+FFFF, as that
+    character.
 
     Raises:
-        UnicodeDecodeError: one of them is without its other half, which no client and no file takes.
+        UnicodeDecodeError: one of them is without its other half, which no client and no file
+            takes.
     """
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
 

@@ -3,17 +3,17 @@
 Three layouts, all little-endian:
 
 * **header** (48 bytes) opens every payload, a CRC-32 (4 bytes) of everything before it closes it;
-* **raw rows** lie in memory-mapped segments, a 64-byte segment header and then fixed-width rows. A row
-  is valid when its last field (``state``, or ``kind`` of a delivery) is not zero; workers write that
-  field last, so a killed worker leaves a whole row or none;
+* **raw rows** lie in memory-mapped segments, a 64-byte segment header and then fixed-width rows. A
+  row is valid when its last field (``state``, or ``kind`` of a delivery) is not zero; workers write
+  that field last, so a killed worker leaves a whole row or none;
 * **sealed columns** are the Parquet form (`harness.seal.seal`), the only one that analysis reads.
 
-Ids of names (streams, errors, client names, subscriptions) are local to a worker in the raw form, start
-at 1, 0 means none, and are global in the sealed form (``names.jsonl``). Times are CLOCK_MONOTONIC
-nanoseconds, 0 meaning "never"; one machine clock serves every process of a run.
+Ids of names (streams, errors, client names, subscriptions) are local to a worker in the raw form,
+start at 1, 0 means none, and are global in the sealed form (``names.jsonl``). Times are
+CLOCK_MONOTONIC nanoseconds, 0 meaning "never"; one machine clock serves every process of a run.
 
-docs/capture-format.md describes the same bytes for authors of workers in other languages; golden files
-in harness/contract/golden hold it and the workers to it.
+docs/capture-format.md describes the same bytes for authors of workers in other languages; golden
+files in harness/contract/golden hold it and the workers to it.
 """
 
 from __future__ import annotations
@@ -94,6 +94,7 @@ class Event(IntEnum):
     ASSIGN = 10  # position = where reading starts, -1 unknown
     REVOKE = 11
     SEEK = 12  # position = the new position
+    OUTPUT = 13  # no consumer's: an application under test made this of the message that it names
 
 
 class TableId(IntEnum):
@@ -108,7 +109,12 @@ class TableId(IntEnum):
 def _raw(fields: list[tuple[str, npt.DTypeLike, int]], row_bytes: int) -> np.dtype[np.void]:
     names, formats, offsets = zip(*fields, strict=True)
     return np.dtype(
-        {"names": list(names), "formats": list(formats), "offsets": list(offsets), "itemsize": row_bytes}
+        {
+            "names": list(names),
+            "formats": list(formats),
+            "offsets": list(offsets),
+            "itemsize": row_bytes,
+        }
     )
 
 
@@ -147,6 +153,7 @@ SEGMENT_HEADER: Final = _raw(
     ],
     SEGMENT_HEADER_BYTES,
 )
+SEGMENT_HEADER_STRUCT: Final = "<8sHHIIIII32x"
 
 #: Open part (0-32) is written before the call, completion part (40-88) when the client answers.
 RAW_SENDS: Final = _raw(
@@ -174,6 +181,8 @@ RAW_SENDS: Final = _raw(
 )
 SENDS_OPEN_STRUCT: Final = "<IHBxQqqQ"  # the last: state, and transaction in the upper half
 SENDS_DONE_STRUCT: Final = "<qqqqiiiiB"
+#: The same for a client that says no more than t_done_ns, position, stream and outcome.
+SENDS_DONE_PLAIN_STRUCT: Final = "<qq16xi12xB"
 SENDS_DONE_OFFSET: Final = 40
 
 RAW_LOG: Final = _raw(
@@ -212,7 +221,8 @@ RAW_DELIVERIES: Final = _raw(
 )
 DELIVERIES_STRUCT: Final = "<qqqqiiIi48sBB"
 
-#: Begun (0-24) before `begin`, asked (32-44) before commit or abort, the rest when the client answered.
+#: Begun (0-24) before `begin`, asked (32-44) before commit or abort, the rest when the client
+#: answered.
 RAW_TRANSACTIONS: Final = _raw(
     [
         ("number", "<u4", 0),  # from 1 in the instance
@@ -248,9 +258,11 @@ VALID_FIELD: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A sealed column. ``encoding`` is the Parquet encoding; "dictionary" for columns of few values.
+    """A sealed column. ``encoding`` is the Parquet encoding; "dictionary" for columns of few
+    values.
 
-    ``missing``: what every row has where it was sealed before there was such a column, or imported without.
+    ``missing``: what every row has where it was sealed before there was such a column, or imported
+    without.
     """
 
     name: str
@@ -285,7 +297,12 @@ SENDS: Final = (
     Column("t_intended_ns", "int64", _DELTA, "when the plan wanted it sent"),
     Column("t_start_ns", "int64", _DELTA, "just before the client was called"),
     Column("t_done_ns", "int64", _DELTA, "when the client gave the outcome; 0 never"),
-    Column("outcome", "uint8", _DICT, "1 ok, 2 fail (certainly not stored), 3 info (unknown), 4 aborted"),
+    Column(
+        "outcome",
+        "uint8",
+        _DICT,
+        "1 ok, 2 fail (certainly not stored), 3 info (unknown), 4 aborted",
+    ),
     Column("late_outcome", "uint8", _DICT, "a second outcome given later; 0 none"),
     Column("error", "int32", _DICT, "name id of the client's error; 0 none"),
     Column("transaction", "uint32", _DICT, "number of its transaction in the instance; 0 none"),
@@ -298,9 +315,22 @@ LOG: Final = (
     Column("t_intended_ns", "int64", _DELTA, "from the header"),
     Column("broker_time_ms", "int64", _DELTA, "the broker's timestamp, wall clock ms; -1 none"),
     Column("txn", "uint8", _DICT, "0 none, 1 committed, 2 aborted, 3 open, 4 unknown"),
-    Column("txn_end", "int64", _DICT, "position of the marker that ended its transaction; -1 none", -1),
-    Column("source_partition", "uint16", _DICT, "of a pipeline's output: partition of its input; else 0"),
-    Column("source_position", "int64", _DELTA, "of a pipeline's output: offset of its input; else -1", -1),
+    Column(
+        "txn_end", "int64", _DICT, "position of the marker that ended its transaction; -1 none", -1
+    ),
+    Column(
+        "source_partition",
+        "uint16",
+        _DICT,
+        "of a pipeline's output: partition of its input; else 0",
+    ),
+    Column(
+        "source_position",
+        "int64",
+        _DELTA,
+        "of a pipeline's output: offset of its input; else -1",
+        -1,
+    ),
     Column("check", "uint8", _DICT, "0 ok, 1 corrupt, 2 foreign, 3 another run's"),
     *_CLIENT,
 )
@@ -317,7 +347,11 @@ DELIVERIES: Final = (
     Column("txn_id", "int64", _DELTA, "consumer transaction; 0 none"),
     Column("check", "uint8", _DICT, "as in log"),
 )
-SEALED: Final[dict[str, tuple[Column, ...]]] = {"sends": SENDS, "log": LOG, "deliveries": DELIVERIES}
+SEALED: Final[dict[str, tuple[Column, ...]]] = {
+    "sends": SENDS,
+    "log": LOG,
+    "deliveries": DELIVERIES,
+}
 TABLE_NAMES: Final = {
     TableId.SENDS: "sends",
     TableId.LOG: "log",

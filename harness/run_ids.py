@@ -1,5 +1,6 @@
-"""The form of run ids. One enters in many places: environments of processes, files, labels of containers,
-names of folders. It becomes part of paths and commands, so each of these places checks it here."""
+"""The form of run ids. One enters in many places: environments of processes, files, labels of
+containers, names of folders. It becomes part of paths and commands, so each of these places checks
+it here."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ _FORM: Final = re.compile(rf"[A-Za-z0-9][A-Za-z0-9._-]{{0,{_MOST_LETTERS - 1}}}"
 
 
 def is_run_id(text: object) -> bool:
-    """Whether this is a run id: letters, digits, ``.``, ``_`` and ``-``, the first a letter or digit."""
+    """Whether this is a run id: letters, digits, ``.``, ``_`` and ``-``, the first a letter or
+    digit."""
     return isinstance(text, str) and _FORM.fullmatch(text) is not None
 
 
@@ -33,6 +35,6 @@ def checked_run_id(text: str) -> str:
 
 
 def run_id_from(name: str) -> str:
-    """A run id made of any name: every other character becomes ``-``, and what is too long is cut, with room
-    for a number at its end."""
+    """A run id made of any name: every other character becomes ``-``, and what is too long is cut,
+    with room for a number at its end."""
     return re.sub(r"[^A-Za-z0-9._-]", "-", name, flags=re.ASCII)[: _MOST_LETTERS - len("-99")]

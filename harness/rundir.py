@@ -1,4 +1,5 @@
-"""Every path inside a run directory, in one place: of a run, or a campaign whose rounds are sub-folders."""
+"""Every path inside a run directory, in one place: of a run, or a campaign whose rounds are
+sub-folders."""
 
 from __future__ import annotations
 
@@ -21,8 +22,8 @@ from harness.errors import UsageError
 from harness.run_ids import is_run_id, run_id_from
 
 LATEST = "latest"
-#: An object of JSON, YAML or TOML as a file, an answer or a message has it: not checked by a model yet, or
-#: made to be written or shown.
+#: An object of JSON, YAML or TOML as a file, an answer or a message has it: not checked by a model
+#: yet, or made to be written or shown.
 Document = dict[str, Any]
 #: Of the JSON Schemas that we publish.
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -60,11 +61,14 @@ class RunDir:
     campaign = PathBelow("campaign.json")
     #: A folder a worker: spec.json, names.jsonl, segments, stdout.jsonl, stderr.log.
     raw = PathBelow("raw")
+    #: A folder an instance of an application: its stdout and stderr, and the folder of its own.
+    applications = PathBelow("applications")
     #: A folder a table, with one a bucket (`bucket_folder`).
     sealed = PathBelow("sealed")
     names = PathBelow("sealed/names.jsonl")
     log_bounds = PathBelow("sealed/log_bounds.jsonl")
-    #: Who led which stream; missing where it is not known. Raw: as it was reported, before it was sealed.
+    #: Who led which stream; missing where it is not known. Raw: as it was reported, before it was
+    #: sealed.
     leaderships = PathBelow("sealed/leaderships.jsonl")
     raw_leaderships = PathBelow("leaderships.jsonl")
     #: What the groups of pipelines had committed in the end; missing where it is not known.
@@ -113,7 +117,8 @@ class RunDir:
         """Where sealing writes one part of a bucket. Readers take all parts
         (`analysis.capture.capture.bucket_parts`): no part is the bucket.
 
-        ``part``: 0, 1, 2 ... in a run that is sealed during the load; 1 and up: parts of other machines.
+        ``part``: 0, 1, 2 ... in a run that is sealed during the load; 1 and up: parts of other
+        machines.
         """
         return self.bucket_folder(table, bucket) / f"part-{part}.parquet"
 
@@ -131,8 +136,8 @@ class RunDir:
         """The runs below a campaign, in order of start; empty for a plain run.
 
         Raises:
-            UsageError: campaign.json is damaged, or names a folder that is not below its own: it may come
-                from a stranger, and what is read of a run is also written there.
+            UsageError: campaign.json is damaged, or names a folder that is not below its own: it
+                may come from a stranger, and what is read of a run is also written there.
         """
         if not self.campaign.exists():
             return []
@@ -154,7 +159,8 @@ def find_run(base: Path, name: str | None) -> RunDir:
     """The run that the user means: a path, an id below ``base``, or the latest.
 
     Raises:
-        UsageError: no such run, a night, or the folder holds no run or does not say which is the latest.
+        UsageError: no such run, a night, or the folder holds no run or does not say which is the
+            latest.
     """
     if night := find_night(base, name):
         raise UsageError(
@@ -169,17 +175,20 @@ def find_run(base: Path, name: str | None) -> RunDir:
             return run
     have = ", ".join(r.run_id for r in list(all_runs(base))[:5])
     if not have and name is None:
-        raise UsageError(f"there is no run in {base} yet", hint="`brokerstorm run kafka-quick` makes one")
+        raise UsageError(
+            f"there is no run in {base} yet", hint="`brokerstorm run kafka-quick` makes one"
+        )
     is_there = any(path.exists() for path in candidates)
     raise UsageError(
-        f"no run {wanted!r} in {base}" + (": it has no manifest.json or campaign.json" if is_there else ""),
+        f"no run {wanted!r} in {base}"
+        + (": it has no manifest.json or campaign.json" if is_there else ""),
         hint=f"runs there: {have or 'none yet'}. `brokerstorm list runs` shows all",
     )
 
 
 def find_night(base: Path, name: str | None) -> Path | None:
-    """The folder of the night that the user names; without a name, of the newest one in a folder that holds
-    nights and no run. None if it is not a nightly run."""
+    """The folder of the night that the user names; without a name, of the newest one in a folder
+    that holds nights and no run. None if it is not a nightly run."""
     if name is not None:
         return next((path for path in _places(base, name) if (path / NIGHT_FILE).is_file()), None)
     if _latest(base) is not None or not base.is_dir():
@@ -246,11 +255,12 @@ def begun_at(run_id: str) -> datetime:
 
 
 def new_run(run_dir: Path, name: str) -> RunDir:
-    """A folder of its own for a run that starts now, named so that names sort by time. The name is a run id:
-    what else ``name`` has becomes a dash.
+    """A folder of its own for a run that starts now, named so that names sort by time. The name is
+    a run id: what else ``name`` has becomes a dash.
 
     Raises:
-        UsageError: the folder of runs cannot be written, or something else has the name of the latest run.
+        UsageError: the folder of runs cannot be written, or something else has the name of the
+            latest run.
     """
     stem = run_id_from(f"{time.strftime(_BEGUN)}-{name}")
     _require_a_link(run_dir / LATEST)
@@ -265,7 +275,8 @@ def new_run(run_dir: Path, name: str) -> RunDir:
             return RunDir(folder)
     except OSError as error:
         raise UsageError(
-            f"cannot write to the run folder {run_dir}: {error.strerror}", hint="--run-dir names another"
+            f"cannot write to the run folder {run_dir}: {error.strerror}",
+            hint="--run-dir names another",
         ) from error
     raise UsageError(f"{run_dir} already holds a hundred runs of this second")
 
@@ -292,7 +303,8 @@ def point_latest(run: RunDir) -> None:
 
 
 def write_json(path: Path, document: Any) -> None:
-    """Write a JSON file so that a reader sees the old or the new one, never half (fsync, rename)."""
+    """Write a JSON file so that a reader sees the old or the new one, never half (fsync,
+    rename)."""
     with _appearing(path) as file:
         json.dump(document, file, indent=1, default=str)
         file.write("\n")
@@ -322,8 +334,8 @@ def _appearing(path: Path) -> Iterator[IO[str]]:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file that a user, a bundle or a run names, for reading. A pipe would be waited for, and a device
-    may never end.
+    """Open a file that a user, a bundle or a run names, for reading. A pipe would be waited for,
+    and a device may never end.
 
     Raises:
         UsageError: missing, unreadable, no regular file, or a name that no file can have.
@@ -400,7 +412,8 @@ def path_below(folder: Path, text: str) -> Path:
 
 
 def resolved(path: Path) -> Path:
-    """The absolute path without links; a loop of links, which `Path.resolve` refuses, stays as it is."""
+    """The absolute path without links; a loop of links, which `Path.resolve` refuses, stays as it
+    is."""
     return Path(os.path.realpath(path))
 
 
@@ -426,7 +439,9 @@ def read_jsonl(path: Path) -> list[Document]:
         return []
     rows: list[Document] = []
     # Not splitlines(): it also cuts at U+2028 and the like, which JSON may hold unescaped.
-    lines = read_bytes(path, MOST_ROWS_BYTES).decode(errors="replace").removesuffix("\n").split("\n")
+    lines = (
+        read_bytes(path, MOST_ROWS_BYTES).decode(errors="replace").removesuffix("\n").split("\n")
+    )
     for number, line in enumerate(lines):
         try:
             rows.append(json_object(line))
@@ -456,7 +471,8 @@ def json_object(text: str) -> Document:
 
 
 def _encodable(value: Any) -> Any:
-    """JSON can hold halves of characters, which no file, terminal or browser takes: they become U+FFFD."""
+    """JSON can hold halves of characters, which no file, terminal or browser takes: they become
+    U+FFFD."""
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
@@ -482,8 +498,8 @@ def _is_deeper(document: Any, most: int) -> bool:
 
 @contextmanager
 def reading(run: RunDir) -> Iterator[None]:
-    """Around what takes the documents of a run apart: a key or a value that is not as it was written makes
-    one line about the run, and no internal error.
+    """Around what takes the documents of a run apart: a key or a value that is not as it was
+    written makes one line about the run, and no internal error.
 
     Raises:
         UsageError: the documents are damaged.
@@ -499,8 +515,9 @@ def reading(run: RunDir) -> Iterator[None]:
 
 
 def append_jsonl(path: Path, row: Document, *, sync: bool = False) -> None:
-    """Append one row. Threads and processes may append to one file: a lock on it keeps each line whole. What
-    is left of a line that was cut (a full disk, a kill) goes first: it would spoil the next one.
+    """Append one row. Threads and processes may append to one file: a lock on it keeps each line
+    whole. What is left of a line that was cut (a full disk, a kill) goes first: it would spoil the
+    next one.
 
     ``sync``: return when it is on disk.
     """

@@ -1,7 +1,7 @@
 """Follows the raw segments of a worker while it writes them: each row once, as soon as it is final.
 
-A worker's memory-mapped rows are its capture; reading them costs it nothing, and they are there after it was
-killed. docs/capture-format.md says when a row counts.
+A worker's memory-mapped rows are its capture; reading them costs it nothing, and they are there
+after it was killed. docs/capture-format.md says when a row counts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy.typing as npt
 from harness.records import RAW, SEGMENT_HEADER_BYTES, TABLE_NAMES, VALID_FIELD, TableId
 
 Rows = npt.NDArray[np.void]
-#: The field that is not 0 when nothing of a row will change any more; of other tables a written row is final.
+#: The field that is not 0 when nothing of a row will change any more; of other tables a written row
+#: is final.
 _FINAL_FIELD: Final = {TableId.SENDS: "outcome", TableId.TRANSACTIONS: "outcome"}
 
 
@@ -30,8 +31,12 @@ class SegmentRows:
         self._followed: dict[str, _Segment | None] = {}  # None = every row of it was handed out
 
     def new_rows(self) -> Iterator[Rows]:
-        """Copies of the rows that became final since the last call. A file may go once all of its are."""
-        there = {path.name: path for path in sorted(self._folder.glob(f"{TABLE_NAMES[self._table]}-*.seg"))}
+        """Copies of the rows that became final since the last call. A file may go once all of its
+        are."""
+        there = {
+            path.name: path
+            for path in sorted(self._folder.glob(f"{TABLE_NAMES[self._table]}-*.seg"))
+        }
         for name in there.keys() - self._followed.keys():
             with suppress(FileNotFoundError):
                 self._followed[name] = _Segment(mapped(there[name], self._table), self._table)
@@ -81,8 +86,8 @@ class _Segment:
 
 
 def mapped(path: Path, table: TableId) -> Rows:
-    """The rows that a segment has room for, as a plain array over the file: memmap's own __getitem__ costs a
-    microsecond a slice. None while it is shorter than a header and a row."""
+    """The rows that a segment has room for, as a plain array over the file: memmap's own
+    __getitem__ costs a microsecond a slice. None while it is shorter than a header and a row."""
     room = (path.stat().st_size - SEGMENT_HEADER_BYTES) // RAW[table].itemsize
     if room <= 0:
         return np.empty(0, RAW[table])

@@ -1,5 +1,5 @@
-"""When a process was started, by a clock that cannot be set: what distinguishes it from a later one with its
-pid.
+"""When a process was started, by a clock that cannot be set: what distinguishes it from a later one
+with its pid.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ _STARTTIME: Final = 19  # of the fields after the program's name, proc(5)
 
 
 def started_s(pid: int) -> float:
-    """Seconds between the machine's start and the process' start; where there is no /proc, its time of day.
+    """Seconds between the machine's start and the process' start; where there is no /proc, its time
+    of day.
 
-    psutil's own time is the boot time and this, and the boot time moves when the clock is set, as it is when
-    a virtual machine is resumed: every process would look like a later one.
+    psutil's own time is the boot time and this, and the boot time moves when the clock is set, as
+    it is when a virtual machine is resumed: every process would look like a later one.
 
     Raises:
         psutil.NoSuchProcess: there is none.

@@ -1,8 +1,10 @@
-"""Runs in a folder at a URL, which pyarrow.fs opens: ``s3://``, ``gs://``, ``abfss://``, ``hdfs://``.
+"""Runs in a folder at a URL, which pyarrow.fs opens: ``s3://``, ``gs://``, ``abfss://``,
+``hdfs://``.
 
-Such a run is read through a copy of its documents in the cache. Its tables stay where they are: whoever
-judges or traces reads them there, executors too. What judging writes goes back. Credentials and regions are
-those that pyarrow.fs finds in the environment (``AWS_ACCESS_KEY_ID``, ``AWS_ENDPOINT_URL`` ...).
+Such a run is read through a copy of its documents in the cache. Its tables stay where they are:
+whoever judges or traces reads them there, executors too. What judging writes goes back. Credentials
+and regions are those that pyarrow.fs finds in the environment (``AWS_ACCESS_KEY_ID``,
+``AWS_ENDPOINT_URL`` ...).
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ _HINT: Final = "check the URL, and the variables for its credentials, region and
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder at a URL. Every method raises UsageError where the file system refuses or does not answer."""
+    """A folder at a URL. Every method raises UsageError where the file system refuses or does not
+    answer."""
 
     url: str
 
@@ -101,7 +104,8 @@ def _refused(what: str, where: str, error: Exception) -> UsageError:
 
 
 def open_stored(url: str, *, with_tables: bool = False) -> RunDir:
-    """The run or campaign at a URL, as a folder in the cache that has its documents as they are now.
+    """The run or campaign at a URL, as a folder in the cache that has its documents as they are
+    now.
 
     Args:
         with_tables: the sealed tables are copied, too.
@@ -117,7 +121,9 @@ def open_stored(url: str, *, with_tables: bool = False) -> RunDir:
             hint=f"`brokerstorm list runs {url}` shows the runs below it",
         )
     copy = cache_folder() / "stored" / hashlib.sha256(url.encode()).hexdigest()[:16] / folder.name
-    wanted = {path: info for path, info in there.items() if with_tables or not path.endswith(_TABLE)}
+    wanted = {
+        path: info for path, info in there.items() if with_tables or not path.endswith(_TABLE)
+    }
     _renew(copy, folder, {path: info for path, info in wanted.items() if _is_copied(path)})
     for path in _documents(copy):
         if path != ORIGIN and path not in there:
@@ -144,14 +150,20 @@ def _is_same(copy: Path, info: pafs.FileInfo) -> bool:
     if not copy.is_file():
         return False
     found = copy.stat()
-    return info.mtime_ns is not None and (found.st_size, found.st_mtime_ns) == (info.size, info.mtime_ns)
+    return info.mtime_ns is not None and (found.st_size, found.st_mtime_ns) == (
+        info.size,
+        info.mtime_ns,
+    )
 
 
 def _require_sane(path: str, info: pafs.FileInfo, url: str) -> None:
-    """A store holds what somebody put there: no name leads out of the copy, no document fills the disk."""
+    """A store holds what somebody put there: no name leads out of the copy, no document fills the
+    disk."""
     is_outside = path.startswith("/") or ".." in PurePosixPath(path).parts or "\0" in path
     if is_outside or (info.size > _LARGEST_DOCUMENT_BYTES and not path.endswith(_TABLE)):
-        raise UsageError(f"{url} holds {path!r} of {info.size:,} bytes, which is not a file of a run")
+        raise UsageError(
+            f"{url} holds {path!r} of {info.size:,} bytes, which is not a file of a run"
+        )
 
 
 def _documents(folder: Path) -> Iterator[str]:
@@ -174,8 +186,9 @@ def give_back(run: RunDir, paths: Collection[Path]) -> None:
 
 
 def upload(run: RunDir, url: str) -> list[str]:
-    """Copy a run or campaign to ``url``/ID, without what is not read once it is sealed: raw segments and the
-    brokers' data. The documents that make it a run come last, so a copy that was cut off is none.
+    """Copy a run or campaign to ``url``/ID, without what is not read once it is sealed: raw
+    segments and the brokers' data. The documents that make it a run come last, so a copy that was
+    cut off is none.
 
     Returns:
         The paths of what was copied.
@@ -189,13 +202,15 @@ def upload(run: RunDir, url: str) -> list[str]:
     rounds = run.rounds() if run.campaign.exists() else [run]
     for each in rounds:
         if each.manifest.exists() and not each.seal_report.exists():
-            raise UsageError(f"{each.root} is not sealed", hint=f"`brokerstorm analyze {run.run_id}` does it")
+            raise UsageError(
+                f"{each.root} is not sealed", hint=f"`brokerstorm analyze {run.run_id}` does it"
+            )
     return _put_all(run, target)
 
 
 def keep_at(run: RunDir, url: str) -> None:
-    """Write what this machine has of a run or campaign, as `upload` would, to the folder at ``url`` that has
-    the rest of it, and have it read there from now on.
+    """Write what this machine has of a run or campaign, as `upload` would, to the folder at ``url``
+    that has the rest of it, and have it read there from now on.
 
     Raises:
         UsageError: it cannot be written there.

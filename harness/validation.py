@@ -1,10 +1,12 @@
-"""Data checked by a pydantic model: every problem as a key path and a sentence that a user can act on."""
+"""Data checked by a pydantic model: every problem as a key path and a sentence that a user can act
+on."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin
+from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
@@ -17,6 +19,13 @@ from harness.rundir import DIALECT
 
 Location = tuple[str | int, ...]
 Model = type[BaseModel]
+#: Passwords of URLs: before the last @, and as a parameter.
+_URL_PASSWORD: Final = re.compile(r"(://[^\s:/@]*:)[^\s'\"]*(?=@)")
+_URL_PARAMETER: Final = re.compile(
+    r"([?&][^=&\s]*(?:pass|pwd|secret|token)[^=&\s]*=)[^&\s'\"]*", re.IGNORECASE
+)
+#: Keys of `harness.connections` and of scenarios whose value must not be a secret, but may be one.
+_SECRET_KEYS: Final = frozenset({"password", "key_password", "token", "client_secret"})
 
 
 def file_schema(model: Model, what: str, description: str) -> JsonSchemaValue:
@@ -42,12 +51,14 @@ def problems_of(model: Model, error: ValidationError, data: Any) -> list[tuple[L
 
 
 def shown(value: Any) -> str:
-    """A value in an error message: one short line."""
+    """A value in an error message: one short line, in which URLs have no password."""
     if value is None:
         return "nothing"
     if isinstance(value, bool):
         return "true" if value else "false"
     text = " ".join(repr(value).split())
+    for pattern in (_URL_PASSWORD, _URL_PARAMETER):
+        text = pattern.sub(r"\1...", text)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -62,7 +73,10 @@ def dotted(location: Location, whole: str = "scenario") -> str:
 def _explain(model: Model, error: ErrorDetails, data: Any) -> tuple[Location, str]:
     location = _existing(tuple(error["loc"]), data, keep_last=error["type"] == "missing")
     if error["type"] == "extra_forbidden":
-        return location, f"unknown key{value_text(location, data)}; {_allowed_keys(model, location)}"
+        return (
+            location,
+            f"unknown key{value_text(location, data)}; {_allowed_keys(model, location)}",
+        )
     if error["loc"] and error["loc"][-1] == "[key]":
         return location, "a name holds letters, digits, . _ - and starts with a letter or digit"
     return location, f"{_sentence(model, error, location, data)}{value_text(location, data)}"
@@ -108,9 +122,16 @@ def _sentence(model: Model, error: ErrorDetails, location: Location, data: Any) 
         if not isinstance(_value_at(location, data), dict):
             return sentence
         return f"{sentence} (keys of a block are written with a dot: {location[-1]}.NAME)"
-    bounds = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
+    bounds = {
+        "greater_than": "gt",
+        "greater_than_equal": "ge",
+        "less_than": "lt",
+        "less_than_equal": "le",
+    }
     if kind in bounds:
-        words = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}[bounds[kind]]
+        words = {"gt": "more than", "ge": "at least", "lt": "less than", "le": "at most"}[
+            bounds[kind]
+        ]
         limit, typed = context[bounds[kind]], _value_at(location, data)
         if isinstance(typed, str):  # a duration, which the model has in seconds
             return f"must be {words} {in_unit_of(typed, limit)}"
@@ -122,7 +143,9 @@ def _sentence(model: Model, error: ErrorDetails, location: Location, data: Any) 
 
 def _allowed_keys(root: Model, location: Location) -> str:
     model = _annotation_at(root, location[:-1])
-    names = sorted(_fields(model)) if isinstance(model, type) and issubclass(model, BaseModel) else []
+    names = (
+        sorted(_fields(model)) if isinstance(model, type) and issubclass(model, BaseModel) else []
+    )
     allowed = did_you_mean(str(location[-1]), names, label="allowed")
     #: A model may know words that users bring from elsewhere.
     hint_of: Callable[[object], str] = getattr(root, "hint_of", lambda _: "")
@@ -155,7 +178,8 @@ def _fields(model: Model) -> dict[str, FieldInfo]:
 
 
 def _needed(annotation: Any) -> Any:
-    """``X`` of ``X | None``: a key that may be left out is checked like any other when it is there."""
+    """``X`` of ``X | None``: a key that may be left out is checked like any other when it is
+    there."""
     if get_origin(annotation) not in {Union, UnionType}:
         return annotation
     kinds = [kind for kind in get_args(annotation) if kind is not NoneType]
@@ -177,11 +201,14 @@ def _existing(location: Location, data: Any, *, keep_last: bool) -> Location:
 
 
 def value_text(location: Location, data: Any) -> str:
-    """``, got ...``: what the data has there; empty if nothing, and for the whole."""
-    if not location:
+    """``, got ...``: what the data has there; empty if nothing, for the whole, and where somebody
+    may have written a secret."""
+    if not location or _SECRET_KEYS.intersection(location):
         return ""
     for key in location:
-        has = (isinstance(data, dict) and key in data) or (isinstance(data, list) and isinstance(key, int))
+        has = (isinstance(data, dict) and key in data) or (
+            isinstance(data, list) and isinstance(key, int)
+        )
         if not has:
             return ""
         data = data[key]
@@ -189,6 +216,7 @@ def value_text(location: Location, data: Any) -> str:
 
 
 def is_one_line(text: str) -> bool:
-    """Whether a line of a property file is one for its reader too: no line break of any kind (a carriage
-    return is one), and no backslash at the end, which joins the next line to it (java.util.Properties)."""
+    """Whether a line of a property file is one for its reader too: no line break of any kind (a
+    carriage return is one), and no backslash at the end, which joins the next line to it
+    (java.util.Properties)."""
     return len(text.splitlines()) == 1 and text.splitlines()[0] == text and not text.endswith("\\")

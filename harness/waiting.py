@@ -41,7 +41,8 @@ def wait_while(
     every_s: float = 0.1,
     stop: threading.Event | None = None,
 ) -> Answer:
-    """Wait until the answer is falsy; see `wait_until`. For questions about what is missing, wrong or left.
+    """Wait until the answer is falsy; see `wait_until`. For questions about what is missing, wrong
+    or left.
 
     An empty answer means that the condition holds; another one says what kept it from doing so.
     """

@@ -1,7 +1,8 @@
-"""Turns the wall clock of logs and brokers into the clock of the capture (CLOCK_MONOTONIC) and back.
+"""Turns the wall clock of logs and brokers into the clock of the capture (CLOCK_MONOTONIC) and
+back.
 
-Every row of metrics.jsonl has both clocks, as the start of load has in the manifest: a wall clock that was
-set during the run is followed.
+Every row of metrics.jsonl has both clocks, as the start of load has in the manifest: a wall clock
+that was set during the run is followed.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ class WallClock:
                 self._ahead.append(wall_ns - t_ns)
 
     @classmethod
-    def of(cls, run: RunDir) -> WallClock | None:
-        """Return the wall clock of a run; None if the run does not say when it was, as in a capture of
-        another tool.
+    def read_from(cls, run: RunDir) -> WallClock | None:
+        """Return the wall clock of a run; None if the run does not say when it was, as in a capture
+        of another tool.
 
         Raises:
             UsageError: the manifest or metrics.jsonl is damaged.
@@ -58,7 +59,8 @@ class WallClock:
 
     @classmethod
     def now(cls) -> WallClock:
-        """Measured once. Exact as long as the wall clock is not set: brokers and harness share a machine."""
+        """Measured once. Exact as long as the wall clock is not set: brokers and harness share a
+        machine."""
         return cls([min(map(_look, range(_LOOKS)))[1:]])
 
     def wall_ns(self, t_ns: int) -> int:
@@ -69,8 +71,8 @@ class WallClock:
         return self.t_ns(wall_ms * 1_000_000) if wall_ms else 0
 
     def t_ns(self, wall_ns: int) -> int:
-        """Return the moment of a wall-clock time; for a time that occurred twice because the clock was set
-        back, the later one.
+        """Return the moment of a wall-clock time; for a time that occurred twice because the clock
+        was set back, the later one.
         """
         for begin, ahead in zip(reversed(self._begins), reversed(self._ahead), strict=True):
             if wall_ns - ahead >= begin:

@@ -12,7 +12,8 @@ from harness.rundir import Document, read_text
 from harness.validation import Location, dotted, shown
 
 SCHEMA_KEY = "$schema"  # editors look for it; it says nothing to us
-MAX_FILE_BYTES = 1_000_000  # far above any real scenario; keeps a wrong file from being parsed for minutes
+# far above any real scenario; keeps a wrong file from being parsed for minutes
+MAX_FILE_BYTES = 1_000_000
 MAX_KEYS = 50_000  # YAML aliases can expand a small file without end
 MAX_DEPTH = 100  # ours have 10 levels; thousands cost seconds of CPU time and end the stack
 
@@ -26,7 +27,9 @@ class _Loader(yaml.SafeLoader):
         self._depth += 1
         if self._depth > MAX_DEPTH:
             mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem=f"nested more than {MAX_DEPTH} levels deep", problem_mark=mark)
+            raise yaml.MarkedYAMLError(
+                problem=f"nested more than {MAX_DEPTH} levels deep", problem_mark=mark
+            )
         node: yaml.Node | None = super().compose_node(parent, index)
         self._depth -= 1
         return node
@@ -63,8 +66,8 @@ def parse(
 
     Args:
         what: kind of file, for messages.
-        has_secrets: whether a value may be a password that was written there by mistake: no message repeats
-            one, and no exception keeps one.
+        has_secrets: whether a value may be a password that was written there by mistake: no message
+            repeats one, and no exception keeps one.
 
     Raises:
         ScenarioError: empty, not YAML, not a mapping, or a key given twice.
@@ -74,7 +77,9 @@ def parse(
         loader = _Loader(text)
         node = loader.get_single_node()
         if node is None:
-            hint = "`brokerstorm new FILE` writes a scenario to edit" if what == "a scenario" else ""
+            hint = (
+                "`brokerstorm new FILE` writes a scenario to edit" if what == "a scenario" else ""
+            )
             raise ScenarioError(f"{path}: is empty", hint=hint)
         places: dict[Location, str] = {}
         _note_places(node, (), str(path), places)
@@ -104,7 +109,8 @@ def parse(
 
 
 def _is_encodable(node: yaml.Node) -> bool:
-    """Whether every text can be written to a file; an escape such as ``\\ud800`` makes one that cannot."""
+    """Whether every text can be written to a file; an escape such as ``\\ud800`` makes one that
+    cannot."""
     if isinstance(node, yaml.ScalarNode):
         text = str(node.value)
         return text.encode(errors="ignore").decode() == text
@@ -112,8 +118,11 @@ def _is_encodable(node: yaml.Node) -> bool:
     return all(map(_is_encodable, children))
 
 
-def _note_places(node: yaml.Node, location: Location, path: str, places: dict[Location, str]) -> None:
-    """Keep the line of every key; a key twice in one mapping is an error (YAML would drop the first)."""
+def _note_places(
+    node: yaml.Node, location: Location, path: str, places: dict[Location, str]
+) -> None:
+    """Keep the line of every key; a key twice in one mapping is an error (YAML would drop the
+    first)."""
     places.setdefault(location, f"{path}:{node.start_mark.line + 1}")
     if len(places) > MAX_KEYS:
         raise ScenarioError(f"{path}: more than {MAX_KEYS} keys")

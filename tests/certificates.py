@@ -36,7 +36,8 @@ def written(issued: Issued, folder: Path, name: str = "node") -> tuple[Path, Pat
 
 @contextmanager
 def tls_server(certificate: Path, key: Path) -> Iterator[int]:
-    """A port of `HOST` behind which nobody answers once the handshake is over: what a client meets first."""
+    """A port of `HOST` behind which nobody answers once the handshake is over: what a client meets
+    first."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     listener = socket.create_server((HOST, 0))
@@ -62,7 +63,8 @@ def tls_server(certificate: Path, key: Path) -> Iterator[int]:
 
 @contextmanager
 def token_server(token: str) -> Iterator[tuple[str, list[str]]]:
-    """URL of a token endpoint of OAuth2 that gives everybody the same token, and what it was asked."""
+    """URL of a token endpoint of OAuth2 that gives everybody the same token, and what it was
+    asked."""
     asked: list[str] = []
 
     def answer(request: Request) -> Answer:

@@ -19,7 +19,8 @@ class Collector:
     requests: list[ExportMetricsServiceRequest] = field(default_factory=list)
 
     def last(self) -> dict[str, float]:
-        """Of the last request: name, and the sum of the points: values, or how many of a histogram."""
+        """Of the last request: name, and the sum of the points: values, or how many of a
+        histogram."""
         found = {}
         for metric in self.requests[-1].resource_metrics[0].scope_metrics[0].metrics:
             points = getattr(metric, str(metric.WhichOneof("data"))).data_points

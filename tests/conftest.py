@@ -1,4 +1,5 @@
-"""An engine that happens to answer changes no test: brokers are processes unless a test says otherwise.
+"""An engine that happens to answer changes no test: brokers are processes unless a test says
+otherwise.
 
 How the tests are divided among processes (``make test``): `tests.scheduling`.
 """
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import settings
 
 from tests import machine
 
@@ -18,7 +20,12 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 os.environ["BROKERSTORM_RUNTIME"] = "process"
-os.environ.pop("COLUMNS", None)  # workers of pytest-xdist have one, and our output would be as narrow
+# workers of pytest-xdist have one, and our output would be as narrow
+os.environ.pop("COLUMNS", None)
+
+# No case has a time limit: on a busy machine, 200 ms (the default of Hypothesis) is chance.
+settings.register_profile("brokerstorm", deadline=None)
+settings.load_profile("brokerstorm")
 
 #: How much tests beside the brokers stand back: enough that a broker gets a core when it needs one.
 BESIDE_BROKERS = 5
@@ -47,7 +54,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkContext]:
-    """One Spark session for all tests of a process; commands that a test runs in this process use it too."""
+    """One Spark session for all tests of a process; commands that a test runs in this process use
+    it too."""
     from analysis.spark.session import close_session, open_session
 
     session = open_session("local[2]")
@@ -71,7 +79,8 @@ def clients_are_not_asked(request: pytest.FixtureRequest, monkeypatch: pytest.Mo
 
 @pytest.fixture(autouse=True)
 def log_level() -> Iterator[None]:
-    """A command run in this process, for a test or for what tests share, sets the level of all logs."""
+    """A command run in this process, for a test or for what tests share, sets the level of all
+    logs."""
     logging.root.setLevel(logging.WARNING)
     yield
     logging.root.setLevel(logging.WARNING)

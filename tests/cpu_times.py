@@ -1,7 +1,9 @@
-"""CPU seconds of each test, with those of the processes that it started: ``pytest -p tests.cpu_times``.
+"""CPU seconds of each test, with those of the processes that it started: ``pytest -p
+tests.cpu_times``.
 
-Seconds on the clock tell how busy a machine was; these tell what a test costs. What tests share (brokers, a
-Spark session, a virtual environment) counts where it was used, and its start with the test that came first.
+Seconds on the clock tell how busy a machine was; these tell what a test costs. What tests share
+(brokers, a Spark session, a virtual environment) counts where it was used, and its start with the
+test that came first.
 """
 
 from __future__ import annotations
@@ -51,7 +53,9 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             for key, value in getattr(report, "user_properties", ()):
                 if key == _KEY:
                     spent[report.nodeid] = spent.get(report.nodeid, 0.0) + value
-    terminalreporter.section(f"CPU seconds: {sum(spent.values()):,.0f} in all, the {SHOWN} dearest tests")
+    terminalreporter.section(
+        f"CPU seconds: {sum(spent.values()):,.0f} in all, the {SHOWN} dearest tests"
+    )
     for nodeid, value in sorted(spent.items(), key=lambda pair: -pair[1])[:SHOWN]:
         terminalreporter.line(f"{value:8.1f}  {nodeid}")
 

@@ -14,7 +14,9 @@ def a_night(number: int) -> str:
     return f"night-{number:02d}"
 
 
-def a_round(at: int, number: int = 1, *, cell: str = "a", hit: bool = False, **changes: Any) -> Round:
+def a_round(
+    at: int, number: int = 1, *, cell: str = "a", hit: bool = False, **changes: Any
+) -> Round:
     """A judged round of night ``at``; ``hit``: it shows acked-lost."""
     witness = {"message": "1/3/88121", "where": "orders-3", "said": "1/3/88121 is gone"}
     lost = Found(cls=LOST, status="violation", count=3, **witness)
@@ -29,7 +31,11 @@ def a_round(at: int, number: int = 1, *, cell: str = "a", hit: bool = False, **c
         "command": f"brokerstorm run s --seed {100 * at + number}",
     }
     return Round(
-        key=f"{cell} {at} {number}", night=a_night(at), cell=cell, round=number, **{**facts, **changes}
+        key=f"{cell} {at} {number}",
+        night=a_night(at),
+        cell=cell,
+        round=number,
+        **{**facts, **changes},
     )
 
 
@@ -39,9 +45,11 @@ def noisy(seed: int, level: float = 80.0, nights: int = 20) -> list[float]:
     return [level * dice.lognormvariate(0, 0.05) for _ in range(nights)]
 
 
-def regressed(*, cell: str = "kafka-storm", nights: int = 12, broken: str = "broken") -> list[Round]:
-    """A cell that loses messages from the last night on, one that is slower since the last but one, one that
-    broke in the last night, and one that is as it was."""
+def regressed(
+    *, cell: str = "kafka-storm", nights: int = 12, broken: str = "broken"
+) -> list[Round]:
+    """A cell that loses messages from the last night on, one that is slower since the last but one,
+    one that broke in the last night, and one that is as it was."""
     fast, slow = noisy(1, nights=nights), noisy(2, nights=nights)
     rounds = []
     for at in range(nights):

@@ -1,4 +1,5 @@
-"""The files that a how-to has its reader write: code blocks that follow the name of a file and a colon."""
+"""The files that a how-to has its reader write: code blocks that follow the name of a file and a
+colon."""
 
 from __future__ import annotations
 

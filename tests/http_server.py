@@ -30,7 +30,9 @@ def answering(answer: Callable[[Request], Answer]) -> Iterator[int]:
     class Handler(BaseHTTPRequestHandler):
         def _do(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            status, document, headers = answer(Request(self.command, self.path, dict(self.headers), body))
+            status, document, headers = answer(
+                Request(self.command, self.path, dict(self.headers), body)
+            )
             data = json.dumps(document).encode()
             self.send_response(status)
             usual = {"Content-Type": "application/json", "Content-Length": str(len(data))}

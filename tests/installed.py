@@ -1,4 +1,5 @@
-"""brokerstorm installed into an environment of its own, and a folder of modules that could get in its way."""
+"""brokerstorm installed into an environment of its own, and a folder of modules that could get in
+its way."""
 
 from __future__ import annotations
 
@@ -18,13 +19,17 @@ TIMEOUT_S = 300.0
 
 
 def run(command: list[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, **options)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=TIMEOUT_S, check=False, **options
+    )
 
 
 def build(target: str, folder: Path, *, tree: Path = ROOT) -> Path:
     """The ``wheel`` or ``sdist`` of a tree."""
     folder.mkdir(exist_ok=True)
-    done = run([sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)], cwd=tree)
+    done = run(
+        [sys.executable, "-m", "hatchling", "build", "-t", target, "-d", str(folder)], cwd=tree
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     (made,) = folder.iterdir()
     return made
@@ -60,8 +65,12 @@ def hostile_folder(folder: Path) -> Path:
     for name in NAMES:
         package = folder / name
         package.mkdir(parents=True)
-        (package / "__init__.py").write_text(f"raise RuntimeError('the {name}/ of somebody else')\n")
-        (folder / f"{name}.py").write_text(f"raise RuntimeError('the {name}.py of somebody else')\n")
+        (package / "__init__.py").write_text(
+            f"raise RuntimeError('the {name}/ of somebody else')\n"
+        )
+        (folder / f"{name}.py").write_text(
+            f"raise RuntimeError('the {name}.py of somebody else')\n"
+        )
     return folder
 
 

@@ -1,4 +1,5 @@
-"""One test run at a time has brokers on this machine, so that none takes another's load for a slow broker."""
+"""One test run at a time has brokers on this machine, so that none takes another's load for a slow
+broker."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ from filelock import FileLock
 
 LOCK_WAIT_S: Final = 1800
 #: Held by the process that hands tests out: its workers may run brokers side by side.
-LOCK: Final = FileLock(Path(tempfile.gettempdir()) / "brokerstorm-live-tests.lock", timeout=LOCK_WAIT_S)
+LOCK: Final = FileLock(
+    Path(tempfile.gettempdir()) / "brokerstorm-live-tests.lock", timeout=LOCK_WAIT_S
+)
 
 
 def is_worker() -> bool:
@@ -27,7 +30,9 @@ def on_brokers(nodeid: str) -> bool:
 
 
 #: Held while a test leaves behind what `clean` would remove, and by who runs `clean` for all runs.
-ORPHANS: Final = FileLock(Path(tempfile.gettempdir()) / "brokerstorm-orphans.lock", timeout=LOCK_WAIT_S)
+ORPHANS: Final = FileLock(
+    Path(tempfile.gettempdir()) / "brokerstorm-orphans.lock", timeout=LOCK_WAIT_S
+)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ Script = Callable[[RoundRequest], RoundOutcome]
 
 def judged(result: Result, **outcome: Any) -> RoundOutcome:
     """A round that was played."""
-    return RoundOutcome(run=RunSummary.of(result, path="", round_number=1), **outcome)
+    return RoundOutcome(run=RunSummary.from_result(result, path="", round_number=1), **outcome)
 
 
 def unusable(why: str) -> RoundOutcome:

@@ -1,4 +1,5 @@
-"""The commands that README, tutorial and the pages in docs/start/ tell a reader to type, in their order."""
+"""The commands that README, tutorial and the pages in docs/start/ tell a reader to type, in their
+order."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Runs tests in a changing order until a time is over: ``pytest -p tests.rotation --within SECONDS``.
+"""Runs tests in a changing order until a time is over: ``pytest -p tests.rotation --within
+SECONDS``.
 
-CI spends what is left of its time on tests that `make test` leaves out. Those that import what has changed in
-the last days come first. The others follow in an order that depends on the date, so that each has its turn
-within some days, without a record of earlier runs.
+CI spends what is left of its time on tests that `make test` leaves out. Those that import what has
+changed in the last days come first. The others follow in an order that depends on the date, so that
+each has its turn within some days, without a record of earlier runs.
 """
 
 from __future__ import annotations
@@ -24,14 +25,17 @@ from tests.scheduling import group_of
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 CHANGED_WITHIN: Final = "3 days"
-#: Environment of the processes that run the tests, so that all of them have the same order and the same end.
+#: Environment of the processes that run the tests, so that all of them have the same order and the
+#: same end.
 DAY: Final = "BROKERSTORM_TEST_DAY"
 END: Final = "BROKERSTORM_TEST_END"
 TOUCHED: Final = "BROKERSTORM_TEST_TOUCHED"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--within", type=float, metavar="SECONDS", help="begin no test after this time")
+    parser.addoption(
+        "--within", type=float, metavar="SECONDS", help="begin no test after this time"
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,14 +77,17 @@ def changed_files() -> set[Path]:
     """Files that commits of the last days changed; empty where there is no git or no history."""
     asked = ["git", "log", f"--since={CHANGED_WITHIN} ago", "--name-only", "--format="]
     try:
-        said = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
+        said = subprocess.run(
+            asked, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True
+        ).stdout
     except (OSError, subprocess.SubprocessError):
         return set()
     return {ROOT / line for line in said.splitlines() if line}
 
 
 def touched_tests(changed: set[Path]) -> set[str]:
-    """Paths of test files, from the root of the tree, that changed themselves or import a changed module."""
+    """Paths of test files, from the root of the tree, that changed themselves or import a changed
+    module."""
     found = set()
     for path in (ROOT / "tests").rglob("test_*.py"):
         if changed & ({path} | imported_by(path)):
@@ -109,5 +116,7 @@ def direct_imports(path: Path) -> frozenset[Path]:
             names.add(node.module)
             names |= {f"{node.module}.{alias.name}" for alias in node.names}
     files = {ROOT / name.replace(".", "/") for name in names}
-    candidates = {file.with_suffix(".py") for file in files} | {file / "__init__.py" for file in files}
+    candidates = {file.with_suffix(".py") for file in files} | {
+        file / "__init__.py" for file in files
+    }
     return frozenset(candidate for candidate in candidates if candidate.is_file())

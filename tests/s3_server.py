@@ -44,7 +44,9 @@ def s3_bucket(log: Path) -> Iterator[str]:
     ):
         try:
             assert server.stdout is not None
-            endpoint = next((line.split()[1] for line in server.stdout if line.startswith("at ")), "")
+            endpoint = next(
+                (line.split()[1] for line in server.stdout if line.startswith("at ")), ""
+            )
             assert endpoint, log.read_text()
             options = f"endpoint_override={endpoint}&scheme=http&allow_bucket_creation=true"
             filesystem, _ = pafs.FileSystem.from_uri(f"s3://x:y@night?{options}")

@@ -1,7 +1,8 @@
-"""Divides the tests among the processes of pytest-xdist: groups that share something, the longest first.
+"""Divides the tests among the processes of pytest-xdist: groups that share something, the longest
+first.
 
-Tests on brokers wait for them most of the time, so two processes have brokers, side by side, and the others
-what needs none. More sets of brokers at a time starve each other.
+Tests on brokers wait for them most of the time, so two processes have brokers, side by side, and
+the others what needs none. More sets of brokers at a time starve each other.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from xdist.scheduler import LoadScopeScheduling
 from tests import machine
 from tests.docker import engine_rig
 
-#: Path -> the group of all tests below it, which one process runs: they share a cluster, an engine or Spark.
+#: Path -> the group of all tests below it, which one process runs: they share a cluster, an engine
+#: or Spark.
 TOGETHER: Final = {
     "tests/live/test_cluster.py": "a Kafka cluster",
     "tests/live/test_faults.py": "a Kafka cluster",
@@ -30,8 +32,8 @@ TOGETHER: Final = {
 WORKERS: Final = "tests/live/test_workers.py"
 #: Containers one at a time, beside the brokers: the images are built when the tests in them begin.
 IMAGES: Final = "tests/docker/test_images.py"
-#: The groups that take longest, in the order in which they are begun. Containers come last of those on
-#: brokers: their images are built meanwhile.
+#: The groups that take longest, in the order in which they are begun. Containers come last of those
+#: on brokers: their images are built meanwhile.
 LONGEST: Final = (
     "tests/live/test_bugs.py",
     "workers of kafka",
@@ -50,7 +52,8 @@ def group_of(nodeid: str) -> str:
     path = nodeid.partition("::")[0]
     if path == WORKERS:
         return f"workers of {nodeid.partition('[')[2].partition(' ')[0]}"
-    if path == IMAGES and engine_rig.is_required():  # else each process might start an engine of its own
+    # else each process might start an engine of its own
+    if path == IMAGES and engine_rig.is_required():
         return path
     return next((group for prefix, group in TOGETHER.items() if path.startswith(prefix)), path)
 
@@ -64,11 +67,12 @@ def turn_of(nodeid: str) -> tuple[int, str]:
 
 
 class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
-    """Groups by path. Those of the marker of pytest-xdist travel in ids, which pytest 9.2 lets nobody set.
+    """Groups by path. Those of the marker of pytest-xdist travel in ids, which pytest 9.2 lets
+    nobody set.
 
-    Leans on what is private to pytest-xdist: ``workqueue`` (group -> its tests, in the order of the queue),
-    ``assigned_work`` (process -> its groups, finished ones too), ``_assign_work_unit`` (the next to a
-    process).
+    Leans on what is private to pytest-xdist: ``workqueue`` (group -> its tests, in the order of the
+    queue), ``assigned_work`` (process -> its groups, finished ones too), ``_assign_work_unit`` (the
+    next to a process).
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -76,7 +80,8 @@ class ByGroup(LoadScopeScheduling):  # type: ignore[misc]
 
     def schedule(self) -> None:
         tests = next(iter(self.registered_collections.values()), [])
-        self.config.option.loadscopereorder = False  # the longest first, not those of the most tests
+        # the longest first, not those of the most tests
+        self.config.option.loadscopereorder = False
         self._on_brokers = {group_of(test) for test in tests if machine.on_brokers(test)} - {IMAGES}
         if any(map(machine.on_brokers, tests)) and not machine.LOCK.is_locked:
             machine.LOCK.acquire()  # to the end of this process

@@ -41,7 +41,8 @@ def start(
     before: Sequence[str] = (),
     environment: Mapping[str, str] = MappingProxyType({}),
 ) -> subprocess.Popen[bytes]:
-    """A daemon of Spark's; ``before``: words that run its command. ``environment``: further variables."""
+    """A daemon of Spark's; ``before``: words that run its command. ``environment``: further
+    variables."""
     # what Spark's own start scripts would set
     spark = {"SPARK_HOME": str(SPARK_HOME), "SPARK_SCALA_VERSION": "2.13", "SPARK_LOCAL_IP": host}
     command = [find_java().path, "-Xmx256m", "-cp", f"{SPARK_HOME}/jars/*", main, "--host", host]

@@ -1,1 +1,2 @@
-"""The capture as it is read: buckets of columns, the context they are judged in, logs of faults and hangs."""
+"""The capture as it is read: buckets of columns, the context they are judged in, logs of faults and
+hangs."""

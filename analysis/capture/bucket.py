@@ -1,11 +1,14 @@
-"""Reads one bucket of the sealed capture as NumPy columns: all that a judging task sees of the run's rows.
+"""Reads one bucket of the sealed capture as NumPy columns: all that a judging task sees of the
+run's rows.
 
-Columns load when first asked for and can be dropped again, so a task holds the few it works on and not
-the fifty of three tables. A column of one value (a Kafka run's ledger, a lone producer's instance) is
-known from the file's statistics and takes no memory: it is a zero-stride view of a single element.
+Columns load when first asked for and can be dropped again, so a task holds the few it works on and
+not the fifty of three tables. A column of one value (a Kafka run's ledger, a lone producer's
+instance) is known from the file's statistics and takes no memory: it is a zero-stride view of a
+single element.
 
-The log comes in log order (stream, ledger, position, batch) and deliveries by (session, ordinal); files
-that are not in that order are put into it. A message that a reader saw twice at one place is there once.
+The log comes in log order (stream, ledger, position, batch) and deliveries by (session, ordinal);
+files that are not in that order are put into it. A message that a reader saw twice at one place is
+there once.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any
 
@@ -25,17 +28,19 @@ import pyarrow.parquet as pq
 from analysis.capture.capture import bucket_parts
 from analysis.capture.context import Context
 from harness.filesystems import filesystem_of
-from harness.records import SEALED
+from harness.records import SEALED, Event
 
 Array = npt.NDArray[Any]
 
 #: Rows worked on at a time, so that temporaries stay in the processor's cache.
 CHUNK_ROWS = 1 << 17
 _FEW_STRETCHES = 4096
-_FEW_GROUPS = 4  # when rows of more than a fourth of its row groups were asked for, a column is read whole
+# when rows of more than a fourth of its row groups were asked for, a column is read whole
+_FEW_GROUPS = 4
 _LOG_KEYS = ("stream", "ledger", "position", "batch")
 _MESSAGE = ("instance", "lane", "seq", "attempt", "kind", "check")
 _DELIVERY_KEYS = ("session", "ordinal")
+_OUTPUT_COLUMNS = ("session", "event", "stream", "position", "t_ns", *_MESSAGE)
 
 
 def chunks(rows: int) -> Iterator[slice]:
@@ -63,7 +68,12 @@ def is_constant(column: Array) -> bool:
 
 def as_constant(column: Array) -> Array:
     """The column as a view of a single element where all rows have one value: many a chunk does."""
-    if len(column) and not is_constant(column) and column[0] == column[-1] and (column == column[0]).all():
+    if (
+        len(column)
+        and not is_constant(column)
+        and column[0] == column[-1]
+        and (column == column[0]).all()
+    ):
         return np.broadcast_to(column[:1], len(column))
     return column
 
@@ -76,7 +86,12 @@ def short(column: Array) -> Array:
 def picked(column: Array, rows: npt.NDArray[Any]) -> Array:
     """Some rows of a column (-1: the last). Of rows that follow each other it is a view."""
     count = len(rows)
-    if count and rows[0] >= 0 and rows[-1] - rows[0] == count - 1 and (rows[1:] - rows[:-1] == 1).all():
+    if (
+        count
+        and rows[0] >= 0
+        and rows[-1] - rows[0] == count - 1
+        and (rows[1:] - rows[:-1] == 1).all()
+    ):
         return column[int(rows[0]) : int(rows[0]) + count]
     return np.asarray(column[rows])
 
@@ -84,9 +99,9 @@ def picked(column: Array, rows: npt.NDArray[Any]) -> Array:
 class Columns(Mapping[str, Array]):
     """A table: column by name, loaded on first use.
 
-    ``load`` gives a whole column in file order; a lambda over a dict will do for small tables. ``files``:
-    where it comes from, for those who need no whole column. ``rows_read``: rows in the files, before any were
-    left out.
+    ``load`` gives a whole column in file order; a lambda over a dict will do for small tables.
+    ``files``: where it comes from, for those who need no whole column. ``rows_read``: rows in the
+    files, before any were left out.
     """
 
     def __init__(
@@ -101,7 +116,7 @@ class Columns(Mapping[str, Array]):
         self._decoded: Counter[str] = Counter()  # row groups for `take`
 
     @classmethod
-    def of(cls, table: str, arrays: Mapping[str, Array]) -> Columns:
+    def from_arrays(cls, table: str, arrays: Mapping[str, Array]) -> Columns:
         """A table in memory; a column left out is as in a capture without it."""
         rows = len(next(iter(arrays.values()), ()))
         missing = {c.name: c.missing for c in SEALED[table]}
@@ -135,14 +150,17 @@ class Columns(Mapping[str, Array]):
     def in_turn(self, *names: str) -> Iterator[dict[str, Array]]:
         """Columns a chunk of rows at a time, of which none stays that is not held already."""
         if self._orders or self._files is None:
-            parts: Iterator[tuple[slice, dict[str, Array]]] = ((part, {}) for part in chunks(self.rows))
+            parts: Iterator[tuple[slice, dict[str, Array]]] = (
+                (part, {}) for part in chunks(self.rows)
+            )
         else:
             parts = self._files.in_turn([name for name in names if name not in self._held])
         for part, read in parts:
             yield {name: read[name] if name in read else self[name][part] for name in names}
 
     def take(self, name: str, rows: npt.NDArray[Any]) -> Array:
-        """A column at some rows (-1: the last). For few it decodes only the row groups that they are in."""
+        """A column at some rows (-1: the last). For few it decodes only the row groups that they
+        are in."""
         if not len(rows):
             return np.empty(0, self._dtypes[name])
         if name in self._held or self._orders or self._files is None:
@@ -156,7 +174,9 @@ class Columns(Mapping[str, Array]):
         found = np.empty(len(rows), self._dtypes[name])
         for number in wanted.tolist():
             own = np.flatnonzero(group == number)
-            found[own] = self._files.read(number, [name])[name][rows[own] - self._files.starts[number]]
+            found[own] = self._files.read(number, [name])[name][
+                rows[own] - self._files.starts[number]
+            ]
         return found
 
     def drop(self, *names: str) -> None:
@@ -188,7 +208,8 @@ class Columns(Mapping[str, Array]):
     def _sorted(self, keys: Sequence[str]) -> bool:
         columns = [self[key] for key in keys if not is_constant(self[key])]
         for part in chunks(max(self.rows - 1, 0)):
-            descents = np.empty(0, np.intp)  # rows after which the keys looked at, the last ones, descend
+            # rows after which the keys looked at, the last ones, descend
+            descents = np.empty(0, np.intp)
             for column in reversed(columns):
                 here, after = column[part], column[part.start + 1 : part.stop + 1]
                 tied = descents[here[descents] == after[descents]]
@@ -205,7 +226,11 @@ Order = npt.NDArray[np.intp] | list[slice]
 def _in_order(column: Array, order: Order) -> Array:
     if is_constant(column):
         return column
-    return np.concatenate([column[part] for part in order]) if isinstance(order, list) else column[order]
+    return (
+        np.concatenate([column[part] for part in order])
+        if isinstance(order, list)
+        else column[order]
+    )
 
 
 def _all_but(rows: npt.NDArray[np.intp], count: int) -> Order:
@@ -236,7 +261,9 @@ def narrow(column: Array) -> Array:
 class Bucket:
     """All rows of the bucket's lanes, and the events of their streams.
 
-    The tables may be given as plain mappings of the sealed column names to arrays.
+    The tables may be given as plain mappings of the sealed column names to arrays. ``outputs``: the
+    rows of deliveries that are outputs of applications; no consumer's, they are taken out of
+    ``deliveries``.
     """
 
     number: int
@@ -244,32 +271,49 @@ class Bucket:
     sends: Columns
     log: Columns
     deliveries: Columns
+    outputs: Columns = field(init=False)
 
     def __post_init__(self) -> None:
         for table in SEALED:
             columns = getattr(self, table)
             if not isinstance(columns, Columns):
-                object.__setattr__(self, table, Columns.of(table, columns))
+                object.__setattr__(self, table, Columns.from_arrays(table, columns))
         self.log.drop_rows(_truncated(self.log, self.context))
         self.log.drop_rows(_behind_ledgers(self.log, self.context))
         self.log.sort(_LOG_KEYS)
         self.log.drop_rows(_read_again(self.log))
         self.deliveries.sort(_DELIVERY_KEYS)
+        object.__setattr__(self, "outputs", _without_outputs(self.deliveries, self.context))
+
+
+def _without_outputs(deliveries: Columns, context: Context) -> Columns:
+    """Take the outputs of applications out of the table of deliveries; the table of these."""
+    rows = np.empty(0, np.intp)
+    if context.applications and deliveries.rows:
+        rows = np.flatnonzero(deliveries["event"] == Event.OUTPUT)
+    found = {name: np.array(deliveries[name][rows]) for name in _OUTPUT_COLUMNS}
+    deliveries.drop_rows(rows)
+    deliveries.drop()
+    return Columns.from_arrays("deliveries", found)
 
 
 def contradicted(bucket: Bucket) -> dict[int, int]:
-    """Streams whose log holds two different messages at one place: a row of the second, of the lowest place.
-    Queues are left out: their places are unknown."""
+    """Streams whose log holds two different messages at one place: a row of the second, of the
+    lowest place. Queues are left out: their places are unknown."""
     rows = _at_same_place(bucket.log)
     streams = bucket.log["stream"][rows]
     is_queue = bucket.context.is_queue
     first = {int(stream): int(row) for stream, row in zip(streams[::-1], rows[::-1], strict=True)}
-    return {stream: row for stream, row in first.items() if not (stream < len(is_queue) and is_queue[stream])}
+    return {
+        stream: row
+        for stream, row in first.items()
+        if not (stream < len(is_queue) and is_queue[stream])
+    }
 
 
 def _truncated(log: Columns, context: Context) -> npt.NDArray[np.intp]:
-    """Rows of what the log no longer held when its reader went back, in the order of recording: rows at or
-    after a place that comes again later, or after the end."""
+    """Rows of what the log no longer held when its reader went back, in the order of recording:
+    rows at or after a place that comes again later, or after the end."""
     found = [np.empty(0, np.intp)]
     for stream, bounds in context.bounds.items():
         later = bounds.end
@@ -311,8 +355,9 @@ def _behind_ledgers(log: Columns, context: Context) -> npt.NDArray[np.intp]:
 
 
 def _read_again(log: Columns) -> npt.NDArray[np.intp]:
-    """Rows that repeat the row before them: one place, one message. A place cannot hold two copies, so the
-    reader went back. Two *different* messages at one place stay: the record contradicts itself."""
+    """Rows that repeat the row before them: one place, one message. A place cannot hold two copies,
+    so the reader went back. Two *different* messages at one place stay: the record contradicts
+    itself."""
     rows = _at_same_place(log)
     for name in _MESSAGE:
         if len(rows) and not is_constant(log[name]):
@@ -335,7 +380,8 @@ def _at_same_place(log: Columns) -> npt.NDArray[np.intp]:
 
 
 def load_bucket(root_uri: str, number: int, context: Context) -> Bucket:
-    """Open bucket ``number`` of the run at ``root_uri``, a local path or a URI that pyarrow.fs knows.
+    """Open bucket ``number`` of the run at ``root_uri``, a local path or a URI that pyarrow.fs
+    knows.
 
     A table without files is empty.
     """
@@ -363,9 +409,13 @@ class _TableFiles:
     def __init__(self, filesystem: Any, paths: Sequence[str], table: str) -> None:
         self._files = [pq.ParquetFile(filesystem.open_input_file(path)) for path in paths]
         self._columns = {column.name: column for column in SEALED[table]}
-        self._groups = [(f, g) for f, file in enumerate(self._files) for g in range(file.num_row_groups)]
+        self._groups = [
+            (f, g) for f, file in enumerate(self._files) for g in range(file.num_row_groups)
+        ]
         self._metadata = [self._files[f].metadata.row_group(g) for f, g in self._groups]
-        self._names = [{name: i for i, name in enumerate(f.schema_arrow.names)} for f in self._files]
+        self._names = [
+            {name: i for i, name in enumerate(f.schema_arrow.names)} for f in self._files
+        ]
         self.starts = np.cumsum([0, *(each.num_rows for each in self._metadata)])
         self._known: dict[str, list[int | None]] = {}
 
@@ -375,13 +425,17 @@ class _TableFiles:
         if known and known[0] is not None and known.count(known[0]) == len(known):
             return np.broadcast_to(np.array([known[0]], dtype), (int(starts[-1]),))
         out = np.empty(int(starts[-1]), dtype)
-        for (file, value), run in groupby(range(len(known)), lambda g: (self._groups[g][0], known[g])):
+        for (file, value), run in groupby(
+            range(len(known)), lambda g: (self._groups[g][0], known[g])
+        ):
             groups = list(run)
             filled = int(starts[groups[0]])
             if value is not None:
                 out[filled : starts[groups[-1] + 1]] = value
                 continue
-            for part in self._decoded(file, [self._groups[g][1] for g in groups], [name])[name].chunks:
+            for part in self._decoded(file, [self._groups[g][1] for g in groups], [name])[
+                name
+            ].chunks:
                 out[filled : filled + len(part)] = _numbers(part)
                 filled += len(part)
         return out
@@ -416,18 +470,23 @@ class _TableFiles:
         """Row group of each row."""
         return np.searchsorted(self.starts, rows, side="right") - 1
 
-    def _decoded(self, file: int, numbers: list[int], names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+    def _decoded(
+        self, file: int, numbers: list[int], names: Sequence[str]
+    ) -> dict[str, pa.ChunkedArray]:
         read = self._files[file].read_row_groups(numbers, columns=list(names), use_threads=False)
         return {name: read.column(name) for name in names}
 
     def _values(self, name: str) -> list[int | None]:
         """For each row group, its value when statistics say that there is just one; else None."""
         if name not in self._known:
-            missing = self._columns[name].missing  # where it was sealed before there was such a column
+            # where it was sealed before there was such a column
+            missing = self._columns[name].missing
             found = []
             for (file, _), metadata in zip(self._groups, self._metadata, strict=True):
                 index = self._names[file].get(name)
-                found.append(missing if index is None else _one_value(metadata.column(index).statistics))
+                found.append(
+                    missing if index is None else _one_value(metadata.column(index).statistics)
+                )
             self._known[name] = found
         return self._known[name]
 
@@ -440,7 +499,8 @@ def _one_value(statistics: Any) -> int | None:
 
 
 def _numbers(chunk: pa.Array) -> Array:
-    """Arrow's numbers as they lie in memory. Its own conversion imports pandas, half a second a worker."""
+    """Arrow's numbers as they lie in memory. Its own conversion imports pandas, half a second a
+    worker."""
     if chunk.null_count or not pa.types.is_integer(chunk.type):
         return np.asarray(chunk.to_numpy(zero_copy_only=False))
     numbers = np.frombuffer(chunk.buffers()[1], np.dtype(str(chunk.type)))

@@ -1,8 +1,9 @@
-"""Finds the sealed files of a run: which buckets there are, how large, and whether any is missing or changed.
+"""Finds the sealed files of a run: which buckets there are, how large, and whether any is missing
+or changed.
 
-Whoever reads a sealed file holds it against the checksum in seal.json first. A file that is gone or is not
-the one that was sealed makes its bucket unjudged, never a finding: a row that was recorded and is gone looks
-like a loss.
+Whoever reads a sealed file holds it against the checksum in seal.json first. A file that is gone or
+is not the one that was sealed makes its bucket unjudged, never a finding: a row that was recorded
+and is gone looks like a loss.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ _BUCKET = re.compile(r"/(\w+)/bucket=(\d+)/[^/]+\.parquet$")
 class Capture:
     """Sealed tables below ``root_uri`` (a path, or a URI that pyarrow.fs knows).
 
-    ``bytes_of``: size by (table, bucket). ``files_of``: number of files by table. ``sealed``: what seal.json
-    says was written. ``left_out``: what the bundle that it came from does not hold.
+    ``bytes_of``: size by (table, bucket). ``files_of``: number of files by table. ``sealed``: what
+    seal.json says was written. ``left_out``: what the bundle that it came from does not hold.
     """
 
     root_uri: str
@@ -53,7 +54,8 @@ class Capture:
                 f"{run.root} is not sealed: {run.seal_report.name} is missing",
                 hint="`brokerstorm analyze` seals a run first if it still has its raw segments",
             )
-        root = root_uri or origin_of(run) or str(run.root.absolute())  # executors work in other folders
+        # executors work in other folders
+        root = root_uri or origin_of(run) or str(run.root.absolute())
         try:
             filesystem, path = filesystem_of(root)
             infos = filesystem.get_file_info(pafs.FileSelector(f"{path}/sealed", recursive=True))
@@ -69,15 +71,19 @@ class Capture:
                     raise UsageError(f"{info.path} is not a file: a part of a table is missing")
                 sizes[key] = sizes.get(key, 0) + info.size
                 files[match[1]] += 1
-        return cls(root, sizes, read_document(run.seal_report, SealReport), read_left_out(run), files)
+        return cls(
+            root, sizes, read_document(run.seal_report, SealReport), read_left_out(run), files
+        )
 
     @property
     def checksums(self) -> dict[str, str]:
-        """SHA-256 of every sealed file by its path below ``sealed``; empty where seal.json holds none."""
+        """SHA-256 of every sealed file by its path below ``sealed``; empty where seal.json holds
+        none."""
         return {path: file.sha256 for path, file in self.sealed.files.items()}
 
     def buckets(self) -> tuple[int, ...]:
-        """Buckets that have or had any rows, largest first, so that the last task to start is a short one."""
+        """Buckets that have or had any rows, largest first, so that the last task to start is a
+        short one."""
         total: dict[int, int] = {}
         for (_, bucket), size in self.bytes_of.items():
             total[bucket] = total.get(bucket, 0) + size
@@ -87,7 +93,8 @@ class Capture:
         return tuple(sorted(total, key=lambda bucket: (-total[bucket], bucket)))
 
     def largest(self) -> int:
-        """Rows of the bucket that was sealed with most, in all tables; 0 where seal.json does not say."""
+        """Rows of the bucket that was sealed with most, in all tables; 0 where seal.json does not
+        say."""
         rows: dict[str, int] = {}
         for path, file in self.sealed.files.items():
             if match := _BUCKET.search(f"/{path}"):
@@ -102,7 +109,8 @@ class Capture:
             if files < report.files:
                 gone.append(f"{report.files - files} of {report.files} {table} files")
         for table, count in self.sealed.rows.items():
-            found = rows.get(table, 0)  # rows of every bucket count once when sealed: more proves nothing
+            # rows of every bucket count once when sealed: more proves nothing
+            found = rows.get(table, 0)
             if found < count:
                 gone.append(f"{count - found:,} of {count:,} {table} rows")
         return gone
@@ -113,10 +121,13 @@ class Capture:
         return [f"rows of {worker}, with damaged segments" for worker in damaged]
 
     def changed_documents(self, run: RunDir) -> list[str]:
-        """The small files that judging reads (plan, manifest, faults, events, metrics, names, bounds) and
-        that are gone or are not those that were sealed."""
+        """The small files that judging reads (plan, manifest, faults, events, metrics, names,
+        bounds) and that are gone or are not those that were sealed."""
         paths = [path for path in self.checksums if not _BUCKET.search(f"/{path}")]
-        found = [_damage_of(pafs.LocalFileSystem(), str(run.sealed), path, self.checksums) for path in paths]
+        found = [
+            _damage_of(pafs.LocalFileSystem(), str(run.sealed), path, self.checksums)
+            for path in paths
+        ]
         found += [_damage_beside(run, name, file) for name, file in self.sealed.documents.items()]
         return [text for text in found if text]
 
@@ -124,13 +135,18 @@ class Capture:
 def _damage_beside(run: RunDir, name: str, sealed: SealedFile) -> str:
     """Return the damage of a document of the run; empty if it is as it was when the run was sealed.
 
-    A fault that outlived its run is healed later, by `clean`, which says so at the end of faults.jsonl.
+    A fault that outlived its run is healed later, by `clean`, which says so at the end of
+    faults.jsonl.
     """
     try:
         data = read_bytes(run.root / name, MOST_ROWS_BYTES)
     except UsageError as error:
         return f"{name} is missing" if not (run.root / name).exists() else str(error)
-    later = [line for line in data[sealed.bytes :].split(b"\n") if line] if name == run.faults.name else []
+    later = (
+        [line for line in data[sealed.bytes :].split(b"\n") if line]
+        if name == run.faults.name
+        else []
+    )
     if later and not all(b'"event": "heal' in line for line in later):
         later = []
     if hashlib.sha256(data[: sealed.bytes] if later else data).hexdigest() == sealed.sha256:
@@ -143,8 +159,8 @@ def _damage_beside(run: RunDir, name: str, sealed: SealedFile) -> str:
 def bucket_parts(filesystem: Any, root: str, table: str, bucket: int) -> list[str]:
     """Paths of all files that hold a table's rows of one bucket, in the order they were sealed in.
 
-    There may be many: a long run is sealed during the load, and other machines seal their own rows. A table
-    without rows in this bucket has none.
+    There may be many: a long run is sealed during the load, and other machines seal their own rows.
+    A table without rows in this bucket has none.
     """
     selector = pafs.FileSelector(f"{root}/sealed/{table}/bucket={bucket:02d}", allow_not_found=True)
     found = (info for info in filesystem.get_file_info(selector) if info.is_file)
@@ -153,9 +169,11 @@ def bucket_parts(filesystem: Any, root: str, table: str, bucket: int) -> list[st
 
 
 def damaged_files(root_uri: str, bucket: int, checksums: Mapping[str, str]) -> list[str]:
-    """A sentence for each file of a bucket that is gone, is not as it was sealed, or was not sealed at all.
+    """A sentence for each file of a bucket that is gone, is not as it was sealed, or was not sealed
+    at all.
 
-    Without ``checksums`` (a capture that was imported, or sealed before there were any) nothing is known.
+    Without ``checksums`` (a capture that was imported, or sealed before there were any) nothing is
+    known.
     """
     if not checksums:
         return []
@@ -170,8 +188,8 @@ def damaged_files(root_uri: str, bucket: int, checksums: Mapping[str, str]) -> l
 
 
 def _damage_of(filesystem: Any, folder: str, path: str, checksums: Mapping[str, str]) -> str:
-    """Return the damage of the file ``path`` below the sealed ``folder``; empty if it is as it was when the
-    run was sealed.
+    """Return the damage of the file ``path`` below the sealed ``folder``; empty if it is as it was
+    when the run was sealed.
     """
     try:
         with filesystem.open_input_stream(f"{folder}/{path}") as stream:

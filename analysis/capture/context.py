@@ -1,6 +1,7 @@
 """The context that capture tables are judged in: the plan, the workers, the bounds, the faults.
 
-One frozen, picklable `Context` travels to every task; `analysis.capture.context_files` reads it from a run.
+One frozen, picklable `Context` travels to every task; `analysis.capture.context_files` reads it
+from a run.
 """
 
 from __future__ import annotations
@@ -22,26 +23,31 @@ _NS = 1_000_000_000
 _MOST_WINDOWS = 600
 #: Order after a rollback: no settings promise it, only a scenario can require it.
 REDELIVERY_ORDER = "redelivery-order"
-#: For pipelines: one output for each input, in their order. Transactions promise both; else a scenario may
-#: require what it calls dedup and order.
+#: For pipelines: one output for each input, in their order. Transactions promise both; else a
+#: scenario may require what it calls dedup and order.
 INPUT_ONCE, INPUT_ORDER = "input-once", "input-order"
 #: For acknowledged messages: they survive that all replicas in sync lose power at once.
 SYNCED = "synced"
 #: All producers put a key into one partition. No client promises it, a scenario may require it.
 SHARED_KEYS = "keys"
-_REQUIRED = {REDELIVERY_ORDER: "order", INPUT_ORDER: "order", INPUT_ONCE: "dedup", SYNCED: "delivery"}
+_REQUIRED = {
+    REDELIVERY_ORDER: "order",
+    INPUT_ORDER: "order",
+    INPUT_ONCE: "dedup",
+    SYNCED: "delivery",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The promise that a producer's settings make (`contracts.plan.PromisePlan`), and what the scenario asks
-    for.
+    """The promise that a producer's settings make (`contracts.plan.PromisePlan`), and what the
+    scenario asks for.
 
     Attributes:
         delivery: durable, leader, none or unknown.
         order: kept; None = not known, as for ``dedup``.
         synced: an acknowledged message is on the disks of all replicas in sync; None = not known.
-        exactly_once: of a pipeline: its outputs and the positions of its inputs are committed together.
+        exactly_once: a pipeline commits its outputs and the positions of its inputs together.
         because: the setting that decided each of delivery, order and dedup.
         required: the same three as the scenario demands them; absent or None = as configured.
     """
@@ -55,8 +61,8 @@ class Promise:
     required: Mapping[str, str | bool | None] = field(default_factory=dict)
 
     def holds(self, kind: str) -> bool | None:
-        """Whether ``delivery``, ``order``, ``dedup``, ``synced``, ``redelivery-order``, ``input-once``,
-        ``input-order`` or ``keys`` is promised or required.
+        """Whether ``delivery``, ``order``, ``dedup``, ``synced``, ``redelivery-order``,
+        ``input-once``, ``input-order`` or ``keys`` is promised or required.
 
         None = not known.
         """
@@ -86,13 +92,14 @@ class Promise:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A producer instance. ``complete``: its capture is whole, it said ``done`` and nothing is torn.
+    """A producer instance. ``complete``: its capture is whole, it said ``done`` and nothing is
+    torn.
 
-    ``end_ns``: when it was closed or died, 0 if it is not known to have ended. ``frozen``: (start, end)
-    of every span in which its process did not run. ``results``: whether the application looked at the
-    results of its sends: checked, ignored or resent. ``waits_in``: the call it was seen hanging in.
-    ``died``: what the client said when it gave itself up; ``says_died``: its worker would have told.
-    ``life_of``: its name in the plan; ``start_ns``: of this life, 0 not known.
+    ``end_ns``: when it was closed or died, 0 if it is not known to have ended. ``frozen``: (start,
+    end) of every span in which its process did not run. ``results``: whether the application looked
+    at the results of its sends: checked, ignored or resent. ``waits_in``: the call it was seen
+    hanging in. ``died``: what the client said when it gave itself up; ``says_died``: its worker
+    would have told. ``life_of``: its name in the plan; ``start_ns``: of this life, 0 not known.
     """
 
     number: int
@@ -124,7 +131,8 @@ class Reading:
         batch_index_acks: single messages of a batch are acknowledged, at both ends.
         nack_delay_ns: a refused message comes again after this; None = not known.
         max_deliveries: a message is given this often at most; 0 = no limit, None = not known.
-        may_drop: the settings that let the broker drop messages that were not given yet; empty = none do.
+        may_drop: the settings that let the broker drop messages that were not given yet; empty =
+            none do.
         drops: the limits that they set; empty with ``may_drop``: not known.
         starts_latest: a group without a position begins after the existing messages.
         because: the setting that decided order, ack, ack_timeout and so on, as text for people.
@@ -160,7 +168,8 @@ class Reading:
 class UnsentCommit:
     """A commit that a client confirmed and never sent.
 
-    ``stream``: its id, 0 = a stream that the plan does not have. ``position``: the next one to read.
+    ``stream``: its id, 0 = a stream that the plan does not have. ``position``: the next one to
+    read.
     """
 
     t_ns: int
@@ -173,10 +182,10 @@ class SessionFacts:
     """A consumer session, as `Instance`. ``committed_only``: it must not see aborted transactions.
 
     ``life_of``: its name in the plan, as of an `Instance`.
-    ``start_ns``: when its process began, 0 unknown. ``end_ns``: at the latest when its client gave itself up.
-    ``missed_ns``: until then its group may hold messages for it though it was killed; 0 = it was not.
-    ``unsent``: the commits that its client confirmed and never sent, as its worker saw them;
-    ``watches_commits``: the worker would have said so.
+    ``start_ns``: when its process began, 0 unknown. ``end_ns``: at the latest when its client gave
+    itself up. ``missed_ns``: until then its group may hold messages for it though it was killed; 0
+    = it was not. ``unsent``: the commits that its client confirmed and never sent, as its worker
+    saw them; ``watches_commits``: the worker would have said so.
     """
 
     number: int
@@ -205,8 +214,8 @@ class PipelineGroup:
     Attributes:
         instance: of a member; all are alike.
         committed_only: it is given committed data only.
-        committed: by stream id of its source, the position that the group had committed in the end, -1 =
-            none; a stream that could not be asked is not in it.
+        committed: by stream id of its source, the position that the group had committed in the end,
+            -1 = none; a stream that could not be asked is not in it.
     """
 
     group: str
@@ -215,6 +224,41 @@ class PipelineGroup:
     instance: int = 0
     committed_only: bool = True
     committed: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ApplicationFacts:
+    """A program of the user that makes outputs of the messages of topic ``source``.
+
+    Attributes:
+        session: number of its outputs in the table of deliveries.
+        makes: outputs of each input: one, at-most-one or any.
+        promise: exactly-once, at-least-once or at-most-once.
+        order: partition, key or none.
+        committed: as of a `PipelineGroup`.
+        drained: it had processed all of its input in the end.
+        ends: (CLOCK_MONOTONIC ns, instance) of each life that was killed, or that ended by itself.
+        nameless: outputs that name no input.
+        outputs_read: its outputs were read to the end; the bounds of a topic say more.
+        died: instances that ended by themselves where the scenario restarts none.
+        stalled: (since when, until when, what was left) while it ran and committed nothing.
+    """
+
+    name: str
+    source: str
+    to: str
+    group: str
+    session: int
+    makes: str = "one"
+    promise: str = "at-least-once"
+    order: str = "none"
+    committed: Mapping[int, int] = field(default_factory=dict)
+    drained: bool = False
+    ends: tuple[tuple[int, str], ...] = ()
+    nameless: int = 0
+    outputs_read: bool = False
+    died: tuple[Death, ...] = ()
+    stalled: tuple[tuple[int, int, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -230,15 +274,17 @@ class Context:
         streams: name of stream id 1, 2, 3 ...
         compacted: topics that keep the last message of each key, and may remove earlier ones.
         end_ns: end of observation: the last producer was closed or had died.
-        unstated: of an import, by name of a precondition or of what a class asks for, why it is not known;
-            ``intended-times``: for some or all sends, the time of the call is used as their due time.
+        unstated: by the name of a precondition, or of what a class needs, why an import leaves it
+            unknown; ``intended-times``: for some or all sends, the time of the call is used as
+            their due time.
         transactions: those that the producers journalled.
         pipelines: one a topic that they write.
-        committed: by group and stream id, the position that a group had committed in the end, -1 = none.
-            Streams whose position was not read are left out.
+        applications: programs of the user under test.
+        committed: by group and stream id, the position that a group had committed in the end, -1 =
+            none. Streams whose position was not read are left out.
         replicas: what every replica has; nothing where only leaders were read.
-        clock_bound_ns: of a load from several machines: what happened on two of them is in order only where
-            it is further apart than this; 0 = one machine.
+        clock_bound_ns: events on two machines of a load are in order only if they are further apart
+            than this; 0 = one machine.
         names: text of every other id of names.jsonl (errors, client names, subscriptions).
     """
 
@@ -268,6 +314,7 @@ class Context:
     unstated: Mapping[str, str] = field(default_factory=dict)
     transactions: TransactionColumns = field(default_factory=TransactionColumns)
     pipelines: tuple[PipelineGroup, ...] = ()
+    applications: tuple[ApplicationFacts, ...] = ()
     committed: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
     replicas: tuple[ReplicaRow, ...] = ()
     clock_bound_ns: int = 0
@@ -276,6 +323,11 @@ class Context:
     def window_s(self) -> int:
         """Whole seconds that hits are counted by: 1, in a load of more than ten minutes more."""
         return max(1, -(-(self.load_end_ns - self.epoch_ns) // (_MOST_WINDOWS * _NS)))
+
+    @cached_property
+    def has_false_errors(self) -> bool:
+        """Whether a fault gave clients errors that their broker had not said."""
+        return any(fault.details.false_errors for fault in self.faults)
 
     @cached_property
     def n_lanes(self) -> int:
@@ -310,7 +362,8 @@ class Context:
 
     @cached_property
     def keys_are_shared(self) -> bool:
-        """All producers must put the messages of a key into one stream, as the scenario requires."""
+        """All producers must put the messages of a key into one stream, as the scenario
+        requires."""
         return any(instance.promise.holds(SHARED_KEYS) for instance in self.instances.values())
 
     @cached_property
@@ -322,7 +375,9 @@ class Context:
     @cached_property
     def is_compacted(self) -> npt.NDArray[np.bool_]:
         """By stream id: whether its topic is compacted."""
-        return np.array([False, *(name.rpartition("-")[0] in self.compacted for name in self.streams)])
+        return np.array(
+            [False, *(name.rpartition("-")[0] in self.compacted for name in self.streams)]
+        )
 
     @cached_property
     def has_queues(self) -> bool:
@@ -330,7 +385,8 @@ class Context:
 
     @cached_property
     def cut(self) -> npt.NDArray[np.int64]:
-        """By stream id: the position before which faults removed everything, on purpose; 0 = nothing."""
+        """By stream id: the position before which faults removed everything, on purpose; 0 =
+        nothing."""
         cut = np.zeros(len(self.streams) + 1, np.int64)
         for fault in self.faults:
             for stream, position in fault.details.cut.items() if fault.effective else ():
@@ -350,8 +406,8 @@ class Context:
 
     @cached_property
     def remade(self) -> npt.NDArray[np.int64]:
-        """By index into `topics`, since when it is another topic of that name; 0 = it always was the one. The
-        last is of no topic."""
+        """By index into `topics`, since when it is another topic of that name; 0 = it always was
+        the one. The last is of no topic."""
         since = remade_topics(self.faults)
         return np.array([*(since.get(topic, 0) for topic in self.topics), 0], np.int64)
 
@@ -362,7 +418,9 @@ class Context:
     @cached_property
     def stream_topic(self) -> npt.NDArray[np.int32]:
         """Index into `topics` by stream id; -1 for id 0."""
-        return np.array([-1, *(self.topics.index(s.rpartition("-")[0]) for s in self.streams)], np.int32)
+        return np.array(
+            [-1, *(self.topics.index(s.rpartition("-")[0]) for s in self.streams)], np.int32
+        )
 
     @property
     def clients(self) -> tuple[Instance | SessionFacts, ...]:
@@ -374,10 +432,13 @@ class Context:
         return self.instances.get(number) or Instance(number)
 
     def promise(self, instance: int) -> Promise:
-        """The promise of a producer; of what no producer did (0), the full one and what is required."""
+        """The promise of a producer. For 0, which is no producer, the full promise and what is
+        required."""
         if instance:
             return self.instance(instance).promise
-        required = {k: v for i in self.instances.values() for k, v in i.promise.required.items() if v}
+        required = {
+            k: v for i in self.instances.values() for k, v in i.promise.required.items() if v
+        }
         return Promise(required=required)
 
     def reading(self, group: str) -> Reading:
@@ -406,12 +467,15 @@ class Context:
 
     def topic_streams(self, topic: str) -> range:
         """Stream ids of a topic, by partition."""
-        own = [i for i, name in enumerate(self.streams, start=1) if name.rpartition("-")[0] == topic]
+        own = [
+            i for i, name in enumerate(self.streams, start=1) if name.rpartition("-")[0] == topic
+        ]
         return range(own[0], own[-1] + 1) if own else range(0)
 
     @cached_property
     def first_source(self) -> npt.NDArray[np.int64]:
-        """By id of a stream that a pipeline writes: the first stream of what it reads; 0 = none does."""
+        """By id of a stream that a pipeline writes: the first stream of what it reads; 0 = none
+        does."""
         first = np.zeros(len(self.streams) + 1, np.int64)
         for pipeline in self.pipelines:
             first[self.topic_streams(pipeline.to)] = self.topic_streams(pipeline.source).start
@@ -437,7 +501,7 @@ class Context:
         return (t_ns - self.epoch_ns) / _NS
 
 
-#: After the heal (verified, so there are leaders) clients still reconnect and re-send what they hold: they
-#: back off for 1 s at most by default. Longer would only blur: p cannot fall below the share of the run
-#: that one window takes.
+#: After the heal (verified, so there are leaders) clients still reconnect and re-send what they
+#: hold: they back off for 1 s at most by default. Longer would only blur: p cannot fall below the
+#: share of the run that one window takes.
 SETTLE_NS = 2_000_000_000

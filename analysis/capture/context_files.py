@@ -1,4 +1,5 @@
-"""Makes a `Context` of the small files of a run: their contracts are read here, a task gets none of them."""
+"""Makes a `Context` of the small files of a run: their contracts are read here, a task gets none of
+them."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from analysis.capture.context import (
+    ApplicationFacts,
     Context,
     Instance,
     PipelineGroup,
@@ -14,7 +16,7 @@ from analysis.capture.context import (
     SessionFacts,
     UnsentCommit,
 )
-from analysis.capture.deaths import Death, deaths
+from analysis.capture.deaths import ENDED, Death, deaths
 from analysis.capture.hangs import waits_in
 from analysis.capture.lives import all_lives
 from analysis.capture.transactions import TransactionColumns
@@ -86,12 +88,14 @@ def context_of(
     return Context(
         run_id=manifest.run_id,
         has_offsets=system.has_offsets,
-        has_queues_only=system.is_queue,
+        has_queues_only=all(system.removes_settled(topic.config) for topic in plan.topics),
         term=system.term,
         terms=_terms(leaderships),
         usual_reading=_usual_reading(system),
         streams=streams,
-        compacted=frozenset(topic.name for topic in plan.topics if system.keeps_last_of_key(topic.config)),
+        compacted=frozenset(
+            topic.name for topic in plan.topics if system.keeps_last_of_key(topic.config)
+        ),
         lane_groups=tuple(plan.lane_groups),
         instances=_instances(plan, manifest, damaged, frozen, waits_in(events), died),
         sessions=_sessions(plan, manifest, damaged, frozen, died, _unsent(plan, events)),
@@ -102,15 +106,18 @@ def context_of(
         epoch_ns=manifest.epoch_ns,
         load_start_ns=manifest.epoch_ns,
         load_end_ns=manifest.epoch_ns + round(plan.load_s * _NS),
-        end_ns=max((w.t_end_ns for w in manifest.workers if w.role in ("producer", "pipeline")), default=0)
+        end_ns=max(
+            (w.t_end_ns for w in manifest.workers if w.role in ("producer", "pipeline")), default=0
+        )
         or manifest.last_ns,
         message_bytes=max(plan.payload_bytes, plan.payload_max_bytes),
         stall_ns=round(plan.limits.get("stall", 15.0) * _NS),
         readiness_restored=bool(manifest.readiness_restored),
         drained=bool(manifest.drained),
         unstated=manifest.unstated,
-        transactions=TransactionColumns.of(transactions),
+        transactions=TransactionColumns.from_rows(transactions),
         pipelines=tuple(_pipelines(plan, by_group)),
+        applications=tuple(_applications(plan, manifest, events, by_group)),
         committed=by_group,
         replicas=tuple(replicas),
         clock_bound_ns=manifest.clock_bound_ns,
@@ -194,6 +201,47 @@ def _pipelines(plan: Plan, committed: Mapping[str, Mapping[int, int]]) -> Iterat
         )
 
 
+def _applications(
+    plan: Plan,
+    manifest: Manifest,
+    events: Sequence[EventRow],
+    committed: Mapping[str, Mapping[int, int]],
+) -> Iterator[ApplicationFacts]:
+    said = {row.worker: row for row in events if row.kind == "application-ended"}
+    for each in plan.applications:
+        lives = [row for row in manifest.applications if row.application == each.name]
+        ends = [(row.t_end_ns, row.instance) for row in lives if row.killed or row.ended_by_itself]
+        died = [
+            Death(
+                row.name, row.t_end_ns, "", said[row.name].text if row.name in said else "", ENDED
+            )
+            for row in lives
+            if row.ended_by_itself and each.restarts == "never"
+        ]
+        stalled = [
+            (row.since_ns or row.t_ns, row.t_ns, row.text)
+            for row in events
+            if row.kind == "application-stalled" and row.worker == each.name
+        ]
+        yield ApplicationFacts(
+            name=each.name,
+            source=each.source,
+            to=each.to,
+            group=each.group,
+            session=each.session,
+            makes=each.makes,
+            promise=each.promise,
+            order=each.order,
+            committed=committed.get(each.group, {}),
+            drained=bool(lives) and all(row.drained for row in lives),
+            ends=tuple(sorted(ends)),
+            nameless=manifest.nameless_outputs.get(each.name, 0),
+            outputs_read=each.name in manifest.outputs_read,
+            died=tuple(died),
+            stalled=tuple(stalled),
+        )
+
+
 def _promise(said: PromisePlan, *, exactly_once: bool) -> Promise:
     return Promise(
         delivery=said.delivery,
@@ -207,8 +255,8 @@ def _promise(said: PromisePlan, *, exactly_once: bool) -> Promise:
 
 
 def _is_whole(worker: WorkerRow) -> bool:
-    """Return whether the capture of a worker is whole: the worker reported it, or SIGKILL or a crash ended
-    the worker. Every row is written before the call that it describes.
+    """Return whether the capture of a worker is whole: the worker reported it, or SIGKILL or a
+    crash ended the worker. Every row is written before the call that it describes.
     """
     return worker.done or worker.killed or worker.crashed
 
@@ -242,7 +290,9 @@ def _sessions(
             committed_only=c.promise.committed_only,
             frozen=frozen.get(c.name, ()),
             start_ns=worker.t_start_ns,
-            missed_ns=worker.t_end_ns + round(c.promise.member_timeout_s * _NS) if worker.killed else 0,
+            missed_ns=worker.t_end_ns + round(c.promise.member_timeout_s * _NS)
+            if worker.killed
+            else 0,
             reading=_reading(c),
             client=_client(c.client, worker),
             died=death if worker.role != "pipeline" else None,  # its other half says so
@@ -282,7 +332,9 @@ def _terms(rows: Iterable[Leadership]) -> dict[int, Terms]:
     found: dict[int, list[Leadership]] = {}
     for row in rows:
         found.setdefault(row.stream_id, []).append(row)
-    return {stream: tuple(sorted(terms, key=lambda each: each.term)) for stream, terms in found.items()}
+    return {
+        stream: tuple(sorted(terms, key=lambda each: each.term)) for stream, terms in found.items()
+    }
 
 
 def _bounds(rows: Iterable[Bounds], damaged: Collection[str]) -> dict[int, Bounds]:

@@ -1,4 +1,5 @@
-"""Reads the clients that died: those that gave themselves up, and those that took their process down."""
+"""Reads the clients that died: those that gave themselves up, and those that took their process
+down."""
 
 from __future__ import annotations
 
@@ -14,6 +15,8 @@ KIND: Final = "client-died"
 ERROR, FENCED, ASKED = "error", "fenced", "asked"
 #: The client took its process down; the harness saw it.
 CRASHED: Final = "crashed"
+#: An instance of an application under test ended by itself.
+ENDED: Final = "ended"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,5 @@
-"""Reads the hangs and stalls that the harness noticed during the run: rows of events.jsonl with a stack."""
+"""Reads the hangs and stalls that the harness noticed during the run: rows of events.jsonl with a
+stack."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ KINDS = ("hang", "stall", "stuck")
 def noticed(events: Iterable[EventRow]) -> list[EventRow]:
     """The rows that the harness wrote; a worker's own event may be called a stall too."""
     return [
-        row for row in events if row.kind in KINDS and (row.stacks is not None or row.since_ns is not None)
+        row
+        for row in events
+        if row.kind in KINDS and (row.stacks is not None or row.since_ns is not None)
     ]
 
 

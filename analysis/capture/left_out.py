@@ -1,8 +1,8 @@
 """Reads what a bundle leaves out of a run's capture, and what judging said of the whole run before.
 
-A bundle that has no room for the capture holds some buckets whole and no row of the others. What is left out
-is not damaged and not lost: it was judged once. It is not judged again, so nothing is found in it, and no run
-passes without it.
+A bundle that has no room for the capture holds some buckets whole and no row of the others. What is
+left out is not damaged and not lost: it was judged once. It is not judged again, so nothing is
+found in it, and no run passes without it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from harness.rundir import Document, RunDir
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """``buckets`` that the bundle does not hold, none where it is whole; ``text``: one sentence for people;
-    ``before``: result.json of the whole run."""
+    """``buckets`` that the bundle does not hold, none where it is whole; ``text``: one sentence for
+    people; ``before``: result.json of the whole run."""
 
     buckets: frozenset[int] = frozenset()
     text: str = ""

@@ -1,4 +1,5 @@
-"""Later lives of clients: workers of a run that the plan does not have, each in the place of a client of it.
+"""Later lives of clients: workers of a run that the plan does not have, each in the place of a
+client of it.
 
 What is planned of a client (library, options, promises, deadline) holds for each of its lives.
 """
@@ -28,7 +29,9 @@ def all_lives(planned: Sequence[Client], workers: Sequence[WorkerRow]) -> Iterat
                 yield client.model_copy(update={"name": worker.name, number: own})
 
 
-def absences_ns(plan: Plan, workers: Sequence[WorkerRow]) -> Iterator[tuple[ProducerPlan, int, int]]:
+def absences_ns(
+    plan: Plan, workers: Sequence[WorkerRow]
+) -> Iterator[tuple[ProducerPlan, int, int]]:
     """Producer of the plan, and from when to when it was between two lives.
 
     One that did not come back is not away: what it should have sent is missing.

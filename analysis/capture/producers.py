@@ -16,7 +16,11 @@ _DELIVERY = {
     "none": "an acknowledgement promises nothing",
     "unknown": "what an acknowledgement promises is not known",
 }
-_ORDER = {True: "order is kept", False: "order is not promised", None: "whether order is kept is not known"}
+_ORDER = {
+    True: "order is kept",
+    False: "order is not promised",
+    None: "whether order is kept is not known",
+}
 _DEDUP = {
     True: "nothing is stored twice",
     False: "duplicates are allowed",

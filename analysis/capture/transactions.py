@@ -34,7 +34,7 @@ class TransactionColumns:
     id: Array = field(default_factory=_none)
 
     @classmethod
-    def of(cls, rows: Iterable[TransactionRow]) -> TransactionColumns:
+    def from_rows(cls, rows: Iterable[TransactionRow]) -> TransactionColumns:
         ordered = sorted(rows, key=lambda row: (row.instance, row.number))
         return cls(
             *(
@@ -54,7 +54,8 @@ class TransactionColumns:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, TransactionColumns) and all(
-            np.array_equal(getattr(self, each.name), getattr(other, each.name)) for each in fields(self)
+            np.array_equal(getattr(self, each.name), getattr(other, each.name))
+            for each in fields(self)
         )
 
     __hash__ = None  # type: ignore[assignment]
@@ -82,7 +83,8 @@ class TransactionColumns:
         return np.asarray(((self.asked & Asked.COMMIT) > 0) & (self.outcome != Outcome.ABORTED))
 
     def figures(self) -> dict[str, float]:
-        """How many came out how, and how long commits took that were acknowledged; empty without any."""
+        """How many came out how, and how long commits took that were acknowledged; empty without
+        any."""
         if not len(self):
             return {}
         aborted = int(np.count_nonzero(self.outcome == Outcome.ABORTED))

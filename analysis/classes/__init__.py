@@ -1,9 +1,9 @@
 """The table of anomaly classes: what each means, which promise it breaks, which evidence it needs.
 
-Kernels, the report, `brokerstorm explain`, docs/explanation/anomalies.md and the JSON schema take names
-and texts from here. A message is counted once, under the class of lowest ``rank`` that describes it (a
-violation before anything permitted); what else the same cause did to it is listed as a symptom. The rows lie
-in one file a concern; `CLASSES` is the table.
+Kernels, the report, `brokerstorm explain`, docs/explanation/anomalies.md and the JSON schema take
+names and texts from here. A message is counted once, under the class of lowest ``rank`` that
+describes it (a violation before anything permitted); what else the same cause did to it is listed
+as a symptom. The rows lie in one file a concern; `CLASSES` is the table.
 """
 
 from __future__ import annotations
@@ -49,7 +49,9 @@ __all__ = [
 
 _TABLE: Final = (*INTEGRITY, *SENDING, *DELIVERY, *TRANSACTIONS, *PIPELINES, *LIVENESS)
 
-CLASSES: Final[Mapping[str, AnomalyClass]] = {c.name: c for c in sorted(_TABLE, key=lambda c: c.rank)}
+CLASSES: Final[Mapping[str, AnomalyClass]] = {
+    c.name: c for c in sorted(_TABLE, key=lambda c: c.rank)
+}
 
 
 def anomaly_class(name: str) -> AnomalyClass:
@@ -108,4 +110,8 @@ def why_evidence(cls: str, unmet: Iterable[str] = ()) -> str:
     if missing:
         return "not shown: " + "; ".join(PRECONDITIONS[name] for name in missing)
     needs = CLASSES[cls].needs
-    return "; ".join(PRECONDITIONS[name] for name in needs) if needs else "seen directly in the capture"
+    return (
+        "; ".join(PRECONDITIONS[name] for name in needs)
+        if needs
+        else "seen directly in the capture"
+    )

@@ -18,7 +18,8 @@ CAPTURE: Final = "capture"
 #: Nobody broke a promise: the application did not look.
 APPLICATION: Final = "application"
 
-#: What must hold before a hit counts as proved. Unmet, the class is only *suspect*: unknown, never fail.
+#: What must hold before a hit counts as proved. Unmet, the class is only *suspect*: unknown, never
+#: fail.
 PRECONDITIONS: Final[Mapping[str, str]] = {
     "audit-complete": "the audit read the stream to its end bound, or past the acknowledged position",
     "log-kept": "the log still begins where it began: nothing fell to retention",
@@ -34,17 +35,21 @@ PRECONDITIONS: Final[Mapping[str, str]] = {
     "own-name": "no other client was given its name (group.instance.id, transactional.id, producer name)",
     "markers-read": "the markers that end transactions were read to the end of the stream",
     "offsets-read": "the position that the group had committed in the end is known",
+    "clocks-kept": "no fault set a clock that says when an output was stored",
+    "outputs-named": "every output of the application names an input",
     "attempts-known": "it is known how often its broker had sent it, and that this was within the limit",
     "settings-known": (
         "what the client's settings promise is stated (worker.toml, import.yaml), "
         "and no setting lets its broker drop messages"
     ),
+    "answers-kept": "no fault gave clients errors that their broker had not said",
 }
 
 #: What a run must have for a class to be about it; and why it is not, without.
 ASKS: Final[Mapping[str, str]] = {
     "sends": "nothing was sent",
     "consumers": "no consumer read",
+    "readers": "no consumer or application read",
     "log": "queues keep no log",
     "queues": "there was no queue",
     "fixed-lanes": "the client chose every partition",
@@ -60,7 +65,8 @@ ASKS: Final[Mapping[str, str]] = {
     "transaction-journal": "no producer kept a journal of its transactions",
     "shared-markers": "a marker names the one transaction that it ends",
     "transactional-ids": "transactions have no id that a later restart takes over",
-    "pipelines": "no pipeline read one topic and wrote another",
+    "pipelines": "no pipeline or application read one topic and wrote another",
+    "applications": "no application was under test",
     "rollbacks": "no consumer rolled back",
     "refusals": "no consumer refused a message",
     "replicas": "only leaders were read: `audit: every-replica` reads every copy",
@@ -71,8 +77,8 @@ ASKS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SubKind:
-    """A sub-kind of a class. ``status`` overrides what the promise would say; ``breaks`` is the promise that
-    it breaks, instead of its class's."""
+    """A sub-kind of a class. ``status`` overrides what the promise would say; ``breaks`` is the
+    promise that it breaks, instead of its class's."""
 
     text: str
     status: Status | None = None
@@ -95,14 +101,16 @@ class AnomalyClass:
     """One row of the table.
 
     Attributes:
-        breaks: any of delivery, order, dedup, redelivery-order, input-once, input-order (one that holds makes
-            it a violation), or a single `ALWAYS`, `CAPTURE`, `APPLICATION` or `INFORMATION`.
+        breaks: any of delivery, order, dedup, redelivery-order, input-once, input-order (one that
+            holds makes it a violation), or a single `ALWAYS`, `CAPTURE`, `APPLICATION` or
+            `INFORMATION`.
         needs: names in `PRECONDITIONS`.
         asks: names in `ASKS`.
         unit: what ``count`` counts.
         sentence: one line for people; what happened, not what to think of it.
         example: a sequence that shows it.
-        rests_on: settings of the consumer that it rests on, by their name in its promise (order, ack ...).
+        rests_on: settings of the consumer that it rests on, by their name in its promise (order,
+            ack ...).
         split_by: what the sub-kinds are where the capture and not the table names them.
     """
 
@@ -120,8 +128,8 @@ class AnomalyClass:
     split_by: str = ""
 
     def status(self, split: str, promise: Promise | None, *, proved: bool = True) -> Status:
-        """Return the status of a hit. ``promise`` is the producer's; None where no producer's promise
-        counts.
+        """Return the status of a hit. ``promise`` is the producer's; None where no producer's
+        promise counts.
         """
         own = self.splits.get(split)
         if own is not None and own.status is not None:

@@ -24,8 +24,8 @@ _EVENTS = (Event.ACK_CALLED, Event.ACK_CONFIRMED, Event.NACK)
 class Entries:
     """The batches that some log rows belong to; a message outside a batch is one alone.
 
-    ``of``: entry of each asked row. ``rows``: log rows of all these entries, and ``number`` the entry of
-    each. ``sizes``: messages of each entry.
+    ``of``: entry of each asked row. ``rows``: log rows of all these entries, and ``number`` the
+    entry of each. ``sizes``: messages of each entry.
     """
 
     of: Ints
@@ -65,7 +65,8 @@ class Entries:
 
     @property
     def alone(self) -> Array:
-        """Whether each asked row is alone in its entry, that is, not in a batch of several messages."""
+        """Whether each asked row is alone in its entry, that is, not in a batch of several
+        messages."""
         return np.asarray(self.sizes[self.of] == 1)
 
 
@@ -131,7 +132,7 @@ class GroupAcks:
     nacked: Times
 
     @classmethod
-    def of(cls, given: Given, streams: Array) -> GroupAcks:
+    def from_given(cls, given: Given, streams: Array) -> GroupAcks:
         """Acknowledgements in some streams."""
         history = given.history
         table, log_stream = history.bucket.deliveries, history.bucket.log["stream"]
@@ -140,15 +141,23 @@ class GroupAcks:
             np.isin(table["event"][rows], _EVENTS) & np.isin(table["stream"][rows], streams)
         )
         delivery = chosen if isinstance(rows, slice) else rows[chosen]
-        place = history.places.rows(*(table[n][delivery] for n in ("stream", "position", "ledger", "batch")))
+        place = history.places.rows(
+            *(table[n][delivery] for n in ("stream", "position", "ledger", "batch"))
+        )
         delivery, place = delivery[place >= 0], place[place >= 0]
         event, t_ns = table["event"][delivery], table["t_ns"][delivery]
 
         def times(kind: Event) -> Times | CumulativeTimes:
             own = event == kind
             if history.context.reading(given.group).settle == "cumulative":
-                return CumulativeTimes(place[own], t_ns[own], table["stream"][delivery[own]], log_stream)
+                return CumulativeTimes(
+                    place[own], t_ns[own], table["stream"][delivery[own]], log_stream
+                )
             return Times(place[own], t_ns[own])
 
         refused = event == Event.NACK
-        return cls(times(Event.ACK_CALLED), times(Event.ACK_CONFIRMED), Times(place[refused], t_ns[refused]))
+        return cls(
+            times(Event.ACK_CALLED),
+            times(Event.ACK_CONFIRMED),
+            Times(place[refused], t_ns[refused]),
+        )

@@ -1,16 +1,16 @@
 """The second pass: judges streams whose rows ended up in more than one bucket.
 
-Rows go to buckets by the lane in their header, and a stream's lanes share a bucket. A message stored in
-another partition than its lane's is the exception: its rows stay with its lane. Each bucket is then judged
-right for its own lanes, but no bucket sees the stream as a whole. For such streams, and only for them, the
-rows of all buckets are put together and asked two things:
+Rows go to buckets by the lane in their header, and a stream's lanes share a bucket. A message
+stored in another partition than its lane's is the exception: its rows stay with its lane. Each
+bucket is then judged right for its own lanes, but no bucket sees the stream as a whole. For such
+streams, and only for them, the rows of all buckets are put together and asked two things:
 
 * was any of them delivered after a later position, with the later one in another bucket?
 * does one position hold two messages? Then the record of the log contradicts itself.
 
-The strays are few, so the first pass brings them along (`stream_rows`); the second one reads, once for all
-its streams, the bucket that holds the rest of them (`judge_split`). Where a stream is spread so that more
-than `FEW_ROWS` lie outside its home, those are read from their buckets too.
+The strays are few, so the first pass brings them along (`stream_rows`); the second one reads, once
+for all its streams, the bucket that holds the rest of them (`judge_split`). Where a stream is
+spread so that more than `FEW_ROWS` lie outside its home, those are read from their buckets too.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _DESCRIBED = {"log": _IDENTITY, "deliveries": (*_IDENTITY, "t_ns")}
 
 @dataclass(frozen=True, slots=True)
 class StreamRows:
-    """The streams of a bucket. ``rows``: log rows and deliveries by stream. ``few``: by table, the rows of
-    the streams that have at most `FEW_ROWS` in this bucket.
+    """The streams of a bucket. ``rows``: log rows and deliveries by stream. ``few``: by table, the
+    rows of the streams that have at most `FEW_ROWS` in this bucket.
     """
 
     bucket: int
@@ -67,7 +67,8 @@ class StreamRows:
 class SplitStreams:
     """Streams that have rows outside their home, the bucket with most of their rows.
 
-    ``carried``: (bucket, those rows by table). ``unread``: buckets with too many of a stream to carry.
+    ``carried``: (bucket, those rows by table). ``unread``: buckets with too many of a stream to
+    carry.
     """
 
     home: int
@@ -90,8 +91,14 @@ def stream_rows(bucket: Bucket, *, few_rows: int = FEW_ROWS) -> StreamRows:
     streams = np.flatnonzero(total)
     small = tuple(s for s in streams.tolist() if 0 < total[s] <= few_rows)
     tables = {"log": bucket.log, "deliveries": bucket.deliveries}
-    few = {table: _carried(columns, table, small) for table, columns in tables.items()} if small else {}
-    return StreamRows(bucket.number, dict(zip(streams.tolist(), total[streams].tolist(), strict=True)), few)
+    few = (
+        {table: _carried(columns, table, small) for table, columns in tables.items()}
+        if small
+        else {}
+    )
+    return StreamRows(
+        bucket.number, dict(zip(streams.tolist(), total[streams].tolist(), strict=True)), few
+    )
 
 
 def _carried(columns: Columns, table: str, streams: Sequence[int]) -> Table:
@@ -126,7 +133,9 @@ def splits_of(parts: Sequence[StreamRows]) -> list[SplitStreams]:
     return [_split(home, streams, where) for home, streams in sorted(by_home.items())]
 
 
-def _split(home: int, streams: Sequence[int], where: Mapping[int, Sequence[StreamRows]]) -> SplitStreams:
+def _split(
+    home: int, streams: Sequence[int], where: Mapping[int, Sequence[StreamRows]]
+) -> SplitStreams:
     carried: list[tuple[int, Mapping[str, Table]]] = []
     unread: dict[int, tuple[int, ...]] = {}
     for part in {p.bucket: p for s in streams for p in where[s] if p.bucket != home}.values():
@@ -135,7 +144,9 @@ def _split(home: int, streams: Sequence[int], where: Mapping[int, Sequence[Strea
         if own - has:
             unread[part.bucket] = tuple(sorted(own - has))
         if has:
-            carried.append((part.bucket, {table: _only(rows, has) for table, rows in part.few.items()}))
+            carried.append(
+                (part.bucket, {table: _only(rows, has) for table, rows in part.few.items()})
+            )
     return SplitStreams(home, tuple(streams), tuple(carried), unread)
 
 
@@ -149,14 +160,17 @@ def _only(rows: Table, streams: Iterable[int]) -> Table:
 
 @dataclass(frozen=True, slots=True)
 class Across:
-    """Reordered deliveries, all of them if asked for, and a sentence for each position with two messages."""
+    """Reordered deliveries, all of them if asked for, and a sentence for each position with two
+    messages."""
 
     episodes: list[Episode] = field(default_factory=list)
     contradictions: list[str] = field(default_factory=list)
     hits: list[ClassHits] = field(default_factory=list)
 
 
-def judge_split(root_uri: str, split: SplitStreams, context: Context, *, every_hit: bool = False) -> Across:
+def judge_split(
+    root_uri: str, split: SplitStreams, context: Context, *, every_hit: bool = False
+) -> Across:
     """Judge what the first pass could not see: streams whose rows lie in several buckets."""
     opened = {n: open_tables(root_uri, n) for n in (split.home, *split.unread)}
     whole = {}
@@ -165,9 +179,13 @@ def judge_split(root_uri: str, split: SplitStreams, context: Context, *, every_h
             (n, opened[n][table], streams)
             for n, streams in [(split.home, split.streams), *split.unread.items()]
         ]
-        parts = [_TablePart(n, columns, _rows_of(columns, table, streams)) for n, columns, streams in read]
+        parts = [
+            _TablePart(n, columns, _rows_of(columns, table, streams))
+            for n, columns, streams in read
+        ]
         parts += [
-            _TablePart(n, rows[table], np.arange(len(rows[table]["stream"]))) for n, rows in split.carried
+            _TablePart(n, rows[table], np.arange(len(rows[table]["stream"])))
+            for n, rows in split.carried
         ]
         whole[table] = _Whole(table, parts)
     log, deliveries = (whole[table].by_stream() for table in _JUDGED)
@@ -175,7 +193,8 @@ def judge_split(root_uri: str, split: SplitStreams, context: Context, *, every_h
     everywhere = deliveries.get(_NO_STREAM, np.empty(0, np.int64))
     for stream in split.streams:
         name = context.stream_name(stream)
-        # For a stream that was reread, the order in which rows of several buckets were recorded is unknown.
+        # For a stream that was reread, the order in which rows of several buckets were recorded is
+        # unknown.
         if stream in log and context.stream_bounds(stream).again < 0:
             out.contradictions.extend(_contradictions(whole["log"], log[stream], name))
         if stream in deliveries:
@@ -190,7 +209,8 @@ def judge_split(root_uri: str, split: SplitStreams, context: Context, *, every_h
 def _rows_of(columns: Columns, table: str, streams: Sequence[int]) -> Array:
     """Rows of the streams, in a journal also events of no stream: they concern all."""
     stream = columns["stream"]
-    wanted = np.zeros(max(streams) + 2, np.bool_)  # the last covers all higher ids, the first all lower
+    # the last covers all higher ids, the first all lower
+    wanted = np.zeros(max(streams) + 2, np.bool_)
     wanted[list(streams)] = True
     rows = np.flatnonzero(np.take(wanted, stream, mode="clip"))
     if table == "deliveries":
@@ -210,8 +230,8 @@ class _TablePart:
 
 
 class _Whole:
-    """Rows of several buckets as one table. Columns to judge by are there at once; of the others only
-    what is asked for is looked up."""
+    """Rows of several buckets as one table. Columns to judge by are there at once; the others are
+    looked up when they are asked for."""
 
     def __init__(self, table: str, parts: Sequence[_TablePart]) -> None:
         self._parts = parts
@@ -253,7 +273,11 @@ class _Whole:
         stream = self["stream"]
         order = np.argsort(narrow(stream), kind="stable")
         numbers, starts = np.unique(stream[order], return_index=True)
-        return dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True)) if len(order) else {}
+        return (
+            dict(zip(numbers.tolist(), np.split(order, starts[1:]), strict=True))
+            if len(order)
+            else {}
+        )
 
 
 def _promised_in_order(session: Array, context: Context) -> Flags:
@@ -292,7 +316,11 @@ def _reordered(table: _Whole, rows: Array, stream: int, context: Context) -> Ite
     rows = rows[_order_of([table[key][rows] for key in ("session", "ordinal")])]
     event = table["event"][rows]
     assignment = _assignments(event, table["session"][rows], table["epoch"][rows])
-    given = (event == Event.DELIVER) & (table["check"][rows] == Check.OK) & (table["stream"][rows] == stream)
+    given = (
+        (event == Event.DELIVER)
+        & (table["check"][rows] == Check.OK)
+        & (table["stream"][rows] == stream)
+    )
     rows, assignment = rows[given], assignment[given]
     rank = _ranks([table[key][rows] for key in _PLACE])
     late, behind = _late(assignment, rank)
@@ -306,7 +334,8 @@ def _reordered(table: _Whole, rows: Array, stream: int, context: Context) -> Ite
 
 
 def _assignments(event: Array, session: Array, epoch: Array) -> Array:
-    """A number for each row, by (session, ordinal): grows with sessions, epochs, assigns, revokes, seeks."""
+    """A number for each row, by (session, ordinal): grows with sessions, epochs, assigns, revokes,
+    seeks."""
     new = np.isin(event, _BREAKS)
     if len(new):
         new[0] = True
@@ -330,8 +359,8 @@ def _ranks(place: Sequence[Array]) -> Array:
 
 
 def _late(assignment: Array, rank: Array) -> tuple[Flags, Array]:
-    """Rows, in journal order, that come first in their assignment after a higher rank; and the row that had
-    set the highest rank until then (only where late)."""
+    """Rows, in journal order, that come first in their assignment after a higher rank; and the row
+    that had set the highest rank until then (only where late)."""
     late, behind = np.zeros(len(rank), np.bool_), np.full(len(rank), -1, np.int64)
     order = np.argsort(assignment, kind="stable")
     for own in np.split(order, np.flatnonzero(np.diff(assignment[order])) + 1):
@@ -348,7 +377,8 @@ def _late(assignment: Array, rank: Array) -> tuple[Flags, Array]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """Late deliveries of a stream, and for each the one with the higher place that it came after."""
+    """Late deliveries of a stream, and for each the one with the higher place that it came
+    after."""
 
     table: _Whole
     late: Array
@@ -376,7 +406,7 @@ class _Found:
         columns |= {name: self.table.described(name, self.late) for name in (*_IDENTITY, "t_ns")}
         same = {"stream": self.stream, "split": 0, "unmet": 0}
         columns |= {name: np.full(len(self.late), value) for name, value in same.items()}
-        return ClassHits.of("delivery-reorder", ("",), columns)
+        return ClassHits.from_columns("delivery-reorder", ("",), columns)
 
     def _episode(self, own: Array, times: Array, session: int, instance: int, lane: int) -> Episode:
         return Episode(

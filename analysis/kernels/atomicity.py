@@ -1,5 +1,5 @@
-"""The second pass over transactions: all of one is visible, or nothing. It needs the counts of all buckets,
-so it runs once a run, on the driver."""
+"""The second pass over transactions: all of one is visible, or nothing. It needs the counts of all
+buckets, so it runs once a run, on the driver."""
 
 from __future__ import annotations
 
@@ -32,12 +32,16 @@ def judge(
         return Partial(bucket=WHOLE_RUN)
     gone = found.sent - found.seen - found.unsure
     torn = np.flatnonzero(table.may_be_committed & (found.seen > 0) & (gone > 0))
-    lost = np.flatnonzero(table.may_be_committed & table.is_committed & (found.seen == 0) & (found.sent > 0))
+    lost = np.flatnonzero(
+        table.may_be_committed & table.is_committed & (found.seen == 0) & (found.sent > 0)
+    )
     lost = lost[gone[lost] > 0]
     episodes = [_episode(context, found, int(at), "torn-transaction", ()) for at in torn]
     for at in lost.tolist():
         proved = is_whole and not found.unsure[at]
-        episodes.append(_episode(context, found, at, "lost-commit", () if proved else ("audit-complete",)))
+        episodes.append(
+            _episode(context, found, at, "lost-commit", () if proved else ("audit-complete",))
+        )
     hits = tuple(_hits(episodes)) if with_hits else ()
     return Partial(bucket=WHOLE_RUN, episodes=episodes, hits=hits)
 
@@ -57,7 +61,13 @@ def _episode(context: Context, found: Atoms, at: int, cls: str, unmet: tuple[str
         t_ns=t_ns,
         detail=detail,
     )
-    split = "" if cls == "lost-commit" else "committed" if table.is_committed[at] else "commit not answered"
+    split = (
+        ""
+        if cls == "lost-commit"
+        else "committed"
+        if table.is_committed[at]
+        else "commit not answered"
+    )
     if found.removed[at] + found.power[at] == sent - seen - int(found.unsure[at]):
         split = "power" if found.power[at] else "removed"
     return Episode(
@@ -78,9 +88,14 @@ def _episode(context: Context, found: Atoms, at: int, cls: str, unmet: tuple[str
 def _hits(episodes: Sequence[Episode]) -> list[ClassHits]:
     found = []
     for one in episodes:
-        own = {"instance": one.instance, "lane": one.lane, "t_ns": one.first_ns, "stream": one.stream}
+        own = {
+            "instance": one.instance,
+            "lane": one.lane,
+            "t_ns": one.first_ns,
+            "stream": one.stream,
+        }
         own |= {"seq": int(one.witnesses[0].message.rsplit("/", 1)[1]), "attempt": 0}
         own |= {"unmet": sum(BITS[name] for name in one.unmet)}
         columns = {name: np.array([own.get(name, value)]) for name, value in NO_MESSAGE.items()}
-        found.append(ClassHits.of(one.cls, (one.split,), columns))
+        found.append(ClassHits.from_columns(one.cls, (one.split,), columns))
     return found

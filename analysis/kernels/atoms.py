@@ -20,8 +20,8 @@ class Atoms:
         seen: visible ones.
         unsure: messages whose visibility is unknown, or not final.
         removed, power: those that are not visible because a fault removed them, or the power went.
-        seen_at, gone_at: (n, 3): lane, seq and stream of the first visible one, and of the first that
-            certainly is not; lane -1 = none.
+        seen_at, gone_at: (n, 3): lane, seq and stream of the first visible one, and of the first
+            that certainly is not; lane -1 = none.
     """
 
     transaction: Array
@@ -38,7 +38,9 @@ def merged(parts: Sequence[Atoms], size: int) -> Atoms | None:
     """Merge the parts of all buckets, by transaction; ``size`` is the length of the table."""
     if not parts:
         return None
-    sums = {name: np.zeros(size, np.int64) for name in ("sent", "seen", "unsure", "removed", "power")}
+    sums = {
+        name: np.zeros(size, np.int64) for name in ("sent", "seen", "unsure", "removed", "power")
+    }
     at = {name: np.full((size, 3), -1, np.int64) for name in ("seen_at", "gone_at")}
     for part in parts:
         for name, total in sums.items():

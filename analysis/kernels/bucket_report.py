@@ -11,10 +11,11 @@ from analysis.series import Series
 
 @dataclass(frozen=True, slots=True)
 class BucketReport:
-    """The answer of a task. ``error``: why it failed. ``damage``: its files are not those that were sealed,
-    and nothing else in the answer counts.
+    """The answer of a task. ``error``: why it failed. ``damage``: its files are not those that were
+    sealed, and nothing else in the answer counts.
 
-    ``streams``: what it has of which stream. ``contradictions``: a sentence for each place with two messages.
+    ``streams``: what it has of which stream. ``contradictions``: a sentence for each place with two
+    messages.
     """
 
     bucket: int

@@ -20,8 +20,8 @@ LOST, REPEATED, _SAME_SEND = "acked-lost", "write-duplicate", "same send"
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """Hits of one class with their places: where it was acknowledged, or its first copy; ``again``: position
-    and ledger of the second copy. ``changes``: of some of them, in one stream."""
+    """Hits of one class with their places: where it was acknowledged, or its first copy; ``again``:
+    position and ledger of the second copy. ``changes``: of some of them, in one stream."""
 
     stream: Array
     position: Array
@@ -32,14 +32,16 @@ class _Asked:
 
 @dataclass(frozen=True, slots=True)
 class Causes:
-    """The causes of the hits of one kernel result; empty for a class whose cause is not asked for."""
+    """The causes of the hits of one kernel result; empty for a class whose cause is not asked
+    for."""
 
     asked: _Asked | None = None
     key: Array = field(default_factory=lambda: np.empty((0, _KEY_COLUMNS), np.int64))
-    index: Array = field(default_factory=lambda: np.empty(0, np.int64))  # hit of each row, ascending
+    # hit of each row, ascending
+    index: Array = field(default_factory=lambda: np.empty(0, np.int64))
 
     @classmethod
-    def of(cls, history: BucketHistory, hits: Hits, index: Array) -> Causes:
+    def from_hits(cls, history: BucketHistory, hits: Hits, index: Array) -> Causes:
         """``index``: the hits that count under the class, ascending."""
         asked_of = {LOST: _acked, REPEATED: _copies}.get(hits.cls)
         if asked_of is None or not history.context.terms:
@@ -66,7 +68,9 @@ class Causes:
             return ()  # the hits of an episode share a split: all were asked of, or none
         keys, which = np.unique(self.key[rows], axis=0, return_inverse=True)
         groups = [np.flatnonzero(which.ravel() == number) for number in range(len(keys))]
-        found = [self._cause(key, rows[own], t_ns[own]) for key, own in zip(keys, groups, strict=True)]
+        found = [
+            self._cause(key, rows[own], t_ns[own]) for key, own in zip(keys, groups, strict=True)
+        ]
         return tuple(sorted(found, key=lambda cause: (-cause.count, cause.first_ns)))
 
     def _cause(self, key: Array, rows: Array, t_ns: Array) -> RawCause:
@@ -92,8 +96,8 @@ class Causes:
 
 
 def _is_asked(cls: str, split: str) -> bool:
-    """No leader change explains what a fault removed on purpose, of which there may be millions, or what the
-    log holds."""
+    """No leader change explains what a fault removed on purpose, of which there may be millions, or
+    what the log holds."""
     return split not in ("removed", "withheld") if cls == LOST else split == _SAME_SEND
 
 
@@ -108,23 +112,29 @@ def _acked(history: BucketHistory, hits: Hits, index: Array) -> _Asked:
     def changes(own: Array, terms: Terms) -> Changes:
         acks = LostAcks(start[own], done[own], position[own], ledger[own])
         number = int(stream[own[0]])
-        log, in_queue = history.bucket.log, number < len(context.is_queue) and bool(context.is_queue[number])
+        log, in_queue = (
+            history.bucket.log,
+            number < len(context.is_queue) and bool(context.is_queue[number]),
+        )
         rows = slice(*np.searchsorted(log["stream"], [number, number + 1]))
         due_ns = reached(terms, log["position"][rows], log["t_intended_ns"][rows])
-        return lost(terms, acks, due_ns, has_offsets=context.has_offsets, has_positions=not in_queue)
+        return lost(
+            terms, acks, due_ns, has_offsets=context.has_offsets, has_positions=not in_queue
+        )
 
     none = np.full(len(index), -1, np.int64)
     return _Asked(stream, position, ledger, (none, none), changes)
 
 
 def _copies(history: BucketHistory, hits: Hits, index: Array) -> _Asked:
-    """Return the question for copies. For copies in different streams, or in a queue, no cause can be known:
-    stream 0.
+    """Return the question for copies. For copies in different streams, or in a queue, no cause can
+    be known: stream 0.
     """
     context, log = history.context, history.bucket.log
     rows = history.first[hits.slot[index]].astype(np.int64), hits.row[index].astype(np.int64)
     (stream, other), (position, then), (ledger, second) = (
-        tuple(log[name][row].astype(np.int64) for row in rows) for name in ("stream", "position", "ledger")
+        tuple(log[name][row].astype(np.int64) for row in rows)
+        for name in ("stream", "position", "ledger")
     )
     stream = np.where(
         (stream == other) & ~context.is_queue[np.minimum(stream, len(context.streams))], stream, 0

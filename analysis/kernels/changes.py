@@ -1,11 +1,13 @@
-"""Finds the leader change that lost or repeated a message, from who led its stream and from which position.
+"""Finds the leader change that lost or repeated a message, from who led its stream and from which
+position.
 
-A leader that was deposed keeps what its followers have and throws the rest away when it follows in turn. So a
-message that was acknowledged at a position of the *next* term, and is not there, was acknowledged by the
-leader of a term before. Positions decide which terms come into question; times exclude those that had not
-begun, those whose leader certainly had become a follower, and those that had not come as far: a term that
-kept a message which became due after the acknowledgement gave out all higher positions later still. When
-several are left, no cause is named. Without positions (a queue) there is nothing but time.
+A leader that was deposed keeps what its followers have and throws the rest away when it follows in
+turn. So a message that was acknowledged at a position of the *next* term, and is not there, was
+acknowledged by the leader of a term before. Positions decide which terms come into question; times
+exclude those that had not begun, those whose leader certainly had become a follower, and those that
+had not come as far: a term that kept a message which became due after the acknowledgement gave out
+all higher positions later still. When several are left, no cause is named. Without positions (a
+queue) there is nothing but time.
 """
 
 from __future__ import annotations
@@ -54,13 +56,18 @@ class Changes:
     def all(cls, because: Because, count: int) -> Changes:
         none = np.full(count, NONE, np.int64)
         return cls(
-            np.full(count, because, np.int64), none, none.copy(), none.copy(), np.zeros(count, np.int64)
+            np.full(count, because, np.int64),
+            none,
+            none.copy(),
+            none.copy(),
+            np.zeros(count, np.int64),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class LostAcks:
-    """Acknowledged messages of one stream that are not in it. ``ledger``: 0 where positions are offsets."""
+    """Acknowledged messages of one stream that are not in it. ``ledger``: 0 where positions are
+    offsets."""
 
     start_ns: Ints
     done_ns: Ints
@@ -70,7 +77,7 @@ class LostAcks:
     def __len__(self) -> int:
         return len(self.position)
 
-    def of(self, rows: Ints) -> LostAcks:
+    def lost_in(self, rows: Ints) -> LostAcks:
         return LostAcks(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
@@ -98,7 +105,8 @@ def lost(
 
     Args:
         due_ns: see `reached`; of positions that are offsets.
-        has_offsets: positions are dense numbers through all terms; else a term is a ledger with its own.
+        has_offsets: positions are dense numbers through all terms; else a term is a ledger with its
+            own.
         has_positions: False: a queue.
     """
     if not any(term.leader for term in terms):

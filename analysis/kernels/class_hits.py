@@ -22,20 +22,26 @@ _SCHEMA: Final = pa.schema([pa.field(name, pa.int64()) for name in COLUMNS])
 
 @dataclass(frozen=True, slots=True)
 class ClassHits:
-    """Hits of one class. ``splits``: the texts that column ``split`` counts. ``data``: an Arrow stream."""
+    """Hits of one class. ``splits``: the texts that column ``split`` counts. ``data``: an Arrow
+    stream."""
 
     cls: str
     splits: tuple[str, ...]
     data: bytes
 
     @classmethod
-    def of(cls, name: str, splits: Sequence[str], columns: Mapping[str, Array]) -> ClassHits:
-        """``columns``: columns of `COLUMNS`, all of one length; a missing one has its `NO_MESSAGE` value."""
+    def from_columns(
+        cls, name: str, splits: Sequence[str], columns: Mapping[str, Array]
+    ) -> ClassHits:
+        """``columns``: columns of `COLUMNS`, all of one length; a missing one has its `NO_MESSAGE`
+        value."""
         rows = len(columns["t_ns"])
         whole = {each: np.full(rows, value) for each, value in NO_MESSAGE.items()} | dict(columns)
         arrays = [pa.array(np.asarray(whole[each], np.int64)) for each in COLUMNS]
         sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, _SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+        with pa.ipc.new_stream(
+            sink, _SCHEMA, options=pa.ipc.IpcWriteOptions(compression="zstd")
+        ) as writer:
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=_SCHEMA))
         return cls(name, tuple(splits), sink.getvalue().to_pybytes())
 

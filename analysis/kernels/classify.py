@@ -1,8 +1,9 @@
-"""Judges one bucket: runs the kernels, counts each message once by its root cause, folds hits into episodes.
+"""Judges one bucket: runs the kernels, counts each message once by its root cause, folds hits into
+episodes.
 
-The only place that ranks. Several kernels may find the same message (late *and* stored twice); it is
-counted under the class that comes first: a violation before what is merely permitted, then by rank in
-`analysis.classes`. The other classes become symptoms of its witness.
+The only place that ranks. Several kernels may find the same message (late *and* stored twice); it
+is counted under the class that comes first: a violation before what is merely permitted, then by
+rank in `analysis.classes`. The other classes become symptoms of its witness.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from analysis.capture.bucket import Array, Bucket, piecewise
 from analysis.classes import CLASSES
 from analysis.findings import Status
 from analysis.kernels import (
+    applications,
     copies,
     dispatch,
     exposure,
@@ -69,14 +71,16 @@ _LOG_KERNELS = (
 _ROLLBACKS = (Event.ROLLBACK_BEGIN, Event.ROLLBACK_END, Event.RECOVER)
 
 
-def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: bool = False) -> Partial:
+def classify(
+    bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: bool = False
+) -> Partial:
     """Everything that can be said of one bucket. Frees columns as it goes.
 
     Args:
         calls: which have seen all sends; None = they are passed once more for it.
         with_hits: list every hit, not only witnesses.
     """
-    calls = calls or exposure.Calls.of(bucket)
+    calls = calls or exposure.Calls.from_bucket(bucket)
     history = BucketHistory(bucket, calls.longest_ns)
     unread = presence.unread(history)
     counts = _counts(history) | unread | exposure.of_bucket(bucket, calls)
@@ -88,8 +92,11 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
     never_visible = transactions.never_visible(history, member)
     held = stable.held_rows(history, member)
     atoms = transactions.atoms(history, member)
-    del member
     hits += pipelines.judge(history)
+    made = list(applications.made_by(history))
+    for one in made:
+        hits += applications.judge(history, one, member)
+    del member
     hits += numbering.judge(history, hits)
     bucket.sends.drop("t_intended_ns", "late_outcome")  # witnesses look at the others again
     matching = Matching(history)
@@ -103,6 +110,9 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
     episodes = [e for one in chosen for e in episodes_of(history, matching, one)]
     handed = {given.group: given.messages() for given in groups}
     delays = {given.group: given.delays() for given in groups}
+    output_delays = {one.application.name: one.delays() for one in made}
+    flows = {one.application.name: one.flow() for one in made}
+    outputs = {one.application.name: one.messages() for one in made}
     bucket.log.drop("t_intended_ns")
     hits_listed = tuple(every_hit(history, chosen)) if with_hits else ()
     return Partial(
@@ -113,6 +123,10 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
         given={group: given for group, (given, _) in handed.items()},
         given_again={group: again for group, (_, again) in handed.items()},
         delays=delays,
+        outputs={name: count for name, (count, _) in outputs.items()},
+        outputs_again={name: again for name, (_, again) in outputs.items()},
+        output_delays=output_delays,
+        flows=flows,
         redelivered={given.group: dispatch.most_redelivered(given) for given in groups},
         moved=moves.moved_partitions(matching),
         hits=hits_listed,
@@ -121,8 +135,8 @@ def classify(bucket: Bucket, calls: exposure.Calls | None = None, *, with_hits: 
 
 
 def _between_topics(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]:
-    """The hits with the bit of those messages that were sent to one topic and may have come to the next one
-    of its name, where the class asks for it."""
+    """The hits with the bit of those messages that were sent to one topic and may have come to the
+    next one of its name, where the class asks for it."""
     if not history.context.remade.any():
         return list(found)
     evidence = LogEvidence(history)
@@ -140,11 +154,14 @@ def _between_topics(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]
 def _by_root_cause(history: BucketHistory, found: Sequence[Hits]) -> list[ChosenHits]:
     """Keep the most urgent hit of each message. Hits without a message all stay."""
     found = [hits for hits in found if len(hits)]
-    times = np.zeros(history.n_slots + 1, np.int32)  # that a message was hit; the last: of those without one
+    # that a message was hit; the last: of those without one
+    times = np.zeros(history.n_slots + 1, np.int32)
     for hits in found:
         np.add.at(times, hits.slot, 1)
     times[-1] = 0
-    ranked = _Ranked.of(history, found, [np.flatnonzero(times[hits.slot] > 1) for hits in found])
+    ranked = _Ranked.from_hits(
+        history, found, [np.flatnonzero(times[hits.slot] > 1) for hits in found]
+    )
     del times
     out = []
     for number, hits in enumerate(found):
@@ -156,8 +173,8 @@ def _by_root_cause(history: BucketHistory, found: Sequence[Hits]) -> list[Chosen
 
 @dataclass(frozen=True)
 class _Ranked:
-    """The hits of messages with several, end to end: message, urgency, which kernel result each came from and
-    where it is in there."""
+    """The hits of messages with several, end to end: message, urgency, which kernel result each
+    came from and where it is in there."""
 
     slot: Array
     urgency: Array
@@ -166,7 +183,9 @@ class _Ranked:
     order: Array  # by (slot, urgency)
 
     @classmethod
-    def of(cls, history: BucketHistory, found: Sequence[Hits], contested: Sequence[Array]) -> _Ranked:
+    def from_hits(
+        cls, history: BucketHistory, found: Sequence[Hits], contested: Sequence[Array]
+    ) -> _Ranked:
         none = np.empty(0, np.int64)
         pairs = list(zip(found, contested, strict=True))
         slot = np.concatenate([none, *(h.slot[own] for h, own in pairs)])
@@ -174,7 +193,9 @@ class _Ranked:
         source = np.repeat(np.arange(len(found)), [len(own) for own in contested])
         index = np.concatenate([none, *contested])
         # One number sorts in a single pass when, as mostly, the hits come in order of their slots.
-        return cls(slot, urgency, source, index, np.argsort(slot * _MOST_URGENCY + urgency, kind="stable"))
+        return cls(
+            slot, urgency, source, index, np.argsort(slot * _MOST_URGENCY + urgency, kind="stable")
+        )
 
     @cached_property
     def ordered(self) -> Array:
@@ -265,7 +286,9 @@ def _counts(history: BucketHistory) -> dict[str, int]:
         "send_rows": sends.rows,
         "log_rows": history.bucket.log.rows,
         "log_probes": int(np.count_nonzero(history.bucket.log["kind"] == Kind.PROBE)),
-        "rollback_rows": sum(int(np.count_nonzero(deliveries["event"] == each)) for each in _ROLLBACKS),
+        "rollback_rows": sum(
+            int(np.count_nonzero(deliveries["event"] == each)) for each in _ROLLBACKS
+        ),
         "refusal_rows": int(np.count_nonzero(deliveries["event"] == Event.NACK)),
         "transaction_rows": int(np.count_nonzero(history.bucket.log["txn"])),
         "numbered_rows": int(np.count_nonzero(history.bucket.log["client_name"])),

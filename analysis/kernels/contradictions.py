@@ -1,7 +1,7 @@
 """Streams whose record contradicts itself: their log holds two different messages at one place.
 
-One of the two, or the place, is wrong, and it is unknown which. So the stream counts as read only up to
-there, and what rests on the rest of its log is not proved.
+One of the two, or the place, is wrong, and it is unknown which. So the stream counts as read only
+up to there, and what rests on the rest of its log is not proved.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ def contradictions(bucket: Bucket) -> tuple[str, ...]:
     for stream, row in sorted(contradicted(bucket).items()):
         place = place_text(*(int(log[key][row]) for key in ("position", "ledger", "batch")))
         both = " and ".join(
-            "/".join(str(int(log[key][i])) for key in ("instance", "lane", "seq")) for i in (row - 1, row)
+            "/".join(str(int(log[key][i])) for key in ("instance", "lane", "seq"))
+            for i in (row - 1, row)
         )
         told.append(f"{bucket.context.stream_name(stream)} holds both {both} at position {place}")
     return tuple(told)

@@ -23,14 +23,18 @@ def _same_send(history: BucketHistory) -> list[Hits]:
     slots, at = np.unique(history.extra_slots, return_index=True)
     kept = history.sent[slots] >= 0
     slots, row = slots[kept], history.extra_rows[at[kept]]
-    return [_hits(history, "same send", slots, row, _positions(history, slots))] if len(slots) else []
+    return (
+        [_hits(history, "same send", slots, row, _positions(history, slots))] if len(slots) else []
+    )
 
 
 def _positions(history: BucketHistory, slots: Array) -> Callable[[int], Note]:
     def note(i: int) -> Note:
         _, rows = history.copies(slots[i : i + 1])
         shown = [place_of(history, row) for row in rows[:_SHOWN].tolist()]
-        return Note(detail=f"{count_of(len(rows), 'time')}, at positions {some_of(shown, len(rows))}")
+        return Note(
+            detail=f"{count_of(len(rows), 'time')}, at positions {some_of(shown, len(rows))}"
+        )
 
     return note
 
@@ -67,4 +71,6 @@ def _hits(
 ) -> Hits:
     stream = history.bucket.log["stream"][row].astype(np.int64)
     times = history.times(slots)
-    return hits("write-duplicate", slot=slots, t_ns=times, split=split, stream=stream, row=row, note=note)
+    return hits(
+        "write-duplicate", slot=slots, t_ns=times, split=split, stream=stream, row=row, note=note
+    )

@@ -1,10 +1,11 @@
-"""Finds clients that gave themselves up or crashed. It looks at no message, and runs once, on the driver."""
+"""Finds clients that gave themselves up or crashed, and applications that ended or stalled. It
+looks at no message, and runs once, on the driver."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from analysis.capture.context import Context, Instance, SessionFacts
+from analysis.capture.context import ApplicationFacts, Context, Instance, SessionFacts
 from analysis.capture.deaths import ASKED, CRASHED, FENCED, Death
 from analysis.kernels.class_hits import NO_MESSAGE, ClassHits
 from analysis.kernels.hits import BITS
@@ -17,8 +18,12 @@ _SPLITS = {FENCED: "fenced", ASKED: "as configured", CRASHED: "crashed"}
 
 
 def judge(context: Context, *, with_hits: bool = False) -> Partial:
-    """client-died, one episode a client; and how many clients were there to die when a fault was applied."""
+    """client-died, one episode a client; stalls of applications, one episode each; and how many
+    clients were there to die when a fault was applied."""
     episodes = [_episode(client, client.died, context) for client in context.clients if client.died]
+    for application in context.applications:
+        episodes += [_ended(application, death, context) for death in application.died]
+        episodes += [_stalled(application, *stall, context) for stall in application.stalled]
     hits = tuple(map(_hit, episodes)) if with_hits else ()
     counts = {"clients_at_fault": _exposed(context)}
     return Partial(bucket=WHOLE_RUN, episodes=episodes, counts=counts, hits=hits)
@@ -28,14 +33,14 @@ def _hit(episode: Episode) -> ClassHits:
     own = {"instance": episode.instance, "session": episode.session, "t_ns": episode.first_ns}
     own |= {"unmet": sum(BITS[name] for name in episode.unmet)}
     columns = {name: np.array([own.get(name, value)]) for name, value in NO_MESSAGE.items()}
-    return ClassHits.of(episode.cls, (episode.split,), columns)
+    return ClassHits.from_columns(episode.cls, (episode.split,), columns)
 
 
 def _episode(client: Instance | SessionFacts, death: Death, context: Context) -> Episode:
     split = _SPLITS.get(death.why, "gave up")
-    # A client that waits for brokers may give up when they never come back; nothing excuses a crash.
-    is_excused = not context.readiness_restored and split != "crashed"
-    unmet = ("readiness-restored",) if is_excused else ()
+    # A client that waits for brokers may give up when they never come back, and one that is given
+    # an error may be right to give up; nothing excuses a crash.
+    unmet = _excuses(context) if split != "crashed" else ()
     crashed_in = f" in {death.where}" if death.where else ""
     witness = RawWitness(
         message=client.name,
@@ -55,6 +60,66 @@ def _episode(client: Instance | SessionFacts, death: Death, context: Context) ->
         session=0 if is_producer else client.number,
         first_ns=death.t_ns,
         last_ns=death.t_ns,
+        count=1,
+        witnesses=(witness,),
+    )
+
+
+def _excuses(context: Context) -> tuple[str, ...]:
+    """The preconditions of this run that excuse a client or an application that gave up."""
+    restored = _unrestored(context)
+    return (*restored, "answers-kept") if context.has_false_errors else restored
+
+
+def _unrestored(context: Context) -> tuple[str, ...]:
+    return () if context.readiness_restored else ("readiness-restored",)
+
+
+def _ended(application: ApplicationFacts, death: Death, context: Context) -> Episode:
+    """An instance that ended by itself."""
+    return _of_application(
+        application,
+        "client-died",
+        "ended",
+        death.t_ns,
+        death.t_ns,
+        death.worker,
+        death.text,
+        context,
+    )
+
+
+def _stalled(
+    application: ApplicationFacts, since_ns: int, until_ns: int, text: str, context: Context
+) -> Episode:
+    return _of_application(
+        application, "stall", "application", since_ns, until_ns, application.name, text, context
+    )
+
+
+def _of_application(
+    application: ApplicationFacts,
+    cls: str,
+    split: str,
+    first_ns: int,
+    last_ns: int,
+    who: str,
+    text: str,
+    context: Context,
+) -> Episode:
+    witness = RawWitness(
+        message=who, where=f"application {application.name}", t_ns=first_ns, detail=text or split
+    )
+    return Episode(
+        cls=cls,
+        split=split,
+        unmet=_excuses(context) if cls == "client-died" else _unrestored(context),
+        instance=0,
+        lane=-1,
+        stream=0,
+        session=0,
+        first_ns=first_ns,
+        last_ns=last_ns,
         count=1,
         witnesses=(witness,),
     )

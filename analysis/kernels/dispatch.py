@@ -1,8 +1,8 @@
 """Finds deliveries of log-based groups that are repeated, out of order or missing.
 
-Per consumer group; a position is matched with the log first (`kernels.matching`). While every stream's
-positions were handed out once and in journal order there is nothing to do but notice that, in one pass;
-streams where something came twice or went back are looked at with their assignments.
+Per consumer group; a position is matched with the log first (`kernels.matching`). While every
+stream's positions were handed out once and in journal order there is nothing to do but notice that,
+in one pass; streams where something came twice or went back are looked at with their assignments.
 """
 
 from __future__ import annotations
@@ -40,12 +40,14 @@ def judge(
 
 
 def _repeats(given: Given) -> list[Hits]:
-    """delivery-duplicate, rewind-past-commit, delivery-reorder; of messages settled one by one, their own."""
+    """delivery-duplicate, rewind-past-commit, delivery-reorder; of messages settled one by one,
+    their own."""
     reading = given.history.context.reading(given.group)
     again = _given_again(given)
     twice = distinct(given.history.bucket.log["stream"][again])
     back = _streams_going_back(given)
-    streams = np.union1d(twice, back)  # the second time round may be out of order where the first was not
+    # the second time round may be out of order where the first was not
+    streams = np.union1d(twice, back)
     if reading.is_individual:
         found = settling.judge(given, twice) if len(twice) else []
         if reading.order == "key":
@@ -60,8 +62,9 @@ def _repeats(given: Given) -> list[Hits]:
 
 
 def most_redelivered(given: Given) -> int:
-    """How often one message was handed to the group again, the most of all messages; a second copy in the log
-    counts as another message. What the log does not hold (a queue's messages) is counted by its identity."""
+    """How often one message was handed to the group again, the most of all messages; a second copy
+    in the log counts as another message. What the log does not hold (a queue's messages) is counted
+    by its identity."""
     _, again = np.unique(_given_again(given), return_counts=True)
     outside = given.matching.not_in_log
     if not isinstance(given.rows, slice):
@@ -71,7 +74,8 @@ def most_redelivered(given: Given) -> int:
 
 
 def _given_again(given: Given) -> Array:
-    """Log rows that were given out more than once, in any order and as often as they were repeated."""
+    """Log rows that were given out more than once, in any order and as often as they were
+    repeated."""
     found = [np.empty(0, np.int32)]
     for part in chunks(len(given.matched) if len(given.first) else 0):
         row = given.matched[part]
@@ -127,7 +131,9 @@ def _again(given: Given, assignments: Assignments, again: Array) -> _Again:
     first = order[np.maximum.accumulate(np.where(begin, np.arange(len(r)), 0))] if len(r) else order
     later = ~begin
     chosen = order[later]
-    return _Again(delivery[chosen], row[chosen], assignment[chosen], delivery[first[later]], repeated[chosen])
+    return _Again(
+        delivery[chosen], row[chosen], assignment[chosen], delivery[first[later]], repeated[chosen]
+    )
 
 
 def _duplicates(given: Given, assignments: Assignments, rows: Array) -> list[Hits]:
@@ -149,7 +155,9 @@ def _duplicates(given: Given, assignments: Assignments, rows: Array) -> list[Hit
         same, sought, moved = (split_index("delivery-duplicate", name) for name in names)
         split = np.where(again.same_assignment[at], same, np.where(seek[at], sought, moved))
         words = _repeat_words(given, again, at)
-        found.append(_delivered(given, "delivery-duplicate", again.delivery[at], split=split, note=words))
+        found.append(
+            _delivered(given, "delivery-duplicate", again.delivery[at], split=split, note=words)
+        )
     return found
 
 
@@ -167,8 +175,8 @@ def _committed_before(given: Given, again: _Again, assignments: Assignments) -> 
 
 
 def _commits(given: Given) -> dict[int, tuple[Array, Array]]:
-    """By stream, the group's commits by time. In a recreated topic, only commits after its first message
-    count: earlier ones may be of positions in the topic before."""
+    """By stream, the group's commits by time. In a recreated topic, only commits after its first
+    message count: earlier ones may be of positions in the topic before."""
     context, table = given.history.context, given.history.bucket.deliveries
     found = given.matching.committed(given.group)
     for stream, (times, positions) in found.items() if context.remade.any() else ():
@@ -180,11 +188,14 @@ def _commits(given: Given) -> dict[int, tuple[Array, Array]]:
 
 
 def _reordered(given: Given, assignments: Assignments) -> list[Hits]:
-    """Deliveries that come after a later message of their assignment, each for the first time in it."""
+    """Deliveries that come after a later message of their assignment, each for the first time in
+    it."""
     assignments = _with_descents(given, assignments)
     row = given.matching.row[assignments.delivery].astype(np.int64)
     reach = given.history.bucket.log.rows + 1
-    running = np.maximum.accumulate(row + assignments.assignment * reach) - assignments.assignment * reach
+    running = (
+        np.maximum.accumulate(row + assignments.assignment * reach) - assignments.assignment * reach
+    )
     behind = np.flatnonzero(row < running)
     if not len(behind):
         return []
@@ -226,10 +237,14 @@ def _first_in_assignment(assignments: Assignments, row: Array, asked: Array, n_r
     return np.asarray(first[np.searchsorted(same, asked)])
 
 
-def _rewind_words(given: Given, again: _Again, committed: Array, at: Array) -> Callable[[int], Note]:
+def _rewind_words(
+    given: Given, again: _Again, committed: Array, at: Array
+) -> Callable[[int], Note]:
     def note(i: int) -> Note:
         words = _repeat_words(given, again, at)(i)
-        return Note(detail=f"{words.detail}; committed up to {int(committed[at[i]])} before the assignment")
+        return Note(
+            detail=f"{words.detail}; committed up to {int(committed[at[i]])} before the assignment"
+        )
 
     return note
 
@@ -327,8 +342,8 @@ def _not_dispatched(given: Given) -> list[Hits]:
 
 
 def _undelivered(given: Given, wanted: Array) -> Array:
-    """Log rows of messages, in the wanted streams, that were not delivered. Of a log that was read while it
-    grew not those that a fault removed on purpose."""
+    """Log rows of messages, in the wanted streams, that were not delivered. If the log was
+    read while it grew, rows that a fault removed on purpose are left out."""
     history = given.history
     stream, position = history.bucket.log["stream"], history.bucket.log["position"]
     cut = np.append(history.context.cut, 0)
@@ -346,8 +361,10 @@ def _undelivered(given: Given, wanted: Array) -> Array:
 
 def _dispatch_evidence(given: Given, rows: Array, complete: bool) -> Array:
     context, log = given.history.context, given.history.bucket.log
-    base = (0 if context.drained else BITS["drained"]) | (0 if complete else BITS["delivery-capture"])
-    unmet = np.full(len(rows), base, np.uint16)
+    base = (0 if context.drained else BITS["drained"]) | (
+        0 if complete else BITS["delivery-capture"]
+    )
+    unmet = np.full(len(rows), base, np.uint32)
     starts, streams = _starts(given), log["stream"][rows]
     for stream, position in starts.items():
         early = (streams == stream) & (log["position"][rows] < position)
@@ -361,13 +378,13 @@ def _dispatch_evidence(given: Given, rows: Array, complete: bool) -> Array:
 
 
 def _before_latest(given: Given, rows: Array) -> tuple[Array, Array]:
-    """For log rows that a group was not given which begins at the latest message: whether each lies before
-    the group's first position in its stream, and whether that is not known.
+    """For log rows that a group was not given which begins at the latest message: whether each lies
+    before the group's first position in its stream, and whether that is not known.
 
-    Clients do not say where they began. So the first position that the group was given counts as its start,
-    and a stream of which it was given nothing stays open. So does what lies between the last delivery before
-    a later assignment without a committed position and the first one after it: the client may have restarted
-    from another position.
+    Clients do not say where they began. So the first position that the group was given counts as
+    its start, and a stream of which it was given nothing stays open. So does what lies between the
+    last delivery before a later assignment without a committed position and the first one after it:
+    the client may have restarted from another position.
     """
     log, table = given.history.bucket.log, given.history.bucket.deliveries
     stream, position = log["stream"][rows], log["position"][rows]
@@ -392,7 +409,8 @@ def _before_latest(given: Given, rows: Array) -> tuple[Array, Array]:
 
 
 def _begun_anew(given: Given) -> dict[int, list[int]]:
-    """By stream, when assignments without a committed position began, the group's first one left out."""
+    """By stream, when assignments without a committed position began, the group's first one left
+    out."""
     told: dict[int, list[int]] = defaultdict(list)
     for change in given.matching.changes:
         own = given.matching.group_of_session.get(change.session) == given.group
@@ -402,8 +420,8 @@ def _begun_anew(given: Given) -> dict[int, list[int]]:
 
 
 def _firsts_of_remade(given: Given) -> dict[int, int]:
-    """By stream of a recreated topic, the first log row that was given: no client promises where a consumer
-    that was reading the previous topic continues."""
+    """By stream of a recreated topic, the first log row that was given: no client promises where a
+    consumer that was reading the previous topic continues."""
     context, log = given.history.context, given.history.bucket.log
     remade = np.flatnonzero(context.remade[context.stream_topic] > 0)
     found = {}
@@ -417,9 +435,9 @@ def _firsts_of_remade(given: Given) -> dict[int, int]:
 def _starts(given: Given) -> dict[int, int]:
     """Lowest position at which an assignment of each stream is known to have begun.
 
-    The group's first assignment of a stream without a position began at the log's start: with nothing
-    committed yet, workers read from the earliest message. Such a stream is left out if the group may have
-    begun anywhere.
+    The group's first assignment of a stream without a position began at the log's start: with
+    nothing committed yet, workers read from the earliest message. Such a stream is left out if the
+    group may have begun anywhere.
     """
     is_known = given.history.context.reading(given.group).is_start_known
     told: dict[int, list[tuple[int, int]]] = defaultdict(list)

@@ -1,8 +1,9 @@
-"""Decides whether a broker may have dropped a message because its settings limit a backlog or a log.
+"""Decides whether a broker may have dropped a message because its settings limit a backlog or a
+log.
 
-Every system states its limits in one form (`ConsumerPromise.drops`). A limit that the message could have
-reached before the group went past it permits the loss. A limit that it could not have reached excuses
-nothing. A limit that is not known leaves it open.
+Every system states its limits in one form (`ConsumerPromise.drops`). A limit that the message could
+have reached before the group went past it permits the loss. A limit that it could not have reached
+excuses nothing. A limit that is not known leaves it open.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ OVERHEAD_BYTES: Final = 1024
 
 
 def dropped(given: Given, rows: Array, *, were_refused: bool = False) -> tuple[Array, Array]:
-    """For log rows that the group is not given: whether a limit permits it, and whether that is not known.
+    """For log rows that the group is not given: whether a limit permits it, and whether that is not
+    known.
 
     ``were_refused``: they were given once and came back; they are due again until the end.
     """
@@ -45,7 +47,9 @@ def _concerned(given: Given, limit: DropLimit, rows: Array) -> Array:
     if not limit.topic:
         return np.ones(len(rows), np.bool_)
     topic = np.append(context.stream_topic, -1)[given.history.bucket.log["stream"][rows]]
-    return np.asarray(topic == (context.topics.index(limit.topic) if limit.topic in context.topics else -2))
+    return np.asarray(
+        topic == (context.topics.index(limit.topic) if limit.topic in context.topics else -2)
+    )
 
 
 def _reached(
@@ -78,7 +82,8 @@ def _stored(given: Given, rows: Array) -> Array:
 def _until(given: Given, rows: Array, *, in_order: bool) -> Array:
     """When the group went past each row. `NEVER` = not known.
 
-    ``in_order``: with the first delivery of a later row of the stream; else with the end of its last session.
+    ``in_order``: with the first delivery of a later row of the stream; else with the end of its
+    last session.
     """
     context = given.history.context
     sessions = context.group_sessions().get(given.group, [])
@@ -99,11 +104,16 @@ def _until(given: Given, rows: Array, *, in_order: bool) -> Array:
 
 
 def _stored_by(given: Given, rows: Array, until_ns: Array) -> Array:
-    """Messages that the stream of each row can hold at a time."""
-    log_stream = given.history.bucket.log["stream"]
+    """Messages that the stream of each row can hold at a time; one that the audit read twice is
+    one."""
+    log = given.history.bucket.log
+    log_stream = log["stream"]
     found = np.zeros(len(rows), np.int64)
     for number in np.unique(log_stream[rows]).tolist():
-        called = np.sort(_stored(given, np.flatnonzero(log_stream == number)))
+        here = np.flatnonzero(log_stream == number)
+        places = np.stack([log.take(name, here) for name in ("ledger", "position", "batch")])
+        _, first = np.unique(places, axis=1, return_index=True)
+        called = np.sort(_stored(given, here[first]))
         asked = np.flatnonzero(log_stream[rows] == number)
         found[asked] = np.searchsorted(called, until_ns[asked], side="right")
     return found

@@ -56,12 +56,14 @@ def episodes_of(history: BucketHistory, matching: Matching, chosen: ChosenHits) 
     """Episodes of one class, the largest first; those beyond `MAX_EPISODES` folded together."""
     runs = _runs(history, chosen)
     witnesses = Witnesses(history, matching, chosen.hits, chosen.symptoms)
-    causes = Causes.of(history, chosen.hits, chosen.index)
+    causes = Causes.from_hits(history, chosen.hits, chosen.index)
     out = []
     for number in range(min(len(runs), MAX_EPISODES)):
         own = chosen.index[runs.members(number)]
         shown = own[:WITNESSES_AN_EPISODE] if number < WITNESS_EPISODES else own[:0]
-        worded = tuple(_caused(witnesses.of(i), causes, chosen.hits, i) for i in shown.tolist())
+        worded = tuple(
+            _caused(witnesses.witness_at(i), causes, chosen.hits, i) for i in shown.tolist()
+        )
         out.append(_episode(history, chosen.hits, own, causes, worded))
     return out + list(_folded(history, chosen, runs, causes))
 
@@ -97,20 +99,26 @@ def _keys(history: BucketHistory, chosen: ChosenHits) -> Array:
         group = np.full(len(slot), -1)
         known = slot >= 0
         group[known] = history.group(slot[known])
-        return np.asarray(ranks.index(shared[part]).astype(np.int64) * (len(history.groups) + 1) + group + 1)
+        return np.asarray(
+            ranks.index(shared[part]).astype(np.int64) * (len(history.groups) + 1) + group + 1
+        )
 
     return np.concatenate([key(part) for part in chunks(len(index))])
 
 
 def _shared(hits: Hits, index: Array) -> Array:
     """Split, evidence and session as one number."""
-    session, unmet = (picked(column, index).astype(np.int64) for column in (hits.session, hits.unmet))
-    return np.asarray((session << 24) + (unmet << 8) + picked(hits.split, index))
+    session, unmet = (
+        picked(column, index).astype(np.int64) for column in (hits.session, hits.unmet)
+    )
+    return np.asarray((session << 32) + (unmet << 8) + picked(hits.split, index))
 
 
-def _folded(history: BucketHistory, chosen: ChosenHits, runs: _Runs, causes: Causes) -> Iterator[Episode]:
-    """One row for all further episodes of the same split, evidence, producer instance and session: what their
-    status follows from."""
+def _folded(
+    history: BucketHistory, chosen: ChosenHits, runs: _Runs, causes: Causes
+) -> Iterator[Episode]:
+    """One row for all further episodes of the same split, evidence, producer instance and session:
+    what their status follows from."""
     rest = np.arange(MAX_EPISODES, len(runs))
     if not len(rest):
         return
@@ -138,7 +146,11 @@ def _lane_of(history: BucketHistory, hits: Hits, i: int) -> tuple[int, int]:
 
 
 def _episode(
-    history: BucketHistory, hits: Hits, own: Array, causes: Causes, witnesses: tuple[RawWitness, ...]
+    history: BucketHistory,
+    hits: Hits,
+    own: Array,
+    causes: Causes,
+    witnesses: tuple[RawWitness, ...],
 ) -> Episode:
     first = int(own[0])
     instance, lane = _lane_of(history, hits, first)

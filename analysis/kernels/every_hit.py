@@ -1,4 +1,5 @@
-"""Lists every hit of a bucket, not only the witnesses; `analysis.verdict.hits_file` names and writes them."""
+"""Lists every hit of a bucket, not only the witnesses; `analysis.verdict.hits_file` names and
+writes them."""
 
 from __future__ import annotations
 
@@ -20,13 +21,14 @@ def every_hit(history: BucketHistory, chosen: Sequence[ChosenHits]) -> Iterator[
     for one in chosen:
         hits, own = one.hits, one.index
         columns = {
-            name: np.asarray(getattr(hits, name)[own], np.int64) for name in ("t_ns", "stream", "session")
+            name: np.asarray(getattr(hits, name)[own], np.int64)
+            for name in ("t_ns", "stream", "session")
         }
         columns |= {"split": hits.split[own], "unmet": hits.unmet[own]}
         columns |= _identity(history, hits.slot[own])
         columns |= _place(history, hits.slot[own], hits.row[own], hits.delivery[own])
         columns |= _source(history, hits.slot[own], hits.row[own])
-        yield ClassHits.of(hits.cls, hits.splits, columns)
+        yield ClassHits.from_columns(hits.cls, hits.splits, columns)
 
 
 def _identity(history: BucketHistory, slot: Array) -> dict[str, Array]:
@@ -34,7 +36,9 @@ def _identity(history: BucketHistory, slot: Array) -> dict[str, Array]:
     out[:, 0] = 0
     known = slot >= 0
     out[known] = history.identity(slot[known])
-    return {name: out[:, number] for number, name in enumerate(("instance", "lane", "seq", "attempt"))}
+    return {
+        name: out[:, number] for number, name in enumerate(("instance", "lane", "seq", "attempt"))
+    }
 
 
 def _source(history: BucketHistory, slot: Array, row: Array) -> dict[str, Array]:
@@ -51,7 +55,8 @@ def _source(history: BucketHistory, slot: Array, row: Array) -> dict[str, Array]
 
 
 def _place(history: BucketHistory, slot: Array, row: Array, delivery: Array) -> dict[str, Array]:
-    """Where the log holds it, or where it was delivered, or where its acknowledgement says it is."""
+    """Where the log holds it, or where it was delivered, or where its acknowledgement says it
+    is."""
     out = {name: np.full(len(slot), -1 if name == "position" else 0, np.int64) for name in _PLACE}
     acked = (row < 0) & (delivery < 0) & (slot >= 0)
     acked[acked] = history.sent[slot[acked]] >= 0

@@ -12,11 +12,12 @@ from analysis.capture.context import Context
 from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS
 
-Bits = npt.NDArray[np.uint16]
+Bits = npt.NDArray[np.uint32]
 
 
 class LogEvidence:
-    """Answers for many messages at once. "Absent from the log" is only as good as the reading of it."""
+    """Answers for many messages at once. "Absent from the log" is only as good as the reading of
+    it."""
 
     def __init__(self, history: BucketHistory) -> None:
         self._history = history
@@ -40,8 +41,8 @@ class LogEvidence:
         return np.array([*whole, False]), np.array([*kept, False])  # the last: no such topic
 
     def removed(self, slots: Array, stream: Array, position: Array) -> Array:
-        """Whether messages lay where a fault removed everything on purpose, or were acknowledged by the topic
-        before it was recreated. ``position``: -1 unknown."""
+        """Whether messages lay where a fault removed everything on purpose, or were acknowledged by
+        the topic before it was recreated. ``position``: -1 unknown."""
         cut, stream = self._context.cut, short(stream)
         is_one = (stream > 0) & (stream < len(cut))
         known = is_one & (position >= 0)
@@ -71,8 +72,9 @@ class LogEvidence:
         return at == own.stop or int(log["t_intended_ns"][at]) > done_ns
 
     def before_remade(self, slots: Array) -> Array:
-        """Whether messages were sent before their topic was recreated. Which of the two topics got them is
-        unknown unless they were acknowledged before, or at a position that the second had not reached."""
+        """Whether messages were sent before their topic was recreated. Which of the two topics got
+        them is unknown unless they were acknowledged before, or at a position that the second had
+        not reached."""
         if not self._context.remade.any():
             return np.zeros(len(slots), np.bool_)
         sent = self._history.sent[slots] >= 0
@@ -95,12 +97,13 @@ class LogEvidence:
         read = np.where(known, complete[at] | (named & (position < read_to[at])), whole[topic])
         is_kept = np.where(known, (begin[at] == 0) | (named & (position >= begin[at])), kept[topic])
         restored = 0 if self._context.readiness_restored else BITS["readiness-restored"]
-        unread = np.where(read, restored, restored | BITS["audit-complete"]).astype(np.uint16)
-        return unread | np.where(is_kept, 0, BITS["log-kept"]).astype(np.uint16)
+        unread = np.where(read, restored, restored | BITS["audit-complete"]).astype(np.uint32)
+        return unread | np.where(is_kept, 0, BITS["log-kept"]).astype(np.uint32)
 
     @cached_property
     def _seen(self) -> Array:
-        """By stream id: the highest position of a log row, -1 = none; nothing where positions do not tell."""
+        """By stream id: the highest position of a log row, -1 = none; nothing where positions do
+        not tell."""
         log, seen = self._history.bucket.log, np.full(len(self._context.streams) + 1, -1, np.int64)
         if log.rows and self._context.has_offsets:
             ours = log["stream"] < len(seen)
@@ -108,8 +111,9 @@ class LogEvidence:
         return seen
 
     def is_read(self, absent: Bits, stream: Array, position: Array) -> Array:
-        """Whether the reading came to the place of messages: that is proved, or something lies there or
-        after it. Elsewhere their absence says nothing at all. ``absent``: as `absent` answers for them."""
+        """Whether the reading came to the place of messages: that is proved, or something lies
+        there or after it. Elsewhere their absence says nothing at all. ``absent``: as `absent`
+        answers for them."""
         proved = np.asarray((absent & BITS["audit-complete"]) == 0)
         if proved.all():
             return proved  # without a look at every row of the log
@@ -131,5 +135,5 @@ class LogEvidence:
         """Bit where the message's producer is not known to have ended."""
         instance = self._history.groups.instance
         running = [n for n in np.unique(instance).tolist() if not self._context.instance(n).end_ns]
-        unmet = np.where(np.isin(instance, running), BITS["producer-ended"], 0).astype(np.uint16)
+        unmet = np.where(np.isin(instance, running), BITS["producer-ended"], 0).astype(np.uint32)
         return self._history.by_group(unmet, slots)

@@ -1,7 +1,9 @@
-"""Counts how much of what a known bug needs a run has met, from its capture and for every client alike.
+"""Counts how much of what a known bug needs a run has met, from its capture and for every client
+alike.
 
-`of_bucket` runs with the kernels, `exposure_of` adds the buckets up and joins what the workers reported
-themselves. docs/reference/exposure.md says what each counter means; `harness.exposure` names them.
+`of_bucket` runs with the kernels, `exposure_of` adds the buckets up and joins what the workers
+reported themselves. docs/explanation/anomalies.md says what each counter means; `harness.exposure`
+names them.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from harness.faultlog import FaultRecord
 from harness.records import Event, Kind, Outcome
 
 #: What comes from the fault log.
-OF_FAULTS = ("faults_effective", "requests_held")
+OF_FAULTS = ("faults_effective", "requests_held", "answers_changed")
 #: What is counted in the buckets.
 COUNTED = (
     "sends_open_at_fault",
@@ -60,7 +62,7 @@ class Calls:
         self._before_it: list[Array] = []  # when calls began, before what was the first until then
 
     @classmethod
-    def of(cls, bucket: Bucket) -> Calls:
+    def from_bucket(cls, bucket: Bucket) -> Calls:
         calls = cls(bucket.context)
         for _ in calls.watching(bucket.sends.in_turn(*cls.NEEDED)):
             pass
@@ -90,14 +92,17 @@ class Calls:
         """Counters of the sends by name; probes are not counted."""
         return {
             "sends_open_at_fault": self._open_at_fault,
-            "sends_before_first_ok": sum(int((t_ns < self._first_ok).sum()) for t_ns in self._before_it),
+            "sends_before_first_ok": sum(
+                int((t_ns < self._first_ok).sum()) for t_ns in self._before_it
+            ),
             "sends_not_ok": self._not_ok,
         }
 
 
 def of_bucket(bucket: Bucket, calls: Calls | None = None) -> dict[str, int]:
-    """The counters of one bucket, by name; probes are not counted. ``calls``: which have seen all sends."""
-    found = dict.fromkeys(COUNTED, 0) | (calls or Calls.of(bucket)).counts()
+    """The counters of one bucket, by name; probes are not counted. ``calls``: which have seen all
+    sends."""
+    found = dict.fromkeys(COUNTED, 0) | (calls or Calls.from_bucket(bucket)).counts()
     deliveries = bucket.deliveries
     for part in chunks(deliveries.rows):
         event = deliveries["event"][part]
@@ -119,7 +124,9 @@ def open_at(times: Array, start: Array, done: Array) -> int:
     begin = np.searchsorted(times, min(start.min(), until.min()))
     times = times[begin : np.searchsorted(times, max(start.max(), until.max()), side="right")]
     if len(times) <= _FEW_TIMES:
-        return sum(int(np.count_nonzero(until > t)) - int(np.count_nonzero(start >= t)) for t in times)
+        return sum(
+            int(np.count_nonzero(until > t)) - int(np.count_nonzero(start >= t)) for t in times
+        )
     # The times in (start, until) of each send, as a difference of two ranks.
     return int(np.sum(np.searchsorted(times, until) - np.searchsorted(times, start, side="right")))
 
@@ -134,6 +141,7 @@ def exposure_of(
             found[name] += each.get(name, 0)
     found["faults_effective"] = sum(fault.effective and not fault.skipped for fault in faults)
     found["requests_held"] = sum(fault.details.held for fault in faults)
+    found["answers_changed"] = sum(fault.details.answers for fault in faults)
     for worker in workers:
         for name, value in worker.exposure.items():
             found[name] = found.get(name, 0) + value

@@ -1,9 +1,11 @@
-"""Finds what a log took of a producer after its successor, of the same transactional id, had written there.
+"""Finds what a log took of a producer after its successor, of the same transactional id, had
+written there.
 
-A producer is initialised before it writes, and that fences every earlier one of its transactional id. So
-anything of an earlier producer that lies in a stream after something of a later one was let through. Which
-producer is the later one follows from the lives of a client, by the header of each message, and from the
-epochs of batches and markers, which only grow. Times decide nothing: in batches they are the clients' own.
+A producer is initialised before it writes, and that fences every earlier one of its transactional
+id. So anything of an earlier producer that lies in a stream after something of a later one was let
+through. Which producer is the later one follows from the lives of a client, by the header of each
+message, and from the epochs of batches and markers, which only grow. Times decide nothing: in
+batches they are the clients' own.
 """
 
 from __future__ import annotations
@@ -27,7 +29,8 @@ from harness.contracts.rows import StaleWrite
 def judge(history: BucketHistory, member: Membership) -> list[Hits]:
     """fence-breach, one hit a batch, marker, or stretch of messages of one transaction.
 
-    Where positions are not offsets (Pulsar), lives share no transactional id, and none fences another.
+    Where positions are not offsets (Pulsar), lives share no transactional id, and none fences
+    another.
     """
     if not history.context.has_offsets:
         return []
@@ -52,7 +55,8 @@ class _Late:
 
 
 def _lives(context: Context, table: TransactionColumns) -> tuple[Array, Array]:
-    """By transaction: a number for its transactional id, -1 where that has one life; and which life it is."""
+    """By transaction: a number for its transactional id, -1 where that has one life; and which life
+    it is."""
     instances = [context.instance(int(number)) for number in np.unique(table.instance)]
     lives: dict[str, list[tuple[int, int]]] = {}
     for one in instances:
@@ -79,10 +83,13 @@ def _late_rows(history: BucketHistory, member: Membership) -> _Late:
     several = (transaction >= 0) & (who[transaction] >= 0)
     row, transaction = row[several], transaction[several]
     stream = history.bucket.log["stream"][row].astype(np.int64)
-    key = np.unique(who[transaction] * (len(history.context.streams) + 1) + stream, return_inverse=True)[1]
+    key = np.unique(
+        who[transaction] * (len(history.context.streams) + 1) + stream, return_inverse=True
+    )[1]
     order = np.argsort(narrow(key), kind="stable")
     row, transaction, key = row[order], transaction[order], key[order]
-    # Lives of later keys rank above all lives of earlier keys, so the highest does not reach across.
+    # Lives of later keys rank above all lives of earlier keys, so the highest does not reach
+    # across.
     rank = life[transaction] + key * (int(life.max()) + 1)
     highest = np.maximum.accumulate(rank)
     late = np.flatnonzero(rank < highest)
@@ -100,14 +107,17 @@ def _of_older_lives(history: BucketHistory, member: Membership, late: _Late) -> 
 
     def note(i: int) -> Note:
         name, before = member.table.name(int(late.transaction[at[i]])), int(late.behind[at[i]])
-        return Note(detail=f"{name}; a later life of the producer had written at {place_of(history, before)}")
+        return Note(
+            detail=f"{name}; a later life of the producer had written at {place_of(history, before)}"
+        )
 
     row = late.row[at]
     return [_hits(history, "older life", row, stream[at], note)]
 
 
 def _of_older_epochs(history: BucketHistory, known: Ints) -> list[Hits]:
-    """Batches and markers whose epoch is below one before them; of batches those not found by their life."""
+    """Batches and markers whose epoch is below one before them; of batches those not found by their
+    life."""
     found: list[tuple[int, StaleWrite, int]] = []
     for stream, bounds in sorted(history.context.bounds.items()):
         writes = bounds.stale if _home(history.context, stream) == history.bucket.number else ()
@@ -138,14 +148,17 @@ def _home(context: Context, stream: int) -> int:
 
 
 def _row_of(history: BucketHistory, stream: int, write: StaleWrite) -> int:
-    """First row of a batch; of a marker, or a batch without a message of ours, the last one before it."""
+    """First row of a batch. For a marker, or a batch without a message of ours, it is the last row
+    before."""
     log = history.bucket.log
     rows = np.flatnonzero((log["stream"] == stream) & (log["position"] <= write.last))
     inside = rows[log["position"][rows] >= write.first]
     return int(inside[0]) if len(inside) else int(rows[-1]) if len(rows) else -1
 
 
-def _hits(history: BucketHistory, split: str, row: Ints, stream: Ints, note: Callable[[int], Note]) -> Hits:
+def _hits(
+    history: BucketHistory, split: str, row: Ints, stream: Ints, note: Callable[[int], Note]
+) -> Hits:
     return hits(
         "fence-breach",
         slot=np.full(len(row), -1),

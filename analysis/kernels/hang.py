@@ -1,4 +1,5 @@
-"""Finds calls that the client never answered, from the journal: the process itself may be frozen."""
+"""Finds calls that the client never answered, from the journal: the process itself may be
+frozen."""
 
 from __future__ import annotations
 

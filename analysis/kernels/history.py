@@ -1,7 +1,8 @@
-"""Indexes the three tables of a bucket by message, without a sort or a join; every kernel works on it.
+"""Indexes the three tables of a bucket by message, without a sort or a join; every kernel works on
+it.
 
-A slot (`kernels.slots`) is the number of a message; "was it stored", "what was its outcome" become reads
-of an array:
+A slot (`kernels.slots`) is the number of a message; "was it stored", "what was its outcome" become
+reads of an array:
 
     sent      send row of each slot, -1 = no record of a send
     first     log row of its first visible copy, -1 = not in the log
@@ -19,7 +20,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from analysis.capture.bucket import CHUNK_ROWS, Bucket, Columns, chunks, is_constant, picked, piecewise
+from analysis.capture.bucket import (
+    CHUNK_ROWS,
+    Bucket,
+    Columns,
+    chunks,
+    is_constant,
+    picked,
+    piecewise,
+)
 from analysis.kernels.exposure import NEVER
 from analysis.kernels.lookup import Ints, ragged
 from analysis.kernels.places import Places
@@ -40,11 +49,19 @@ class BucketHistory:
         self.bucket = bucket
         self.longest_ns = longest_ns
         self.context = bucket.context
-        self._index, slots = index_messages(bucket.sends, bucket.log, bucket.deliveries)
-        self.groups, self.n_dense, self.n_slots = self._index.groups, self._index.n_dense, self._index.n_slots
-        send_slot, self.log_slot, self.delivery_slot = slots
+        self._index, slots = index_messages(
+            bucket.sends, bucket.log, bucket.deliveries, bucket.outputs
+        )
+        self.groups, self.n_dense, self.n_slots = (
+            self._index.groups,
+            self._index.n_dense,
+            self._index.n_slots,
+        )
+        send_slot, self.log_slot, self.delivery_slot, self.output_slot = slots
         self.sent = self._scatter(send_slot)
-        self.doubled_sends = int(np.count_nonzero(send_slot >= 0) - np.count_nonzero(self.sent >= 0))
+        self.doubled_sends = int(
+            np.count_nonzero(send_slot >= 0) - np.count_nonzero(self.sent >= 0)
+        )
         self.invisible, self.unsettled = self._hide_invisible()
         self.first = self._scatter(self.log_slot)
         self.extra_rows, self.extra_slots = self._extras()
@@ -57,18 +74,20 @@ class BucketHistory:
 
     def _scatter(self, slots: Slots) -> npt.NDArray[np.int32]:
         """Lowest row of each slot, -1 = none."""
-        rows = np.full(self.n_slots + 1, -1, np.int32)  # rows without a slot write to the last place
+        # rows without a slot write to the last place
+        rows = np.full(self.n_slots + 1, -1, np.int32)
         for part in reversed(list(chunks(len(slots)))):
             own, numbers = slots[part], np.arange(part.start, part.stop, dtype=np.int32)
             if own[0] >= 0 and own[-1] - own[0] == len(own) - 1 and (np.diff(own) == 1).all():
                 rows[own[0] : own[0] + len(own)] = numbers  # a lane in order
-            else:  # NumPy keeps the last of repeated assignments: go backwards to keep the lowest row
+            else:
+                # NumPy keeps the last of repeated assignments: go backwards to keep the lowest row
                 rows[own[::-1]] = numbers[::-1]
         return rows[:-1]
 
     def _hide_invisible(self) -> tuple[Hidden, Hidden]:
-        """Take rows out of `log_slot`: rows of aborted and open transactions, and of transactions whose end
-        is unknown."""
+        """Take rows out of `log_slot`: rows of aborted and open transactions, and of transactions
+        whose end is unknown."""
         txn = self.bucket.log["txn"]
         if not len(txn) or (is_constant(txn) and txn[0] <= Txn.COMMITTED):
             nothing = np.empty(0, np.intp), np.empty(0, np.int32)
@@ -88,7 +107,9 @@ class BucketHistory:
         for part in chunks(len(self.log_slot) if self.n_slots else 0):
             slot = self.log_slot[part]
             row = np.arange(part.start, part.stop, dtype=np.int32)
-            found.append(np.flatnonzero((picked(self.first, slot) != row) & (slot >= 0)) + part.start)
+            found.append(
+                np.flatnonzero((picked(self.first, slot) != row) & (slot >= 0)) + part.start
+            )
         rows = np.concatenate(found) if found else np.empty(0, np.int64)
         slots = self.log_slot[rows]
         order = np.argsort(slots, kind="stable")
@@ -124,7 +145,9 @@ class BucketHistory:
     def group(self, slots: npt.NDArray[Any]) -> Ints:
         """Group of each slot."""
         if len(slots) and slots.max() < self.n_dense:  # mostly they are of one
-            low, high = np.searchsorted(self.groups.start, [slots.min(), slots.max()], side="right") - 1
+            low, high = (
+                np.searchsorted(self.groups.start, [slots.min(), slots.max()], side="right") - 1
+            )
             if low == high:
                 return np.full(len(slots), low)
         out = np.searchsorted(self.groups.start, slots, side="right") - 1
@@ -134,7 +157,8 @@ class BucketHistory:
         return out
 
     def by_group(self, values: npt.NDArray[Any], slots: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Return the value of each slot's group; a view of one element if all groups have the same value."""
+        """Return the value of each slot's group; a view of one element if all groups have the same
+        value."""
         if len(values) and (values == values[0]).all():
             return np.broadcast_to(values[:1], len(slots))
         return np.asarray(values[self.group(slots)])
@@ -147,8 +171,8 @@ class BucketHistory:
         return np.concatenate([dense, sparse])
 
     def batches(self) -> Iterator[tuple[Ints, slice, Ints]]:
-        """Groups in turn, about `CHUNK_ROWS` slots at a time: (groups, slots, start of each group in those
-        slots). Groups without dense slots are left out."""
+        """Groups in turn, about `CHUNK_ROWS` slots at a time: (groups, slots, start of each group
+        in those slots). Groups without dense slots are left out."""
         nonempty = np.flatnonzero(self.groups.sizes > 0)
         ends = self.groups.start[nonempty + 1]
         low = 0
@@ -161,7 +185,8 @@ class BucketHistory:
 
     @cached_property
     def spread(self) -> tuple[Ints, Ints]:
-        """Lowest and highest stream of each group's stored messages; (a large number, -1) without any.
+        """Lowest and highest stream of each group's stored messages; (a large number, -1) without
+        any.
 
         The log is in order of its streams, so a group's lowest and highest row tell them.
         """
@@ -200,7 +225,8 @@ class BucketHistory:
 
     @cached_property
     def taken(self) -> npt.NDArray[np.bool_] | None:
-        """Slots that a consumer was given from a queue, which keeps no log of them; None = no queues."""
+        """Slots that a consumer was given from a queue, which keeps no log of them; None = no
+        queues."""
         if not self.context.has_queues:
             return None
         out = np.zeros(self.n_slots, np.bool_)
@@ -224,7 +250,8 @@ class BucketHistory:
     def sent_otherwise(
         self, slots: npt.NDArray[Any], flags: npt.NDArray[np.bool_] | None = None
     ) -> npt.NDArray[np.bool_]:
-        """Slots of which another attempt of the application is stored (or has the flag, by slot)."""
+        """Slots of which another attempt of the application is stored (or has the flag, by
+        slot)."""
         flags = self.present if flags is None else flags
         resent = np.flatnonzero(self.sparse[:, 3] > 0)
         if not len(resent) or not len(slots):
@@ -241,8 +268,8 @@ class BucketHistory:
 
     @cached_property
     def undecided(self) -> Ints:
-        """Slots that readers of committed data may see yet, ascending: the log holds no visible copy of them,
-        but one whose transaction is open, or whose transaction's end was not read."""
+        """Slots that readers of committed data may see yet, ascending: the log holds no visible
+        copy of them, but one whose transaction is open, or whose transaction's end was not read."""
         rows, slots = self.invisible
         is_open = self.bucket.log.take("txn", rows) == Txn.OPEN
         found = np.unique(np.concatenate([slots[is_open], self.unsettled[1]]))
@@ -251,8 +278,8 @@ class BucketHistory:
 
     @cached_property
     def acked_absent(self) -> Ints:
-        """Slots acknowledged and not in the log at all. What it holds as aborted, or as open still, is judged
-        by its transaction."""
+        """Slots acknowledged and not in the log at all. What it holds as aborted, or as open still,
+        is judged by its transaction."""
         absent = (self.outcome == Outcome.OK) & ~self.present
         for _, hidden in (self.invisible, self.unsettled):
             absent[hidden[hidden >= 0]] = False
@@ -260,9 +287,18 @@ class BucketHistory:
 
     @cached_property
     def ack_elsewhere(self) -> Ints:
-        """Slots acknowledged at a place where no copy of them lies, though one lies elsewhere."""
+        """Slots acknowledged at a place where no copy of them lies, though one lies elsewhere.
+
+        None of a queue: it may have given away the copy that the acknowledgement named.
+        """
         sends, log = self.bucket.sends, self.bucket.log
-        if not log.rows or not sends.rows or (is_constant(sends["position"]) and sends["position"][0] < 0):
+        if self.context.has_queues_only:
+            return np.empty(0, np.int64)
+        if (
+            not log.rows
+            or not sends.rows
+            or (is_constant(sends["position"]) and sends["position"][0] < 0)
+        ):
             return np.empty(0, np.int64)
         found = []
         for part in chunks(self.n_slots):
@@ -273,7 +309,8 @@ class BucketHistory:
                 both = is_constant(acked) and is_constant(found_at)
                 if not both or acked[0] != found_at[0]:
                     differs |= picked(acked, send) != picked(found_at, row)
-            if not is_constant(sends["batch"]) or not is_constant(log["batch"]):  # -1 is 0, see `Places`
+            # -1 is 0, see `Places`
+            if not is_constant(sends["batch"]) or not is_constant(log["batch"]):
                 batches = picked(sends["batch"], send), picked(log["batch"], row)
                 differs |= np.maximum(batches[0], 0) != np.maximum(batches[1], 0)
             differs &= (self.outcome[part] == Outcome.OK) & (row >= 0)
@@ -286,7 +323,8 @@ class BucketHistory:
 
     @cached_property
     def corrupt_claims(self) -> tuple[Ints, Ints]:
-        """Acknowledged slots whose place holds a corrupt payload, one a row: (slots, those log rows)."""
+        """Acknowledged slots whose place holds a corrupt payload, one a row: (slots, those log
+        rows)."""
         corrupt = self.odd_rows[self.odd_checks == Check.CORRUPT]
         if not len(corrupt):
             return np.empty(0, np.int64), np.empty(0, np.int64)
@@ -300,7 +338,8 @@ class BucketHistory:
         return Places(self.bucket.log)
 
     def acked_rows(self, slots: npt.NDArray[Any]) -> Ints:
-        """Log row at the place that each slot's acknowledgement named, -1 = none named or nothing there."""
+        """Log row at the place that each slot's acknowledgement named, -1 = none named or nothing
+        there."""
         names = ("stream", "position", "ledger", "batch")
         stream, position, ledger, batch = (self.of_send(name, slots) for name in names)
         named = (self.sent[slots] >= 0) & (position >= 0) & (stream > 0)
@@ -348,7 +387,8 @@ class BucketHistory:
         return index[order], rows[order]
 
     def times(self, slots: npt.NDArray[Any]) -> Ints:
-        """When each message happened: its outcome, else the call, else its intended time in the log."""
+        """When each message happened: its outcome, else the call, else its intended time in the
+        log."""
         return piecewise(self._times, slots)
 
     def _times(self, slots: npt.NDArray[Any]) -> Ints:

@@ -76,21 +76,26 @@ def hits(
     note: Callable[[int], Note] | None = None,
     names: tuple[str, ...] = (),
 ) -> Hits:
-    """Hits with defaults filled in; ``split`` by name for all, or an index for each (into ``names``)."""
+    """Hits with defaults filled in; ``split`` by name for all, or an index for each (into
+    ``names``)."""
     count = len(slot)
     if isinstance(split, str):
         known = names or tuple(CLASSES[cls].splits) or ("",)
         split = np.full(count, known.index(split), np.int8)
 
     def column(value: Array | int) -> Array:
-        return value if isinstance(value, np.ndarray) else np.broadcast_to(np.array(value, np.int64), count)
+        return (
+            value
+            if isinstance(value, np.ndarray)
+            else np.broadcast_to(np.array(value, np.int64), count)
+        )
 
     return Hits(
         cls=cls,
         slot=slot.astype(np.int64, copy=False),
         t_ns=t_ns.astype(np.int64, copy=False),
         split=split.astype(np.int8, copy=False),
-        unmet=column(unmet).astype(np.uint16, copy=False),
+        unmet=column(unmet).astype(np.uint32, copy=False),
         stream=column(stream),
         row=column(row),
         delivery=column(delivery),

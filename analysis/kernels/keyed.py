@@ -6,8 +6,8 @@
     A: 1 ........ack   B is given 2 while A still works on 1: held elsewhere
     B:    2
 
-Judged on the first delivery of each message. Keys that one consumer was given in order, which is nearly all
-of them, cost one pass; only keys with several consumers are looked at one by one.
+Judged on the first delivery of each message. Keys that one consumer was given in order, which is
+nearly all of them, cost one pass; only keys with several consumers are looked at one by one.
 """
 
 from __future__ import annotations
@@ -39,8 +39,10 @@ class _Firsts:
     def __len__(self) -> int:
         return len(self.row)
 
-    def of(self, chosen: Array) -> _Firsts:
-        return _Firsts(*(a[chosen] for a in (self.key, self.row, self.delivery, self.t_ns, self.session)))
+    def first_among(self, chosen: Array) -> _Firsts:
+        return _Firsts(
+            *(a[chosen] for a in (self.key, self.row, self.delivery, self.t_ns, self.session))
+        )
 
 
 def judge(given: Given, twice: Array) -> list[Hits]:
@@ -53,10 +55,12 @@ def judge(given: Given, twice: Array) -> list[Hits]:
     found = []
     if len(late):
         words = _overtaken_words(given, firsts, late)
-        found.append(_hits(given, "overtaken", firsts.of(late), words))
+        found.append(_hits(given, "overtaken", firsts.first_among(late), words))
     if held:
         words = _held_words(given, firsts, held)
-        found.append(_hits(given, "held elsewhere", firsts.of(np.array(sorted(held))), words))
+        found.append(
+            _hits(given, "held elsewhere", firsts.first_among(np.array(sorted(held))), words)
+        )
     return found
 
 
@@ -89,8 +93,8 @@ def _earliest(given: Given, twice: Array, row: Array, delivery: Array) -> Array:
 
 
 def _overtaken(f: _Firsts, bound_ns: int) -> Array:
-    """Messages first given after a later one of their key: by the clock of one session, or by more than
-    clocks of several machines may differ."""
+    """Messages first given after a later one of their key: by the clock of one session, or by more
+    than clocks of several machines may differ."""
     number = np.append(0, np.cumsum(f.key[1:] != f.key[:-1]))
     late = _after_later(number, f.t_ns, bound_ns)
     if not bound_ns:
@@ -102,21 +106,23 @@ def _overtaken(f: _Firsts, bound_ns: int) -> Array:
 
 
 def _after_later(number: Array, t_ns: Array, bound_ns: int) -> Array:
-    """Elements later than one that follows them, by more than the bound, and has the same number; numbers
-    ascend."""
+    """Elements later than one that follows them, by more than the bound, and has the same number;
+    numbers ascend."""
     t_ns = t_ns - t_ns.min()
     unit = 1
     if float(t_ns.max() + bound_ns + 1) * float(number[-1] + 1) >= _ROOM:  # then to the microsecond
         unit = 1_000
     t_ns, bound = t_ns // unit, bound_ns // unit
-    # Later numbers get larger values, so the least of all that follow is of the same one if any is lower.
+    # Later numbers get larger values, so the least of all that follow is of the same one if any is
+    # lower.
     value = t_ns + number * (int(t_ns.max()) + bound + 1)
     least = np.minimum.accumulate(value[::-1])[::-1]
     return np.flatnonzero(value[:-1] > least[1:] + bound)
 
 
 def _held(given: Given, f: _Firsts, twice: Array) -> dict[int, int]:
-    """Messages given while another consumer held an earlier one of their key, and one that it held."""
+    """Messages given while another consumer held an earlier one of their key, and one that it
+    held."""
     begin = np.flatnonzero(np.append(True, f.key[1:] != f.key[:-1]))
     several = np.minimum.reduceat(f.session, begin) != np.maximum.reduceat(f.session, begin)
     if not several.any():
@@ -124,21 +130,26 @@ def _held(given: Given, f: _Firsts, twice: Array) -> dict[int, int]:
     sizes = np.diff(np.append(begin, len(f)))
     chosen = np.flatnonzero(np.repeat(several, sizes))
     release = np.full(len(f), -1, np.int64)
-    release[chosen] = _released(given, f.of(chosen), twice)
+    release[chosen] = _released(given, f.first_among(chosen), twice)
     found: dict[int, int] = {}
     for start, size in zip(begin[several].tolist(), sizes[several].tolist(), strict=True):
-        found |= _held_of_key(f, release, slice(start, start + size), given.history.context.clock_bound_ns)
+        found |= _held_of_key(
+            f, release, slice(start, start + size), given.history.context.clock_bound_ns
+        )
     return found
 
 
 def _released(given: Given, f: _Firsts, twice: Array) -> Array:
-    """When each message was settled: acknowledged, refused, given out again, or its consumer gone."""
+    """When each message was settled: acknowledged, refused, given out again, or its consumer
+    gone."""
     history = given.history
-    acks = GroupAcks.of(given, np.unique(history.bucket.log["stream"][f.row]))
+    acks = GroupAcks.from_given(given, np.unique(history.bucket.log["stream"][f.row]))
     settled = np.minimum(acks.called.first(f.row, f.t_ns), acks.nacked.first(f.row, f.t_ns))
     if len(twice):
         every = given.of_streams(twice)
-        times = Times(given.matching.row[every].astype(np.int64), history.bucket.deliveries["t_ns"][every])
+        times = Times(
+            given.matching.row[every].astype(np.int64), history.bucket.deliveries["t_ns"][every]
+        )
         settled = np.minimum(settled, times.first(f.row, f.t_ns + 1))
     for number, session in history.context.sessions.items():
         if session.end_ns:
@@ -147,8 +158,8 @@ def _released(given: Given, f: _Firsts, twice: Array) -> Array:
 
 
 def _held_of_key(f: _Firsts, release: Array, own: slice, bound_ns: int) -> dict[int, int]:
-    """Return the held messages of one key; see `_held`. A message that another consumer received within the
-    bound of the clocks came before or after: it is out of order in both cases.
+    """Return the held messages of one key; see `_held`. A message that another consumer received
+    within the bound of the clocks came before or after: it is out of order in both cases.
     """
     session, t_ns, until = f.session[own], f.t_ns[own] + bound_ns, release[own]
     found: dict[int, int] = {}

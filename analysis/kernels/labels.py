@@ -7,8 +7,8 @@ from harness.contracts.message import MessageId
 
 
 def name_of(history: BucketHistory, slot: int, row: int = -1) -> str:
-    """``instance/lane/seq``, with ``.attempt`` when it is not the first; a row without a message of ours
-    is ``stream@position``."""
+    """``instance/lane/seq``, with ``.attempt`` when it is not the first; a row without a message of
+    ours is ``stream@position``."""
     if slot < 0:
         return f"{stream_of(history, row)}@{place_of(history, row)}" if row >= 0 else ""
     return MessageId.witness(*history.identity_of(slot))

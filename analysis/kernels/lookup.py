@@ -14,7 +14,8 @@ _LUT_LIMIT = 1 << 21
 
 
 class Lookup:
-    """Position of a value among distinct, ascending ones; for others -1 or, if so wanted, their number.
+    """Position of a value among distinct, ascending ones; for others -1 or, if so wanted, their
+    number.
 
     ``stride``: what positions are multiplied by.
     """
@@ -40,7 +41,9 @@ class Lookup:
         if not len(self.values):
             return np.full(len(values), self._unknown, np.int32)
         at = np.minimum(np.searchsorted(self.values, values), len(self.values) - 1)
-        return np.where(self.values[at] == values, at * self._stride, self._unknown).astype(np.int32)
+        return np.where(self.values[at] == values, at * self._stride, self._unknown).astype(
+            np.int32
+        )
 
 
 def distinct(values: Array) -> Ints:
@@ -57,7 +60,8 @@ def distinct(values: Array) -> Ints:
 
 
 def ragged(lengths: Array) -> tuple[Ints, Ints]:
-    """For lists of these lengths end to end: the list of each element, and its place in that list."""
+    """For lists of these lengths end to end: the list of each element, and its place in that
+    list."""
     index = np.repeat(np.arange(len(lengths)), lengths)
     starts = np.cumsum(lengths) - lengths
     return index, np.arange(len(index)) - starts[index]

@@ -1,10 +1,10 @@
 """Matches deliveries with the log: the log row of each delivery, and the assignment it came under.
 
-A delivery matches the log row at its place when both hold the same message. Whatever does not match was
-delivered from a log that no longer is (or never was) what the reader found.
+A delivery matches the log row at its place when both hold the same message. Whatever does not match
+was delivered from a log that no longer is (or never was) what the reader found.
 
-A *assignment* is an unbroken stretch of deliveries of one stream to one session: it ends with an assign,
-revoke or seek of that stream or, where the client tells no assignments, with a new epoch.
+A *assignment* is an unbroken stretch of deliveries of one stream to one session: it ends with an
+assign, revoke or seek of that stream or, where the client tells no assignments, with a new epoch.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class SessionChange:
 class Assignments:
     """Deliveries of some streams, by (stream, session, ordinal), with the assignment of each.
 
-    ``delivery``: delivery rows; ``assignment``: number of each one's assignment, ascending. By assignment:
-    ``start_ns``, whether it began with a ``seek``.
+    ``delivery``: delivery rows; ``assignment``: number of each one's assignment, ascending. By
+    assignment: ``start_ns``, whether it began with a ``seek``.
     """
 
     delivery: Array
@@ -87,7 +87,11 @@ class Matching:
         same = row >= 0
         for name, column in place.items():
             found = log[name][row]
-            same &= (np.maximum(found, 0) == np.maximum(column, 0)) if name == "batch" else found == column
+            same &= (
+                (np.maximum(found, 0) == np.maximum(column, 0))
+                if name == "batch"
+                else found == column
+            )
         rest = np.flatnonzero(~same & (slot >= 0))
         other = history.places.rows(*(column[rest] for column in place.values()))
         row[rest] = np.where((other >= 0) & (history.log_slot[other] == slot[rest]), other, -1)
@@ -95,7 +99,8 @@ class Matching:
 
     @cached_property
     def changes(self) -> list[SessionChange]:
-        """Every event that is not a delivery and concerns assignment or commits, in journal order."""
+        """Every event that is not a delivery and concerns assignment or commits, in journal
+        order."""
         table = self.history.bucket.deliveries
         event = table["event"]
         if not table.rows or (is_constant(event) and event[0] == Event.DELIVER):
@@ -103,17 +108,25 @@ class Matching:
         rows = np.flatnonzero(np.isin(event, [*_BREAKS, Event.COMMIT]))
         names = ("event", "session", "stream", "position", "t_ns")
         columns = [table[name][rows].tolist() for name in names]
-        return [SessionChange(row, *values) for row, *values in zip(rows.tolist(), *columns, strict=True)]
+        return [
+            SessionChange(row, *values)
+            for row, *values in zip(rows.tolist(), *columns, strict=True)
+        ]
 
     @cached_property
     def group_of_session(self) -> dict[int, str]:
-        """Consumer group of every session with rows, from the plan or, unknown there, its subscription."""
+        """Consumer group of every session with rows, from the plan or, unknown there, its
+        subscription."""
         table, context = self.history.bucket.deliveries, self.history.context
         groups = {number: session.group for number, session in context.sessions.items()}
         if not table.rows:
             return groups
         session = table["session"]
-        starts = [] if is_constant(session) else (np.flatnonzero(session[1:] != session[:-1]) + 1).tolist()
+        starts = (
+            []
+            if is_constant(session)
+            else (np.flatnonzero(session[1:] != session[:-1]) + 1).tolist()
+        )
         for row in [0, *starts]:
             name = context.names.get(int(table["subscription"][row]), "")
             groups.setdefault(int(session[row]), name)
@@ -133,7 +146,9 @@ class Matching:
         stream, session = table["stream"][delivery], table["session"][delivery]
         order = np.argsort(narrow(stream), kind="stable")
         delivery, stream, session = delivery[order], stream[order], session[order]
-        new = np.append(True, (stream[1:] != stream[:-1]) | (session[1:] != session[:-1]))[: len(delivery)]
+        new = np.append(True, (stream[1:] != stream[:-1]) | (session[1:] != session[:-1]))[
+            : len(delivery)
+        ]
         begins = np.flatnonzero(new)
         ends = np.append(begins[1:], len(delivery))
         starts: list[int] = []
@@ -156,7 +171,8 @@ class Matching:
         return found
 
     def _breaks(self, session: int, stream: int, own: Array) -> list[SessionChange]:
-        """Where assignments of (session, stream) begin, in journal order; events of no stream concern all."""
+        """Where assignments of (session, stream) begin, in journal order; events of no stream
+        concern all."""
         told = self._changes_of.get((session, stream), []) + self._changes_of.get((session, 0), [])
         if any(c.event == Event.ASSIGN for c in told):
             return sorted(told, key=lambda c: c.row)
@@ -166,7 +182,9 @@ class Matching:
         # The row before, so that the first delivery of the new epoch lies after the break.
         times = table["t_ns"][fresh].tolist()
         begun = zip(fresh, times, strict=True)
-        epochs = [SessionChange(row - 1, Event.ASSIGN, session, stream, -1, t_ns) for row, t_ns in begun]
+        epochs = [
+            SessionChange(row - 1, Event.ASSIGN, session, stream, -1, t_ns) for row, t_ns in begun
+        ]
         return sorted([*told, *epochs], key=lambda c: c.row)
 
     def committed(self, group: str) -> dict[int, tuple[Ints, Ints]]:
@@ -190,8 +208,8 @@ def _passed(rows: Array, breaks: list[int]) -> Ints:
 
 
 class Given:
-    """The deliveries of one consumer group. ``first[row]``: the first delivery of each log row; -1 if there
-    is none.
+    """The deliveries of one consumer group. ``first[row]``: the first delivery of each log row; -1
+    if there is none.
     """
 
     def __init__(self, history: BucketHistory, matching: Matching, group: str) -> None:
@@ -199,7 +217,8 @@ class Given:
         self.matching = matching
         self.group = group
         self.rows = matching.of_group(group)
-        first = np.full(history.bucket.log.rows + 1, -1, np.int32)  # unmatched ones write to the last place
+        # unmatched ones write to the last place
+        first = np.full(history.bucket.log.rows + 1, -1, np.int32)
         self.matched = matching.row[self.rows]
         for part in reversed(list(chunks(len(self.matched)))):
             first[self.matched[part][::-1]] = self.numbers(part)[::-1]
@@ -228,10 +247,11 @@ class Given:
         return given, again
 
     def delays(self) -> Histogram:
-        """How long after they were due messages of the log were handed to the group for the first time.
+        """How long after they were due messages of the log were handed to the group for the first
+        time.
 
-        A delay has the time that the message took to be stored in it. Messages that the group was never
-        given, probes, and messages without a due time (of imports) are left out.
+        A delay has the time that the message took to be stored in it. Messages that the group was
+        never given, probes, and messages without a due time (of imports) are left out.
         """
         log, t_ns = self.history.bucket.log, self.history.bucket.deliveries["t_ns"]
         found = Dense(1)

@@ -1,4 +1,5 @@
-"""Counts the partitions that moved from one member of a consumer group to another during the load."""
+"""Counts the partitions that moved from one member of a consumer group to another during the
+load."""
 
 from __future__ import annotations
 
@@ -9,14 +10,18 @@ from harness.records import Event
 
 
 def moved_partitions(matching: Matching) -> dict[str, int]:
-    """By group, how often a partition was assigned to another member than the one that had it before.
+    """By group, how often a partition was assigned to another member than the one that had it
+    before.
 
-    A member is a client of the plan: its next life after a restart is the same member. Assignments before the
-    load, while the group comes together, and after it, while its members close one by one, do not count as
-    moves. A group whose members journal no assignments is left out: its moves are not known.
+    A member is a client of the plan: its next life after a restart is the same member. Assignments
+    before the load, while the group comes together, and after it, while its members close one by
+    one, do not count as moves. A group whose members journal no assignments is left out: its moves
+    are not known.
     """
     context = matching.history.context
-    assigned = [change for change in matching.changes if change.event == Event.ASSIGN and change.stream]
+    assigned = [
+        change for change in matching.changes if change.event == Event.ASSIGN and change.stream
+    ]
     owner: dict[tuple[str, int], str] = {}
     moved: Counter[str] = Counter()
     for change in sorted(assigned, key=lambda change: change.t_ns):

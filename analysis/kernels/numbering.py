@@ -1,4 +1,5 @@
-"""Checks the client's own sequence ids: first appearances grow within one producer name and stream."""
+"""Checks the client's own sequence ids: first appearances grow within one producer name and
+stream."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ _ROOM = 2.0**62
 
 
 def judge(history: BucketHistory, found: Sequence[Hits]) -> list[Hits]:
-    """client-sequence-regression, among the messages whose disorder ``found`` does not tell already."""
+    """client-sequence-regression, among the messages whose disorder ``found`` does not tell
+    already."""
     name = history.bucket.log["client_name"]
     if not len(name) or (is_constant(name) and name[0] == 0):
         return []
@@ -59,7 +61,8 @@ def _first_copies(history: BucketHistory) -> Array:
 
 
 def _regressions(history: BucketHistory, rows: Array) -> tuple[Array, Array]:
-    """Rows with a lower number than one before them, of the same stream, name and instance; and that one."""
+    """Rows with a lower number than one before them, of the same stream, name and instance; and
+    that one."""
     log = history.bucket.log
     if not len(rows):
         return rows, rows
@@ -80,7 +83,8 @@ def _regressions(history: BucketHistory, rows: Array) -> tuple[Array, Array]:
 
 
 def _owners(history: BucketHistory, rows: Array) -> Array:
-    """One number for the stream, the name and the producer instance of each row; ascending with streams."""
+    """One number for the stream, the name and the producer instance of each row; ascending with
+    streams."""
     log = history.bucket.log
     instance = history.groups.instance
     if (instance != instance[0]).any():

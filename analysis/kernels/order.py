@@ -1,15 +1,16 @@
-"""Judges the order of first appearances within one instance, lane and stream, of messages sent once.
+"""Judges the order of first appearances within one instance, lane and stream, of messages sent
+once.
 
 A message is *late* when the first copy of one sent after it lies before its own first copy:
 
     1 3 [2] 4          2 is late: producer-reorder
     1 2 3 [2] [3] 4    first appearances in order: duplicates, no reorder
-    1 (4) 2 3 [4]      4 is premature and repeated in place: one root cause; 2 and 3 are its symptoms
+    1 (4) 2 3 [4]      4 is premature and repeated in place: one root cause; 2 and 3 its symptoms
 
-Whether anything is late at all is one pass per group: the running minimum, from the end, of first rows.
-Only groups with a late message are looked at closer. Groups spread over several streams (a routed topic)
-are first tested stream by stream in log order. Sequences that were never sent are taken out beforehand: one
-phantom with a huge sequence would make everything after it late.
+Whether anything is late at all is one pass per group: the running minimum, from the end, of first
+rows. Only groups with a late message are looked at closer. Groups spread over several streams (a
+routed topic) are first tested stream by stream in log order. Sequences that were never sent are
+taken out beforehand: one phantom with a huge sequence would make everything after it late.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ def judge(history: BucketHistory) -> list[Hits]:
 
 @dataclass(frozen=True, slots=True)
 class _Sequence:
-    """Stored messages by (key, slot): a key is one group in one stream. First and last row of each."""
+    """Stored messages by (key, slot): a key is one group in one stream. First and last row of
+    each."""
 
     key: Array
     slot: Array
@@ -70,8 +72,8 @@ def _late_groups(history: BucketHistory, wanted: Array) -> Array:
     """Return the wanted groups that have a late message."""
     found = []
     for own, slots, starts in history.batches():
-        # First rows that never go down are in order, also with rows of unsent messages among them. Where
-        # they do it may be no more than the -1 of a message that is not stored.
+        # First rows that never go down are in order, also with rows of unsent messages among them.
+        # Where they do it may be no more than the -1 of a message that is not stored.
         first = history.first[slots]
         down = first[1:] < first[:-1]
         down[starts[1:] - 1] = False  # from one group to the next
@@ -82,8 +84,8 @@ def _late_groups(history: BucketHistory, wanted: Array) -> Array:
 
 
 def _with_late(groups: Array, starts: Array, first: Array, sent: Array) -> Array:
-    """Return the groups with a late message: a stored one with a higher row than a message that was sent
-    after it.
+    """Return the groups with a late message: a stored one with a higher row than a message that was
+    sent after it.
     """
     stored = (sent >= 0) & (first >= 0)
     first = first[stored]
@@ -97,7 +99,9 @@ def _with_late(groups: Array, starts: Array, first: Array, sent: Array) -> Array
 
 def _whole_groups(history: BucketHistory, groups: Array) -> _Sequence:
     slots = history.slots_of_groups(groups)
-    slots = slots[(slots < history.n_dense) & (history.sent[slots] >= 0) & (history.first[slots] >= 0)]
+    slots = slots[
+        (slots < history.n_dense) & (history.sent[slots] >= 0) & (history.first[slots] >= 0)
+    ]
     first = history.first[slots].astype(np.int64)
     last = first.copy()
     at = np.searchsorted(slots, history.extra_slots)
@@ -108,7 +112,8 @@ def _whole_groups(history: BucketHistory, groups: Array) -> _Sequence:
 
 
 def _by_stream(history: BucketHistory, wanted: Array) -> Iterator[_Sequence]:
-    """Groups with messages in several streams, stream by stream, if something in there is not in order."""
+    """Groups with messages in several streams, stream by stream, if something in there is not in
+    order."""
     stream = history.bucket.log["stream"]
     inner = [] if is_constant(stream) else (np.flatnonzero(stream[1:] != stream[:-1]) + 1).tolist()
     group_of = _groups_of_slots(history, wanted)
@@ -127,7 +132,8 @@ def _by_stream(history: BucketHistory, wanted: Array) -> Iterator[_Sequence]:
 
 
 def _groups_of_slots(history: BucketHistory, wanted: Array) -> Array:
-    """The group of each slot that was sent once, of the wanted groups; -1 for others, as for slot -1."""
+    """The group of each slot that was sent once, of the wanted groups; -1 for others, as for slot
+    -1."""
     number = np.where(wanted, np.arange(len(wanted)), -1)
     once = np.where(history.sparse[:, 3] == 0, number[history.sparse_group], -1)
     of_slot = np.concatenate([np.repeat(number, history.groups.sizes), once]).astype(np.int32)
@@ -159,10 +165,12 @@ class _Order:
 
 
 def _examine(s: _Sequence, n: int) -> _Order:
-    """Which messages are premature and repeated in place, and which late ones they do not explain."""
+    """Which messages are premature and repeated in place, and which late ones they do not
+    explain."""
     offset = np.append(0, np.cumsum(s.key[1:] != s.key[:-1])) * n
     first, last = s.first + offset, s.last + offset
-    # Values of earlier keys are smaller and of later ones larger, so neither bound reaches across keys.
+    # Values of earlier keys are smaller and of later ones larger, so neither bound reaches across
+    # keys.
     highest_before = np.append(-1, np.maximum.accumulate(first)[:-1])
     premature = (last > first) & (first < highest_before) & (last > highest_before)
     settled = np.where(premature, last, first)
@@ -204,7 +212,9 @@ def _repeat_words(history: BucketHistory, s: _Sequence, at: Array) -> Callable[[
         ahead = own[s.first[own] < s.first[me]][-1:]
         shown = np.concatenate([s.first[ahead], s.first[behind[:_SHOWN]], s.last[me : me + 1]])
         ids = _client_ids(history, shown, int(s.first[me]))
-        return Note(detail=f"first at position {here}, again in its place at {again}{ids}", symptoms=(late,))
+        return Note(
+            detail=f"first at position {here}, again in its place at {again}{ids}", symptoms=(late,)
+        )
 
     return note
 
@@ -224,8 +234,8 @@ def _late_words(history: BucketHistory, s: _Sequence, at: Array) -> Callable[[in
 
 
 def _client_ids(history: BucketHistory, rows: Array, witness: int) -> str:
-    """Return the numbers that the client itself gave to these log rows, in their order; empty if it shows no
-    numbers.
+    """Return the numbers that the client itself gave to these log rows, in their order; empty if it
+    shows no numbers.
     """
     log = history.bucket.log
     if not log["client_name"][witness]:

@@ -1,9 +1,9 @@
 """Holds the outputs of pipelines against their inputs: made twice, not made, made in another order.
 
-An output names its input (`source_partition`, `source_position` of the log), and a bucket has all of both. An
-output counts when readers of committed data see it, at its first copy; an input is a message that the
-pipeline could be given. Where outputs of a partition follow the order of their inputs, once each, that is
-one comparison a row.
+An output names its input (`source_partition`, `source_position` of the log), and a bucket has all
+of both. An output counts when readers of committed data see it, at its first copy; an input is a
+message that the pipeline could be given. Where outputs of a partition follow the order of their
+inputs, once each, that is one comparison a row.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from analysis.kernels.removal import Removal, may_hold_others, removed_outputs
 from harness.records import Event, Txn
 
 Flags = npt.NDArray[np.bool_]
-#: Evidence that an output is not in the log. That its producer had ended is not required: the position after
-#: its input was committed already.
+#: Evidence that an output is not in the log. That its producer had ended is not required: the
+#: position after its input was committed already.
 _ABSENT = ("audit-complete", "log-kept", "readiness-restored")
 _NOT_HANDED = np.iinfo(np.int64).max
 
@@ -45,8 +45,8 @@ def judge(history: BucketHistory) -> list[Hits]:
 class _Work:
     """A stream that a pipeline reads, and what it made of it in this bucket.
 
-    ``rows``: log rows of the outputs that are seen, in the order of the log; ``source``: position of the
-    input of each. ``hidden``: rows of outputs that readers do not see.
+    ``rows``: log rows of the outputs that are seen, in the order of the log; ``source``: position
+    of the input of each. ``hidden``: rows of outputs that readers do not see.
     """
 
     history: BucketHistory
@@ -85,14 +85,16 @@ def _works(history: BucketHistory, pipeline: PipelineGroup) -> Iterator[_Work]:
         if may_hold_others(history.context, stream):
             own, first = _of_present_inputs(history, pipeline, stream, own, first)
         seen = own[first]
-        yield _Work(history, pipeline, stream, seen, log["source_position"][seen], own[withheld[own]])
+        yield _Work(
+            history, pipeline, stream, seen, log["source_position"][seen], own[withheld[own]]
+        )
 
 
 def _of_present_inputs(
     history: BucketHistory, pipeline: PipelineGroup, stream: int, rows: Ints, first: Flags
 ) -> tuple[Ints, Flags]:
-    """Outputs that were sent after the pipeline was handed what lies at the place that they name. Those sent
-    before are of another message that lay there, which a fault took away."""
+    """Outputs that were sent after the pipeline was handed what lies at the place that they name.
+    Those sent before are of another message that lay there, which a fault took away."""
     log, context = history.bucket.log, history.context
     span = _rows_of(log["stream"], range(stream, stream + 1))
     positions = log["position"][span]
@@ -113,10 +115,13 @@ def _of_present_inputs(
 
 
 def _handed(history: BucketHistory, pipeline: PipelineGroup, slots: Ints, *, last: bool) -> Ints:
-    """When the pipeline was first, or last, given messages; `_NOT_HANDED` where its journal does not say."""
+    """When the pipeline was first, or last, given messages; `_NOT_HANDED` where its journal does
+    not say."""
     table = history.bucket.deliveries
     sessions = [n for n, s in history.context.sessions.items() if s.group == pipeline.group]
-    given = np.flatnonzero((table["event"] == Event.DELIVER) & np.isin(history.delivery_slot, slots))
+    given = np.flatnonzero(
+        (table["event"] == Event.DELIVER) & np.isin(history.delivery_slot, slots)
+    )
     given = given[np.isin(table["session"][given], sessions)]
     order = np.lexsort((table["t_ns"][given], history.delivery_slot[given]))
     slot, t_ns = history.delivery_slot[given[order]], table["t_ns"][given[order]]
@@ -132,7 +137,8 @@ def _rows_of(column: Array, streams: range) -> slice:
     """Rows of some streams, which follow each other in the log."""
     if not streams or is_constant(column):
         return slice(0, len(column) if streams and int(column[0]) in streams else 0)
-    ends = np.array([streams.start, streams.stop]).astype(column.dtype)  # else the whole column is converted
+    # else the whole column is converted
+    ends = np.array([streams.start, streams.stop]).astype(column.dtype)
     low, high = np.searchsorted(column, ends).tolist()
     return slice(low, high)
 
@@ -141,8 +147,8 @@ def _rows_of(column: Array, streams: range) -> slice:
 
 
 def _first_of_each(work: _Work) -> tuple[Ints, Ints]:
-    """Outputs by (input, order in the log): their numbers, and for each the place in there of its input's
-    first. In order already where nothing came twice or late."""
+    """Outputs by (input, order in the log): their numbers, and for each the place in there of its
+    input's first. In order already where nothing came twice or late."""
     order = np.argsort(work.source, kind="stable")
     ordered = work.source[order]
     new = np.append(True, ordered[1:] != ordered[:-1])[: len(order)]
@@ -198,7 +204,7 @@ def _of_outputs(work: _Work, cls: str, at: Ints, note: Callable[[int], Note]) ->
     slots = history.log_slot[rows].astype(np.int64)
     stream = history.bucket.log["stream"][rows].astype(np.int64)
     times = history.times(slots)
-    return hits(cls, slot=slots, t_ns=times, stream=stream, row=rows, note=note)
+    return hits(cls, slot=slots, t_ns=times, stream=stream, row=rows, note=note, names=("",))
 
 
 # -- not at all
@@ -208,7 +214,8 @@ def _skipped(work: _Work) -> list[Hits]:
     """Inputs that the group committed past and that have no visible output."""
     history, log = work.history, work.history.bucket.log
     known = work.pipeline.committed.get(work.stream)
-    end = int(work.source.max(initial=-1)) if known is None else known  # unknown: the last one with an output
+    # unknown: the last one with an output
+    end = int(work.source.max(initial=-1)) if known is None else known
     rows, slots = _inputs(work, min(end, history.context.stream_bounds(work.stream).read_to))
     position = log["position"][rows]
     missing = ~_has(position, work.source)
@@ -272,8 +279,8 @@ def _output_stream(work: _Work) -> int:
 
 
 def _removal(work: _Work, slots: Ints, position: Ints) -> Array:
-    """How faults took the outputs of these inputs away. If the time when the pipeline was handed an input was
-    not recorded, it counts as handed at once."""
+    """How faults took the outputs of these inputs away. If the time when the pipeline was handed an
+    input was not recorded, it counts as handed at once."""
     handed_ns = _handed(work.history, work.pipeline, slots, last=True)
     handed_ns = np.where(handed_ns == _NOT_HANDED, work.history.times(slots), handed_ns)
     stream = _output_stream(work)
@@ -294,4 +301,6 @@ def _skipped_splits(work: _Work, aborted: Flags, removal: Array) -> Array:
         return np.full(len(aborted), split_index("input-skipped", "not durable"))
     names = ("aborted", "removed", "power", "no output")
     splits = [split_index("input-skipped", name) for name in names]
-    return np.select([aborted, removal == Removal.REMOVED, removal == Removal.POWER], splits[:3], splits[3])
+    return np.select(
+        [aborted, removal == Removal.REMOVED, removal == Removal.POWER], splits[:3], splits[3]
+    )

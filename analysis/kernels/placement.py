@@ -12,8 +12,8 @@ from analysis.kernels.hits import Hits, Note, hits
 
 
 def judge(history: BucketHistory) -> list[Hits]:
-    """wrong-partition: an explicit partition not kept; a key in more than its topic's growth explains, of one
-    producer or, where the scenario requires that producers share keys, of all."""
+    """wrong-partition: an explicit partition not kept; a key in more than its topic's growth
+    explains, of one producer or, where the scenario requires that producers share keys, of all."""
     context, groups = history.context, history.groups
     low, high = history.spread
     lane = groups.lane
@@ -29,13 +29,15 @@ def judge(history: BucketHistory) -> list[Hits]:
     own = np.arange(len(groups))
     found += _scattered(history, "key", np.flatnonzero(keyed & (low != high)), own)
     if context.keys_are_shared:
-        found += _scattered(history, "shared", *_spread_over_producers(history, np.flatnonzero(keyed)))
+        found += _scattered(
+            history, "shared", *_spread_over_producers(history, np.flatnonzero(keyed))
+        )
     return found
 
 
 def _spread_over_producers(history: BucketHistory, keyed: Array) -> tuple[Array, Array]:
-    """Groups of keys that lie in several streams, over all producers; and by group the first one of its key,
-    which represents them all."""
+    """Groups of keys that lie in several streams, over all producers; and by group the first one of
+    its key, which represents them all."""
     low, high = history.spread
     lane, first, of = np.unique(history.groups.lane[keyed], return_index=True, return_inverse=True)
     lowest = np.full(len(lane), np.iinfo(np.int64).max)
@@ -55,7 +57,8 @@ def _is_grown(history: BucketHistory, groups: Array) -> Array:
 
 
 def _scattered(history: BucketHistory, split: str, groups: Array, unit: Array) -> list[Hits]:
-    """Messages of keys outside the stream of their key. ``unit``: by group, which are judged as one."""
+    """Messages of keys outside the stream of their key. ``unit``: by group, which are judged as
+    one."""
     if not len(groups):
         return []
     grown = _is_grown(history, groups)
@@ -64,7 +67,11 @@ def _scattered(history: BucketHistory, split: str, groups: Array, unit: Array) -
 
 
 def _outside(
-    history: BucketHistory, split: str, affected: Array, expected: Array | None, unit: Array | None = None
+    history: BucketHistory,
+    split: str,
+    affected: Array,
+    expected: Array | None,
+    unit: Array | None = None,
 ) -> list[Hits]:
     """Messages of the groups with a copy outside the group's home.
 
@@ -83,9 +90,9 @@ def _outside(
 
 
 def _too_many(history: BucketHistory, split: str, groups: Array, unit: Array) -> list[Hits]:
-    """Return hits for keys whose topic grew: their messages lie in more partitions than the topic had
-    different numbers of partitions until then. A partitioner gives a key one partition for each number. No
-    client promises which number it uses, and since when.
+    """Return hits for keys whose topic grew: their messages lie in more partitions than the topic
+    had different numbers of partitions until then. A partitioner gives a key one partition for each
+    number. No client promises which number it uses, and since when.
     """
     context = history.context
     slots = history.slots_of_groups(groups)

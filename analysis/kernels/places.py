@@ -15,12 +15,12 @@ _KEYS = ("stream", "ledger", "position", "batch")
 class Places:
     """Index over a log in log order.
 
-    A Kafka partition without transactions has every offset in turn, so a row is a base plus the offset.
-    Other streams (holes left by transaction markers, Pulsar's ledger, entry and batch index) are found
-    by bisection on one packed number a row.
+    A Kafka partition without transactions has every offset in turn, so a row is a base plus the
+    offset. Other streams (holes left by transaction markers, Pulsar's ledger, entry and batch
+    index) are found by bisection on one packed number a row.
 
-    Batch index -1 (no batch) and 0 are one place: an entry is either, and a client that made a batch of
-    one calls it 0 where the reader finds no batch.
+    Batch index -1 (no batch) and 0 are one place: an entry is either, and a client that made a
+    batch of one calls it 0 where the reader finds no batch.
     """
 
     def __init__(self, log: Columns) -> None:
@@ -29,9 +29,12 @@ class Places:
         stream, position = log["stream"], log["position"]
         first, last = _segments(stream, self._streams.values)
         low, high = position[first].astype(np.int64), position[last].astype(np.int64)
-        plain = all(not len(log[k]) or (is_constant(log[k]) and log[k][0] == 0) for k in ("ledger", "batch"))
+        plain = all(
+            not len(log[k]) or (is_constant(log[k]) and log[k][0] == 0) for k in ("ledger", "batch")
+        )
         self._dense = (high - low == last - first) & plain
-        # With an entry for "no such stream"; where there are holes nothing lies between low and high.
+        # With an entry for "no such stream"; where there are holes nothing lies between low and
+        # high.
         self._holed = np.append(~self._dense, False)
         self._low = np.append(np.where(self._dense, low, 0), 0)
         self._high = np.append(np.where(self._dense, high, -1), -1)
@@ -84,11 +87,14 @@ class _Packed:
         sizes = [len(part) for part in self._parts]
         sizes += [max(int(columns[key].max()), 0) + 1 for key in ("position", "batch")]
         self._positions: Lookup | None = None
-        if np.prod([float(size) for size in sizes]) >= 2.0**63:  # far apart: an import may number as it likes
+        # far apart: an import may number as it likes
+        if np.prod([float(size) for size in sizes]) >= 2.0**63:
             self._positions = Lookup(distinct(columns["position"]))
             sizes[2] = len(self._positions)
         if np.prod([float(size) for size in sizes]) >= 2.0**63:
-            raise BrokerstormError(f"places of {log.rows} log rows do not fit 63 bits: radices {sizes}")
+            raise BrokerstormError(
+                f"places of {log.rows} log rows do not fit 63 bits: radices {sizes}"
+            )
         self._limits = sizes[2:]
         self._weights = [sizes[1] * sizes[2] * sizes[3], sizes[2] * sizes[3], sizes[3], 1]
         self._keys = self._pack(*(columns[key] for key in _KEYS))[0]
@@ -96,7 +102,9 @@ class _Packed:
     def _pack(
         self, stream: Array, ledger: Array, position: Array, batch: Array
     ) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        ranks = [p.index(c).astype(np.int64) for p, c in zip(self._parts, (stream, ledger), strict=True)]
+        ranks = [
+            p.index(c).astype(np.int64) for p, c in zip(self._parts, (stream, ledger), strict=True)
+        ]
         known = (ranks[0] >= 0) & (ranks[1] >= 0)
         batch = np.maximum(batch, 0)
         if self._positions is not None:

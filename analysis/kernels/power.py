@@ -1,9 +1,10 @@
 """Tells which lost messages went with the power: every replica in sync lost what it had not synced.
 
-The leader change that cut the message off is the one that followed: it began while the fault was applied or
-the cluster recovered, and the message was acknowledged, or given to a consumer, before the power was back. Of
-systems that do not tell where a leader began (NATS), the log itself tells how much of it was kept. A loss
-with another cause, or without a named one, is not excused by a fault near it.
+The leader change that cut the message off is the one that followed: it began while the fault was
+applied or the cluster recovered, and the message was acknowledged, or given to a consumer, before
+the power was back. Of systems that do not tell where a leader began (NATS), the log itself tells
+how much of it was kept. A loss with another cause, or without a named one, is not excused by a
+fault near it.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ def lost_with_power(history: BucketHistory, stream: Array, seen: LostAcks) -> Ar
         hit = [fault for fault in faults if context.stream_name(number) in fault.details.unkept]
         terms = context.terms.get(number, ())
         if hit and any(term.first is not None for term in terms):
-            found[own] = _cut_by(history, number, terms, hit, seen.of(own))
+            found[own] = _cut_by(history, number, terms, hit, seen.lost_in(own))
         elif hit and context.has_offsets:
-            found[own] = _behind_what_was_kept(history, number, hit, seen.of(own))
+            found[own] = _behind_what_was_kept(history, number, hit, seen.lost_in(own))
     return found
 
 
 def acknowledged(history: BucketHistory, slots: Array) -> LostAcks:
-    """Return what producers know about messages: when each was acknowledged, and where if that was named."""
+    """Return what producers know about messages: when each was acknowledged, and where if that was
+    named."""
     named = history.of_send("stream", slots) > 0
     return LostAcks(
         history.of_send("t_start_ns", slots),
@@ -63,18 +65,24 @@ def _cut_by(
     gone = np.zeros(len(seen), np.bool_)
     for fault in faults:
         back_ns = fault.over_ns if fault.heal_ns is None else fault.heal_ns
-        gone |= (seen.done_ns < back_ns) & (cut_ns >= fault.start_ns) & (cut_ns < fault.over_ns + SETTLE_NS)
+        gone |= (
+            (seen.done_ns < back_ns)
+            & (cut_ns >= fault.start_ns)
+            & (cut_ns < fault.over_ns + SETTLE_NS)
+        )
     return np.asarray(known & gone)
 
 
 def _behind_what_was_kept(
     history: BucketHistory, stream: int, faults: list[FaultRecord], seen: LostAcks
 ) -> Array:
-    """Return which messages had a place after the last message that was acknowledged before the power was
-    lost and still exists: a log that is cut has no hole before its cut.
+    """Return which messages had a place after the last message that was acknowledged before the
+    power was lost and still exists: a log that is cut has no hole before its cut.
     """
     slots = np.flatnonzero((history.outcome == Outcome.OK) & history.present)
-    slots = slots[(history.of_send("stream", slots) == stream) & ~np.isin(slots, history.ack_elsewhere)]
+    slots = slots[
+        (history.of_send("stream", slots) == stream) & ~np.isin(slots, history.ack_elsewhere)
+    ]
     at, done_ns = history.of_send("position", slots), history.of_send("t_done_ns", slots)
     gone = np.zeros(len(seen), np.bool_)
     for fault in faults:

@@ -1,4 +1,5 @@
-"""Compares outcomes with the log: acknowledged and absent, refused and present, unknown and either."""
+"""Compares outcomes with the log: acknowledged and absent, refused and present, unknown and
+either."""
 
 from __future__ import annotations
 
@@ -19,12 +20,14 @@ DROPPED = -1
 
 
 def judge(history: BucketHistory) -> list[Hits]:
-    """acked-lost, dedup-silent-loss, false-nack, wrong-ack-position, info-stored, info-not-stored."""
+    """acked-lost, dedup-silent-loss, false-nack, wrong-ack-position, info-stored,
+    info-not-stored."""
     return [*_lost(history), *_false_nack(history), *_misplaced(history), *_unknown(history)]
 
 
 def _lost(history: BucketHistory) -> list[Hits]:
-    """Return acked-lost, and the part of it that the broker acknowledged as repeats (dedup-silent-loss)."""
+    """Return acked-lost, and the part of it that the broker acknowledged as repeats
+    (dedup-silent-loss)."""
     claimed, _ = history.corrupt_claims
     slots = history.acked_absent
     slots = slots[~np.isin(slots, claimed)] if len(claimed) else slots
@@ -47,7 +50,9 @@ def _lost(history: BucketHistory) -> list[Hits]:
     found = []
     for cls, kept in (("acked-lost", ~dropped), ("dedup-silent-loss", dropped)):
         chosen = (slots, stream, unmet, removal)
-        own, stream_of, unmet_of, removal_of = (each if kept.all() else each[kept] for each in chosen)
+        own, stream_of, unmet_of, removal_of = (
+            each if kept.all() else each[kept] for each in chosen
+        )
         if len(own):
             found.append(
                 hits(
@@ -57,14 +62,17 @@ def _lost(history: BucketHistory) -> list[Hits]:
                     split=_shape(history, own, removal_of) if cls == "acked-lost" else "",
                     unmet=unmet_of | LogEvidence(history).producer_ended(own),
                     stream=stream_of,
-                    note=_what_lies_there(history, own) if cls == "acked-lost" else _namesake(history, own),
+                    note=_what_lies_there(history, own)
+                    if cls == "acked-lost"
+                    else _namesake(history, own),
                 )
             )
     return found
 
 
 def is_read(history: BucketHistory, slots: Array) -> Array:
-    """Return which absent messages have a place that was read. About the others nothing is known."""
+    """Return which absent messages have a place that was read. About the others nothing is
+    known."""
     evidence = LogEvidence(history)
 
     def answer(own: Array) -> Array:
@@ -104,15 +112,20 @@ def is_dropped(history: BucketHistory, slots: Array) -> Array:
     ledger = history.bucket.sends["ledger"]
     if not len(ledger) or (is_constant(ledger) and ledger[0] != DROPPED):
         return np.zeros(len(slots), np.bool_)
-    return np.asarray((history.of_send("ledger", slots) == DROPPED) & (history.outcome[slots] == Outcome.OK))
+    return np.asarray(
+        (history.of_send("ledger", slots) == DROPPED) & (history.outcome[slots] == Outcome.OK)
+    )
 
 
 def _namesake(history: BucketHistory, slots: Array) -> Callable[[int], Note]:
-    """The message in the log that has the lost one's sequence id, or the first with a higher one."""
+    """The message in the log that has the lost one's sequence id, or the first with a higher
+    one."""
 
     def note(i: int) -> Note:
         own = slots[i : i + 1]
-        name, number = (int(history.of_send(column, own)[0]) for column in ("client_name", "client_seq"))
+        name, number = (
+            int(history.of_send(column, own)[0]) for column in ("client_name", "client_seq")
+        )
         if not name:
             return Note()
         log, stream = history.bucket.log, int(expected_stream(history, own)[0])
@@ -146,7 +159,10 @@ def absence(history: BucketHistory, slots: Array) -> tuple[Array, Bits]:
 
 def place(history: BucketHistory, slots: Array) -> tuple[Array, Array]:
     """Stream and position where messages should be; 0 and -1 where unknown."""
-    stream, position = history.of_send("stream", slots).astype(np.int64), history.of_send("position", slots)
+    stream, position = (
+        history.of_send("stream", slots).astype(np.int64),
+        history.of_send("position", slots),
+    )
     named = stream > 0
     if named.all():
         return stream, position
@@ -170,8 +186,8 @@ def expected_stream(history: BucketHistory, slots: Array) -> Array:
 
 
 def _shape(history: BucketHistory, slots: Array, removal: Array) -> Array:
-    """Index of removed, compacted or power, or of prefix, middle, tail or all: where the hole is among what
-    its lane has stored."""
+    """Index of removed, compacted or power, or of prefix, middle, tail or all: where the hole is
+    among what its lane has stored."""
     removed, compacted, power = (
         split_index("acked-lost", name) for name in ("removed", "compacted", "power")
     )
@@ -222,7 +238,9 @@ def _what_lies_there(history: BucketHistory, slots: Array) -> Callable[[int], No
 
 def _false_nack(history: BucketHistory) -> list[Hits]:
     slots = np.flatnonzero((history.outcome == Outcome.FAIL) & history.present)
-    return [_stored(history, "false-nack", slots)] if len(slots) else []
+    # The client may repeat an error that a fault made up.
+    unmet = BITS["answers-kept"] if history.context.has_false_errors else 0
+    return [_stored(history, "false-nack", slots, unmet)] if len(slots) else []
 
 
 def _misplaced(history: BucketHistory) -> list[Hits]:
@@ -233,7 +251,10 @@ def _misplaced(history: BucketHistory) -> list[Hits]:
     slots = slots[removed_sends(history, slots, *place(history, slots)) == Removal.NOT]
     if not len(slots):
         return []
-    stream, position = history.of_send("stream", slots).astype(np.int64), history.of_send("position", slots)
+    stream, position = (
+        history.of_send("stream", slots).astype(np.int64),
+        history.of_send("position", slots),
+    )
     unmet = LogEvidence(history).absent(slots, stream, position)
 
     def note(i: int) -> Note:
@@ -243,7 +264,8 @@ def _misplaced(history: BucketHistory) -> list[Hits]:
     return [_stored(history, "wrong-ack-position", slots, unmet & EVIDENCE_OF_PLACE, note)]
 
 
-#: A copy that is there needs no readiness; only the place that the acknowledgement named must be read.
+#: A copy that is there needs no readiness; only the place that the acknowledgement named must be
+#: read.
 EVIDENCE_OF_PLACE = np.uint16(BITS["audit-complete"])
 
 

@@ -1,7 +1,8 @@
-"""Judges queues (JMS, AMQP): transactions, rollbacks, and deliveries that stop.
+"""Judges queues (JMS, AMQP, work queues of NATS): transactions, rollbacks, and deliveries that
+stop.
 
-A queue keeps no log. What is known of a message is its send, its deliveries, and whether it remained after
-the drain; the journal tells what became of each delivery (`kernels.sessions`).
+A queue keeps no log. What is known of a message is its send, its deliveries, and whether it
+remained after the drain; the journal tells what became of each delivery (`kernels.sessions`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from analysis.kernels.history import BucketHistory
 from analysis.kernels.hits import BITS, Hits, Note, hits, split_index
 from analysis.kernels.lookup import ragged
 from analysis.kernels.sessions import NEVER, DeliveryJournal, Fate
+from analysis.kernels.settling import undisturbed
 from harness.records import Event
 
 _SHOWN = 5
@@ -25,7 +27,7 @@ def judge(history: BucketHistory) -> list[Hits]:
     """Every class about deliveries from queues except those about time (`kernels.silence`)."""
     if not history.context.has_queues or not len(history.queue_deliveries):
         return []
-    journal = DeliveryJournal.of(history)
+    journal = DeliveryJournal.from_history(history)
     return [
         *_twice_in_transaction(history, journal),
         *_repeats(history, journal),
@@ -73,19 +75,68 @@ def _repeats(history: BucketHistory, journal: DeliveryJournal) -> list[Hits]:
     np.minimum.at(settled_ns, journal.slot[done], journal.fate_ns[done])
     late = settled_ns[journal.slot[now]] < journal.t_ns[now] - history.context.clock_bound_ns
     by_commit = journal.transacted[now]
-    back = (journal.fate[before] == Fate.GIVEN_BACK) & (journal.fate_ns[before] <= journal.t_ns[now])
+    back = (journal.fate[before] == Fate.GIVEN_BACK) & (
+        journal.fate_ns[before] <= journal.t_ns[now]
+    )
+    reasons = _Reasons(history, journal, order, later)
+    asked = journal.one_by_one[before] & (back | reasons.overdue | reasons.disturbed)
+    told = late & ~asked
+    rest = ~told
+    one = rest & journal.one_by_one[before]
+    in_doubt = (journal.fate[before] == Fate.IN_DOUBT) & ~reasons.has_receipts
     found = []
     for cls, split, chosen in (
-        ("committed-and-redelivered", "", late & by_commit),
-        ("redelivered-after-ack", "confirmed", late & ~by_commit),
-        ("delivery-duplicate", "after rollback", ~late & back),
-        ("delivery-duplicate", "not acknowledged", ~late & ~back),
+        ("committed-and-redelivered", "", told & by_commit),
+        ("redelivered-after-ack", "confirmed", told & ~by_commit),
+        ("delivery-duplicate", "after rollback", rest & ~one & back),
+        ("delivery-duplicate", "after nack", one & back),
+        ("delivery-duplicate", "after ack timeout", one & ~back & reasons.overdue),
+        ("delivery-duplicate", "confirmed after a fault", one & ~back & ~reasons.overdue & late),
+        ("delivery-duplicate", "no receipt", one & ~back & ~reasons.overdue & ~late & in_doubt),
+        (
+            "delivery-duplicate",
+            "not acknowledged",
+            rest & ~back & ~(one & (reasons.overdue | late | in_doubt)),
+        ),
     ):
         at = np.flatnonzero(chosen)
         if len(at):
             words = _repeat_words(history, journal, now[at], before[at])
             found.append(_hits(history, journal, cls, split, now[at], words))
     return found
+
+
+class _Reasons:
+    """Reasons for which a broker may send a message again whose acknowledgement it confirms later.
+
+    Attributes, by repeat:
+        overdue: the acknowledgement did not come within the timeout. The broker counts the time
+            from when it sent the message, which is not before the send, or the delivery before: a
+            client may keep what it was sent.
+        disturbed: a fault or the end of the consumer came before it was confirmed.
+        has_receipts: the client waits for the broker's answer to an acknowledgement.
+    """
+
+    def __init__(
+        self, history: BucketHistory, journal: DeliveryJournal, order: Array, later: Array
+    ) -> None:
+        context = history.context
+        now, before = order[later], order[later - 1]
+        first = np.maximum(later - 2, 0)
+        is_third = (later >= 2) & (journal.slot[order[first]] == journal.slot[now])
+        slot = journal.slot[now]
+        sent_ns = np.where(history.sent[slot] >= 0, history.of_send("t_start_ns", slot), 0)
+        from_ns = np.where(is_third, journal.t_ns[order[first]], sent_ns)
+        until_ns = np.minimum(journal.fate_ns[before], journal.t_ns[now])
+        limit, self.has_receipts = np.zeros(len(now), np.int64), np.zeros(len(now), np.bool_)
+        for number, facts in context.sessions.items():
+            own = journal.session[before] == number
+            limit[own], self.has_receipts[own] = (
+                facts.reading.ack_timeout_ns,
+                facts.reading.acks_confirmed,
+            )
+        self.overdue = (limit > 0) & (until_ns - from_ns + context.clock_bound_ns > limit)
+        self.disturbed = ~undisturbed(context, journal.session[before], from_ns, until_ns)
 
 
 def _repeat_words(
@@ -96,7 +147,11 @@ def _repeat_words(
     def note(i: int) -> Note:
         a, b = int(before[i]), int(now[i])
         fate = Fate(int(journal.fate[a])).name.lower().replace("_", " ")
-        when = f" at {context.seconds(int(journal.fate_ns[a])):.3f} s" if journal.fate_ns[a] < NEVER else ""
+        when = (
+            f" at {context.seconds(int(journal.fate_ns[a])):.3f} s"
+            if journal.fate_ns[a] < NEVER
+            else ""
+        )
         first = f"given to session {int(journal.session[a])} at {context.seconds(int(journal.t_ns[a])):.3f} s"
         shown = int(flag[journal.row[b]])
         said = f", redelivered flag {shown}" if shown >= 0 else ""
@@ -119,11 +174,15 @@ def _lost(history: BucketHistory, journal: DeliveryJournal) -> list[Hits]:
     gone = gone[_is_read(history, journal, gone)]
     if not len(gone):
         return []
-    back, never = (split_index("lost-after-rollback", n) for n in ("rolled back", "never committed"))
+    back, never = (
+        split_index("lost-after-rollback", n) for n in ("rolled back", "never committed")
+    )
 
     def note(i: int) -> Note:
         seconds = history.context.seconds(int(journal.t_ns[gone[i]]))
-        return Note(detail=f"last given to session {int(journal.session[gone[i]])} at {seconds:.3f} s")
+        return Note(
+            detail=f"last given to session {int(journal.session[gone[i]])} at {seconds:.3f} s"
+        )
 
     split = np.where(journal.fate[gone] == Fate.GIVEN_BACK, back, never)
     unmet = _gone_evidence(history.context)
@@ -148,7 +207,8 @@ def _gone_evidence(context: Context) -> int:
 
 
 def _rollback_order(history: BucketHistory, journal: DeliveryJournal) -> list[Hits]:
-    """The first delivery of each lane after something was given back, against the lowest that waited."""
+    """The first delivery of each lane after something was given back, against the lowest that
+    waited."""
     if not journal.back_rows:
         return []
     group = history.group(journal.slot)
@@ -166,7 +226,9 @@ def _rollback_order(history: BucketHistory, journal: DeliveryJournal) -> list[Hi
 
     def note(i: int) -> Note:
         me = int(at[i])
-        after = np.flatnonzero((journal.session == journal.session[me]) & (journal.row >= journal.row[me]))
+        after = np.flatnonzero(
+            (journal.session == journal.session[me]) & (journal.row >= journal.row[me])
+        )
         shown = " ".join(str(number) for number in seq[after[:_SHOWN]].tolist())
         what = f"session {int(journal.session[me])} was given {int(seq[me])} where {int(due[i])} was due"
         return Note(detail=f"{what}, {int(seq[me] - due[i])} places early; the first ones: {shown}")
@@ -187,7 +249,8 @@ def _first_after(journal: DeliveryJournal, group: Array) -> Array:
     """The first delivery of each group after each give-back of the same session."""
     session_start = np.append(True, journal.session[1:] != journal.session[:-1])
     start = np.maximum.accumulate(np.where(session_start, np.arange(len(session_start)), 0))
-    fresh = np.flatnonzero(journal.backs > journal.backs[start])  # something was given back in this session
+    # something was given back in this session
+    fresh = np.flatnonzero(journal.backs > journal.backs[start])
     if not len(fresh):
         return fresh
     key = journal.backs[fresh] * (int(group.max()) + 1) + group[fresh]
@@ -195,8 +258,8 @@ def _first_after(journal: DeliveryJournal, group: Array) -> Array:
 
 
 def _waiting(journal: DeliveryJournal, group: Array, seq: Array, firsts: Array) -> Array:
-    """For each of ``firsts``, the lowest sequence of its lane that its session had given back and was still
-    to be given."""
+    """For each of ``firsts``, the lowest sequence of its lane that its session had given back and
+    was still to be given."""
     out = np.full(len(firsts), NEVER)
     back = np.flatnonzero(journal.fate == Fate.GIVEN_BACK)
     again = _given_again(journal, back)
@@ -216,8 +279,8 @@ def _waiting(journal: DeliveryJournal, group: Array, seq: Array, firsts: Array) 
 
 
 def _given_again(journal: DeliveryJournal, back: Array) -> Array:
-    """When each of these deliveries' message was next given to its session; 0 = it went to another one, or,
-    with several sessions, may still be on its way to one."""
+    """When each of these deliveries' message was next given to its session; 0 = it went to another
+    one, or, with several sessions, may still be on its way to one."""
     order = np.lexsort((journal.row, journal.t_ns, journal.slot))
     at = np.empty(len(order), np.int64)
     at[order] = np.arange(len(order))
@@ -227,12 +290,15 @@ def _given_again(journal: DeliveryJournal, back: Array) -> Array:
     inside = following < len(order)
     other = order[np.minimum(following, len(order) - 1)]
     same = inside & (journal.slot[other] == journal.slot[back])
-    out[same] = np.where(journal.session[other] == journal.session[back], journal.t_ns[other], 0)[same]
+    out[same] = np.where(journal.session[other] == journal.session[back], journal.t_ns[other], 0)[
+        same
+    ]
     return out
 
 
 def _first_later(times: Array, low: Array, high: Array, limit: Array) -> Array:
-    """In each stretch low..high of ascending times, the first place with a time beyond the limit."""
+    """In each stretch low..high of ascending times, the first place with a time beyond the
+    limit."""
     low, high = low.copy(), high.copy()
     while True:
         open_ = low < high
@@ -259,7 +325,8 @@ def _hits(
     *,
     message: bool = True,
 ) -> Hits:
-    """Hits of some deliveries. ``message``: counted by message; else each is one event of its session."""
+    """Hits of some deliveries. ``message``: counted by message; else each is one event of its
+    session."""
     delivery = journal.row[at]
     slot = journal.slot[at]
     return hits(

@@ -1,9 +1,10 @@
 """Finds refused messages of a log that their group was never given again: refused-not-redelivered.
 
-A message is refused when the session that was given it last gave it back afterwards, and no member of the
-group ever acknowledged it. It has to be given again; that it was not is shown in one of two ways:
+A message is refused when the session that was given it last gave it back afterwards, and no member
+of the group ever acknowledged it. It has to be given again; that it was not is shown in one of two
+ways:
 
-    the group was drained       the brokers count the message as settled, though no consumer settled it
+    the group was drained       brokers count the message as settled, and no consumer settled it
     the group was not drained   it was due, after the redelivery delay, for longer than limits.stall
 
 A dead letter policy or a limit of deliveries takes a message that was given as often as it allows.
@@ -34,7 +35,8 @@ _DELAYS = 2
 
 @dataclass(frozen=True, slots=True)
 class _Refused:
-    """Refused messages: log rows, and of each its last delivery, its refusal and how often it was sent.
+    """Refused messages: log rows, and of each its last delivery, its refusal and how often it was
+    sent.
 
     Attributes:
         given: times that the group was given it, as journalled.
@@ -69,21 +71,32 @@ def _of_group(given: Given) -> list[Hits]:
     if context.drained:
         missing = ~used_up
     else:
-        missing = ~used_up & (_waited_ns(given, refused) > max(context.stall_ns, 1)) & (context.stall_ns > 0)
+        missing = (
+            ~used_up
+            & (_waited_ns(given, refused) > max(context.stall_ns, 1))
+            & (context.stall_ns > 0)
+        )
     split = "gone from the backlog" if context.drained else "not given again"
     permitted, is_open = dropping.dropped(given, refused.row, were_refused=True)
     unmet = _unmet(given, refused)
     unmet[is_open] |= BITS["settings-known"]
-    nothing = np.zeros(len(refused.row), np.uint16)
+    nothing = np.zeros(len(refused.row), np.uint32)
     return [
         *_hits(given, refused, np.flatnonzero(missing & ~permitted), split, unmet),
         *_hits(given, refused, np.flatnonzero(missing & permitted), "dropped", nothing),
-        *_hits(given, refused, np.flatnonzero(used_up), "delivery limit", np.zeros(len(used_up), np.uint16)),
+        *_hits(
+            given,
+            refused,
+            np.flatnonzero(used_up),
+            "delivery limit",
+            np.zeros(len(used_up), np.uint32),
+        ),
     ]
 
 
 def _refused(given: Given) -> _Refused:
-    """Messages whose last delivery in the group was refused, and that were never acknowledged in it."""
+    """Messages whose last delivery in the group was refused, and that were never acknowledged in
+    it."""
     history = given.history
     table = history.bucket.deliveries
     nacks = _refusals(given)
@@ -92,7 +105,7 @@ def _refused(given: Given) -> _Refused:
     if not len(delivery):
         none = np.empty(0, np.int64)
         return _Refused(none, none, none, none, none)
-    acks = GroupAcks.of(given, streams)
+    acks = GroupAcks.from_given(given, streams)
     rows = acks.nacked.rows
     rows = rows[_is_message(given, rows)]
     rows = rows[(acks.called.first(rows) == NEVER) & (acks.confirmed.first(rows) == NEVER)]
@@ -125,9 +138,14 @@ def _refusals(given: Given) -> Array:
 
 
 def _judged_streams(given: Given, streams: Array) -> Array:
-    """Streams of the log, without those in which the group chose its own place or that were recreated."""
+    """Streams of the log, without those in which the group chose its own place or that were
+    recreated."""
     context = given.history.context
-    sought = {c.stream for c in given.matching.changes if c.event == Event.SEEK and _is_of(given, c.session)}
+    sought = {
+        c.stream
+        for c in given.matching.changes
+        if c.event == Event.SEEK and _is_of(given, c.session)
+    }
     kept = [
         s
         for s in streams.tolist()
@@ -154,7 +172,8 @@ def _is_message(given: Given, rows: Array) -> Array:
 
 
 def _refused_after(given: Given, nacks: Array, rows: Array, last: Array) -> Array:
-    """When the session of the last delivery of each row refused it afterwards; `NEVER` = it did not."""
+    """When the session of the last delivery of each row refused it afterwards; `NEVER` = it did
+    not."""
     table = given.history.bucket.deliveries
     names = ("stream", "position", "ledger", "batch")
     place = given.history.places.rows(*(table[n][nacks] for n in names))
@@ -170,8 +189,8 @@ def _refused_after(given: Given, nacks: Array, rows: Array, last: Array) -> Arra
 
 
 def _in_doubt(given: Given, row: Array, delivery: Array, is_last: Array) -> Array:
-    """For each message: another session, whose clock may be off, may have been given it after the last
-    delivery. ``row``, ``delivery``: by row and time."""
+    """For each message: another session, whose clock may be off, may have been given it after the
+    last delivery. ``row``, ``delivery``: by row and time."""
     bound_ns = given.history.context.clock_bound_ns
     table = given.history.bucket.deliveries
     number = np.cumsum(np.append(False, is_last[:-1]))[: len(row)]
@@ -209,15 +228,15 @@ def _unmet(given: Given, refused: _Refused) -> Array:
     base = 0 if is_whole else BITS["delivery-capture"]
     base |= 0 if context.readiness_restored else BITS["readiness-restored"]
     base |= 0 if is_stated else BITS["settings-known"]
-    unmet = np.full(len(refused.row), base, np.uint16)
+    unmet = np.full(len(refused.row), base, np.uint32)
     if reading.max_deliveries:
         unmet[(refused.counted == 0) | _disturbed(given, refused)] |= BITS["attempts-known"]
     return unmet
 
 
 def _disturbed(given: Given, refused: _Refused) -> Array:
-    """Whether a fault was applied at or after the last delivery: the broker may then have sent the message to
-    clients that never handed it over, and counted that."""
+    """Whether a fault was applied at or after the last delivery: the broker may then have sent the
+    message to clients that never handed it over, and counted that."""
     last_ns = given.history.bucket.deliveries["t_ns"][refused.delivery]
     over = [f.over_ns + SETTLE_NS for f in given.history.context.faults if f.effective]
     return np.asarray(last_ns <= max(over, default=-1))

@@ -1,9 +1,9 @@
 """Tells what a fault took out of the logs, for every class that rests on something being absent.
 
-A fault may cut a log off at its begin, or delete a topic and make it again: what lay there was removed on
-purpose. A compacted topic keeps the last message of each key, so an earlier one may be gone. Where every
-replica in sync lost its power, what none of them had synced is gone as well; whether that breaks a promise
-depends on the settings.
+A fault may cut a log off at its begin, or delete a topic and make it again: what lay there was
+removed on purpose. A compacted topic keeps the last message of each key, so an earlier one may be
+gone. Where every replica in sync lost its power, what none of them had synced is gone as well;
+whether that breaks a promise depends on the settings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _FAR = np.iinfo(np.int64).max
 
 
 class Removal(IntEnum):
-    """How something that is absent was taken away; the splits of classes bear the lower-case names."""
+    """How something that is absent was taken away; the splits of classes bear the lower-case
+    names."""
 
     NOT = 0
     REMOVED = 1
@@ -56,7 +57,9 @@ def removed_deliveries(history: BucketHistory, slots: Array, delivery: Array) ->
     )
     given_ns = table["t_ns"][delivery]
     topic = context.stream_topic[np.where(stream < len(context.stream_topic), stream, 0)]
-    removed = LogEvidence(history).removed(slots, stream, position) | (given_ns < context.remade[topic])
+    removed = LogEvidence(history).removed(slots, stream, position) | (
+        given_ns < context.remade[topic]
+    )
     given = LostAcks(history.of_send("t_start_ns", slots), given_ns, position, ledger)
     compacted = _compacted(history, slots, stream, position)
     return _named(removed, lost_with_power(history, stream, given), compacted)
@@ -65,13 +68,14 @@ def removed_deliveries(history: BucketHistory, slots: Array, delivery: Array) ->
 def removed_outputs(
     history: BucketHistory, stream: int, row: Array, source: Array, absent: Array, handed_ns: Array
 ) -> Removals:
-    """The same of outputs of a pipeline that the log does not hold. It makes them in the order of their
-    inputs, each when it is handed its input.
+    """The same of outputs of a pipeline that the log does not hold. It makes them in the order of
+    their inputs, each when it is handed its input.
 
     Args:
         stream: where they should be.
         row, source: log rows of the outputs that are there, and the positions of their inputs.
-        absent, handed_ns: positions of the other inputs, and when the pipeline was last handed each.
+        absent, handed_ns: positions of the other inputs, and when the pipeline was last handed
+            each.
     """
     context = history.context
     own = history.bucket.log["stream"][row] == stream
@@ -90,8 +94,9 @@ def removed_outputs(
 
 
 def power_cuts(context: Context, stream: int) -> Iterator[tuple[int, int]]:
-    """Where leaders began that followed a loss of power by all replicas in sync of the stream, and when the
-    power was back: what lay there or above is gone. Nothing where positions do not tell it."""
+    """Where leaders began that followed a loss of power by all replicas in sync of the stream, and
+    when the power was back: what lay there or above is gone. Nothing where positions do not tell
+    it."""
     name = context.stream_name(stream)
     for fault in context.faults:
         if not (fault.effective and name in fault.details.unkept and context.has_offsets):
@@ -104,15 +109,16 @@ def power_cuts(context: Context, stream: int) -> Iterator[tuple[int, int]]:
 
 
 def may_hold_others(context: Context, stream: int) -> bool:
-    """Whether places of the stream may hold other messages than they did once, by what faults removed."""
+    """Whether places of the stream may hold other messages than they did once, by what faults
+    removed."""
     is_remade = context.remade[context.stream_topic[stream]] > 0
     return bool(is_remade) or any(True for _ in power_cuts(context, stream))
 
 
 def _compacted(history: BucketHistory, slots: Array, stream: Array, position: Array) -> Array:
-    """Whether compaction may have removed each message: its topic keeps the last message of each key, and the
-    log has a later one with its key. Compaction moves nothing, so a place that holds another message says
-    that the one that was there is lost.
+    """Whether compaction may have removed each message: its topic keeps the last message of each
+    key, and the log has a later one with its key. Compaction moves nothing, so a place that holds
+    another message says that the one that was there is lost.
 
     Args:
         stream, position: where each was; 0 and -1 unknown, which is never compaction.

@@ -1,8 +1,8 @@
-"""Finds replicas that do not have what the others have. It looks at no message, so it runs once a run, on the
-driver.
+"""Finds replicas that do not have what the others have. It looks at no message, so it runs once a
+run, on the driver.
 
-Only replicas that the brokers called in sync before and after they were read are compared: another one may
-still be catching up.
+Only replicas that the brokers called in sync before and after they were read are compared: another
+one may still be catching up.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def stretches(replicas: Sequence[ReplicaRow], wiped: Collection[str] = ()) -> li
     """Return the stretches of all streams; neighbours of one replica and kind are merged.
 
     Args:
-        wiped: nodes that lost all their data. Kafka copies it before it calls them in sync; a bookie has it
-            again only where somebody sees to it.
+        wiped: nodes that lost all their data. Kafka copies it before it calls them in sync; a
+            bookie has it again only where somebody sees to it.
     """
     by_stream: dict[tuple[str, int, int], list[ReplicaRow]] = {}
     for row in replicas:
@@ -62,7 +62,9 @@ def stretches(replicas: Sequence[ReplicaRow], wiped: Collection[str] = ()) -> li
         have = {row.node: _by_interval(row, edges) for row in rows}
         for row in rows:
             for at, (low, high) in enumerate(pairwise(edges)):
-                if split := _split(row, low, rows, {node: its.get(at) for node, its in have.items()}):
+                if split := _split(
+                    row, low, rows, {node: its.get(at) for node, its in have.items()}
+                ):
                     if split == "missing" and row.ledger and row.node in wiped:
                         split = "not copied again"
                     _add(found, Stretch(row, low, high - 1, split))
@@ -86,9 +88,13 @@ def _by_interval(row: ReplicaRow, edges: Sequence[int]) -> dict[int, ReplicaSpan
 
 
 def _split(
-    row: ReplicaRow, position: int, rows: Sequence[ReplicaRow], have: Mapping[str, ReplicaSpan | None]
+    row: ReplicaRow,
+    position: int,
+    rows: Sequence[ReplicaRow],
+    have: Mapping[str, ReplicaSpan | None],
 ) -> str:
-    """Return what is wrong with a replica from a position to the next edge; empty if no defect is known."""
+    """Return what is wrong with a replica from a position to the next edge; empty if no defect is
+    known."""
     mine = have[row.node]
     if mine and not mine.intact:
         return "damaged"
@@ -103,23 +109,30 @@ def _split(
 
 
 def _log(rows: Sequence[ReplicaRow], have: Mapping[str, ReplicaSpan | None]) -> ReplicaSpan | None:
-    """Return the span that counts as the log, among the intact ones: the leader's, otherwise the first by
-    name.
+    """Return the span that counts as the log, among the intact ones: the leader's, otherwise the
+    first by name.
     """
-    spans = ((row, have[row.node]) for row in sorted(rows, key=lambda row: (not row.leads, row.node)))
+    spans = (
+        (row, have[row.node]) for row in sorted(rows, key=lambda row: (not row.leads, row.node))
+    )
     return next((span for _, span in spans if span and span.intact), None)
 
 
 def _add(found: list[Stretch], one: Stretch) -> None:
     before = found[-1] if found else None
-    if before and before.replica is one.replica and (before.split, before.last + 1) == (one.split, one.first):
+    if (
+        before
+        and before.replica is one.replica
+        and (before.split, before.last + 1) == (one.split, one.first)
+    ):
         found[-1] = Stretch(one.replica, before.first, one.last, one.split)
     else:
         found.append(one)
 
 
 def _since_ns(context: Context, one: Stretch) -> int:
-    """When its node had last come out of a fault; without one, the end: nothing tells when it happened."""
+    """When its node had last come out of a fault; without one, the end: nothing tells when it
+    happened."""
     own = [f.over_ns for f in context.faults if f.effective and one.replica.node in f.targets]
     return max(own, default=context.end_ns)
 
@@ -159,5 +172,7 @@ def _hits(found: Sequence[Stretch], episodes: Sequence[Episode]) -> ClassHits:
         "split": [splits.index(each.split) for each in episodes],
         "unmet": [sum(BITS[name] for name in each.unmet) for each in episodes],
     }
-    columns = {name: np.array(own.get(name, [value] * len(episodes))) for name, value in NO_MESSAGE.items()}
-    return ClassHits.of(CLASS, splits, columns)
+    columns = {
+        name: np.array(own.get(name, [value] * len(episodes))) for name, value in NO_MESSAGE.items()
+    }
+    return ClassHits.from_columns(CLASS, splits, columns)

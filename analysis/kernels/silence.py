@@ -1,6 +1,8 @@
-"""Finds queues that deliver nothing more although messages remain: hang after a rollback, and backlog-stuck.
+"""Finds queues that deliver nothing more although messages remain: hang after a rollback, and
+backlog-stuck.
 
-What remained after the drain waited until the end, so only the last silence of a queue needs to be looked at.
+What remained after the drain waited until the end, so only the last silence of a queue needs to be
+looked at.
 """
 
 from __future__ import annotations
@@ -22,7 +24,8 @@ _TOLD = (Event.DELIVER, *_BACK)
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A session was given nothing from ``start_ns`` to ``end_ns``; the last thing it did was to give back."""
+    """A session was given nothing from ``start_ns`` to ``end_ns``; the last thing it did was to
+    give back."""
 
     stream: int
     session: int
@@ -38,13 +41,18 @@ def judge(history: BucketHistory) -> list[Hits]:
     if not context.has_queues or context.stall_ns <= 0:
         return []
     found = [
-        s for stream, waiting in _remaining(history).items() for s in _of_queue(history, stream, waiting)
+        s
+        for stream, waiting in _remaining(history).items()
+        for s in _of_queue(history, stream, waiting)
     ]
     unmet = 0 if context.readiness_restored else BITS["readiness-restored"]
     hanging = [s for s in found if s.after_back]
     stuck = [s for s in found if not s.after_back]
     out = []
-    for cls, split, own in (("hang", "no delivery after a rollback", hanging), ("backlog-stuck", "", stuck)):
+    for cls, split, own in (
+        ("hang", "no delivery after a rollback", hanging),
+        ("backlog-stuck", "", stuck),
+    ):
         if own:
             out.append(_hits(history, cls, split, own, unmet if cls == "backlog-stuck" else 0))
     return out
@@ -56,7 +64,9 @@ def _remaining(history: BucketHistory) -> dict[int, int]:
     numbers, counts = np.unique(stream, return_counts=True)
     queues = history.context.is_queue
     return {
-        n: c for n, c in zip(numbers.tolist(), counts.tolist(), strict=True) if n < len(queues) and queues[n]
+        n: c
+        for n, c in zip(numbers.tolist(), counts.tolist(), strict=True)
+        if n < len(queues) and queues[n]
     }
 
 
@@ -79,18 +89,23 @@ def _of_queue(history: BucketHistory, stream: int, waiting: int) -> list[Silence
 def _silence(history: BucketHistory, session: SessionFacts, stream: int, waiting: int) -> Silence:
     """From the last thing that the session was given or gave back, to its end."""
     table, context = history.bucket.deliveries, history.context
-    low, high = (int(np.searchsorted(table["session"], session.number, side=s)) for s in ("left", "right"))
+    low, high = (
+        int(np.searchsorted(table["session"], session.number, side=s)) for s in ("left", "right")
+    )
     event = table["event"][low:high]
     own = (table["stream"][low:high] == stream) | (event != Event.DELIVER)
     rows = np.flatnonzero(np.isin(event, _TOLD) & own) + low
-    start_ns = int(table["t_ns"][rows[-1]]) if len(rows) else session.start_ns or context.load_start_ns
+    start_ns = (
+        int(table["t_ns"][rows[-1]]) if len(rows) else session.start_ns or context.load_start_ns
+    )
     after_back = bool(len(rows)) and int(table["event"][rows[-1]]) in _BACK
     end_ns = max(session.end_ns or context.end_ns, start_ns)
     return Silence(stream, session.number, start_ns, end_ns, waiting, after_back)
 
 
 def _is_long(history: BucketHistory, silence: Silence) -> bool:
-    """Longer than the limit, without the time in which a fault was applied or the process did not run."""
+    """Longer than the limit, without the time in which a fault was applied or the process did not
+    run."""
     context = history.context
     excused = [(f.start_ns, f.over_ns) for f in context.faults if f.effective]
     excused += context.sessions[silence.session].frozen
@@ -98,7 +113,9 @@ def _is_long(history: BucketHistory, silence: Silence) -> bool:
     return sum(b - a for a, b in idle) > context.stall_ns
 
 
-def _hits(history: BucketHistory, cls: str, split: str, silences: list[Silence], unmet: int) -> Hits:
+def _hits(
+    history: BucketHistory, cls: str, split: str, silences: list[Silence], unmet: int
+) -> Hits:
     context = history.context
 
     def note(i: int) -> Note:

@@ -3,8 +3,8 @@
     slot      0 .. n_dense-1: instance 1, lane 0, seq 0, 1, 2 ... then the next (instance, lane)
               n_dense .. :    sorted by (instance, lane, seq, attempt)
 
-Dense slots cost an addition a row. Application re-sends (attempt > 0), sequences that were never sent and
-groups so full of holes that dense arrays would waste memory are sorted, just those.
+Dense slots cost an addition a row. Application re-sends (attempt > 0), sequences that were never
+sent and groups so full of holes that dense arrays would waste memory are sorted, just those.
 """
 
 from __future__ import annotations
@@ -22,20 +22,22 @@ from harness.records import Check, Event, Kind
 Slots = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
 
-#: A group is indexed densely when its highest sequence is at most this many times its number of sends
-#: (plus `_DENSE_SLACK`): a lost segment leaves holes and stays dense, one wild sequence does not allocate.
+#: A group is indexed densely when its highest sequence is at most this many times its number of
+#: sends (plus `_DENSE_SLACK`): a lost segment leaves holes and stays dense, one wild sequence does
+#: not allocate.
 _DENSE_FACTOR = 4
 _DENSE_SLACK = 4096
 _IDENTITY = ("instance", "lane", "seq", "attempt")
-_FEW_PAIRS = 1 << 16  # of instance and lane: what a look-up by pair may take of the processor's cache
+# of instance and lane: what a look-up by pair may take of the processor's cache
+_FEW_PAIRS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
 class Groups:
     """(instance, lane) pairs. Group g owns slots ``start[g] .. start[g + 1] - 1``.
 
-    ``max_seq``: highest sequence in its send rows, -1 = none. Groups known only from the log or from
-    sparse rows follow the dense ones and own no dense slot.
+    ``max_seq``: highest sequence in its send rows, -1 = none. Groups known only from the log or
+    from sparse rows follow the dense ones and own no dense slot.
     """
 
     instance: Ints
@@ -51,13 +53,16 @@ class Groups:
         return np.diff(self.start)
 
 
-def index_messages(sends: Columns, log: Columns, deliveries: Columns) -> tuple[Index, list[Slots]]:
-    """The index of a bucket, and the slot of each row of the three tables; -1 where there is none.
+def index_messages(
+    sends: Columns, log: Columns, deliveries: Columns, outputs: Columns
+) -> tuple[Index, list[Slots]]:
+    """The index of a bucket, and the slot of each row of its tables; -1 where there is none.
 
-    Probes, payloads that are not ours, and events that are not deliveries have no slot.
+    Probes, payloads that are not ours, and events that are not deliveries have no slot. An output
+    has the slot of its input.
     """
     dense, found, strays, identities = _Dense(sends), [], [], []
-    for table in (sends, log, deliveries):
+    for table in (sends, log, deliveries, outputs):
         slots, rows = _dense_slots(dense, table)
         found.append(slots)
         strays.append(rows)
@@ -72,7 +77,8 @@ def index_messages(sends: Columns, log: Columns, deliveries: Columns) -> tuple[I
 
 @dataclass(frozen=True)
 class Index:
-    """Slots of a bucket. ``sparse``: (n, 4) identities of slots ``n_dense ..``, with their groups."""
+    """Slots of a bucket. ``sparse``: (n, 4) identities of slots ``n_dense ..``, with their
+    groups."""
 
     dense: _Dense
     groups: Groups
@@ -107,7 +113,9 @@ class _Dense:
         self._lanes = Lookup(distinct(sends["lane"]), unknown_last=True)
         self._width = len(self._lanes) + 1
         self._wide = (len(instances) + 1) * self._width >= 1 << 31
-        self._instances = Lookup(instances, unknown_last=True, stride=1 if self._wide else self._width)
+        self._instances = Lookup(
+            instances, unknown_last=True, stride=1 if self._wide else self._width
+        )
         seen = [np.empty(0, np.int64)]
         found = []
         for part in chunks(sends.rows):
@@ -172,7 +180,7 @@ class _Dense:
 _CONDITIONS: Mapping[str, Callable[[Array], Flags]] = {
     "kind": lambda c: c != Kind.PROBE,
     "check": lambda c: c == Check.OK,
-    "event": lambda c: c == Event.DELIVER,
+    "event": lambda c: (c == Event.DELIVER) | (c == Event.OUTPUT),
 }
 
 

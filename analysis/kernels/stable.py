@@ -1,7 +1,7 @@
 """Tells since when readers of committed data can be given what lies in a log.
 
-They are given nothing at or after the first message of a transaction that is open: the last stable offset
-stays there until the transaction has ended.
+They are given nothing at or after the first message of a transaction that is open: the last stable
+offset stays there until the transaction has ended.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ UNKNOWN_NS = 0
 class HeldRows:
     """Log rows from which a transaction held readers of committed data back, in log order.
 
-    ``end_ns``: until when, by the producer's clock; `UNKNOWN_NS` not known, `NEVER` it is open in the log.
+    ``end_ns``: until when, by the producer's clock; `UNKNOWN_NS` not known, `NEVER` it is open in
+    the log.
     """
 
     row: Array
@@ -33,12 +34,15 @@ class HeldRows:
     def available_ns(self, rows: Array, given_row: Array, given_ns: Array) -> Array:
         """Since when each of the ascending rows of one stream could be given; 0 = always.
 
-        An end that is not known is taken to be when a reader was first given something at or after its row.
+        An end that is not known is taken to be when a reader was first given something at or after
+        its row.
 
         Args:
             given_row, given_ns: what readers of committed data were given of the stream, and when.
         """
-        own = slice(*np.searchsorted(self.row, [rows[0], rows[-1] + 1])) if len(rows) else slice(0, 0)
+        own = (
+            slice(*np.searchsorted(self.row, [rows[0], rows[-1] + 1])) if len(rows) else slice(0, 0)
+        )
         row, end_ns = self.row[own], self.end_ns[own].copy()
         unknown = np.flatnonzero(end_ns == UNKNOWN_NS)
         order = np.argsort(given_row, kind="stable")
@@ -49,7 +53,8 @@ class HeldRows:
 
 
 def held_rows(history: BucketHistory, member: Membership) -> HeldRows:
-    """The first row of every transaction in every stream; of messages without a journal each row."""
+    """The first row of every transaction in every stream; of messages without a journal each
+    row."""
     state = history.bucket.log["txn"]
     nothing = np.empty(0, np.int64)
     if not len(state) or (is_constant(state) and state[0] == Txn.NONE):
@@ -61,7 +66,8 @@ def held_rows(history: BucketHistory, member: Membership) -> HeldRows:
     transaction = member.of_slot[slot[row]].astype(np.int64) if member else np.full(len(row), -1)
     stream = history.bucket.log["stream"][row].astype(np.int64)
     is_open = state[row] == Txn.OPEN
-    owner = np.where(transaction >= 0, transaction, -1 - row)  # without a journal each row is its own
+    # without a journal each row is its own
+    owner = np.where(transaction >= 0, transaction, -1 - row)
     new = (np.diff(owner, prepend=len(member.table)) != 0) | (np.diff(stream, prepend=-1) != 0)
     new |= np.diff(is_open.astype(np.int8), prepend=0) != 0
     keys = np.column_stack([owner[new], stream[new], is_open[new]])

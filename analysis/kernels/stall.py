@@ -2,13 +2,14 @@
 
 A gap between two deliveries of a stream to a group is a stall when, for longer than the limit, an
 acknowledged message lay above everything delivered so far, a member held the stream, no fault was
-applied and the member's process ran. Readers of committed data also wait for the end of every transaction
-that began before the message (`kernels.stable`). A stream that was given back, and that no member was given
-again, is waited for by all that run. Gaps are looked for on a coarse grid first, so that a stream whose
-messages keep coming costs one pass.
+applied and the member's process ran. Readers of committed data also wait for the end of every
+transaction that began before the message (`kernels.stable`). A stream that was given back, and that
+no member was given again, is waited for by all that run. Gaps are looked for on a coarse grid
+first, so that a stream whose messages keep coming costs one pass.
 
-Where messages are settled one by one (Pulsar), a session holds the streams of its topics as long as it runs,
-and a window that lasts to the end, with messages that no consumer was ever given, is a stuck backlog.
+Where messages are settled one by one (Pulsar), a session holds the streams of its topics as long as
+it runs, and a window that lasts to the end, with messages that no consumer was ever given, is a
+stuck backlog.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """A session held the stream from ``start_ns`` to ``end_ns``; ``vacant``: it was there to be given it."""
+    """A session held the stream from ``start_ns`` to ``end_ns``; ``vacant``: it was there to be
+    given it."""
 
     session: int
     start_ns: int
@@ -103,8 +105,8 @@ def group_end_ns(given: Given) -> int:
 
 
 def holdings_of(given: Given, stream: int) -> list[Holding]:
-    """Return which member held the stream at which time, from assigns and revokes; without any, whoever was
-    subscribed.
+    """Return which member held the stream at which time, from assigns and revokes; without any,
+    whoever was subscribed.
     """
     context = given.history.context
     topic = context.stream_name(stream).rpartition("-")[0]
@@ -112,7 +114,10 @@ def holdings_of(given: Given, stream: int) -> list[Holding]:
     found = []
     given_back: set[int] = set()
     for change in given.matching.changes:
-        if change.stream not in (stream, 0) or given.matching.group_of_session[change.session] != given.group:
+        if (
+            change.stream not in (stream, 0)
+            or given.matching.group_of_session[change.session] != given.group
+        ):
             continue
         known = context.sessions.get(change.session)
         if change.stream == 0 and known and topic not in known.topics:
@@ -127,7 +132,9 @@ def holdings_of(given: Given, stream: int) -> list[Holding]:
             since[change.session] = change.t_ns
     if not found and not since and context.reading(given.group).is_individual:
         members = context.group_sessions().get(given.group, [])
-        since = {s.number: s.start_ns or context.load_start_ns for s in members if topic in s.topics}
+        since = {
+            s.number: s.start_ns or context.load_start_ns for s in members if topic in s.topics
+        }
     for session, start in since.items():
         known = context.sessions.get(session)
         found.append(Holding(session, start, (known.end_ns if known else 0) or _NEVER))
@@ -138,7 +145,8 @@ def holdings_of(given: Given, stream: int) -> list[Holding]:
 
 
 def _vacancies(given: Given, topic: str, since_ns: int) -> list[Holding]:
-    """Return the times in which a member could have received a stream of the topic that no member holds.
+    """Return the times in which a member could have received a stream of the topic that no member
+    holds.
 
     Until the last producer was closed: what a member gives back after that may be its last act.
     """
@@ -146,7 +154,10 @@ def _vacancies(given: Given, topic: str, since_ns: int) -> list[Holding]:
     if context.reading(given.group).is_individual:
         return []
     members = [s for s in context.group_sessions().get(given.group, []) if topic in s.topics]
-    spans = [(s.number, max(s.start_ns, since_ns), min(s.end_ns or _NEVER, context.end_ns)) for s in members]
+    spans = [
+        (s.number, max(s.start_ns, since_ns), min(s.end_ns or _NEVER, context.end_ns))
+        for s in members
+    ]
     return [Holding(number, start, end, vacant=True) for number, start, end in spans if start < end]
 
 
@@ -221,8 +232,8 @@ def _idle_ns(given: Given, holdings: list[Holding], start: int, end: int) -> int
 
 
 def idle_spans(given: Given, holdings: Iterable[Holding]) -> list[Span]:
-    """Disjoint, ascending spans in which a running member held the stream, no fault was applied, and the
-    group knew which of its members were gone."""
+    """Disjoint, ascending spans in which a running member held the stream, no fault was applied,
+    and the group knew which of its members were gone."""
     context = given.history.context
     faults = [(f.start_ns, f.over_ns) for f in context.faults if f.effective]
     members = context.group_sessions().get(given.group, [])

@@ -1,9 +1,10 @@
-"""Finds messages whose transaction came out otherwise than asked for, and counts them for a second pass.
+"""Finds messages whose transaction came out otherwise than asked for, and counts them for a second
+pass.
 
-A transaction spans streams, so it may lie in several buckets. One bucket has whole streams: it sees a message
-that is visible though its transaction was aborted, one that a marker of another transaction ended, and one
-that no marker ended. Whether all or nothing of it is visible is for the second pass to say
-(`analysis.kernels.atomicity`).
+A transaction spans streams, so it may lie in several buckets. One bucket has whole streams: it sees
+a message that is visible though its transaction was aborted, one that a marker of another
+transaction ended, and one that no marker ended. Whether all or nothing of it is visible is for the
+second pass to say (`analysis.kernels.atomicity`).
 """
 
 from __future__ import annotations
@@ -58,7 +59,8 @@ class Membership:
 
     @cached_property
     def state(self) -> npt.NDArray[np.uint8]:
-        """By slot, the state of the transaction of an invisible copy; NONE where there is no such copy."""
+        """By slot, the state of the transaction of an invisible copy; NONE where there is no such
+        copy."""
         out = np.zeros(self._history.n_slots, np.uint8)
         for rows, slots in (self._history.invisible, self._history.unsettled):
             own = slots >= 0
@@ -67,8 +69,8 @@ class Membership:
 
 
 def judge(history: BucketHistory, member: Membership) -> list[Hits]:
-    """aborted-read in the log, hanging-transaction, mixed-transaction, intermediate-read, and acked-lost of
-    messages whose transaction no journal knows."""
+    """aborted-read in the log, hanging-transaction, mixed-transaction, intermediate-read, and
+    acked-lost of messages whose transaction no journal knows."""
     unknown = [*_acked_and_withheld(history, member), *_aborted_by_outcome(history, member)]
     if not member:
         return unknown
@@ -82,8 +84,9 @@ def judge(history: BucketHistory, member: Membership) -> list[Hits]:
 
 
 def never_visible(history: BucketHistory, member: Membership) -> Array:
-    """Slots, ascending, whose end in the log was not read and that no reader of committed data may see: the
-    journal, or the outcome where there is no journal, says that they were not committed."""
+    """Slots, ascending, whose end in the log was not read and that no reader of committed data may
+    see: the journal, or the outcome where there is no journal, says that they were not
+    committed."""
     _, slots = history.unsettled
     slots = np.unique(slots[slots >= 0])
     aborted = history.outcome[slots] == Outcome.ABORTED
@@ -99,8 +102,8 @@ def _of_no_transaction(member: Membership, slots: Array) -> Array:
 
 
 def _acked_and_withheld(history: BucketHistory, member: Membership) -> list[Hits]:
-    """Acknowledged messages that the log holds as aborted or open, though no transaction of theirs is known:
-    whether their application asked for that is not known either."""
+    """Acknowledged messages that the log holds as aborted or open, though no transaction of theirs
+    is known: whether their application asked for that is not known either."""
     rows, hidden = history.invisible
     slots, at = np.unique(hidden, return_index=True)
     rows, slots = rows[at[slots >= 0]], slots[slots >= 0].astype(np.int64)
@@ -124,8 +127,8 @@ def _acked_and_withheld(history: BucketHistory, member: Membership) -> list[Hits
 
 
 def _aborted_by_outcome(history: BucketHistory, member: Membership) -> list[Hits]:
-    """Visible messages whose outcome is aborted, and whose transaction no journal knows. Where the log says
-    nothing of a transaction either, its end may not have been read."""
+    """Visible messages whose outcome is aborted, and whose transaction no journal knows. Where the
+    log says nothing of a transaction either, its end may not have been read."""
     slots = np.flatnonzero((history.outcome == Outcome.ABORTED) & history.present)
     slots = _of_no_transaction(member, slots)
     if not len(slots):
@@ -201,7 +204,8 @@ def unread_markers(history: BucketHistory, stream: Array) -> Array:
 
 @dataclass(frozen=True, slots=True)
 class _Stretches:
-    """Runs of consecutive log rows that agree in stream, marker and transaction, each by its first row."""
+    """Runs of consecutive log rows that agree in stream, marker and transaction, each by its first
+    row."""
 
     row: Array
     marker: Array  # one number a marker: stream and position
@@ -231,7 +235,9 @@ def _mixed(history: BucketHistory, member: Membership) -> list[Hits]:
     return found
 
 
-def _of_stretches(history: BucketHistory, member: Membership, own: _Stretches, at: Array, split: str) -> Hits:
+def _of_stretches(
+    history: BucketHistory, member: Membership, own: _Stretches, at: Array, split: str
+) -> Hits:
     def note(i: int) -> Note:
         end = int(history.bucket.log["txn_end"][own.row[at[i]]])
         return Note(
@@ -291,7 +297,8 @@ def _early(history: BucketHistory, member: Membership) -> list[Hits]:
 
 
 def atoms(history: BucketHistory, member: Membership) -> Atoms | None:
-    """Return what the second pass needs from this bucket; None if nothing was sent in a transaction."""
+    """Return what the second pass needs from this bucket; None if nothing was sent in a
+    transaction."""
     if not member:
         return None
     slots = np.flatnonzero(member.of_slot >= 0)
@@ -311,8 +318,8 @@ def atoms(history: BucketHistory, member: Membership) -> Atoms | None:
 
 
 def _removal(history: BucketHistory, member: Membership, slots: Array, gone: Array) -> Array:
-    """How invisible messages were taken away: messages that the log does not hold (``gone``: their indexes),
-    and messages aborted by a marker that lies where the power cut had taken the log."""
+    """How invisible messages were taken away: messages that the log does not hold (``gone``: their
+    indexes), and messages aborted by a marker that lies where the power cut had taken the log."""
     removal = np.zeros(len(slots), np.int8)
     if not any(fault.effective for fault in history.context.faults):
         return removal
@@ -326,18 +333,25 @@ def _removal(history: BucketHistory, member: Membership, slots: Array, gone: Arr
     done_ns = member.table.t_done_ns[member.of_slot[slots[at]]]
     for number in np.unique(stream).tolist():
         for began_at, back_ns in power_cuts(history.context, number):
-            cut = (stream == number) & (position < began_at) & (end >= began_at) & (done_ns < back_ns)
+            cut = (
+                (stream == number) & (position < began_at) & (end >= began_at) & (done_ns < back_ns)
+            )
             removal[at[cut]] = Removal.POWER
     return removal
 
 
-def _first(history: BucketHistory, of: Array, slots: Array, flags: npt.NDArray[np.bool_], size: int) -> Array:
-    """By transaction, lane, seq and stream of its first message that has the flag; lane -1 = none."""
+def _first(
+    history: BucketHistory, of: Array, slots: Array, flags: npt.NDArray[np.bool_], size: int
+) -> Array:
+    """By transaction, lane, seq and stream of its first message that has the flag; lane -1 =
+    none."""
     own = np.flatnonzero(flags)[::-1]
     first = np.full(size, -1, np.int64)
     first[of[own]] = slots[own]
     known = np.flatnonzero(first >= 0)
     out = np.full((size, 3), -1, np.int64)
     out[known, :2] = history.identity(first[known])[:, 1:3]
-    out[known, 2] = stream_of_rows(history, first[known], history.first[first[known]].astype(np.int64))
+    out[known, 2] = stream_of_rows(
+        history, first[known], history.first[first[known]].astype(np.int64)
+    )
     return out

@@ -64,7 +64,8 @@ def _given_up(history: BucketHistory) -> list[Hits]:
 
 
 def _failures(history: BucketHistory, results: str) -> Array:
-    """Slots for which the client reported anything but success, of producers that treat results so."""
+    """Slots for which the client reported anything but success, of producers that treat results
+    so."""
     deaf = [n for n, instance in history.context.instances.items() if instance.results == results]
     if not deaf:
         return np.empty(0, np.int64)
@@ -79,7 +80,9 @@ def _splits(history: BucketHistory, slots: Array) -> tuple[tuple[str, ...], Arra
     kind = kind * (1 + stored)
     pairs, split = np.unique(np.column_stack([error, kind]), axis=0, return_inverse=True)
     suffix = ("", ", not stored", ", stored after all")
-    texts = [history.context.names.get(error, _UNNAMED) + suffix[kind] for error, kind in pairs.tolist()]
+    texts = [
+        history.context.names.get(error, _UNNAMED) + suffix[kind] for error, kind in pairs.tolist()
+    ]
     names = tuple(dict.fromkeys(texts))
     return names, np.array([names.index(text) for text in texts])[split.ravel()]
 

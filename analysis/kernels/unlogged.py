@@ -1,4 +1,5 @@
-"""Classifies deliveries that the log does not hold: rolled back, lost since, never sent, corrupt."""
+"""Classifies deliveries that the log does not hold: rolled back, lost since, never sent,
+corrupt."""
 
 from __future__ import annotations
 
@@ -19,8 +20,8 @@ from harness.records import Check, Event, Outcome
 def judge(history: BucketHistory, matching: Matching, never_visible: Array) -> list[Hits]:
     """aborted-read, delivered-then-lost, phantom and corrupt in delivery.
 
-    ``never_visible``: messages, ascending, whose transaction's end in the log was not read, and whose
-    producer says that readers of committed data must not see them.
+    ``never_visible``: messages, ascending, whose transaction's end in the log was not read, and
+    whose producer says that readers of committed data must not see them.
     """
     return [*_strangers(history, matching, never_visible), *_corrupt(history)]
 
@@ -48,7 +49,9 @@ def _strangers(history: BucketHistory, matching: Matching, never_visible: Array)
         committed = split_index("aborted-read", "read committed")
         everything = split_index("aborted-read", "read uncommitted")
         split = np.where(
-            np.isin(table["session"][delivery[at]], history.context.committed_sessions), committed, everything
+            np.isin(table["session"][delivery[at]], history.context.committed_sessions),
+            committed,
+            everything,
         )
         found.append(_given_out(history, "aborted-read", delivery[at], slot[at], split=split))
     for cls, split_name, flags in _absent_classes(history, slot, absent, unsent):
@@ -67,7 +70,8 @@ def _strangers(history: BucketHistory, matching: Matching, never_visible: Array)
 
 
 def _is_read(history: BucketHistory, delivery: Array, slot: Array) -> Array:
-    """Whether the places were read that deliveries came from: elsewhere nothing is known to be lost since."""
+    """Whether the places were read that deliveries came from: elsewhere nothing is known to be lost
+    since."""
     table = history.bucket.deliveries
     place = table["stream"][delivery].astype(np.int64), table["position"][delivery]
     evidence = LogEvidence(history)
@@ -95,12 +99,16 @@ def _is_copy(history: BucketHistory, hidden_copies: Hidden, delivery: Array, slo
     if not len(rows):
         return np.zeros(len(delivery), np.bool_)
     table = history.bucket.deliveries
-    place = history.places.rows(*(table[n][delivery] for n in ("stream", "position", "ledger", "batch")))
+    place = history.places.rows(
+        *(table[n][delivery] for n in ("stream", "position", "ledger", "batch"))
+    )
     at = np.minimum(np.searchsorted(rows, place), len(rows) - 1)
     return np.asarray((rows[at] == place) & (hidden[at] == slot))
 
 
-def _given_out(history: BucketHistory, cls: str, delivery: Array, slot: Array, *, split: str | Array) -> Hits:
+def _given_out(
+    history: BucketHistory, cls: str, delivery: Array, slot: Array, *, split: str | Array
+) -> Hits:
     table = history.bucket.deliveries
     stream = table["stream"][delivery].astype(np.int64)
     position = table["position"][delivery]
@@ -134,7 +142,9 @@ def _corrupt(history: BucketHistory) -> list[Hits]:
     if not table.rows or (is_constant(check) and check[0] == Check.OK):
         return []
     delivery = np.flatnonzero((check == Check.CORRUPT) & (event == Event.DELIVER))
-    place = history.places.rows(*(table[n][delivery] for n in ("stream", "position", "ledger", "batch")))
+    place = history.places.rows(
+        *(table[n][delivery] for n in ("stream", "position", "ledger", "batch"))
+    )
     whole = ~np.isin(place, history.odd_rows[history.odd_checks == Check.CORRUPT])
     delivery, place = delivery[whole], place[whole]
     if not len(delivery):

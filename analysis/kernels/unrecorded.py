@@ -1,4 +1,5 @@
-"""Finds rows that belong to no recorded send: phantoms, gaps in the capture, corrupt and foreign payloads."""
+"""Finds rows that belong to no recorded send: phantoms, gaps in the capture, corrupt and foreign
+payloads."""
 
 from __future__ import annotations
 
@@ -21,9 +22,9 @@ def judge(history: BucketHistory) -> list[Hits]:
 def is_phantom(history: BucketHistory, slots: Array) -> Array:
     """Return which of the slots without a send record were never sent.
 
-    A producer's sequences are dense, so below its highest one a missing record is a hole in the capture;
-    beyond it, and for attempts, only a journal known to be whole proves that nothing was sent. Instances
-    that neither the plan nor any send row knows sent nothing.
+    A producer's sequences are dense, so below its highest one a missing record is a hole in the
+    capture; beyond it, and for attempts, only a journal known to be whole proves that nothing was
+    sent. Instances that neither the plan nor any send row knows sent nothing.
     """
     identity = history.identity(slots)
     group = history.group(slots)
@@ -49,28 +50,37 @@ def _unrecorded(history: BucketHistory) -> list[Hits]:
             stream = stream_of_rows(history, own, row)
             unmet = unknown_writers(history) if cls == "phantom" else 0
             times = history.times(own)
-            found.append(hits(cls, slot=own, t_ns=times, split=split, unmet=unmet, stream=stream, row=row))
+            found.append(
+                hits(cls, slot=own, t_ns=times, split=split, unmet=unmet, stream=stream, row=row)
+            )
     return found
 
 
 def unknown_writers(history: BucketHistory) -> int:
     """Preconditions of a phantom that an import leaves open: who else may have sent it."""
-    return sum(BITS[name] for name in ("send-capture", "topic-ours") if name in history.context.unstated)
+    return sum(
+        BITS[name] for name in ("send-capture", "topic-ours") if name in history.context.unstated
+    )
 
 
 def _holes(history: BucketHistory) -> list[Hits]:
     """Sequences below their group's highest that neither the journal nor the log has."""
     found = _emptied(history)
-    slots = np.flatnonzero((history.sent[: history.n_dense] < 0) & ~history.present[: history.n_dense])
+    slots = np.flatnonzero(
+        (history.sent[: history.n_dense] < 0) & ~history.present[: history.n_dense]
+    )
     if len(slots):
-        before = np.maximum.accumulate(np.where(history.sent >= 0, np.arange(history.n_slots), 0))[slots]
+        before = np.maximum.accumulate(np.where(history.sent >= 0, np.arange(history.n_slots), 0))[
+            slots
+        ]
         times = history.times(before)  # the hole is as old as the recorded send before it
         found.append(hits("send-record-missing", slot=slots, t_ns=times, split="not stored"))
     return found
 
 
 def _emptied(history: BucketHistory) -> list[Hits]:
-    """Groups with so few records left that the missing ones are reported together: one hit per group."""
+    """Groups with so few records left that the missing ones are reported together: one hit per
+    group."""
     groups = np.flatnonzero((history.groups.sizes == 0) & (history.groups.max_seq >= 0))
     if not len(groups):
         return []
@@ -105,7 +115,8 @@ def _foreign(history: BucketHistory) -> list[Hits]:
 
 
 def _corrupt(history: BucketHistory) -> list[Hits]:
-    """Corrupt rows, each under the message whose acknowledgement named its place, if there is one."""
+    """Corrupt rows, each under the message whose acknowledgement named its place, if there is
+    one."""
     rows = history.odd_rows[history.odd_checks == Check.CORRUPT]
     if not len(rows):
         return []
@@ -118,7 +129,9 @@ def _corrupt(history: BucketHistory) -> list[Hits]:
     return [_rows(history, "corrupt", "in the log", rows, owner)]
 
 
-def _rows(history: BucketHistory, cls: str, split: str, rows: Array, slots: Array, unmet: int = 0) -> Hits:
+def _rows(
+    history: BucketHistory, cls: str, split: str, rows: Array, slots: Array, unmet: int = 0
+) -> Hits:
     return hits(
         cls,
         slot=slots,

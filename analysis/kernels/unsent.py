@@ -30,9 +30,13 @@ def _episodes(context: Context) -> Iterator[Episode]:
             yield _episode(context, session, commit, positions.get(commit.stream))
 
 
-def _episode(context: Context, session: SessionFacts, commit: UnsentCommit, end: int | None) -> Episode:
+def _episode(
+    context: Context, session: SessionFacts, commit: UnsentCommit, end: int | None
+) -> Episode:
     """``end``: the position that the group had committed in the end; None = it is not known."""
-    stream = context.streams[commit.stream - 1] if commit.stream else "a stream that is not in the plan"
+    stream = (
+        context.streams[commit.stream - 1] if commit.stream else "a stream that is not in the plan"
+    )
     if end is None:
         split, group = UNKNOWN, f"the position of group {session.group} in the end is not known"
     elif end < commit.position:
@@ -74,5 +78,7 @@ def _hits(context: Context, episodes: Sequence[Episode]) -> ClassHits:
         }
         for episode, commit in zip(episodes, commits, strict=True)
     ]
-    columns = {name: np.array([row.get(name, usual) for row in rows]) for name, usual in NO_MESSAGE.items()}
-    return ClassHits.of(CLASS, splits, columns)
+    columns = {
+        name: np.array([row.get(name, usual) for row in rows]) for name, usual in NO_MESSAGE.items()
+    }
+    return ClassHits.from_columns(CLASS, splits, columns)

@@ -1,10 +1,12 @@
-"""Describes one message as evidence: names, times, and the sequence around it as a reader would write it.
+"""Describes one message as evidence: names, times, and the sequence around it as a reader would
+write it.
 
     1 [4] 2 3 4      premature and repeated: the first 4 is the witness, the last one a repeat
     3 4 - 6          5 is missing
 
-The neighbours of a stored message are the rows around it in the log (of the same producer instance and lane,
-in the same stream); of a missing one, the sequences around it; of a delivery, deliveries of the same session.
+The neighbours of a stored message are the rows around it in the log (of the same producer instance
+and lane, in the same stream); of a missing one, the sequences around it; of a delivery, deliveries
+of the same session.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ class Witnesses:
         self._hits = hits
         self._symptoms = symptoms
 
-    def of(self, i: int) -> RawWitness:
+    def witness_at(self, i: int) -> RawWitness:
         """The witness of hit ``i``."""
         hits = self._hits
         slot, row = int(hits.slot[i]), int(hits.row[i])
@@ -99,8 +101,13 @@ class Witnesses:
         outcome, done, error, stream, position, ledger, batch = (
             int(history.of_send(name, one)[0]) for name in names
         )
-        text = "never completed" if outcome == Outcome.INFO and not done else _OUTCOMES[Outcome(outcome)]
-        named = (stream > 0 and position >= 0) or ledger < 0  # -1:-1 of a broker that dropped a repeat
+        text = (
+            "never completed"
+            if outcome == Outcome.INFO and not done
+            else _OUTCOMES[Outcome(outcome)]
+        )
+        # -1:-1 of a broker that dropped a repeat
+        named = (stream > 0 and position >= 0) or ledger < 0
         acked = place_text(position, ledger, batch) if named else ""
         return text, history.context.names.get(error, ""), acked
 
@@ -124,12 +131,16 @@ class Witnesses:
         table = self._history.bucket.deliveries
         first = int(given[0])
         seconds = self._history.context.seconds(int(table["t_ns"][first]))
-        return (f"given to session {int(table['session'][first])} at {seconds:.3f} s, before it vanished",)
+        return (
+            f"given to session {int(table['session'][first])} at {seconds:.3f} s, before it vanished",
+        )
 
     # -- the sequence around
 
     def _around(self, i: int) -> tuple[SequenceStep, ...]:
-        slot, row, delivery = (int(a[i]) for a in (self._hits.slot, self._hits.row, self._hits.delivery))
+        slot, row, delivery = (
+            int(a[i]) for a in (self._hits.slot, self._hits.row, self._hits.delivery)
+        )
         if delivery >= 0 and self._history.delivery_slot[delivery] >= 0 and self._is_queue(i):
             return self._in_session(delivery)
         if slot < 0:
@@ -143,8 +154,8 @@ class Witnesses:
         return 0 <= stream < len(queues) and bool(queues[stream])
 
     def _in_session(self, delivery: int) -> tuple[SequenceStep, ...]:
-        """Return the other messages that a session received from a queue around this delivery, by their
-        numbers in the journal.
+        """Return the other messages that a session received from a queue around this delivery, by
+        their numbers in the journal.
         """
         history, table = self._history, self._history.bucket.deliveries
         own = history.queue_deliveries
@@ -176,7 +187,8 @@ class Witnesses:
         rows = _around(row, len(history.log_slot), lane)
         _, beside = history.copies(self._neighbours(slot))
         beside = beside[stream[beside] == stream[row]]
-        # Beyond the reach only neighbours in sequence are known, and only used where the near ones end.
+        # Beyond the reach only neighbours in sequence are known, and only used where the near ones
+        # end.
         rows = np.unique(np.concatenate([rows, beside]))
         at = int(np.searchsorted(rows, row))
         shown = rows[max(at - STEPS_AROUND, 0) : at + STEPS_AROUND + 1]
@@ -186,14 +198,19 @@ class Witnesses:
         history = self._history
         slot = int(history.log_slot[row])
         _, _, seq, attempt = history.identity_of(slot)
-        repeat = row != history.first[slot] or bool((history.log_slot[shown[shown < row]] == slot).any())
+        repeat = row != history.first[slot] or bool(
+            (history.log_slot[shown[shown < row]] == slot).any()
+        )
         mark = "!" if row == witness else "+" if repeat else ""
         return SequenceStep(seq=seq, attempt=attempt, position=place_of(history, row), mark=mark)
 
     def _neighbours(self, slot: int) -> Array:
-        """Slots of the neighbouring sequences of the same group (dense), or next in sort order (sparse)."""
+        """Slots of the neighbouring sequences of the same group (dense), or next in sort order
+        (sparse)."""
         history = self._history
-        slots = np.arange(max(slot - STEPS_AROUND, 0), min(slot + STEPS_AROUND + 1, history.n_slots))
+        slots = np.arange(
+            max(slot - STEPS_AROUND, 0), min(slot + STEPS_AROUND + 1, history.n_slots)
+        )
         return np.asarray(slots[history.group(slots) == history.group(np.array([slot]))[0]])
 
     def _in_sequence(self, slot: int) -> tuple[SequenceStep, ...]:
@@ -230,13 +247,15 @@ class Witnesses:
             _, _, seq, attempt = history.identity_of(int(history.log_slot[row]))
             mark = "!" if number == delivery else "+" if row in seen else ""
             seen.add(row)
-            steps.append(SequenceStep(seq=seq, attempt=attempt, position=place_of(history, row), mark=mark))
+            steps.append(
+                SequenceStep(seq=seq, attempt=attempt, position=place_of(history, row), mark=mark)
+            )
         return tuple(steps)
 
 
 def _around(row: int, rows: int, chosen: Callable[[Array], Array]) -> Array:
-    """Return the rows around ``row`` that ``chosen`` keeps: a sufficient number on each side, or all within
-    reach.
+    """Return the rows around ``row`` that ``chosen`` keeps: a sufficient number on each side, or
+    all within reach.
     """
     for reach in (_NEAR, _REACH):
         near = chosen(np.arange(max(row - reach, 0), min(row + reach + 1, rows)))

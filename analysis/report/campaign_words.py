@@ -1,4 +1,5 @@
-"""Sentences and tables about the rounds of a `run` or a `repro`: the same on the terminal and in the page."""
+"""Sentences and tables about the rounds of a `run` or a `repro`: the same on the terminal and in
+the page."""
 
 from __future__ import annotations
 
@@ -27,16 +28,22 @@ def outcome_of(campaign: Campaign) -> Expectation:
     outcomes = {variant.outcome for variant in campaign.variants}
     if Expectation.NOT_MET in outcomes:
         return Expectation.NOT_MET
-    return Expectation.UNDECIDED if Expectation.UNDECIDED in outcomes or not outcomes else Expectation.MET
+    return (
+        Expectation.UNDECIDED
+        if Expectation.UNDECIDED in outcomes or not outcomes
+        else Expectation.MET
+    )
 
 
 def found(variant: VariantResult) -> str:
-    """``acked-lost 1,486, write-duplicate 12`` over all rounds, or ``clean``, or ``nothing proved``."""
+    """``acked-lost 1,486, write-duplicate 12`` over all rounds, or ``clean``, or ``nothing
+    proved``."""
     return _found(variant, lambda cls: "")
 
 
 def _found(variant: VariantResult, more: Callable[[str], str]) -> str:
-    """Return the classes that were found, with ``more`` after the number of each class; see `found`."""
+    """Return the classes that were found, with ``more`` after the number of each class; see
+    `found`."""
     totals: dict[str, int] = {}
     for run in variant.runs:
         for cls, number in run.violations.items():
@@ -45,7 +52,10 @@ def _found(variant: VariantResult, more: Callable[[str], str]) -> str:
             allowed = f"{variant.expect} (no violation)"
             totals[allowed] = totals.get(allowed, 0) + run.excused[variant.expect]
     told = [f"{cls} {words.count(number)}{more(cls)}" for cls, number in totals.items()]
-    told += [f"{name} missed" for name in dict.fromkeys(name for run in variant.runs for name in run.missed)]
+    told += [
+        f"{name} missed"
+        for name in dict.fromkeys(name for run in variant.runs for name in run.missed)
+    ]
     if told:
         return ", ".join(told)
     if not variant.runs:
@@ -54,8 +64,8 @@ def _found(variant: VariantResult, more: Callable[[str], str]) -> str:
 
 
 def answer(campaign: Campaign) -> str:
-    """Return what each variant showed: ``unsafe: acked-lost 1,486 (acknowledged, and not in the log); safe:
-    clean``.
+    """Return what each variant showed: ``unsafe: acked-lost 1,486 (acknowledged, and not in the
+    log); safe: clean``.
 
     The sentence of a class follows its first number. Empty without a variant.
     """
@@ -67,7 +77,9 @@ def answer(campaign: Campaign) -> str:
         explained.add(cls)
         return f" ({CLASSES[cls].sentence})"
 
-    return "; ".join(f"{variant.name}: {_found(variant, sentence)}" for variant in campaign.variants)
+    return "; ".join(
+        f"{variant.name}: {_found(variant, sentence)}" for variant in campaign.variants
+    )
 
 
 def first_witness(variant: VariantResult) -> tuple[RunSummary, str, Witness] | None:
@@ -112,10 +124,14 @@ def sentences(campaign: Campaign, reproduction: Reproduction) -> list[str]:
     """The bug, its report, and the outcome of the rounds."""
     question = reproduction.question
     told = [campaign.about, question.report, reproduction.why]
-    return [text for text in (*told, QUICK if question.quick and not question.until_hit else "") if text]
+    return [
+        text for text in (*told, QUICK if question.quick and not question.until_hit else "") if text
+    ]
 
 
-def reproduction_rows(campaign: Campaign, reproduction: Reproduction) -> list[tuple[str, list[str]]]:
+def reproduction_rows(
+    campaign: Campaign, reproduction: Reproduction
+) -> list[tuple[str, list[str]]]:
     """Label and one cell an arm: the table of the console and of the page."""
     question, arms = reproduction.question, campaign.variants
     table = [
@@ -143,7 +159,8 @@ def p_text(reproduction: Reproduction) -> str:
 
 
 def _version(arm: VariantResult, question: Question) -> str:
-    """Return what was run. The name of the arm and its text may name the version of the bug file instead."""
+    """Return what was run. The name of the arm and its text may name the version of the bug file
+    instead."""
     is_set = any(each.startswith(f"variants.{arm.name}.") for each in question.overrides)
     return (arm.version or "–") + (", instead of the one of the bug file" if is_set else "")
 
@@ -178,8 +195,8 @@ def _exposure(arm: VariantResult, question: Question) -> str:
 
 
 def _witness(arm: VariantResult, question: Question) -> str:
-    """Return what carries the text of the bug, from the first round that shows it, and how many rounds showed
-    another example.
+    """Return what carries the text of the bug, from the first round that shows it, and how many
+    rounds showed another example.
     """
     counted = [run for run in arm.runs if not run.not_counted]
     seen = [run.sighted for run in counted if run.shows(question.expect) and run.sighted]

@@ -1,4 +1,5 @@
-"""Draws when and where the messages of a class were: fault lanes, counts by second, counts by partition."""
+"""Draws when and where the messages of a class were: fault lanes, counts by second, counts by
+partition."""
 
 from __future__ import annotations
 
@@ -46,8 +47,12 @@ def finding_charts(axis: TimeAxis) -> list[Chart]:
 
 def _chart(axis: TimeAxis, finding: Finding, *, first: bool) -> Chart:
     lanes = [lanes_plot(axis)] if first and fired_kinds(axis.result) else []
-    counts = _Counts.of(finding)
-    plots = [*lanes, counts_plot(axis, finding, counts_range([finding])), _streams_plot(axis, finding)]
+    counts = _Counts.from_finding(finding)
+    plots = [
+        *lanes,
+        counts_plot(axis, finding, counts_range([finding])),
+        _streams_plot(axis, finding),
+    ]
     each = "second" if finding.window_s == 1 else f"{finding.window_s} s"
     text = f"{words.count(sum(counts.all))} messages by {each}"
     text += ", on a logarithmic scale" if is_logarithmic([finding]) else ""
@@ -67,7 +72,9 @@ def counts_chart(axis: TimeAxis, finding: Finding, scale: Any) -> Chart:
     """The counts alone, on a scale that other charts share."""
     plot = counts_plot(axis, finding, scale)
     plot.xaxis.visible = True
-    text = f"{words.count(finding.count)} in all" + (", on a logarithmic scale." if scale.start else ".")
+    text = f"{words.count(finding.count)} in all" + (
+        ", on a logarithmic scale." if scale.start else "."
+    )
     return Chart(f"counts-{finding.cls}", f"{finding.cls} by second", plot, text)
 
 
@@ -79,10 +86,14 @@ def _what(finding: Finding) -> str:
 
 
 def lanes_plot(axis: TimeAxis) -> Any:
-    """A row for each kind of fault, with a bar until the fault was undone. A hollow bar had no effect."""
+    """A row for each kind of fault, with a bar until the fault was undone. A hollow bar had no
+    effect."""
     names = fired_kinds(axis.result)
     plot = axis.figure(
-        30 + LANE_HEIGHT * len(names), y_range=list(reversed(names)), x_axis_location="above", x_axis_label=""
+        30 + LANE_HEIGHT * len(names),
+        y_range=list(reversed(names)),
+        x_axis_location="above",
+        x_axis_label="",
     )
     plot.ygrid.visible = False
     bars = plot.hbar(
@@ -100,7 +111,10 @@ def lanes_plot(axis: TimeAxis) -> Any:
         hatch_alpha=0.35,
     )
     plot.add_tools(
-        HoverTool(renderers=[bars], tooltips=[("fault", "@what"), ("window", "@when"), ("proof", "@proof")])
+        HoverTool(
+            renderers=[bars],
+            tooltips=[("fault", "@what"), ("window", "@when"), ("proof", "@proof")],
+        )
     )
     return plot
 
@@ -116,7 +130,7 @@ class _Counts:
     all: list[int]
 
     @classmethod
-    def of(cls, finding: Finding) -> _Counts:
+    def from_finding(cls, finding: Finding) -> _Counts:
         total: Counter[int] = Counter()
         for row in finding.by_stream:
             for start, number in row.windows:
@@ -131,19 +145,19 @@ class _Counts:
 
 def is_logarithmic(findings: Sequence[Finding]) -> bool:
     """Whether the fewest messages of a window would be too small to see next to the most."""
-    counted = [number for finding in findings for number in _Counts.of(finding).all]
+    counted = [number for finding in findings for number in _Counts.from_finding(finding).all]
     return max(counted) >= LOG_FROM * min(counted)
 
 
 def counts_range(findings: Sequence[Finding]) -> Any:
     """The scale of counts that all these findings fit."""
-    most = max(number for finding in findings for number in _Counts.of(finding).all)
+    most = max(number for finding in findings for number in _Counts.from_finding(finding).all)
     return Range1d(0.5, most * 4) if is_logarithmic(findings) else Range1d(0, most * 1.25)
 
 
 def counts_plot(axis: TimeAxis, finding: Finding, scale: Any) -> Any:
     """Messages of a class by window, over the bands of the faults; ``scale``: of `counts_range`."""
-    counts, width = _Counts.of(finding), finding.window_s
+    counts, width = _Counts.from_finding(finding), finding.window_s
     logarithmic = scale.start > 0
     plot = axis.figure(
         BAR_HEIGHT,
@@ -173,7 +187,9 @@ def counts_plot(axis: TimeAxis, finding: Finding, scale: Any) -> Any:
         source=source,
         color=VERMILLION,
     )
-    plot.add_tools(HoverTool(renderers=[bars], tooltips=[("from", "@at"), (finding.cls, "@number")]))
+    plot.add_tools(
+        HoverTool(renderers=[bars], tooltips=[("from", "@at"), (finding.cls, "@number")])
+    )
     shared: dict[str, Any] = {"text_font_size": "11px", "text_align": "center", "y_offset": 2}
     plot.add_layout(LabelSet(x="t", y="count", text="label", source=source, **shared))
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
@@ -184,8 +200,8 @@ def counts_plot(axis: TimeAxis, finding: Finding, scale: Any) -> Any:
 
 
 def _drawn_width(axis: TimeAxis, width_s: int) -> float:
-    """Return the drawn width of a window in seconds. In a long run it is drawn wider than it is, so that it
-    can be seen.
+    """Return the drawn width of a window in seconds. In a long run it is drawn wider than it is, so
+    that it can be seen.
     """
     least: float = MIN_BAND_SHARE * (axis.range.end - axis.range.start)
     return max(width_s * 0.9, least)
@@ -234,7 +250,9 @@ def _streams_plot(axis: TimeAxis, finding: Finding) -> Any:
             "t": [start + width / 2 for _, start, _ in cells],
             "at": [words.clock(start) for _, start, _ in cells],
             "number": [words.count(number) for _, _, number in cells],
-            "alpha": [round(0.25 + 0.75 * math.log(1 + n) / math.log(1 + most), 2) for _, _, n in cells],
+            "alpha": [
+                round(0.25 + 0.75 * math.log(1 + n) / math.log(1 + most), 2) for _, _, n in cells
+            ],
         }
     )
     squares = plot.rect(
@@ -248,14 +266,19 @@ def _streams_plot(axis: TimeAxis, finding: Finding) -> Any:
         line_color=VERMILLION,
     )
     plot.add_tools(
-        HoverTool(renderers=[squares], tooltips=[("", "@label"), ("from", "@at"), (finding.cls, "@number")])
+        HoverTool(
+            renderers=[squares],
+            tooltips=[("", "@label"), ("from", "@at"), (finding.cls, "@number")],
+        )
     )
     _mark_witnesses(plot, finding, {row.stream: _label(row) for row in rows})
     return plot
 
 
 def _mark_witnesses(plot: Any, finding: Finding, labels: dict[str, str]) -> None:
-    shown = [replace(w, where=labels[w.where]) for w in finding.witnesses if w.t_s and w.where in labels]
+    shown = [
+        replace(w, where=labels[w.where]) for w in finding.witnesses if w.t_s and w.where in labels
+    ]
     if not shown:
         return
     source = ColumnDataSource(
@@ -266,7 +289,12 @@ def _mark_witnesses(plot: Any, finding: Finding, labels: dict[str, str]) -> None
             "what": [words.plain(witness.sentence) for witness in shown],
         }
     )
-    shape: dict[str, Any] = {"marker": "inverted_triangle", "size": 8, "color": "#ffffff", "line_color": INK}
+    shape: dict[str, Any] = {
+        "marker": "inverted_triangle",
+        "size": 8,
+        "color": "#ffffff",
+        "line_color": INK,
+    }
     marks = plot.scatter(x="t", y="label", source=source, **shape)
     plot.add_tools(HoverTool(renderers=[marks], tooltips=[("example", "@message"), ("", "@what")]))
 

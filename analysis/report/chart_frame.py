@@ -27,7 +27,8 @@ LABEL_CHAR_PX = 6.6
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A figure, with its contents as text and numbers for readers who cannot see it or point at it."""
+    """A figure, with its contents as text and numbers for readers who cannot see it or point at
+    it."""
 
     key: str
     title: str
@@ -65,9 +66,11 @@ class TimeAxis:
         self.margin_px = round(max(70, longest * LABEL_CHAR_PX + 24))
 
     def figure(self, height: int, **options: Any) -> Any:
-        """An empty timeline with its fault bands already behind everything."""
+        """An empty timeline with its fault bands as the background."""
         options = {"x_axis_label": "seconds since the start of the load", **options}
-        plot = styled(figure(height=height, x_range=self.range, tools="xpan,xbox_zoom,reset", **options))
+        plot = styled(
+            figure(height=height, x_range=self.range, tools="xpan,xbox_zoom,reset", **options)
+        )
         plot.min_border_left = self.margin_px
         plot.add_tools(CrosshairTool(overlay=self.cursor, dimensions="height"))
         return plot
@@ -101,7 +104,9 @@ def band_source(faults: Sequence[FaultRow], min_width_s: float) -> Any:
     return ColumnDataSource(
         {
             "start": [fault.t_s for fault in fired],
-            "end": [max(end, fault.t_s + min_width_s) for end, fault in zip(ends, fired, strict=True)],
+            "end": [
+                max(end, fault.t_s + min_width_s) for end, fault in zip(ends, fired, strict=True)
+            ],
             "kind": [fault.kind for fault in fired],
             "colour": [look.colour for look in looks],
             "hatch": [look.hatch for look in looks],
@@ -112,7 +117,9 @@ def band_source(faults: Sequence[FaultRow], min_width_s: float) -> Any:
                 for fault, end in zip(fired, ends, strict=True)
             ],
             "proof": [
-                words.plain(fault.evidence if fault.effective else f"had no effect: {fault.evidence}")
+                words.plain(
+                    fault.evidence if fault.effective else f"had no effect: {fault.evidence}"
+                )
                 for fault in fired
             ],
         }
@@ -120,10 +127,13 @@ def band_source(faults: Sequence[FaultRow], min_width_s: float) -> Any:
 
 
 def roomy(plot: Any, points: Sequence[tuple[float, float]], room: float) -> set[float]:
-    """Times of the highest (time, value) that leave ``room``, a share of the axis, between their labels."""
+    """Times of the highest (time, value) that leave ``room``, a share of the axis, between their
+    labels."""
     chosen: list[float] = []
     for t, _ in sorted(points, key=lambda point: -point[1]):
-        if all(abs(t - other) >= room * (plot.x_range.end - plot.x_range.start) for other in chosen):
+        if all(
+            abs(t - other) >= room * (plot.x_range.end - plot.x_range.start) for other in chosen
+        ):
             chosen.append(t)
     return set(chosen)
 

@@ -29,7 +29,9 @@ def usage_charts(axis: TimeAxis) -> list[Chart]:
     usage = [seen for one in axis.result.usage if (seen := _within(one, axis)).t_s]
     made = []
     if any(value is not None for one in usage for value in one.cpu):
-        made.append(_chart(axis, usage, "cpu", "CPU", "cores", lambda one: one.cpu, _cpu_text(usage)))
+        made.append(
+            _chart(axis, usage, "cpu", "CPU", "cores", lambda one: one.cpu, _cpu_text(usage))
+        )
     if any(one.rss_bytes for one in usage):
         memory = _chart(axis, usage, "memory", "Memory", "MiB", _memory, _memory_text(usage))
         made.append(memory)
@@ -60,7 +62,9 @@ def _memory_text(usage: Sequence[Usage]) -> str:
 
 
 def _most(
-    usage: Sequence[Usage], values: Callable[[Usage], list[float | None]], text: Callable[[float], str]
+    usage: Sequence[Usage],
+    values: Callable[[Usage], list[float | None]],
+    text: Callable[[float], str],
 ) -> str:
     """The most that any node and any client used, and when."""
     parts = []
@@ -94,12 +98,20 @@ def _chart(
     axis.bands_behind(plot)
     for number, one in enumerate(usage):
         times, shown = _with_gaps(one.t_s, values(one))
-        source = ColumnDataSource({"t": times, "value": shown, "at": [words.clock(t) for t in times]})
+        source = ColumnDataSource(
+            {"t": times, "value": shown, "at": [words.clock(t) for t in times]}
+        )
         look: dict[str, Any] = {"line_dash": _DASHES.get(one.role, "dotted"), "line_width": 1.8}
         if len(usage) <= MAX_LEGEND:
             look["legend_label"] = words.plain(one.name)
-        line = plot.line(x="t", y="value", source=source, color=_COLOURS[number % len(_COLOURS)], **look)
-        tips = [("", words.plain(one.name).replace("@", "")), ("at", "@at"), (unit, "@value{0,0.[00]}")]
+        line = plot.line(
+            x="t", y="value", source=source, color=_COLOURS[number % len(_COLOURS)], **look
+        )
+        tips = [
+            ("", words.plain(one.name).replace("@", "")),
+            ("at", "@at"),
+            (unit, "@value{0,0.[00]}"),
+        ]
         plot.add_tools(HoverTool(renderers=[line], tooltips=tips))
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[00]")
     if plot.legend:
@@ -110,7 +122,9 @@ def _chart(
     return Chart(key, title, plot, f"{text} {lines}", *_table(usage, values, unit))
 
 
-def _with_gaps(times: Sequence[float], values: Sequence[float | None]) -> tuple[list[float], list[float]]:
+def _with_gaps(
+    times: Sequence[float], values: Sequence[float | None]
+) -> tuple[list[float], list[float]]:
     """Samples with a NaN where there was none for long."""
     steps = sorted(b - a for a, b in pairwise(times))
     usual = steps[len(steps) // 2] if steps else 1.0

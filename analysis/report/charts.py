@@ -1,7 +1,7 @@
 """Draws the charts of the page, as Bokeh figures with a sentence each that says the same in words.
 
-Fault windows are bands in every timeline and bars, a lane a kind, in the chart above them. All timelines
-share one x axis and one cursor.
+Fault windows are bands in every timeline and bars, a lane a kind, in the chart above them. All
+timelines share one x axis and one cursor.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ from bokeh.models import (
     FixedTicker,
     HoverTool,
     LabelSet,
+    LinearAxis,
     NumeralTickFormatter,
     Range1d,
     Span,
 )
 from bokeh.plotting import figure
 
-from analysis.findings import Result, TimeSeries
+from analysis.findings import ApplicationFlow, ApplicationResult, Result, TimeSeries
 from analysis.report import words
 from analysis.report.chart_findings import (
     counts_chart,
@@ -32,7 +33,15 @@ from analysis.report.chart_findings import (
     lanes_plot,
     timed,
 )
-from analysis.report.chart_frame import Chart, TimeAxis, fired_kinds, legend_above, roomy, styled
+from analysis.report.chart_frame import (
+    MAX_WINDOWS,
+    Chart,
+    TimeAxis,
+    fired_kinds,
+    legend_above,
+    roomy,
+    styled,
+)
 from analysis.report.chart_usage import usage_charts
 from analysis.report.looks import BLUE, GREEN, GREY, INK, VERMILLION
 from analysis.report.windows import Windows, condensed
@@ -49,7 +58,8 @@ PEAK_ROOM = 0.24
 def charts(result: Result) -> list[Chart]:
     """Every chart of a run's page, in order."""
     axis = TimeAxis(result, labels_of(result))
-    # Bokeh never returns from a chart without a single value, and without a window there is no time axis.
+    # Bokeh never returns from a chart without a single value, and without a window there is no time
+    # axis.
     made = finding_charts(axis) if axis.windows.times else []
     if fired_kinds(result) and not made:
         made.append(fault_lanes(axis))
@@ -59,6 +69,9 @@ def charts(result: Result) -> list[Chart]:
         made.append(not_acknowledged(axis))
     if any(value is not None for value in axis.windows.p99_ms):
         made.append(latency(axis))
+    for number, application in enumerate(result.applications):
+        if axis.windows.times and application.flow and any(application.flow.p99_ms):
+            made.append(application_chart(axis, application, application.flow, number))
     made += usage_charts(axis) if axis.windows.times else []
     if any(q < 1 and math.isfinite(ms) for q, ms in result.percentiles):
         made.append(percentile_curve(result.percentiles))
@@ -73,7 +86,7 @@ def side_by_side(results: Sequence[Result]) -> list[list[Chart]]:
         return [[] for _ in results]
     start, end = min(a.range.start for a in timed_axes), max(a.range.end for a in timed_axes)
     axes = [TimeAxis(result, range=Range1d(start, end, bounds=(start, end))) for result in results]
-    rates = RateScale.of([axis.windows for axis in timed_axes])
+    rates = RateScale.from_windows([axis.windows for axis in timed_axes])
     gravest = [next(iter(timed(result)), None) for result in results]
     counted = [finding for finding in gravest if finding is not None]
     counts = counts_range(counted) if counted else None
@@ -95,15 +108,16 @@ def fault_lanes(axis: TimeAxis) -> Chart:
 
 @dataclass(frozen=True, slots=True)
 class RateScale:
-    """The scale of a throughput chart. ``cut_per_s``: higher rates are drawn at this one and marked; 0 = none
-    is cut."""
+    """The scale of a throughput chart. ``cut_per_s``: higher rates are drawn at this one and
+    marked; 0 = none is cut."""
 
     cut_per_s: float
     range: Any
 
     @classmethod
-    def of(cls, all_windows: Sequence[Windows]) -> RateScale:
-        """A scale for all of them, cut where a backlog that is sent at once would squash everything else."""
+    def from_windows(cls, all_windows: Sequence[Windows]) -> RateScale:
+        """A scale for all of them, cut where a backlog that is sent at once would squash everything
+        else."""
         drawn, usual = [0.0], [0.0]
         for windows in all_windows:
             wanted, ok = windows.rate(windows.intended), windows.rate(windows.ok)
@@ -136,7 +150,7 @@ class RateScale:
 def throughput(axis: TimeAxis, scale: RateScale | None = None) -> Chart:
     """Intended, acknowledged and delivered; ``scale``: one shared with other charts."""
     windows = axis.windows
-    scale = scale or RateScale.of([windows])
+    scale = scale or RateScale.from_windows([windows])
     rates = {name: windows.rate(getattr(windows, name)) for name in ("intended", "ok", "delivered")}
     drawn = {name: f"{name}_drawn" if scale.cut_per_s else name for name in rates}
     source = ColumnDataSource(
@@ -152,11 +166,22 @@ def throughput(axis: TimeAxis, scale: RateScale | None = None) -> Chart:
     plot = axis.figure(CHART_HEIGHT + 40, y_range=scale.range, y_axis_label="messages / s")
     axis.bands_behind(plot)
     plot.varea_step(
-        x="t", y1=0, y2=drawn["ok"], source=source, fill_color=BLUE, fill_alpha=0.18, step_mode="after"
+        x="t",
+        y1=0,
+        y2=drawn["ok"],
+        source=source,
+        fill_color=BLUE,
+        fill_alpha=0.18,
+        step_mode="after",
     )
     shared: dict[str, Any] = {"x": "t", "source": source, "mode": "after"}
     plot.step(
-        y=drawn["intended"], color=GREY, line_dash="dashed", line_width=2, legend_label="intended", **shared
+        y=drawn["intended"],
+        color=GREY,
+        line_dash="dashed",
+        line_width=2,
+        legend_label="intended",
+        **shared,
     )
     line = plot.step(y=drawn["ok"], color=BLUE, line_width=2, legend_label="ok", **shared)
     if any(windows.delivered):
@@ -169,15 +194,21 @@ def throughput(axis: TimeAxis, scale: RateScale | None = None) -> Chart:
         ("delivered", "@delivered{0,0}/s"),
     ]
     plot.add_tools(
-        HoverTool(renderers=[line], tooltips=[*tips, ("fail", "@fail"), ("info", "@info")], mode="vline")
+        HoverTool(
+            renderers=[line], tooltips=[*tips, ("fail", "@fail"), ("info", "@info")], mode="vline"
+        )
     )
     peaks = scale.peaks(windows)
     _mark_peaks(plot, peaks, scale.cut_per_s)
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
     legend_above(plot)
     header = ("from", "intended/s", "ok/s", "fail", "info", "delivered/s")
-    text = _throughput_text(axis.result, windows) + _cut_text(peaks, scale.cut_per_s, windows.step_s)
-    return Chart("throughput", "Throughput", plot, text, header, _throughput_table(axis.result.timeline))
+    text = _throughput_text(axis.result, windows) + _cut_text(
+        peaks, scale.cut_per_s, windows.step_s
+    )
+    return Chart(
+        "throughput", "Throughput", plot, text, header, _throughput_table(axis.result.timeline)
+    )
 
 
 def _mark_peaks(plot: Any, peaks: Sequence[tuple[float, float]], cut_per_s: float) -> None:
@@ -193,11 +224,17 @@ def _mark_peaks(plot: Any, peaks: Sequence[tuple[float, float]], cut_per_s: floa
             "peak": [words.per_second(rate) for _, rate in peaks],
         }
     )
-    arrows = plot.scatter(x="t", y="y", marker="triangle", size=9, color=BLUE, line_color=INK, source=source)
+    arrows = plot.scatter(
+        x="t", y="y", marker="triangle", size=9, color=BLUE, line_color=INK, source=source
+    )
     plot.add_tools(HoverTool(renderers=[arrows], tooltips=[("ok, above the scale", "@peak")]))
-    plot.add_layout(Span(location=cut_per_s, dimension="width", line_color=GREY, line_dash="dotted"))
     plot.add_layout(
-        LabelSet(x="t", y="y", text="text", source=source, y_offset=6, text_font_size="11px", x_offset=4)
+        Span(location=cut_per_s, dimension="width", line_color=GREY, line_dash="dotted")
+    )
+    plot.add_layout(
+        LabelSet(
+            x="t", y="y", text="text", source=source, y_offset=6, text_font_size="11px", x_offset=4
+        )
     )
 
 
@@ -235,14 +272,17 @@ def silence_text(result: Result, windows: Windows) -> str:
     outage_s = max(result.rate.get("longest_outage_s", 0.0), length)
     if not outage_s:
         return "No partition was without an acknowledgement for long."
-    text = f"A single partition was without an acknowledgement for up to {words.seconds(outage_s)}, "
+    text = (
+        f"A single partition was without an acknowledgement for up to {words.seconds(outage_s)}, "
+    )
     if not length:
         return f"{text}never all at once."
     return f"{text}all at once for {words.seconds(length)} from {words.clock(start)}."
 
 
 def not_acknowledged(axis: TimeAxis) -> Chart:
-    """Fails and unknowns on their own scale: next to 50,000 per second a single one would be invisible."""
+    """Fails and unknowns on their own scale: next to 50,000 per second a single one would be
+    invisible."""
     windows = axis.windows
     source = ColumnDataSource(
         {
@@ -266,7 +306,9 @@ def not_acknowledged(axis: TimeAxis) -> Chart:
         legend_label=["fail: certainly not stored", "info: outcome unknown"],
     )
     plot.add_tools(
-        HoverTool(renderers=[bars[-1]], tooltips=[("at", "@at"), ("fail", "@fail"), ("info", "@info")])
+        HoverTool(
+            renderers=[bars[-1]], tooltips=[("at", "@at"), ("fail", "@fail"), ("info", "@info")]
+        )
     )
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0")
     legend_above(plot)
@@ -290,7 +332,12 @@ def latency(axis: TimeAxis) -> Chart:
     axis.bands_behind(plot)
     shared: dict[str, Any] = {"x": "t", "source": source, "mode": "after"}
     plot.step(
-        y="delay", color=GREEN, line_dash="dotted", line_width=2, legend_label="send delay p99", **shared
+        y="delay",
+        color=GREEN,
+        line_dash="dotted",
+        line_width=2,
+        legend_label="send delay p99",
+        **shared,
     )
     plot.step(y="p50", color=BLUE, line_width=2, legend_label="p50", **shared)
     line = plot.step(
@@ -305,7 +352,11 @@ def latency(axis: TimeAxis) -> Chart:
     plot.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[0]")
     legend_above(plot)
-    known = [(value, t) for value, t in zip(windows.p99_ms, windows.times, strict=True) if value is not None]
+    known = [
+        (value, t)
+        for value, t in zip(windows.p99_ms, windows.times, strict=True)
+        if value is not None
+    ]
     since = words.latency_from(axis.result.no_intended_times)
     text = f"{since.capitalize()}."
     if not axis.result.no_intended_times:
@@ -320,6 +371,64 @@ def latency(axis: TimeAxis) -> Chart:
         for t, *values in zip(small.times, *columns, strict=True)
     )
     return Chart("latency", "Latency", plot, text, ("from", "p50", "p99", "send delay p99"), table)
+
+
+def application_chart(
+    axis: TimeAxis, application: ApplicationResult, flow: ApplicationFlow, number: int
+) -> Chart:
+    """Draw the backlog of an application and the delay of its outputs over time."""
+    name = words.plain(application.name)
+    size = max(1, -(-len(flow.p99_ms) // MAX_WINDOWS))
+    starts = range(0, len(flow.p99_ms), size)
+    times = [start * flow.step_s for start in starts]
+    parts = [[v for v in flow.p99_ms[i : i + size] if v is not None] for i in starts]
+    delays = [max(part, default=None) for part in parts]
+    waiting = [max(flow.backlog[i : i + size], default=0) for i in starts]
+    source = ColumnDataSource(
+        {
+            "t": times,
+            "at": [words.clock(t) for t in times],
+            "delay": _gaps(delays),
+            "waiting": waiting,
+        }
+    )
+    plot = axis.figure(CHART_HEIGHT, y_axis_type="log", y_axis_label="ms")
+    axis.bands_behind(plot)
+    shared: dict[str, Any] = {"x": "t", "source": source, "mode": "after"}
+    line = plot.step(y="delay", color=VERMILLION, line_width=2, legend_label="delay p99", **shared)
+    tips = [("at", "@at"), ("delay p99", "@delay{0,0.0} ms")]
+    if flow.backlog:
+        plot.extra_y_ranges = {"waiting": from_zero(waiting)}
+        plot.add_layout(LinearAxis(y_range_name="waiting", axis_label="inputs"), "right")
+        plot.step(
+            y="waiting",
+            y_range_name="waiting",
+            color=BLUE,
+            line_dash="dashed",
+            line_width=2,
+            legend_label="backlog",
+            **shared,
+        )
+        tips.append(("backlog", "@waiting{0,0}"))
+    plot.add_tools(HoverTool(renderers=[line], tooltips=tips, mode="vline"))
+    plot.yaxis[0].formatter = NumeralTickFormatter(format="0,0.[0]")
+    legend_above(plot)
+    text = "The delay is from when an input was due until its first output was stored."
+    if flow.backlog:
+        text += f" At most {words.plural(max(flow.backlog), 'acknowledged input')} waited for one."
+    if recovery := words.slowest_recovery(application):
+        text += f" {recovery[:1].upper()}{recovery[1:]}."
+    chosen = range(0, len(times), max(1, -(-len(times) // TABLE_ROWS)))
+    table = tuple(
+        (
+            words.clock(times[i]),
+            words.millis(delays[i]),
+            words.count(waiting[i]) if flow.backlog else "–",
+        )
+        for i in chosen
+    )
+    header = ("from", "delay p99", "backlog")
+    return Chart(f"application-{number}", f"Application {name}", plot, text, header, table)
 
 
 def percentile_curve(percentiles: Sequence[tuple[float, float]]) -> Chart:
@@ -354,15 +463,21 @@ def percentile_curve(percentiles: Sequence[tuple[float, float]]) -> Chart:
     line = plot.line(x="x", y="ms", source=source, color=BLUE, line_width=2.5)
     plot.scatter(x="x", y="ms", source=source, color=BLUE, size=6)
     plot.add_tools(
-        HoverTool(renderers=[line], tooltips=[("", "@q"), ("latency", "@ms{0,0.0} ms")], mode="vline")
+        HoverTool(
+            renderers=[line], tooltips=[("", "@q"), ("latency", "@ms{0,0.0} ms")], mode="vline"
+        )
     )
     plot.xaxis.ticker = FixedTicker(ticks=list(ticks))
     plot.xaxis.major_label_overrides = ticks
     plot.yaxis.formatter = NumeralTickFormatter(format="0,0.[0]")
     shown = [(q, ms) for q, ms in percentiles if q in (0.5, 0.9, 0.99, 0.999, 0.9999, 1.0)]
-    text = ", ".join(f"{words.quantile(q) if q < 1 else 'max'} {words.millis(ms)}" for q, ms in shown)
+    text = ", ".join(
+        f"{words.quantile(q) if q < 1 else 'max'} {words.millis(ms)}" for q, ms in shown
+    )
     table = tuple((words.quantile(q), words.millis(ms)) for q, ms in percentiles)
-    return Chart("percentiles", "Latency by percentile", plot, f"{text}.", ("percentile", "latency"), table)
+    return Chart(
+        "percentiles", "Latency by percentile", plot, f"{text}.", ("percentile", "latency"), table
+    )
 
 
 def from_zero(values: Sequence[float]) -> Any:

@@ -1,8 +1,8 @@
 """Compares two runs, or two campaigns variant by variant: verdict, classes, rate, latency, faults.
 
-Numbers are shown next to each other with their difference; whether a difference means anything is for the
-reader, for two runs are two samples. What makes them hard to compare (another scenario, seed, version)
-comes first.
+Numbers are shown next to each other with their difference; whether a difference means anything is
+for the reader, for two runs are two samples. What makes them hard to compare (another scenario,
+seed, version) comes first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ _SENDS = ("attempted", "ok", "fail", "info")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparisonRow:
-    """One thing of both runs or campaigns; ``change`` is b - a, None unless both sides have a number.
+    """One thing of both runs or campaigns; ``change`` is b - a, None unless both sides have a
+    number.
 
     ``section``: of campaigns, the variant.
     """
@@ -58,7 +59,9 @@ def compare(a: Result, b: Result) -> Comparison:
         *_class_rows(a, b),
         *_number_rows("sends", "count", _SENDS, a.sends, b.sends),
         *_number_rows("rate", "per_s", _shared(a.rate, b.rate, "_per_s"), a.rate, b.rate),
-        *_number_rows("rate", "ratio", _shared(a.rate, b.rate, "ratio_outside_outages"), a.rate, b.rate),
+        *_number_rows(
+            "rate", "ratio", _shared(a.rate, b.rate, "ratio_outside_outages"), a.rate, b.rate
+        ),
         *_number_rows("latency", "ms", _LATENCIES, a.latency_ms, b.latency_ms),
         *_fault_rows(a, b),
     ]
@@ -82,7 +85,11 @@ def _number_rows(
     a: Mapping[str, float],
     b: Mapping[str, float],
 ) -> list[ComparisonRow]:
-    return [row_of(section, name, unit, a.get(name), b.get(name)) for name in names if name in a or name in b]
+    return [
+        row_of(section, name, unit, a.get(name), b.get(name))
+        for name in names
+        if name in a or name in b
+    ]
 
 
 def _class_rows(a: Result, b: Result) -> list[ComparisonRow]:
@@ -96,7 +103,13 @@ def _class_rows(a: Result, b: Result) -> list[ComparisonRow]:
         counts.append(found)
     keys = dict.fromkeys([*counts[0], *counts[1]])
     return [
-        row_of("classes", f"{cls} ({status.value})", "count", counts[0].get(key, 0), counts[1].get(key, 0))
+        row_of(
+            "classes",
+            f"{cls} ({status.value})",
+            "count",
+            counts[0].get(key, 0),
+            counts[1].get(key, 0),
+        )
         for key in keys
         for cls, status in [key]
         if counts[0].get(key) or counts[1].get(key)
@@ -108,7 +121,9 @@ def _fault_rows(a: Result, b: Result) -> list[ComparisonRow]:
         return max((value for value in values if value is not None), default=None)
 
     def row(name: str, unit: Unit, of: Callable[[list[FaultRow]], Value]) -> ComparisonRow:
-        return row_of("faults", name, unit, *(of([f for f in r.faults if not f.skipped]) for r in (a, b)))
+        return row_of(
+            "faults", name, unit, *(of([f for f in r.faults if not f.skipped]) for r in (a, b))
+        )
 
     return [
         row("fired", "count", len),
@@ -119,11 +134,15 @@ def _fault_rows(a: Result, b: Result) -> list[ComparisonRow]:
 
 
 def compare_campaigns(a: Campaign, b: Campaign) -> Comparison:
-    """Every variant that either has: counts are sums over its rounds, rates and latencies their medians."""
+    """Every variant that either has: counts are sums over its rounds, rates and latencies their
+    medians."""
     ours, theirs = ({v.name: v for v in campaign.variants} for campaign in (a, b))
     names = list(dict.fromkeys([*ours, *theirs]))
     rows = [row for name in names for row in _variant_rows(name, ours.get(name), theirs.get(name))]
-    pairs: list[tuple[str, object, object]] = [("scenario", a.scenario, b.scenario), ("seed", a.seed, b.seed)]
+    pairs: list[tuple[str, object, object]] = [
+        ("scenario", a.scenario, b.scenario),
+        ("seed", a.seed, b.seed),
+    ]
     for name in names:
         x, y = ours.get(name), theirs.get(name)
         pairs.append((f"rounds of {name}", x.rounds if x else 0, y.rounds if y else 0))
@@ -132,7 +151,9 @@ def compare_campaigns(a: Campaign, b: Campaign) -> Comparison:
     return Comparison(a=a.campaign_id, b=b.campaign_id, cautions=cautions, rows=tuple(rows))
 
 
-def _variant_rows(name: str, a: VariantResult | None, b: VariantResult | None) -> list[ComparisonRow]:
+def _variant_rows(
+    name: str, a: VariantResult | None, b: VariantResult | None
+) -> list[ComparisonRow]:
     def row(label: str, unit: Unit, of: Callable[[VariantResult], Value]) -> ComparisonRow:
         return row_of(name, label, unit, of(a) if a else None, of(b) if b else None)
 
@@ -145,7 +166,9 @@ def _variant_rows(name: str, a: VariantResult | None, b: VariantResult | None) -
 
         return of
 
-    def total(part: Callable[[RunSummary], Mapping[str, int]], key: str) -> Callable[[VariantResult], Value]:
+    def total(
+        part: Callable[[RunSummary], Mapping[str, int]], key: str
+    ) -> Callable[[VariantResult], Value]:
         return lambda variant: sum(part(run).get(key, 0) for run in variant.runs)
 
     def classes(label: str, part: Callable[[RunSummary], Mapping[str, int]]) -> list[ComparisonRow]:

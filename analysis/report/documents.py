@@ -1,8 +1,8 @@
 """The --json documents: what each command prints, their JSON Schemas, and result.json read back.
 
-Every document carries ``schema_version``; a change that would break a reader raises it. The schemas in
-``schemas/`` are made from the dataclasses by `schemas` and published as files (a test keeps them equal),
-so that a reader in another language needs no Python: `make docs` writes them.
+Every document carries ``schema_version``; a change that would break a reader raises it. The schemas
+in ``schemas/`` are made from the dataclasses by `schemas` and published as files (a test keeps them
+equal), so that a reader in another language needs no Python: `make docs` writes them.
 """
 
 from __future__ import annotations
@@ -29,13 +29,14 @@ _DocumentT = TypeVar("_DocumentT", Result, Campaign)
 
 
 def run_document(result: Result) -> Document:
-    """Return the document of one run, as `run`, `analyze` and `show` print it and result.json keeps it."""
+    """Return the document of one run, as `run`, `analyze` and `show` print it and result.json keeps
+    it."""
     return _finite_document(result.document())
 
 
 def campaign_document(campaign: Campaign) -> Document:
-    """Return the document of a scenario with variants or rounds, as `run`, `analyze` and `show` print it and
-    campaign.json keeps it.
+    """Return the document of a scenario with variants or rounds, as `run`, `analyze` and `show`
+    print it and campaign.json keeps it.
     """
     return _finite_document(campaign.document())
 
@@ -56,8 +57,8 @@ def explanation_document(entries: Sequence[Explanation]) -> Document:
 
 
 def finite(document: Any) -> Any:
-    """Without NaN and infinities, which JSON does not have: a key with one is left out, a list entry
-    becomes null."""
+    """Without NaN and infinities, which JSON does not have: a key with one is left out, a list
+    entry becomes null."""
     if isinstance(document, Mapping):
         return {key: finite(value) for key, value in document.items() if not _is_odd(value)}
     if isinstance(document, list | tuple):
@@ -114,7 +115,10 @@ def result_of_document(document: Document, path: Path) -> Result:
 
 def begin_campaign(run: RunDir, begun: BegunCampaign) -> None:
     """Said before it is done: rounds that are cut short can be judged."""
-    write_json(run.campaign, {key: value for key, value in asdict(begun).items() if value not in (None, "")})
+    write_json(
+        run.campaign,
+        {key: value for key, value in asdict(begun).items() if value not in (None, "")},
+    )
 
 
 def read_begun(run: RunDir) -> BegunCampaign:
@@ -135,8 +139,8 @@ def read_campaign(run: RunDir) -> Campaign:
     """A judged campaign.
 
     Raises:
-        UsageError: not judged yet, written by a version that this one cannot read, or a round of it is in a
-            folder that is not below its own.
+        UsageError: not judged yet, written by a version that this one cannot read, or a round of it
+            is in a folder that is not below its own.
     """
     document = read_json(run.campaign)
     if "variants" not in document:
@@ -173,8 +177,14 @@ def schemas() -> dict[str, Document]:
         "exit_code": {"type": "integer"},
         "runs": {"items": {"type": "string"}, "type": "array"},
         "bug": {"type": "string", "description": "of a known bug: its name"},
-        "reproduced": {"type": ["boolean", "null"], "description": "of a known bug; null: undecided"},
-        "p_value": {"type": ["number", "null"], "description": "of a known bug, when all rounds count"},
+        "reproduced": {
+            "type": ["boolean", "null"],
+            "description": "of a known bug; null: undecided",
+        },
+        "p_value": {
+            "type": ["number", "null"],
+            "description": "of a known bug, when all rounds count",
+        },
     }
     campaign["required"] += ["exit_code", "runs"]
     explain = _schema(Explanation, "explain", "what anomaly classes mean")
@@ -210,7 +220,9 @@ def _require(schema: Document, name: str, keys: Sequence[str]) -> None:
 
 
 def _list_of(schema: Document) -> Document:
-    properties = {key: value for key, value in schema["properties"].items() if key != "schema_version"}
+    properties = {
+        key: value for key, value in schema["properties"].items() if key != "schema_version"
+    }
     required = [key for key in schema["required"] if key != "schema_version"]
     entry = {"type": "object", "properties": properties, "required": required}
     return {

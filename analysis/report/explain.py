@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from analysis.capture.context import INPUT_ONCE, INPUT_ORDER, REDELIVERY_ORDER
-from analysis.classes import ALWAYS, APPLICATION, CAPTURE, CLASSES, INFORMATION, PRECONDITIONS, anomaly_class
+from analysis.classes import (
+    ALWAYS,
+    APPLICATION,
+    CAPTURE,
+    CLASSES,
+    INFORMATION,
+    PRECONDITIONS,
+    anomaly_class,
+)
 
 _PROMISES = {
     "delivery": "delivery: an acknowledged message is kept",
@@ -14,7 +22,7 @@ _PROMISES = {
     REDELIVERY_ORDER: "order of redelivered messages: JMS leaves it open, a scenario may require order",
     INPUT_ONCE: "one output an input: promised where positions are in the transaction of the outputs",
     INPUT_ORDER: "outputs in the order of their inputs: promised where positions are in the transaction",
-    ALWAYS: "nothing permits it: it is a violation under any settings",
+    ALWAYS: "a rule that holds under any settings: it is always a violation",
     CAPTURE: "none: it is a gap in the capture and makes the verdict unknown",
     APPLICATION: "none: it is an error of the application, which did not look at a result",
     INFORMATION: "none: informational",

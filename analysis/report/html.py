@@ -1,7 +1,7 @@
 """Writes report.html: one self-contained page; its content security policy blocks network requests.
 
-Jinja escapes all text from outside; the policy holds even if that failed. Charts are Bokeh's, with its script
-inlined.
+Jinja escapes all text from outside; the policy holds even if that failed. Charts are Bokeh's, with
+its script inlined.
 """
 
 from __future__ import annotations
@@ -55,7 +55,11 @@ SHOWN_WITNESSES = 3
 #: Counters of `harness.exposure` that the section on consumers shows, for one and for many.
 _CONSUMER_EVENTS = (
     ("assignments", "assignment of a partition or topic", "assignments of a partition or topic"),
-    ("acks_confirmed", "confirmed acknowledgement or commit", "confirmed acknowledgements or commits"),
+    (
+        "acks_confirmed",
+        "confirmed acknowledgement or commit",
+        "confirmed acknowledgements or commits",
+    ),
     ("nacks", "refusal", "refusals"),
     ("rollbacks", "rollback", "rollbacks"),
 )
@@ -95,6 +99,7 @@ def run_page(
     script, embedded = _embed({chart.key: chart for chart in drawn})
     keys = [chart.key for chart in drawn if chart.key != "percentiles"]
     told = [key for key in keys if key.startswith("when-")]
+    of_applications = [key for key in keys if key.startswith("application-")]
     return render(
         "run.html",
         r=result,
@@ -112,7 +117,8 @@ def run_page(
         meanings=CLASSES,
         shown=SHOWN_WITNESSES,
         told=[embedded[key] for key in told],
-        timelines=[embedded[key] for key in keys if key not in told],
+        timelines=[embedded[key] for key in keys if key not in (*told, *of_applications)],
+        flows=[embedded[key] for key in of_applications],
         curve=embedded.get("percentiles"),
         environment=[words.fact(name, value) for name, value in result.environment.items()],
         phases=[(name, words.seconds(value)) for name, value in result.duration_s.items()],
@@ -132,8 +138,8 @@ def campaign_page(
     """The page of a campaign: variants side by side, linked to their runs' pages.
 
     Args:
-        results: run path -> result, for charts and the story of a run of each variant: the one with the first
-            witness, else the last.
+        results: run path -> result, for charts and the story of a run of each variant: the one with
+            the first witness, else the last.
         logs: run path -> lines of the logs around its first witness.
     """
     shown: dict[str, Result] = {}
@@ -155,7 +161,9 @@ def campaign_page(
         p_text=p_text(bug) if bug else "",
         outcome=bug.outcome if bug else outcome_of(campaign),
         comparison=reproduction_rows(campaign, bug) if bug else comparison_rows(campaign.variants),
-        witnesses=[(v, *first) for v in campaign.variants if (first := first_witness(v)) is not None],
+        witnesses=[
+            (v, *first) for v in campaign.variants if (first := first_witness(v)) is not None
+        ],
         panels=[
             (name, _story_of(result), [embedded[chart.key] for chart in group])
             for (name, result), group in zip(shown.items(), drawn, strict=True)
@@ -181,7 +189,9 @@ def _meanwhile(run: RunDir) -> list[tuple[float, str]]:
     return [((row.t_ns - epoch_ns) / 1e9, row.text) for row in told]
 
 
-def write_campaign_page(run: RunDir, campaign: Campaign, results: Mapping[str, Result] | None = None) -> Path:
+def write_campaign_page(
+    run: RunDir, campaign: Campaign, results: Mapping[str, Result] | None = None
+) -> Path:
     """Write report.html of a campaign and return its path."""
     logs: dict[str, LogLines] = {}
     for variant in campaign.variants:
@@ -245,7 +255,11 @@ def _cards(result: Result) -> list[dict[str, str]]:
 def _finding_cards(result: Result) -> list[dict[str, str]]:
     """A card for the class that the head of the page is about; more would push the charts down."""
     return [
-        {"label": finding.cls, "value": words.count(finding.count), "note": words.plain(finding.sentence)}
+        {
+            "label": finding.cls,
+            "value": words.count(finding.count),
+            "note": words.plain(finding.sentence),
+        }
         for finding in result.violations()[:1]
     ]
 
@@ -264,20 +278,26 @@ def _tested_in_common(results: Iterable[Result]) -> str:
 
 
 def _consumer_events(exposure: Mapping[str, int]) -> list[str]:
-    """Return what the consumers did, counted over all groups: ``15 assignments of a partition or topic``."""
+    """Return what the consumers did, counted over all groups: ``15 assignments of a partition or
+    topic``."""
     return [
-        words.plural(exposure[name], one, many) for name, one, many in _CONSUMER_EVENTS if exposure.get(name)
+        words.plural(exposure[name], one, many)
+        for name, one, many in _CONSUMER_EVENTS
+        if exposure.get(name)
     ]
 
 
 def _faults_card(result: Result) -> dict[str, str]:
     value, took_effect, rest = faults_line(result.faults).partition(" took effect")
-    note = f"took effect{rest.partition('   slowest')[0]}".replace("   ", ", ") if took_effect else ""
+    note = (
+        f"took effect{rest.partition('   slowest')[0]}".replace("   ", ", ") if took_effect else ""
+    )
     return {"label": "faults", "value": value, "note": note}
 
 
 def _embed(drawn: Mapping[str, Chart]) -> tuple[str, dict[str, dict[str, Any]]]:
-    """Bokeh's script for all charts, without its tags, and each chart with its div; both are Bokeh's own."""
+    """Bokeh's script for all charts, without its tags, and each chart with its div; both are
+    Bokeh's own."""
     if not drawn:
         return Markup(""), {}
     script, divs = components({key: chart.plot for key, chart in drawn.items()}, wrap_script=False)
@@ -338,8 +358,8 @@ def _environment() -> Environment:
 
 
 def _address(path: str) -> str:
-    """The link to a file below the page's folder, by its path. A result may come from a stranger: empty for a
-    path that leads elsewhere."""
+    """The link to a file below the page's folder, by its path. A result may come from a stranger:
+    empty for a path that leads elsewhere."""
     if any(part in ("", ".", "..") for part in path.split("/")):
         return ""
     return "./" + quote(path, errors="replace")
@@ -375,4 +395,8 @@ def _allowed(script: str) -> str:
 def template_source(name: str) -> Markup:
     """A style or script of the templates, as a page holds it."""
     environment = _environment()
-    return Markup(environment.loader.get_source(environment, name)[0]) if environment.loader else Markup("")
+    return (
+        Markup(environment.loader.get_source(environment, name)[0])
+        if environment.loader
+        else Markup("")
+    )

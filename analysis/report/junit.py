@@ -1,11 +1,12 @@
-"""Writes JUnit XML: one test suite per run, a case per class that was looked for, coverage and threshold.
+"""Writes JUnit XML: one test suite per run, a case per class that was looked for, coverage and
+threshold.
 
-A violation or a missed threshold is a *failure*; a suspect class, a validity check that does not hold or a
-threshold of a figure that was not measured is an *error* (the run could not show it), so that no CI system
-mistakes "nothing was proved" for green; a class that the run could not have shown is *skipped*, with the
-reason. Permitted and informational findings pass and say so in ``system-out``. In a campaign a further case
-per variant says whether it came out as expected, and the violations that a variant is expected to show are
-no failures.
+A violation or a missed threshold is a *failure*; a suspect class, a validity check that does not
+hold or a threshold of a figure that was not measured is an *error* (the run could not show it), so
+that no CI system mistakes "nothing was proved" for green; a class that the run could not have shown
+is *skipped*, with the reason. Permitted and informational findings pass and say so in
+``system-out``. In a campaign a further case per variant says whether it came out as expected, and
+the violations that a variant is expected to show do not count as failures.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from analysis.classes import CLASSES
 from analysis.findings import Finding, Result, Status, Threshold
 from analysis.report import words
 from analysis.report.result_words import finding_heading, rate_line, witness_facts
-from analysis.verdict.campaign import CLEAN, Campaign, Expectation, Proved, Reproduction, VariantResult
+from analysis.verdict.campaign import (
+    CLEAN,
+    Campaign,
+    Expectation,
+    Proved,
+    Reproduction,
+    VariantResult,
+)
 from harness.rundir import RunDir
 
 SHOWN_WITNESSES = 5
@@ -47,7 +55,9 @@ def write_run_xml(run: RunDir, result: Result) -> Path:
     return run.junit
 
 
-def write_campaign_xml(run: RunDir, campaign: Campaign, results: Sequence[tuple[str, Result]]) -> Path:
+def write_campaign_xml(
+    run: RunDir, campaign: Campaign, results: Sequence[tuple[str, Result]]
+) -> Path:
     """Write the JUnit file of a scenario with variants or rounds, and return its path."""
     run.junit.write_text(campaign_xml(campaign, results), encoding="utf-8")
     return run.junit
@@ -123,7 +133,9 @@ def _coverage_case(suite: ET.Element, name: str, result: Result, *, is_decided: 
 def _threshold_case(suite: ET.Element, name: str, threshold: Threshold) -> None:
     """Not measured is an error: nothing was shown."""
     title = f"require {threshold.title}"
-    case = ET.SubElement(suite, "testcase", classname=xml_text(name), name=xml_text(title), time="0")
+    case = ET.SubElement(
+        suite, "testcase", classname=xml_text(name), name=xml_text(title), time="0"
+    )
     text = xml_text(words.plain(threshold.text))
     if threshold.held:
         ET.SubElement(case, "system-out").text = text
@@ -147,7 +159,9 @@ def _expectations(campaign: Campaign) -> ET.Element:
 def _bug_case(suite: ET.Element, name: str, reproduction: Reproduction) -> None:
     question, outcome = reproduction.question, reproduction.outcome
     title = f"{question.bug} {question.pair} is reproduced"
-    case = ET.SubElement(suite, "testcase", classname=xml_text(name), name=xml_text(title), time="0")
+    case = ET.SubElement(
+        suite, "testcase", classname=xml_text(name), name=xml_text(title), time="0"
+    )
     text = f"{outcome.value}: {reproduction.why}"
     if outcome in (Proved.REPRODUCED, Proved.SEEN):
         ET.SubElement(case, "system-out").text = xml_text(text)
@@ -158,7 +172,9 @@ def _bug_case(suite: ET.Element, name: str, reproduction: Reproduction) -> None:
 
 def _variant_case(suite: ET.Element, name: str, variant: VariantResult) -> None:
     title = f"{variant.name} is {variant.expect}"
-    case = ET.SubElement(suite, "testcase", classname=xml_text(name), name=xml_text(title), time="0")
+    case = ET.SubElement(
+        suite, "testcase", classname=xml_text(name), name=xml_text(title), time="0"
+    )
     if variant.outcome is Expectation.MET:
         return
     kind = "failure" if variant.outcome is Expectation.NOT_MET else "error"
@@ -183,7 +199,9 @@ def _body(finding: Finding) -> str:
         lines += [f"cause: {heading}", *words.causes_by_fault(finding)]
     for witness in finding.witnesses[:SHOWN_WITNESSES]:
         around = words.sequence(witness.around, 100)
-        lines.append(f"{words.witness_line(witness, finding.sentence)}  {around}  {witness_facts(witness)}")
+        lines.append(
+            f"{words.witness_line(witness, finding.sentence)}  {around}  {witness_facts(witness)}"
+        )
     return "\n".join(words.plain(line) for line in lines)
 
 
@@ -192,7 +210,9 @@ def counted(suite: ET.Element, seconds: float) -> ET.Element:
     cases = suite.findall("testcase")
     suite.set("tests", str(len(cases)))
     suite.set("failures", str(sum(case.find("failure") is not None for case in cases)))
-    suite.set("errors", str(sum(c.find("error") is not None and c.find("failure") is None for c in cases)))
+    suite.set(
+        "errors", str(sum(c.find("error") is not None and c.find("failure") is None for c in cases))
+    )
     suite.set("skipped", str(sum(case.find("skipped") is not None for case in cases)))
     suite.set("time", f"{seconds:.3f}")
     return suite

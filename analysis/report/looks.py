@@ -1,7 +1,9 @@
-"""Colours and hatches: which of them a series or a kind of fault has, on every page and in every chart.
+"""Colours and hatches: which of them a series or a kind of fault has, on every page and in every
+chart.
 
 Colours are Okabe and Ito's (distinct with every common colour blindness) and two more. A kind of
-fault has its look by its name, so that it is the same in all runs; no two kinds share colour and hatch.
+fault has its look by its name, so that it is the same in all runs; no two kinds share colour and
+hatch.
 """
 
 from __future__ import annotations
@@ -26,8 +28,15 @@ _HATCHES = (
 #: Kinds of one colour do alike things; their hatches tell them apart.
 _FAMILIES = {
     PURPLE: ("kill", "controller-kill", "client-kill", "power-loss", "file-damage"),
-    _BROWN: ("restart", "rolling-restart", "rolling-upgrade", "rolling-downgrade", "client-restart"),
-    ORANGE: ("pause", "client-freeze"),
+    _BROWN: (
+        "restart",
+        "rolling-restart",
+        "rolling-upgrade",
+        "rolling-downgrade",
+        "client-restart",
+        "scale",
+    ),
+    ORANGE: ("pause", "client-freeze", "output-fault"),
     SKY: (
         "leader-move",
         "preferred-election",

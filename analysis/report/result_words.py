@@ -1,4 +1,5 @@
-"""Sentences, lines and headings about one result: the same on the terminal, in the page and in junit.xml."""
+"""Sentences, lines and headings about one result: the same on the terminal, in the page and in
+junit.xml."""
 
 from __future__ import annotations
 
@@ -23,13 +24,17 @@ def pass_sentence(result: Result) -> str:
     effective = sum(fault.effective for fault in result.faults if not fault.skipped)
     through = f" through {words.plural(effective, 'fault')}" if effective else ""
     checks = f"all {len(result.coverage)} validity checks passed"
-    held = f", {words.plural(len(result.thresholds), 'threshold')} held" if result.thresholds else ""
+    held = (
+        f", {words.plural(len(result.thresholds), 'threshold')} held" if result.thresholds else ""
+    )
     return f"every promise that the settings make was kept{through}{held}; {checks}"
 
 
 def sends_line(sends: dict[str, int]) -> str:
     """``attempted ok fail info``, aborted ones, and how many of the unknown ones are stored."""
-    line = "   ".join(f"{words.count(sends.get(k, 0))} {k}" for k in ("attempted", "ok", "fail", "info"))
+    line = "   ".join(
+        f"{words.count(sends.get(k, 0))} {k}" for k in ("attempted", "ok", "fail", "info")
+    )
     if sends.get("info"):
         stored, absent = sends.get("info_stored", 0), sends.get("info_not_stored", 0)
         line += f" ({words.count(stored)} stored, {words.count(absent)} not)"
@@ -51,11 +56,13 @@ def rate_line(rate: dict[str, float]) -> str:
 
 
 def latency_line(latency_ms: dict[str, float], no_intended_times: str = "") -> str:
-    """``p50 13 ms   ...   from the intended time``; a dash where no send of the load was answered."""
+    """``p50 13 ms   ...   from the intended time``; a dash if no send of the load was answered."""
     if not latency_ms:
         return "–"
     names = (("p50", "p50"), ("p99", "p99"), ("p999", "p99.9"), ("max", "max"))
-    parts = [f"{label} {words.millis(latency_ms[key])}" for key, label in names if key in latency_ms]
+    parts = [
+        f"{label} {words.millis(latency_ms[key])}" for key, label in names if key in latency_ms
+    ]
     line = f"{'   '.join(parts)}   {words.latency_from(no_intended_times)}"
     if "send_delay_p99" in latency_ms and not no_intended_times:
         line += f", of which waiting to send p99 {words.millis(latency_ms['send_delay_p99'])}"
@@ -102,7 +109,9 @@ def finding_heading(finding: Finding) -> str:
         text += f" in {words.plural(finding.episodes, 'episode')}"
     if finding.split:
         text += (
-            " (" + ", ".join(f"{words.count(number)} {name}" for name, number in finding.split.items()) + ")"
+            " ("
+            + ", ".join(f"{words.count(number)} {name}" for name, number in finding.split.items())
+            + ")"
         )
     return text
 
@@ -135,7 +144,9 @@ def notes(logs: LogLines) -> list[str]:
     """Return which logs were not read, and why."""
     made = [f"no lines of logs: {words.plain(logs.why_none)}"] if logs.why_none else []
     if logs.unplaced:
-        made.append(f"the log of {', '.join(logs.unplaced)} does not say when its lines were written")
+        made.append(
+            f"the log of {', '.join(logs.unplaced)} does not say when its lines were written"
+        )
     if logs.cut:
         made.append(f"{', '.join(logs.cut)} says so much at that time that not all of it was read")
     return made

@@ -1,4 +1,5 @@
-"""The head of a finding: how many messages, when, near which faults, in which partitions, and why."""
+"""The head of a finding: how many messages, when, near which faults, in which partitions, and
+why."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ NAMED_STREAMS = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NearFault:
-    """Messages near one fault, or near all faults of a kind. ``kind`` is empty for none or several."""
+    """Messages near one fault, or near all faults of a kind. ``kind`` is empty for none or
+    several."""
 
     kind: str
     text: str
@@ -69,7 +71,10 @@ def _near(rows: Sequence[FaultCount], faults: dict[int, FaultRow]) -> list[NearF
     met = [row for row in rows if row.fault in faults]
     outside = sum(row.count for row in rows if row.fault not in faults)
     if len(met) <= NAMED_FAULTS:
-        told = [NearFault(kind=faults[r.fault].kind, text=_name(faults[r.fault]), count=r.count) for r in met]
+        told = [
+            NearFault(kind=faults[r.fault].kind, text=_name(faults[r.fault]), count=r.count)
+            for r in met
+        ]
     else:
         told = _by_kind(met, faults)
     return [*told, NearFault(kind="", text="no fault", count=outside)] if outside else told

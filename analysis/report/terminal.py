@@ -1,7 +1,7 @@
 """Prints the summary of a run: the verdict and why first, then numbers, then where to look.
 
-Everything reads the same without colour. When the stream is not a terminal, or colour is off (``NO_COLOR``,
-``--no-color``, ``TERM=dumb``), no escape code is written at all.
+Everything reads the same without colour. When the stream is not a terminal, or colour is off
+(``NO_COLOR``, ``--no-color``, ``TERM=dumb``), no escape code is written at all.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def console(file: IO[str], *, color: bool = True) -> Console:
     return made
 
 
-def print_result(out: Console, result: Result, *, report: Path | None = None, verbose: bool = False) -> None:
+def print_result(
+    out: Console, result: Result, *, report: Path | None = None, verbose: bool = False
+) -> None:
     """The summary of one run; ``verbose`` adds its environment."""
     parts: list[RenderableType] = [
         banner(result.verdict, _title(result), _subtitle(result)),
@@ -130,10 +132,13 @@ def rows(pairs: Iterable[tuple[str, Text | str]]) -> Table:
 
 
 def closing_lines(pairs: Iterable[tuple[str, Text | str]]) -> Group:
-    """Labelled lines with paths and commands, never cut or wrapped: a copy of a line must work in a shell."""
+    """Labelled lines with paths and commands, never cut or wrapped: a copy of a line must work in a
+    shell."""
     return Group(
         *(
-            Text.assemble((f"{label:<{LABEL_WIDTH}} ", "dim"), text, no_wrap=True, overflow="ignore")
+            Text.assemble(
+                (f"{label:<{LABEL_WIDTH}} ", "dim"), text, no_wrap=True, overflow="ignore"
+            )
             for label, text in pairs
         )
     )
@@ -161,6 +166,7 @@ def _numbers(result: Result) -> RenderableType:
         *([("commits", transactions_line(result.transactions))] if result.transactions else []),
         ("found", stored),
         *([("given", given)] if given else []),
+        *([("made", words.applications(result.applications))] if result.applications else []),
         ("rate", rate_line(result.rate)),
         ("latency", latency_line(result.latency_ms, result.no_intended_times)),
         ("faults", faults_line(result.faults)),
@@ -173,20 +179,31 @@ def _thresholds(result: Result) -> list[tuple[str, Text | str]]:
     return [
         (
             "required" if not i else "",
-            Text(f"{THRESHOLD_GLYPH[each.held]} {words.plain(each.text)}", style=THRESHOLD_STYLE[each.held]),
+            Text(
+                f"{THRESHOLD_GLYPH[each.held]} {words.plain(each.text)}",
+                style=THRESHOLD_STYLE[each.held],
+            ),
         )
         for i, each in enumerate(result.thresholds)
     ]
 
 
 def _untested(result: Result) -> list[tuple[str, Text | str]]:
-    """Classes that this run could not have shown, by reason; in one line those that its load cannot have."""
+    """Classes that this run could not have shown, by reason; in one line those that its load cannot
+    have."""
     reasons = words.by_reason(result.untested)
-    foreign = [name for reason in reasons if reason.startswith(NOT_APPLICABLE) for name in reasons[reason]]
-    lines = [f"{', '.join(names)} ({reason})" for reason, names in reasons.items() if names[0] not in foreign]
+    foreign = [
+        name for reason in reasons if reason.startswith(NOT_APPLICABLE) for name in reasons[reason]
+    ]
+    lines = [
+        f"{', '.join(names)} ({reason})"
+        for reason, names in reasons.items()
+        if names[0] not in foreign
+    ]
     if foreign:
         lines.append(
-            f"{words.plural(len(foreign), 'class', 'classes')} that this load cannot show: see the report"
+            f"{words.plural(len(foreign), 'class', 'classes')} that this load cannot show: see the "
+            "report"
         )
     return [("not tested" if not i else "", line) for i, line in enumerate(lines)]
 
@@ -231,7 +248,9 @@ def _finding(finding: Finding, width: int) -> RenderableType:
         parts.append(Padding(_witness(witness, finding.sentence, width), (0, 0, 0, 2)))
     if heading := words.causes_heading(finding):
         parts.append(_inset(f"cause: {heading}"))
-        parts += [_inset(f"  {line}", "dim") for line in words.causes_by_fault(finding)[:SHOWN_CAUSES]]
+        parts += [
+            _inset(f"  {line}", "dim") for line in words.causes_by_fault(finding)[:SHOWN_CAUSES]
+        ]
     for item in finding.attribution:
         parts.append(_inset(words.attribution(item), "dim"))
     return Group(*parts)
@@ -274,14 +293,18 @@ def _inset(text: str, style: str = "") -> RenderableType:
 
 def unknown_help() -> tuple[str, Text | str]:
     """The page that has every reason."""
-    return "unknown", for_terminal("docs/howto/when-it-says-unknown.md: what to do about each reason")
+    return "unknown", for_terminal(
+        "docs/howto/when-it-says-unknown.md: what to do about each reason"
+    )
 
 
 def _closing(result: Result, report: Path | None) -> RenderableType:
     lines: list[tuple[str, Text | str]] = []
     if report is not None:
         lines.append(("report", str(report)))
-    traced = next((w.message for f in result.violations() for w in f.witnesses if is_message(w)), None)
+    traced = next(
+        (w.message for f in result.violations() for w in f.witnesses if is_message(w)), None
+    )
     if traced is not None:
         where = [str(report.parent)] if report is not None else []
         lines.append(("trace", for_terminal(shlex.join(["brokerstorm", "trace", traced, *where]))))

@@ -38,8 +38,11 @@ def print_campaign(
     emit(out, *parts, next_steps(campaign, report, is_stopped=is_stopped))
 
 
-def next_steps(campaign: Campaign, report: Path | None, *, is_stopped: bool = False) -> RenderableType:
-    """Where the report lies, how to look at the first witness and to repeat the campaign, the exit code.
+def next_steps(
+    campaign: Campaign, report: Path | None, *, is_stopped: bool = False
+) -> RenderableType:
+    """Where the report lies, how to look at the first witness and to repeat the campaign, the exit
+    code.
 
     ``is_stopped``: before it was over, so that the command ends with another one.
     """
@@ -51,7 +54,9 @@ def next_steps(campaign: Campaign, report: Path | None, *, is_stopped: bool = Fa
             (
                 "trace",
                 for_terminal(
-                    shlex.join(["brokerstorm", "trace", witness.message, str(report.parent / run.path)])
+                    shlex.join(
+                        ["brokerstorm", "trace", witness.message, str(report.parent / run.path)]
+                    )
                 ),
             )
             for run, _, witness in shown[:1]
@@ -67,7 +72,9 @@ def _banner(campaign: Campaign) -> RenderableType:
     outcome = outcome_of(campaign)
     line = Text(f" {outcome.value.upper()} ", style=STYLE[outcome])
     line.append(f"  {words.plain(campaign.scenario)}", style="bold")
-    line.append(f"   {words.plural(len(campaign.variants), 'variant')} · seed {campaign.seed}", style="dim")
+    line.append(
+        f"   {words.plural(len(campaign.variants), 'variant')} · seed {campaign.seed}", style="dim"
+    )
     return line
 
 

@@ -1,4 +1,5 @@
-"""Prints what else saw a traced message: the stacks of clients that hung, and the lines of the logs."""
+"""Prints what else saw a traced message: the stacks of clients that hung, and the lines of the
+logs."""
 
 from __future__ import annotations
 
@@ -27,14 +28,22 @@ def hang_parts(hangs: Sequence[HangRow], *, folded: bool) -> list[RenderableType
     """The call that a client of the message was seen waiting in, with its stack."""
     parts: list[RenderableType] = []
     for hang in hangs:
-        head = Text(f"\n{words.plain(hang.worker)} {hang.kind} at {words.clock(hang.t_s)}", style="bold")
+        head = Text(
+            f"\n{words.plain(hang.worker)} {hang.kind} at {words.clock(hang.t_s)}", style="bold"
+        )
         head.append(f": {words.plain(hang.text)}", style="not bold")
         parts.append(head)
         if hang.where:
-            parts.append(Text(f"  it waits in {words.plain(hang.where)}, {words.plain(hang.thread)}"))
+            parts.append(
+                Text(f"  it waits in {words.plain(hang.where)}, {words.plain(hang.thread)}")
+            )
         shown = hang.stack[:FRAMES] if folded else hang.stack
         parts += [Text(f"    {words.frame(line)}", style="dim", overflow="fold") for line in shown]
-        rest = [f"{words.plural(len(hang.stack) - len(shown), 'more frame')}"] if hang.stack[FRAMES:] else []
+        rest = (
+            [f"{words.plural(len(hang.stack) - len(shown), 'more frame')}"]
+            if hang.stack[FRAMES:]
+            else []
+        )
         rest += [f"every stack: {hang.stacks}"] if hang.stacks else []
         if rest and (folded or hang.stacks):
             parts.append(Text(f"    {'; '.join(rest if folded else rest[-1:])}", style="dim"))
@@ -42,7 +51,8 @@ def hang_parts(hangs: Sequence[HangRow], *, folded: bool) -> list[RenderableType
 
 
 def log_parts(logs: LogLines, *, folded: bool, more_with: str) -> list[RenderableType]:
-    """Lines of the logs; folded: their beginnings. ``more_with``: the command that shows all of them."""
+    """Lines of the logs; folded: their beginnings. ``more_with``: the command that shows all of
+    them."""
     parts: list[RenderableType] = []
     if logs.lines:
         parts += [Text("\nin the logs", style="bold"), _lines(logs.lines, folded=folded)]

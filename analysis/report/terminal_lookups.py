@@ -35,7 +35,8 @@ _Moment = tuple[float, str, str]
 
 
 def print_trace(out: Console, trace: Trace, *, folded: bool = True, more_with: str = "") -> None:
-    """One message: who it is, what happened in order of time, where it is stored, what the logs say.
+    """One message: who it is, what happened in order of time, where it is stored, what the logs
+    say.
 
     Args:
         folded: lines of logs are cut, and stacks are shortened.
@@ -66,12 +67,18 @@ def _story(trace: Trace) -> RenderableType:
         moments += _delivery_moments(delivery)
     for fault in trace.faults:
         moments += _fault_moments(fault)
-    moments += [(e.t_s, e.kind, f"{e.worker}: {e.text}" if e.text else e.worker) for e in trace.events]
-    moments += [(n.t_s, "leader", f"{n.source}: {fold(n)}") for n in trace.logs.lines if n.why == "leader"]
+    moments += [
+        (e.t_s, e.kind, f"{e.worker}: {e.text}" if e.text else e.worker) for e in trace.events
+    ]
+    moments += [
+        (n.t_s, "leader", f"{n.source}: {fold(n)}") for n in trace.logs.lines if n.why == "leader"
+    ]
     grid = Table.grid(padding=(0, 2))
     for t_s, what, text in sorted(moments, key=lambda moment: moment[0]):
         style = "red" if what == "fault" else ""
-        grid.add_row(Text(words.clock(t_s), style="dim"), Text(what, style=style), Text(words.plain(text)))
+        grid.add_row(
+            Text(words.clock(t_s), style="dim"), Text(what, style=style), Text(words.plain(text))
+        )
     for send in trace.sends:
         if send.t_done_s is None:
             grid.add_row("", "info", Text(f"attempt {send.attempt} never got an outcome"))
@@ -118,7 +125,9 @@ def _delivery_moments(delivery: Delivered) -> list[_Moment]:
 
 def _fault_moments(fault: FaultRow) -> list[_Moment]:
     name = f"#{fault.id} {fault.kind} {fault.target}"
-    moments: list[_Moment] = [(fault.t_s, "fault", name if fault.effective else f"{name} (had no effect)")]
+    moments: list[_Moment] = [
+        (fault.t_s, "fault", name if fault.effective else f"{name} (had no effect)")
+    ]
     if fault.until_s is not None:
         moments.append((fault.until_s, "fault", f"{name} undone"))
     return moments
@@ -128,7 +137,9 @@ def _log_lines(trace: Trace, width: int) -> list[RenderableType]:
     if not trace.log:
         lines: list[RenderableType] = [Text(trace.log_text)]
         for acked in trace.acked_places:
-            head = Text(acked.place, style="bold").append(", where it was acknowledged, ", style="not bold")
+            head = Text(acked.place, style="bold").append(
+                ", where it was acknowledged, ", style="not bold"
+            )
             lines.append(head.append(f"holds {acked.holder or 'no message'}", style="not bold"))
             lines.append(Text(f"  {_neighbours(acked.around, width - 2)}"))
         return lines
@@ -144,7 +155,9 @@ def _log_lines(trace: Trace, width: int) -> list[RenderableType]:
         lines += [head, Text(f"  {_neighbours(stored.around, width - 2)}")]
         for made in stored.made_into:
             ended = f" · {made.txn}" if made.txn else ""
-            lines.append(Text(f"  {made.group} made {made.message} of it, stored at {made.place}{ended}"))
+            lines.append(
+                Text(f"  {made.group} made {made.message} of it, stored at {made.place}{ended}")
+            )
     return lines
 
 
@@ -173,8 +186,10 @@ def print_explanation(out: Console, entry: Explanation) -> None:
         ("meaning", entry.explanation),
     ]
     lines += _several("breaks", entry.breaks)
-    lines += _several("needs", entry.evidence or ("nothing more: it is seen in the capture itself",))
-    lines += _several("kinds", tuple(f"{name}: {text}" for name, text in entry.splits.items()))
+    lines += _several(
+        "needs", entry.evidence or ("no further evidence: the captured data itself shows it",)
+    )
+    lines += _several("splits", tuple(f"{name}: {text}" for name, text in entry.splits.items()))
     lines.append(("counted", entry.unit))
     emit(out, *parts, rows(lines))
 
@@ -193,7 +208,9 @@ def print_class_list(out: Console, entries: Sequence[Explanation]) -> None:
 
 def print_comparison(out: Console, comparison: Comparison) -> None:
     """Both runs and what changed, a section after the other."""
-    parts: list[RenderableType] = [Text(f"! {caution}", style="yellow") for caution in comparison.cautions]
+    parts: list[RenderableType] = [
+        Text(f"! {caution}", style="yellow") for caution in comparison.cautions
+    ]
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("")
     table.add_column("")

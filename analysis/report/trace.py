@@ -1,9 +1,10 @@
-"""Traces one message through all tables: when it was due and sent, where it is stored, who was given it.
+"""Traces one message through all tables: when it was due and sent, where it is stored, who was
+given it.
 
-A message is named as everywhere: ``instance/lane/seq`` (optionally ``.attempt``), or by the place where
-somebody found it, ``topic-partition@offset`` (Pulsar: ``@ledger:entry`` or ``@ledger:entry:index``). Only the
-files of its bucket are opened, filtered while they are read, so a trace in a run of many millions of messages
-takes a moment.
+A message is named as everywhere: ``instance/lane/seq`` (optionally ``.attempt``), or by the place
+where somebody found it, ``topic-partition@offset`` (Pulsar: ``@ledger:entry`` or
+``@ledger:entry:index``). Only the files of its bucket are opened, filtered while they are read, so
+a trace in a run of many millions of messages takes a moment.
 """
 
 from __future__ import annotations
@@ -52,10 +53,11 @@ def trace(run: RunDir, message: str, *, log_lines: int = LOG_LINES) -> Trace:
     """Look one message up, with at most that many lines of the logs around it.
 
     Raises:
-        UsageError: not the form of a message, unknown in this run, or the run has no sealed capture, or one
-            that its documents do not fit.
+        UsageError: not the form of a message, unknown in this run, or the run has no sealed
+            capture, or one that its documents do not fit.
     """
-    if not run.seal_report.exists():  # parts that were sealed during the load are not the whole capture
+    # parts that were sealed during the load are not the whole capture
+    if not run.seal_report.exists():
         raise UsageError(
             f"{run.root} has no sealed capture",
             hint=f"`brokerstorm analyze {run.root}` seals and judges a run that has ended",
@@ -92,7 +94,9 @@ class _Tracer:
     def at_place(self, stream_text: str, place: Sequence[int], asked: str) -> Trace:
         """``place``: offset; or ledger, entry and, in a batch, index."""
         stream = self._tables.stream_id(stream_text)
-        where = (pc.field("stream") == stream) & (pc.field("position") == place[min(len(place) - 1, 1)])
+        where = (pc.field("stream") == stream) & (
+            pc.field("position") == place[min(len(place) - 1, 1)]
+        )
         if len(place) > 1:
             where = where & (pc.field("ledger") == place[0])
         if len(place) > 2:
@@ -114,12 +118,18 @@ class _Tracer:
         if lane >= 2**32 or instance >= 2**32:
             raise UsageError(f"{asked!r}: instance and lane are below {2**32}", hint=EXAMPLES)
         bucket = self._tables.bucket_of_lane(lane)
-        own = (pc.field("instance") == instance) & (pc.field("lane") == lane) & (pc.field("seq") == seq)
+        own = (
+            (pc.field("instance") == instance)
+            & (pc.field("lane") == lane)
+            & (pc.field("seq") == seq)
+        )
         if attempt is not None:
             own = own & (pc.field("attempt") == attempt)
         sends = self._tables.read("sends", bucket, own)
         log = self._tables.read("log", bucket, own & (pc.field("check") == int(Check.OK)))
-        events = self._tables.read("deliveries", bucket, own & (pc.field("event") == int(Event.DELIVER)))
+        events = self._tables.read(
+            "deliveries", bucket, own & (pc.field("event") == int(Event.DELIVER))
+        )
         if not sends and not log and not events:
             raise self._not_found(name, bucket, asked)
         made_sends = tuple(self._send(row) for row in sorted(sends, key=lambda r: r.attempt))
@@ -132,8 +142,12 @@ class _Tracer:
             sends=made_sends,
             log=tuple(self._stored(row, bucket) for row in sorted(log, key=_in_log_order)),
             log_text=self._log_text(lane, sends),
-            acked_places=() if log else tuple(self._acked_place(row) for row in sends if self._place(row)),
-            deliveries=tuple(self._delivered(row, bucket) for row in sorted(events, key=lambda r: r.t_ns)),
+            acked_places=()
+            if log
+            else tuple(self._acked_place(row) for row in sends if self._place(row)),
+            deliveries=tuple(
+                self._delivered(row, bucket) for row in sorted(events, key=lambda r: r.t_ns)
+            ),
             not_given=tuple(self._not_given(log, events)),
             faults=self._faults(made_sends),
             classes=tuple(self._tables.classes.get(name.whole, ())),
@@ -165,7 +179,9 @@ class _Tracer:
     def _send(self, row: SealedRow) -> SendAttempt:
         seconds = self._context.seconds
         late = Outcome(row.late_outcome)
-        is_unknown = "intended-times" in self._context.unstated and row.t_intended_ns == row.t_start_ns
+        is_unknown = (
+            "intended-times" in self._context.unstated and row.t_intended_ns == row.t_start_ns
+        )
         return SendAttempt(
             attempt=row.attempt,
             kind=Kind(row.kind).name.lower().replace("_", "-"),
@@ -215,8 +231,23 @@ class _Tracer:
             where = where & (pc.field("source_position") == row.position)
             for made in sorted(self._tables.read("log", bucket, where), key=_in_log_order):
                 yield Output(
-                    group=pipeline.group, message=_name(made), place=self._place(made), txn=_txn(made)
+                    group=pipeline.group,
+                    message=_name(made),
+                    place=self._place(made),
+                    txn=_txn(made),
                 )
+        own = pc.field("event") == int(Event.OUTPUT)
+        for name in ("instance", "lane", "seq", "attempt"):
+            own = own & (pc.field(name) == getattr(row, name))
+        names = {each.session: each.name for each in self._context.applications}
+        for made in self._tables.read("deliveries", bucket, own) if names else ():
+            when = f"at {words.clock(self._context.seconds(made.t_ns))}" if made.t_ns else ""
+            yield Output(
+                group=names.get(made.session, ""),
+                message="an output",
+                place=self._place(made),
+                txn=when,
+            )
 
     def _acked_place(self, send: SealedRow) -> AckedPlace:
         around = self._around(send, self._tables.buckets_of_stream(send.stream)[0])
@@ -224,7 +255,8 @@ class _Tracer:
         return AckedPlace(place=self._place(send), holder=holder, around=around)
 
     def _around(self, row: SealedRow, bucket: int) -> tuple[Neighbour, ...]:
-        """The log about the place that ``row`` names; the row at that place, if there is one, is marked."""
+        """The log about the place that ``row`` names; the row at that place, if there is one, is
+        marked."""
         position = pc.field("position")
         near = (position >= row.position - NEIGHBOURS) & (position <= row.position + NEIGHBOURS)
         near = near & (pc.field("stream") == row.stream) & (pc.field("ledger") == row.ledger)
@@ -252,7 +284,9 @@ class _Tracer:
             t_committed_s=self._context.seconds(min(commits)) if commits else None,
         )
 
-    def _not_given(self, log: Sequence[SealedRow], events: Sequence[SealedRow]) -> Iterator[NotGiven]:
+    def _not_given(
+        self, log: Sequence[SealedRow], events: Sequence[SealedRow]
+    ) -> Iterator[NotGiven]:
         """Groups that read a topic where the message is stored, and have no delivery of it."""
         topics = {self._context.stream_name(row.stream).rpartition("-")[0] for row in log}
         sessions = self._context.sessions
@@ -273,7 +307,9 @@ class _Tracer:
         event, after = pc.field("event"), pc.field("ordinal") > row.ordinal
         own = after & (pc.field("session") == row.session)
         if self._context.is_queue[row.stream]:
-            ends = self._tables.read("deliveries", bucket, own & event.isin([int(e) for e in _ENDS]))
+            ends = self._tables.read(
+                "deliveries", bucket, own & event.isin([int(e) for e in _ENDS])
+            )
             first = min(ends, key=lambda r: r.ordinal, default=None)
             return [first.t_ns] if first and first.event in _ENDS[:2] else []
         own = own & (pc.field("stream") == row.stream)
@@ -312,7 +348,10 @@ class _Tracer:
         if not sends:
             return ()
         begin = min(send.t_start_s for send in sends) - NEAR_S
-        end = max(send.t_done_s if send.t_done_s is not None else send.t_start_s for send in sends) + NEAR_S
+        end = (
+            max(send.t_done_s if send.t_done_s is not None else send.t_start_s for send in sends)
+            + NEAR_S
+        )
         zero_ns = self._context.epoch_ns
         made = [fault_row(f, None, zero_ns) for f in self._tables.faults if f.inject_ns is not None]
         return tuple(f for f in made if f.t_s <= end and (f.until_s is None or f.until_s >= begin))

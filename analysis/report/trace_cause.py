@@ -26,8 +26,8 @@ def cause_of(
     *,
     was_taken: bool,
 ) -> str:
-    """Return the cause for a message that was acknowledged and is lost, or that is in the log twice; empty
-    for any other message, and where leaders were not recorded.
+    """Return the cause for a message that was acknowledged and is lost, or that is in the log
+    twice; empty for any other message, and where leaders were not recorded.
 
     Args:
         sends: its sends.
@@ -90,7 +90,9 @@ def _said(
         high=low,
         again=again,
     )
-    return CauseWords(cls, context, [fault for fault in context.faults if fault.effective]).sentence(raw)
+    return CauseWords(
+        cls, context, [fault for fault in context.faults if fault.effective]
+    ).sentence(raw)
 
 
 def _one(value: int) -> Ints:

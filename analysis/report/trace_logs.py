@@ -1,4 +1,5 @@
-"""Adds to a traced message what else saw it: events and hangs of its clients, lines of the logs around it."""
+"""Adds to a traced message what else saw it: events and hangs of its clients, lines of the logs
+around it."""
 
 from __future__ import annotations
 
@@ -54,8 +55,11 @@ def with_witnesses(run: RunDir, found: Trace, most: int) -> Trace:
         )
 
 
-def witness_logs(run: RunDir, result: Result, most_witnesses: int) -> dict[tuple[str, float], LogLines]:
-    """Return the log lines for the first example messages of each class that counts; see `logs_of`."""
+def witness_logs(
+    run: RunDir, result: Result, most_witnesses: int
+) -> dict[tuple[str, float], LogLines]:
+    """Return the log lines for the first example messages of each class that counts; see
+    `logs_of`."""
     shown = [
         witness
         for finding in result.findings
@@ -82,7 +86,9 @@ def _logs_of(run: RunDir, witness: Witness) -> LogLines:
         manifest, plan = read_document(run.manifest, Manifest), read_document(run.plan, Plan)
         epoch_ns = manifest.epoch_ns
         name = MessageId.parse(witness.message)
-        owners = [row.name for row in manifest.workers if _sent(row, name) or row.name in witness.where]
+        owners = [
+            row.name for row in manifest.workers if _sent(row, name) or row.name in witness.where
+        ]
     subject = Subject(
         moments_ns=[epoch_ns + round(witness.t_s * 1e9)],
         streams=streams_in([witness.where, witness.acked_position], plan),

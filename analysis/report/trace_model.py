@@ -10,7 +10,8 @@ from harness.logs import LogLines
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendAttempt:
-    """One call of the client. Times are seconds into the load; ``t_done_s`` None: no outcome ever."""
+    """One call of the client. Times are seconds into the load; ``t_done_s`` None: no outcome
+    ever."""
 
     attempt: int
     kind: str
@@ -44,8 +45,8 @@ class Output:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stored:
-    """One place in the log that holds the message. ``made_of``: place and name of the input that a pipeline
-    made it of; ``made_into``: what pipelines made of it."""
+    """One place in the log that holds the message. ``made_of``: place and name of the input that a
+    pipeline made it of; ``made_into``: what pipelines made of it."""
 
     place: str
     attempt: int
@@ -68,8 +69,8 @@ class AckedPlace:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivered:
-    """The message handed to a consumer. ``t_committed_s``: when the session's commit covered it, or its
-    acknowledgement was confirmed."""
+    """The message handed to a consumer. ``t_committed_s``: when the session's commit covered it, or
+    its acknowledgement was confirmed."""
 
     session: int
     consumer: str
@@ -88,7 +89,8 @@ class NotGiven:
 
     Attributes:
         members: names of its consumers.
-        incomplete: members whose journal is not whole, so that one of them may have been given the message.
+        incomplete: members whose journal is not whole, so that one of them may have been given the
+            message.
     """
 
     group: str
@@ -98,7 +100,8 @@ class NotGiven:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientEvent:
-    """An event that a worker reported about its client: a connection lost or restored, an assignment."""
+    """An event that a worker reported about its client: a connection lost or restored, an
+    assignment."""
 
     t_s: float
     worker: str
@@ -123,8 +126,10 @@ class Trace:
     not_given: tuple[NotGiven, ...] = ()
     faults: tuple[FaultRow, ...]
     classes: tuple[str, ...] = field(default=())  # classes that name it as a witness, if judged
-    client_names: tuple[str, ...] = ()  # what the broker calls its producer, where the client says it
+    # what the broker calls its producer, where the client says it
+    client_names: tuple[str, ...] = ()
     events: tuple[ClientEvent, ...] = ()  # of its clients, around it
     hangs: tuple[HangRow, ...] = ()  # of its clients, with the stack of the call that waits
     logs: LogLines = field(default_factory=LogLines)
-    cause: str = ""  # the leader change that lost or repeated it, as `analysis.findings.Cause` says it
+    # the leader change that lost or repeated it, as `analysis.findings.Cause` says it
+    cause: str = ""

@@ -29,14 +29,15 @@ from harness.filesystems import filesystem_of
 from harness.rundir import RunDir, reading
 
 EXAMPLES = (
-    "a message is INSTANCE/LANE/SEQ as in 1/3/88121, or a place TOPIC-PARTITION@OFFSET as in orders-3@41203, "
-    "on Pulsar @LEDGER:ENTRY[:INDEX]"
+    "a message is INSTANCE/LANE/SEQ as in 1/3/88121, or a place TOPIC-PARTITION@OFFSET as in "
+    "orders-3@41203, on Pulsar @LEDGER:ENTRY[:INDEX]"
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealedRow:
-    """A row of any sealed table (docs/capture-format.md); columns that its table lacks are never read."""
+    """A row of any sealed table (docs/capture-format.md); columns that its table lacks are never
+    read."""
 
     instance: int = 0
     lane: int = 0
@@ -71,7 +72,7 @@ class SealedRow:
     redelivery: int = 0
 
     @classmethod
-    def of(cls, row: dict[str, int]) -> SealedRow:
+    def from_row(cls, row: dict[str, int]) -> SealedRow:
         """Make a sealed row from a row as PyArrow reads it."""
         return cls(**{name: row[name] for name in cls.__slots__ if name in row})
 
@@ -81,7 +82,8 @@ class SealedTables:
 
     Attributes:
         context: names, streams, sessions, bounds of the run.
-        wall_ms: wall clock of the start of load, ms since 1970; None where the manifest does not say it.
+        wall_ms: wall clock of the start of load, ms since 1970; None where the manifest does not
+            say it.
         faults: the records of faults.jsonl.
         classes: message -> the classes of result.json that show it as a witness.
 
@@ -112,7 +114,7 @@ class SealedTables:
             UsageError: a file of the bucket is damaged.
         """
         found = self._table(table, bucket, where)
-        return [] if found is None else [SealedRow.of(row) for row in found.to_pylist()]
+        return [] if found is None else [SealedRow.from_row(row) for row in found.to_pylist()]
 
     def _table(
         self, table: str, bucket: int, where: pc.Expression, columns: list[str] | None = None
@@ -135,14 +137,16 @@ class SealedTables:
             ) from error
 
     def written(self, stream: int) -> tuple[Ints, Ints]:
-        """Return the stream's rows in the log of its own bucket, by position: the position, and when each was
-        due.
+        """Return the stream's rows in the log of its own bucket, by position: the position, and
+        when each was due.
 
         Raises:
             UsageError: a file of the bucket is damaged.
         """
         bucket = self.buckets_of_stream(stream)[0]
-        found = self._table("log", bucket, pc.field("stream") == stream, ["position", "t_intended_ns"])
+        found = self._table(
+            "log", bucket, pc.field("stream") == stream, ["position", "t_intended_ns"]
+        )
         if found is None:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         position, due_ns = (found.column(i).to_numpy() for i in range(2))
@@ -150,7 +154,8 @@ class SealedTables:
         return position[order], due_ns[order]
 
     def _require_whole(self, bucket: int) -> None:
-        """Raise UsageError when a file of the bucket is not the one that was sealed; looked at once."""
+        """Raise UsageError when a file of the bucket is not the one that was sealed; looked at
+        once."""
         if bucket in self._whole:
             return
         if bucket in self._left_out.buckets:
@@ -159,10 +164,14 @@ class SealedTables:
                 hint="who made it has them: `brokerstorm bundle RUN --max-size 200MB` takes more",
             )
         if damage := damaged_files(self._root, bucket, self._checksums):
-            raise UsageError(f"the capture is damaged: {damage[0]}", hint="bring the file back from a copy")
+            raise UsageError(
+                f"the capture is damaged: {damage[0]}", hint="bring the file back from a copy"
+            )
         self._whole.add(bucket)
 
-    def read_first(self, table: str, buckets: Sequence[int], where: pc.Expression) -> list[SealedRow]:
+    def read_first(
+        self, table: str, buckets: Sequence[int], where: pc.Expression
+    ) -> list[SealedRow]:
         """Rows of the first bucket that has any."""
         return next((rows for bucket in buckets if (rows := self.read(table, bucket, where))), [])
 
@@ -189,7 +198,11 @@ class SealedTables:
             return streams.index(text) + 1
         raise UsageError(
             f"this run has no stream {words.plain(text)!r}: it has "
-            + (f"{streams[0]} .. {streams[-1]}" if len(streams) > 1 else ", ".join(streams) or "none"),
+            + (
+                f"{streams[0]} .. {streams[-1]}"
+                if len(streams) > 1
+                else ", ".join(streams) or "none"
+            ),
             hint=EXAMPLES,
         )
 

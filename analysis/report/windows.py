@@ -30,7 +30,8 @@ class Windows:
         return [number / width for number, width in zip(counts, self.widths_s, strict=True)]
 
     def longest_silence(self) -> tuple[float, float]:
-        """Start and length (s) of the longest stretch of the load without an ok while messages were due."""
+        """Start and length (s) of the longest stretch of the load without an ok while messages were
+        due."""
         best, begin = (0.0, 0.0), None
         last_due = max((i for i, number in enumerate(self.intended) if number), default=-1)
         for i, t in enumerate(self.times):
@@ -46,7 +47,9 @@ class Windows:
 
 def condensed(timeline: TimeSeries, most: int) -> Windows:
     """At most ``most`` windows; a series the capture did not have is filled with zeros or None."""
-    count = max((len(series) for series in (timeline.intended, timeline.ok, timeline.p99_ms)), default=0)
+    count = max(
+        (len(series) for series in (timeline.intended, timeline.ok, timeline.p99_ms)), default=0
+    )
     size = max(1, -(-count // most))
     starts = range(0, count, size)
 
@@ -54,7 +57,9 @@ def condensed(timeline: TimeSeries, most: int) -> Windows:
         return [sum(series[i : i + size]) for i in starts]
 
     def worst(series: Sequence[float | None]) -> list[float | None]:
-        return [max((v for v in series[i : i + size] if v is not None), default=None) for i in starts]
+        return [
+            max((v for v in series[i : i + size] if v is not None), default=None) for i in starts
+        ]
 
     return Windows(
         step_s=timeline.step_s * size,

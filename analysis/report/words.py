@@ -7,7 +7,15 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
-from analysis.findings import Attribution, Cause, FaultNear, Finding, SequenceStep, Witness
+from analysis.findings import (
+    ApplicationResult,
+    Attribution,
+    Cause,
+    FaultNear,
+    Finding,
+    SequenceStep,
+    Witness,
+)
 from analysis.verdict.rate import SHORT_SHARE
 from harness.systems import SYSTEMS
 
@@ -15,8 +23,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u206
 
 
 def plain(text: str) -> str:
-    """Text from outside (a client's error, an option) on one line, without control characters: it can
-    neither move the cursor nor turn the reading direction."""
+    """Text from outside (a client's error, an option) on one line, without control characters: it
+    can neither move the cursor nor turn the reading direction."""
     return _CONTROL.sub(lambda found: " " if found[0] in "\n\t\r" else "�", text).strip()
 
 
@@ -63,7 +71,8 @@ def clock(t_s: float) -> str:
 
 
 def day(iso: str) -> str:
-    """``2026-11-22T16:08:23.6+00:00`` -> ``2026-11-22 16:08 UTC``; empty for anything that is not a time."""
+    """``2026-11-22T16:08:23.6+00:00`` -> ``2026-11-22 16:08 UTC``; empty for anything that is not a
+    time."""
     try:
         return f"{datetime.fromisoformat(iso).astimezone(UTC):%Y-%m-%d %H:%M} UTC"
     except ValueError:
@@ -84,8 +93,38 @@ def given(
     return "   ".join(told)
 
 
+def applications(results: Sequence[ApplicationResult]) -> str:
+    """Outputs of each application: ``billing 31,000 outputs, 12 of them again, 99 % within 1.2
+    s``."""
+    told = []
+    for each in results:
+        parts = [f"{plain(each.name)} {plural(each.outputs, 'output')}"]
+        parts += [f"{count(each.outputs_again)} of them again"] if each.outputs_again else []
+        parts += [f"{count(each.nameless)} that name no input"] if each.nameless else []
+        parts += [f"99 % within {millis(each.delay_ms['p99'])}"] if each.delay_ms else []
+        parts += [recovery] if (recovery := slowest_recovery(each)) else []
+        parts += [f"{each.killed} killed"] if each.killed else []
+        parts += [f"{each.ended_by_itself} ended by itself"] if each.ended_by_itself else []
+        told.append(", ".join(parts))
+    return "   ".join(told)
+
+
+def slowest_recovery(application: ApplicationResult) -> str:
+    """``usual delay again within 8.2 s of a fault, not seen again after 1 fault``; empty if it is
+    not known what is usual."""
+    flow = application.flow
+    if flow is None or flow.usual_ms is None:
+        return ""
+    known = [each.recovery_s for each in flow.recoveries if each.recovery_s is not None]
+    parts = [f"usual delay again within {max(known):.1f} s of a fault"] if known else []
+    if missing := len(flow.recoveries) - len(known):
+        parts.append(f"usual delay not seen again after {plural(missing, 'fault')}")
+    return ", ".join(parts)
+
+
 def log_rows(rows: Mapping[str, int]) -> str:
-    """``1,699,720 rows in the log, 24 of them probes``: those that show that a partition takes messages."""
+    """``1,699,720 rows in the log, 24 of them probes``: those that show that a partition takes
+    messages."""
     probes = rows.get("log_probes", 0)
     return f"{count(rows.get('log', 0))} rows in the log" + (
         f", {count(probes)} of them probes" if probes else ""
@@ -103,8 +142,8 @@ def per_second(value: float) -> str:
 
 
 def target(rate: Mapping[str, float]) -> str:
-    """Return the target rate: ``50,000/s``; for a load that adapts to the machine, its limit and whether it
-    was missed.
+    """Return the target rate: ``50,000/s``; for a load that adapts to the machine, its limit and
+    whether it was missed.
     """
     aim, most = rate.get("target_per_s", 0.0), rate.get("at_most_per_s", 0.0)
     if not aim:
@@ -118,7 +157,9 @@ def target(rate: Mapping[str, float]) -> str:
 
 def latency_from(no_intended_times: str) -> str:
     """Since when latencies count; ``no_intended_times``: `analysis.findings.Result`."""
-    return f"from the call, as {no_intended_times}" if no_intended_times else "from the intended time"
+    return (
+        f"from the call, as {no_intended_times}" if no_intended_times else "from the intended time"
+    )
 
 
 def percent(ratio: float) -> str:
@@ -137,7 +178,8 @@ def fact(name: str, value: str) -> tuple[str, str]:
 
 
 def versions(environment: Mapping[str, str]) -> list[str]:
-    """Brokers and clients of producers, with versions: ``kafka 4.1.2``, ``confluent-kafka 2.16.1``."""
+    """Brokers and clients of producers, with versions: ``kafka 4.1.2``, ``confluent-kafka
+    2.16.1``."""
     brokers = [f"{name} {plain(environment[name])}" for name in SYSTEMS if name in environment]
     clients = [
         plain(text.partition(";")[0])
@@ -161,7 +203,9 @@ def ago(near: FaultNear | None) -> str:
     if near is None:
         return ""
     sign = "+" if near.after_s >= 0 else "-"
-    return f"{near.kind} {plain(near.target)} #{near.fault} {sign}{millis(abs(near.after_s) * 1000)}"
+    return (
+        f"{near.kind} {plain(near.target)} #{near.fault} {sign}{millis(abs(near.after_s) * 1000)}"
+    )
 
 
 def step(item: SequenceStep) -> str:
@@ -233,7 +277,9 @@ def causes_by_fault(finding: Finding) -> list[str]:
     found: dict[str, list[Cause]] = {}
     for cause in finding.causes:
         by = cause.moved_by
-        after = f"after fault #{by.fault} ({by.kind} {plain(by.target)})" if by else "not near a fault"
+        after = (
+            f"after fault #{by.fault} ({by.kind} {plain(by.target)})" if by else "not near a fault"
+        )
         found.setdefault(after if cause.named else cause.sentence, []).append(cause)
     return [_causes_line(what, causes) for what, causes in found.items()]
 
@@ -245,7 +291,9 @@ def _causes_line(what: str, causes: Sequence[Cause]) -> str:
     changes = {(cause.stream, cause.term, cause.next_term, cause.changed_s) for cause in causes}
     late = sum(cause.count for cause in causes if cause.late)
     share = "all" if late == sum(cause.count for cause in causes) else count(late)
-    deposed = f"; {share} of them acknowledged by a broker that was no longer leader" if late else ""
+    deposed = (
+        f"; {share} of them acknowledged by a broker that was no longer leader" if late else ""
+    )
     return f"{messages} by {plural(len(changes), 'leader change')} {what}{deposed}"
 
 

@@ -1,8 +1,9 @@
 """Runs one program on several machines at once: a Spark job of barrier tasks.
 
-Barrier tasks start together or not at all, and when one fails Spark ends all. The program is a process of
-the task, signalled by the kernel when the task is gone: a cancelled job kills Python tasks without their
-``finally``. What the program needs comes in one archive, which every task unpacks for itself.
+Barrier tasks start together or not at all, and when one fails Spark ends all. The program is a
+process of the task, signalled by the kernel when the task is gone: a cancelled job kills Python
+tasks without their ``finally``. What the program needs comes in one archive, which every task
+unpacks for itself.
 """
 
 from __future__ import annotations

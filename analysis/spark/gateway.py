@@ -1,8 +1,8 @@
 """The JVM of a Spark session: started with its output in a file, and ended with the session.
 
 Leans on parts of pyspark that are not public, so its version is bounded in pyproject.toml, and
-tests/unit/test_private_apis.py names them: pyspark keeps one gateway per process, prints what its JVM says on
-our terminal, and leaves the JVM running when the session is stopped.
+tests/unit/test_private_apis.py names them: pyspark keeps one gateway per process, prints what its
+JVM says on our terminal, and leaves the JVM running when the session is stopped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _JVM_EXIT_S = 120.0  # a fraction of a second, but for the one that records clas
 
 
 def active() -> SparkContext | None:
-    """The context that this process has open already; nothing is imported to find that there is none."""
+    """The context that this process has open already; nothing is imported to find that there is
+    none."""
     core = sys.modules.get("pyspark.core.context")
     context: SparkContext | None = core.SparkContext._active_spark_context if core else None
     return context
@@ -44,14 +45,16 @@ def open_gateway(conf: SparkConf, log: Path) -> None:
 
 
 def hush(session: SparkContext) -> None:
-    """pyspark prints a traceback when the JVM goes first, as after a signal to the whole process group."""
+    """pyspark prints a traceback when the JVM goes first, as after a signal to the whole process
+    group."""
     server = getattr(session, "_accumulatorServer", None)
     if server is not None:
         server.handle_error = lambda *_: _LOG.debug("the JVM closed the accumulators' connection")
 
 
 def close(session: SparkContext) -> None:
-    """Stop the session and its JVM, which a signal to the whole process group may have ended before us."""
+    """Stop the session and its JVM, which a signal to the whole process group may have ended before
+    us."""
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.core.context import SparkContext
 

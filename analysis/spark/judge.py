@@ -1,10 +1,10 @@
 """Judges a sealed run: one Spark task per bucket, merged on the driver.
 
-Nothing is shuffled: sealing has put everything one task needs into one bucket. So the job is one of plain
-Python partitions: planning and compiling a query would take longer than all else Spark does here. Streams
-with rows in several buckets (messages in the wrong partition) get a second, small pass
-(`analysis.kernels.across`). An exception in a task becomes a line in ``reasons`` and the verdict *unknown*;
-it can never turn into a pass.
+Nothing is shuffled: sealing has put everything one task needs into one bucket. So the job is one of
+plain Python partitions: planning and compiling a query would take longer than all else Spark does
+here. Streams with rows in several buckets (messages in the wrong partition) get a second, small
+pass (`analysis.kernels.across`). An exception in a task becomes a line in ``reasons`` and the
+verdict *unknown*; it can never turn into a pass.
 """
 
 from __future__ import annotations
@@ -54,14 +54,15 @@ def judge(
     """Judge a sealed run and write result.json.
 
     Args:
-        root_uri: where executors find the run's ``sealed`` folder, any URI that pyarrow.fs knows; None =
-            the run folder, which they must then be able to read.
+        root_uri: where executors find the run's ``sealed`` folder, any URI that pyarrow.fs knows;
+            None = the run folder, which they must then be able to read.
         hits: a Parquet file for every hit (`analysis.verdict.hits_file`); None = witnesses only.
-        stopped: raises if a signal came, which ends a job without a word of its own; nothing is written then.
+        stopped: raises if a signal came, which ends a job without a word of its own; nothing is
+            written then.
 
     Raises:
-        UsageError: plan, manifest or all sealed tables are missing or cannot be read. (A sealed file that is
-            missing or was changed is not an error: what rests on it is unknown.)
+        UsageError: plan, manifest or all sealed tables are missing or cannot be read. (A sealed
+            file that is missing or was changed is not an error: what rests on it is unknown.)
     """
     began = time.monotonic()
     judged = judged_buckets(
@@ -71,13 +72,16 @@ def judge(
     write_result(run, result)
     if hits is not None:
         partials = (report.partial for report in trusted(judged.reports, judged.capture))
-        write_hits(hits, (each for partial in partials if partial for each in partial.hits), judged.context)
+        write_hits(
+            hits, (each for partial in partials if partial for each in partial.hits), judged.context
+        )
     return result
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedBuckets:
-    """The reports of every bucket of a run, and of its split streams, before they are put together."""
+    """The reports of every bucket of a run, and of its split streams, before they are put
+    together."""
 
     run: RunDir
     files: RunFiles
@@ -94,7 +98,9 @@ class JudgedBuckets:
             UsageError: a document of the run is damaged.
         """
         with reading(self.run):
-            made = result_of(self.files, self.context, self.capture, self.grid, self.reports, judging_s)
+            made = result_of(
+                self.files, self.context, self.capture, self.grid, self.reports, judging_s
+            )
         if not (left_out := self.capture.left_out):
             return made
         return beside_what_was_judged(made, result_of_document(left_out.before, self.run.left_out))
@@ -107,7 +113,8 @@ def judged_buckets(
     root_uri: str | None = None,
     with_hits: bool = False,
 ) -> JudgedBuckets:
-    """Judge the buckets of a sealed run, then its split streams; ``answers``: judges the units of a task.
+    """Judge the buckets of a sealed run, then its split streams; ``answers``: judges the units of a
+    task.
 
     Raises:
         UsageError: as `judge`.
@@ -119,7 +126,9 @@ def judged_buckets(
     with reading(run):
         grid = grid_of(files, context)
     order = tuple(bucket for bucket in capture.buckets() if bucket not in left_out.buckets)
-    task = Task(capture.root_uri, order, context, grid, capture.checksums, with_hits, capture.largest())
+    task = Task(
+        capture.root_uri, order, context, grid, capture.checksums, with_hits, capture.largest()
+    )
     split: list[SplitStreams] = []
     with reading(run):
         changed = [*capture.changed_documents(run), *files.missing_faults()]
@@ -162,7 +171,8 @@ def read_files(run: RunDir) -> RunFiles:
 
 
 def run_tasks(session: SparkContext, stopped: Callable[[], None], task: Task) -> list[BucketReport]:
-    """One report a unit of the task's order. A job that Spark gives up is one report with its error."""
+    """One report a unit of the task's order. A job that Spark gives up is one report with its
+    error."""
     count = len(task.order)
     if not count:
         return []
@@ -179,8 +189,8 @@ def run_tasks(session: SparkContext, stopped: Callable[[], None], task: Task) ->
 
 
 def _at_once(session: SparkContext, task: Task) -> int:
-    """How many tasks may begin: all, or as many as this machine has memory for. What executors elsewhere have
-    is not known."""
+    """How many tasks may begin: all, or as many as this machine has memory for. What executors
+    elsewhere have is not known."""
     if not is_local(session.master) or not task.largest:
         return len(task.order)
     fit = free_memory_mb() // judging_mb(task.largest)

@@ -1,7 +1,7 @@
 """Starts Spark on a Java that lacks a module which Spark's own launcher always asks for.
 
-The launcher adds the vector API, an incubator module, to every command line; a JVM that does not have it
-refuses to start. Spark works without.
+The launcher adds the vector API, an incubator module, to every command line; a JVM that does not
+have it refuses to start. Spark works without.
 """
 
 from __future__ import annotations
@@ -40,17 +40,28 @@ def command_of(java: str, spark: Path, arguments: list[str]) -> list[str]:
     Raises:
         CalledProcessError: the launcher refuses them; what it says is on stderr.
     """
-    launcher = [java, "-Xmx128m", "-cp", f"{spark}/jars/*", "org.apache.spark.launcher.Main", _CLASS]
+    launcher = [
+        java,
+        "-Xmx128m",
+        "-cp",
+        f"{spark}/jars/*",
+        "org.apache.spark.launcher.Main",
+        _CLASS,
+    ]
     core = next((spark / "jars").glob("spark-core_*.jar")).name
     surroundings = {
         **os.environ,
         "SPARK_HOME": str(spark),
         "SPARK_SCALA_VERSION": core.split("_")[1].split("-")[0],
     }
-    made = subprocess.run([*launcher, *arguments], stdout=subprocess.PIPE, check=True, env=surroundings)
+    made = subprocess.run(
+        [*launcher, *arguments], stdout=subprocess.PIPE, check=True, env=surroundings
+    )
     # What it prints before a zero byte in a line of its own is for people.
     words = made.stdout.rpartition(b"\0\n")[2].split(b"\0")
-    return [os.fsdecode(word) for word in words if word and word != f"--add-modules={_MODULE}".encode()]
+    return [
+        os.fsdecode(word) for word in words if word and word != f"--add-modules={_MODULE}".encode()
+    ]
 
 
 def main(java: str, *arguments: str) -> None:

@@ -11,7 +11,8 @@ _NEEDED = ("numpy", "pyarrow", "analysis.spark.task")
 
 
 def missing_modules(_rows: Iterator[Any]) -> Iterator[tuple[str, str, str]]:
-    """One row a task: path and version of its Python, and what it cannot import ("" = all is there)."""
+    """One row a task: path and version of its Python, and what it cannot import ("" = all is
+    there)."""
     missing = []
     for name in _NEEDED:
         try:

@@ -1,12 +1,12 @@
 """Opens the Spark session: quick, silent, and the same on a laptop and a cluster.
 
-A session is a Spark context: what plans queries takes two seconds of a processor more, and nothing asks it.
-It costs several seconds (JVM, context, first Python worker), none of which needs the capture. So
-`WarmSession` opens it on a thread while the run drains, ends with a tiny Python job that leaves warm
-workers behind, and `get` hands it over when judging starts.
+A session is a Spark context: what plans queries takes two seconds of a processor more, and nothing
+asks it. It costs several seconds (JVM, context, first Python worker), none of which needs the
+capture. So `WarmSession` opens it on a thread while the run drains, ends with a tiny Python job
+that leaves warm workers behind, and `get` hands it over when judging starts.
 
-Executors need Python with NumPy and PyArrow, nothing else: `ship_modules` sends our own packages. Spark's
-log goes to a file in a temporary folder and is quoted only when something fails.
+Executors need Python with NumPy and PyArrow, nothing else: `ship_modules` sends our own packages.
+Spark's log goes to a file in a temporary folder and is quoted only when something fails.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 MIN_JAVA = 17  # class files of Spark 4 are Java 17
-#: Heap of the driver JVM: rows stay in the Python workers, it only schedules them. The second where memory is
-#: short.
+#: Heap of the driver JVM: rows stay in the Python workers, it only schedules them. The second where
+#: memory is short.
 DRIVER_MEMORY, LEAST_DRIVER_MEMORY = "1g", "512m"
 _LOG_LINES = 6
 _MASTER_ANSWERS_S = 5.0  # Spark itself would try for a minute
@@ -47,7 +47,15 @@ _ROOT = Path(__file__).resolve().parents[2]
 SHIPPED: Final = (
     *(
         f"harness/{name}.py"
-        for name in ("__init__", "errors", "faultlog", "filesystems", "records", "run_ids", "rundir")
+        for name in (
+            "__init__",
+            "errors",
+            "faultlog",
+            "filesystems",
+            "records",
+            "run_ids",
+            "rundir",
+        )
     ),
     *(f"harness/contracts/{name}.py" for name in ("__init__", "rows", "seal", "message")),
 )
@@ -55,9 +63,10 @@ SHIPPED: Final = (
 #: A JVM that schedules a few dozen tasks and exits: neither big heaps nor hot code to optimise for.
 _JVM_FLAGS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
-#: Memory of the Python workers: columns of 10 MB, or of 400 MB after hours, come and go, so keep freed memory
-#: instead of giving it back to the kernel, which would clear every page again (a fifth of judging's CPU time,
-#: and of large buckets more). Read by glibc and by PyArrow; elsewhere without effect.
+#: Memory of the Python workers: columns of 10 MB, or of 400 MB after hours, come and go, so keep
+#: freed memory instead of giving it back to the kernel, which would clear every page again (a fifth
+#: of judging's CPU time, and of large buckets more). Read by glibc and by PyArrow; elsewhere
+#: without effect.
 _WORKER_MEMORY = {
     "MALLOC_MMAP_MAX_": "0",  # no size is given back each time
     "MALLOC_TRIM_THRESHOLD_": str(4 << 30),
@@ -140,7 +149,8 @@ def _settings(master: str, folder: Path, java_options: Sequence[str]) -> dict[st
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.jars.ivy": str(folder / "ivy"),
-        # Without it a folder named `analysis` in the current directory would be imported instead of ours.
+        # Without it a folder named `analysis` in the current directory would be imported instead of
+        # ours.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
         **{f"spark.executorEnv.{name}": value for name, value in _WORKER_MEMORY.items()},
     }
@@ -180,7 +190,9 @@ def _last_lines(log: Path) -> str:
         lines = log.read_text(errors="replace").splitlines()
     except OSError:
         return ""
-    telling = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("at ")]
+    telling = [
+        line.strip() for line in lines if line.strip() and not line.lstrip().startswith("at ")
+    ]
     return "\n  ".join(telling[-_LOG_LINES:])
 
 
@@ -213,7 +225,9 @@ def open_session(
     folder = Path(tempfile.mkdtemp(prefix="brokerstorm-spark-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     (folder / "log4j2.properties").write_text(_LOG4J)
-    settings = _settings(master, folder, [*_JVM_FLAGS, *(_recording(archive) if record else archive.use())])
+    settings = _settings(
+        master, folder, [*_JVM_FLAGS, *(_recording(archive) if record else archive.use())]
+    )
     settings |= {"spark.app.name": "brokerstorm", "spark.driver.memory": _heap()}
     session = _start(master, settings, folder / "driver.log")
     ship_modules(session)
@@ -333,7 +347,8 @@ def probe_executors(session: SparkContext) -> None:
 
 
 def spark_reason(error: BaseException) -> str:
-    """The line of a Spark failure that says what went wrong. Its text lies in the JVM, which may be gone."""
+    """The line of a Spark failure that says what went wrong. Its text lies in the JVM, which may be
+    gone."""
     try:
         text = str(error)
     except Exception:  # noqa: BLE001 - py4j asks the JVM
@@ -395,6 +410,11 @@ class WarmSession:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
-        if kind is not None and issubclass(kind, Interrupted) and self._thread and self._thread.is_alive():
+        if (
+            kind is not None
+            and issubclass(kind, Interrupted)
+            and self._thread
+            and self._thread.is_alive()
+        ):
             return  # not worth seconds of waiting; its JVM ends with this process
         self.close()

@@ -1,7 +1,8 @@
 """The code that runs on an executor: a bucket in, one report out.
 
-A task reads its bucket's Parquet files as Arrow, hands NumPy arrays to the kernels and returns a pickled
-`BucketReport`. This module and all it imports need nothing but the standard library, NumPy and PyArrow.
+A task reads its bucket's Parquet files as Arrow, hands NumPy arrays to the kernels and returns a
+pickled `BucketReport`. This module and all it imports need nothing but the standard library, NumPy
+and PyArrow.
 """
 
 from __future__ import annotations
@@ -33,10 +34,12 @@ class Task:
     """The data that every task needs; it is pickled once and sent with the task."""
 
     root_uri: str
-    order: tuple[int | SplitStreams, ...]  # buckets, largest first; or, in the second pass, split streams
+    # buckets, largest first; or, in the second pass, split streams
+    order: tuple[int | SplitStreams, ...]
     context: Context
     grid: Grid
-    checksums: Mapping[str, str] = field(default_factory=dict)  # of the sealed files, as in `Capture`
+    # of the sealed files, as in `Capture`
+    checksums: Mapping[str, str] = field(default_factory=dict)
     with_hits: bool = False  # list every hit, not only witnesses
     largest: int = 0  # rows of the largest bucket, 0 unknown
 

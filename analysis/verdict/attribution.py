@@ -1,10 +1,10 @@
 """Attributes findings to faults: the nearest fault, and whether nearness is more than chance.
 
-With a fault every few seconds, *every* anomaly is near some fault. So, for episodes whose cause the brokers'
-own records do not name (`analysis.verdict.causes`), the share of episodes inside a
-fault kind's windows is compared with the share that the same schedule reaches when it is turned round the
-run by a random amount, 1,000 times: what the kind would collect by chance. The windows are fixed here,
-before any run is seen, not fitted to it. The unit is the episode (one instance and lane, one
+With a fault every few seconds, *every* anomaly is near some fault. So, for episodes whose cause the
+brokers' own records do not name (`analysis.verdict.causes`), the share of episodes inside a fault
+kind's windows is compared with the share that the same schedule reaches when it is turned round the
+run by a random amount, 1,000 times: what the kind would collect by chance. The windows are fixed
+here, before any run is seen, not fitted to it. The unit is the episode (one instance and lane, one
 disturbance), never the message: ten thousand messages lost in one kill are one observation.
 """
 
@@ -21,7 +21,8 @@ from analysis.findings import Attribution, FaultNear
 from analysis.verdict.statistics import holm
 from harness.faultlog import FaultRecord
 
-#: A message acknowledged just before a kill is lost by it: followers fetch every 0.5 s at the latest.
+#: A message acknowledged just before a kill is lost by it: followers fetch every 0.5 s at the
+#: latest.
 LEAD_NS = 1_000_000_000
 SHIFTS = 1_000
 #: Windows over more of the run than this would be hit by anything.
@@ -61,7 +62,10 @@ def windows(faults: Iterable[FaultRecord], span: RunSpan) -> Intervals:
 
 
 def inside(
-    times_ns: npt.NDArray[np.int64], intervals: Intervals, span: RunSpan, shifts_ns: npt.NDArray[np.int64]
+    times_ns: npt.NDArray[np.int64],
+    intervals: Intervals,
+    span: RunSpan,
+    shifts_ns: npt.NDArray[np.int64],
 ) -> npt.NDArray[np.int64]:
     """How many of the times lie in the intervals, for each turn of the intervals round the span.
 
@@ -86,15 +90,17 @@ def inside(
 def attribute(
     times_ns: Sequence[int], faults: Sequence[FaultRecord], span: RunSpan, seed: int
 ) -> tuple[Attribution, ...]:
-    """One row for all faults together, then one a kind, for episodes (by their first time) of one class.
+    """One row for all faults together, then one a kind, for episodes (by their first time) of one
+    class.
 
-    Faults of one kind get separate rows if the scenario gives them different targets: killing a client is not
-    killing a broker.
+    Faults of one kind get separate rows if the scenario gives them different targets: killing a
+    client is not killing a broker.
 
-    The p value is the share of `SHIFTS` turned schedules, the real one counted among them, with at least
-    as many episodes inside, so it is never 0. There is none for windows over more than `MAX_COVER` of the
-    run, nor for what fired less than `LEAST_FAULTS` times. Those of the kinds are adjusted by Holm: together
-    they are one question asked several times. Of a single kind nothing is asked twice: it has one row.
+    The p value is the share of `SHIFTS` turned schedules, the real one counted among them, with at
+    least as many episodes inside, so it is never 0. There is none for windows over more than
+    `MAX_COVER` of the run, nor for what fired less than `LEAST_FAULTS` times. Those of the kinds
+    are adjusted by Holm: together they are one question asked several times. Of a single kind
+    nothing is asked twice: it has one row.
     """
     if not times_ns or not faults:
         return ()
@@ -111,7 +117,8 @@ def attribute(
 
 
 def _by_kind(faults: Sequence[FaultRecord]) -> dict[str, list[FaultRecord]]:
-    """Faults by ``kill``, or by ``kill of kafka-1`` where the kind has several targets in the scenario."""
+    """Faults by ``kill``, or by ``kill of kafka-1`` where the kind has several targets in the
+    scenario."""
     selectors: dict[str, set[str]] = {}
     for fault in faults:
         selectors.setdefault(fault.kind, set()).add(fault.selector)
@@ -176,5 +183,8 @@ def nearest(t_ns: int, faults: Sequence[FaultRecord]) -> FaultNear | None:
 
     best = min(faults, key=distance)
     return FaultNear(
-        fault=best.id, kind=best.kind, target=best.hit, after_s=round((t_ns - best.start_ns) / 1e9, 6)
+        fault=best.id,
+        kind=best.kind,
+        target=best.hit,
+        after_s=round((t_ns - best.start_ns) / 1e9, 6),
     )

@@ -1,9 +1,10 @@
-"""Finds where a class begins or ends among ordered versions, though it shows in some rounds only. Pure.
+"""Finds where a class begins or ends among ordered versions, though it shows in some rounds only.
+Pure.
 
-Each version is asked by a sequential test. The chance that any answer is wrong is at most the sum of the
-chances of all answers (Boole's inequality), whatever the rounds have to do with each other: the allowed
-error is shared out so that the sum never exceeds it. As with ``git bisect``, one change is assumed between
-the ends; of several, one is found.
+Each version is asked by a sequential test. The chance that any answer is wrong is at most the sum
+of the chances of all answers (Boole's inequality), whatever the rounds have to do with each other:
+the allowed error is shared out so that the sum never exceeds it. As with ``git bisect``, one change
+is assumed between the ends; of several, one is found.
 """
 
 from __future__ import annotations
@@ -94,7 +95,8 @@ class Evidence:
 
 @dataclass(slots=True)
 class ErrorBudget:
-    """Shares an allowed error out: equal shares for the expected answers, half of what is left for others.
+    """Shares an allowed error out: equal shares for the expected answers, half of what is left for
+    others.
 
     Attributes:
         total: never exceeded by `spent`.
@@ -198,7 +200,11 @@ class Examiner:
 
 def _most_rounds(rates: Rates, error: float) -> int:
     """Four times what an absent class takes that never shows: only a rate in between needs more."""
-    each = log((1 - rates.absent_at_most) / (1 - rates.shows_at_least)) if rates.shows_at_least < 1 else 1.0
+    each = (
+        log((1 - rates.absent_at_most) / (1 - rates.shows_at_least))
+        if rates.shows_at_least < 1
+        else 1.0
+    )
     return 4 * ceil(-log(error) / each)
 
 
@@ -208,11 +214,12 @@ def expected_answers(count: int) -> int:
 
 
 def search(count: int, is_new: Callable[[int], Asking[bool | None]]) -> Asking[tuple[int, int]]:
-    """Return the last of ``count`` on the old side and the first on the new one; everything in between was
-    skipped.
+    """Return the last of ``count`` on the old side and the first on the new one; everything in
+    between was skipped.
 
     Args:
-        is_new: of an index between the ends, which are known; None = skip it: its neighbours are tried.
+        is_new: of an index between the ends, which are known; None = skip it: its neighbours are
+            tried.
     """
     low, high = 0, count - 1
     skipped: set[int] = set()
@@ -264,13 +271,18 @@ class Answer:
 
 
 def confirm_ends(examiner: Examiner, bad: str, good: str) -> Asking[Answer | None]:
-    """Ask both ends, the bad one first (a hit is soon seen); an answer if there is nothing to search."""
+    """Ask both ends, the bad one first (a hit is soon seen); an answer if there is nothing to
+    search."""
     for version, wanted in ((bad, SequentialDecision.SHOWN), (good, SequentialDecision.NOT_SHOWN)):
         found = yield from examiner.ask(version)
         text = f"{version}: {examiner.steps[-1].text}"
         if found is SequentialDecision.UNDECIDED:
-            return Answer(outcome=BisectionOutcome.UNKNOWN, why=f"an end could not be decided: {text}")
+            return Answer(
+                outcome=BisectionOutcome.UNKNOWN, why=f"an end could not be decided: {text}"
+            )
         if found is not wanted:
             side = "bad" if version == bad else "good"
-            return Answer(outcome=BisectionOutcome.NOT_CONFIRMED, why=f"the {side} end is not {side}: {text}")
+            return Answer(
+                outcome=BisectionOutcome.NOT_CONFIRMED, why=f"the {side} end is not {side}: {text}"
+            )
     return None

@@ -1,4 +1,5 @@
-"""Summarises several runs: the rounds of a scenario's variants, and whether a known bug was reproduced.
+"""Summarises several runs: the rounds of a scenario's variants, and whether a known bug was
+reproduced.
 
 `Campaign.document()` is campaign.json, the public JSON (schema_version 1).
 """
@@ -33,16 +34,22 @@ class RunSummary:
     violations: dict[str, int]  # class -> count
     excused: dict[str, int]  # class -> count: permitted, or an application error
     faults: dict[str, int]  # fired, effective
-    exposure: dict[str, int] = field(default_factory=dict)  # docs/reference/exposure.md
+    exposure: dict[str, int] = field(default_factory=dict)  # docs/explanation/anomalies.md
     witnesses: dict[str, Witness]  # class -> its earliest; a violation's where there is one
     missed: list[str] = field(default_factory=list)  # thresholds that were not held
-    sighted: str | None = None  # of a bug with a witness text: what has it; empty = nothing, None = not asked
+    # of a bug with a witness text: what has it; empty = nothing, None = not asked
+    sighted: str | None = None
     unread: str = ""  # of a bug with a witness text: what might have it and could not be read
     not_counted: str = ""  # of a known bug: why the round proves nothing; empty = it counts
 
     @classmethod
-    def of(
-        cls, result: Result, *, path: str, round_number: int, sighting: tuple[str, str] | None = None
+    def from_result(
+        cls,
+        result: Result,
+        *,
+        path: str,
+        round_number: int,
+        sighting: tuple[str, str] | None = None,
     ) -> RunSummary:
         told = [*result.excused(), *result.violations()]  # of one class, the violation's stays
         shown = [(f.cls, min(f.witnesses, key=_time)) for f in told if f.witnesses]
@@ -68,8 +75,8 @@ class RunSummary:
         )
 
     def shows(self, expect: str) -> bool:
-        """The expected class showed up, be it permitted, and the witness text of the bug where it has one;
-        for *clean*: there was a violation, or a threshold was missed."""
+        """The expected class showed up, be it permitted, and the witness text of the bug where it
+        has one; for *clean*: there was a violation, or a threshold was missed."""
         if expect == CLEAN:
             return bool(self.violations or self.missed)
         return self.sighted != "" and self.has(expect)
@@ -79,7 +86,8 @@ class RunSummary:
         return expect in self.violations or expect in self.excused
 
     def first_witness(self, expect: str) -> tuple[str, Witness] | None:
-        """Class and witness to show first: of the expected class, else the earliest of any violation."""
+        """Class and witness to show first: of the expected class, else the earliest of any
+        violation."""
         if expect in self.witnesses:
             return expect, self.witnesses[expect]
         violated = ((cls, w) for cls, w in self.witnesses.items() if cls in self.violations)
@@ -111,9 +119,9 @@ class HitRate:
 class VariantResult:
     """All rounds of a variant.
 
-    ``hits``: rounds that show the expected class (a permitted one too: some bugs break no promise); for a
-    variant expected *clean*, rounds with any violation or a missed threshold. ``first_witness_s``: time into
-    the load of the first hit's earliest witness, None if none.
+    ``hits``: rounds that show the expected class (a permitted one too: some bugs break no promise);
+    for a variant expected *clean*, rounds with any violation or a missed threshold.
+    ``first_witness_s``: time into the load of the first hit's earliest witness, None if none.
     """
 
     name: str
@@ -132,10 +140,11 @@ class VariantResult:
         None  # hits among the counted; only where the number of rounds was fixed beforehand
     )
     witness_times_s: list[float] = field(default_factory=list)  # into the load, of each hit
-    not_played: list[str] = field(default_factory=list)  # folders of the rounds that it never came to
+    # folders of the rounds that it never came to
+    not_played: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(
+    def from_runs(
         cls,
         name: str,
         expect: str,
@@ -144,8 +153,8 @@ class VariantResult:
         about: str = "",
         not_played: Sequence[str] = (),
     ) -> VariantResult:
-        """Judge the rounds of a variant. Without a finished round it is undecided, and so is what was not
-        found while rounds are missing."""
+        """Judge the rounds of a variant. Without a finished round it is undecided, and so is what
+        was not found while rounds are missing."""
         hit = [run for run in runs if run.shows(expect)]
         times = [first[1].t_s for run in hit if (first := run.first_witness(expect)) is not None]
         unsure = not runs or bool(not_played) or any(run.verdict is Verdict.UNKNOWN for run in runs)
@@ -172,7 +181,8 @@ class VariantResult:
 
 
 class Proved(StrEnum):
-    """The result of comparing the affected version with the fixed one; ``SEEN`` only after an early stop."""
+    """The result of comparing the affected version with the fixed one; ``SEEN`` only after an early
+    stop."""
 
     REPRODUCED = "reproduced"
     SEEN = "seen"
@@ -184,10 +194,10 @@ class Proved(StrEnum):
 class Question:
     """The question of `repro`, written down before the first round.
 
-    ``counter``: of the exposure, empty = none is needed. ``rounds``: counted rounds of each arm. ``quick``:
-    stop at the first affected hit and one fixed round. ``until_hit``: only the affected version, with
-    fresh seeds until it shows; ``rounds`` then says nothing. ``overrides``: KEY=VALUE of everything that was
-    set over the bug file.
+    ``counter``: of the exposure, empty = none is needed. ``rounds``: counted rounds of each arm.
+    ``quick``: stop at the first affected hit and one fixed round. ``until_hit``: only the affected
+    version, with fresh seeds until it shows; ``rounds`` then says nothing. ``overrides``: KEY=VALUE
+    of everything that was set over the bug file.
     """
 
     bug: str
@@ -207,7 +217,8 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reproduction:
-    """The answer. ``p_value``: two-sided, Fisher's exact test; None when the rounds are not complete."""
+    """The answer. ``p_value``: two-sided, Fisher's exact test; None when the rounds are not
+    complete."""
 
     question: Question
     outcome: Proved
@@ -230,7 +241,8 @@ class AskedReproduction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BegunCampaign:
-    """campaign.json from before the first round on; a judged one, which can be read as this, says more.
+    """campaign.json from before the first round on; a judged one, which can be read as this, says
+    more.
 
     ``runs``: folders, in order of start. ``bug``, ``seed``, ``exit_code``: of a judged one.
     """
@@ -271,9 +283,9 @@ class Campaign:
 
     @property
     def exit_code(self) -> int:
-        """0 when every variant came out as expected, 1 when one did not, 3 when one is undecided; of a
-        known bug 0 when it is reproduced (or was seen, in an early stop), 1 when not, 3 when undecided;
-        a run that could not be healed, crashed or had no cluster outranks them."""
+        """0 when every variant came out as expected, 1 when one did not, 3 when one is undecided;
+        of a known bug 0 when it is reproduced (or was seen, in an early stop), 1 when not, 3 when
+        undecided; a run that could not be healed, crashed or had no cluster outranks them."""
         codes = {run.exit_code for variant in self.variants for run in variant.runs}
         urgent = next((code for code in URGENT_EXITS if code in codes), None)
         if urgent is not None:
@@ -286,7 +298,8 @@ class Campaign:
         return 3 if Expectation.UNDECIDED in outcomes or not outcomes else 0
 
     def document(self) -> Document:
-        """The public JSON document; ``runs`` names every run's folder, as `RunDir.rounds` reads it."""
+        """The public JSON document; ``runs`` names every run's folder, as `RunDir.rounds` reads
+        it."""
         every = [run for variant in self.variants for run in variant.runs]
         runs = [run.path for run in sorted(every, key=lambda run: run.round)]
         document = {"schema_version": SCHEMA_VERSION, "exit_code": self.exit_code, **asdict(self)}
@@ -294,5 +307,9 @@ class Campaign:
         if found is None:
             del document["reproduction"]
         else:
-            document |= {"bug": found.question.bug, "reproduced": found.reproduced, "p_value": found.p_value}
+            document |= {
+                "bug": found.question.bug,
+                "reproduced": found.reproduced,
+                "p_value": found.p_value,
+            }
         return {**document, "runs": runs}

@@ -1,7 +1,7 @@
 """Names the leader change that lost or repeated messages, and the fault that it followed, in words.
 
-What leaders acknowledged and where the next one began is recorded by the brokers themselves; which fault
-moved the leader rests on time, and on what the fault hit.
+What leaders acknowledged and where the next one began is recorded by the brokers themselves; which
+fault moved the leader rests on time, and on what the fault hit.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ def is_explained(episode: Episode) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """The terms of a `RawCause`. ``deposed``: the one that followed ``term``, whether it wrote or not."""
+    """The terms of a `RawCause`. ``deposed``: the one that followed ``term``, whether it wrote or
+    not."""
 
     stream: str
     term: Leadership
@@ -47,9 +48,9 @@ class CauseWords:
         self._context = context
         self._faults = faults
 
-    def of(self, episodes: Sequence[Episode]) -> tuple[Cause, ...]:
-        """Return one cause per leader change, over all episodes; most messages first. Empty if who led was
-        not recorded."""
+    def causes_of(self, episodes: Sequence[Episode]) -> tuple[Cause, ...]:
+        """Return one cause per leader change, over all episodes; most messages first. Empty if who
+        led was not recorded."""
         found: dict[tuple[object, ...], list[tuple[RawCause, int]]] = defaultdict(list)
         for episode in episodes:
             for raw in episode.causes:
@@ -61,7 +62,9 @@ class CauseWords:
             self._cause(_together([raw for raw, _ in rows]), sum(n for _, n in rows))
             for rows in found.values()
         ]
-        return tuple(sorted(causes, key=lambda cause: (not cause.named, -cause.count, cause.stream)))
+        return tuple(
+            sorted(causes, key=lambda cause: (not cause.named, -cause.count, cause.stream))
+        )
 
     def fault_of(self, raw: RawCause) -> int:
         """Id of the fault that the leader change followed; 0 = in no fault's window."""
@@ -76,7 +79,9 @@ class CauseWords:
         stream = self._context.stream_name(raw.stream) if raw.stream > 0 else ""
         if raw.because is not Because.CHANGE:
             why = self._why_none(raw, stream)
-            return Cause(sentence=why, named=False, count=raw.count, episodes=episodes, stream=stream)
+            return Cause(
+                sentence=why, named=False, count=raw.count, episodes=episodes, stream=stream
+            )
         change = self._change(raw, stream)
         moved_by = self._moved_by(change)
         has_places = raw.low[0] >= 0
@@ -92,7 +97,9 @@ class CauseWords:
             next_leader=change.next.leader or "",
             next_term=change.next.term if self._context.term else None,
             next_first="" if change.next.first is None else str(change.next.first),
-            changed_s=round(self._context.seconds(change.deposed.t_ns), 3) if change.deposed.t_ns else None,
+            changed_s=round(self._context.seconds(change.deposed.t_ns), 3)
+            if change.deposed.t_ns
+            else None,
             moved_by=moved_by,
             late=raw.late,
             unclean=change.next.unclean,
@@ -106,7 +113,9 @@ class CauseWords:
         return _Change(stream, terms[raw.term], terms[raw.next], following)
 
     def _times(self, raw: RawCause) -> tuple[float, float]:
-        first_s, last_s = (round(self._context.seconds(t_ns), 3) for t_ns in (raw.first_ns, raw.last_ns))
+        first_s, last_s = (
+            round(self._context.seconds(t_ns), 3) for t_ns in (raw.first_ns, raw.last_ns)
+        )
         return first_s, last_s
 
     # -- words
@@ -130,7 +139,8 @@ class CauseWords:
     def _copies(self, raw: RawCause, change: _Change) -> str:
         again = f"again at {place_text(*raw.again)}" if raw.count == 1 else "again"
         stored = (
-            f"stored at {_places(raw)} by {self._led(change.term)} and {again} by {self._led(change.next)}"
+            f"stored at {_places(raw)} by {self._led(change.term)} and {again} by "
+            f"{self._led(change.next)}"
         )
         return f"{stored}, which began {self._begins(change)}"
 
@@ -139,7 +149,11 @@ class CauseWords:
         if self._context.has_offsets:
             return f"at {change.next.first}"
         entries = change.term.entries
-        return "after it" if entries is None else f"after {entries} entries of {self._numbered(change.term)}"
+        return (
+            "after it"
+            if entries is None
+            else f"after {entries} entries of {self._numbered(change.term)}"
+        )
 
     def _led(self, term: Leadership) -> str:
         """``kafka-3 in epoch 4``."""
@@ -159,11 +173,17 @@ class CauseWords:
         if raw.because is Because.EITHER:
             terms = self._context.terms[raw.stream]
             either = f"{self._led(terms[raw.other])} or by {self._led(terms[raw.term])}"
-            return f"acknowledged at {_places(raw)}, by {either}: the recorded data do not show which"
+            return (
+                f"acknowledged at {_places(raw)}, by {either}: the recorded data do not show which"
+            )
         if raw.because is Because.NO_TERMS:
             return f"who led {stream} is not recorded"
         if raw.because is Because.NO_PLACE:
-            return "the copies lie in no one log" if self._repeated else "the acknowledgement named no place"
+            return (
+                "the copies lie in no one log"
+                if self._repeated
+                else "the acknowledgement named no place"
+            )
         if self._context.has_offsets:
             return f"no later {self._context.term} of {stream} begins at or before {_places(raw)}"
         return f"no later leader of {stream} cut it off"
@@ -171,8 +191,8 @@ class CauseWords:
     # -- the fault
 
     def _moved_by(self, change: _Change) -> FaultNear | None:
-        """The fault that was applied, or just healed, when the leader was deposed; one that hit it or the
-        stream before one that is only near in time, the later before the earlier."""
+        """The fault that was applied, or just healed, when the leader was deposed; one that hit it
+        or the stream before one that is only near in time, the later before the earlier."""
         at_ns = change.deposed.t_ns
         near = [f for f in self._faults if at_ns and f.start_ns <= at_ns < f.over_ns + SETTLE_NS]
         if not near:

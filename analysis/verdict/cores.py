@@ -1,4 +1,5 @@
-"""Says who used CPU and memory: over time for a chart, and who took it from a run that missed its rate."""
+"""Says who used CPU and memory: over time for a chart, and who took it from a run that missed its
+rate."""
 
 from __future__ import annotations
 
@@ -17,8 +18,9 @@ _BUSY_SHARE = 0.9
 
 @dataclass(frozen=True, slots=True)
 class CpuShares:
-    """Cores in use, on average over the load. ``brokers``: None where their processes are not seen, as in
-    containers; they are among ``others`` then. ``stolen``: given to other machines of the host."""
+    """Cores in use, on average over the load. ``brokers``: None where their processes are not seen,
+    as in containers; they are among ``others`` then. ``stolen``: given to other machines of the
+    host."""
 
     cores: int
     clients: float
@@ -32,10 +34,17 @@ class CpuShares:
         took += [] if self.brokers is None else [("the brokers", self.brokers)]
         took.sort(key=lambda each: -each[1])
         took.append(
-            ("all else, brokers included," if self.brokers is None else "other programs", self.others)
+            (
+                "all else, brokers included," if self.brokers is None else "other programs",
+                self.others,
+            )
         )
         told = ", ".join(f"{who} {cores:.1f}" for who, cores in took)
-        stolen = f", and {self.stolen:.1f} went to other machines of the host" if self.stolen >= 0.05 else ""
+        stolen = (
+            f", and {self.stolen:.1f} went to other machines of the host"
+            if self.stolen >= 0.05
+            else ""
+        )
         return f"of {self.cores} cores {told}{stolen}: {self._advice()}"
 
     def _advice(self) -> str:
@@ -49,7 +58,8 @@ class CpuShares:
 
 
 def cpu_use(metrics: Sequence[MetricRow], start_ns: int, end_ns: int) -> CpuShares | None:
-    """Return CPU use between two times; None if the machine's was not recorded, as in older captures."""
+    """Return CPU use between two times; None if the machine's was not recorded, as in older
+    captures."""
     rows = [row for row in metrics if start_ns <= row.t_ns <= end_ns]
     machine = [row for row in rows if row.busy_s is not None]
     if len(machine) < 2:

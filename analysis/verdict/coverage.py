@@ -1,8 +1,9 @@
 """Validity checks: whether the run could have shown a failure. A clean result rests on them.
 
-A run without anomalies proves something only if faults took effect while messages flowed at the rate asked
-for, and if everything was recorded and read back. Each check is one sentence, whether it holds or not; one
-that does not hold makes the verdict *unknown* (unless a violation was found all the same).
+A run without anomalies proves something only if faults took effect while messages flowed at the
+rate asked for, and if everything was recorded and read back. Each check is one sentence, whether it
+holds or not; one that does not hold makes the verdict *unknown* (unless a violation was found all
+the same).
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ class RunFacts:
     rate: Rate
     findings: Sequence[Finding] = ()
     errors: Sequence[str] = field(default=())  # of judging, a line each
-    lateness_ns: Mapping[str, int] = field(default_factory=dict)  # by producer, RunFiles.lateness_ns
+    # by producer, RunFiles.lateness_ns
+    lateness_ns: Mapping[str, int] = field(default_factory=dict)
     missing: Sequence[str] = field(default=())  # parts of the capture that are not there
     contradictions: Sequence[str] = field(default=())  # in what the audit recorded
     acked_unread: int = 0  # acknowledged messages whose place the audit did not read
@@ -68,6 +70,7 @@ def coverage(facts: RunFacts) -> list[ValidityCheck]:
         "readiness": _readiness,
         "drain": _drain,
         "audit": _audit,
+        "applications": _applications,
         "transactions": _transactions,
         "replicas": _replicas,
         "evidence": _evidence,
@@ -112,7 +115,9 @@ def _run(facts: RunFacts) -> ValidityCheck:
         "complete": "the run went through all its phases",
         "running": "the run never ended: its harness was killed",
     }.get(status, f"the run ended with status {status!r}")
-    resumed = "".join(f"; {each}, and it continued" for each in facts.manifest.problems_of("resumed"))
+    resumed = "".join(
+        f"; {each}, and it continued" for each in facts.manifest.problems_of("resumed")
+    )
     return ValidityCheck("run", status == "complete", text + resumed)
 
 
@@ -140,7 +145,9 @@ def _capture(facts: RunFacts) -> ValidityCheck:
         return ValidityCheck("capture", False, f"records are missing: {_some(facts.missing)}")
     if gone:
         return ValidityCheck(
-            "capture", False, f"worker died before it was done: {_some(gone)}; records may be missing"
+            "capture",
+            False,
+            f"worker died before it was done: {_some(gone)}; records may be missing",
         )
     if stuck:
         text = f"{_some(stuck)} did not end when asked to, and was killed by the run"
@@ -154,16 +161,21 @@ def _capture(facts: RunFacts) -> ValidityCheck:
 
 
 def _machines(facts: RunFacts) -> ValidityCheck | None:
-    """Check how far the times of several machines can be compared; None for a load from one machine."""
+    """Check how far the times of several machines can be compared; None for a load from one
+    machine."""
     machines = facts.manifest.executors
     if not machines:
         return None
     if lost := [each.lost for each in machines if each.lost]:
         return ValidityCheck("machines", False, f"{_some(lost)}: what ran there was cut short")
-    if left := [f"task {each.number} on {each.host}: {each.left}" for each in machines if each.left]:
+    if left := [
+        f"task {each.number} on {each.host}: {each.left}" for each in machines if each.left
+    ]:
         return ValidityCheck("machines", False, f"captured and not in the run: {_some(left)}")
     if unmeasured := [each.host for each in machines if not each.bound_ns]:
-        return ValidityCheck("machines", False, f"the clock was never measured: {_some(unmeasured)}")
+        return ValidityCheck(
+            "machines", False, f"the clock was never measured: {_some(unmeasured)}"
+        )
     bound = facts.manifest.clock_bound_ns / 1e6
     return ValidityCheck(
         "machines",
@@ -174,8 +186,32 @@ def _machines(facts: RunFacts) -> ValidityCheck | None:
 
 
 def _is_recorded(worker: WorkerRow) -> bool:
-    """Every row is there: it said so, or it was ended, or crashed, and its rows lie on mapped pages."""
+    """Every row is there: it said so, or it was ended, or crashed, and its rows lie on mapped
+    pages."""
     return worker.done or worker.hung or worker.killed or worker.crashed
+
+
+def _applications(facts: RunFacts) -> ValidityCheck | None:
+    """Whether every application finished its input, and all of its outputs were read and name an
+    input."""
+    planned, manifest = facts.plan.applications, facts.manifest
+    if not planned:
+        return None
+    done = {row.application for row in manifest.applications if row.drained}
+    unfinished = [each.name for each in planned if each.name not in done]
+    unknown = manifest.problems_of("outputs")
+    unknown += [
+        f"{each.name}: not read" for each in planned if each.name not in manifest.outputs_read
+    ]
+    if unfinished:
+        why = "; ".join([*(manifest.problems_of("application") or unfinished), *unknown])
+        return ValidityCheck("applications", False, f"input was not processed to its end: {why}")
+    if unknown:
+        return ValidityCheck("applications", False, f"outputs are not known: {'; '.join(unknown)}")
+    names = _some([each.name for each in planned])
+    return ValidityCheck(
+        "applications", True, f"{names}: all input was processed, and every output was read"
+    )
 
 
 def _transactions(facts: RunFacts) -> ValidityCheck | None:
@@ -192,7 +228,9 @@ def _transactions(facts: RunFacts) -> ValidityCheck | None:
     unread = [stream for stream in facts.streams if stream not in best]
     if unread:
         return ValidityCheck(
-            "transactions", False, f"markers of transactions were not read to the end: {_some(unread)}"
+            "transactions",
+            False,
+            f"markers of transactions were not read to the end: {_some(unread)}",
         )
     torn = [stream for stream, each in best.items() if each.disagree]
     if torn:
@@ -200,7 +238,9 @@ def _transactions(facts: RunFacts) -> ValidityCheck | None:
         return ValidityCheck("transactions", False, text)
     held = [stream for stream, each in best.items() if each.is_held]
     text = "every marker was read"
-    return ValidityCheck("transactions", True, text + (f"; still open: {_some(held)}" if held else ""))
+    return ValidityCheck(
+        "transactions", True, text + (f"; still open: {_some(held)}" if held else "")
+    )
 
 
 def _traffic(facts: RunFacts) -> ValidityCheck:
@@ -231,14 +271,17 @@ def _faults(facts: RunFacts) -> ValidityCheck | None:
         why = _some(sorted({f.skipped for f in facts.faults if f.skipped})) or untold
         return ValidityCheck("faults", False, f"no planned fault was injected: {why}")
     if not effective:
-        return ValidityCheck("faults", False, f"none of {len(injected)} injected faults had an effect")
+        return ValidityCheck(
+            "faults", False, f"none of {len(injected)} injected faults had an effect"
+        )
     return ValidityCheck(
         "faults", False, f"none of {len(effective)} effective faults met a message in flight"
     )
 
 
 def _during_traffic(fault: FaultRecord, facts: RunFacts) -> bool:
-    """Whether a message was due, or given an outcome, from a step before inject to a step after heal."""
+    """Whether a message was due, or given an outcome, from a step before inject to a step after
+    heal."""
     assert fault.inject_ns is not None
     end_ns = fault.end_ns if fault.end_ns is not None else facts.grid.end_ns
     if fault.inject_ns >= facts.grid.end_ns or end_ns < facts.grid.start_ns:
@@ -260,7 +303,9 @@ def _rate_kept(facts: RunFacts) -> ValidityCheck:
     if rate.is_measured:
         return _measured_rate(rate)
     if not rate.target_per_s:
-        return ValidityCheck("rate", True, f"{rate.achieved_per_s:,.0f}/s acknowledged, no target set")
+        return ValidityCheck(
+            "rate", True, f"{rate.achieved_per_s:,.0f}/s acknowledged, no target set"
+        )
     if not wanted:
         return ValidityCheck(
             "rate", True, f"{rate.achieved_per_s:,.0f}/s acknowledged, and no rate is required"
@@ -268,10 +313,14 @@ def _rate_kept(facts: RunFacts) -> ValidityCheck:
     if rate.is_without_calm:
         return _rate_without_calm(facts)
     share = rate.ratio or 0.0
-    text = f"{rate.calm_per_s:,.0f}/s outside outages, {share:.1%} of {rate.calm_target_per_s:,.0f}/s"
+    text = (
+        f"{rate.calm_per_s:,.0f}/s outside outages, {share:.1%} of {rate.calm_target_per_s:,.0f}/s"
+    )
     text += " that was due then" if rate.peak_per_s else ""
     if share < wanted:
-        return ValidityCheck("rate", False, f"rate not reached: {text}, {wanted:.1%} required{_cpu(facts)}")
+        return ValidityCheck(
+            "rate", False, f"rate not reached: {text}, {wanted:.1%} required{_cpu(facts)}"
+        )
     return ValidityCheck("rate", True, text)
 
 
@@ -280,13 +329,15 @@ def _cpu(facts: RunFacts) -> str:
 
 
 def _measured_rate(rate: Rate) -> ValidityCheck:
-    """A load that claims no rate: whether enough was sent for faults to meet it. A shortfall against the
-    machine's measured rate is reported, and changes nothing of what is known of each message."""
+    """A load that claims no rate: whether enough was sent for faults to meet it. A shortfall
+    against the machine's measured rate is reported, and changes nothing of what is known of each
+    message."""
     where = ", outages included," if rate.is_without_calm else " outside outages"
     kept = f"{rate.kept_per_s:,.0f}/s acknowledged{where}"
     if rate.kept_per_s < rate.at_least_per_s:
         text = (
-            f"too little load for faults to meet: {kept.rstrip(',')}, {rate.at_least_per_s:,.0f}/s required"
+            f"too little load for faults to meet: {kept.rstrip(',')}, {rate.at_least_per_s:,.0f}/s "
+            "required"
         )
         return ValidityCheck("rate", False, text)
     target = f"{rate.target_per_s:,.0f}/s"
@@ -305,8 +356,8 @@ def _measured_rate(rate: Rate) -> ValidityCheck:
 
 
 def _rate_without_calm(facts: RunFacts) -> ValidityCheck:
-    """Some stream was nearly always out. Then what was due in outages counts too, or, where most streams were
-    up, the time of all of them together."""
+    """Some stream was nearly always out. Then what was due in outages counts too, or, where most
+    streams were up, the time of all of them together."""
     rate, wanted = facts.rate, facts.plan.rate_ratio
     whole = rate.achieved_per_s / rate.target_per_s
     if whole >= wanted:
@@ -321,12 +372,15 @@ def _rate_without_calm(facts: RunFacts) -> ValidityCheck:
         f"{rate.up_share:.1%} of the time"
     )
     if share < wanted:
-        return ValidityCheck("rate", False, f"rate not reached: {text}, {wanted:.1%} required{_cpu(facts)}")
+        return ValidityCheck(
+            "rate", False, f"rate not reached: {text}, {wanted:.1%} required{_cpu(facts)}"
+        )
     return ValidityCheck("rate", True, text)
 
 
 def generator_problems(facts: RunFacts) -> list[str]:
-    """Lateness of the generator itself: without the time in which the client blocked or was frozen."""
+    """Lateness of the generator itself: without the time in which the client blocked or was
+    frozen."""
     late = [
         f"{worker} was {late_ns / 1e9:.1f} s late or more in a tenth of the load"
         for worker, late_ns in sorted(facts.lateness_ns.items(), key=lambda item: -item[1])
@@ -339,7 +393,9 @@ def _generator(facts: RunFacts) -> ValidityCheck:
     if problems := generator_problems(facts):
         text = f"the load generator was saturated: {_some(problems)}"
         if facts.rate.is_measured and facts.rate.kept_per_s >= facts.rate.at_least_per_s:
-            return ValidityCheck("generator", True, f"{text}{SHORT}; latencies are measured on this machine")
+            return ValidityCheck(
+                "generator", True, f"{text}{SHORT}; latencies are measured on this machine"
+            )
         return ValidityCheck("generator", False, f"{text}{_cpu(facts)}")
     return ValidityCheck("generator", True, "the load generator kept up")
 
@@ -370,8 +426,8 @@ def _drain(facts: RunFacts) -> ValidityCheck:
 
 
 def _undecided(facts: RunFacts) -> int:
-    """Sends without an outcome that were not open for long enough to be a hang, of producers that a drain was
-    waited for."""
+    """Sends without an outcome that were not open for long enough to be a hang, of producers that a
+    drain was waited for."""
     workers = facts.manifest.workers
     if not all(map(_is_recorded, workers)):
         return 0  # died: the check of the capture tells
@@ -383,8 +439,8 @@ def _undecided(facts: RunFacts) -> int:
 
 
 def _audit(facts: RunFacts) -> ValidityCheck:
-    """Every stream read to the end that was fixed after the producers were gone; of several readers of it the
-    one that got furthest counts."""
+    """Every stream read to the end that was fixed after the producers were gone; of several readers
+    of it the one that got furthest counts."""
     read = {b.stream: b for b in sorted(facts.bounds, key=lambda bounds: bounds.read_to)}
     unread = [s for s in facts.streams if s not in read]
     # A partition that a topic was not given holds nothing: no reader has a position in it.
@@ -393,15 +449,21 @@ def _audit(facts: RunFacts) -> ValidityCheck:
         for s, b in read.items()
         if b.read_to < b.end and b.begin < b.end
     ]
-    unknown = f"; {facts.acked_unread:,} acknowledged messages not read" if facts.acked_unread else ""
+    unknown = (
+        f"; {facts.acked_unread:,} acknowledged messages not read" if facts.acked_unread else ""
+    )
     if not read and facts.streams:
         return ValidityCheck(
-            "audit", False, f"no audit: none of {len(facts.streams)} streams was read to its end{unknown}"
+            "audit",
+            False,
+            f"no audit: none of {len(facts.streams)} streams was read to its end{unknown}",
         )
     if unread:
         return ValidityCheck("audit", False, f"audit incomplete: {_some(unread)} not read{unknown}")
     if facts.contradictions:
-        return ValidityCheck("audit", False, f"the audit contradicts itself: {_some(facts.contradictions)}")
+        return ValidityCheck(
+            "audit", False, f"the audit contradicts itself: {_some(facts.contradictions)}"
+        )
     if short:
         return ValidityCheck("audit", False, f"audit incomplete: {_some(short)}{unknown}")
     return ValidityCheck("audit", True, f"{len(read)} streams read back to their end")
@@ -411,11 +473,14 @@ def _replicas(facts: RunFacts) -> ValidityCheck | None:
     """Every replica read to the end, or refused; one that is out of sync was not compared."""
     if facts.plan.audit != EVERY_REPLICA:
         return None
-    read = {row.stream for row in facts.replicas} | {b.stream for b in facts.bounds if b.end <= b.begin}
+    read = {row.stream for row in facts.replicas} | {
+        b.stream for b in facts.bounds if b.end <= b.begin
+    }
     if unread := [stream for stream in facts.streams if stream not in read]:
         return ValidityCheck("replicas", False, f"replicas were not read: {_some(unread)}")
     short = [
-        f"{row.stream} on {row.node} at {row.read_to} of {row.end}" + (f" ({row.why})" if row.why else "")
+        f"{row.stream} on {row.node} at {row.read_to} of {row.end}"
+        + (f" ({row.why})" if row.why else "")
         for row in facts.replicas
         if not row.is_read
     ]
@@ -428,7 +493,9 @@ def _replicas(facts: RunFacts) -> ValidityCheck | None:
 
 
 def _evidence(facts: RunFacts) -> ValidityCheck | None:
-    suspects = [f"{f.count:,} {f.cls}" for f in facts.findings if f.status is Status.SUSPECT and f.count]
+    suspects = [
+        f"{f.count:,} {f.cls}" for f in facts.findings if f.status is Status.SUSPECT and f.count
+    ]
     if suspects:
         return ValidityCheck("evidence", False, f"suspected but not proved: {_some(suspects)}")
     return None

@@ -1,4 +1,5 @@
-"""Faults as the result shows them: each with the outage that it met and the recovery after its heal."""
+"""Faults as the result shows them: each with the outage that it met and the recovery after its
+heal."""
 
 from __future__ import annotations
 
@@ -48,7 +49,8 @@ def fault_row(record: FaultRecord, outages: Sequence[Outage] | None, zero_ns: in
 
 
 def _recovery_s(end_ns: int, out_then: Sequence[Outage]) -> float | None:
-    """From the end of the fault until the last stream that was out has an ok again; None if one never had."""
+    """From the end of the fault until the last stream that was out has an ok again; None if one
+    never had."""
     if any(o.open for o in out_then):
         return None
     return max((round((o.end_ns - end_ns) / 1e9, 3) for o in out_then), default=0.0)

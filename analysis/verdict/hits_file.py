@@ -1,4 +1,5 @@
-"""Writes every hit of a judged run as one Parquet file: `analyze --hits`, docs/capture-format.md."""
+"""Writes every hit of a judged run as one Parquet file: `analyze --hits`,
+docs/capture-format.md."""
 
 from __future__ import annotations
 
@@ -42,21 +43,31 @@ HIT_COLUMNS: Final = (
     HitColumn("status", _TEXT, "violation, suspect, permitted, application-error or info"),
     HitColumn("missing", _TEXT, "names of the preconditions that are not shown; null if none"),
     HitColumn(
-        "message", pa.string(), "as `trace` takes it; null: a window, or a row without a message of ours"
+        "message",
+        pa.string(),
+        "as `trace` takes it; null: a window, or a row without a message of ours",
     ),
-    HitColumn("instance", pa.uint32(), "producer, as in the sealed tables; null if the hit concerns none"),
+    HitColumn(
+        "instance", pa.uint32(), "producer, as in the sealed tables; null if the hit concerns none"
+    ),
     HitColumn("lane", pa.uint32(), "of the message, as in the sealed tables; null without one"),
     HitColumn("seq", pa.int64(), "the same"),
     HitColumn("attempt", pa.uint16(), "the same"),
     HitColumn("stream", _TEXT, "topic-partition; null unknown"),
-    HitColumn("position", pa.int64(), "in the log, of the delivery, or as acknowledged; null unknown"),
+    HitColumn(
+        "position", pa.int64(), "in the log, of the delivery, or as acknowledged; null unknown"
+    ),
     HitColumn("ledger", pa.int64(), "Pulsar ledger id, else 0"),
     HitColumn("batch", pa.int32(), "Pulsar batch index, else 0"),
     HitColumn("input", _TEXT, "place of the input that a pipeline made it of; null without one"),
     HitColumn("session", pa.uint32(), "consumer session; null: the class is about the log"),
     HitColumn("t_ns", pa.int64(), "when, on the clock of the tables; null unknown"),
     HitColumn("t_s", pa.float64(), "the same in seconds since the start of load"),
-    HitColumn("fault", pa.int32(), "id of the fault that it is near, as in the report; null: near no fault"),
+    HitColumn(
+        "fault",
+        pa.int32(),
+        "id of the fault that it is near, as in the report; null: near no fault",
+    ),
 )
 _SCHEMA: Final = pa.schema([pa.field(column.name, column.type) for column in HIT_COLUMNS])
 #: Rows that differ in none of these have one status.
@@ -117,7 +128,9 @@ def _table(hits: ClassHits, context: Context) -> pa.Table:
     for name, known in (("instance", 1), ("position", 0), ("session", 1), ("t_ns", 1)):
         found[name] = pa.array(columns[name], mask=columns[name] < known)
     found |= {name: pa.array(columns[name]) for name in ("ledger", "batch")}
-    return pa.table([found[column.name].cast(column.type) for column in HIT_COLUMNS], schema=_SCHEMA)
+    return pa.table(
+        [found[column.name].cast(column.type) for column in HIT_COLUMNS], schema=_SCHEMA
+    )
 
 
 def _texts(index: Array, texts: Sequence[str]) -> pa.Array:
@@ -156,14 +169,21 @@ def _status(hits: ClassHits, columns: Mapping[str, Array], context: Context) -> 
 
 
 def _messages(columns: Mapping[str, Array], is_message: Array) -> pa.Array:
-    rows = zip(*(columns[name].tolist() for name in ("instance", "lane", "seq", "attempt")), strict=True)
+    rows = zip(
+        *(columns[name].tolist() for name in ("instance", "lane", "seq", "attempt")), strict=True
+    )
     texts = [MessageId.witness(*row) for row in rows]
     return pa.array(texts, pa.string(), mask=~is_message)
 
 
 def _inputs(columns: Mapping[str, Array], context: Context) -> pa.Array:
-    places = zip(columns["source_stream"].tolist(), columns["source_position"].tolist(), strict=True)
-    texts = [f"{context.stream_name(stream)}@{position}" if stream else None for stream, position in places]
+    places = zip(
+        columns["source_stream"].tolist(), columns["source_position"].tolist(), strict=True
+    )
+    texts = [
+        f"{context.stream_name(stream)}@{position}" if stream else None
+        for stream, position in places
+    ]
     return pa.array(texts, pa.string())
 
 

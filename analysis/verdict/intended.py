@@ -22,7 +22,8 @@ class Intended:
         profile: (seconds, share of the rate) from the start of load on; none = all of it.
         zero_ns: start of load.
         end_ns: the load ended, or was cut short.
-        absences: what a producer was asked for, and from when to when no life of it was there to be asked.
+        absences: what a producer was asked for, and from when to when no life of it was there to be
+            asked.
     """
 
     def __init__(
@@ -67,9 +68,11 @@ class Intended:
         return np.diff(self.due_by(borders_ns))
 
 
-def absences_of(plan: Plan, workers: Sequence[WorkerRow], zero_ns: int, end_ns: int) -> list[Absence]:
-    """Return the times between the lives of producers in which no load was asked for. ``workers`` are those
-    of the manifest.
+def absences_of(
+    plan: Plan, workers: Sequence[WorkerRow], zero_ns: int, end_ns: int
+) -> list[Absence]:
+    """Return the times between the lives of producers in which no load was asked for. ``workers``
+    are those of the manifest.
     """
     return [
         (
@@ -86,7 +89,9 @@ def absences_of(plan: Plan, workers: Sequence[WorkerRow], zero_ns: int, end_ns: 
     ]
 
 
-def intended_of(plan: Plan, zero_ns: int, end_ns: int, absences: Sequence[Absence] = ()) -> Intended:
+def intended_of(
+    plan: Plan, zero_ns: int, end_ns: int, absences: Sequence[Absence] = ()
+) -> Intended:
     """Return what the plan of a run asks for. The plan of an import may have no profile."""
     return Intended(
         plan.rate_per_s,

@@ -1,9 +1,10 @@
-"""Combines the earlier judgement of the whole run with the judgement of the buckets that a bundle holds.
+"""Combines the earlier judgement of the whole run with the judgement of the buckets that a bundle
+holds.
 
-Findings are from the buckets that are here. What rests on every row (sends, rate, latency, the timeline,
-the checks of traffic, faults and load) stays as it was judged before, and says so. The check of the capture
-does not hold, so the verdict is *fail* or *unknown*: a part of a capture proves the anomalies that it shows,
-and never that there are none.
+Findings are from the buckets that are here. What rests on every row (sends, rate, latency, the
+timeline, the checks of traffic, faults and load) stays as it was judged before, and says so. The
+check of the capture does not hold, so the verdict is *fail* or *unknown*: a part of a capture
+proves the anomalies that it shows, and never that there are none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from analysis.verdict.verdict import EXIT, decide
 from harness.errors import Exit
 
 BEFORE: Final = "as judged before: "
-#: Validity checks that need every row; of the others, one that does not hold now or did not then stays so.
+#: Validity checks that need every row; of the others, one that does not hold now or did not then
+#: stays so.
 _OF_EVERY_ROW: Final = frozenset({"traffic", "faults", "rate", "generator", "drain"})
 
 
@@ -25,7 +27,11 @@ def beside_what_was_judged(result: Result, before: Result) -> Result:
     checks = _checks(result, before)
     verdict, reasons = decide(result.findings, checks)
     not_healed = result.exit_code == Exit.NOT_HEALED
-    told = [text for text in result.reasons if not_healed and text.startswith("a fault could not be undone")]
+    told = [
+        text
+        for text in result.reasons
+        if not_healed and text.startswith("a fault could not be undone")
+    ]
     return replace(
         result,
         verdict=verdict,

@@ -26,7 +26,9 @@ _ORDER = (
 _TEXTS_SHOWN = 3
 
 
-def findings_of(episodes: Iterable[Episode], context: Context, span: RunSpan, seed: int) -> list[Finding]:
+def findings_of(
+    episodes: Iterable[Episode], context: Context, span: RunSpan, seed: int
+) -> list[Finding]:
     """Findings in the order of weight: violations first, then by rank of the class.
 
     Args:
@@ -37,7 +39,9 @@ def findings_of(episodes: Iterable[Episode], context: Context, span: RunSpan, se
     for episode in episodes:
         status, _ = judged_status(episode, context)
         groups.setdefault((episode.cls, status), []).append(episode)
-    found = [_finding(cls, status, rows, context, span, seed) for (cls, status), rows in groups.items()]
+    found = [
+        _finding(cls, status, rows, context, span, seed) for (cls, status), rows in groups.items()
+    ]
     return sorted(found, key=lambda f: (_ORDER.index(f.status), CLASSES[f.cls].rank))
 
 
@@ -93,7 +97,7 @@ def _finding(
         window_s=context.window_s,
         by_stream=by_stream(episodes, context),
         by_fault=by_fault(episodes, faults, context, wording),
-        causes=wording.of(episodes),
+        causes=wording.causes_of(episodes),
         caused_episodes=sum(e.episodes for e in episodes if is_explained(e)),
         attribution=attribute(unexplained, faults, span, seed),
         witnesses=tuple(_witness(cls, raw, faults, context, wording) for raw in _chosen(episodes)),

@@ -1,12 +1,14 @@
 """Achieved against intended rate, in all and outside outages.
 
-While a stream is out, no load can hold the rate; that is an availability figure and has its own place.
-Outside outages a shortfall means that the load was not the load that was asked for, and then a clean
-result proves little. Counted is, of the messages *due* while no stream was out, the share that was
-acknowledged, whenever that was: a message never offered, refused or unknown is missing from it.
+While a stream is out, no load can hold the rate; that is an availability figure and has its own
+place. Outside outages a shortfall means that the load was not the load that was asked for, and then
+a clean result proves little. Counted is, of the messages *due* while no stream was out, the share
+that was acknowledged, whenever that was: a message never offered, refused or unknown is missing
+from it.
 
-Of a hundred streams some one is out for most of a storm. Where that leaves too little time, what was
-acknowledged in all is held against the target for the share of time that the streams, on average, were up.
+Of a hundred streams some one is out for most of a storm. Where that leaves too little time, what
+was acknowledged in all is held against the target for the share of time that the streams, on
+average, were up.
 """
 
 from __future__ import annotations
@@ -33,8 +35,8 @@ class Rate:
     ``target_per_s``: of a profile its mean; ``peak_per_s`` then is its highest, else 0.
     ``calm_target_per_s``: what was due outside outages.
 
-    ``up_share``: of the time of all streams together, what lay outside their outages; ``up_ratio``: what was
-    acknowledged, of the target for that share.
+    ``up_share``: of the time of all streams together, what lay outside their outages; ``up_ratio``:
+    what was acknowledged, of the target for that share.
     """
 
     target_per_s: float
@@ -47,7 +49,8 @@ class Rate:
     ratio: float | None
     up_share: float = 1.0
     up_ratio: float | None = None
-    at_most_per_s: float = 0.0  # of a load that goes at what the machine keeps, which target_per_s then is
+    # of a load that goes at what the machine keeps, which target_per_s then is
+    at_most_per_s: float = 0.0
     at_least_per_s: float = 0.0
     calm_target_per_s: float = 0.0
     peak_per_s: float = 0.0
@@ -111,17 +114,22 @@ def rate_of(
     Args:
         target_per_s: all producers together, of a profile the whole of it; 0 = unlimited.
         streams: how many the load went to.
-        choice: ``rate_choice`` of the plan: the limits of a rate that was measured; None = it is claimed.
+        choice: ``rate_choice`` of the plan: the limits of a rate that was measured; None = it is
+            claimed.
         profile: (seconds, share of the rate) of the plan; none = all of it.
         absences: of producers between their lives; nothing was due of them then.
     """
-    wanted = Intended(target_per_s, profile, zero_ns=grid.zero_ns, end_ns=load_end_ns, absences=absences)
+    wanted = Intended(
+        target_per_s, profile, zero_ns=grid.zero_ns, end_ns=load_end_ns, absences=absences
+    )
     load_s = max(load_end_ns - grid.zero_ns, 0) / 1e9
     borders = grid.start_ns + np.arange(grid.steps + 1, dtype=np.int64) * grid.step_ns
     borders = np.clip(borders, grid.zero_ns, max(load_end_ns, grid.zero_ns))
     calm = np.diff(borders) > 0
     for outage in series.outages:
-        first, last = grid.step(np.array([outage.start_ns, max(outage.end_ns - 1, outage.start_ns)]))
+        first, last = grid.step(
+            np.array([outage.start_ns, max(outage.end_ns - 1, outage.start_ns)])
+        )
         calm[first : last + 1] = False
     calm_s = float(np.diff(borders)[calm].sum()) / 1e9
     due = wanted.due_within(borders)

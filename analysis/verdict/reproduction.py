@@ -1,9 +1,10 @@
 """Is a known bug reproduced? The affected version against the fixed one, round by round. Pure.
 
-*Reproduced* needs all of: as many counted rounds of each arm as were asked for beforehand, the class of the
-bug in the affected arm, none of it in the fixed arm, and a two-sided p of Fisher's exact test of at most
-0.05. A round counts when its exposure counter reached the floor and it could have shown the class. An early
-stop (``quick``) has no rate and no p: where to stop was decided by what was seen.
+*Reproduced* needs all of: as many counted rounds of each arm as were asked for beforehand, the
+class of the bug in the affected arm, none of it in the fixed arm, and a two-sided p of Fisher's
+exact test of at most 0.05. A round counts when its exposure counter reached the floor and it could
+have shown the class. An early stop (``quick``) has no rate and no p: where to stop was decided by
+what was seen.
 """
 
 from __future__ import annotations
@@ -23,7 +24,13 @@ from analysis.verdict.campaign import (
     VariantResult,
 )
 from analysis.verdict.sequential import one_of_each
-from analysis.verdict.statistics import ALPHA, CONFIDENCE, clopper_pearson, fisher_exact, highest_rate
+from analysis.verdict.statistics import (
+    ALPHA,
+    CONFIDENCE,
+    clopper_pearson,
+    fisher_exact,
+    highest_rate,
+)
 
 AFFECTED, FIXED = "affected", "fixed"
 
@@ -37,8 +44,8 @@ class ReproductionAnswer:
 
 
 class RoundQuestion(Protocol):
-    """The question to a round: the class, and the exposure that it needs; no counter means that it needs
-    none.
+    """The question to a round: the class, and the exposure that it needs; no counter means that it
+    needs none.
     """
 
     @property
@@ -55,7 +62,8 @@ class RoundQuestion(Protocol):
 
     @property
     def witness(self) -> str:
-        """Return the text that a message or error must have to count as the bug; empty if any does."""
+        """Return the text that a message or error must have to count as the bug; empty if any
+        does."""
 
 
 def why_not_counted(run: RunSummary, question: RoundQuestion) -> str:
@@ -68,7 +76,9 @@ def why_not_counted(run: RunSummary, question: RoundQuestion) -> str:
     if run.sighted == "" and run.unread and run.has(question.expect):
         return f"{question.expect} found; it is not known whether {question.witness!r} is in it: {run.unread}"
     if run.verdict is Verdict.UNKNOWN and not run.shows(question.expect):
-        return "could not have shown it: " + (run.reasons[0] if run.reasons else "the verdict is unknown")
+        return "could not have shown it: " + (
+            run.reasons[0] if run.reasons else "the verdict is unknown"
+        )
     return ""
 
 
@@ -95,11 +105,14 @@ def answer(
 def _arm(
     question: Question, role: str, runs: Sequence[RunSummary], version: str, about: str
 ) -> VariantResult:
-    """An arm; its counted rounds decide its outcome, and a hit is one that shows the class of the bug."""
+    """An arm; its counted rounds decide its outcome, and a hit is one that shows the class of the
+    bug."""
     name = question.affected if role == AFFECTED else question.fixed
     judged = [replace(run, not_counted=why_not_counted(run, question)) for run in runs]
     counted = [run for run in judged if not run.not_counted]
-    result = VariantResult.of(name, question.expect if role == AFFECTED else CLEAN, counted, about=about)
+    result = VariantResult.from_runs(
+        name, question.expect if role == AFFECTED else CLEAN, counted, about=about
+    )
     hits = [run for run in counted if run.shows(question.expect)]
     times = [run.witnesses[question.expect].t_s for run in hits if question.expect in run.witnesses]
     return replace(
@@ -138,8 +151,8 @@ def _proved(question: Question, bad: VariantResult, good: VariantResult) -> tupl
 
 
 def _hunted(question: Question, bad: VariantResult) -> tuple[Proved, str]:
-    """Decide after rounds with fresh seeds of the affected version: where the bug was shown, or the bound on
-    its rate if it was not.
+    """Decide after rounds with fresh seeds of the affected version: where the bug was shown, or the
+    bound on its rate if it was not.
     """
     counted = [run for run in bad.runs if not run.not_counted]
     if not counted:
@@ -148,7 +161,9 @@ def _hunted(question: Question, bad: VariantResult) -> tuple[Proved, str]:
     met = sum(run.exposure.get(question.counter, 0) for run in counted)
     exposed = f" with {question.counter} {met:,}" if question.counter else ""
     if bad.hits:
-        before = f"after {bad.counted - 1} without it" if bad.counted > 1 else "the first that counts"
+        before = (
+            f"after {bad.counted - 1} without it" if bad.counted > 1 else "the first that counts"
+        )
         return Proved.SEEN, f"seen in round {counted[-1].round}, {before}{exposed}"
     return Proved.NOT_REPRODUCED, (
         f"not seen in {bad.counted} round{'s' if bad.counted > 1 else ''}{exposed}: "
@@ -163,7 +178,10 @@ def _seen(question: Question, bad: VariantResult, good: VariantResult) -> tuple[
     if bad.hits and good.counted:
         return Proved.SEEN, "seen in the affected version and not in one round of the fixed one"
     if bad.counted >= question.rounds:
-        return Proved.NOT_REPRODUCED, f"no {question.expect} in {bad.counted} rounds of the affected version"
+        return (
+            Proved.NOT_REPRODUCED,
+            f"no {question.expect} in {bad.counted} rounds of the affected version",
+        )
     return Proved.UNKNOWN, _what_is_missing(question, bad, good)
 
 

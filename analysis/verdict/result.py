@@ -14,10 +14,12 @@ from analysis.capture.context import Context
 from analysis.capture.producers import producers_of
 from analysis.findings import Finding, Result, TimeSeries
 from analysis.histogram import Histogram
+from analysis.kernels.applications import flow_grid
 from analysis.kernels.bucket_report import BucketReport
 from analysis.kernels.exposure import exposure_of
 from analysis.kernels.partial import Episode
 from analysis.series import Grid, Series
+from analysis.verdict.applications import application_results
 from analysis.verdict.attribution import RunSpan
 from analysis.verdict.cores import cpu_use, usage_of
 from analysis.verdict.coverage import RunFacts, coverage
@@ -63,14 +65,17 @@ class RunFiles:
         return min([context.load_end_ns, *ends])
 
     def lateness_ns(self, context: Context) -> dict[str, int]:
-        """By producer, how late the generator itself was in the worst tenth of the load's seconds, at least.
+        """By producer, how late the generator itself was in the worst tenth of the load's seconds,
+        at least.
 
-        Not the maximum: while a broker is away the client's own threads take the cores for a second or
-        two. A generator that is too slow for its rate falls behind for ever.
+        Not the maximum: while a broker is away the client's own threads take the cores for a second
+        or two. A generator that is too slow for its rate falls behind for ever.
         """
         seconds: dict[str, list[int]] = {}
         for row in self.metrics:
-            if row.late_max_ns is not None and context.epoch_ns <= row.t_ns <= self.load_end_ns(context):
+            if row.late_max_ns is not None and context.epoch_ns <= row.t_ns <= self.load_end_ns(
+                context
+            ):
                 seconds.setdefault(row.worker, []).append(row.late_max_ns)
         return {name: sorted(late)[int(0.9 * (len(late) - 1))] for name, late in seconds.items()}
 
@@ -137,8 +142,8 @@ def result_of(
 
 
 def trusted(reports: Sequence[BucketReport], capture: Capture) -> Sequence[BucketReport]:
-    """The reports, without their findings if rows are missing and it is unknown which: a missing row looks
-    like a missing message."""
+    """The reports, without their findings if rows are missing and it is unknown which: a missing
+    row looks like a missing message."""
     if capture.checksums or any(r.damage or r.error for r in reports):
         return reports
     if not capture.missing(_summed(r.rows for r in reports)):
@@ -164,6 +169,7 @@ def _assembled(
         rows = rows | {"log": counts["log_rows"]}  # a place that was read twice is one
     not_tested = untested(context, counts, {finding.cls for finding in findings if finding.count})
     applied = files.manifest.problems_of("not-healed")
+    faults = [fault_row(each, series.outages, context.epoch_ns) for each in files.faults]
     return Result(
         run_id=context.run_id,
         scenario=files.plan.scenario,
@@ -179,7 +185,7 @@ def _assembled(
         no_intended_times=context.unstated.get("intended-times", ""),
         percentiles=_percentiles(series),
         findings=findings,
-        faults=[fault_row(each, series.outages, context.epoch_ns) for each in files.faults],
+        faults=faults,
         untested=not_tested,
         hangs=judged_hangs(files.events, context, _episodes(reports), not_tested),
         timeline=_timeline(series, facts.grid, files, files.load_end_ns(context)),
@@ -189,6 +195,14 @@ def _assembled(
         given=_summed(r.partial.given for r in reports if r.partial),
         given_again=_summed(r.partial.given_again for r in reports if r.partial),
         given_delay_ms=_delays_ms([r.partial.delays for r in reports if r.partial]),
+        applications=application_results(
+            files.plan.applications,
+            files.manifest,
+            [r.partial for r in reports if r.partial],
+            _delays_ms([r.partial.output_delays for r in reports if r.partial]),
+            flow_grid(context),
+            faults,
+        ),
         usage=usage_of(files.metrics, context.epoch_ns),
         exposure=exposure_of(
             (r.partial.counts for r in reports if r.partial), files.faults, files.manifest.workers
@@ -205,7 +219,9 @@ def _findings(
     files: RunFiles, context: Context, load_end_ns: int, reports: Sequence[BucketReport]
 ) -> list[Finding]:
     end_ns = max([load_end_ns, *(f.over_ns for f in context.faults)])
-    return findings_of(_episodes(reports), context, RunSpan(context.epoch_ns, end_ns), files.plan.seed)
+    return findings_of(
+        _episodes(reports), context, RunSpan(context.epoch_ns, end_ns), files.plan.seed
+    )
 
 
 def _episodes(reports: Sequence[BucketReport]) -> list[Episode]:
@@ -213,7 +229,8 @@ def _episodes(reports: Sequence[BucketReport]) -> list[Episode]:
 
 
 def _delays_ms(parts: Sequence[Mapping[str, Histogram]]) -> dict[str, dict[str, float]]:
-    """By group, how long after they were due messages were handed to it; none for a group without any."""
+    """By group or application, how long after they were due messages were handed to it, or had an
+    output. One without any is left out."""
     found = {}
     for group in sorted({name for part in parts for name in part}):
         merged = Histogram.merged([part[group] for part in parts if group in part])
@@ -251,7 +268,9 @@ def _ms(value_ns: float) -> float:
 
 
 def _latency_ms(series: Series) -> dict[str, float]:
-    named = dict(zip(_NAMED, map(_ms, series.latency.quantiles(list(_NAMED.values()))), strict=False))
+    named = dict(
+        zip(_NAMED, map(_ms, series.latency.quantiles(list(_NAMED.values()))), strict=False)
+    )
     delay = series.delay.quantiles([0.99])
     return named | ({"send_delay_p99": _ms(delay[0])} if delay else {})
 
@@ -282,17 +301,22 @@ def _absences(files: RunFiles, grid: Grid, load_end_ns: int) -> list[Absence]:
 
 
 def _intended(series: Series, grid: Grid, files: RunFiles, load_end_ns: int) -> list[int]:
-    """Messages the plan wanted in each step, offered or not; without a rate, those that were sent."""
+    """Messages the plan wanted in each step, offered or not; without a rate, those that were
+    sent."""
     if not files.plan.rate_per_s:
         return [int(n) for n in series.due]
     borders = grid.start_ns + np.arange(grid.steps + 1, dtype=np.int64) * grid.step_ns
-    intended = intended_of(files.plan, grid.zero_ns, load_end_ns, _absences(files, grid, load_end_ns))
+    intended = intended_of(
+        files.plan, grid.zero_ns, load_end_ns, _absences(files, grid, load_end_ns)
+    )
     wanted = np.floor(intended.due_by(borders) + 1e-6)
     return [int(n) for n in np.diff(wanted)]
 
 
 def _durations_s(files: RunFiles) -> dict[str, float]:
-    return {p.name: round((p.end_ns - p.start_ns) / 1e9, 3) for p in files.manifest.phases if p.end_ns}
+    return {
+        p.name: round((p.end_ns - p.start_ns) / 1e9, 3) for p in files.manifest.phases if p.end_ns
+    }
 
 
 def _environment(manifest: Manifest) -> dict[str, str]:

@@ -1,10 +1,10 @@
-"""Decides from as few rounds as possible whether a version or a scenario shows a class: Wald's sequential
-probability ratio test, for a class that shows up in some rounds only. Pure.
+"""Decides from as few rounds as possible whether a version or a scenario shows a class: Wald's
+sequential probability ratio test, for a class that shows up in some rounds only. Pure.
 
-Each round that counts adds the logarithm of how much likelier it is at the rate `shows_at_least` than at
-`absent_at_most`. The test ends where the sum leaves (log `error_present`, -log `error_absent`). By Wald's
-inequalities those bounds keep both errors at most as large as stated; his usual bounds, (1 - b) / a and
-b / (1 - a), keep them only about so.
+Each round that counts adds the logarithm of how much likelier it is at the rate `shows_at_least`
+than at `absent_at_most`. The test ends where the sum leaves (log `error_present`, -log
+`error_absent`). By Wald's inequalities those bounds keep both errors at most as large as stated;
+his usual bounds, (1 - b) / a and b / (1 - a), keep them only about so.
 
 A. Wald, Sequential Tests of Statistical Hypotheses, Ann. Math. Statist. 16(2), 1945, section 3.2.
 """
@@ -22,7 +22,8 @@ _NUMBER: Final = re.compile(r"[\d,.]*\d")
 
 
 class SequentialDecision(StrEnum):
-    """The result of the rounds so far. ``UNDECIDED`` is not an answer, whatever the number of rounds."""
+    """The result of the rounds so far. ``UNDECIDED`` is not an answer, whatever the number of
+    rounds."""
 
     SHOWN = "shown"
     NOT_SHOWN = "not shown"
@@ -31,19 +32,21 @@ class SequentialDecision(StrEnum):
 
 @dataclass(slots=True, kw_only=True)
 class SequentialTest:
-    """One question, answered round by round: ``while not test.is_over: test.add(shows(play_round()))``.
+    """One question, answered round by round: ``while not test.is_over:
+    test.add(shows(play_round()))``.
 
-    The errors are stated for a class whose rate is at or beyond one of the two rates. One in between may
-    end either way, or undecided at `most_rounds`.
+    The errors are stated for a class whose rate is at or beyond one of the two rates. One in
+    between may end either way, or undecided at `most_rounds`.
 
     Attributes:
         shows_at_least: rate (share of rounds) from which on the class is called present.
-        absent_at_most: rate up to which it is called absent; 0 = one round that shows it settles it.
+        absent_at_most: rate up to which it is called absent; 0 = one round that shows it settles
+            it.
         error_present: chance at most of `NOT_SHOWN` though present.
         error_absent: chance at most of `SHOWN` though absent.
         most_rounds: counted rounds after which the question is given up, undecided.
-        most_left_out: rounds that do not count after which it is given up, undecided: to continue until some
-            count would choose them by their outcome.
+        most_left_out: rounds that do not count after which it is given up, undecided: to continue
+            until some count would choose them by their outcome.
         shown, counted: rounds that showed the class, among those that count.
         left_out: of each round that does not count, why.
 
@@ -64,9 +67,13 @@ class SequentialTest:
 
     def __post_init__(self) -> None:
         if not 0 <= self.absent_at_most < self.shows_at_least <= 1:
-            raise ValueError(f"absent at most {self.absent_at_most}, shows at least {self.shows_at_least}")
+            raise ValueError(
+                f"absent at most {self.absent_at_most}, shows at least {self.shows_at_least}"
+            )
         if not (0 < self.error_present < 0.5 and 0 < self.error_absent < 0.5):
-            raise ValueError(f"errors {self.error_present} and {self.error_absent}: between 0 and 0.5")
+            raise ValueError(
+                f"errors {self.error_present} and {self.error_absent}: between 0 and 0.5"
+            )
         if self.most_rounds < 1 or self.most_left_out < 0:
             raise ValueError(f"{self.most_rounds} rounds, {self.most_left_out} left out")
 
@@ -86,7 +93,8 @@ class SequentialTest:
         return self.decision
 
     def leave_out(self, why: str) -> None:
-        """A round that does not count: no fault took effect, the exposure was too low, the verdict unknown.
+        """A round that does not count: no fault took effect, the exposure was too low, the verdict
+        unknown.
 
         Raises:
             ValueError: the test is over.
@@ -120,7 +128,8 @@ class SequentialTest:
 
     @property
     def p_value(self) -> float | None:
-        """Chance at most of rounds at least as telling if the decision were wrong; None while there is none.
+        """Chance at most of rounds at least as telling if the decision were wrong; None while there
+        is none.
 
         It holds wherever the test stops (Ville's inequality), which Fisher's exact test does not.
         """

@@ -1,7 +1,8 @@
-"""Finds the text that tells a bug from others of its class: where a client waits, what it says, logs.
+"""Finds the text that tells a bug from others of its class: where a client waits, what it says,
+logs.
 
-Only what the clients under load left is read. The brokers' logs are shared by all rounds of a campaign, so
-a line there may be another round's.
+Only what the clients under load left is read. The brokers' logs are shared by all rounds of a
+campaign, so a line there may be another round's.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""Reports what is known of a run while it lasts: what the log shows, and what is open until the end.
+"""Reports what is known of a run while it lasts: what the log shows, and what is open until the
+end.
 
-A part of a run is judged by the same kernels as the whole. Nothing of it is certain before the end: until
-then the log may be cut, and rows that show an anomaly go with what was cut off. That something is absent is
-open anyway. Deliveries wait for the end: journals of several members of a group are not cut at the same
-moment.
+A part of a run is judged by the same kernels as the whole. Nothing of it is certain before the end:
+until then the log may be cut, and rows that show an anomaly go with what was cut off. That
+something is absent is open anyway. Deliveries wait for the end: journals of several members of a
+group are not cut at the same moment.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ OPEN: Final = frozenset({"acked-lost", "dedup-silent-loss"})
 
 @dataclass(frozen=True, slots=True)
 class SoFar:
-    """Messages of one class. ``is_seen``: the log shows them; else they are absent where it was read."""
+    """Messages of one class. ``is_seen``: the log shows them; else they are absent where it was
+    read."""
 
     cls: str
     count: int

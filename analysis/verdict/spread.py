@@ -40,12 +40,15 @@ def by_stream(episodes: Sequence[Episode], context: Context) -> tuple[StreamCoun
 
 
 def _row(name: str, windows: Counter[int], streams: int = 1) -> StreamCount:
-    return StreamCount(stream=name, count=windows.total(), windows=sorted(windows.items()), streams=streams)
+    return StreamCount(
+        stream=name, count=windows.total(), windows=sorted(windows.items()), streams=streams
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Share:
-    """Messages of an episode near one fault; ``episodes``: 0 unless it is the largest of its shares."""
+    """Messages of an episode near one fault; ``episodes``: 0 unless it is the largest of its
+    shares."""
 
     fault: int
     count: int
@@ -55,10 +58,14 @@ class _Share:
 
 
 def by_fault(
-    episodes: Sequence[Episode], faults: Sequence[FaultRecord], context: Context, wording: CauseWords
+    episodes: Sequence[Episode],
+    faults: Sequence[FaultRecord],
+    context: Context,
+    wording: CauseWords,
 ) -> tuple[FaultCount, ...]:
-    """One row a fault, in order of time: messages whose cause is named belong to the fault that it followed,
-    the others to that in whose window their episode began; without a time they are in none."""
+    """One row a fault, in order of time: messages whose cause is named belong to the fault that it
+    followed, the others to that in whose window their episode began; without a time they are in
+    none."""
     own: dict[int, list[_Share]] = {}
     begun_ns = np.array([episode.first_ns for episode in episodes], np.int64)
     for episode, near in zip(episodes, attributed(begun_ns, faults).tolist(), strict=True):

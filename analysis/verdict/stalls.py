@@ -1,7 +1,9 @@
-"""Says of each stall that was noticed during the run what judging made of it: a finding, or why it is none.
+"""Says of each stall that was noticed during the run what judging made of it: a finding, or why it
+is none.
 
-The run notices a consumer that is handed nothing while messages wait; it knows neither the partitions nor
-what comes later. Judging (`analysis.kernels.stall`, `analysis.kernels.silence`) does, and may say otherwise.
+The run notices a consumer that is handed nothing while messages wait; it knows neither the
+partitions nor what comes later. Judging (`analysis.kernels.stall`, `analysis.kernels.silence`)
+does, and may say otherwise.
 """
 
 from __future__ import annotations
@@ -19,11 +21,18 @@ from analysis.verdict.merge import judged_status
 from harness.contracts.rows import EventRow
 
 _CLASSES = ("stall", "backlog-stuck", "hang")
-_MEANS = {Status.VIOLATION: "a violation", Status.SUSPECT: "only suspected", Status.PERMITTED: "permitted"}
+_MEANS = {
+    Status.VIOLATION: "a violation",
+    Status.SUSPECT: "only suspected",
+    Status.PERMITTED: "permitted",
+}
 
 
 def judged_hangs(
-    events: Sequence[EventRow], context: Context, episodes: Iterable[Episode], untested: Mapping[str, str]
+    events: Sequence[EventRow],
+    context: Context,
+    episodes: Iterable[Episode],
+    untested: Mapping[str, str],
 ) -> list[HangRow]:
     """The rows of `hang_rows`, stalls with ``judged``.
 
@@ -33,7 +42,9 @@ def judged_hangs(
     found = {e.session: e for e in episodes if e.cls in _CLASSES and e.session}
     rows = zip(noticed(events), hang_rows(events, context.epoch_ns), strict=True)
     return [
-        replace(made, judged=_judged(row, context, found, untested)) if made.kind == "stall" else made
+        replace(made, judged=_judged(row, context, found, untested))
+        if made.kind == "stall"
+        else made
         for row, made in rows
     ]
 
@@ -60,11 +71,15 @@ def _judged(
 
 
 def _of_queues(context: Context, queues: Sequence[int]) -> str:
+    rule = "a queue is judged by what remains after the drain and by the silence before it"
+    if context.has_offsets:  # bounds are positions there, and do not say how many messages remained
+        return f"{rule}, which was no longer than limits.stall ({context.stall_ns / 1e9:g} s) if any remained"
     left = sum(context.stream_bounds(stream).read_to for stream in queues)
     remained = f"{count_of(left, 'message')} remained" if left else "nothing remained"
-    rule = "a queue is judged by what remains after the drain and by the silence before it"
     more = (
-        f", and that silence was no longer than limits.stall ({context.stall_ns / 1e9:g} s)" if left else ""
+        f", and that silence was no longer than limits.stall ({context.stall_ns / 1e9:g} s)"
+        if left
+        else ""
     )
     return f"{rule}; {remained}{more}"
 
@@ -80,7 +95,9 @@ def _subtracted(row: EventRow, context: Context, session: int) -> str:
     """Time until it was noticed that does not count; empty if all of it does."""
     start, end = row.since_ns or 0, row.t_ns
     spans = [
-        (f.start_ns, f.over_ns, f"fault #{f.id} ({f.kind} {f.hit})") for f in context.faults if f.effective
+        (f.start_ns, f.over_ns, f"fault #{f.id} ({f.kind} {f.hit})")
+        for f in context.faults
+        if f.effective
     ]
     frozen = context.sessions[session].frozen if session in context.sessions else ()
     spans += [(begin, until, "its process frozen") for begin, until in frozen]

@@ -1,8 +1,8 @@
-"""Rates of a class in two arms: an exact interval for each, an exact test between them; a shift of a mean;
-and the correction for asking many such questions at once.
+"""Rates of a class in two arms: an exact interval for each, an exact test between them; a shift of
+a mean; and the correction for asking many such questions at once.
 
-Pure; rates are exact (integers and fractions of the standard library): samples are tens of rounds, not
-millions.
+Pure; rates are exact (integers and fractions of the standard library): samples are tens of rounds,
+not millions.
 """
 
 from __future__ import annotations
@@ -18,10 +18,11 @@ _BISECTIONS = 60
 
 
 def fisher_exact(hits_a: int, rounds_a: int, hits_b: int, rounds_b: int) -> float:
-    """Two-sided p of Fisher's exact test: how often chance alone would divide the hits at least as oddly.
+    """Two-sided p of Fisher's exact test: how often chance alone would divide the hits at least as
+    oddly.
 
-    Every division with the same totals that is at most as likely as the observed one counts (the definition
-    that R and SciPy use).
+    Every division with the same totals that is at most as likely as the observed one counts (the
+    definition that R and SciPy use).
 
     Raises:
         ValueError: more hits than rounds, or fewer than none.
@@ -53,8 +54,8 @@ def clopper_pearson(hits: int, rounds: int, confidence: float = CONFIDENCE) -> t
 
 
 def highest_rate(rounds: int, confidence: float = CONFIDENCE) -> float:
-    """The exact one-sided (Clopper-Pearson) upper bound of a rate after so many rounds without a hit: a class
-    of a higher rate would have shown with this confidence.
+    """The exact one-sided (Clopper-Pearson) upper bound of a rate after so many rounds without a
+    hit: a class of a higher rate would have shown with this confidence.
 
     Raises:
         ValueError: no rounds.
@@ -71,8 +72,8 @@ def fewest_rounds() -> int:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm's step-down adjusted p (Holm 1979): telling those at or below alpha keeps the chance of even one
-    false one among all of them at alpha, however they depend on each other."""
+    """Holm's step-down adjusted p (Holm 1979): telling those at or below alpha keeps the chance of
+    even one false one among all of them at alpha, however they depend on each other."""
     made = [1.0] * len(p_values)
     highest = 0.0
     for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
@@ -93,7 +94,8 @@ def student_p(t: float, degrees: float) -> float:
 
 
 def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """Regularized incomplete beta function, by its continued fraction (DLMF 8.17.22), Lentz's way."""
+    """Regularized incomplete beta function, by its continued fraction (DLMF 8.17.22), Lentz's
+    way."""
     if x <= 0.0 or x >= 1.0:
         return float(x > 0.0)
     if x > (a + 1) / (a + b + 2):  # where this fraction converges slowly, the other side's is quick

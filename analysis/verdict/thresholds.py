@@ -1,13 +1,13 @@
 """Holds the figures of a run against the scenario's thresholds: held, missed, or not known.
 
-A threshold is *missed* only if the figure is what the brokers and the client made of the load: not while
-records are missing, no latency of a generator that was late itself, and nothing that takes time where the
-rate was not reached: the machine may have been too busy then. It is *held* only if the load was the load
-asked for. Everything else is not known, which is never a pass.
+A threshold is *missed* only if the figure is what the brokers and the client made of the load: not
+while records are missing, no latency of a generator that was late itself, and nothing that takes
+time where the rate was not reached: the machine may have been too busy then. It is *held* only if
+the load was the load asked for. Everything else is not known, which is never a pass.
 
-**The time of faults** runs, as in attribution, from 1 s before an injection to 2 s after its end; an outage
-that began within it belongs to it with 2 s more, in which the backlog is sent. It is known to a step of the
-timeline.
+**The time of faults** runs, as in attribution, from 1 s before an injection to 2 s after its end;
+an outage that began within it belongs to it with 2 s more, in which the backlog is sent. It is
+known to a step of the timeline.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ _QUANTILES: Final = {
 _RECORDED: Final = ("analysis", "capture", "traffic")
 #: Checks without which a figure is not one of the load that was asked for.
 _ASKED_FOR: Final = (*_RECORDED, "run", "rate")
-#: Figures that can only grow with what was not seen: an interrupted run shows them missed all the same.
+#: Figures that can only grow with what was not seen: an interrupted run shows them missed all the
+#: same.
 _ONLY_GROW: Final = ("latency_max", "outage", "recovery", "redeliveries", "moved_partitions")
 #: Figures that do not depend on how fast the load was.
 _WITHOUT_RATE: Final = ("error_ratio", "redeliveries", "moved_partitions")
@@ -49,8 +50,8 @@ _UNITS: Final = {"error_ratio": "ratio", "redeliveries": "count", "moved_partiti
 
 @dataclass(frozen=True, slots=True)
 class _Figure:
-    """A measured figure; None with the reason if it was not measured. ``is_least``: it was at least this
-    much.
+    """A measured figure; None with the reason if it was not measured. ``is_least``: it was at least
+    this much.
     """
 
     value: float | None
@@ -59,7 +60,8 @@ class _Figure:
 
 
 def thresholds(facts: RunFacts, checks: Mapping[str, bool]) -> list[Threshold]:
-    """One entry a threshold of the plan; ``checks``: name of each check of `coverage` -> whether it holds."""
+    """One entry a threshold of the plan; ``checks``: name of each check of `coverage` -> whether it
+    holds."""
     wanted = facts.plan.thresholds
     faults = _time_of_faults(facts) if any(each.outside_faults for each in wanted) else []
     return [_judged(each, facts, checks, faults) for each in wanted]
@@ -67,7 +69,9 @@ def thresholds(facts: RunFacts, checks: Mapping[str, bool]) -> list[Threshold]:
 
 def limit_words(name: str, at_most: float, *, outside_faults: bool) -> str:
     """``latency_p99 outside faults: at most 500 ms``."""
-    return f"{title_of(name, outside_faults=outside_faults)}: at most {_number(at_most, _unit(name))}"
+    return (
+        f"{title_of(name, outside_faults=outside_faults)}: at most {_number(at_most, _unit(name))}"
+    )
 
 
 def _unit(name: str) -> str:
@@ -114,7 +118,10 @@ def _standing(
     if missed and name in _QUANTILES:
         late_s = max(facts.lateness_ns.values(), default=0) / 1e9
         if generator_problems(facts) or found.value - late_s <= at_most:
-            return None, f"the generator itself was late, by {_number(late_s, 's')} in a tenth of the load"
+            return (
+                None,
+                f"the generator itself was late, by {_number(late_s, 's')} in a tenth of the load",
+            )
     if not missed and found.is_least:
         return None, "it was not over when the capture ended"
     if not missed and name in ("outage", "recovery") and at_most * 1e9 < OUTAGE_NS:
@@ -150,7 +157,7 @@ def _number(value: float, unit: str) -> str:
     return f"{value * 1000:.4g} ms" if value < 1 else f"{value:.4g} s"
 
 
-# ----- figures ----------------------------------------------------------------------------------------
+# ----- figures ------------------------------------------------------------------------------------
 
 
 def _latency(facts: RunFacts, name: str, without: Intervals) -> _Figure:
@@ -163,7 +170,8 @@ def _latency(facts: RunFacts, name: str, without: Intervals) -> _Figure:
 
 
 def _error_ratio(facts: RunFacts, _: str, without: Intervals) -> _Figure:
-    """Sends of the load that were not acknowledged, of all; a message that was sent again counts again."""
+    """Sends of the load that were not acknowledged, of all; a message that was sent again counts
+    again."""
     series, kept = facts.series, _kept(facts, without)
     due, ok = int(series.due[kept].sum()), int(series.latency.only(kept).total)
     if not due:
@@ -176,7 +184,9 @@ def _outage(facts: RunFacts, _: str, without: Intervals) -> _Figure:
     last = int(grid.step(np.array([grid.zero_ns + round(facts.rate.load_s * 1e9) - 1]))[0])
     if not _kept(facts, without)[: last + 1].any():
         return _Figure(None, "the whole load is the time of faults")
-    met = [o for o in facts.series.outages if o.end_ns > grid.zero_ns and not _begins_in(o, without)]
+    met = [
+        o for o in facts.series.outages if o.end_ns > grid.zero_ns and not _begins_in(o, without)
+    ]
     return _longest([(o.end_ns - o.start_ns, o.open) for o in met])
 
 
@@ -190,7 +200,9 @@ def _recovery(facts: RunFacts, _: str, __: Intervals) -> _Figure:
     outages, lasting = facts.series.outages, []
     for fault in effective:
         assert fault.end_ns is not None
-        lasting += [(o.end_ns - fault.end_ns, o.open) for o in out_at(fault.end_ns, met_by(fault, outages))]
+        lasting += [
+            (o.end_ns - fault.end_ns, o.open) for o in out_at(fault.end_ns, met_by(fault, outages))
+        ]
     return _longest(lasting)
 
 
@@ -226,13 +238,15 @@ _FIGURES: Final[Mapping[str, Callable[[RunFacts, str, Intervals], _Figure]]] = {
 }
 
 
-# ----- the time of faults -----------------------------------------------------------------------------
+# ----- the time of faults -------------------------------------------------------------------------
 
 
 def _time_of_faults(facts: RunFacts) -> Intervals:
     grid = facts.grid
     own = windows(closed(facts.faults, grid.end_ns), RunSpan(grid.start_ns, grid.end_ns))
-    outages = [(o.start_ns, o.end_ns + SETTLE_NS) for o in facts.series.outages if _begins_in(o, own)]
+    outages = [
+        (o.start_ns, o.end_ns + SETTLE_NS) for o in facts.series.outages if _begins_in(o, own)
+    ]
     return [*own, *outages]
 
 

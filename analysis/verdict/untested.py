@@ -1,7 +1,8 @@
-"""Classes that a run could not have shown: not applicable to its load, or without the evidence they need.
+"""Classes that a run could not have shown: not applicable to its load, or without the evidence they
+need.
 
-Nothing found is a result only for a class that was looked for. One without consumers has shown nothing of
-deliveries, one whose audit was cut short nothing of losses.
+Nothing found is a result only for a class that was looked for. One without consumers has shown
+nothing of deliveries, one whose audit was cut short nothing of losses.
 """
 
 from __future__ import annotations
@@ -19,7 +20,12 @@ Counts = Mapping[str, int]
 #: By name in `ASKS`: whether the run has what the class is about.
 _HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
     "sends": lambda context, counts: counts.get("attempted", 0) > 0,
-    "consumers": lambda context, counts: bool(context.sessions) or counts.get("delivery_rows", 0) > 0,
+    "consumers": lambda context, counts: (
+        bool(context.sessions) or counts.get("delivery_rows", 0) > 0
+    ),
+    "readers": lambda context, counts: (
+        bool(context.sessions or context.applications) or counts.get("delivery_rows", 0) > 0
+    ),
     "log": lambda context, counts: not context.is_queue[1:].all(),
     "queues": lambda context, counts: context.has_queues,
     "fixed-lanes": lambda context, counts: any(g.mode != "routed" for g in context.lane_groups),
@@ -32,17 +38,23 @@ _HAS: Final[Mapping[str, Callable[[Context, Counts], bool]]] = {
         len(context.transactions) > 0 or counts.get("transaction_rows", 0) > 0
     ),
     "transaction-journal": lambda context, counts: len(context.transactions) > 0,
-    "shared-markers": lambda context, counts: context.has_offsets,  # Pulsar's have the transaction's id
-    "transactional-ids": lambda context, counts: context.has_offsets,  # Pulsar's are a transaction's own
-    "pipelines": lambda context, counts: bool(context.pipelines),
+    # Pulsar's have the transaction's id
+    "shared-markers": lambda context, counts: context.has_offsets,
+    # Pulsar's are a transaction's own
+    "transactional-ids": lambda context, counts: context.has_offsets,
+    "pipelines": lambda context, counts: bool(context.pipelines or context.applications),
+    "applications": lambda context, counts: bool(context.applications),
     "refusals": lambda context, counts: counts.get("refusal_rows", 0) > 0,
     "rollbacks": lambda context, counts: counts.get("rollback_rows", 0) > 0,
     "replicas": lambda context, counts: bool(context.replicas),
     "self-reports": lambda context, counts: _any_says_died(context),
-    "watched-commits": lambda context, counts: any(s.watches_commits for s in context.sessions.values()),
+    "watched-commits": lambda context, counts: any(
+        s.watches_commits for s in context.sessions.values()
+    ),
 }
 
-#: By name in `PRECONDITIONS`: whether it holds for the whole run. What is not here is judged hit by hit only.
+#: By name in `PRECONDITIONS`: whether it holds for the whole run. What is not here is judged hit by
+#: hit only.
 _HOLDS: Final[Mapping[str, Callable[[Context], bool]]] = {
     "audit-complete": lambda context: all(b.is_complete for b in _bounds(context)),
     "log-kept": lambda context: all(
@@ -55,9 +67,12 @@ _HOLDS: Final[Mapping[str, Callable[[Context], bool]]] = {
     "markers-read": lambda context: all(b.is_marked for b in _bounds(context)),
     "drained": lambda context: context.drained,
     "offsets-read": lambda context: all(
-        stream in pipeline.committed
-        for pipeline in context.pipelines
-        for stream in context.topic_streams(pipeline.source)
+        stream in committed
+        for committed, source in [
+            *((each.committed, each.source) for each in context.pipelines),
+            *((each.committed, each.source) for each in context.applications),
+        ]
+        for stream in context.topic_streams(source)
     ),
 }
 
@@ -71,7 +86,11 @@ def untested(context: Context, counts: Counts, found: Collection[str] = ()) -> d
     """
     reasons: dict[str, str] = {}
     for name, entry in CLASSES.items():
-        unknown = [context.unstated[name] for name in (*entry.asks, *entry.needs) if name in context.unstated]
+        unknown = [
+            context.unstated[name]
+            for name in (*entry.asks, *entry.needs)
+            if name in context.unstated
+        ]
         told = [ask for ask in entry.asks if ask not in context.unstated]
         missing = [ASKS[ask] for ask in told if not _HAS.get(ask, _always)(context, counts)]
         unmet = [PRECONDITIONS[n] for n in entry.needs if n in _HOLDS and not _HOLDS[n](context)]
@@ -98,7 +117,7 @@ def _any_results(context: Context, handling: str) -> bool:
 
 
 def _any_says_died(context: Context) -> bool:
-    return any(client.says_died for client in context.clients)
+    return bool(context.applications) or any(client.says_died for client in context.clients)
 
 
 def _bounds(context: Context) -> list[Bounds]:

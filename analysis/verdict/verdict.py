@@ -1,9 +1,9 @@
 """fail > unknown > pass, with a sentence for each reason.
 
-* **fail**: at least one violation or a threshold missed, whatever else is missing: what was proved stays
-  proved.
-* **unknown**: neither, but a check of `analysis.verdict.coverage` does not hold, so that the run could not
-  have shown one, or a figure that has a threshold was not measured.
+* **fail**: at least one violation or a threshold missed, whatever else is missing: what was proved
+  stays proved.
+* **unknown**: neither, but a check of `analysis.verdict.coverage` does not hold, so that the run
+  could not have shown one, or a figure that has a threshold was not measured.
 * **pass**: neither. Permitted classes and application errors are reported and change nothing.
 """
 
@@ -18,7 +18,9 @@ EXIT = {Verdict.PASS: Exit.PASS, Verdict.FAIL: Exit.FAIL, Verdict.UNKNOWN: Exit.
 
 
 def decide(
-    findings: Sequence[Finding], checks: Sequence[ValidityCheck], thresholds: Sequence[Threshold] = ()
+    findings: Sequence[Finding],
+    checks: Sequence[ValidityCheck],
+    thresholds: Sequence[Threshold] = (),
 ) -> tuple[Verdict, list[str]]:
     """The verdict and its reasons, the weightiest first; a pass needs none."""
     broken = [violation_sentence(f) for f in findings if f.status is Status.VIOLATION and f.count]

@@ -1,8 +1,8 @@
 """Bisects over the commits of a checkout: ``git bisect run`` chooses, the rounds are played here.
 
-git works in a clone below the folder of the bisection, which borrows the objects of the user's checkout and
-never writes to it. What it runs at each commit is a few lines that ask this process over a socket, so that
-all commits share its brokers and its Spark session.
+git works in a clone below the folder of the bisection, which borrows the objects of the user's
+checkout and never writes to it. What it runs at each commit is a few lines that ask this process
+over a socket, so that all commits share its brokers and its Spark session.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from harness.toolchains.own_builds import PREFIX
 if TYPE_CHECKING:
     from analysis.verdict.bisection import Asking, Examiner
 
-#: Run by git at each commit: its exit code is our answer. Without one it aborts the run (git: above 127).
+#: Run by git at each commit: its exit code is our answer. Without one it aborts the run (git: above
+#: 127).
 _ASK: Final = """
 import socket, sys
 with socket.socket(socket.AF_UNIX) as asked:
@@ -72,15 +73,20 @@ def ordered_ends(repo: Path, bad: str, good: str) -> tuple[str, str, list[str]]:
         if git(repo, "merge-base", old, new) == old:
             return bad, good, [old, new]
     raise UsageError(
-        f"neither of {bad[:12]} and {good[:12]} comes before the other", hint="name two commits of one line"
+        f"neither of {bad[:12]} and {good[:12]} comes before the other",
+        hint="name two commits of one line",
     )
 
 
 def _commit(repo: Path, name: str) -> str:
     try:
-        return git(repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+        return git(
+            repo, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}"
+        )
     except UsageError:
-        raise UsageError(f"{repo} has no commit {name!r}", hint="a commit id, a tag or a branch") from None
+        raise UsageError(
+            f"{repo} has no commit {name!r}", hint="a commit id, a tag or a branch"
+        ) from None
 
 
 class Commits:
@@ -99,7 +105,8 @@ class Commits:
         top = Path(git(repo, "rev-parse", "--show-toplevel"))
         self._below = git(repo, "rev-parse", "--show-prefix")
         if not folder.exists():
-            # Objects are borrowed, not copied; hooks and settings of the user's checkout stay there.
+            # Objects are borrowed, not copied; hooks and settings of the user's checkout stay
+            # there.
             part = folder.with_name(f"{folder.name}.part")
             shutil.rmtree(part, ignore_errors=True)
             git(top, "clone", "--quiet", "--shared", "--no-checkout", ".", str(part))
@@ -148,7 +155,17 @@ class Commits:
             server.bind(path)
             server.listen()
             server.settimeout(_POLL_S)
-            command = ["git", "-C", str(self._folder), "bisect", "run", sys.executable, "-c", _ASK, path]
+            command = [
+                "git",
+                "-C",
+                str(self._folder),
+                "bisect",
+                "run",
+                sys.executable,
+                "-c",
+                _ASK,
+                path,
+            ]
             with log.open("w") as file, _running(command, file) as running:
                 while running.poll() is None:
                     try:
@@ -158,25 +175,35 @@ class Commits:
                     with asked:
                         code = _ABORT
                         try:
-                            code = yield from self._code(examiner, git(self._folder, "rev-parse", "HEAD"))
+                            code = yield from self._code(
+                                examiner, git(self._folder, "rev-parse", "HEAD")
+                            )
                         finally:
                             asked.sendall(f"{code}\n".encode())
         # Only skipped commits left is an end too; what is known is in the refs.
         if running.returncode not in (0, 2):
-            raise BrokerstormError(f"git bisect run ended with exit code {running.returncode}: see {log}")
+            raise BrokerstormError(
+                f"git bisect run ended with exit code {running.returncode}: see {log}"
+            )
 
     def _answer(self, examiner: Examiner) -> Answer:
         """Return the answer that git's own refs give."""
         new = git(self._folder, "rev-parse", f"refs/bisect/{_TERMS[1]}")
-        olds = git(self._folder, "for-each-ref", "--format=%(objectname)", f"refs/bisect/{_TERMS[0]}-*")
+        olds = git(
+            self._folder, "for-each-ref", "--format=%(objectname)", f"refs/bisect/{_TERMS[0]}-*"
+        )
         left = git(self._folder, "rev-list", "--topo-order", new, "--not", *olds.split()).split()
         wanted = SequentialDecision.SHOWN if self._is_fix else SequentialDecision.NOT_SHOWN
         tried = [step.version for step in examiner.steps if step.decision is wanted]
-        before = min(tried, key=lambda each: int(git(self._folder, "rev-list", "--count", f"{each}..{new}")))
+        before = min(
+            tried, key=lambda each: int(git(self._folder, "rev-list", "--count", f"{each}..{new}"))
+        )
         if left == [new]:
             return Answer(outcome=BisectionOutcome.FOUND, why="", before=before, first=new)
         between = tuple(each for each in reversed(left) if each != new)
-        return Answer(outcome=BisectionOutcome.NARROWED, why="", before=before, first=new, between=between)
+        return Answer(
+            outcome=BisectionOutcome.NARROWED, why="", before=before, first=new, between=between
+        )
 
 
 @contextmanager

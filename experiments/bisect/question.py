@@ -70,7 +70,8 @@ class BisectQuestion(BisectSettings):
     Attributes:
         expect: the class; ``clean`` = any violation.
         counter, floor: exposure that a round needs to count; no counter = as the verdict says.
-        versions: the ends and what is released between them, oldest first; of a repository only its ends.
+        versions: the ends and what is released between them, oldest first; of a repository only its
+            ends.
         repo: the checkout; empty = releases.
         is_fix: the older end is the bad one.
         witness: what tells the bug from others of its class; empty = the class does.
@@ -132,14 +133,18 @@ def question_of(
         repo=str(resolved(request.repo)) if request.repo else "",
         is_fix=versions[0] == bad,
         seed=seed,
-        command=context.repeat_command("bisect", request, client=client, good=good, bad=bad, seed=seed),
+        command=context.repeat_command(
+            "bisect", request, client=client, good=good, bad=bad, seed=seed
+        ),
     )
 
 
 def _asked_variant(request: BisectRequest, scenario: Scenario) -> tuple[str, str, tuple[str, ...]]:
     """The variant, the class, and of a known bug the affected and the fixed variant."""
     if request.cls and request.cls not in CLASSES:
-        raise UsageError(f"--class {request.cls}: no such class; {did_you_mean(request.cls, CLASSES)}")
+        raise UsageError(
+            f"--class {request.cls}: no such class; {did_you_mean(request.cls, CLASSES)}"
+        )
     bug, variants = scenario.bug, scenario.variants
     if bug is not None and not request.variant:
         pair = request.pair or next(iter(bug.pairs))
@@ -148,15 +153,24 @@ def _asked_variant(request: BisectRequest, scenario: Scenario) -> tuple[str, str
                 f"{scenario.name} has no pair {pair!r}", hint=f"its pairs: {', '.join(bug.pairs)}"
             )
         arms = bug.pairs[pair]
-        return arms.affected, request.cls or variants[arms.affected].expect, (arms.affected, arms.fixed)
+        return (
+            arms.affected,
+            request.cls or variants[arms.affected].expect,
+            (arms.affected, arms.fixed),
+        )
     if request.pair:
-        raise UsageError(f"--pair {request.pair}: only a known bug has pairs; --variant names a variant")
+        raise UsageError(
+            f"--pair {request.pair}: only a known bug has pairs; --variant names a variant"
+        )
     if request.variant and request.variant not in variants:
         known = ", ".join(variants) or "none"
-        raise UsageError(f"{scenario.name} has no variant {request.variant!r}", hint=f"its variants: {known}")
+        raise UsageError(
+            f"{scenario.name} has no variant {request.variant!r}", hint=f"its variants: {known}"
+        )
     if variants and not request.variant:
         raise UsageError(
-            f"{scenario.name} has variants: which one?", hint=f"--variant, one of {', '.join(variants)}"
+            f"{scenario.name} has variants: which one?",
+            hint=f"--variant, one of {', '.join(variants)}",
         )
     expect = variants[request.variant].expect if request.variant else CLEAN
     return request.variant, request.cls or expect, ()
@@ -193,7 +207,9 @@ def _client_of(merged: dict[str, Scenario], arms: Sequence[str]) -> str:
 def _refuse_unused(client: str, merged: Scenario) -> None:
     used = sorted({each for _, _, each, _ in _uses(merged)})
     if client not in used:
-        raise UsageError(f"--client {client}: the scenario does not use it; {did_you_mean(client, used)}")
+        raise UsageError(
+            f"--client {client}: the scenario does not use it; {did_you_mean(client, used)}"
+        )
 
 
 def _version_in(merged: Scenario, client: str) -> str:
@@ -203,14 +219,18 @@ def _version_in(merged: Scenario, client: str) -> str:
 
 
 def _released(
-    client: str, ends: tuple[str, str], scenario: Scenario, offline: bool, tell: Callable[[str], None]
+    client: str,
+    ends: tuple[str, str],
+    scenario: Scenario,
+    offline: bool,
+    tell: Callable[[str], None],
 ) -> tuple[tuple[str, str], list[str]]:
     """The ends, ``latest`` resolved, and the releases between them."""
     worker = load_worker(client, scenario.worker_folders)
     family = next((end.rpartition(" ")[0] for end in ends if " " in end), "")
     name = f"{client} {family}".strip() if family else client
     named = next((end for end in ends if not is_open(end)), "")
-    known = Releases(cache_folder() / "releases", offline=offline, tell=tell).of(
+    known = Releases(cache_folder() / "releases", offline=offline, tell=tell).releases_of(
         name, lambda: released(worker, named)
     )
     bad, good = (
@@ -220,7 +240,7 @@ def _released(
     return (bad, good), between((bad, good), known)
 
 
-# ----- plans ------------------------------------------------------------------------------------------
+# ----- plans --------------------------------------------------------------------------------------
 
 
 class VersionPlans:
@@ -236,7 +256,8 @@ class VersionPlans:
         return self._scenario
 
     def plan(self, label: str, client_version: str, number: int) -> Plan:
-        """The plan of round ``number``, from 1; every version has the same seeds and so the same faults.
+        """The plan of round ``number``, from 1; every version has the same seeds and so the same
+        faults.
 
         Args:
             label: names the version in folders and views.
@@ -246,7 +267,9 @@ class VersionPlans:
         for side, name, client, _ in self._uses:
             if client == question.client:
                 load[side][name] = {"client_version": client_version}
-        given = self._scenario.variants.get(question.variant) or VariantSpec(about=self._scenario.about)
+        given = self._scenario.variants.get(question.variant) or VariantSpec(
+            about=self._scenario.about
+        )
         override = deep_merge(
             given.override, {"load": {side: names for side, names in load.items() if names}}
         )
@@ -257,7 +280,9 @@ class VersionPlans:
         # A build of the user's is pinned to what is there.
         named = {version for _, _, client, version in _uses(merged) if client == question.client}
         if named != {client_version} and not is_own(client_version):
-            raise UsageError(f"--set decides the version of {question.client}, which is what is bisected")
+            raise UsageError(
+                f"--set decides the version of {question.client}, which is what is bisected"
+            )
         seed = question.seed + number - 1
         return build_plan(merged, seed=seed, variant=label, expect=expect, about=made.about)
 

@@ -29,7 +29,13 @@ from analysis.verdict.bisection import (
 from analysis.verdict.reproduction import why_not_counted
 from analysis.verdict.sequential import SequentialDecision
 from experiments.bisect.commits import Commits
-from experiments.bisect.question import BisectQuestion, BisectRequest, VersionPlans, label_of, question_of
+from experiments.bisect.question import (
+    BisectQuestion,
+    BisectRequest,
+    VersionPlans,
+    label_of,
+    question_of,
+)
 from experiments.campaign import CampaignRunner
 from experiments.context import CommandContext
 from experiments.experiment import Budget, OutOfBudget, RoundRequest, Rounds, Strategy
@@ -51,7 +57,7 @@ FILE: Final = "bisect.json"
 KIND: Final = "bisection"
 
 
-# ----- before anything is started ---------------------------------------------------------------------
+# ----- before anything is started -----------------------------------------------------------------
 
 
 def begin(
@@ -68,7 +74,9 @@ def begin(
     if not question.repo:
         ends = [plans.plan(label_of(end, False), end, 1) for end in (question.bad, question.good)]
         options = RoundOptions(runtime=request.runtime, offline=request.offline)
-        checked = preflight(Resolved(plans=ends, options=options), context.run_dir, ask_indexes=False)
+        checked = preflight(
+            Resolved(plans=ends, options=options), context.run_dir, ask_indexes=False
+        )
         for text in checked.require().warnings:
             tell(f"warning: {text}")
     root = new_run(resolved(context.run_dir), f"bisect-{scenario.name}")
@@ -95,13 +103,15 @@ def resumed(run_dir: Path, name: str) -> tuple[RunDir, BisectQuestion]:
 
 
 def ask_again(root: RunDir, question: BisectQuestion) -> None:
-    """Let the rounds be played again for which a version was skipped: the machine may be calmer now. They
-    have the same seeds. An answer that was found stays.
+    """Let the rounds be played again for which a version was skipped: the machine may be calmer
+    now. They have the same seeds. An answer that was found stays.
     """
     answer = root.root / FILE
     if answer.exists() and read_json(answer).get("outcome") == BisectionOutcome.FOUND:
         return
-    idle = Counter(_version_of(each) for each in kept(root, RoundOutcome) if not_counted(each, question))
+    idle = Counter(
+        _version_of(each) for each in kept(root, RoundOutcome) if not_counted(each, question)
+    )
 
     def again(each: RoundOutcome) -> bool:
         why = not_counted(each, question)
@@ -110,7 +120,7 @@ def ask_again(root: RunDir, question: BisectQuestion) -> None:
     play_again(root, again)
 
 
-# ----- the rounds -------------------------------------------------------------------------------------
+# ----- the rounds ---------------------------------------------------------------------------------
 
 
 def not_counted(outcome: RoundOutcome, question: BisectQuestion) -> str:
@@ -180,7 +190,9 @@ class Bisection:
             elif answer is None:
                 answer = yield from _searched(self.examiner, question)
         except OutOfBudget:
-            answer = Answer(outcome=BisectionOutcome.UNKNOWN, why="the budget is used up; --resume continues")
+            answer = Answer(
+                outcome=BisectionOutcome.UNKNOWN, why="the budget is used up; --resume continues"
+            )
         return answer
 
     def _look(self, version: str, number: int) -> Strategy[Look]:
@@ -209,11 +221,16 @@ class Bisection:
         return f"{head}: {what if shown else f'no {what}'}"
 
 
-# ----- from the first round to the answer -------------------------------------------------------------
+# ----- from the first round to the answer ---------------------------------------------------------
 
 
 def play(
-    context: CommandContext, root: RunDir, question: BisectQuestion, *, offline: bool, budget_s: float | None
+    context: CommandContext,
+    root: RunDir,
+    question: BisectQuestion,
+    *,
+    offline: bool,
+    budget_s: float | None,
 ) -> Bisected:
     """Ask until there is an answer or no time is left.
 
@@ -241,7 +258,8 @@ class Bisected:
     Attributes:
         steps: of every version that was asked, in that order.
         error: chance at most that any answer is wrong.
-        release_notes: the link to the notes of the first version, or the subject of the first commit.
+        release_notes: the link to the notes of the first version, or the subject of the first
+            commit.
         looks, set_aside: rounds that counted, and those that were asked again after a ``--resume``.
         spent_s: rounds that were of no use, too.
     """
@@ -295,7 +313,9 @@ class Bisected:
             "cost": {
                 "rounds": self.rounds,
                 "counted": self.counted,
-                "rounds_s": round(sum(look.duration_s for step in self.steps for look in step.looks), 1),
+                "rounds_s": round(
+                    sum(look.duration_s for step in self.steps for look in step.looks), 1
+                ),
             },
             "question": asdict(self.question),
             "looks": [asdict(look) for look in self.looks],
@@ -322,7 +342,10 @@ def conclude(experiment: Rounds, bisection: Bisection) -> Bisected:
         spent_s=round(sum(each.duration_s for each in experiment.outcomes), 1),
     )
     write_json(root.root / FILE, found.document())
-    if commits is not None and answer.outcome in (BisectionOutcome.FOUND, BisectionOutcome.NARROWED):
+    if commits is not None and answer.outcome in (
+        BisectionOutcome.FOUND,
+        BisectionOutcome.NARROWED,
+    ):
         shutil.rmtree(root.root / "checkout", ignore_errors=True)
     return found
 
@@ -368,7 +391,9 @@ def _searched(examiner: Examiner, question: BisectQuestion) -> Strategy[Answer]:
     low, high = yield from search(len(versions), is_new)
     between = versions[low + 1 : high]
     outcome = BisectionOutcome.NARROWED if between else BisectionOutcome.FOUND
-    return Answer(outcome=outcome, why="", before=versions[low], first=versions[high], between=between)
+    return Answer(
+        outcome=outcome, why="", before=versions[low], first=versions[high], between=between
+    )
 
 
 def _step_line(step: Evidence, examiner: Examiner, is_commit: bool) -> str:
@@ -376,7 +401,9 @@ def _step_line(step: Evidence, examiner: Examiner, is_commit: bool) -> str:
     took_s = sum(look.duration_s for look in step.looks)
     number = len(examiner.steps)
     expected = f" of about {examiner.budget.answers}" if number <= examiner.budget.answers else ""
-    return f"step {number}{expected}: {label_of(step.version, is_commit)}: {step.text}, {took_s:.0f} s"
+    return (
+        f"step {number}{expected}: {label_of(step.version, is_commit)}: {step.text}, {took_s:.0f} s"
+    )
 
 
 def _notes(question: BisectQuestion, answer: Answer, commits: Commits | None) -> str:

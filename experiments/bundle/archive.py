@@ -1,8 +1,9 @@
 """Writes and reads a bundle: a gzipped tar of plain files below one folder.
 
-Equal files make equal bytes: names sorted, no time, no owner. The reader trusts nothing: it takes plain files
-only, whose names stay below the folder, and no more of them and no more bytes than a bundle has. It reads the
-512-byte headers itself, because a header of the extended formats may announce a name of any length.
+Equal files make equal bytes: names sorted, no time, no owner. The reader trusts nothing: it takes
+plain files only, whose names stay below the folder, and no more of them and no more bytes than a
+bundle has. It reads the 512-byte headers itself, because a header of the extended formats may
+announce a name of any length.
 """
 
 from __future__ import annotations
@@ -181,7 +182,9 @@ def _shown(name: str) -> str:
 
 
 def _refused(archive: Path, why: str) -> UsageError:
-    return UsageError(f"{archive} is not a bundle: {why}", hint="`brokerstorm bundle RUN` makes one")
+    return UsageError(
+        f"{archive} is not a bundle: {why}", hint="`brokerstorm bundle RUN` makes one"
+    )
 
 
 def unpack(
@@ -201,7 +204,8 @@ def unpack(
         Paths of the files that were not written.
 
     Raises:
-        UsageError: ``target`` has something in it, cannot be written, or the archive is not a bundle.
+        UsageError: ``target`` has something in it, cannot be written, or the archive is not a
+            bundle.
     """
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise UsageError(

@@ -1,4 +1,5 @@
-"""Collects what goes into a bundle: the documents and logs of a run or campaign, and the sealed files."""
+"""Collects what goes into a bundle: the documents and logs of a run or campaign, and the sealed
+files."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ MOST_LOG_BYTES: Final = 32 << 20
 
 @dataclass(frozen=True, slots=True)
 class JudgedRound:
-    """A run, or one round of a campaign. ``prefix``: of its files in the bundle, empty or ``unsafe-1/``."""
+    """A run, or one round of a campaign. ``prefix``: of its files in the bundle, empty or
+    ``unsafe-1/``."""
 
     prefix: str
     run: RunDir
@@ -63,7 +65,9 @@ class JudgedRound:
         # A bundle of a bundle: the result of the whole run is the one that came with it.
         before = dict(earlier.before) if earlier else read_json(self.run.result)
         found = ", ".join(
-            f"{finding['class']} {finding['count']:,}" for finding in before["findings"] if finding["count"]
+            f"{finding['class']} {finding['count']:,}"
+            for finding in before["findings"]
+            if finding["count"]
         )
         text = (
             f"the bundle leaves out {len(gone)} of {len(self.capture.buckets())} buckets of the capture "
@@ -107,17 +111,21 @@ def read_judged(root: RunDir) -> Judged:
 
 
 def _round(run: RunDir, prefix: str) -> JudgedRound:
-    return JudgedRound(prefix, run, read_result(run), read_document(run.plan, Plan), Capture.find(run))
+    return JudgedRound(
+        prefix, run, read_result(run), read_document(run.plan, Plan), Capture.find(run)
+    )
 
 
 def read_texts(root: RunDir) -> Texts:
-    """Every text file of a run or campaign that a bundle may hold, except the ones that are generated; with a
-    round of a campaign, the scenario and the logs of the cluster as well."""
+    """Every text file of a run or campaign that a bundle may hold, except the ones that are
+    generated; with a round of a campaign, the scenario and the logs of the cluster as well."""
     texts = Texts()
     found = [(path, root) for path in _files(root.root)]
     above = RunDir(root.root.parent)
     if above.campaign.exists():
-        found += [(path, above) for path in (above.scenario, *_files(above.cluster)) if path.is_file()]
+        found += [
+            (path, above) for path in (above.scenario, *_files(above.cluster)) if path.is_file()
+        ]
     for path, run in found:
         name = path.relative_to(run.root).as_posix()
         if is_of_a_bundle(name):
@@ -159,7 +167,8 @@ def is_log(name: str) -> bool:
 
 
 def is_talk(name: str) -> bool:
-    """Return whether a file is a message of a worker to the running harness, which is not read later."""
+    """Return whether a file is a message of a worker to the running harness, which is not read
+    later."""
     return name.endswith("/stdout.jsonl")
 
 
@@ -174,7 +183,9 @@ def _streams_of(plan: Plan, buckets: frozenset[int]) -> str:
     for group in plan.lane_groups:
         if group.mode == "partition":
             lanes = range(group.count)
-            names += [f"{group.topic}-{at}" for at in lanes if group.bucket(group.first + at) in buckets]
+            names += [
+                f"{group.topic}-{at}" for at in lanes if group.bucket(group.first + at) in buckets
+            ]
         elif buckets & set(group.buckets):
             names.append(group.topic)
     shown = list(dict.fromkeys(names))

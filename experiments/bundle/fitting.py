@@ -1,7 +1,8 @@
 """Chooses what of a capture a bundle holds when it has no room for all of it.
 
-A bucket is taken whole or not at all. A part of its rows would accuse (a message whose row of the log was cut
-off looks lost) or acquit. Buckets in which nothing was found go first, so the findings stay the same.
+A bucket is taken whole or not at all. A part of its rows would accuse (a message whose row of the
+log was cut off looks lost) or acquit. Buckets in which nothing was found go first, so the findings
+stay the same.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ _DECIDING = (Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR)
 
 @dataclass(frozen=True, slots=True)
 class BucketChoice:
-    """Buckets to take of each round, by prefix; ``what``: in words, for the message that it does not fit."""
+    """Buckets to take of each round, by prefix; ``what``: in words, for the message that it does
+    not fit."""
 
     what: str
     kept: Mapping[str, Buckets]
@@ -37,13 +39,16 @@ def choices(judged: Judged) -> Iterator[BucketChoice]:
     everything = {each.prefix: each.buckets for each in judged.rounds}
     yield BucketChoice("the whole capture", everything)
     if not all(each.capture.checksums for each in judged.rounds):
-        return  # sealed by an early version: it would not be known what was left out from what is lost
+        # sealed by an early version: it would not be known what was left out from what is lost
+        return
     shown = _shown_rounds(judged)
     if len(shown) < len(judged.rounds):
         yield BucketChoice("the capture of one round of each variant", _only(everything, shown))
     found = {each.prefix: _concerned(each) for each in judged.rounds if each.prefix in shown}
     some = {prefix: some for prefix, (some, _) in found.items()}
-    yield BucketChoice("the buckets of the capture in which something was found", _only(everything, some))
+    yield BucketChoice(
+        "the buckets of the capture in which something was found", _only(everything, some)
+    )
     grave = {prefix: grave for prefix, (_, grave) in found.items()}
     if grave != some:
         yield BucketChoice("the buckets of the capture with violations", _only(everything, grave))
@@ -54,7 +59,8 @@ def _only(everything: Mapping[str, Buckets], some: Mapping[str, Buckets]) -> dic
 
 
 def _shown_rounds(judged: Judged) -> dict[str, Buckets]:
-    """All buckets of the first round of every variant that shows its class, else of the first that counts."""
+    """All buckets of the first round of every variant that shows its class, else of the first that
+    counts."""
     buckets = {each.prefix: each.buckets for each in judged.rounds}
     if judged.campaign is None:
         return buckets

@@ -64,7 +64,8 @@ def issue_text(judged: Judged, archive: str, left_out: Sequence[str]) -> str:
 
 
 def _told(judged: Judged) -> JudgedRound:
-    """The round that the report is about: the first with something grave of the class that was expected."""
+    """The round that the report is about: the first with something grave of the class that was
+    expected."""
     expected = _looked_for(judged)
 
     def weight(each: JudgedRound) -> tuple[bool, bool]:
@@ -76,7 +77,9 @@ def _told(judged: Judged) -> JudgedRound:
 
 def _looked_for(judged: Judged) -> list[str]:
     """Classes that were expected of a campaign's variants."""
-    return [v.expect for v in judged.campaign.variants if v.expect != CLEAN] if judged.campaign else []
+    return (
+        [v.expect for v in judged.campaign.variants if v.expect != CLEAN] if judged.campaign else []
+    )
 
 
 def _main(judged: Judged, result: Result) -> Finding | None:
@@ -112,13 +115,16 @@ def _clients(told: JudgedRound) -> str:
         if name.startswith("producer")
     ]
     return (
-        ", ".join(dict.fromkeys(words.plain(text) for text in (*producers, *_consumers(told)) if text))
+        ", ".join(
+            dict.fromkeys(words.plain(text) for text in (*producers, *_consumers(told)) if text)
+        )
         or told.plan.system
     )
 
 
 def _about(judged: Judged, told: JudgedRound) -> Iterator[str]:
-    """Yield what the scenario is about, which is often what goes wrong; nothing if it has no text."""
+    """Yield what the scenario is about, which is often what goes wrong; nothing if it has no
+    text."""
     bug = judged.campaign.reproduction if judged.campaign else None
     if bug is not None:
         where = bug.question.report or "no report of it was found"
@@ -174,7 +180,9 @@ def _options(options: Mapping[str, str]) -> str:
 
 def _trigger(told: JudgedRound) -> Iterator[str]:
     """Yield what happened to brokers and clients apart from the load."""
-    fired = dict.fromkeys(f"{each.kind} {each.target}" for each in told.result.faults if not each.skipped)
+    fired = dict.fromkeys(
+        f"{each.kind} {each.target}" for each in told.result.faults if not each.skipped
+    )
     joins = [
         f"{each.name} joins group {each.group} {each.joins_s:g} s into the load"
         for each in told.plan.consumers
@@ -190,7 +198,9 @@ def _happened(judged: Judged, told: JudgedRound) -> Iterator[str]:
     result = told.result
     of = f" of `{told.run.run_id}`" if judged.campaign else ""
     lines = [f"The verdict{of} is **{result.verdict}**:", ""]
-    lines += [f"- {words.plain(reason)}" for reason in result.reasons] or ["- every validity check passed"]
+    lines += [f"- {words.plain(reason)}" for reason in result.reasons] or [
+        "- every validity check passed"
+    ]
     lines += ["", f"{sends_line(result.sends)}; {rate_line(result.rate)}."]
     yield "\n".join(lines)
     found, witness = _main(judged, result), _first(judged, result)
@@ -236,8 +246,15 @@ def _faults(shown: Sequence[FaultRow], fired: int) -> str:
         f"| {words.clock(f.until_s) if f.until_s is not None else '–'} | {_cell(f.evidence) or '–'} |"
         for f in shown
     ]
-    more = f"\n\nThese are {len(shown)} of {fired} faults, those nearest to it." if fired > len(shown) else ""
-    return "\n".join(["| into the load | fault | undone | took effect |", "|---|---|---|---|", *rows]) + more
+    more = (
+        f"\n\nThese are {len(shown)} of {fired} faults, those nearest to it."
+        if fired > len(shown)
+        else ""
+    )
+    return (
+        "\n".join(["| into the load | fault | undone | took effect |", "|---|---|---|---|", *rows])
+        + more
+    )
 
 
 def _opened(judged: Judged, told: JudgedRound) -> str:
@@ -301,7 +318,9 @@ def _versions(judged: Judged, told: JudgedRound) -> Iterator[str]:
     for each in judged.rounds if judged.campaign else ():
         if (other := _clients(each)) != _clients(told):
             rows.append(f"| clients of {_cell(each.run.run_id)} | {_cell(other)} |")
-    yield "\n".join(["| what | version |", "|---|---|", f"| clients | {_cell(_clients(told))} |", *rows])
+    yield "\n".join(
+        ["| what | version |", "|---|---|", f"| clients | {_cell(_clients(told))} |", *rows]
+    )
 
 
 def _artifacts(judged: Judged) -> Iterator[tuple[str, str]]:
@@ -328,7 +347,8 @@ def _repeat(judged: Judged, told: JudgedRound, archive: str) -> Iterator[str]:
 
 
 def repeat_command(command: str, archive: str, run_id: str) -> str:
-    """One line that does the same again; a scenario that is a file of the user's comes out of the bundle."""
+    """One line that does the same again; a scenario that is a file of the user's comes out of the
+    bundle."""
     try:
         parts = shlex.split(command)
     except ValueError:

@@ -1,7 +1,7 @@
 """Cuts a log to its beginning, its end and the lines around some moments.
 
-Lines without a time of their own (the frames of a stack) belong to the line before them. What is left out
-leaves a line that says so.
+Lines without a time of their own (the frames of a stack) belong to the line before them. What is
+left out leaves a line that says so.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ LAST_LINES: Final = 50
 AROUND_S: Final = 10.0
 
 
-def around(text: str, stamps: Sequence[Stamp], moments_s: Sequence[float], within_s: float = AROUND_S) -> str:
+def around(
+    text: str, stamps: Sequence[Stamp], moments_s: Sequence[float], within_s: float = AROUND_S
+) -> str:
     """The log cut to its ends and the lines within ``within_s`` of a moment.
 
     Args:

@@ -15,7 +15,15 @@ from typing import Any, Final
 from analysis.capture.left_out import LeftOut
 from experiments.bundle import logs
 from experiments.bundle.archive import most_bytes, write_archive
-from experiments.bundle.contents import Judged, Texts, is_log, is_talk, read_judged, read_texts, stamps_of
+from experiments.bundle.contents import (
+    Judged,
+    Texts,
+    is_log,
+    is_talk,
+    read_judged,
+    read_texts,
+    stamps_of,
+)
 from experiments.bundle.cover import Cover
 from experiments.bundle.fitting import BucketChoice, choices
 from experiments.bundle.issue import issue_text
@@ -47,7 +55,8 @@ class Made:
 
 @dataclass(slots=True)
 class _BundleDraft:
-    """The content of a bundle before its size is known: cleaned texts, and what was done to them."""
+    """The content of a bundle before its size is known: cleaned texts, and what was done to
+    them."""
 
     judged: Judged
     texts: Texts
@@ -109,15 +118,21 @@ def _ordinary(judged: Judged) -> Iterable[str]:
         plan = each.plan
         yield from (plan.scenario, plan.variant, plan.system, plan.version)
         yield from (topic.name for topic in plan.topics)
-        yield from (name for producer in plan.producers for name in (producer.name, producer.client))
-        yield from (name for each in plan.consumers for name in (each.name, each.client, each.group))
+        yield from (
+            name for producer in plan.producers for name in (producer.name, producer.client)
+        )
+        yield from (
+            name for each in plan.consumers for name in (each.name, each.client, each.group)
+        )
         yield from (usage.name for usage in each.result.usage)
 
 
 # -- what goes in
 
 
-def _files(draft: _BundleDraft, choice: BucketChoice, window_s: float | None) -> tuple[Files, list[str]]:
+def _files(
+    draft: _BundleDraft, choice: BucketChoice, window_s: float | None
+) -> tuple[Files, list[str]]:
     """Everything but the cover, and a sentence for each part that is left out."""
     files: Files = {}
     left_out = [f"{name}: {why}" for name, why in sorted(draft.texts.omitted.items())]
@@ -184,7 +199,8 @@ def _mend_seals(judged: Judged, draft: _BundleDraft) -> None:
 
 
 def _with_cover(draft: _BundleDraft, archive: str, files: Files, left_out: list[str]) -> Files:
-    """Return the files with bundle.json and issue.md. ``archive`` is the name of the file that is written."""
+    """Return the files with bundle.json and issue.md. ``archive`` is the name of the file that is
+    written."""
     judged = draft.judged
     issue = draft.clean("issue.md", issue_text(judged, archive, left_out))
     cover = Cover(
@@ -238,7 +254,8 @@ def _write(target: Path, folder: str, files: Files, most: int) -> int:
 
 def _require_openable(target: Path, files: Files, size: int) -> None:
     unpacked = sum(
-        content.stat().st_size if isinstance(content, Path) else len(content) for content in files.values()
+        content.stat().st_size if isinstance(content, Path) else len(content)
+        for content in files.values()
     )
     if unpacked > most_bytes(size):
         raise UsageError(

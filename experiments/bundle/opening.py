@@ -50,7 +50,8 @@ def open_bundle(archive: Path, target: Path) -> Opened:
     """Unpack into ``target``; `show --html` draws the pages, which takes most of a second each.
 
     Raises:
-        UsageError: no bundle, not a harmless one, of another version, or ``target`` has something in it.
+        UsageError: no bundle, not a harmless one, of another version, or ``target`` has something
+            in it.
     """
     ignored = unpack(archive, target, check=_require_a_run, is_taken=is_of_a_bundle)
     run = RunDir(resolved(target))
@@ -71,8 +72,8 @@ def is_bundle(name: str) -> bool:
 
 
 def run_of(base: Path, name: str | None, *, with_tables: bool = False) -> RunDir:
-    """The run that the user means, as `harness.rundir.find_run`; of a bundle's file, the run inside; of a
-    URL, a copy of the documents there.
+    """The run that the user means, as `harness.rundir.find_run`; of a bundle's file, the run
+    inside; of a URL, a copy of the documents there.
 
     A bundle is unpacked once, into ``base``. ``with_tables``: of a URL, the tables are copied, too.
 
@@ -80,7 +81,8 @@ def run_of(base: Path, name: str | None, *, with_tables: bool = False) -> RunDir
         UsageError: no such run, or the file is not a bundle.
     """
     if name is not None and is_url(name):
-        from harness.stored import open_stored  # and with it PyArrow: 0.2 s that `show` can do without
+        # and with it PyArrow: 0.2 s that `show` can do without
+        from harness.stored import open_stored
 
         return open_stored(name, with_tables=with_tables)
     if name is None or not is_bundle(name):

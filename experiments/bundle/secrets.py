@@ -1,10 +1,11 @@
 """Keeps secrets out of a bundle: values of options named as secrets, wherever else they appear too.
 
-Two passes. The first collects the values: of keys named as secrets in the JSON and YAML documents of the run,
-of settings, options and headers written as ``name=value`` or ``name: value`` in any text, and of the
-environment. The second replaces, in every file, each of these values wherever it is, and everything that
-looks like a secret in its place. What is short or an ordinary word is replaced only where its name is
-next to it: taking ``guest`` out of every log would take the log apart.
+Two passes. The first collects the values: of keys named as secrets in the JSON and YAML documents
+of the run, of settings, options and headers written as ``name=value`` or ``name: value`` in any
+text, and of the environment. The second replaces, in every file, each of these values wherever it
+is, and everything that looks like a secret in its place. What is short or an ordinary word is
+replaced only where its name is next to it: taking ``guest`` out of every log would take the log
+apart.
 """
 
 from __future__ import annotations
@@ -40,9 +41,12 @@ _ABOUT: Final = re.compile(
     r"|Required|Class|Type|Algorithm|Provider|Protocol|Mechanisms?|Ids?|Location|Path|File|Name|Handler|Expiry))$"
 )
 #: What replaces a secret in our own files, or is none.
-_NOTHING: Final = frozenset({"", "null", "none", "true", "false", "[hidden]", "nil", "***", REDACTED})
-#: ``name = value`` in settings, command lines, environments, JSON and logs; the beginning of the name is not
-#: needed. A value is quoted (quotes inside JSON strings are escaped) or extends to a blank or a closing sign.
+_NOTHING: Final = frozenset(
+    {"", "null", "none", "true", "false", "[hidden]", "nil", "***", REDACTED}
+)
+#: ``name = value`` in settings, command lines, environments, JSON and logs; the beginning of the
+#: name is not needed. A value is quoted (quotes inside JSON strings are escaped) or extends to a
+#: blank or a closing sign.
 _PAIR: Final = re.compile(
     r"(?<!RequestHeader\()"  # of Kafka: its apiKey is the kind of a request
     rf"(?P<name>{_CORE}[\w.\-]{{0,64}})(?P<between>\\?[\"']?\s{{0,8}}(?:=>|->|[=:])\s{{0,8}}|[ ](?=[^\s=:-]))"
@@ -61,7 +65,9 @@ _JAAS: Final = re.compile(
     r"(?P<name>jaas[\w.\-]*\\?[\"']?\s*[=:]\s*)(?P<value>[^\n]*?required[^\n;]*;?)", re.IGNORECASE
 )
 _SHAPES: Final = (
-    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL),
+    re.compile(
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+    ),
     re.compile(r"\beyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"),  # JSON web tokens
     re.compile(r"(?<=://)[^\s/@:\"'<>]+:[^\s/@\"'<>]+(?=@)"),  # user:password@host
 )
@@ -72,8 +78,28 @@ _SHORTEST: Final = 6
 #: So are these: they are words of every log.
 _WORDS: Final = frozenset(
     (
-        *("broker", "brokers", "client", "producer", "consumer", "admin", "guest", "default", "public"),
-        *("password", "passwd", "secret", "token", "tokens", "string", "object", "unknown", "required"),
+        *(
+            "broker",
+            "brokers",
+            "client",
+            "producer",
+            "consumer",
+            "admin",
+            "guest",
+            "default",
+            "public",
+        ),
+        *(
+            "password",
+            "passwd",
+            "secret",
+            "token",
+            "tokens",
+            "string",
+            "object",
+            "unknown",
+            "required",
+        ),
         *("optional", "private", "keystore", "truststore", "plaintext"),
     )
 )
@@ -88,7 +114,8 @@ class Redactor:
     """Collects secrets (`collect`), then takes them out (`redacted`)."""
 
     def __init__(self, environment: Mapping[str, str], ordinary: Iterable[str] = ()) -> None:
-        """``ordinary``: names of the run (topics, nodes, clients): no secrets, whoever uses them as one."""
+        """``ordinary``: names of the run (topics, nodes, clients): no secrets, whoever uses them as
+        one."""
         self._ordinary = _WORDS | {word.lower() for word in ordinary}
         self._secrets: set[str] = set()
         for name, value in environment.items():
@@ -217,8 +244,9 @@ def written_forms(secret: str) -> set[str]:
 
 
 def _parts(secret: str, deeper: int = 3) -> Iterator[str]:
-    """Yield the parts of a value that a client may print alone: the token of ``token:TOKEN``, the password of
-    ``user:password``, of ``Basic BASE64`` and of JSON, and each value of ``name:value,name:value``.
+    """Yield the parts of a value that a client may print alone: the token of ``token:TOKEN``, the
+    password of ``user:password``, of ``Basic BASE64`` and of JSON, and each value of
+    ``name:value,name:value``.
     """
     if not deeper:
         return
@@ -248,7 +276,8 @@ def _redact_pair(counter: _Counter) -> Callable[[re.Match[str]], str]:
 
 
 def _holds(pair: re.Match[str]) -> bool:
-    """Whether what follows the name is its secret. After a blank it is one only on a command line."""
+    """Whether what follows the name is its secret. After a blank it is one only on a command
+    line."""
     if _ABOUT.search(pair["name"]) or _bare(pair["value"]).lower() in _NOTHING:
         return False
     if pair["between"] != " ":

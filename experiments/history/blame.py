@@ -1,5 +1,5 @@
-"""Whose a change is: the machine's, when the control cells show it in the same nights; and what else differs
-between the nights before and after."""
+"""Whose a change is: the machine's, when the control cells show it in the same nights; and what
+else differs between the nights before and after."""
 
 from __future__ import annotations
 
@@ -34,9 +34,11 @@ class Controls:
     _offsets: dict[tuple[str, tuple[str, ...]], np.ndarray] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, rounds: Sequence[Round]) -> Controls:
+    def from_rounds(cls, rounds: Sequence[Round]) -> Controls:
         of_controls = [row for row in rounds if row.is_control]
-        return cls(frozenset(row.cell for row in of_controls), tallies(of_controls), figures(of_controls))
+        return cls(
+            frozenset(row.cell for row in of_controls), tallies(of_controls), figures(of_controls)
+        )
 
     def offset(self, metric: Metric, nights: Sequence[str]) -> np.ndarray:
         """Return the offset of a metric; see `_offset`. Most cells share it."""
@@ -46,8 +48,8 @@ class Controls:
         return self._offsets[key]
 
     def _offset(self, metric: Metric, nights: Sequence[str]) -> np.ndarray:
-        """By night, what the machine adds to the logarithm of a metric: the steps of the control cells and
-        their odd nights, on average; zero without a control."""
+        """By night, what the machine adds to the logarithm of a metric: the steps of the control
+        cells and their odd nights, on average; zero without a control."""
         added = np.zeros((max(1, len(self.cells)), len(nights)))
         for row, control in zip(added, sorted(self.cells), strict=False):
             known = self.levels.get((control, metric.name), {})
@@ -63,7 +65,8 @@ class Controls:
         return mean
 
     def blame_class(self, cell: str, subject: str, at: str, until: str) -> str:
-        """Why a rise of a class is the machine's: a control cell shows it from then on, and not before."""
+        """Why a rise of a class is the machine's: a control cell shows it from then on, and not
+        before."""
         for control in sorted(self.cells - {cell}):
             nights = self.hits.get((control, subject), {})
             before = total([tally for night, tally in nights.items() if night < at])
@@ -72,9 +75,11 @@ class Controls:
                 return f"the control cell {control} shows {subject} from the same nights on"
         return ""
 
-    def blame_figure(self, cell: str, metric: Metric, nights: Sequence[str], at: str, factor: float) -> str:
-        """Why another level is the machine's: the cell is a control, or a control moved with it, by more than
-        the `offset` that was taken off already."""
+    def blame_figure(
+        self, cell: str, metric: Metric, nights: Sequence[str], at: str, factor: float
+    ) -> str:
+        """Why another level is the machine's: the cell is a control, or a control moved with it, by
+        more than the `offset` that was taken off already."""
         if cell in self.cells:
             return "the cell is a control"
         for control in sorted(self.cells):
@@ -91,7 +96,8 @@ class Controls:
 
 
 def differences(rounds: Sequence[Round], cell: str, at: str) -> list[str]:
-    """Versions and machine that differ between a cell's last round before a night and its first since."""
+    """Versions and machine that differ between a cell's last round before a night and its first
+    since."""
     own = [row for row in rounds if row.cell == cell and not row.is_sticky]
     before = max((row for row in own if row.night < at), key=lambda row: row.night, default=None)
     after = min((row for row in own if row.night >= at), key=lambda row: row.night, default=None)

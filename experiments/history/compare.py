@@ -23,7 +23,9 @@ def compare_nights(a: tuple[str, Sequence[Round]], b: tuple[str, Sequence[Round]
     """
     hits = tallies([*a[1], *b[1]])
     sides = [
-        _by_cell(rounds, {key: nights[night].hits for key, nights in hits.items() if night in nights})
+        _by_cell(
+            rounds, {key: nights[night].hits for key, nights in hits.items() if night in nights}
+        )
         for night, rounds in (a, b)
     ]
     rows: list[ComparisonRow] = []

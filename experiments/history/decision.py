@@ -17,8 +17,8 @@ _URGENT: Final = (Exit.NOT_HEALED, Exit.BUG, Exit.ENVIRONMENT, Exit.USAGE)
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``counted``: cells that make the exit code what it is; ``verdict``: fail, unknown or pass, as the exit
-    code says."""
+    """``counted``: cells that make the exit code what it is; ``verdict``: fail, unknown or pass, as
+    the exit code says."""
 
     counted: frozenset[str]
     exit_code: int
@@ -29,10 +29,15 @@ class Decision:
         return {Exit.PASS: "pass", Exit.FAIL: "fail"}.get(Exit(self.exit_code), "unknown")
 
     @classmethod
-    def of(
-        cls, words: Mapping[str, str], broken: Collection[int], new: Collection[str], fail_on: FailOn
+    def from_words(
+        cls,
+        words: Mapping[str, str],
+        broken: Collection[int],
+        new: Collection[str],
+        fail_on: FailOn,
     ) -> Decision:
-        """1 for what ``fail_on`` says, else the code of what broke, else 3 for what proved nothing, else 0.
+        """1 for what ``fail_on`` says, else the code of what broke, else 3 for what proved nothing,
+        else 0.
 
         Args:
             words: cell -> pass, fail, unknown, broken or not run.
@@ -41,7 +46,11 @@ class Decision:
         """
         if fail_on == "none":
             return cls(frozenset(), Exit.PASS)
-        red = {cell for cell, word in words.items() if word == "fail" and (fail_on == "any" or cell in new)}
+        red = {
+            cell
+            for cell, word in words.items()
+            if word == "fail" and (fail_on == "any" or cell in new)
+        }
         unsure = {cell for cell, word in words.items() if word in ("broken", "unknown")}
         return cls(frozenset(red | unsure), _exit_code(words, red, unsure, broken))
 

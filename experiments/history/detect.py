@@ -1,11 +1,12 @@
 """Finds the nights from which on a rate of hits, or the level of a figure, is another one.
 
-Every morning asks, of each series, whether its last stretch (the nights since its last change) falls into
-two. For hits: Fisher's exact test between the last 1, 2, 4, 8 or 16 nights and those before. For figures:
-the two-sample t of the split that divides the logarithms best (the likelihood-ratio test for one shift of a
-normal mean, Hawkins 1977), with Worsley's (1979) Bonferroni bound over the splits; applied again to the
-stretch that is left it is binary segmentation (Scott and Knott 1974). Both p hold for the whole search
-through one series; `analysis.verdict.statistics.holm` then corrects for the number of series.
+Every morning asks, of each series, whether its last stretch (the nights since its last change)
+falls into two. For hits: Fisher's exact test between the last 1, 2, 4, 8 or 16 nights and those
+before. For figures: the two-sample t of the split that divides the logarithms best (the
+likelihood-ratio test for one shift of a normal mean, Hawkins 1977), with Worsley's (1979)
+Bonferroni bound over the splits; applied again to the stretch that is left it is binary
+segmentation (Scott and Knott 1974). Both p hold for the whole search through one series;
+`analysis.verdict.statistics.holm` then corrects for the number of series.
 """
 
 from __future__ import annotations
@@ -37,18 +38,22 @@ _fisher = lru_cache(maxsize=100_000)(fisher_exact)
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Where a stretch falls into two: index of the first night of the later part, and p of the search."""
+    """Where a stretch falls into two: index of the first night of the later part, and p of the
+    search."""
 
     at: int
     p: float
 
 
-def split_of_hits(nights: Sequence[Tally], correlation: Callable[[int], float] | None = None) -> Split | None:
-    """The most telling split of a stretch; None where no split can tell anything (no hit, or only hits).
+def split_of_hits(
+    nights: Sequence[Tally], correlation: Callable[[int], float] | None = None
+) -> Split | None:
+    """The most telling split of a stretch; None where no split can tell anything (no hit, or only
+    hits).
 
     Args:
-        correlation: last nights -> the correlation of two rounds of a night, as the nights before say; None =
-            0.
+        correlation: last nights -> the correlation of two rounds of a night, as the nights before
+            say; None = 0.
     """
     whole = total(nights)
     if whole.hits in (0, whole.rounds):
@@ -69,11 +74,13 @@ def split_of_hits(nights: Sequence[Tally], correlation: Callable[[int], float] |
     return Split(_likeliest(nights), min(1.0, min(p_values) * len(windows)))
 
 
-def _of_nights(p: float, before: Tally, after: Tally, nights: int, width: int, correlation: float) -> float:
+def _of_nights(
+    p: float, before: Tally, after: Tally, nights: int, width: int, correlation: float
+) -> float:
     """p where rounds of a night go together: between the one of rounds and the one of whole nights.
 
-    The rounds of a night are worth 1 + (rounds - 1) x correlation times less (the design effect), and the
-    logarithm of p is in proportion to what they are worth.
+    The rounds of a night are worth 1 + (rounds - 1) x correlation times less (the design effect),
+    and the logarithm of p is in proportion to what they are worth.
     """
     rounds = (before.rounds + after.rounds) / (nights + width)
     if rounds <= 1.0 or correlation <= 0.0:
@@ -109,12 +116,14 @@ def split_of_level(
 ) -> Split | None:
     """The best split of a stretch of logarithms, one a night; None where the stretch is too short.
 
-    Levels that differ by less than the factor ``least`` are not a change, whatever the test says: p is 1.
+    Levels that differ by less than the factor ``least`` are not a change, whatever the test says: p
+    is 1.
 
     The later nights are tested without the most extreme one: no single odd night makes a change.
 
     Args:
-        variogram: split -> as of `experiments.history.dependence.Drift`; None = nights are independent.
+        variogram: split -> as of `experiments.history.dependence.Drift`; None = nights are
+            independent.
     """
     found = _best_split(logs, BEFORE)
     if found is None:
@@ -134,7 +143,8 @@ def split_of_level(
 
 
 def steps_of(logs: np.ndarray) -> np.ndarray:
-    """Binary segmentation of a whole series: at each night, the mean of the segment that it lies in."""
+    """Binary segmentation of a whole series: at each night, the mean of the segment that it lies
+    in."""
     found = _best_split(logs, AFTER)
     if found is not None:
         at, splits = found
@@ -144,7 +154,8 @@ def steps_of(logs: np.ndarray) -> np.ndarray:
 
 
 def _best_split(logs: np.ndarray, before: int) -> tuple[int, int] | None:
-    """(index that divides the logarithms best, number of splits looked at); None where they are too few."""
+    """(index that divides the logarithms best, number of splits looked at); None where they are too
+    few."""
     n = len(logs)
     if n < before + AFTER:
         return None
@@ -166,19 +177,22 @@ def logs_of(values: Sequence[float], metric: Metric) -> np.ndarray:
 
 
 def _t_test_of_drift(logs: np.ndarray, at: int, nights: np.ndarray, variogram: np.ndarray) -> float:
-    """Two-sided p of the two-sample t where the level wanders: the variance of the difference of the means
-    and that within the parts are what the variogram says, the degrees of freedom are Satterthwaite's.
+    """Two-sided p of the two-sample t where the level wanders: the variance of the difference of
+    the means and that within the parts are what the variogram says, the degrees of freedom are
+    Satterthwaite's.
 
     Args:
         nights: when each of ``logs`` was measured.
     """
     parts = np.zeros(len(logs), dtype=int)
     parts[at:] = 1
-    likeness = -variogram[np.abs(nights[:, None] - nights[None, :])]  # a covariance, but for a constant
+    # a covariance, but for a constant
+    likeness = -variogram[np.abs(nights[:, None] - nights[None, :])]
     weights = np.where(parts, 1 / (len(logs) - at), -1 / at)
     averaging = np.where(parts[:, None] == parts[None, :], np.abs(weights)[:, None], 0.0)
     centring = np.eye(len(logs)) - averaging
-    # Neighbours differ by what is not drift: as many degrees of freedom as independent nights have, nearly.
+    # Neighbours differ by what is not drift: as many degrees of freedom as independent nights have,
+    # nearly.
     steps = np.diff(centring, axis=0)[np.diff(parts) == 0]
     of_steps, of_levels = steps @ likeness @ steps.T, centring @ likeness @ centring.T
     degrees = float(of_steps.trace() ** 2 / (of_steps * of_steps).sum())
@@ -193,6 +207,8 @@ def _t_test_of_drift(logs: np.ndarray, at: int, nights: np.ndarray, variogram: n
 def _t_test(before: np.ndarray, after: np.ndarray) -> float:
     """Two-sided p of the pooled two-sample t."""
     degrees = len(before) + len(after) - 2
-    spread = float(((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum()) / degrees
+    spread = (
+        float(((before - before.mean()) ** 2).sum() + ((after - after.mean()) ** 2).sum()) / degrees
+    )
     error = sqrt(max(spread, _LEAST_SPREAD**2) * (1 / len(before) + 1 / len(after)))
     return student_p(float(after.mean() - before.mean()) / error, degrees)

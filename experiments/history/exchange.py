@@ -1,4 +1,5 @@
-"""Takes old runs into a history, and writes a history as one Parquet file that any query engine reads."""
+"""Takes old runs into a history, and writes a history as one Parquet file that any query engine
+reads."""
 
 from __future__ import annotations
 
@@ -28,8 +29,12 @@ _COUNTS = pa.map_(pa.string(), pa.int64())
 _TEXTS = pa.map_(pa.string(), pa.string())
 #: Fields of `Round` that a file has as they are.
 _PLAIN: dict[str, pa.DataType] = {
-    **dict.fromkeys(("key", "night", "suite", "cell", "scenario", "variant", "expect"), pa.string()),
-    **dict.fromkeys(("client", "client_version", "system", "broker_version", "runtime"), pa.string()),
+    **dict.fromkeys(
+        ("key", "night", "suite", "cell", "scenario", "variant", "expect"), pa.string()
+    ),
+    **dict.fromkeys(
+        ("client", "client_version", "system", "broker_version", "runtime"), pa.string()
+    ),
     **dict.fromkeys(("round", "seed"), pa.int64()),
     **dict.fromkeys(("is_sticky", "is_control"), pa.bool_()),
     **dict.fromkeys(("folder", "started", "ended"), pa.string()),
@@ -80,7 +85,9 @@ def export_parquet(history: History, path: Path) -> int:
         EnvironmentNotReady: it cannot be written.
     """
     if path.is_dir():
-        raise UsageError(f"cannot write {path}: it is a folder", hint="name a file, such as history.parquet")
+        raise UsageError(
+            f"cannot write {path}: it is a folder", hint="name a file, such as history.parquet"
+        )
     if path.suffix != ".parquet":
         raise UsageError(
             f"cannot write {path}: the export is Parquet, and other tools go by the name of a file",

@@ -36,11 +36,12 @@ def rounds_with_hours(run: RunDir, labels: Labels) -> list[Round]:
 
 
 def hours_of(row: Round, result: Result, load_s: float) -> list[Round]:
-    """Return one row for each hour that was begun, in the cell ``<cell>/hour 1``, for a load of two hours or
-    more.
+    """Return one row for each hour that was begun, in the cell ``<cell>/hour 1``, for a load of two
+    hours or more.
 
-    An hour with a message of a violation is *fail*. Another one is *pass* if every check of the run holds and
-    every violation has its time; else it is not known. Thresholds, latencies and CPU are of the run alone.
+    An hour with a message of a violation is *fail*. Another one is *pass* if every check of the run
+    holds and every violation has its time; else it is not known. Thresholds, latencies and CPU are
+    of the run alone.
     """
     if load_s < LEAST_HOURS * HOUR_S:
         return []
@@ -50,11 +51,15 @@ def hours_of(row: Round, result: Result, load_s: float) -> list[Round]:
 def _hour(row: Round, result: Result, number: int, load_s: float) -> Round:
     found = list(_found(row.found, result.findings, number))
     violated = [each for each in found if each.status == Status.VIOLATION]
-    reasons = [f"{each.cls}: {each.count:,} in this hour" for each in violated] or list(_doubts(result))
+    reasons = [f"{each.cls}: {each.count:,} in this hour" for each in violated] or list(
+        _doubts(result)
+    )
     verdict = Verdict.FAIL if violated else Verdict.UNKNOWN if reasons else Verdict.PASS
     begin_s, end_s = number * HOUR_S, min((number + 1) * HOUR_S, load_s)
     sends = _sends(result.timeline, number)
-    faults = [fault for fault in result.faults if not fault.skipped and fault.t_s // HOUR_S == number]
+    faults = [
+        fault for fault in result.faults if not fault.skipped and fault.t_s // HOUR_S == number
+    ]
     outages = [fault.outage_s for fault in faults if fault.outage_s is not None]
     return replace(
         row,
@@ -82,14 +87,20 @@ def _hour(row: Round, result: Result, number: int, load_s: float) -> Round:
 
 
 def _found(told: Iterable[Found], findings: Sequence[Finding], number: int) -> Iterator[Found]:
-    """Yield the findings that have messages in the hour, with an example only if it is in the hour."""
+    """Yield the findings that have messages in the hour, with an example only if it is in the
+    hour."""
     for each, finding in zip(told, (one for one in findings if one.count), strict=True):
         counts = (
-            count for stream in finding.by_stream for at, count in stream.windows if at // HOUR_S == number
+            count
+            for stream in finding.by_stream
+            for at, count in stream.windows
+            if at // HOUR_S == number
         )
         if count := sum(counts):
             own = min(
-                (w for w in finding.witnesses if w.t_s // HOUR_S == number), key=lambda w: w.t_s, default=None
+                (w for w in finding.witnesses if w.t_s // HOUR_S == number),
+                key=lambda w: w.t_s,
+                default=None,
             )
             shown = (own.message, own.where, own.sentence) if own else ("", "", "")
             message, where, said = shown
@@ -109,6 +120,15 @@ def _sends(series: TimeSeries, number: int) -> dict[str, int]:
     """Counts of the hour; empty where the steps of the series are longer."""
     if series.step_s > HOUR_S:
         return {}
-    steps = [n for n in range(len(series.ok)) if (series.start_s + n * series.step_s) // HOUR_S == number]
-    names = {"attempted": series.intended, "ok": series.ok, "fail": series.fail, "info": series.info}
-    return {name: sum(values[n] for n in steps if n < len(values)) for name, values in names.items()}
+    steps = [
+        n for n in range(len(series.ok)) if (series.start_s + n * series.step_s) // HOUR_S == number
+    ]
+    names = {
+        "attempted": series.intended,
+        "ok": series.ok,
+        "fail": series.fail,
+        "info": series.info,
+    }
+    return {
+        name: sum(values[n] for n in steps if n < len(values)) for name, values in names.items()
+    }

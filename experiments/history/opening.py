@@ -1,4 +1,5 @@
-"""Opens the database of a history: sound, of this schema, of no other kind; errors of SQLite as ours."""
+"""Opens the database of a history: sound, of this schema, of no other kind; errors of SQLite as
+ours."""
 
 from __future__ import annotations
 
@@ -23,10 +24,12 @@ _SIDE_FILES: Final = ("-wal", "-shm")
 #: Names of databases, and how each SQLite 3 file begins.
 _SUFFIXES: Final = (".sqlite", ".sqlite3", ".db")
 _HEADER: Final = b"SQLite format 3\0"
-#: Size of the largest text in a history, and of a history that is merged: ten years of fifty cells are less.
+#: Size of the largest text in a history, and of a history that is merged: ten years of fifty cells
+#: are less.
 _MOST_VALUE_BYTES: Final = 16 << 20
 _MOST_BYTES: Final = 256 << 20
-#: How long checking or reading a file may take, and after how many steps of SQLite that is looked at.
+#: How long checking or reading a file may take, and after how many steps of SQLite that is looked
+#: at.
 _LONGEST_S: Final = 60.0
 _STEPS: Final = 100_000
 
@@ -34,15 +37,17 @@ _STEPS: Final = 100_000
 def connected(path: Path, wait_s: float) -> sqlite3.Connection | None:
     """A connection to a sound file (or to none yet); None where it is damaged or no database.
 
-    The file may come from a stranger: its size of values is bounded, its schema is checked before anything of
-    it is run, and no function of its schema can have an effect.
+    The file may come from a stranger: its size of values is bounded, its schema is checked before
+    anything of it is run, and no function of its schema can have an effect.
 
     Raises:
         UsageError: the path is not a regular file, a table has another shape, or checking it takes
             too long.
     """
     if path.exists() and not path.is_file():  # a pipe would be waited for
-        raise UsageError(f"cannot use {path} as a history: it is not a regular file", hint="name a file")
+        raise UsageError(
+            f"cannot use {path} as a history: it is not a regular file", hint="name a file"
+        )
     connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
     connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_VALUE_BYTES)
     try:
@@ -57,7 +62,9 @@ def connected(path: Path, wait_s: float) -> sqlite3.Connection | None:
             connection.close()
             raise
     except UnicodeDecodeError:
-        pass  # as `_is_damage` has it: the message of that error would repeat the text that cannot be read
+        # as `_is_damage` has it: the message of that error would repeat the text that cannot be
+        # read
+        pass
     except BaseException:
         connection.close()
         raise
@@ -66,7 +73,8 @@ def connected(path: Path, wait_s: float) -> sqlite3.Connection | None:
 
 
 def _require_our_tables(connection: sqlite3.Connection, path: Path) -> None:
-    """A view in the place of a table can be without end, and a trigger does something at each change.
+    """A view in the place of a table can be without end, and a trigger does something at each
+    change.
 
     Raises:
         UsageError: a table of ours is something else in a file of a schema that we know.
@@ -78,7 +86,10 @@ def _require_our_tables(connection: sqlite3.Connection, path: Path) -> None:
     with closing(sqlite3.connect(":memory:")) as reference:
         for step in MIGRATIONS[:version]:
             reference.executescript(step)
-        names = [name for (name,) in reference.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        names = [
+            name
+            for (name,) in reference.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
         marks = ", ".join("?" * len(names))
         wanted = set(reference.execute(query.format(marks), names).fetchall())
     found = set(connection.execute(query.format(marks), names).fetchall())
@@ -127,7 +138,9 @@ def foreign(path: Path, wait_s: float) -> Iterator[Path]:
         UsageError: it cannot be read, is damaged or no history.
     """
     if not path.exists():
-        raise UsageError(f"there is not a history {path}", hint="name files that `suite run` has written")
+        raise UsageError(
+            f"there is not a history {path}", hint="name files that `suite run` has written"
+        )
     with tempfile.TemporaryDirectory(prefix="brokerstorm-") as work, told(path, wait_s):
         copy = Path(work) / "history.sqlite"
         for suffix in ("", "-wal"):
@@ -150,13 +163,15 @@ def foreign(path: Path, wait_s: float) -> Iterator[Path]:
 def _copy(source: Path, target: Path) -> None:
     with open_regular(source) as file, target.open("wb") as copied:
         if os.fstat(file.fileno()).st_size > _MOST_BYTES:
-            raise UsageError(f"{source} is larger than {_MOST_BYTES >> 20} MiB: not a history to merge")
+            raise UsageError(
+                f"{source} is larger than {_MOST_BYTES >> 20} MiB: not a history to merge"
+            )
         shutil.copyfileobj(file, copied, 1 << 20)
 
 
 def _is_damage(error: sqlite3.DatabaseError) -> bool:
-    """Whether the file is damaged. Text that is not UTF-8 is damage, because brokerstorm writes UTF-8; the
-    error of Python's module has no code then."""
+    """Whether the file is damaged. Text that is not UTF-8 is damage, because brokerstorm writes
+    UTF-8; the error of Python's module has no code then."""
     is_undecodable = _code(error) == 0 and str(error).startswith("Could not decode to UTF-8")
     return is_undecodable or _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
 
@@ -182,7 +197,8 @@ def refuse_another_kind(path: Path) -> None:
 
 
 def set_aside(path: Path, wait_s: float) -> list[str]:
-    """Rename a damaged file and the files next to it; of two processes one does, the other finds it done."""
+    """Rename a damaged file and the files next to it; of two processes one does, the other finds it
+    done."""
     lock = FileLock(f"{path}.lock", timeout=wait_s)
     try:
         with lock:
@@ -196,7 +212,9 @@ def set_aside(path: Path, wait_s: float) -> list[str]:
                     os.replace(f"{path}{suffix}", f"{aside}{suffix}")
     except Timeout as error:
         raise _locked(path, wait_s) from error
-    return [f"the history {path} was damaged: it was renamed to {aside.name}, and a new one was created"]
+    return [
+        f"the history {path} was damaged: it was renamed to {aside.name}, and a new one was created"
+    ]
 
 
 def migrate(connection: sqlite3.Connection, path: Path) -> None:

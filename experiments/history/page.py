@@ -1,7 +1,7 @@
 """Writes the morning's page: one offline HTML file, drawn without a script.
 
-Strips and trends are inline SVG: a year of fifty cells takes less than a chart library alone would. A night
-differs by its height as well as by its colour, a change by its glyph and its dashes.
+Strips and trends are inline SVG: a year of fifty cells takes less than a chart library alone would.
+A night differs by its height as well as by its colour, a change by its glyph and its dashes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,13 @@ from experiments.history.series import METRICS
 #: Width of a night in a strip, and height of the strip, in pixels.
 _NIGHT, _HIGH = 5, 16
 #: (top, height) of a night's bar: the worse, the higher.
-_BARS: Final = {"fail": (0, 16), "broken": (2, 12), "unknown": (5, 11), "pass": (11, 5), "not run": (14, 2)}
+_BARS: Final = {
+    "fail": (0, 16),
+    "broken": (2, 12),
+    "unknown": (5, 11),
+    "pass": (11, 5),
+    "not run": (14, 2),
+}
 _WIDE, _TALL = 190, 34
 
 
@@ -74,12 +80,16 @@ def _clients(cell: CellRow) -> str:
     names, versions = cell.client.split(", "), (cell.client_version or "").split(", ")
     if len(names) != len(versions):
         return f"{cell.client} {cell.client_version or ''}".strip()
-    return ", ".join(f"{name} {version}".strip() for name, version in zip(names, versions, strict=True))
+    return ", ".join(
+        f"{name} {version}".strip() for name, version in zip(names, versions, strict=True)
+    )
 
 
 def _key(word: str) -> Markup:
     return (
-        Markup(f'<svg class="strip" style="display:inline" width="6" height="{_HIGH}" aria-hidden="true">')
+        Markup(
+            f'<svg class="strip" style="display:inline" width="6" height="{_HIGH}" aria-hidden="true">'
+        )
         + _bar(word, 0)
         + Markup("</svg>")
     )
@@ -88,7 +98,9 @@ def _key(word: str) -> Markup:
 def _bar(word: str, at: int) -> Markup:
     top, height = _BARS[word]
     look = "none" if word == "not run" else word
-    return Markup(f'<rect class="{look}" x="{at}" y="{top}" width="{_NIGHT - 1}" height="{height}"/>')
+    return Markup(
+        f'<rect class="{look}" x="{at}" y="{top}" width="{_NIGHT - 1}" height="{height}"/>'
+    )
 
 
 def _strip(cell: CellRow, nights: Sequence[str]) -> Markup:
@@ -99,9 +111,8 @@ def _strip(cell: CellRow, nights: Sequence[str]) -> Markup:
     last = f"; last fail {reds[-1]}" if reds else ""
     bars = Markup("").join(_bar(word, at * _NIGHT) for at, word in enumerate(cell.strip))
     label = escape(f"{said}{last}", quote=True)
-    head = (
-        f'<svg class="strip" width="{len(nights) * _NIGHT}" height="{_HIGH}" role="img" aria-label="{label}">'
-    )
+    size = f'width="{len(nights) * _NIGHT}" height="{_HIGH}"'
+    head = f'<svg class="strip" {size} role="img" aria-label="{label}">'
     return Markup(f"{head}<title>{label}</title>") + bars + Markup("</svg>")
 
 
@@ -115,16 +126,20 @@ def _trends(report: SuiteReport, metrics: Sequence[str]) -> list[tuple[str, list
     made = []
     for cell in dict.fromkeys(trend.cell for trend in report.trends):
         known = [(drawn.get((cell, metric)), changes.get((cell, metric), [])) for metric in metrics]
-        made.append((cell, [_spark(trend, told, at) if trend else Markup("–") for trend, told in known]))
+        made.append(
+            (cell, [_spark(trend, told, at) if trend else Markup("–") for trend, told in known])
+        )
     return made
 
 
 def _spark(trend: Trend, told: Sequence[Change], at: dict[str, int]) -> Markup:
-    """A line from the lowest to the highest value, broken where a night has none, and its changes."""
+    """A line from the lowest to the highest value, broken where a night has none, and its
+    changes."""
     values = [value for value in trend.values if value is not None]
     low, high = min(values), max(values)
     least = {metric.name: metric.least for metric in METRICS}[trend.metric]
-    middle, room = (low + high) / 2, (least - 1) * high  # what does not matter is not drawn as a storm
+    # what does not matter is not drawn as a storm
+    middle, room = (low + high) / 2, (least - 1) * high
     low, high = min(low, middle - room / 2), max(high, middle + room / 2)
     step = (_WIDE - 60) / max(1, len(trend.values) - 1)
     scale = (_TALL - 10) / ((high - low) or 1.0)
@@ -163,7 +178,8 @@ def _mark(change: Change, x: float) -> str:
 
 
 def write_suite_page(report: SuiteReport, path: Path, *, publish: bool = False) -> Path:
-    """Write the page and return its path; to publish it, with the reports that it links in its folder."""
+    """Write the page and return its path; to publish it, with the reports that it links in its
+    folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     pages = run_pages(report)
     if publish:

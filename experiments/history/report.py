@@ -1,7 +1,8 @@
 """Puts the morning's report together: headline, findings, matrix, trends, and what did not run.
 
-`SuiteReport` is the public JSON document (schema_version 1; experiments/history/schemas/report.json). The
-page, the job summary and JUnit are made from it and from nothing else.
+`SuiteReport` is the public JSON document (schema_version 1;
+experiments/history/schemas/report.json). The page, the job summary and JUnit are made from it and
+from nothing else.
 """
 
 from __future__ import annotations
@@ -49,8 +50,8 @@ class RoundRow:
 class CellRow:
     """A cell of the matrix.
 
-    ``counts``: it makes the exit code what it is. ``strip``: its word on each of the last 30 nights, oldest
-    first. ``duration_s``: of all its rounds of the night.
+    ``counts``: it makes the exit code what it is. ``strip``: its word on each of the last 30
+    nights, oldest first. ``duration_s``: of all its rounds of the night.
     """
 
     cell: str
@@ -88,7 +89,8 @@ class FindingRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """A figure of a cell, one value a night (null: none); its changes are in the report's ``changes``."""
+    """A figure of a cell, one value a night (null: none); its changes are in the report's
+    ``changes``."""
 
     cell: str
     metric: str
@@ -98,8 +100,8 @@ class Trend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VersionChange:
-    """A client or the brokers of a system at another version than the night before: what may explain all
-    the rest."""
+    """A client or the brokers of a system at another version than the night before: what may
+    explain all the rest."""
 
     name: str
     before: str
@@ -115,8 +117,8 @@ class VersionChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteReport:
-    """One morning's report. ``words``: cells of the night by word. ``verdict``: fail, unknown or pass, and
-    ``exit_code``: as ``fail_on`` decides."""
+    """One morning's report. ``words``: cells of the night by word. ``verdict``: fail, unknown or
+    pass, and ``exit_code``: as ``fail_on`` decides."""
 
     suite: str
     night: str
@@ -135,7 +137,8 @@ class SuiteReport:
     not_run: dict[str, str]  # cell -> why
     comparisons: dict[str, int]
     notes: list[str] = field(default_factory=list)
-    versions: list[VersionChange] = field(default_factory=list)  # since the night before, of each cell
+    # since the night before, of each cell
+    versions: list[VersionChange] = field(default_factory=list)
     kind: str = "suite-report"
     schema_version: int = SCHEMA_VERSION
 
@@ -155,25 +158,33 @@ def night_of(
     """(suite, night): the last night of the suite that ran last, unless others are named.
 
     Args:
-        begun: (suite, night) of the nights of this machine that were ended early, the newest first; the
-            history has none that ended before its first round was over.
+        begun: (suite, night) of the nights of this machine that were ended early, the newest first;
+            the history has none that ended before its first round was over.
 
     Raises:
         UsageError: the suite or night does not exist.
     """
     suites = history.suites()
-    newest = next((each for each in begun[:1] if each[1] > max(history.nights(each[0]), default="")), None)
+    newest = next(
+        (each for each in begun[:1] if each[1] > max(history.nights(each[0]), default="")), None
+    )
     usual = newest[0] if newest else next(iter(suites), None)
     wanted = suite if suite is not None else usual
     own = [each for name, each in begun if name == wanted]
     if wanted is None or (wanted not in suites and not own):
         what = "is empty" if wanted is None else f"has no suite {wanted!r}"
-        hint = f"there are {', '.join(suites)}" if suites else "`brokerstorm history import RUN` fills it"
+        hint = (
+            f"there are {', '.join(suites)}"
+            if suites
+            else "`brokerstorm history import RUN` fills it"
+        )
         raise UsageError(f"the history {history.path} {what}", hint=hint)
     nights = sorted({*history.nights(wanted), *own})
     last = night if night is not None else nights[-1]
     if last not in nights:
-        raise UsageError(f"no night {last!r} of {wanted}", hint=f"the last ones are {', '.join(nights[-5:])}")
+        raise UsageError(
+            f"no night {last!r} of {wanted}", hint=f"the last ones are {', '.join(nights[-5:])}"
+        )
     return wanted, last
 
 
@@ -188,14 +199,21 @@ def read_report(
     """The report of a night that the history has.
 
     Args:
-        unplayed: cell -> why it did not run to its end, of a night that was ended early; None = it is over.
+        unplayed: cell -> why it did not run to its end, of a night that was ended early; None = it
+            is over.
     """
     nights = sorted({*history.nights(suite), night})
     since = nights[max(0, nights.index(night) + 1 - TREND)]
     rounds = history.rounds(suite, since=since, until=night)
     skipped = {**history.skipped(night, suite), **(unplayed or {})}
     return report_of(
-        suite, night, rounds, skipped, fail_on=fail_on, notes=history.notes, is_whole=unplayed is None
+        suite,
+        night,
+        rounds,
+        skipped,
+        fail_on=fail_on,
+        notes=history.notes,
+        is_whole=unplayed is None,
     )
 
 
@@ -220,7 +238,9 @@ def report_of(
     findings = _findings(story, rounds, night)
     fresh = [change for change in story.changes if change.told == night]
     broken = {row.exit_code or 0 for row in rounds if row.night == night and row.verdict is None}
-    decided = Decision.of({row.cell: row.word for row in cells}, broken, new_cells(fresh, cells), fail_on)
+    decided = Decision.from_words(
+        {row.cell: row.word for row in cells}, broken, new_cells(fresh, cells), fail_on
+    )
     if not is_whole and decided.exit_code == Exit.PASS and fail_on != "none":
         decided = replace(decided, exit_code=Exit.UNKNOWN)
     cells = [replace(row, counts=row.cell in decided.counted) for row in cells]
@@ -263,7 +283,9 @@ def _versions(rounds: Sequence[Round], night: str) -> list[VersionChange]:
     for row in rounds:
         if row.night == night:
             tonight[row.cell] = row
-        elif row.verdict is not None and (row.cell not in latest or row.night >= latest[row.cell].night):
+        elif row.verdict is not None and (
+            row.cell not in latest or row.night >= latest[row.cell].night
+        ):
             latest[row.cell] = row
     found: dict[tuple[str, str, str], list[str]] = defaultdict(list)
     for cell, now in tonight.items():
@@ -283,17 +305,19 @@ def _versions(rounds: Sequence[Round], night: str) -> list[VersionChange]:
 
 
 def new_cells(fresh: Sequence[Change], cells: Sequence[CellRow]) -> set[str]:
-    """Cells in which a class is worse since this night, and not because of the machine; and red ones that no
-    night before says anything of: nothing says that it is old."""
+    """Cells in which a class is worse since this night, and not because of the machine; and red
+    ones that no night before says anything of: nothing says that it is old."""
     told = {
-        change.cell for change in fresh if change.kind == "class" and change.is_worse and not change.machine
+        change.cell
+        for change in fresh
+        if change.kind == "class" and change.is_worse and not change.machine
     }
     return told | {row.cell for row in cells if row.word == "fail" and {*row.strip[:-1]} <= _SILENT}
 
 
 def word_of(row: Round) -> str:
-    """A round in one word. A variant that is expected to show a class passes when it shows it and nothing
-    else; when it does not, that proves nothing."""
+    """A round in one word. A variant that is expected to show a class passes when it shows it and
+    nothing else; when it does not, that proves nothing."""
     if row.verdict is None:
         return "broken"
     if row.expect in ("", CLEAN):
@@ -305,7 +329,8 @@ def word_of(row: Round) -> str:
 
 
 def word_of_night(rows: Sequence[Round]) -> str:
-    """The worst word of a cell's rounds. A variant need not show in all of them what it is expected to."""
+    """The worst word of a cell's rounds. A variant need not show in all of them what it is expected
+    to."""
     words = [word_of(row) for row in rows]
     if "pass" in words and all(row.expect not in ("", CLEAN) for row in rows):
         words = [word for word in words if word != "unknown"]
@@ -365,17 +390,24 @@ def _round_row(row: Round) -> RoundRow:
         word=word,
         is_sticky=row.is_sticky,
         folder=row.folder,
-        reasons=[f"{row.expect}, which it is expected to show, did not show"] if is_silent else row.reasons,
+        reasons=[f"{row.expect}, which it is expected to show, did not show"]
+        if is_silent
+        else row.reasons,
         classes=sorted(shown(row)),
         command=row.command,
     )
 
 
 def _findings(story: Story, rounds: Sequence[Round], night: str) -> list[FindingRow]:
-    """New first, then by what is left to look at; an expected class is a finding only if it changed."""
+    """New first, then by what is left to look at; an expected class is a finding only if it
+    changed."""
     made = []
     for state in story.states:
-        of_it = [change for change in story.fresh if (change.cell, change.subject) == (state.cell, state.cls)]
+        of_it = [
+            change
+            for change in story.fresh
+            if (change.cell, change.subject) == (state.cell, state.cls)
+        ]
         if state.is_expected and not of_it:
             continue
         own = [row for row in rounds if row.cell == state.cell]
@@ -419,7 +451,7 @@ def _trends(rounds: Sequence[Round], nights: Sequence[str]) -> list[Trend]:
     ]
 
 
-# ----- the headline --------------------------------------------------------------------------------------
+# ----- the headline -------------------------------------------------------------------------------
 
 
 def _counts(cells: Sequence[CellRow], fail_on: FailOn) -> str:
@@ -445,19 +477,23 @@ def _told(findings: Sequence[FindingRow], fresh: Sequence[Change], *, is_first: 
     machine = [change for change in fresh if change.machine]
     if machine:
         cells = len({change.cell for change in machine})
-        said.append(f"the machine is another one than before ({cells} {'cell' if cells == 1 else 'cells'})")
+        said.append(
+            f"the machine is another one than before ({cells} {'cell' if cells == 1 else 'cells'})"
+        )
     said = ["the first night", *said] if is_first else said
     first = [row.state for row in findings if row.state.standing is Standing.FIRST]
     if first:
         more = f" and {len(first) - 1} more" if len(first) > 1 else ""
         said.append(
-            f"{first[0].cls} first seen in {first[0].cell}{more}{'' if is_first else ', not proved new'}"
+            f"{first[0].cls} first seen in "
+            f"{first[0].cell}{more}{'' if is_first else ', not proved new'}"
         )
     return "; ".join(said or ["nothing new"])
 
 
 def change_text(change: Change) -> str:
-    """A change in a few words: ``acked-lost is new in A since 2026-11-20 (0 of 30 rounds, then 3 of 3)``."""
+    """A change in a few words: ``acked-lost is new in A since 2026-11-20 (0 of 30 rounds, then 3 of
+    3)``."""
     if change.kind == "class":
         before, after = change.before, change.after
         assert not isinstance(before, float | int)

@@ -1,7 +1,7 @@
 """One round as the history keeps it, and how it is read from a finished run.
 
-What a run did not measure is None (an empty mapping, where there are several), never zero: a missing
-latency must not look like a fast one.
+What a run did not measure is None (an empty mapping, where there are several), never zero: a
+missing latency must not look like a fast one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Found:
     said: str = ""  # the witness in one line
 
     @classmethod
-    def of(cls, finding: Finding) -> Found:
+    def from_finding(cls, finding: Finding) -> Found:
         first = min(finding.witnesses, key=lambda witness: witness.t_s, default=None)
         return cls(
             cls=finding.cls,
@@ -53,15 +53,17 @@ class Found:
 class Labels:
     """The labels that the suite gives a round; a single run cannot know them.
 
-    ``night``: text that sorts by time, the same for all rounds of a night. ``cell``: the stable name of what
-    is repeated each night; it holds no resolved version, or each release would begin a cell of its own.
+    ``night``: text that sorts by time, the same for all rounds of a night. ``cell``: the stable
+    name of what is repeated each night; it holds no resolved version, or each release would begin a
+    cell of its own.
     """
 
     night: str
     suite: str
     cell: str
     round: int = 1  # from 1, within night and cell
-    settings: Mapping[str, Any] = field(default_factory=dict)  # what the cell sets besides the scenario
+    # what the cell sets besides the scenario
+    settings: Mapping[str, Any] = field(default_factory=dict)
     is_sticky: bool = False  # repeats the seed of an earlier red round: no fresh sample
     is_control: bool = False  # a cell that shows what the machine does
 
@@ -70,8 +72,8 @@ class Labels:
 class Round:
     """One row of the history. Times are UTC in ISO 8601; None = not known, or not measured.
 
-    ``key`` names the round for good: the start of its load by the wall clock and its run id, so that a run
-    that is judged or imported again stays one row.
+    ``key`` names the round for good: the start of its load by the wall clock and its run id, so
+    that a run that is judged or imported again stays one row.
     """
 
     key: str
@@ -81,7 +83,8 @@ class Round:
     scenario: str
     variant: str = ""
     expect: str = ""  # "clean", a class, or nothing expected
-    client: str = ""  # of the workers under load, e.g. "confluent-kafka"; several are joined by ", "
+    # of the workers under load, e.g. "confluent-kafka"; several are joined by ", "
+    client: str = ""
     client_version: str | None = None  # as resolved
     system: str = ""
     broker_version: str | None = None
@@ -99,15 +102,18 @@ class Round:
     exit_code: int | None = None  # None: it did not finish
     reasons: list[str] = field(default_factory=list)
     found: list[Found] = field(default_factory=list)
-    untested: dict[str, str] = field(default_factory=dict)  # class -> why nothing found proves nothing
+    # class -> why nothing found proves nothing
+    untested: dict[str, str] = field(default_factory=dict)
     sends: dict[str, int] = field(default_factory=dict)
     exposure: dict[str, int] = field(default_factory=dict)
     rate_asked_per_s: float | None = None  # None: as fast as the client can
     rate_held_per_s: float | None = None
-    latency_ms: dict[str, float] = field(default_factory=dict)  # p50, p90, p99, p999, max, send_delay_p99
+    # p50, p90, p99, p999, max, send_delay_p99
+    latency_ms: dict[str, float] = field(default_factory=dict)
     outages_s: list[float] = field(default_factory=list)  # of each fault that has one
     longest_outage_s: float | None = None
-    recoveries_s: list[float] = field(default_factory=list)  # of each fault that was healed and recovered
+    # of each fault that was healed and recovered
+    recoveries_s: list[float] = field(default_factory=list)
     faults_fired: int | None = None
     faults_effective: int | None = None
     cpu_clients_s: float | None = None
@@ -118,12 +124,16 @@ class Round:
 
     @property
     def is_judged(self) -> bool:
-        """Whether the round says something of the classes: *unknown* could not have shown a failure."""
+        """Whether the round says something of the classes: *unknown* could not have shown a
+        failure."""
         return self.verdict in ("pass", "fail")
 
 
-def broken_round(labels: Labels, *, scenario: str, exit_code: int, reason: str, **known: Any) -> Round:
-    """A round that ended without a result (exit codes 4, 5, 70 ...); ``known``: fields of `Round`."""
+def broken_round(
+    labels: Labels, *, scenario: str, exit_code: int, reason: str, **known: Any
+) -> Round:
+    """A round that ended without a result (exit codes 4, 5, 70 ...); ``known``: fields of
+    `Round`."""
     key = f"{labels.night} {labels.suite} {labels.cell} {labels.round}"
     facts = {"key": key, "scenario": scenario, "exit_code": exit_code, "reasons": [reason], **known}
     return Round(**asdict(labels), **facts)
@@ -158,8 +168,8 @@ def rounds_of(run: RunDir, labels: Labels) -> list[Round]:
 
 
 def _as_counted(campaign: RunDir) -> Callable[[str, Round], Round]:
-    """(run id, row) -> the row as the campaign of a known bug counts it: a round that does not count proves
-    nothing, and a class without the text that tells the bug is another one's."""
+    """(run id, row) -> the row as the campaign of a known bug counts it: a round that does not
+    count proves nothing, and a class without the text that tells the bug is another one's."""
     document = read_json(campaign.campaign)
     with reading(campaign):
         bug_class = ((document.get("reproduction") or {}).get("question") or {}).get("expect", "")
@@ -191,8 +201,8 @@ def round_of(run: RunDir, labels: Labels, *, cell: str = "", number: int = 0) ->
 
 
 def derived_labels(run: RunDir) -> Labels:
-    """Labels for a run that no suite started: the night is the day it began, the cell its scenario, client,
-    broker and runtime.
+    """Labels for a run that no suite started: the night is the day it began, the cell its scenario,
+    client, broker and runtime.
 
     Raises:
         UsageError: the run's files are damaged.
@@ -202,10 +212,14 @@ def derived_labels(run: RunDir) -> Labels:
     with reading(first):
         clients, _ = _clients(manifest, plan)
         parts = [plan.scenario, clients, plan.system, _runtime(manifest)]
-        return Labels(night=manifest.epoch_wall[:10], suite="imported", cell=" ".join(filter(None, parts)))
+        return Labels(
+            night=manifest.epoch_wall[:10], suite="imported", cell=" ".join(filter(None, parts))
+        )
 
 
-def _identified(labels: Labels, run: RunDir, result: Result, manifest: Manifest, plan: Plan) -> Round:
+def _identified(
+    labels: Labels, run: RunDir, result: Result, manifest: Manifest, plan: Plan
+) -> Round:
     clients, versions = _clients(manifest, plan)
     epoch = datetime.fromisoformat(manifest.epoch_wall).astimezone(UTC)
     ended = [phase for phase in manifest.phases if phase.end_ns]
@@ -239,7 +253,7 @@ def _judged(row: Round, result: Result) -> Round:
         verdict=result.verdict.value,
         exit_code=result.exit_code,
         reasons=list(result.reasons),
-        found=[Found.of(finding) for finding in result.findings if finding.count],
+        found=[Found.from_finding(finding) for finding in result.findings if finding.count],
         untested=dict(result.untested),
         sends=dict(result.sends),
         exposure=dict(result.exposure),
@@ -255,8 +269,8 @@ def _judged(row: Round, result: Result) -> Round:
 
 
 def _with_cpu(round_: Round, metrics: Sequence[MetricRow]) -> Round:
-    """Return the round with the CPU seconds of all workers and of all nodes. The counter of a process that is
-    restarted begins at 0.
+    """Return the round with the CPU seconds of all workers and of all nodes. The counter of a
+    process that is restarted begins at 0.
     """
     sums: dict[str, float] = {}
     last: dict[tuple[str, str], float] = {}
@@ -302,4 +316,8 @@ def fingerprint(machine: Mapping[str, Any]) -> str | None:
 
 
 def _wall(epoch: datetime, epoch_ns: int, t_ns: int | None) -> str | None:
-    return None if t_ns is None else (epoch + timedelta(microseconds=(t_ns - epoch_ns) / 1e3)).isoformat()
+    return (
+        None
+        if t_ns is None
+        else (epoch + timedelta(microseconds=(t_ns - epoch_ns) / 1e3)).isoformat()
+    )

@@ -1,8 +1,8 @@
 """Tables of the history file, and the steps from an older schema to this one.
 
-``PRAGMA user_version`` names the schema of a file. Each entry of `MIGRATIONS` leads from its index to the
-next version; entries are never edited once released, only appended. docs/reference/history.md is made from
-`COLUMNS`.
+``PRAGMA user_version`` names the schema of a file. Each entry of `MIGRATIONS` leads from its index
+to the next version; entries are never edited once released, only appended.
+docs/reference/history.md is made from `COLUMNS`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ COLUMNS: Final = (
     _json("latency_ms", "p50, p90, p99, p999, max, send_delay_p99, from the intended time"),
     _json("outages_s", "longest gap without an acknowledgement, of each fault that had one"),
     _real("longest_outage_s", "of the whole load, seconds"),
-    _json("recoveries_s", "time from the undoing of each fault to the first acknowledgement on every stream"),
+    _json(
+        "recoveries_s",
+        "time from the undoing of each fault to the first acknowledgement on every stream",
+    ),
     _whole("faults_fired", "faults that were injected"),
     _whole("faults_effective", "those that proved their effect"),
     _real("cpu_clients_s", "CPU seconds of all workers"),

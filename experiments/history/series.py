@@ -1,6 +1,8 @@
-"""Counts what each cell showed, night by night: hits of a class among rounds that could show it, and figures.
+"""Counts what each cell showed, night by night: hits of a class among rounds that could show it,
+and figures.
 
-Only fresh rounds count. A sticky seed is run once more because it was red: it is not a sample of the rate.
+Only fresh rounds count. A sticky seed is run once more because it was red: it is not a sample of
+the rate.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ from experiments.history.rounds import Round
 class Metric:
     """A figure of a round: where it is in a `Round`, what is worse, and what is too little to tell.
 
-    ``floor``: values below it are all alike (the resolution of the figure). ``least``: the factor by which
-    two levels must differ to matter to anybody.
+    ``floor``: values below it are all alike (the resolution of the figure). ``least``: the factor
+    by which two levels must differ to matter to anybody.
     """
 
     name: str
@@ -96,8 +98,8 @@ def value_of(row: Round, metric: str) -> float | None:
 
 
 def figures(rounds: Iterable[Round]) -> Figures:
-    """Return the figures of every cell and metric that has any, at the rate of its last night: figures at two
-    rates cannot be compared.
+    """Return the figures of every cell and metric that has any, at the rate of its last night:
+    figures at two rates cannot be compared.
     """
     fresh = sorted((row for row in rounds if not row.is_sticky), key=lambda row: row.night)
     asked = {row.cell: row.rate_asked_per_s for row in fresh if row.verdict is not None}
@@ -109,7 +111,10 @@ def figures(rounds: Iterable[Round]) -> Figures:
             value = value_of(row, metric.name)
             if value is not None:
                 values[row.cell, metric.name][row.night].append(value)
-    return {key: {night: median(each) for night, each in nights.items()} for key, nights in values.items()}
+    return {
+        key: {night: median(each) for night, each in nights.items()}
+        for key, nights in values.items()
+    }
 
 
 def total(tallies_of: Sequence[Tally]) -> Tally:

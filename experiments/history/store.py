@@ -1,7 +1,8 @@
 """The history file: SQLite, one row a round, whole after kill -9 and with two writers.
 
-Each change is one transaction in a write-ahead log that is synced before `add` returns. Beside the file
-are ``-wal`` and ``-shm`` while it is open (and after a kill -9): copy all three, or close it first.
+Each change is one transaction in a write-ahead log that is synced before `add` returns. Beside the
+file are ``-wal`` and ``-shm`` while it is open (and after a kill -9): copy all three, or close it
+first.
 """
 
 from __future__ import annotations
@@ -56,13 +57,14 @@ class History:
 
     @classmethod
     def open(cls, path: Path, *, wait_s: float = WAIT_S) -> History:
-        """Open a history, made if it is missing and brought to the schema of this version if it is older.
+        """Open a history, made if it is missing and brought to the schema of this version if it is
+        older.
 
         A damaged file is kept aside under another name and a new one begun; ``notes`` says so.
 
         Raises:
-            UsageError: written by a newer version, something else than a database, or the path cannot be
-                used.
+            UsageError: written by a newer version, something else than a database, or the path
+                cannot be used.
             EnvironmentNotReady: another process has held it for ``wait_s``, or the disk is full.
         """
         notes = []
@@ -107,7 +109,8 @@ class History:
             False where a row was there and was kept.
 
         Raises:
-            EnvironmentNotReady: locked for too long, or the disk is full. Nothing of the row is kept.
+            EnvironmentNotReady: locked for too long, or the disk is full. Nothing of the row is
+                kept.
         """
         with self._writing() as connection:
             return _insert(connection, row, replace=replace)
@@ -129,7 +132,8 @@ class History:
             self._connection.execute("VACUUM INTO ?", (str(path),))
 
     def merge(self, source: Path) -> tuple[int, int]:
-        """Take all of another history that is not here yet, or nothing; (rounds added, already here).
+        """Take all of another history that is not here yet, or nothing; (rounds added, already
+        here).
 
         The other file stays as it is.
 
@@ -138,7 +142,9 @@ class History:
             EnvironmentNotReady: locked for too long, or the disk is full.
         """
         if source.exists() and self.path.samefile(source):
-            raise UsageError(f"{source} is the history that others are merged into", hint="name the others")
+            raise UsageError(
+                f"{source} is the history that others are merged into", hint="name the others"
+            )
         with (
             foreign(source, self._wait_s) as copy,
             History.open(copy) as other,
@@ -174,7 +180,8 @@ class History:
         return list(self._rounds(query, {"cell": cell, "suite": suite, "nights": nights}))
 
     def rounds(self, suite: str, *, since: str = "", until: str = "\U0010ffff") -> list[Round]:
-        """Every round of a suite from night ``since`` to night ``until``, both included, oldest first."""
+        """Every round of a suite from night ``since`` to night ``until``, both included, oldest
+        first."""
         query = "WHERE suite = ? AND night >= ? AND night <= ? ORDER BY night, cell, round, key"
         return list(self._rounds(query, (suite, since, until)))
 
@@ -191,11 +198,14 @@ class History:
         """Night, suite, cell and reason of every cell that did not run."""
         rows = self._rows("SELECT night, suite, cell, why FROM skipped ORDER BY night, suite, cell")
         if not all(isinstance(value, str) for row in rows for value in row):
-            raise damaged(self.path, ValueError("a cell that did not run has a value that is not text"))
+            raise damaged(
+                self.path, ValueError("a cell that did not run has a value that is not text")
+            )
         return [(night, suite, cell, why) for night, suite, cell, why in rows]
 
     def expected_s(self, cell: str, *, suite: str | None = None) -> float | None:
-        """How long a round of the cell takes: the median of its last nights, seconds; None: unknown."""
+        """How long a round of the cell takes: the median of its last nights, seconds; None:
+        unknown."""
         rows = self.last_rounds(cell, _EXPECTED_NIGHTS, suite=suite)
         known = [row.duration_s for row in rows if row.duration_s is not None]
         return median(known) if known else None
@@ -222,7 +232,8 @@ class History:
 
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
-        """One transaction, which takes the writer's lock at once: no read that has to become a write."""
+        """One transaction, which takes the writer's lock at once: no read that has to become a
+        write."""
         with told(self.path, self._wait_s):
             self._connection.execute("BEGIN IMMEDIATE")
             try:
@@ -235,7 +246,10 @@ class History:
 
 def _insert(connection: sqlite3.Connection, row: Round, *, replace: bool) -> bool:
     """Write a round within the transaction; False where one was there and was kept."""
-    if not replace and connection.execute("SELECT 1 FROM rounds WHERE key = ?", (row.key,)).fetchone():
+    if (
+        not replace
+        and connection.execute("SELECT 1 FROM rounds WHERE key = ?", (row.key,)).fetchone()
+    ):
         return False
     values = _values(row)
     names, marks = ", ".join(values), ", ".join("?" * len(values))

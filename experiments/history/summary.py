@@ -1,4 +1,5 @@
-"""Writes the morning's report for machines and CI: Markdown for a job summary, JUnit, JSON and its schema."""
+"""Writes the morning's report for machines and CI: Markdown for a job summary, JUnit, JSON and its
+schema."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ _MOST_ROWS: Final = 50
 
 
 def write_report(report: SuiteReport, folder: Path, *, publish: bool = False) -> dict[str, Path]:
-    """Write page, summary, JUnit and JSON into a folder; and the summary to where a CI system wants it.
+    """Write page, summary, JUnit and JSON into a folder; and the summary to where a CI system wants
+    it.
 
     Args:
         publish: with the runs' reports that the page links.
@@ -49,7 +51,7 @@ def write_report(report: SuiteReport, folder: Path, *, publish: bool = False) ->
     return made
 
 
-# ----- JSON ------------------------------------------------------------------------------------------------
+# ----- JSON ---------------------------------------------------------------------------------------
 
 
 def document(report: SuiteReport) -> Document:
@@ -63,10 +65,15 @@ def schema() -> JsonSchemaValue:
     made = TypeAdapter(SuiteReport).json_schema(mode="serialization")
     made["properties"] |= {"schema_version": {"const": 1}, "kind": {"const": "suite-report"}}
     made["required"] = [*made["required"], "kind", "schema_version"]
-    return {"$schema": DIALECT, **made, "title": "brokerstorm suite report", "description": "one morning"}
+    return {
+        "$schema": DIALECT,
+        **made,
+        "title": "brokerstorm suite report",
+        "description": "one morning",
+    }
 
 
-# ----- Markdown --------------------------------------------------------------------------------------------
+# ----- Markdown -----------------------------------------------------------------------------------
 
 
 def markdown(report: SuiteReport) -> str:
@@ -98,7 +105,14 @@ def markdown(report: SuiteReport) -> str:
         lines += ["", "</details>", ""]
     repeat = [row for row in report.findings if row.state.standing is Standing.NEW and row.command]
     if repeat:
-        lines += ["Repeat:", "", "```text", *(words.plain(row.command) for row in repeat), "```", ""]
+        lines += [
+            "Repeat:",
+            "",
+            "```text",
+            *(words.plain(row.command) for row in repeat),
+            "```",
+            "",
+        ]
     return "\n".join(lines)
 
 
@@ -130,12 +144,13 @@ def _cell(text: str) -> str:
     return "".join(f"\\{char}" if char in "\\|`*_[]#!" else char for char in plain)
 
 
-# ----- JUnit -----------------------------------------------------------------------------------------------
+# ----- JUnit --------------------------------------------------------------------------------------
 
 
 def junit_xml(report: SuiteReport) -> str:
-    """One suite with a case a cell. Among the cells that count, *fail* is a failure, *unknown* and *broken*
-    are errors; what does not count (`SuiteReport.fail_on`) or did not run is skipped, with the reason."""
+    """One suite with a case a cell. Among the cells that count, *fail* is a failure, *unknown* and
+    *broken* are errors; what does not count (`SuiteReport.fail_on`) or did not run is skipped, with
+    the reason."""
     suite = ET.Element("testsuite", name=xml_text(report.suite))
     if report.versions:
         properties = ET.SubElement(suite, "properties")
@@ -175,10 +190,15 @@ def _outcome(case: ET.Element, cell: CellRow, found: list[FindingRow], fail_on: 
         message = "; ".join(standings) or _why(cell) or cell.word
         kind = "failure" if cell.word == "fail" else "error"
         if not cell.counts:
-            kind, message = "skipped", f"{cell.word}, which does not count with fail_on {fail_on}: {message}"
+            kind, message = (
+                "skipped",
+                f"{cell.word}, which does not count with fail_on {fail_on}: {message}",
+            )
         element = ET.SubElement(case, kind, message=xml_text(message))
         if cell.counts:
             element.set("type", cell.word)
-        lines = [f"seed {each.seed}: {each.word}, {'; '.join(each.reasons)}" for each in cell.rounds]
+        lines = [
+            f"seed {each.seed}: {each.word}, {'; '.join(each.reasons)}" for each in cell.rounds
+        ]
         lines += [each.command for each in cell.rounds if each.word != "pass" and each.command]
         element.text = xml_text("\n".join(lines), keep_lines=True)

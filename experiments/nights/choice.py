@@ -1,4 +1,5 @@
-"""Which cells of a suite run tonight: a part of them, a share for this machine, what fits the budget."""
+"""Which cells of a suite run tonight: a part of them, a share for this machine, what fits the
+budget."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from harness.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Cells to run, in their order, with the time that each is expected to take (s); and those left out."""
+    """Cells to run, in their order, with the time that each is expected to take (s); and those left
+    out."""
 
     cells: tuple[Cell, ...]
     left_out: tuple[Cell, ...]
@@ -79,7 +81,9 @@ def _fits(identifier: str, pattern: str) -> bool:
     return fnmatchcase(identifier, pattern) if has_wildcard else pattern in identifier
 
 
-def choose(cells: Sequence[Cell], budget_s: float | None, expected: Callable[[Cell], float]) -> Choice:
+def choose(
+    cells: Sequence[Cell], budget_s: float | None, expected: Callable[[Cell], float]
+) -> Choice:
     """Choose the cells that fit the budget, the most important first, and their order.
 
     Within a priority, cells that can share a cluster come one after the other.
@@ -101,7 +105,9 @@ def choose(cells: Sequence[Cell], budget_s: float | None, expected: Callable[[Ce
             hint="raise --budget, or the suite's budget",
         )
     inside = [cell for cell in cells if cell.id in chosen]
-    return Choice(tuple(_grouped(inside)), tuple(cell for cell in cells if cell.id not in chosen), times)
+    return Choice(
+        tuple(_grouped(inside)), tuple(cell for cell in cells if cell.id not in chosen), times
+    )
 
 
 def _grouped(cells: Sequence[Cell]) -> list[Cell]:

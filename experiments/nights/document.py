@@ -1,7 +1,7 @@
 """A night as one document for programs: suite.json, and what ``suite run --json`` prints.
 
-The JSON Schema in ``schemas/suite.json`` is made from these classes; a change that would break a reader
-raises ``schema_version``.
+The JSON Schema in ``schemas/suite.json`` is made from these classes; a change that would break a
+reader raises ``schema_version``.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ class NotRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteDocument:
-    """One night. ``verdict``: as ``fail_on`` decides; ``counts``: cells of the history by word, as text.
-    ``verdicts``: pass, fail, unknown, broken -> rounds, by what `run` or `repro` of them alone says."""
+    """One night. ``verdict``: as ``fail_on`` decides; ``counts``: cells of the history by word, as
+    text. ``verdicts``: pass, fail, unknown, broken -> rounds, by what `run` or `repro` of them
+    alone says."""
 
     kind: Literal["suite"] = "suite"
     night: str
@@ -92,7 +93,9 @@ def unplayed_of(folder: NightDir, night: Night) -> dict[str, str]:
     return {**night.left_out, **late}
 
 
-def summarize(folder: NightDir, night: Night, *, verdict: str, exit_code: int, counts: str) -> SuiteDocument:
+def summarize(
+    folder: NightDir, night: Night, *, verdict: str, exit_code: int, counts: str
+) -> SuiteDocument:
     """A night whose turns are over, and what its report decided."""
     ended = folder.ended()
     finished = [ended[turn.folder] for turn in night.turns if turn.folder in ended]

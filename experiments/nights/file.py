@@ -1,4 +1,5 @@
-"""Reads suite files, every problem as one line with its place; finds those that come with brokerstorm."""
+"""Reads suite files, every problem as one line with its place; finds those that come with
+brokerstorm."""
 
 from __future__ import annotations
 
@@ -75,7 +76,9 @@ def suite_of(path: Path, text: str, data: Document, places: Mapping[Location, st
         suite = Suite.model_validate(data)
     except ValidationError as error:
         file = SuiteFile(Suite.model_construct(name="", cells=[]), path, text, places)
-        raise UsageError.of_lines(file.line(*each) for each in problems_of(Suite, error, data)) from None
+        raise UsageError.of_lines(
+            file.line(*each) for each in problems_of(Suite, error, data)
+        ) from None
     return SuiteFile(suite, path, text, places)
 
 
@@ -92,7 +95,9 @@ def _find(text: str) -> Path:
 
 def suite_schema() -> JsonSchemaValue:
     """JSON Schema of a suite file."""
-    made = file_schema(Suite, "suite", "One suite file; docs/reference/suite.md explains every key.")
+    made = file_schema(
+        Suite, "suite", "One suite file; docs/reference/suite.md explains every key."
+    )
     made["properties"][SCHEMA_KEY] = {"type": "string", "description": "for editors; ignored"}
     return made
 

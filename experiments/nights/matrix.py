@@ -16,6 +16,7 @@ from experiments.nights.file import SuiteFile
 from experiments.nights.model import MatrixSpec
 from experiments.versions import DEFAULT, Chosen
 from harness.errors import BrokerstormError, UsageError, did_you_mean
+from harness.plan.estimate import ROUND_OVERHEAD_S
 from harness.scenario.bundled import name_of
 from harness.toolchains.own_builds import absolute, is_own
 
@@ -55,14 +56,15 @@ class Cell:
         id: the same every night, whatever its versions resolve to.
         scenario: name or file.
         pair: of a bug; empty = a scenario.
-        client, client_version: the library that is varied and what its version resolved to; empty = none.
+        client, client_version: the library that is varied and what its version resolved to; empty =
+            none.
         overrides: ``KEY=VALUE``, as of ``--set``.
         rounds: new seeds a night.
         tries: of a bug: rounds of the affected version that one seed begins, at most.
         seeds: instead of new ones.
         group: cells with the same one can share a cluster.
-        shard: number by which cells are dealt to machines. A release that appears while one machine has
-            planned and another has not adds cells and moves none.
+        shard: number by which cells are dealt to machines. A release that appears while one machine
+            has planned and another has not adds cells and moves none.
         variants: as of `Facts`.
         guess_s: expected time of one round of one variant, without any history.
     """
@@ -96,7 +98,11 @@ class Cell:
     @property
     def history_cells(self) -> tuple[str, ...]:
         """The names that its rounds have in the history: one a variant where there are several."""
-        return tuple(f"{self.id}/{name}" for name in self.variants) if len(self.variants) > 1 else (self.id,)
+        return (
+            tuple(f"{self.id}/{name}" for name in self.variants)
+            if len(self.variants) > 1
+            else (self.id,)
+        )
 
     def fresh_seeds(self, night_seed: int) -> list[int]:
         """Seeds of a night. Cells of one scenario have the same ones: they meet the same faults."""
@@ -104,7 +110,9 @@ class Cell:
             return list(self.seeds)
         name = name_of(self.scenario)  # where the file lies decides nothing
         texts = (f"{night_seed}/{name}/{number}" for number in range(self.rounds))
-        return [int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % SEEDS for text in texts]
+        return [
+            int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) % SEEDS for text in texts
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +133,27 @@ class Axes:
     broker: Callable[[str, str], list[Chosen]]
     clients: tuple[str, ...]
     systems: tuple[str, ...]
-    overhead_s: float = 25.0
+    overhead_s: float = ROUND_OVERHEAD_S
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Combination:
+    """One value of each axis of a matrix.
+
+    Attributes:
+        label, settings: name of the settings in the file, and the settings as overrides.
+        pair: version pair of a known bug; empty for a scenario.
+        library, client: the client and its version; both empty if the scenario decides.
+    """
+
+    scenario: str
+    label: str
+    settings: tuple[str, ...]
+    pair: str
+    library: str
+    client: Chosen
+    broker: Chosen
+    runtime: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +175,17 @@ def expand(file: SuiteFile, axes: Axes) -> list[Cell]:
     """Every cell of a suite.
 
     Raises:
-        UsageError: a scenario, bug, client or version that there is not, with its line; no cell at all, too
-            many, or the same one twice.
+        UsageError: a scenario, bug, client or version that there is not, with its line; no cell at
+            all, too many, or the same one twice.
         BrokerstormError: a package index that does not answer.
     """
     cells: dict[str, Cell] = {}
     ranks: dict[tuple[str, ...], int] = {}
     for number, spec in enumerate(file.suite.cells):
         if not (spec.scenarios or spec.bugs):
-            raise file.error(("cells", number), "is an empty matrix: it names neither scenarios nor bugs")
+            raise file.error(
+                ("cells", number), "is an empty matrix: it names neither scenarios nor bugs"
+            )
         made = 0
         for cell in _of_matrix(file, number, spec, axes, ranks):
             made += 1
@@ -181,7 +211,9 @@ def _of_matrix(
     used: set[str] = set()
     for kind, names in (("scenarios", spec.scenarios), ("bugs", spec.bugs)):
         for index, name in enumerate(names):
-            for draft in _of_scenario(file, (*at, kind, index), spec, axes, name, kind == "bugs", used):
+            for draft in _of_scenario(
+                file, (*at, kind, index), spec, axes, name, kind == "bugs", used
+            ):
                 rank = ranks.setdefault((str(number), *draft.written), len(ranks))
                 if not _is_excluded(spec, draft):
                     yield replace(draft.cell, shard=rank + draft.place)
@@ -189,7 +221,9 @@ def _of_matrix(
         raise file.error((*at, "clients", unused[0]), "is used by no scenario of these cells")
 
 
-def _refuse_unknown(file: SuiteFile, at: tuple[str | int, ...], spec: MatrixSpec, axes: Axes) -> None:
+def _refuse_unknown(
+    file: SuiteFile, at: tuple[str | int, ...], spec: MatrixSpec, axes: Axes
+) -> None:
     for key, given, known in (
         ("clients", spec.clients, axes.clients),
         ("brokers", spec.brokers, axes.systems),
@@ -216,70 +250,79 @@ def _of_scenario(
         settings = tuple(f"{key}={json.dumps(value)}" for key, value in values.items())
         facts = _asked(file, where, partial(axes.facts, scenario, settings))
         if is_bug and not facts.pairs:
-            raise file.error(at, f"{name} is a scenario and no known bug", hint="put it under scenarios")
+            raise file.error(
+                at, f"{name} is a scenario and no known bug", hint="put it under scenarios"
+            )
         if not is_bug and facts.pairs:
             raise file.error(at, f"{name} is a known bug", hint="put it under bugs")
         pairs = list(facts.pairs)[: None if spec.pairs == "all" else 1]
         clients = [("", Chosen("", ""))] if is_bug else _clients(file, at, spec, axes, facts)
         used |= {library for library in spec.clients if library in facts.clients}
         brokers = _brokers(file, at, spec, axes, facts)
-        for pair, client, broker, runtime in product(pairs or [""], clients, brokers, spec.runtimes):
-            yield _draft(spec, axes, facts, scenario, label, settings, pair, client, broker, runtime)
+        for pair, (library, client), broker, runtime in product(
+            pairs or [""], clients, brokers, spec.runtimes
+        ):
+            combination = _Combination(
+                scenario=scenario,
+                label=label,
+                settings=settings,
+                pair=pair,
+                library=library,
+                client=client,
+                broker=broker,
+                runtime=runtime,
+            )
+            yield _draft(spec, axes, facts, combination)
 
 
-def _draft(
-    spec: MatrixSpec,
-    axes: Axes,
-    facts: Facts,
-    scenario: str,
-    label: str,
-    settings: tuple[str, ...],
-    pair: str,
-    client: tuple[str, Chosen],
-    broker: Chosen,
-    runtime: str,
-) -> _Draft:
-    library, wanted = client
-    overrides = [*settings]
-    if wanted.version:
-        value = json.dumps(wanted.version)
+def _draft(spec: MatrixSpec, axes: Axes, facts: Facts, one: _Combination) -> _Draft:
+    library, client, broker, pair = one.library, one.client, one.broker, one.pair
+    overrides = [*one.settings]
+    if client.version:
+        value = json.dumps(client.version)
         overrides += [f"{key}.client_version={value}" for key in facts.clients[library]]
     if broker.version:
         overrides.append(f"cluster.version={json.dumps(broker.version)}")
-    name = name_of(scenario)
+    name = name_of(one.scenario)
     version = broker.version or facts.version
-    parts = [name, pair, library and f"{library}@{wanted.asked}", broker.asked and f"brokers@{broker.asked}"]
-    parts += [label, "" if runtime == "auto" else runtime]
+    parts = [
+        name,
+        pair,
+        library and f"{library}@{client.asked}",
+        broker.asked and f"brokers@{broker.asked}",
+        one.label,
+        "" if one.runtime == "auto" else one.runtime,
+    ]
     cell = Cell(
         id=" ".join(part for part in parts if part),
-        scenario=scenario,
+        scenario=one.scenario,
         pair=pair,
         system=facts.system,
         client=library,
-        client_version=wanted.version,
+        client_version=client.version,
         broker_version=version,
-        settings=label,
+        settings=one.label,
         overrides=tuple(overrides),
-        runtime=runtime,
+        runtime=one.runtime,
         rounds=1 if pair else spec.rounds or 1,
         tries=(spec.rounds or BUG_TRIES) if pair else 1,
         seeds=tuple(spec.seeds),
         priority=spec.priority,
         is_control=spec.control,
-        group=" ".join((facts.system, version, facts.cluster, runtime)),
+        group=" ".join((facts.system, version, facts.cluster, one.runtime)),
         variants=facts.pairs.get(pair, facts.variants),
         guess_s=facts.round_s + axes.overhead_s,
     )
     names = {
-        "scenario": (name, scenario),
+        "scenario": (name, one.scenario),
         "client": (library,),
-        "client_version": (wanted.asked, wanted.version),
+        "client_version": (client.asked, client.version),
         "broker": (broker.asked, version),
-        "settings": (label,),
-        "runtime": (runtime,),
+        "settings": (one.label,),
+        "runtime": (one.runtime,),
     }
-    written = (scenario, pair, library, wanted.written, broker.written, label, runtime)
-    return _Draft(cell, names, written, wanted.place + broker.place)
+    written = (one.scenario, pair, library, client.written, broker.written, one.label, one.runtime)
+    return _Draft(cell, names, written, client.place + broker.place)
 
 
 def _is_excluded(spec: MatrixSpec, draft: _Draft) -> bool:
@@ -295,7 +338,8 @@ def _is_excluded(spec: MatrixSpec, draft: _Draft) -> bool:
 def _clients(
     file: SuiteFile, at: tuple[str | int, ...], spec: MatrixSpec, axes: Axes, facts: Facts
 ) -> list[tuple[str, Chosen]]:
-    """(library, version) of each cell; one with neither for a scenario that uses none of the libraries."""
+    """(library, version) of each cell; one with neither for a scenario that uses none of the
+    libraries."""
     found = []
     for library, versions in spec.clients.items():
         if library in facts.clients:

@@ -21,7 +21,9 @@ _AGE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(h|d|w)\s*$")
 _AGE_S = {"h": 3600.0, "d": _DAY_S, "w": 7 * _DAY_S}
 _SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(MB|GB|TB)\s*$")
 _SIZE_BYTES = {"MB": 10**6, "GB": 10**9, "TB": 10**12}
-_VERSION = re.compile(r"^(default|latest|latest-minor|>=\s*\d+(\.\d+)*|[0-9A-Za-z][0-9A-Za-z.+ _-]*)$")
+_VERSION = re.compile(
+    r"^(default|latest|latest-minor|>=\s*\d+(\.\d+)*|[0-9A-Za-z][0-9A-Za-z.+ _-]*)$"
+)
 
 
 def _age(value: object) -> object:
@@ -48,7 +50,8 @@ def _bytes(value: object) -> object:
 def _version(text: str) -> str:
     if not _VERSION.match(text) and not is_own(text):
         raise ValueError(
-            "must be a version, latest, latest-minor, default, >= a version such as >=2.14, or dir:PATH"
+            "must be a version, latest, latest-minor, default, >= a version such as >=2.14, or "
+            "dir:PATH"
         )
     return text
 
@@ -60,14 +63,16 @@ AgeOrVerdicts = Annotated[
     BeforeValidator(_age_or_verdicts),
     WithJsonSchema({"anyOf": [_AGE_SCHEMA, {"const": VERDICTS_ONLY}]}),
 ]
-Bytes = Annotated[int, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "pattern": _SIZE.pattern})]
+Bytes = Annotated[
+    int, BeforeValidator(_bytes), WithJsonSchema({"type": "string", "pattern": _SIZE.pattern})
+]
 Version = Annotated[str, AfterValidator(_version)]
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The rule for what is kept of earlier nights: ages of captures in seconds (0 keeps none), and bytes in
-    total.
+    """The rule for what is kept of earlier nights: ages of captures in seconds (0 keeps none), and
+    bytes in total.
     """
 
     red_s: float
@@ -78,7 +83,9 @@ class Keep:
 class KeepSpec(Part):
     """The rule for what is kept of nights; the night that has just ended is one of them."""
 
-    red: Age = Field(30 * _DAY_S, description="runs that failed, broke or are unknown, for that long: `30d`")
+    red: Age = Field(
+        30 * _DAY_S, description="runs that failed, broke or are unknown, for that long: `30d`"
+    )
     green: AgeOrVerdicts = Field(
         0.0,
         description=f"runs that passed: `{VERDICTS_ONLY}` (result and report, no captured rows) or an age",
@@ -92,7 +99,8 @@ class KeepSpec(Part):
 
 
 class ExcludeSpec(Part):
-    """Leaves cells out: those that fit every key given. Values are patterns as of a shell (`2.1*`)."""
+    """Leaves cells out: those that fit every key given. Values are patterns as of a shell
+    (`2.1*`)."""
 
     scenario: str = Field("*", description="scenario or bug")
     client: str = Field("*", description="client library")
@@ -104,7 +112,9 @@ class ExcludeSpec(Part):
     @model_validator(mode="after")
     def _says_something(self) -> ExcludeSpec:
         if not self.model_fields_set:
-            raise ValueError("an exclusion needs at least one key, or it would leave out everything")
+            raise ValueError(
+                "an exclusion needs at least one key, or it would leave out everything"
+            )
         return self
 
 
@@ -112,7 +122,8 @@ class MatrixSpec(Part):
     """Scenarios and bugs by clients, brokers, settings and runtimes; each combination is a cell."""
 
     scenarios: list[str] = Field(
-        default_factory=list, description="names of `brokerstorm list scenarios`, or files next to this one"
+        default_factory=list,
+        description="names of `brokerstorm list scenarios`, or files next to this one",
     )
     bugs: list[str] = Field(
         default_factory=list,
@@ -131,7 +142,8 @@ class MatrixSpec(Part):
         default_factory=dict, description="system -> broker versions; words as for clients"
     )
     settings: dict[Name, dict[str, Option | dict[str, Any] | list[Any]]] = Field(
-        default_factory=dict, description="by a name of your own: scenario keys and values, as of `--set`"
+        default_factory=dict,
+        description="by a name of your own: scenario keys and values, as of `--set`",
     )
     runtimes: list[Runtime] = Field(["auto"], min_length=1, description="how brokers run")
     rounds: int | None = Field(
@@ -146,21 +158,29 @@ class MatrixSpec(Part):
     )
     priority: int = Field(0, ge=-100, le=100, description="higher runs first, and is left out last")
     control: bool = Field(
-        False, description="these cells tell what the machine does: what shows here too is not the brokers'"
+        False,
+        description="these cells tell what the machine does: what shows here too is not the brokers'",
     )
-    exclude: list[ExcludeSpec] = Field(default_factory=list, description="combinations to leave out")
+    exclude: list[ExcludeSpec] = Field(
+        default_factory=list, description="combinations to leave out"
+    )
 
 
 class Suite(Part):
     """One suite file."""
 
-    name: Name = Field(description="nights are named after it, and the history knows it by this name")
+    name: Name = Field(
+        description="nights are named after it, and the history knows it by this name"
+    )
     about: str = Field("", description="description in one line")
     budget: Seconds | None = Field(
         None, description="time for all cells; cells that would not fit do not run and are listed"
     )
-    fail_on: FailOn = Field("any", description="which red cells make the exit code 1: any, or new ones only")
+    fail_on: FailOn = Field(
+        "any", description="which red cells make the exit code 1: any, or new ones only"
+    )
     keep: KeepSpec | None = Field(
-        None, description="data that is kept of nightly runs, applied after each one; default: everything"
+        None,
+        description="data that is kept of nightly runs, applied after each one; default: everything",
     )
     cells: list[MatrixSpec] = Field(min_length=1, description="one matrix or several")

@@ -1,7 +1,7 @@
 """One night of a suite on disk: what is to be run, and how each turn ended.
 
 runs/<id>/
-  night.json               what is to be run: cells, seeds, resolved versions; written before the first turn
+  night.json               what is to be run: cells, seeds, versions; written before the first turn
   scenarios.json           every key of the scenario of each cell, as it was when the night began
   rounds.jsonl             how each turn ended that is finished
   <turn>/                  its run folder (of several variants: a campaign's)
@@ -218,17 +218,20 @@ def night_named(run_dir: Path, name: str, last: str) -> NightDir:
         )
     if name < last:
         raise UsageError(
-            f"--night {name} would come before {last}, which the history has", hint="nights sort by name"
+            f"--night {name} would come before {last}, which the history has",
+            hint="nights sort by name",
         )
     try:
         (run_dir / name).mkdir(parents=True)
     except FileExistsError:
         raise UsageError(
-            f"{run_dir / name} is there already", hint="--resume continues a night; or use another name"
+            f"{run_dir / name} is there already",
+            hint="--resume continues a night; or use another name",
         ) from None
     except OSError as error:
         raise UsageError(
-            f"cannot write to the run folder {run_dir}: {error.strerror}", hint="--run-dir names another"
+            f"cannot write to the run folder {run_dir}: {error.strerror}",
+            hint="--run-dir names another",
         ) from error
     return NightDir(run_dir / name)
 
@@ -241,16 +244,22 @@ def unfinished(run_dir: Path, suite: str) -> NightDir:
     """
     newest = next(nights(run_dir, suite), None)
     if newest is None:
-        raise UsageError(f"no unfinished night of {suite} in {run_dir}", hint="remove --resume to start one")
+        raise UsageError(
+            f"no unfinished night of {suite} in {run_dir}", hint="remove --resume to start one"
+        )
     if newest.is_over:
         raise UsageError(f"{newest.id} is over: nothing is left to run", hint="remove --resume")
     return newest
 
 
 def turns_of(
-    cells: Sequence[Cell], night_seed: int, sticky: dict[str, list[int]], expected_s: dict[str, float]
+    cells: Sequence[Cell],
+    night_seed: int,
+    sticky: dict[str, list[int]],
+    expected_s: dict[str, float],
 ) -> list[Turn]:
-    """The turns of a night in their order: of each cell the fresh seeds, then those that are still red.
+    """The turns of a night in their order: of each cell the fresh seeds, then those that are still
+    red.
 
     Args:
         sticky: cell -> seeds of earlier red rounds.

@@ -23,7 +23,14 @@ from experiments.nights.sticky import evidence, open_seeds
 from experiments.plans import ScenarioRequest, read_scenario, resolve
 from experiments.preflight import preflight
 from experiments.resolved import Resolved, RoundOptions
-from experiments.versions import Chosen, Releases, is_open, other_brokers, other_clients, released_brokers
+from experiments.versions import (
+    Chosen,
+    Releases,
+    is_open,
+    other_brokers,
+    other_clients,
+    released_brokers,
+)
 from experiments.versions import choose as choose_version
 from harness.clusters import pinned as pinned_brokers
 from harness.clusters import spec_of
@@ -151,7 +158,9 @@ def plan_night(
         keep=suite.keep.rule() if suite.keep else None,
         shard=shard,
         offline=request.offline,
-        command=context.repeat_command("suite run", request, file=request.suite, seed=seed, shard=shard),
+        command=context.repeat_command(
+            "suite run", request, file=request.suite, seed=seed, shard=shard
+        ),
         history=str(path),
         cells=list(choice.cells),
         turns=turns_of(choice.cells, seed, sticky, turn_s),
@@ -187,7 +196,9 @@ def refuse_edited(night_dir: NightDir, night: Night) -> None:
         now = _keys_of(cell)
         keys = [key for key in {**before, **now} if before.get(key) != now.get(key)]
         if keys:
-            changed = [f"{key}: {before.get(key, 'not set')} -> {now.get(key, 'not set')}" for key in keys]
+            changed = [
+                f"{key}: {before.get(key, 'not set')} -> {now.get(key, 'not set')}" for key in keys
+            ]
             more = f"; {len(keys) - _SHOWN_KEYS} more keys" if len(keys) > _SHOWN_KEYS else ""
             again = f"`brokerstorm suite run {shlex.quote(night.file)}`"
             raise UsageError(
@@ -233,7 +244,9 @@ def _sticky(history: History | None, suite: str, cell: Cell) -> list[int]:
     if history is None:
         return []
     names = cell.history_cells
-    return open_seeds([row for name in names for row in history.last_rounds(name, _NIGHTS, suite=suite)])
+    return open_seeds(
+        [row for name in names for row in history.last_rounds(name, _NIGHTS, suite=suite)]
+    )
 
 
 #: Nights that are looked back for seeds that were red.
@@ -260,7 +273,7 @@ def tidy(run_dir: Path, night: Night, history: History) -> Iterator[str]:
     yield from apply(removals(found, night.keep, protected, datetime.now(UTC)))
 
 
-# ----- what a matrix asks ------------------------------------------------------------------------------
+# ----- what a matrix asks -------------------------------------------------------------------------
 
 
 def axes_of(offline: bool, tell: Callable[[str], None]) -> Axes:
@@ -272,7 +285,7 @@ def axes_of(offline: bool, tell: Callable[[str], None]) -> Axes:
         if is_own(asked):
             return [Chosen(asked, pinned(worker, asked), asked)]
         if is_open(asked):
-            listed = releases.of(library, lambda: released_clients(worker))
+            listed = releases.releases_of(library, lambda: released_clients(worker))
             return choose_version(asked, worker.default_version, listed)
         _refuse_unknown(library, asked, lambda: other_clients(releases, worker, asked), tell)
         return [Chosen(asked, asked, asked)]
@@ -281,18 +294,26 @@ def axes_of(offline: bool, tell: Callable[[str], None]) -> Axes:
         if is_own(asked):
             return [Chosen(asked, pinned_brokers(system, asked), asked)]
         if is_open(asked):
-            listed = releases.of(f"{system} brokers", lambda: released_brokers(system))
+            listed = releases.releases_of(f"{system} brokers", lambda: released_brokers(system))
             return choose_version(asked, SYSTEMS[system].version, listed)
         spec_of(system, asked)  # refuses what is not a version
-        _refuse_unknown(f"{system} brokers", asked, lambda: other_brokers(releases, system, asked), tell)
+        _refuse_unknown(
+            f"{system} brokers", asked, lambda: other_brokers(releases, system, asked), tell
+        )
         return [Chosen(asked, asked, asked)]
 
     return Axes(
-        facts=cache(facts_of), client=client, broker=broker, clients=(*known_workers(),), systems=(*SYSTEMS,)
+        facts=cache(facts_of),
+        client=client,
+        broker=broker,
+        clients=(*known_workers(),),
+        systems=(*SYSTEMS,),
     )
 
 
-def _refuse_unknown(name: str, asked: str, others: Callable[[], str], tell: Callable[[str], None]) -> None:
+def _refuse_unknown(
+    name: str, asked: str, others: Callable[[], str], tell: Callable[[str], None]
+) -> None:
     """Refuse a version that does not exist; say so if the package index could not be asked.
 
     Raises:
@@ -337,7 +358,7 @@ def _default_version(system: str) -> str:
     return SYSTEMS[system].version
 
 
-# ----- the history -------------------------------------------------------------------------------------
+# ----- the history --------------------------------------------------------------------------------
 
 
 def history_path(context: CommandContext, given: Path | None) -> Path:

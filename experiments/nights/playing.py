@@ -1,8 +1,9 @@
-"""Plays the turns of a night: a cell with one seed each, as `run` or `repro` would; what breaks once more.
+"""Plays the turns of a night: a cell with one seed each, as `run` or `repro` would; what breaks
+once more.
 
-Turns that follow each other share a cluster where they can. A turn is finished as soon as its rows are in the
-history and it is kept in the night's folder. What is killed before that is run again, unless it was judged
-already; the rows of a turn are the same when they are added twice.
+Turns that follow each other share a cluster where they can. A turn is finished as soon as its rows
+are in the history and it is kept in the night's folder. What is killed before that is run again,
+unless it was judged already; the rows of a turn are the same when they are added twice.
 """
 
 from __future__ import annotations
@@ -58,8 +59,10 @@ class TurnRequest(Request):
     broken: list[str] = field(default_factory=list)
 
     @classmethod
-    def of(cls, turn: Turn) -> TurnRequest:
-        return cls(turn=turn, name=turn.folder, key=turn.key, expected_s=turn.expected_s, told=_first_line)
+    def from_turn(cls, turn: Turn) -> TurnRequest:
+        return cls(
+            turn=turn, name=turn.folder, key=turn.key, expected_s=turn.expected_s, told=_first_line
+        )
 
     def once_more(self, ended: Ended) -> TurnRequest:
         """The second attempt, whatever time is left."""
@@ -84,10 +87,13 @@ def why_broken(ended: Ended) -> list[str]:
     return [*ended.reasons[:1], f"exit code {ended.exit_code}"]
 
 
-def every_turn(turns: Sequence[Turn], tell: Callable[[str], None]) -> Generator[TurnRequest, Ended, None]:
-    """Asks for each turn, twice if it breaks the first time. ``tell`` gets a line of each that is not run."""
+def every_turn(
+    turns: Sequence[Turn], tell: Callable[[str], None]
+) -> Generator[TurnRequest, Ended, None]:
+    """Asks for each turn, twice if it breaks the first time. ``tell`` gets a line of each that is
+    not run."""
     for turn in turns:
-        request = TurnRequest.of(turn)
+        request = TurnRequest.from_turn(turn)
         try:
             ended = yield request
             if ended.exit_code in BREAKS:
@@ -97,7 +103,8 @@ def every_turn(turns: Sequence[Turn], tell: Callable[[str], None]) -> Generator[
 
 
 class NightTurns(Experiment[TurnRequest, Ended]):
-    """The turns of a night on live clusters. Use it as a ``with`` block: clusters and Spark end with it.
+    """The turns of a night on live clusters. Use it as a ``with`` block: clusters and Spark end
+    with it.
 
     Args:
         tell: gets a line of what happens while no view is open.
@@ -138,7 +145,8 @@ class NightTurns(Experiment[TurnRequest, Ended]):
 
         Raises:
             Interrupted: stopped; what is finished is kept, and ``--resume`` continues.
-            EnvironmentNotReady: the disk is full; what is finished is kept, and ``--resume`` continues.
+            EnvironmentNotReady: the disk is full; what is finished is kept, and ``--resume``
+                continues.
         """
         if not self._night.offline:
             self._fetch([turn for turn in self._night.turns if turn.folder not in self._kept])
@@ -153,9 +161,11 @@ class NightTurns(Experiment[TurnRequest, Ended]):
         (self._campaign.progress.note if self._campaign else self._say)(text)
 
     def _resume_hint(self) -> str:
-        return f"free some space; then `brokerstorm suite run {self._night.file} --resume` continues"
+        return (
+            f"free some space; then `brokerstorm suite run {self._night.file} --resume` continues"
+        )
 
-    # ----- one turn -----------------------------------------------------------------------------------
+    # ----- one turn -------------------------------------------------------------------------------
 
     def _played_before(self, request: TurnRequest) -> Ended | None:
         """A turn that was judged when the night was killed."""
@@ -223,11 +233,18 @@ class NightTurns(Experiment[TurnRequest, Ended]):
         }
         if cell.pair:
             asked = ReproRequest(
-                bug=cell.scenario, pair=cell.pair, rounds=cell.tries, quick=True, client_jars=None, **shared
+                bug=cell.scenario,
+                pair=cell.pair,
+                rounds=cell.tries,
+                quick=True,
+                client_jars=None,
+                **shared,
             )
             prepared = repro.prepare_repro(self._context, asked, root)
         else:
-            request = variants.RunRequest(scenario=cell.scenario, rounds=1, variant="", replay=None, **shared)
+            request = variants.RunRequest(
+                scenario=cell.scenario, rounds=1, variant="", replay=None, **shared
+            )
             prepared = variants.prepare_run(self._context, request, root)
         prepared.play(campaign, goes_on=True)
 
@@ -267,7 +284,7 @@ class NightTurns(Experiment[TurnRequest, Ended]):
             for name in cell.history_cells
         ]
 
-    # ----- clusters -----------------------------------------------------------------------------------
+    # ----- clusters -------------------------------------------------------------------------------
 
     def _campaign_of(self, turn: Turn) -> CampaignRunner:
         """The clusters for a turn, shared with the turns before it where they can be shared."""
@@ -280,7 +297,9 @@ class NightTurns(Experiment[TurnRequest, Ended]):
                 for each in takewhile(lambda one: self._bed_of(one) == bed, turns)
                 for plan in self._resolved(each).plans
             ]
-            options = RoundOptions(runtime=self._night.cell(turn).runtime, offline=self._night.offline)
+            options = RoundOptions(
+                runtime=self._night.cell(turn).runtime, offline=self._night.offline
+            )
             campaign = CampaignRunner(
                 self._context,
                 Resolved(plans=plans, options=options),
@@ -298,7 +317,8 @@ class NightTurns(Experiment[TurnRequest, Ended]):
         self._cluster.close()
 
     def _clear(self) -> None:
-        """After a turn that broke: what comes next gets a fresh cluster, nothing of the old one is left."""
+        """After a turn that broke: what comes next gets a fresh cluster, nothing of the old one is
+        left."""
         try:
             self._leave()
         except BrokerstormError as error:
@@ -307,7 +327,8 @@ class NightTurns(Experiment[TurnRequest, Ended]):
         self._session.close()  # it may be what broke; the next turn opens another
 
     def _bed_of(self, turn: Turn) -> tuple[str, frozenset[str]]:
-        """Brokers and runtime, and what faults need of the cluster's start, such as a proxy before it."""
+        """Brokers and runtime, and what faults need of the cluster's start, such as a proxy before
+        it."""
         return self._night.cell(turn).group, self._resolved(turn).needs
 
     def _resolved(self, turn: Turn) -> Resolved:
@@ -346,14 +367,17 @@ def _downloads(one: Resolved) -> Hashable:
 def with_whole_time(rows: Sequence[Round], took_s: float) -> list[Round]:
     """The rounds of a turn with the time that it took in all, shared as theirs is.
 
-    What comes before a round (a cluster, a calibration) counts against the budget of the next night too.
+    What comes before a round (a cluster, a calibration) counts against the budget of the next night
+    too.
     """
     known_s = sum(row.duration_s or 0.0 for row in rows)
     if not 0.0 < known_s < took_s:
         return list(rows)
     factor = took_s / known_s
     return [
-        row if row.duration_s is None else replace(row, duration_s=round(row.duration_s * factor, 3))
+        row
+        if row.duration_s is None
+        else replace(row, duration_s=round(row.duration_s * factor, 3))
         for row in rows
     ]
 
@@ -370,13 +394,20 @@ def ended_of(request: TurnRequest, root: RunDir) -> Ended:
     elif found.reproduction is not None:
         reasons = [found.reproduction.why]
     else:
-        reasons = [f"{each.name}: {each.outcome}" for each in found.variants if not each.as_expected]
+        reasons = [
+            f"{each.name}: {each.outcome}" for each in found.variants if not each.as_expected
+        ]
     took_s = round(sum(found.duration_s.values()), 3)
     return ended_now(request, found.exit_code, reasons, command=found.command, duration_s=took_s)
 
 
 def ended_now(
-    request: TurnRequest, exit_code: int, reasons: list[str], *, command: str = "", duration_s: float = 0.0
+    request: TurnRequest,
+    exit_code: int,
+    reasons: list[str],
+    *,
+    command: str = "",
+    duration_s: float = 0.0,
 ) -> Ended:
     """How a turn ended now, with this exit code."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -398,7 +429,8 @@ def ended_now(
 
 
 def _broken(request: TurnRequest, error: Exception, root: RunDir) -> Ended:
-    """How a turn ended that an error ended; of one that is ours, the traceback is kept in its folder."""
+    """How a turn ended that an error ended; of one that is ours, the traceback is kept in its
+    folder."""
     text = " ".join(str(error).split())
     if isinstance(error, BrokerstormError):
         return ended_now(request, error.exit_code, [text])

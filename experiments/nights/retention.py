@@ -1,7 +1,9 @@
-"""Decides which captures of earlier nights go, and why, and removes them. Verdicts and reports stay longest.
+"""Decides which captures of earlier nights go, and why, and removes them. Verdicts and reports stay
+longest.
 
-A *capture* is what `analyze` and `trace` need: rows, logs of brokers and workers. Without it a turn still has
-its result, its report and its manifest. What a sticky seed was found with is never touched.
+A *capture* is what `analyze` and `trace` need: rows, logs of brokers and workers. Without it a turn
+still has its result, its report and its manifest. What a sticky seed was found with is never
+touched.
 """
 
 from __future__ import annotations
@@ -53,7 +55,8 @@ class _Removable:
 def removals(
     nights: Sequence[NightDir], rule: Keep, protected: Sequence[Path], now: datetime
 ) -> list[Removal]:
-    """Return what the rule removes, the oldest night first. Nights that have not ended keep everything.
+    """Return what the rule removes, the oldest night first. Nights that have not ended keep
+    everything.
 
     Args:
         protected: run folders that stay whole, whatever the rule says.
@@ -64,9 +67,14 @@ def removals(
     gone = [_removal(part, why) for part in parts if (why := _by_age(part, rule))]
     if rule.total_bytes is None:
         return gone
-    excess = sum(_size(night.root) for night in over) - rule.total_bytes - sum(one.size_bytes for one in gone)
+    excess = (
+        sum(_size(night.root) for night in over)
+        - rule.total_bytes
+        - sum(one.size_bytes for one in gone)
+    )
     taken = {one.path for one in gone}
-    # Captures first, of green turns before others; then, from the oldest, whole turns with their verdicts.
+    # Captures first, of green turns before others; then, from the oldest, whole turns with their
+    # verdicts.
     rest = [part for part in parts if part.path not in taken]
     rest.sort(key=lambda part: (not part.is_capture, not part.is_green))
     for part in rest:
@@ -90,7 +98,9 @@ def apply(gone: Sequence[Removal]) -> Iterator[str]:
             except OSError as error:
                 failed.append(f"{one.path}: {error.strerror or error}")
         size_mb = sum(one.size_bytes for one in mine) / 1e6
-        whats = "; ".join(f"{sum(one.what == what for one in mine)} {what}" for what in _names(mine))
+        whats = "; ".join(
+            f"{sum(one.what == what for one in mine)} {what}" for what in _names(mine)
+        )
         whys = ", ".join(dict.fromkeys(one.why for one in mine))
         yield f"{night}: removed {whats} ({size_mb:,.0f} MB): {whys}"
         yield from (f"could not remove {text}" for text in failed)

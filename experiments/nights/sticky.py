@@ -9,7 +9,8 @@ from experiments.history.rounds import Round
 
 #: Judged rounds in a row, with the seed of a red one, that must be green before it stops being run.
 CLOSES_AFTER: Final = 3
-#: Open seeds of a cell that are run in a night, the newest first: a cell that is always red is one finding.
+#: Open seeds of a cell that are run in a night, the newest first: a cell that is always red is one
+#: finding.
 MOST_OPEN: Final = 2
 
 
@@ -28,8 +29,8 @@ def evidence(rows: Iterable[Round]) -> list[str]:
 def open_seeds(rows: Iterable[Round]) -> list[int]:
     """Seeds of red rounds that are not closed yet, the newest first.
 
-    A round that is *unknown* or broke neither opens nor closes one. Of a variant that is expected to show a
-    class, no seed is kept: it is not a regression that it does not always show it.
+    A round that is *unknown* or broke neither opens nor closes one. Of a variant that is expected
+    to show a class, no seed is kept: it is not a regression that it does not always show it.
     """
     return _still_open(rows)[:MOST_OPEN]
 

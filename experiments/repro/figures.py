@@ -1,4 +1,5 @@
-"""Reads what counted rounds of the known bugs have shown: `scenarios/bugs/results.json`, a row a pair."""
+"""Reads what counted rounds of the known bugs have shown: `scenarios/bugs/results.json`, a row a
+pair."""
 
 from __future__ import annotations
 
@@ -19,7 +20,8 @@ class Figures(BaseModel):
 
     Attributes:
         affected, fixed: rounds that showed the bug, and counted rounds.
-        first_s: the first hit after the start of load, seconds: median, least and most over the rounds.
+        first_s: the first hit after the start of load, seconds: median, least and most over the
+            rounds.
         day: when they were counted.
     """
 
@@ -37,7 +39,8 @@ class Figures(BaseModel):
 
     @property
     def counted(self) -> tuple[str, str]:
-        """Return the counts of the affected and the fixed version as text: ``10 of 10``, ``0 of 10``."""
+        """Return the counts of the affected and the fixed version as text: ``10 of 10``, ``0 of
+        10``."""
         (bad, of_bad), (good, of_good) = self.affected, self.fixed
         return f"{bad} of {of_bad}", f"{good} of {of_good}"
 

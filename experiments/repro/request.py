@@ -55,8 +55,11 @@ class ReproRequest:
         )
 
 
-def replaced_versions(scenario: Scenario, question: Question, request: ReproRequest) -> Iterator[str]:
-    """``--affected`` and ``--fixed`` as settings: they replace the versions in which the two arms differ."""
+def replaced_versions(
+    scenario: Scenario, question: Question, request: ReproRequest
+) -> Iterator[str]:
+    """``--affected`` and ``--fixed`` as settings: they replace the versions in which the two arms
+    differ."""
     named = {question.affected: request.affected, question.fixed: request.fixed}
     arms = {name: _places(each) for name, each, _ in variants(scenario) if name in named}
     bad, good = arms[question.affected], arms[question.fixed]
@@ -82,7 +85,9 @@ def _named(scenario: Scenario, of: str, key: str, version: str) -> str:
     try:
         return pinned_version(scenario, "" if key == _BROKERS else of, version)
     except UsageError as error:
-        raise UsageError(f"{version} cannot be a version of {of}: {error}", hint=error.hint) from error
+        raise UsageError(
+            f"{version} cannot be a version of {of}: {error}", hint=error.hint
+        ) from error
 
 
 _BROKERS = "cluster.version"
@@ -98,9 +103,11 @@ def _places(scenario: Scenario) -> dict[str, tuple[str, str]]:
 
 
 def libraries(scenario: Scenario, affected: str, fixed: str) -> list[str]:
-    """Return the clients, or the system of the brokers, whose versions differ between two variants; if none
-    differ, the clients of the affected variant."""
-    arms = {name: _places(each) for name, each, _ in variants(scenario) if name in (affected, fixed)}
+    """Return the clients, or the system of the brokers, whose versions differ between two variants;
+    if none differ, the clients of the affected variant."""
+    arms = {
+        name: _places(each) for name, each, _ in variants(scenario) if name in (affected, fixed)
+    }
     bad, good = arms[affected], arms[fixed]
     differ = {of for key, (of, version) in bad.items() if good.get(key, ("", ""))[1] != version}
     return sorted(differ or {of for key, (of, _) in bad.items() if key != _BROKERS})
@@ -109,7 +116,9 @@ def libraries(scenario: Scenario, affected: str, fixed: str) -> list[str]:
 def refuse_mixture(request: ReproRequest) -> None:
     """Raises: UsageError: options that do not go together."""
     if request.max_time_s is not None and not request.until_hit:
-        raise UsageError("--max-time requires --until-hit", hint="add --until-hit, or remove --max-time")
+        raise UsageError(
+            "--max-time requires --until-hit", hint="add --until-hit, or remove --max-time"
+        )
     if request.until_hit and (request.quick or request.rounds or request.fixed):
         raise UsageError(
             "--until-hit runs the affected version until it shows the bug",
@@ -133,7 +142,9 @@ def as_in_run(context: CommandContext, request: ReproRequest) -> ReproRequest:
     run = run_of(context.run_dir, f"{request.bug}/" if Path(request.bug).is_dir() else request.bug)
     asked = read_begun(run) if run.campaign.exists() else None
     if asked is None or (question := asked.question) is None:
-        raise UsageError(f"{run.root} was not left by `repro`", hint="`run --replay` repeats its faults")
+        raise UsageError(
+            f"{run.root} was not left by `repro`", hint="`run --replay` repeats its faults"
+        )
     if asked.seed is None and request.seed is None:
         raise UsageError(
             f"{run.root} has not been judged", hint=f"`brokerstorm analyze {run.root}` judges it"

@@ -1,8 +1,8 @@
 """`brokerstorm repro`: a known bug, the affected version against the fixed one on the same cluster.
 
-Both arms of round n have the same seed and so the same faults. A round that does not count (its exposure
-is below the floor, or it could not have shown the bug) is run again, a few times; then the whole is
-unknown, because to continue until it fits would choose the rounds by their outcome.
+Both arms of round n have the same seed and so the same faults. A round that does not count (its
+exposure is below the floor, or it could not have shown the bug) is run again, a few times; then the
+whole is unknown, because to continue until it fits would choose the rounds by their outcome.
 """
 
 from __future__ import annotations
@@ -42,11 +42,14 @@ MOST_AGAIN = 2
 MOST_IDLE = 10
 
 
-# ----- before anything is started ---------------------------------------------------------------------
+# ----- before anything is started -----------------------------------------------------------------
 
 
-def prepare_repro(context: CommandContext, request: ReproRequest, root: RunDir | None = None) -> Prepared:
-    """Everything that is decided before anything is started; ``root``: its folder, None = a new one.
+def prepare_repro(
+    context: CommandContext, request: ReproRequest, root: RunDir | None = None
+) -> Prepared:
+    """Everything that is decided before anything is started; ``root``: its folder, None = a new
+    one.
 
     Raises:
         BrokerstormError: it could not be started, and it has no folder.
@@ -66,9 +69,13 @@ def prepare_repro(context: CommandContext, request: ReproRequest, root: RunDir |
     root = root.create() if root else new_run(context.run_dir, scenario.name)
     root.scenario.write_text(scenario.text)
     command = _repeated(context, request, question, seed)
-    asked = PairRounds(question, pairs, command, partial(_save, root, command, scenario.about, question))
+    asked = PairRounds(
+        question, pairs, command, partial(_save, root, command, scenario.about, question)
+    )
     if question.until_hit:
-        asked.further = lambda number: _plans(scenario, question, seed + number - 1, request.client_jars)[0]
+        asked.further = lambda number: _plans(
+            scenario, question, seed + number - 1, request.client_jars
+        )[0]
     asked.begin([])
     return Prepared(
         root=root,
@@ -85,7 +92,9 @@ def prepare_repro(context: CommandContext, request: ReproRequest, root: RunDir |
 
 def _save(root: RunDir, command: str, about: str, question: Question, names: list[str]) -> None:
     asked = AskedReproduction(question=question)
-    begin_campaign(root, BegunCampaign(runs=names, command=command, about=about, reproduction=asked))
+    begin_campaign(
+        root, BegunCampaign(runs=names, command=command, about=about, reproduction=asked)
+    )
 
 
 def _find(name: str) -> None:
@@ -109,7 +118,9 @@ def _question(scenario: Scenario, request: ReproRequest) -> Question:
         )
     pair = request.pair or next(iter(bug.pairs))
     if pair not in bug.pairs:
-        raise UsageError(f"{scenario.name} has no pair {pair!r}", hint=f"its pairs: {', '.join(bug.pairs)}")
+        raise UsageError(
+            f"{scenario.name} has no pair {pair!r}", hint=f"its pairs: {', '.join(bug.pairs)}"
+        )
     refuse_mixture(request)
     usual = scenario.rounds if scenario.rounds > 1 else DEFAULT_ROUNDS
     rounds = 1 if request.until_hit else request.rounds or usual
@@ -161,7 +172,7 @@ def _repeated(context: CommandContext, request: ReproRequest, question: Question
     )
 
 
-# ----- the rounds -------------------------------------------------------------------------------------
+# ----- the rounds ---------------------------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -184,7 +195,13 @@ class PairRounds:
     def rounds(self) -> Strategy[None]:
         """Both arms in turn, or one until it hits."""
         with suppress(OutOfBudget):
-            yield from self._hunt() if self.further else self._quick() if self.question.quick else self._all()
+            yield from (
+                self._hunt()
+                if self.further
+                else self._quick()
+                if self.question.quick
+                else self._all()
+            )
 
     def _all(self) -> Strategy[None]:
         for number, pair in enumerate(self.pairs, start=1):
@@ -204,7 +221,8 @@ class PairRounds:
     def _hunt(self) -> Strategy[None]:
         """Rounds of the affected version, each with a fresh seed, until one shows the bug.
 
-        One that does not count is not run again: which seeds count was not decided by what they showed.
+        One that does not count is not run again: which seeds count was not decided by what they
+        showed.
         """
         assert self.further is not None
         number, idle, plan = 1, 0, self.pairs[0][0]
@@ -258,8 +276,14 @@ class PairRounds:
             return f"{head}not counted: {why}"
         run = self._arm(plan, [outcome]).runs[-1]
         if not run.shows(question.expect):
-            another = f", but another one, without {question.witness!r}" if run.has(question.expect) else ""
+            another = (
+                f", but another one, without {question.witness!r}"
+                if run.has(question.expect)
+                else ""
+            )
             return f"{head}no {question.expect}{another}"
         found = run.violations.get(question.expect) or run.excused.get(question.expect, 0)
         first = run.witnesses.get(question.expect)
-        return f"{head}{question.expect} {found:,}" + (f", first after {first.t_s:.1f} s" if first else "")
+        return f"{head}{question.expect} {found:,}" + (
+            f", first after {first.t_s:.1f} s" if first else ""
+        )

@@ -26,7 +26,8 @@ class QuickLook:
     """The result of one look at a bug.
 
     Attributes:
-        affected, fixed: of each arm its version or name, the rounds with the bug, and the counted rounds.
+        affected, fixed: of each arm its version or name, the rounds with the bug, and the counted
+            rounds.
         why: why it could not be looked at; empty when it was.
         folder: of its rounds; empty when there is none.
     """
@@ -49,14 +50,17 @@ def refuse_single(request: ReproRequest) -> None:
 
 
 def by_age(run_dir: Path) -> list[str]:
-    """Every known bug: never shown first, then by when it was last shown, here or in the counted rounds."""
+    """Every known bug: never shown first, then by when it was last shown, here or in the counted
+    rounds."""
     shown = {
         bug: max(datetime(*one.day.timetuple()[:3], tzinfo=UTC) for one in pairs.values())
         for bug, pairs in figures().items()
     }
     for bug, when in _shown_here(run_dir):
         shown[bug] = max(when, shown.get(bug, when))
-    return sorted(bundled_bugs(), key=lambda bug: (shown.get(bug, datetime.min.replace(tzinfo=UTC)), bug))
+    return sorted(
+        bundled_bugs(), key=lambda bug: (shown.get(bug, datetime.min.replace(tzinfo=UTC)), bug)
+    )
 
 
 def _shown_here(run_dir: Path) -> Iterator[tuple[str, datetime]]:
@@ -78,8 +82,8 @@ def look_at_all(
     looks: list[QuickLook],
     tell: Callable[[QuickLook], None],
 ) -> list[str]:
-    """QuickLook at one after the other, each on clusters of its own; the bugs that time was too short for. No
-    look begins when the budget is used up.
+    """QuickLook at one after the other, each on clusters of its own; the bugs that time was too
+    short for. No look begins when the budget is used up.
 
     Args:
         looks: gets what was seen.
@@ -108,10 +112,16 @@ def _look(context: CommandContext, request: ReproRequest, tell_stopped: TellStop
         seconds = round(time.monotonic() - began, 1)
         where = str(root.root) if root else ""
         return QuickLook(
-            bug=request.bug, seconds=seconds, exit_code=error.exit_code, why=str(error), folder=where
+            bug=request.bug,
+            seconds=seconds,
+            exit_code=error.exit_code,
+            why=str(error),
+            folder=where,
         )
     assert isinstance(found, Campaign), "two arms are more than one run"
-    arms = {arm.role: f"{arm.version or arm.name} {arm.hits} of {arm.counted}" for arm in found.variants}
+    arms = {
+        arm.role: f"{arm.version or arm.name} {arm.hits} of {arm.counted}" for arm in found.variants
+    }
     why = found.reproduction.why if found.reproduction else ""
     return QuickLook(
         bug=request.bug,

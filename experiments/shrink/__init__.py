@@ -1,1 +1,2 @@
-"""Shrinking: the smallest scenario that still shows a class, found by delta debugging over its parts."""
+"""Shrinking: the smallest scenario that still shows a class, found by delta debugging over its
+parts."""

@@ -1,9 +1,10 @@
 """Delta debugging: of many parts those that are needed, found in few tests. Pure.
 
-A. Zeller, R. Hildebrandt, Simplifying and Isolating Failure-Inducing Input, IEEE Trans. Softw. Eng. 28(2),
-2002, section 3.2 (*ddmin*). Two things differ. Parts come in an order, the longest gains first, and the first
-try is to leave out all of them. And a chunk that was needed is not tried again when a later one went: that a
-part is needed by a smaller whole, too, is what usually holds; `single` is for those who must be sure.
+A. Zeller, R. Hildebrandt, Simplifying and Isolating Failure-Inducing Input, IEEE Trans. Softw. Eng.
+28(2), 2002, section 3.2 (*ddmin*). Two things differ. Parts come in an order, the longest gains
+first, and the first try is to leave out all of them. And a chunk that was needed is not tried again
+when a later one went: that a part is needed by a smaller whole, too, is what usually holds;
+`single` is for those who must be sure.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ def ddmin(parts: Sequence[T], suffices: Suffices[T]) -> Generator[Any, Any, list
 
 
 def single(parts: Sequence[T], suffices: Suffices[T]) -> Generator[Any, Any, list[T]]:
-    """Leave out one part at a time until none can go: what is left is *1-minimal*, as they call it."""
+    """Leave out one part at a time until none can go: what is left is *1-minimal*, as they call
+    it."""
     kept, needed_in_a_row = list(parts), 0
     while needed_in_a_row < len(kept):
         candidate, rest = kept[0], kept[1:]

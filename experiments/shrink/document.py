@@ -1,4 +1,5 @@
-"""The scenario that a search ended with, as a file whose comments say what was needed and what was not."""
+"""The scenario that a search ended with, as a file whose comments say what was needed and what was
+not."""
 
 from __future__ import annotations
 
@@ -19,7 +20,12 @@ FIXED = "fixed"
 
 
 def smallest_text(
-    search: Search, *, command: str, day: str, fixed: Document | None = None, bug: Document | None = None
+    search: Search,
+    *,
+    command: str,
+    day: str,
+    fixed: Document | None = None,
+    bug: Document | None = None,
 ) -> str:
     """The file.
 
@@ -32,11 +38,15 @@ def smallest_text(
     about = {"about": f"the smallest scenario found that shows {search.cls}"}
     variants: Document = {VARIANT: {"expect": search.cls}}
     pair: Document = {}
-    change = _fitting(_difference(search.shape.data, fixed), search.smallest) if fixed and bug else {}
+    change = (
+        _fitting(_difference(search.shape.data, fixed), search.smallest) if fixed and bug else {}
+    )
     # Another list of faults was never played with the smaller scenario.
     if bug and change and "faults" not in change:
         variants[FIXED] = {"override": change}
-        pair = {"bug": {**bug, "pairs": {f"{VARIANT}-{FIXED}": {"affected": VARIANT, "fixed": FIXED}}}}
+        pair = {
+            "bug": {**bug, "pairs": {f"{VARIANT}-{FIXED}": {"affected": VARIANT, "fixed": FIXED}}}
+        }
     data: Document = {**search.smallest, **about, **pair, "variants": variants}
     return file_text(data, _head(search, command, day), _comments(search))
 
@@ -66,12 +76,15 @@ def _fitting(patch: Document, data: Document) -> Document:
 
 
 def left_out(search: Search) -> list[str]:
-    """Return what was not needed, one line each: parts that were removed, and numbers that are lower."""
+    """Return what was not needed, one line each: parts that were removed, and numbers that are
+    lower."""
     shape, applied = search.shape, search.applied
     gone = shape.gone(applied)
     outer = [at for at in gone if not any(at[:n] in gone for n in range(len(at)))]
     order = {each.at: number for number, each in enumerate(shape.reductions)}
-    lines = [part_text(shape.data, at, whole=True) for at in sorted(outer, key=lambda at: order[at])]
+    lines = [
+        part_text(shape.data, at, whole=True) for at in sorted(outer, key=lambda at: order[at])
+    ]
     lower = {at: value for at, value in shape.chosen(applied).items() if not _is_inside(at, gone)}
     return lines + [lower_text(at, value) for at, value in lower.items()]
 
@@ -115,7 +128,8 @@ def _why_left(search: Search, reduction: Reduction) -> str:
 
 
 def _place(search: Search, at: Location) -> Location:
-    """The place of a part of the scenario in the smaller one: of a list, what was before it may be gone."""
+    """The place of a part of the scenario in the smaller one: of a list, what was before it may be
+    gone."""
     if at in (BEFORE, BEHIND):
         return at[:-1]
     gone, place = search.shape.gone(search.applied), at[:2]

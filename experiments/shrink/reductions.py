@@ -1,9 +1,10 @@
-"""The ways in which a scenario can be made smaller, found in its model, and the scenario made so. Pure.
+"""The ways in which a scenario can be made smaller, found in its model, and the scenario made so.
+Pure.
 
-A *reduction* leaves a part out (a fault, a topic, a producer, an option that then is the default), takes a
-number one step down (partitions, rate, the time before the first fault), or aims a fault that hits a random
-node at a leader, which leaves nothing to luck. What a scenario asks is not part of it: the requirements, the
-deadlines, the clients and their versions stay as they are.
+A *reduction* leaves a part out (a fault, a topic, a producer, an option that then is the default),
+takes a number one step down (partitions, rate, the time before the first fault), or aims a fault
+that hits a random node at a leader, which leaves nothing to luck. What a scenario asks is not part
+of it: the requirements, the deadlines, the clients and their versions stay as they are.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ import faults.schedule.smaller as steps
 from harness.contracts.plan import FaultStep
 from harness.durations import parse_seconds, seconds_text
 from harness.rundir import Document, path_below, resolved
-from harness.scenario.model import ClusterSpec, ConsumerSpec, LoadSpec, ProducerSpec, Scenario, TopicSpec
+from harness.scenario.model import (
+    ClusterSpec,
+    ConsumerSpec,
+    LoadSpec,
+    ProducerSpec,
+    Scenario,
+    TopicSpec,
+)
 from harness.scenario.part import Part
 from harness.validation import Location
 
@@ -83,7 +91,8 @@ class Shape:
     Attributes:
         data: the scenario as a mapping, with one version and without variants.
         values: of each number that can go down, and of each target, what it is after each step.
-        sets: of each set that must not be empty, its members; the first one stays when all should go.
+        sets: of each set that must not be empty, its members; the first one stays when all should
+            go.
     """
 
     data: Document
@@ -100,7 +109,8 @@ class Shape:
         return _timed(made, chosen.get(BEFORE, before_s), chosen.get(BEHIND, behind_s))
 
     def shown_by(self, seconds: float) -> Shape:
-        """The same, with the time after the last fault that shows what shows after so many seconds of load.
+        """The same, with the time after the last fault that shows what shows after so many seconds
+        of load.
 
         Less would end the load before it shows.
         """
@@ -129,7 +139,8 @@ class Shape:
         return [
             each
             for each in self.reductions
-            if each not in applied and not any(each.at[:n] in gone for n in range(1, len(each.at) + 1))
+            if each not in applied
+            and not any(each.at[:n] in gone for n in range(1, len(each.at) + 1))
         ]
 
 
@@ -180,10 +191,10 @@ def _sets(found: Sequence[tuple[Reduction, Any]]) -> tuple[tuple[Location, ...],
     return tuple(tuple(each) for each in members.values())
 
 
-# ----- the parts of a scenario ------------------------------------------------------------------------
+# ----- the parts of a scenario --------------------------------------------------------------------
 
-#: Reductions; with each that takes a number down, what it then is, and with one that leaves a member out,
-#: False where the last one must stay.
+#: Reductions; with each that takes a number down, what it then is, and with one that leaves a
+#: member out, False where the last one must stay.
 Found = Iterator[tuple[Reduction, Any]]
 
 
@@ -197,7 +208,8 @@ def _of(spec: Part, at: Location) -> Found:
             least = SIZES[type(spec), key]
             if isinstance(value, float):
                 yield from (
-                    (each, seconds_text(less)) for each, less in _down(Group.TIME, here, value, least)
+                    (each, seconds_text(less))
+                    for each, less in _down(Group.TIME, here, value, least)
                 )
             else:
                 yield from _down(Group.LOAD, here, value, least)
@@ -240,21 +252,28 @@ def _down(group: Group, at: Location, value: float, least: float) -> Found:
     step = 0
     while value > least:
         value = max(
-            least, math.ceil(value / _FACTOR) if isinstance(value, int) else round(value / _FACTOR, 1)
+            least,
+            math.ceil(value / _FACTOR) if isinstance(value, int) else round(value / _FACTOR, 1),
         )
         step += 1
         yield Reduction(group, at, step), value
 
 
-# ----- the scenario made smaller ----------------------------------------------------------------------
+# ----- the scenario made smaller ------------------------------------------------------------------
 
 
-def _made(value: Any, at: Location, gone: Collection[Location], chosen: Mapping[Location, Any]) -> Any:
+def _made(
+    value: Any, at: Location, gone: Collection[Location], chosen: Mapping[Location, Any]
+) -> Any:
     """A copy without what is gone and with the values that were chosen, at any depth."""
     value = chosen.get(at, value)
     if isinstance(value, Mapping):
         keys = [*value, *(path[-1] for path in chosen if path[:-1] == at and path[-1] not in value)]
-        kept = {key: (*at, key) for key in keys if (*at, key) not in gone and (*at, key) != (*_DURATION,)}
+        kept = {
+            key: (*at, key)
+            for key in keys
+            if (*at, key) not in gone and (*at, key) != (*_DURATION,)
+        }
         return {key: _made(value.get(key), path, gone, chosen) for key, path in kept.items()}
     if isinstance(value, list):
         numbered = [((*at, index), item) for index, item in enumerate(value)]
@@ -263,7 +282,8 @@ def _made(value: Any, at: Location, gone: Collection[Location], chosen: Mapping[
 
 
 def _forget_topics(data: Document) -> None:
-    """Clients no longer name topics that are gone; one that would have none keeps them, and is refused."""
+    """Clients no longer name topics that are gone; one that would have none keeps them, and is
+    refused."""
     for side in ("producers", "consumers"):
         for spec in data["load"].get(side, {}).values():
             named = [topic for topic in spec.get("topics", ()) if topic in data["topics"]]
@@ -271,7 +291,7 @@ def _forget_topics(data: Document) -> None:
                 spec["topics"] = named
 
 
-# ----- time -------------------------------------------------------------------------------------------
+# ----- time ---------------------------------------------------------------------------------------
 
 
 def _events_s(data: Document) -> list[tuple[float, float]]:
@@ -282,7 +302,8 @@ def _events_s(data: Document) -> list[tuple[float, float]]:
 
 
 def _calm_s(data: Document) -> tuple[float, float]:
-    """Seconds of load before the first event and after the last one; without any, all are after it."""
+    """Seconds of load before the first event and after the last one; without any, all are after
+    it."""
     duration_s, events = _seconds(data["load"]["duration"]), _events_s(data)
     if not events:
         return 0.0, duration_s
@@ -290,7 +311,8 @@ def _calm_s(data: Document) -> tuple[float, float]:
 
 
 def _timed(data: Document, before_s: float, behind_s: float) -> Document:
-    """The same with so much calm at both ends: what happens comes earlier, the load is as long as needed."""
+    """The same with so much calm at both ends: what happens comes earlier, the load is as long as
+    needed."""
     events = _events_s(data)
     first_s = min((first for first, _ in events), default=before_s)
     last_s = max((last for _, last in events), default=before_s)
@@ -311,13 +333,17 @@ def _seconds(value: Any) -> float:
 
 
 def _write_out(spec: Part, data: Document) -> None:
-    """Write into the data of a part what it leaves to defaults of its sizes, and durations as people do."""
+    """Write into the data of a part what it leaves to defaults of its sizes, and durations as
+    people do."""
     for key, about in type(spec).model_fields.items():
         value, least = getattr(spec, key), SIZES.get((type(spec), key), math.inf)
-        is_more = isinstance(value, int | float) and value > least  # a rate may be left to the machine
+        # a rate may be left to the machine
+        is_more = isinstance(value, int | float) and value > least
         if is_more or (type(spec), key) == (LoadSpec, "duration"):
             data[key] = value
-        if key in data and any(getattr(mark, "func", None) is parse_seconds for mark in about.metadata):
+        if key in data and any(
+            getattr(mark, "func", None) is parse_seconds for mark in about.metadata
+        ):
             data[key] = seconds_text(value)
         if isinstance(value, Part):
             _write_out(value, data.setdefault(key, {}))

@@ -1,6 +1,8 @@
-"""`brokerstorm shrink`: candidates played on shared clusters; the smallest scenario, written once found.
+"""`brokerstorm shrink`: candidates played on shared clusters; the smallest scenario, written once
+found.
 
-A candidate is written as a scenario file and read back, checked as any other; what `plan` refuses is not run.
+A candidate is written as a scenario file and read back, checked as any other; what `plan` refuses
+is not run.
 """
 
 from __future__ import annotations
@@ -97,7 +99,7 @@ def shrink(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, Sea
             raise
 
 
-# ----- before anything is started ---------------------------------------------------------------------
+# ----- before anything is started -----------------------------------------------------------------
 
 
 def _prepared(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, ShrinkQuestion]:
@@ -132,7 +134,7 @@ def _prepared(context: CommandContext, request: ShrinkRequest) -> tuple[RunDir, 
     return root, asked
 
 
-# ----- the rounds -------------------------------------------------------------------------------------
+# ----- the rounds ---------------------------------------------------------------------------------
 
 
 def _search(
@@ -150,7 +152,9 @@ def _search(
 
         def keep() -> None:
             day = time.strftime("%Y-%m-%d")
-            text = smallest_text(search, command=asked.command, day=day, fixed=asked.fixed, bug=asked.bug)
+            text = smallest_text(
+                search, command=asked.command, day=day, fixed=asked.fixed, bug=asked.bug
+            )
             out.write_text(text)
 
         search = Search(
@@ -181,7 +185,9 @@ def _read(root: RunDir, data: Document) -> Scenario:
     return read_scenario(str(path))
 
 
-def _plan(context: CommandContext, options: RoundOptions, root: RunDir, data: Document, seed: int) -> Plan:
+def _plan(
+    context: CommandContext, options: RoundOptions, root: RunDir, data: Document, seed: int
+) -> Plan:
     """Raises: BrokerstormError: what `plan` refuses, or what this machine lacks."""
     try:
         resolved = resolve_scenario(_read(root, data), options, seed=seed, rounds=1)

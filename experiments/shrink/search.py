@@ -1,7 +1,8 @@
 """The search for the smallest scenario that still shows a class, round by round.
 
-Groups of parts, the one that saves most first: each by delta debugging, every question of it by a sequential
-test over rounds. Then every part that is left once more by itself, until none of them can go.
+Groups of parts, the one that saves most first: each by delta debugging, every question of it by a
+sequential test over rounds. Then every part that is left once more by itself, until none of them
+can go.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from harness.contracts.plan import Plan
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.rundir import Document
 
-#: A candidate is *shown* after two rounds that show the class, *not shown* after three without. A class that
-#: shows in 60 % of the rounds is missed in at most 10 % of the questions: that leaves a part in that is not
-#: needed. One that shows in 10 % is taken in at most 5 %: that would make a scenario of little use.
+#: A candidate is *shown* after two rounds that show the class, *not shown* after three without. A
+#: class that shows in 60 % of the rounds is missed in at most 10 % of the questions: that leaves a
+#: part in that is not needed. One that shows in 10 % is taken in at most 5 %: that would make a
+#: scenario of little use.
 SHOWS_AT_LEAST, ABSENT_AT_MOST, ERROR_PRESENT, ERROR_ABSENT = 0.6, 0.1, 0.1, 0.05
 _MOST_ROUNDS = 12
 
@@ -112,10 +114,11 @@ class Search:
         return self.shape.without(self.applied)
 
     def answer(self, reduction: Reduction) -> ShrinkStep | None:
-        """Return the answer about the smallest scenario with one more reduction; None if it was not asked."""
+        """Return the answer about the smallest scenario with one more reduction; None if it was not
+        asked."""
         return self.steps.get(key_of(self.shape.without(self.applied | {reduction})))
 
-    # ----- the order ----------------------------------------------------------------------------------
+    # ----- the order ------------------------------------------------------------------------------
 
     def _search(self) -> Strategy[None]:
         waiting = set(Group)
@@ -128,7 +131,8 @@ class Search:
         yield from single(parts, partial(self._suffices, parts, self.applied))
 
     def _note_when(self) -> None:
-        """Rounds of the scenario as it is say after how many seconds of load the class first showed."""
+        """Rounds of the scenario as it is say after how many seconds of load the class first
+        showed."""
         rounds = self.played[key_of(self.shape.data)]
         shown = [each.run for each in rounds if self._counts(each, self.shape.data)]
         times = [run.witnesses[self.cls].t_s for run in shown if run and self.cls in run.witnesses]
@@ -136,7 +140,9 @@ class Search:
             self.shape = self.shape.shown_by(max(times))
 
     def _left_of(self, group: Group) -> list[Reduction]:
-        return self._by_gain([each for each in self.shape.left(self.applied) if each.group is group])
+        return self._by_gain(
+            [each for each in self.shape.left(self.applied) if each.group is group]
+        )
 
     def _by_gain(self, parts: list[Reduction]) -> list[Reduction]:
         """The longest gains first; of the same gain as the scenario has them."""
@@ -159,7 +165,7 @@ class Search:
         self.on_better()
         return True
 
-    # ----- one question -------------------------------------------------------------------------------
+    # ----- one question ---------------------------------------------------------------------------
 
     def _is_shown(self, applied: frozenset[Reduction]) -> Strategy[bool]:
         """Ask, unless it was asked before; one line says what came out."""
@@ -231,7 +237,8 @@ class Search:
 
 
 def why_nothing(run: RunSummary, wanted: Wanted, *, has_faults: bool) -> str:
-    """Why a round shows nothing whatever it found: it is unknown, no fault took effect, it is another bug."""
+    """Why a round shows nothing whatever it found: it is unknown, no fault took effect, it is
+    another bug."""
     if run.verdict is Verdict.UNKNOWN:
         return "unknown: " + (run.reasons[0] if run.reasons else "no reason is given")
     if has_faults and not run.faults["effective"]:
@@ -250,6 +257,7 @@ def only_class(run: RunSummary) -> str:
     found = [*dict.fromkeys((*run.violations, *run.excused))]
     if len(found) > 1:
         raise UsageError(
-            f"it shows several classes: {', '.join(found)}", hint="--class selects the class to keep"
+            f"it shows several classes: {', '.join(found)}",
+            hint="--class selects the class to keep",
         )
     return next(iter(found), "")

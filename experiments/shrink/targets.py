@@ -1,4 +1,5 @@
-"""Reads the target of `shrink`: a scenario or a run -> one variant as plain data, its class, its seed."""
+"""Reads the target of `shrink`: a scenario or a run -> one variant as plain data, its class, its
+seed."""
 
 from __future__ import annotations
 
@@ -78,7 +79,9 @@ def read_target(
     scenario = read_scenario(name, overrides)
     chosen, expect = _variant(scenario, variant)
     target = ShrinkTarget(
-        _merged(scenario, chosen), cls or ("" if expect == CLEAN else expect), witness=_witness(scenario)
+        _merged(scenario, chosen),
+        cls or ("" if expect == CLEAN else expect),
+        witness=_witness(scenario),
     )
     return _with_fixed(target, scenario, chosen)
 
@@ -97,11 +100,14 @@ def _with_fixed(target: ShrinkTarget, scenario: Scenario, affected: str) -> Shri
 
 
 def _variant(scenario: Scenario, wanted: str) -> tuple[str, str]:
-    """Name and expected class of the variant: the affected one of a bug, the only one that shows a class."""
+    """Name and expected class of the variant: the affected one of a bug, the only one that shows a
+    class."""
     known = {name: each.expect for name, each in scenario.variants.items()}
     if wanted:
         if wanted not in known:
-            raise UsageError(f"{scenario.name} has no variant {wanted!r}", hint=did_you_mean(wanted, known))
+            raise UsageError(
+                f"{scenario.name} has no variant {wanted!r}", hint=did_you_mean(wanted, known)
+            )
         return wanted, known[wanted]
     if scenario.bug is not None:
         affected = next(iter(scenario.bug.pairs.values())).affected
@@ -109,7 +115,8 @@ def _variant(scenario: Scenario, wanted: str) -> tuple[str, str]:
     showing = [name for name, expect in known.items() if expect != CLEAN]
     if known and len(showing) != 1:
         raise UsageError(
-            f"{scenario.name} has several variants: which one?", hint=f"--variant {' or '.join(known)}"
+            f"{scenario.name} has several variants: which one?",
+            hint=f"--variant {' or '.join(known)}",
         )
     return (showing[0], known[showing[0]]) if showing else ("", CLEAN)
 
@@ -132,7 +139,9 @@ def _of_run(run: RunDir, cls: str) -> ShrinkTarget:
     merged = _merged(scenario, plan.variant)
     used = {worker.client: worker.client_version for worker in manifest.workers}
     rate = int(plan.rate_per_s) if plan.rate_choice else 0
-    target = ShrinkTarget(merged, cls or _class_of(plan, result), plan.seed, rate, used, _witness(scenario))
+    target = ShrinkTarget(
+        merged, cls or _class_of(plan, result), plan.seed, rate, used, _witness(scenario)
+    )
     return _with_fixed(target, scenario, plan.variant)
 
 
@@ -141,7 +150,8 @@ def _witness(scenario: Scenario) -> str:
 
 
 def _judged(run: RunDir, cls: str) -> tuple[RunDir, Result]:
-    """The run, or of several the first that shows the class, or the one that it was expected to show."""
+    """The run, or of several the first that shows the class, or the one that it was expected to
+    show."""
     if not (rounds := run.rounds()):
         return run, read_result(run)
     for each in rounds:
@@ -150,7 +160,9 @@ def _judged(run: RunDir, cls: str) -> tuple[RunDir, Result]:
         wanted, result = cls or read_plan(each).expect, read_result(each)
         if wanted != CLEAN and wanted in _shown(result):
             return each, result
-    raise UsageError(f"no round of {run.run_id} shows {cls or 'the class that it was expected to show'}")
+    raise UsageError(
+        f"no round of {run.run_id} shows {cls or 'the class that it was expected to show'}"
+    )
 
 
 def _class_of(plan: Plan, result: Result) -> str:
@@ -159,7 +171,9 @@ def _class_of(plan: Plan, result: Result) -> str:
         return plan.expect
     if len(shown) != 1:
         found = ", ".join(shown) or "none"
-        raise UsageError(f"{result.run_id} shows: {found}", hint="--class selects the class to keep")
+        raise UsageError(
+            f"{result.run_id} shows: {found}", hint="--class selects the class to keep"
+        )
     return next(iter(shown))
 
 

@@ -56,14 +56,19 @@ def lower_text(at: Location, value: Any) -> str:
     return f"more than {value_text(at, value)}"
 
 
-def file_text(data: Document, head: Sequence[str], comments: Mapping[Location, Sequence[str]]) -> str:
-    """A scenario file: lines of a comment at its head, others above the keys that they are about."""
+def file_text(
+    data: Document, head: Sequence[str], comments: Mapping[Location, Sequence[str]]
+) -> str:
+    """A scenario file: lines of a comment at its head, others above the keys that they are
+    about."""
     lines = [f"# {line}".rstrip() for line in head]
     lines += _lines(data, (), comments)
     return "\n".join(lines) + "\n"
 
 
-def _lines(value: Document, at: Location, comments: Mapping[Location, Sequence[str]]) -> Iterator[str]:
+def _lines(
+    value: Document, at: Location, comments: Mapping[Location, Sequence[str]]
+) -> Iterator[str]:
     indent = "  " * len(at)
     for key, inner in value.items():
         here = (*at, key)
@@ -77,7 +82,11 @@ def _lines(value: Document, at: Location, comments: Mapping[Location, Sequence[s
             for index, item in enumerate(inner):
                 yield from (f"{indent}  # {text}" for text in comments.get((*here, index), ()))
                 yield f"{indent}  - {_flow(item)}"
-        elif isinstance(inner, dict) and inner and (is_commented or len(_flow(inner)) > _SHORT or not at):
+        elif (
+            isinstance(inner, dict)
+            and inner
+            and (is_commented or len(_flow(inner)) > _SHORT or not at)
+        ):
             yield f"{indent}{name}:"
             yield from _lines(inner, here, comments)
         else:
@@ -86,5 +95,7 @@ def _lines(value: Document, at: Location, comments: Mapping[Location, Sequence[s
 
 def _flow(value: Any) -> str:
     """A value in one line of YAML."""
-    text = yaml.safe_dump(value, default_flow_style=True, width=10_000, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump(
+        value, default_flow_style=True, width=10_000, sort_keys=False, allow_unicode=True
+    )
     return text.removesuffix("\n").removesuffix("\n...").strip()

@@ -22,11 +22,13 @@ class NodeClaims:
     def claim(self, fault_id: int, injection: Injection, view: ClusterView) -> None:
         """Hold the nodes that an injection takes away.
 
-        Two nodes away at once would leave fewer than two in-sync replicas of three: what was meant to be a
-        harmless fault could then lose data by design. So only a step that says ``together`` may do it.
+        Two nodes away at once would leave fewer than two in-sync replicas of three: what was meant
+        to be a harmless fault could then lose data by design. So only a step that says ``together``
+        may do it.
 
         Raises:
-            FiringSkipped: a node is held by another fault or died by itself, or another node is away.
+            FiringSkipped: a node is held by another fault or died by itself, or another node is
+                away.
         """
         if not injection.away:
             return

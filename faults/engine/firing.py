@@ -1,4 +1,5 @@
-"""Executes one firing, from due to healed, in a thread of its own: a slow admin must not delay the others."""
+"""Executes one firing, from due to healed, in a thread of its own: a slow admin must not delay the
+others."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class ExecutionContext:
 
 
 class FaultExecution(threading.Thread):
-    """One firing: prepare, claim nodes, write the ledger entry, apply, prove, heal, verify, remove it."""
+    """One firing: prepare, claim nodes, write the ledger entry, apply, prove, heal, verify, remove
+    it."""
 
     def __init__(self, firing: Firing, context: ExecutionContext, *, leave: bool = False) -> None:
         """``leave``: do not heal; the ledger keeps the fault for a later process."""
@@ -62,7 +64,9 @@ class FaultExecution(threading.Thread):
             self._context.journal.skipped(self.firing, str(reason))
             return
         except Exception as error:  # noqa: BLE001 - a thread's end: what is not recorded here is lost
-            _LOG.exception("fault %d (%s) failed before it was applied", self.firing.id, self.firing.kind)
+            _LOG.exception(
+                "fault %d (%s) failed before it was applied", self.firing.id, self.firing.kind
+            )
             self._context.journal.skipped(self.firing, unexpected_text(error))
             return
         part = KINDS[self.firing.kind].part(self.firing.params, self._context.view.inventory)
@@ -75,7 +79,9 @@ class FaultExecution(threading.Thread):
             if not self._leave:
                 self._heal(injection, prover)
         except Exception as error:  # noqa: BLE001 - a thread that ends here would pass for one that healed
-            _LOG.exception("fault %d (%s) failed while it was undone", self.firing.id, self.firing.kind)
+            _LOG.exception(
+                "fault %d (%s) failed while it was undone", self.firing.id, self.firing.kind
+            )
             trouble = self._undo(injection)
             if trouble or not self._is_undone(injection):
                 self._failure = self._describe(trouble or unexpected_text(error))
@@ -159,12 +165,16 @@ class FaultExecution(threading.Thread):
         fault_id, context = self.firing.id, self._context
         context.journal.heal(fault_id)
         text = self._verified(injection)
-        # What applies itself to the end, such as a rolling restart, is proved and whole in the same moment.
+        # What applies itself to the end, such as a rolling restart, is proved and whole in the same
+        # moment.
         prover.look_before_heal(PROOF_S, self._stop_waiting)
         undone = not text or self._is_undone(injection)
-        evidence = f"undone, but the cluster did not recover in time: {text}" if text and undone else text
+        evidence = (
+            f"undone, but the cluster did not recover in time: {text}" if text and undone else text
+        )
         context.journal.healed(fault_id, injection, ok=not text, undone=undone, text=evidence)
-        if undone:  # a cluster that is slow to recover is the run's finding; nothing is left to undo
+        # a cluster that is slow to recover is the run's finding; nothing is left to undo
+        if undone:
             context.ledger.remove(fault_id)
             self._slow = bool(text)
         else:
@@ -222,8 +232,8 @@ class FaultExecution(threading.Thread):
     def failure(self) -> str:
         """Return what is still applied after the fault was undone, as text; empty if nothing is.
 
-        Asked anew of a cluster that was slow to recover: a node may have run for just that moment, and died
-        of its start.
+        Asked anew of a cluster that was slow to recover: a node may have run for just that moment,
+        and died of its start.
         """
         if self._slow and self._injection and not self._is_undone(self._injection):
             return self._describe(self._missing(self._injection) or "still applied")
@@ -251,7 +261,9 @@ class FaultExecution(threading.Thread):
         if injection is None:
             return ""  # it will find that everything is healing, and skip
         if not self._applied.is_set():
-            return self._describe("still being applied; it is undone afterwards, or by `brokerstorm clean`")
+            return self._describe(
+                "still being applied; it is undone afterwards, or by `brokerstorm clean`"
+            )
         if trouble := self._undo(injection):
             return self._describe(trouble)
         return "" if self._is_undone(injection) else self._describe("still applied")

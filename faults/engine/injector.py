@@ -16,10 +16,12 @@ from harness.protocols.cluster import Cluster
 from harness.protocols.faulting import ClientLives, Clients
 from harness.rundir import RunDir
 
-#: A killed node takes 7 to 20 s to be in sync again on a busy machine, over a minute on a swamped one.
+#: A killed node takes 7 to 20 s to be in sync again on a busy machine, over a minute on a swamped
+#: one.
 VERIFY_S = 120.0
 _A_DAY_S = 24 * 3600.0
-#: Once somebody wants the run to stop, `heal_all` waits at most this long for the cluster to recover.
+#: Once somebody wants the run to stop, `heal_all` waits at most this long for the cluster to
+#: recover.
 STOPPING_S = 10.0
 #: How soon `heal_all` notices that it shall hurry.
 _SLICE_S = 0.1
@@ -32,8 +34,8 @@ def ignore(event: FaultEvent) -> None:
 class Injector:
     """The faults of one run (`harness.protocols.faulting.FaultInjector`).
 
-    Firings start at absolute times, each in a thread of its own. `heal_all` may be called at any time, from
-    any thread and again; what it cannot heal in its time stays in the ledger.
+    Firings start at absolute times, each in a thread of its own. `heal_all` may be called at any
+    time, from any thread and again; what it cannot heal in its time stays in the ledger.
     """
 
     def __init__(
@@ -47,13 +49,17 @@ class Injector:
         hurry: threading.Event | None = None,
         verify_s: float | None = None,
     ) -> None:
-        """``stopping``: once set, `heal_all` waits only `STOPPING_S` more for the cluster to recover.
-        ``hurry``: once set, it undoes but no longer waits at all."""
+        """``stopping``: once set, `heal_all` waits only `STOPPING_S` more for the cluster to
+        recover. ``hurry``: once set, it undoes but no longer waits at all."""
         self._timeline = timeline
         claims = NodeClaims()
         view = ClusterView(cluster, timeline.inventory, faulted=claims.nodes)
         self._context = ExecutionContext(
-            view, FaultJournal(run, on_event), Ledger(run), claims, VERIFY_S if verify_s is None else verify_s
+            view,
+            FaultJournal(run, on_event),
+            Ledger(run),
+            claims,
+            VERIFY_S if verify_s is None else verify_s,
         )
         self._executions: list[FaultExecution] = []
         self._stopped = threading.Event()
@@ -70,8 +76,8 @@ class Injector:
         *,
         since_s: float = 0.0,
     ) -> None:
-        """Begin; ``epoch_ns`` (CLOCK_MONOTONIC) is the timeline's t = 0. Once. ``since_s``: what was due
-        before is left out."""
+        """Begin; ``epoch_ns`` (CLOCK_MONOTONIC) is the timeline's t = 0. Once. ``since_s``: what
+        was due before is left out."""
         self._epoch_ns, self._since_s = epoch_ns, since_s
         self._context.view.clients = clients
         self._context.view.lives = lives
@@ -99,11 +105,12 @@ class Injector:
         self._stopped.set()
 
     def heal_all(self, timeout_s: float) -> list[str]:
-        """Heal and verify whatever is applied. Bounded, idempotent; returns at once when nothing is.
+        """Heal and verify whatever is applied. Bounded, idempotent; returns at once when nothing
+        is.
 
         Returns:
-            What is still applied, as text. A node that runs again but is not in sync yet is not among
-            them: its ``healed`` row says ``ok: false``, and readiness is the run's to judge.
+            What is still applied, as text. A node that runs again but is not in sync yet is not
+            among them: its ``healed`` row says ``ok: false``, and readiness is the run's to judge.
         """
         deadline = time.monotonic() + timeout_s
         self.stop()
@@ -120,7 +127,9 @@ class Injector:
         for execution in executions:
             execution.stop_waiting()
         return [
-            text for text in (execution.failure or execution.undo_now() for execution in executions) if text
+            text
+            for text in (execution.failure or execution.undo_now() for execution in executions)
+            if text
         ]
 
     def join(self, timeout_s: float = _A_DAY_S) -> None:

@@ -1,7 +1,7 @@
 """Writes faults.jsonl, one row per event; `harness.faultlog` folds the rows of a fault.
 
-inject   about to be applied: kind, target as written, resolved targets, planned time, params, and what
-         becomes of acknowledgements that brokers had confirmed
+inject   about to be applied: kind, target as written, resolved targets, planned time, params, and
+         what becomes of acknowledgements that brokers had confirmed
 effect   whether it took effect, and how we know; a later row of the same id says more
 heal     the undoing began; of a fault that ends by itself: it was seen to be over
 healed   whether the cluster is whole again, and whether nothing of the fault is applied any more;
@@ -30,8 +30,8 @@ _LOG = logging.getLogger(__name__)
 class FaultJournal:
     """Appends rows; tells ``on_event`` of each. Used by every thread that executes a fault.
 
-    A full disk must not keep a fault from being healed: a row without room waits for the next one, or for
-    `flush`. Only `inject` raises, because nothing is applied that is not written down.
+    A full disk must not keep a fault from being healed: a row without room waits for the next one,
+    or for `flush`. Only `inject` raises, because nothing is applied that is not written down.
     """
 
     def __init__(self, run: RunDir, on_event: OnEvent) -> None:
@@ -47,7 +47,11 @@ class FaultJournal:
             OSError: it cannot be written.
         """
         self.flush()
-        planned = {"planned_s": firing.t_s, "for_s": firing.for_s, "params": injection.params.document()}
+        planned = {
+            "planned_s": firing.t_s,
+            "for_s": firing.for_s,
+            "params": injection.params.document(),
+        }
         named = {"kind": firing.kind, "target": firing.target, "targets": list(injection.targets)}
         row = self._row(
             firing.id, "inject", {**named, **planned, "confirmed_acks": injection.confirmed_acks()}
@@ -58,13 +62,19 @@ class FaultJournal:
 
     def effect(self, fault_id: int, proof: Proof) -> None:
         """Write that a fault took effect, or not yet."""
-        row = {"effective": proof.effective, "evidence": proof.evidence, "details": dict(proof.details)}
+        row = {
+            "effective": proof.effective,
+            "evidence": proof.evidence,
+            "details": dict(proof.details),
+        }
         self._write(fault_id, "effect", row)
 
     def heal(self, fault_id: int) -> None:
         self._write(fault_id, "heal", {})
 
-    def healed(self, fault_id: int, injection: Injection, *, ok: bool, undone: bool, text: str) -> None:
+    def healed(
+        self, fault_id: int, injection: Injection, *, ok: bool, undone: bool, text: str
+    ) -> None:
         """Write that a fault was undone, or that this failed."""
         said = {"ok": ok, "undone": undone, "evidence": text}
         self._write(fault_id, "healed", {**said, "confirmed_acks": injection.confirmed_acks()})

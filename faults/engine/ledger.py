@@ -1,17 +1,19 @@
-"""The faults applied right now, on disk, so that another process can heal them if this one is killed.
+"""The faults applied right now, on disk, so that another process can heal them if this one is
+killed.
 
-One JSON file per fault in ``ledger/`` of the run, written before the fault is applied and removed after its
-heal was verified. A harness that is SIGKILLed leaves its entries; `heal_from_ledger` (called by `clean` and
-by the next run on a kept cluster) takes them from there.
+One JSON file per fault in ``ledger/`` of the run, written before the fault is applied and removed
+after its heal was verified. A harness that is SIGKILLed leaves its entries; `heal_from_ledger`
+(called by `clean` and by the next run on a kept cluster) takes them from there.
 
-    {"id": 3, "kind": "pause", "targets": ["kafka-1"], "t_ns": ..., "paused": [{"node", "pid", "started_s"}]}
-    {"id": 4, "kind": "kill", "targets": ["kafka-2"], "t_ns": ..., "down": ["kafka-2"]}
-    {"id": 5, "kind": "disk-full", "targets": ["kafka-3"], "t_ns": ..., "limited": [...], "down": [...]}
-    {"id": 6, "kind": "change-config", "targets": ["orders"], "t_ns": ..., "settings": {"orders": {...}}}
-    {"id": 5, "kind": "latency", "targets": ["kafka-3"], "t_ns": ..., "impaired": ["fault-1a2b3c4d"]}
+    {"id": 3, "kind": "pause", "targets": ["kafka-1"], "t_ns": ..., "paused": [{"node", "pid",
+    "started_s"}]} {"id": 4, "kind": "kill", "targets": ["kafka-2"], "t_ns": ..., "down":
+    ["kafka-2"]} {"id": 5, "kind": "disk-full", "targets": ["kafka-3"], "t_ns": ..., "limited":
+    [...], "down": [...]} {"id": 6, "kind": "change-config", "targets": ["orders"], "t_ns": ...,
+    "settings": {"orders": {...}}} {"id": 5, "kind": "latency", "targets": ["kafka-3"], "t_ns": ...,
+    "impaired": ["fault-1a2b3c4d"]}
 
-For a cluster that somebody else started, it also says ``"outside": true``: the cluster continues whatever
-becomes of the run, and can be healed only with its connection file.
+For a cluster that somebody else started, it also says ``"outside": true``: the cluster continues
+whatever becomes of the run, and can be healed only with its connection file.
 """
 
 from __future__ import annotations
@@ -55,7 +57,9 @@ class Ledger:
 
     def write(self, entry: LedgerEntry) -> None:
         """Write the entry of a fault; file and folder are synced to disk on return."""
-        write_json(self._path(entry.id), {key: value for key, value in asdict(entry).items() if value})
+        write_json(
+            self._path(entry.id), {key: value for key, value in asdict(entry).items() if value}
+        )
         self._sync_folder()
 
     def remove(self, fault_id: int) -> None:
@@ -64,8 +68,8 @@ class Ledger:
         self._sync_folder()
 
     def entries(self) -> list[LedgerEntry]:
-        """Return the faults that are applied, the oldest first. A file that cannot be read counts as an entry
-        without content.
+        """Return the faults that are applied, the oldest first. A file that cannot be read counts
+        as an entry without content.
         """
         found: list[LedgerEntry] = []
         if self._folder.is_symlink():
@@ -97,9 +101,10 @@ class Ledger:
 def heal_from_ledger(cluster: Cluster | None, run: RunDir, owner: str = "") -> list[str]:
     """Heal what another process left applied in a run, or in any round of a campaign.
 
-    Stopped processes are continued in any case (a stopped one cannot even be asked to end); nodes that were
-    killed or stopped are started only on a cluster that is to be kept. Does not wait for the ISR. What was
-    injected and has no entry any more is not applied, and the journal of a cluster that is kept says so.
+    Stopped processes are continued in any case (a stopped one cannot even be asked to end); nodes
+    that were killed or stopped are started only on a cluster that is to be kept. Does not wait for
+    the ISR. What was injected and has no entry any more is not applied, and the journal of a
+    cluster that is kept says so.
 
     Args:
         cluster: the run's cluster if it is to be kept, else None.
@@ -140,7 +145,9 @@ def _note_healed(run: RunDir, fault_id: int, evidence: str) -> None:
 def _heal_entry(entry: LedgerEntry, cluster: Cluster | None, owner: str) -> list[str]:
     name = f"fault {entry.id} ({entry.kind})"
     if entry.outside and cluster is None:
-        return [f"{name}: brokerstorm does not start its nodes; `brokerstorm clean --cluster FILE` undoes it"]
+        return [
+            f"{name}: brokerstorm does not start its nodes; `brokerstorm clean --cluster FILE` undoes it"
+        ]
     said = (_continue(process, owner) for process in entry.paused)
     problems = [f"{name}: {problem}" for problem in said if problem]
     if cluster is not None:
@@ -151,7 +158,8 @@ def _heal_entry(entry: LedgerEntry, cluster: Cluster | None, owner: str) -> list
 
 
 def _continue(process: StoppedProcess, owner: str) -> str:
-    """SIGCONT a process if it is still the one that was stopped. Empty text = nothing is stopped any more.
+    """SIGCONT a process if it is still the one that was stopped. Empty text = nothing is stopped
+    any more.
 
     The ledger is a file, and a file may be forged: only a process of the run is sent a signal.
     """

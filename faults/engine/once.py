@@ -28,7 +28,8 @@ def inject_once(
     on_event: OnEvent = ignore,
     seed: int | None = None,
 ) -> FaultRecord:
-    """Inject one fault now; return its record when it is healed, or, with ``for_s`` None, when it is proved.
+    """Inject one fault now; return its record when it is healed, or, with ``for_s`` None, when it
+    is proved.
 
     A fault that lasts and has no ``for_s`` stays applied: it is in the run's ledger, and
     `heal_from_ledger` (or ``brokerstorm clean``) heals it.
@@ -57,7 +58,9 @@ def inject_once(
         if not (leave and arrived):  # an interrupted one must not stay
             failures = injector.heal_all(30.0)
     if failures:
-        raise HealError("; ".join(failures), hint="`brokerstorm clean` tries again and removes the cluster")
+        raise HealError(
+            "; ".join(failures), hint="`brokerstorm clean` tries again and removes the cluster"
+        )
     recorded = {fault.id: fault for fault in read_faults(run.faults)}
     return recorded.get(fault_id, FaultRecord(fault_id, firing.kind, firing.target))
 
@@ -76,8 +79,12 @@ def _firing(
         inventory = _inventory(cluster)
         kind, _, complete = read_step({"fault": name, "at": 0, **timed}, inventory)
     except StepProblem as problem:
-        raise ScenarioError(f"{problem.key}: {problem}", hint="see `brokerstorm list faults`") from None
-    firing = Firing(fault_id, name, kind.target(complete), 0.0, kind.lasts_s(complete), complete, 0, seed)
+        raise ScenarioError(
+            f"{problem.key}: {problem}", hint="see `brokerstorm list faults`"
+        ) from None
+    firing = Firing(
+        fault_id, name, kind.target(complete), 0.0, kind.lasts_s(complete), complete, 0, seed
+    )
     return firing, inventory, "for" in keys and "for" not in timed
 
 
@@ -89,6 +96,8 @@ def _inventory(cluster: Cluster) -> Inventory:
         found = sorted(name for name in lists.topics() if not name.startswith("__"))
         for stream, state in placement.partition_states(found).items():
             held.setdefault(stream.rpartition("-")[0], []).append(len(state.replicas))
-    topics = tuple(TopicSettings(name, len(copies), max(1, *copies)) for name, copies in sorted(held.items()))
+    topics = tuple(
+        TopicSettings(name, len(copies), max(1, *copies)) for name, copies in sorted(held.items())
+    )
     roles = {node.name: node.roles for node in cluster.runtime.nodes}
     return Inventory(topics, tuple(sorted(roles)), roles, system=cluster.system)

@@ -15,7 +15,8 @@ from harness.errors import BrokerstormError, unexpected_text
 from harness.protocols.cluster import Proof
 from harness.waiting import wait_until
 
-#: After the first sign, more may follow (one leader after another): wait until so many looks agree ...
+#: After the first sign, more may follow (one leader after another): wait until so many looks agree
+#: ...
 _SETTLED_LOOKS: Final = 3
 #: ... but not longer than this.
 _SETTLE_S: Final = 2.0
@@ -27,14 +28,16 @@ _LOG = logging.getLogger(__name__)
 
 
 class Prover(threading.Thread):
-    """Writes the ``effect`` row of a fault: as soon as it took effect, or when ``done`` is set without one.
-    What was effective once counts, also when later looks no longer see it.
+    """Writes the ``effect`` row of a fault: as soon as it took effect, or when ``done`` is set
+    without one. What was effective once counts, also when later looks no longer see it.
 
-    A second row replaces it when more was seen until ``done``: of a killed controller its successor shows
-    first, the leaders that moved seconds later.
+    A second row replaces it when more was seen until ``done``: of a killed controller its successor
+    shows first, the leaders that moved seconds later.
     """
 
-    def __init__(self, fault_id: int, injection: Injection, journal: FaultJournal, part: str = "") -> None:
+    def __init__(
+        self, fault_id: int, injection: Injection, journal: FaultJournal, part: str = ""
+    ) -> None:
         """``part``: what its target was to the cluster when it was chosen."""
         super().__init__(name=f"fault-{fault_id}-proof", daemon=True)
         self._fault_id = fault_id
@@ -48,8 +51,9 @@ class Prover(threading.Thread):
         self.trouble = ""
 
     def look_before_heal(self, within_s: float, stop: threading.Event) -> None:
-        """Return when it is proved, or when a look that began after this call saw no effect: the heal may
-        take back what the proof sees. At most ``within_s``, and no longer when ``stop`` is set."""
+        """Return when it is proved, or when a look that began after this call saw no effect: the
+        heal may take back what the proof sees. At most ``within_s``, and no longer when ``stop`` is
+        set."""
         self._heals.set()
         wait_until(self._looked.is_set, within_s, every_s=_NOTICE_S, stop=stop)
 
@@ -74,7 +78,9 @@ class Prover(threading.Thread):
                 since = since or time.monotonic()
                 agreeing = agreeing + 1 if seen and proof.evidence == seen.evidence else 1
                 seen = proof
-            if seen and (heals or agreeing >= _SETTLED_LOOKS or time.monotonic() - since > _SETTLE_S):
+            if seen and (
+                heals or agreeing >= _SETTLED_LOOKS or time.monotonic() - since > _SETTLE_S
+            ):
                 return seen
             if heals:
                 self._looked.set()

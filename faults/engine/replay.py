@@ -1,4 +1,5 @@
-"""Makes a timeline of the faults of an earlier run: the targets that were hit, at the times they were hit."""
+"""Makes a timeline of the faults of an earlier run: the targets that were hit, at the times they
+were hit."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ REPLAY_WAIT_S: Final = 30.0
 
 
 def load_replay(run: RunDir) -> Timeline:
-    """Every fault that ``run`` injected, with resolved targets and real times; skipped ones stay out.
+    """Every fault that ``run`` injected, with resolved targets and real times; skipped ones stay
+    out.
 
     Raises:
         UsageError: the run injected none, or its files do not say when and whom.

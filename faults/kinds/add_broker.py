@@ -1,4 +1,5 @@
-"""add-broker: a broker joins the cluster under load and takes replicas; later it is drained and leaves."""
+"""add-broker: a broker joins the cluster under load and takes replicas; later it is drained and
+leaves."""
 
 from __future__ import annotations
 
@@ -18,8 +19,8 @@ from harness.protocols.members import SPARE_BROKER, HasMembers, UnregistersBroke
 
 class AddBrokerParams(TopicParams):
     within: Seconds = Field(60.0, gt=0, description="time limit for its start and for each move")
-    for_: Seconds = Field(20.0, alias="for", gt=0, description="it leaves again after this long")
-    takes: tuple[int, ...] = Field((), description="exactly these partitions; instead of `partitions`")
+    for_: Seconds = Field(20.0, alias="for", gt=0, description="the node leaves after this time")
+    takes: tuple[int, ...] = Field((), description="these partitions; replaces `partitions`")
 
 
 class Added(MemberChange):
@@ -31,7 +32,8 @@ class Added(MemberChange):
         self.join()
         states = self.view.states_of(self.params.topic)
         moves = {}
-        for number, partition in enumerate(self.params.takes):  # of the first its leader, of others followers
+        # of the first its leader, of others followers
+        for number, partition in enumerate(self.params.takes):
             nodes = list(states[partition].replicas)
             nodes[number % len(nodes)] = self.node
             moves[partition] = nodes
@@ -57,7 +59,8 @@ class Added(MemberChange):
 
 
 class AddBroker(TopicFault[AddBrokerParams]):
-    """A broker joins and takes a replica of `partitions` partitions; after `for` it is drained and leaves."""
+    """A broker joins and takes a replica of `partitions` partitions; after `for` it is drained and
+    leaves."""
 
     kind = "add-broker"
     abilities = (HasMembers, UnregistersBrokers)
@@ -69,7 +72,9 @@ class AddBroker(TopicFault[AddBrokerParams]):
 
     def commands(self, params: AddBrokerParams, inventory: Inventory) -> list[str]:
         count = f"{params.partitions} of its partitions" if params.partitions else "every partition"
-        moved = f"AlterPartitionReassignments {params.topic}, {count}: one replica -> the new broker"
+        moved = (
+            f"AlterPartitionReassignments {params.topic}, {count}: one replica -> the new broker"
+        )
         left = f"after {params.for_:g} s: its replicas -> the others; SIGTERM; UnregisterBroker"
         return ["start a broker that is not a controller", moved, left]
 

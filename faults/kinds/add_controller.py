@@ -1,4 +1,5 @@
-"""add-controller: a controller joins the quorum under load and votes; later it loses its vote and leaves."""
+"""add-controller: a controller joins the quorum under load and votes; later it loses its vote and
+leaves."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from harness.protocols.members import DYNAMIC_QUORUM, SPARE_CONTROLLER, ChangesV
 
 class AddControllerParams(Params):
     within: Seconds = Field(60.0, gt=0, description="time limit for its start and its vote")
-    for_: Seconds = Field(10.0, alias="for", gt=0, description="it leaves again after this long")
+    for_: Seconds = Field(10.0, alias="for", gt=0, description="the node leaves after this time")
 
 
 class Voting(VoteChange):
@@ -35,7 +36,8 @@ class Voting(VoteChange):
 
 
 class AddController(VoteFault[AddControllerParams]):
-    """A controller that is not a broker joins, follows, gets a vote, and after `for` loses it and leaves."""
+    """A controller that is not a broker joins, follows, gets a vote, and after `for` loses it and
+    leaves."""
 
     kind = "add-controller"
     abilities = (HasMembers, ChangesVoters)

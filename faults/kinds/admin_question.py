@@ -1,7 +1,8 @@
-"""admin-question: brokers are asked what they own, again and again, as monitoring and operators ask them.
+"""admin-question: brokers are asked what they own, again and again, as monitoring and operators ask
+them.
 
-Pulsar's brokers answer that (`ownedNamespaces`) on the thread that takes and gives up bundles: asked amid
-unloads one stops slowly, or hangs (docs/bugs/other-defects.md).
+Pulsar's brokers answer that (`ownedNamespaces`) on the thread that takes and gives up bundles:
+asked amid unloads one stops slowly, or hangs (docs/bugs/other-defects.md).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ _JOIN_S: Final = 10.0
 
 
 class AdminQuestionParams(Params):
-    gap: Seconds = Field(1.0, ge=0.1, description="from one question to the next")
-    for_: Seconds = Field(5.0, alias="for", gt=0, description="how long they are asked")
+    gap: Seconds = Field(1.0, ge=0.1, description="time from one request to the next")
+    for_: Seconds = Field(5.0, alias="for", gt=0, description="for how long the brokers are asked")
 
 
 class BrokersAsked(Injection):
@@ -54,13 +55,19 @@ class BrokersAsked(Injection):
                 continue
             self._silent += sum(took_s is None for took_s in told)
             self._answered += sum(took_s is not None for took_s in told)
-            self._slowest_s = max([self._slowest_s, *(took_s for took_s in told if took_s is not None)])
+            self._slowest_s = max(
+                [self._slowest_s, *(took_s for took_s in told if took_s is not None)]
+            )
 
     def proof(self) -> Proof:
         """Effective when a broker answered."""
         text = f"asked what they own: {self._answered} answers, the slowest after {self._slowest_s:.2f} s"
         silent = f"; {self._silent} times none" if self._silent else ""
-        details = {"answers": self._answered, "silent": self._silent, "slowest_s": round(self._slowest_s, 3)}
+        details = {
+            "answers": self._answered,
+            "silent": self._silent,
+            "slowest_s": round(self._slowest_s, 3),
+        }
         return Proof(self._answered > 0, f"{text}{silent}", details)
 
     def heal(self) -> None:
@@ -82,7 +89,8 @@ class BrokersAsked(Injection):
 
 
 class AdminQuestion(FaultKind[AdminQuestionParams]):
-    """Ask every broker what it owns, every `gap`, for `for`: a question that Pulsar's brokers may hang on."""
+    """Ask every broker every `gap` what it owns, for `for`; Pulsar's brokers may hang on this
+    request."""
 
     kind = "admin-question"
     abilities = (AnswersOwned,)
@@ -92,7 +100,9 @@ class AdminQuestion(FaultKind[AdminQuestionParams]):
         return [f"every {params.gap:g} s"]
 
     def refusal(self, params: AdminQuestionParams, cluster: Cluster) -> str:
-        return "brokers of others are not asked what they may hang on" if is_outside(cluster) else ""
+        return (
+            "brokers of others are not asked what they may hang on" if is_outside(cluster) else ""
+        )
 
     def commands(self, params: AdminQuestionParams, inventory: Inventory) -> list[str]:
         question = "GET /admin/v2/brokers/{cluster}/{each broker}/ownedNamespaces"

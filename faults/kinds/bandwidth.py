@@ -18,7 +18,10 @@ _MOST_BYTES = 4_000_000
 
 class BandwidthParams(NetworkParams):
     rate: int = Field(
-        1000, ge=1, le=1_000_000, description="kilobytes per second, of each connection and direction"
+        1000,
+        ge=1,
+        le=1_000_000,
+        description="kilobytes per second for each connection and direction",
     )
 
 
@@ -42,7 +45,11 @@ class Throttled(Impaired):
 
     def shows_effect(self, name: str, took_s: float | None) -> bool:
         baseline_s = self.baseline.get(name)
-        return took_s is not None and baseline_s is not None and took_s >= baseline_s + _SHARE * self.least_s
+        return (
+            took_s is not None
+            and baseline_s is not None
+            and took_s >= baseline_s + _SHARE * self.least_s
+        )
 
     def sentence(self, affected: dict[str, float | None]) -> str:
         name = next(iter(affected))
@@ -52,7 +59,7 @@ class Throttled(Impaired):
 
 
 class Bandwidth(NetworkFault[BandwidthParams]):
-    """Let only `rate` kilobytes per second of each connection with a node through, for `for`."""
+    """Limit each connection with a node to `rate` kilobytes per second for `for`."""
 
     silences = False
     kind = "bandwidth"
@@ -69,7 +76,11 @@ class Bandwidth(NetworkFault[BandwidthParams]):
         return f"pass {params.rate} kB/s per connection of the bytes"
 
     def impaired(
-        self, view: ClusterView, targets: tuple[str, ...], params: BandwidthParams, flows: Sequence[Flow]
+        self,
+        view: ClusterView,
+        targets: tuple[str, ...],
+        params: BandwidthParams,
+        flows: Sequence[Flow],
     ) -> Throttled:
         impairment = Impairment(self.how, kilobytes_per_s=params.rate)
         return Throttled(view, targets, params, flows, impairment)

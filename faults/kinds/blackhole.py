@@ -10,7 +10,7 @@ class BlackholeParams(NetworkParams):
 
 
 class Blackhole(NetworkFault[BlackholeParams]):
-    """Swallow all bytes of a node's connections: they stay open (half-open) for `for` and are closed then."""
+    """Swallow all bytes of a node's connections, which stay open for `for` and are then closed."""
 
     kind = "blackhole"
     how = "swallow"

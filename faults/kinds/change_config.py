@@ -17,11 +17,14 @@ from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import ChangesTopics, HasPlacement, Proof, TruncatesLogs
 from harness.systems import SYSTEMS, system_of
 
-#: Under these brokers remove the oldest messages when it suits them: what they removed is gone, not lost.
+#: Under these brokers remove the oldest messages when it suits them: what they removed is gone, not
+#: lost.
 _RETENTION: Final = ("retention.ms", "retention.bytes")
 #: Stands for the topic where settings are of a run's namespace.
 _NAMESPACE: Final = "namespace"
-_KEYS: Final = "; ".join(f"{s.name}: {names(s.changeable)}" for s in SYSTEMS.values() if s.changeable)
+_KEYS: Final = "; ".join(
+    f"{s.name}: {names(s.changeable)}" for s in SYSTEMS.values() if s.changeable
+)
 
 
 def _in_words(value: object) -> object:
@@ -29,7 +32,9 @@ def _in_words(value: object) -> object:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-Text = Annotated[str, BeforeValidator(_in_words), WithJsonSchema({"type": ["string", "number", "boolean"]})]
+Text = Annotated[
+    str, BeforeValidator(_in_words), WithJsonSchema({"type": ["string", "number", "boolean"]})
+]
 
 
 class ChangeConfigParams(OneTopicParams):
@@ -40,12 +45,14 @@ class ChangeConfigParams(OneTopicParams):
         description=f"the settings meanwhile ({_KEYS}); Kafka's brokers look for what to remove as often as "
         "`log.retention.check.interval.ms` of `cluster.config` says",
     )
-    for_: Seconds = Field(10.0, alias="for", gt=0, description="put back after this long")
+    for_: Seconds = Field(
+        10.0, alias="for", gt=0, description="the settings are restored after this time"
+    )
 
 
 class ConfigChanged(Injection):
-    """A topic, or all of a namespace, with other settings. Only brokers can put them back, so the heal asks
-    them."""
+    """A topic, or all of a namespace, with other settings. Only brokers can put them back, so the
+    heal asks them."""
 
     looks_last = True
     params: ChangeConfigParams
@@ -69,8 +76,8 @@ class ConfigChanged(Injection):
         self._admin.change_settings(self._topic, self.params.config)
 
     def proof(self) -> Proof:
-        """Return the settings in force, as brokers report them; for retention also where each log begins
-        now.
+        """Return the settings in force, as brokers report them; for retention also where each log
+        begins now.
         """
         now = self._admin.settings(self._topic, list(self.params.config))
         changed = {k: [self._before[k], v] for k, v in now.items() if v == self.params.config[k]}
@@ -78,7 +85,9 @@ class ConfigChanged(Injection):
         text = ", ".join(f"{key}: {old} -> {new}" for key, (old, new) in changed.items())
         self._told = text or self._told
         if not removes(self.params):
-            return Proof(bool(changed), f"{self._topic}: {text or 'as before'}", {"changed": changed})
+            return Proof(
+                bool(changed), f"{self._topic}: {text or 'as before'}", {"changed": changed}
+            )
         spans = self._spans()
         first = {p: self._begins.get(p, (0, 0))[0] for p in spans}  # it may have grown
         begins = {p: begin for p, (begin, _) in spans.items() if begin > first[p]}
@@ -125,7 +134,9 @@ class ChangeConfig(TopicFault[ChangeConfigParams]):
         copies = topic.replication if topic else 1
         for key, why in system_of(inventory.system).change_problems(copies, params.config):
             raise StepProblem("config", f"{key}={params.config[key]}: {why}")
-        if removes(params) and any(name.startswith("transactions:") for name in inventory.coordinated):
+        if removes(params) and any(
+            name.startswith("transactions:") for name in inventory.coordinated
+        ):
             raise StepProblem(
                 "config", "transactions of which a part was removed cannot be judged as a whole"
             )
@@ -136,7 +147,9 @@ class ChangeConfig(TopicFault[ChangeConfigParams]):
         if not system_of(inventory.system).changes_namespace:
             return super().complete(params, inventory)
         if params.topic not in ("", _NAMESPACE):
-            raise StepProblem("topic", "settings are of the run's namespace, so of all topics: leave it out")
+            raise StepProblem(
+                "topic", "settings are of the run's namespace, so of all topics: leave it out"
+            )
         return params.model_copy(update={"topic": _NAMESPACE})
 
     def abilities_for(self, params: ChangeConfigParams) -> tuple[type, ...]:

@@ -32,11 +32,11 @@ _JOIN_S: Final = 10.0
 
 
 class ClientFreezeParams(ClientParams):
-    freeze: Seconds = Field(0.06, gt=0, description="how long each lasts")
+    freeze: Seconds = Field(0.06, gt=0, description="length of each freeze")
     period: tuple[Seconds, Seconds] = Field(
         (0.16, 0.25), description="shortest and longest time from one freeze to the next"
     )
-    for_: Seconds = Field(5.0, alias="for", gt=0, description="how long freezes go on")
+    for_: Seconds = Field(5.0, alias="for", gt=0, description="for how long freezes are repeated")
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -54,7 +54,11 @@ class Frozen(Injection):
         self, view: ClusterView, processes: dict[str, int], draw: int, params: ClientFreezeParams
     ) -> None:
         super().__init__(view, sorted(processes), params)
-        self._processes = tuple(process_of(name, pid) for name, pid in processes.items())
+        self._processes = tuple(
+            process_of(name, each)
+            for name, pid in processes.items()
+            for each in (pid, *_children(pid))
+        )
         self._random = random.Random(draw)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._pulse, name="client-freeze", daemon=True)
@@ -80,14 +84,15 @@ class Frozen(Injection):
             self._send(signal.SIGCONT)
 
     def _living(self) -> list[psutil.Process]:
-        """The processes that are still the ones that were chosen."""
-        found = []
+        """The processes that are still the ones that were chosen, with the children that they have
+        now: a program may do its work in those."""
+        found: list[psutil.Process] = []
         for chosen in self._processes:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process = psutil.Process(chosen.pid or 0)
                 if process_of(chosen.node, process.pid) == chosen:
-                    found.append(process)
-        return found
+                    found += [process, *process.children(recursive=True)]
+        return list(dict.fromkeys(found))
 
     def _send(self, number: signal.Signals) -> None:
         for process in self._living():
@@ -95,7 +100,8 @@ class Frozen(Injection):
                 os.kill(process.pid, number)
 
     def _is_stopped(self) -> bool:
-        """Whether a chosen process is seen stopped. The kernel stops it within its next time slice."""
+        """Whether a chosen process is seen stopped. The kernel stops it within its next time
+        slice."""
         for process in self._living():
             with contextlib.suppress(psutil.NoSuchProcess):
                 if process.status() == psutil.STATUS_STOPPED:
@@ -104,8 +110,14 @@ class Frozen(Injection):
 
     def proof(self) -> Proof:
         """Effective when a process was seen in state T."""
-        text = f"{', '.join(self.targets)}: frozen {self._pulses} times, {self._frozen_s:.2f} s in all"
-        details = {"pulses": self._pulses, "seen_stopped": self._seen, "frozen_s": round(self._frozen_s, 3)}
+        text = (
+            f"{', '.join(self.targets)}: frozen {self._pulses} times, {self._frozen_s:.2f} s in all"
+        )
+        details = {
+            "pulses": self._pulses,
+            "seen_stopped": self._seen,
+            "frozen_s": round(self._frozen_s, 3),
+        }
         return Proof(self._seen > 0, text if self._seen else f"{text}; never seen stopped", details)
 
     def heal(self) -> None:
@@ -130,8 +142,16 @@ class Frozen(Injection):
         return LedgerEntry(paused=self._processes)
 
 
+def _children(pid: int) -> list[int]:
+    """Process ids of the children of a process, and of theirs."""
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
+
+
 class ClientFreeze(ClientFault[ClientFreezeParams]):
-    """Freeze client processes for moments (SIGSTOP, SIGCONT), again and again for a while."""
+    """Freeze client processes briefly and repeatedly (SIGSTOP, SIGCONT) for `for`."""
 
     kind = "client-freeze"
     params = ClientFreezeParams

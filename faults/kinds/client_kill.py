@@ -20,11 +20,14 @@ from harness.protocols.faulting import ClientLives
 class ClientKillParams(ClientParams):
     needs_pid = False
 
-    for_: Seconds = Field(1.0, alias="for", gt=0, description="start it again after this long")
+    for_: Seconds = Field(
+        1.0, alias="for", gt=0, description="the process restarts after this time"
+    )
 
 
 class EndedClient(Injection):
-    """Client processes that are gone; heal begins the next life of each, and waits until it is ready."""
+    """Client processes that are gone; heal begins the next life of each, and waits until it is
+    ready."""
 
     def __init__(self, view: ClusterView, clients: Sequence[str], params: Params) -> None:
         super().__init__(view, sorted(clients), params)
@@ -50,10 +53,13 @@ class EndedClient(Injection):
             life = self.lives.life(name)
             begun = life != self._before[name] and self.lives.is_ready(name)
             told.append(
-                f"{self._before[name]} {how or 'had died before'}" + (f", {life} ready" if begun else "")
+                f"{self._before[name]} {how or 'had died before'}"
+                + (f", {life} ready" if begun else "")
             )
         effective = any(self._ended.values())
-        return Proof(effective, "; ".join(told), {"ended": [n for n, how in self._ended.items() if how]})
+        return Proof(
+            effective, "; ".join(told), {"ended": [n for n, how in self._ended.items() if how]}
+        )
 
     def heal(self) -> None:
         for name in self.targets:

@@ -17,8 +17,10 @@ from harness.durations import Seconds
 class ClientRestartParams(ClientParams):
     needs_pid = False
 
-    down: Seconds = Field(0.0, description="start it again this long after it has stopped")
-    stop_within: Seconds = Field(10.0, gt=0, description="SIGKILL when it has not stopped by itself")
+    down: Seconds = Field(0.0, description="time between the end of the process and its next start")
+    stop_within: Seconds = Field(
+        10.0, gt=0, description="a process that has not stopped by itself in this time gets SIGKILL"
+    )
 
 
 class Closed(EndedClient):
@@ -27,7 +29,8 @@ class Closed(EndedClient):
     params: ClientRestartParams
 
     def apply(self) -> None:
-        with ThreadPoolExecutor(len(self.targets)) as pool:  # one that hangs does not hold up the others
+        # one that hangs does not hold up the others
+        with ThreadPoolExecutor(len(self.targets)) as pool:
             self._ended.update(zip(self.targets, pool.map(self.end, self.targets), strict=True))
 
     def end(self, name: str) -> str:
@@ -38,7 +41,8 @@ class Closed(EndedClient):
 
 
 class ClientRestart(EndingFault[ClientRestartParams]):
-    """Shut client processes down and start them again after `down`, as new producers and consumers."""
+    """Shut client processes down and start them again after `down`, as new producers and
+    consumers."""
 
     kind = "client-restart"
     params = ClientRestartParams

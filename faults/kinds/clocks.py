@@ -1,4 +1,5 @@
-"""clock-jump and clock-drift: the wall clock of a node or client is set, or goes too fast or too slow."""
+"""clock-jump and clock-drift: the wall clock of a node or client is set, or goes too fast or too
+slow."""
 
 from __future__ import annotations
 
@@ -33,19 +34,32 @@ _NOT_TOLD: Final = "no process asked for the time, or it got the time of the mac
 class ClockParams(NodeParams):
     target: str = Field(
         "random",
-        description="a node, as of other kinds; or `client`, `client:producer` and the like, as of "
-        "client-kill: clients on this machine whose programs are not in Go",
+        description=(
+            "a node, as for other kinds, or clients, as for client-kill (`client`, "
+            "`client:producer`): only clients on this machine whose programs are not written in "
+            "Go"
+        ),
     )
-    for_: Seconds = Field(10.0, alias="for", gt=0, description="the machine's clock again after this long")
+    for_: Seconds = Field(
+        10.0,
+        alias="for",
+        gt=0,
+        description="after this time the process has the clock of the machine again",
+    )
 
 
 class ClockJumpParams(ClockParams):
-    by: Seconds = Field(60.0, gt=0, description="how far the clock is set at once")
-    way: Literal["forward", "back"] = Field("forward", description="where to")
+    by: Seconds = Field(60.0, gt=0, description="time by which the clock is set")
+    way: Literal["forward", "back"] = Field("forward", description="direction: `forward` or `back`")
 
 
 class ClockDriftParams(ClockParams):
-    speed: float = Field(1.1, gt=0, le=100, description="seconds that the clock goes in one: 0.9 is too slow")
+    speed: float = Field(
+        1.1,
+        gt=0,
+        le=100,
+        description="speed of the clock: 1.1 is 10 % too fast, 0.9 is 10 % too slow",
+    )
 
     @field_validator("speed")
     @classmethod
@@ -62,7 +76,9 @@ class _Told:
         ask: as `HasClocks.clock_told`.
     """
 
-    def __init__(self, ask: Callable[..., float | None], targets: Sequence[str], speed: float) -> None:
+    def __init__(
+        self, ask: Callable[..., float | None], targets: Sequence[str], speed: float
+    ) -> None:
         self._ask, self._targets = ask, targets
         self._least_s = _DRIFTED_S if speed != 1 else _SAME_S
         self._by: dict[str, float] = {}
@@ -84,7 +100,8 @@ class _Told:
         )
 
     def details(self) -> Details:
-        return {"told_s": {name: round(by, 3) for name, by in self._by.items()}}
+        told_s = {name: round(by, 3) for name, by in self._by.items()}
+        return {"told_s": told_s, "moved_clocks": True}
 
     def is_right(self, name: str) -> bool:
         """Whether a process that asks gets the machine's time."""
@@ -95,12 +112,18 @@ class _Told:
 class ClockSet(LimitedUntilWhole):
     """Nodes whose clock is not the machine's.
 
-    Nodes that die of it are restarted, and so are nodes that stay away after it: the timers of Kafka's quorum
-    use the wall clock (KafkaRaftClient.poll), and a controller that had been an hour ahead did not come back.
+    Nodes that die of it are restarted, and so are nodes that stay away after it: the timers of
+    Kafka's quorum use the wall clock (KafkaRaftClient.poll), and a controller that had been an hour
+    ahead did not come back.
     """
 
     def __init__(
-        self, view: ClusterView, targets: Sequence[str], params: ClockParams, ahead_s: float, speed: float
+        self,
+        view: ClusterView,
+        targets: Sequence[str],
+        params: ClockParams,
+        ahead_s: float,
+        speed: float,
     ) -> None:
         super().__init__(view, targets, params)
         self._clocks = view.ability(HasClocks)
@@ -134,7 +157,12 @@ class ClientClockSet(Injection):
     """Client processes whose clock is not the machine's. A later life begins with the machine's."""
 
     def __init__(
-        self, view: ClusterView, targets: Sequence[str], params: ClockParams, ahead_s: float, speed: float
+        self,
+        view: ClusterView,
+        targets: Sequence[str],
+        params: ClockParams,
+        ahead_s: float,
+        speed: float,
     ) -> None:
         super().__init__(view, targets, params)
         self._lives = cast("ClientLives", view.lives)
@@ -148,7 +176,9 @@ class ClientClockSet(Injection):
     def proof(self) -> Proof:
         self._told.look()
         words = self._told.words()
-        return Proof(bool(words), f"{', '.join(self.targets)}: {words or _NOT_TOLD}", self._told.details())
+        return Proof(
+            bool(words), f"{', '.join(self.targets)}: {words or _NOT_TOLD}", self._told.details()
+        )
 
     def heal(self) -> None:
         for name in self.targets:
@@ -196,14 +226,17 @@ class _ClockFault(ResourceFault[C]):
     def prepare(self, params: C, view: ClusterView, draw: int) -> Injection:
         if not is_client(params.target):
             return super().prepare(params, view, draw)
-        return ClientClockSet(view, clients_of_run(params.target, view), params, *self.setting(params))
+        return ClientClockSet(
+            view, clients_of_run(params.target, view), params, *self.setting(params)
+        )
 
     def injection(self, view: ClusterView, targets: tuple[str, ...], params: C) -> ClockSet:
         return ClockSet(view, targets, params, *self.setting(params))
 
 
 class ClockJump(_ClockFault[ClockJumpParams]):
-    """Set the wall clock of a node or client forward or back for `for`; monotonic clocks stay."""
+    """Set the wall clock of a node or client forward or back for `for`; monotonic clocks do not
+    change."""
 
     kind = "clock-jump"
     params = ClockJumpParams
@@ -216,7 +249,8 @@ class ClockJump(_ClockFault[ClockJumpParams]):
 
 
 class ClockDrift(_ClockFault[ClockDriftParams]):
-    """Let the wall clock of a node or client go too fast or too slow for `for`; monotonic clocks stay."""
+    """Make the wall clock of a node or client too fast or too slow for `for`; monotonic clocks stay
+    right."""
 
     kind = "clock-drift"
     params = ClockDriftParams

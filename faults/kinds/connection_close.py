@@ -1,4 +1,5 @@
-"""connection-close: the broker closes the connections of a client, as an operator or a limit does."""
+"""connection-close: the broker closes the connections of a client, as an operator or a limit
+does."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ class ConnectionCloseParams(ClientParams):
 
 
 class ConnectionsClosed(Instant):
-    """The connections of some workers, closed by the broker; connecting again is the clients' part."""
+    """The connections of some workers, closed by the broker; connecting again is the clients'
+    part."""
 
     def __init__(
         self,
@@ -37,7 +39,9 @@ class ConnectionsClosed(Instant):
 
     def proof(self) -> Proof:
         """Effective when the broker does not list a closed connection any more."""
-        there = {(found.port, found.id) for found in self.view.ability(HasConnections).connections()}
+        there = {
+            (found.port, found.id) for found in self.view.ability(HasConnections).connections()
+        }
         self._gone |= {one.id for one in self.chosen if (one.port, one.id) not in there}
         text = f"{len(self._gone)} of {len(self.chosen)} connections of {', '.join(self.targets)} closed"
         return Proof(bool(self._gone), text, {"closed": sorted(self._gone)})
@@ -60,7 +64,9 @@ class ConnectionClose(ClientFault[ConnectionCloseParams]):
     def commands(self, params: ConnectionCloseParams, inventory: Inventory) -> list[str]:
         return [f"DELETE /api/latest/connection/{{each connection of {params.target} then}}"]
 
-    def prepare(self, params: ConnectionCloseParams, view: ClusterView, draw: int) -> ConnectionsClosed:
+    def prepare(
+        self, params: ConnectionCloseParams, view: ClusterView, draw: int
+    ) -> ConnectionsClosed:
         wanted = matching_workers(params.target, view)
         pids = set(wanted.values())
         chosen = [

@@ -1,4 +1,5 @@
-"""connection-reset: connections are dropped without notice, as a firewall or a load balancer does it."""
+"""connection-reset: connections are dropped without notice, as a firewall or a load balancer does
+it."""
 
 from __future__ import annotations
 
@@ -10,12 +11,13 @@ from harness.durations import Seconds
 
 class ConnectionResetParams(NetworkParams):
     for_: Seconds = Field(
-        1.0, alias="for", gt=0, description="new connections are reset, too, until this long after"
+        1.0, alias="for", gt=0, description="for how long new connections are reset as well"
     )
 
 
 class ConnectionReset(NetworkFault[ConnectionResetParams]):
-    """Close every connection of a node, and reset (RST) each new one at its first byte during `for`."""
+    """Close every connection of a node, and reset (RST) each new one at its first byte during
+    `for`."""
 
     kind = "connection-reset"
     how = "reset"

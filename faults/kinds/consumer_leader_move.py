@@ -1,4 +1,5 @@
-"""consumer-leader-move: the node that keeps a consumer's state hands it over, while nothing is broken."""
+"""consumer-leader-move: the node that keeps a consumer's state hands it over, while nothing is
+broken."""
 
 from __future__ import annotations
 
@@ -17,8 +18,10 @@ from harness.protocols.cluster import MovesConsumerLeaders, Proof
 
 
 class ConsumerLeaderMoveParams(OneTopicParams):
-    group: str = Field(description="of consumers")
-    streams: tuple[str, ...] = Field((), description="exactly these, `orders-0`; empty = all of the topic")
+    group: str = Field(description="the consumer group")
+    streams: tuple[str, ...] = Field(
+        (), description="these streams, for example `orders-0`; default: all streams of the topic"
+    )
 
 
 class ConsumerLeadersMoved(Instant):
@@ -43,7 +46,9 @@ class ConsumerLeadersMoved(Instant):
             self.view.ability(MovesConsumerLeaders).move_consumer_leader(self.group, stream)
 
     def _look(self) -> None:
-        leaders = self.view.ability(MovesConsumerLeaders).consumer_leaders(self.group, [self.params.topic])
+        leaders = self.view.ability(MovesConsumerLeaders).consumer_leaders(
+            self.group, [self.params.topic]
+        )
         for stream, old in self.before.items():
             leader = leaders.get(stream)
             if leader and leader != old:
@@ -53,11 +58,15 @@ class ConsumerLeadersMoved(Instant):
     def proof(self) -> Proof:
         """Effective when a consumer was seen under another leader than before."""
         self._look()
-        changes = {stream: [self.before[stream], node] for stream, node in sorted(self._seen.items())}
+        changes = {
+            stream: [self.before[stream], node] for stream, node in sorted(self._seen.items())
+        }
         text = f"{len(changes)} of {len(self.before)} leaders of consumers changed"
         if changes:
             stream, (old, new) = next(iter(changes.items()))
-            text += f" ({self.group} of {stream}: {old} -> {new}{', ...' if len(changes) > 1 else ''})"
+            text += (
+                f" ({self.group} of {stream}: {old} -> {new}{', ...' if len(changes) > 1 else ''})"
+            )
         return Proof(bool(changes), text, {"group": self.group, "leaders": changes})
 
     def confirmed_acks(self) -> ConfirmedAcks:
@@ -70,13 +79,15 @@ class ConsumerLeadersMoved(Instant):
 
 
 class ConsumerLeaderMove(TopicFault[ConsumerLeaderMoveParams]):
-    """Let the leaders of a group's consumers step down: another server continues where they were."""
+    """Make the leaders of a group's consumers step down, so that another server continues."""
 
     kind = "consumer-leader-move"
     abilities = (MovesConsumerLeaders,)
     params = ConsumerLeaderMoveParams
 
-    def complete(self, params: ConsumerLeaderMoveParams, inventory: Inventory) -> ConsumerLeaderMoveParams:
+    def complete(
+        self, params: ConsumerLeaderMoveParams, inventory: Inventory
+    ) -> ConsumerLeaderMoveParams:
         params = super().complete(params, inventory)
         groups = _groups(inventory)
         if groups and params.group not in groups:
@@ -88,9 +99,13 @@ class ConsumerLeaderMove(TopicFault[ConsumerLeaderMoveParams]):
 
     def commands(self, params: ConsumerLeaderMoveParams, inventory: Inventory) -> list[str]:
         streams = params.streams or (f"each stream of {params.topic}",)
-        return [f"$JS.API.CONSUMER.LEADER.STEPDOWN: {params.group} of {stream}" for stream in streams]
+        return [
+            f"$JS.API.CONSUMER.LEADER.STEPDOWN: {params.group} of {stream}" for stream in streams
+        ]
 
-    def prepare(self, params: ConsumerLeaderMoveParams, view: ClusterView, draw: int) -> ConsumerLeadersMoved:
+    def prepare(
+        self, params: ConsumerLeaderMoveParams, view: ClusterView, draw: int
+    ) -> ConsumerLeadersMoved:
         inventory = view.inventory
         group = next(iter(inventory.coordinated.get(f"group:{params.group}", ())), params.group)
         found = view.ability(MovesConsumerLeaders).consumer_leaders(group, [params.topic])
@@ -101,7 +116,9 @@ class ConsumerLeaderMove(TopicFault[ConsumerLeaderMoveParams]):
             raise FiringSkipped(f"no consumer {group} of {params.topic} has a leader right now")
         chosen = random.Random(draw).sample(sorted(led), len(led))
         resolved = params.model_copy(update={"streams": tuple(sorted(chosen))})
-        return ConsumerLeadersMoved(view, group, {stream: led[stream] for stream in chosen}, resolved)
+        return ConsumerLeadersMoved(
+            view, group, {stream: led[stream] for stream in chosen}, resolved
+        )
 
 
 def _groups(inventory: Inventory) -> list[str]:

@@ -21,8 +21,12 @@ _PERIODS: Final = 3
 
 
 class CpuLimitParams(NodeParams):
-    cores: float = Field(0.1, ge=0.01, le=1024, description="CPU time that is left to it, in cores")
-    for_: Seconds = Field(10.0, alias="for", gt=0, description="full speed again after this long")
+    cores: float = Field(
+        0.1, ge=0.01, le=1024, description="CPU time that the node may use, in cores"
+    )
+    for_: Seconds = Field(
+        10.0, alias="for", gt=0, description="the limit is removed after this time"
+    )
 
 
 class CpuLimited(ResourceLimited):
@@ -46,14 +50,21 @@ class CpuLimited(ResourceLimited):
         if not self._limited or throttled < _PERIODS:
             return ""
         cores = self.params.cores
-        return f"held to {cores:g} cores in {throttled} of {periods} periods, it waited {held_s:.1f} s"
+        return (
+            f"held to {cores:g} cores in {throttled} of {periods} periods, it waited {held_s:.1f} s"
+        )
 
     def no_effect(self) -> str:
         return f"never wanted more than {self.params.cores:g} cores"
 
     def details(self) -> Details:
         throttled, periods, held_s = self._since()
-        return {**super().details(), "throttled": throttled, "periods": periods, "held_s": round(held_s, 2)}
+        return {
+            **super().details(),
+            "throttled": throttled,
+            "periods": periods,
+            "held_s": round(held_s, 2),
+        }
 
     def _since(self) -> tuple[int, int, float]:
         """Throttled periods, all periods and the time held back, of all targets."""
@@ -73,7 +84,7 @@ class CpuLimited(ResourceLimited):
 
 
 class CpuLimit(ResourceFault[CpuLimitParams]):
-    """Leave a node a share of a core (a CPU quota) for `for`."""
+    """Limit the CPU time of a node (a CPU quota) for `for`."""
 
     kind = "cpu-limit"
     abilities = (LimitsCpu, Killable, HasPlacement)

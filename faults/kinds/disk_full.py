@@ -18,20 +18,21 @@ from harness.protocols.limits import FillsDisk
 from harness.protocols.nodes import Killable
 
 _PROBE_BYTES: Final = 65_536
-#: A replica that no longer fetches is in sync until this long after its last fetch (replica.lag.time.max.ms,
-#: 5 s in our clusters, looked at every half of it).
+#: A replica that no longer fetches is in sync until this long after its last fetch
+#: (replica.lag.time.max.ms, 5 s in our clusters, looked at every half of it).
 _NOTICED_S: Final = 8.0
 
 
 class DiskFullParams(NodeParams):
-    for_: Seconds = Field(10.0, alias="for", gt=0, description="the space is given back after this long")
+    for_: Seconds = Field(10.0, alias="for", gt=0, description="the space is freed after this time")
 
 
 class DiskFilled(LimitedUntilWhole):
-    """Nodes whose volume holds a ballast file and no free block. Kafka takes its log dir offline and ends.
+    """Nodes whose volume holds a ballast file and no free block. Kafka takes its log dir offline
+    and ends.
 
-    What a survivor maps into memory it could not write (SIGBUS, in a JVM an InternalError): Kafka gives such
-    a partition up until its next start.
+    What a survivor maps into memory it could not write (SIGBUS, in a JVM an InternalError): Kafka
+    gives such a partition up until its next start.
     """
 
     def __init__(self, view: ClusterView, targets: Sequence[str], params: DiskFullParams) -> None:
@@ -50,8 +51,8 @@ class DiskFilled(LimitedUntilWhole):
                 self._said = self._disk.try_write(node, _PROBE_BYTES)[0]
 
     def shortage(self) -> str:
-        """A write of ours failed, and the node shows that its own do. Nodes below the brokers lead nothing:
-        of them the failing write is all there is to see."""
+        """A write of ours failed, and the node shows that its own do. Nodes below the brokers lead
+        nothing: of them the failing write is all there is to see."""
         if self._said != "ENOSPC":
             return ""
         below = not set(self.targets) & set(self.view.brokers)
@@ -64,7 +65,8 @@ class DiskFilled(LimitedUntilWhole):
         return f"its data volume can be written to{f' ({self._said})' if self._said else ''}"
 
     def missing(self) -> str:
-        """Also of a node that survived: whether the cluster would have noticed that it gave something up."""
+        """Also of a node that survived: whether the cluster would have noticed that it gave
+        something up."""
         if missing := super().missing():
             return missing
         survivors = self._survivors()

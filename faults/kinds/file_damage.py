@@ -1,4 +1,5 @@
-"""file-damage: a disk gives back other bytes than were written, and a node has to live with them."""
+"""file-damage: a disk gives back other bytes than were written, and a node has to live with
+them."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from pydantic import Field
 
 from faults.kinds.kill import Killed
 from faults.kit.cluster_view import ClusterView, find_ability
-from faults.kit.params import Inventory, Size, in_units
+from faults.kit.params import Inventory
 from faults.kit.several import SeveralNodesFault, SeveralNodesParams
 from harness.durations import Seconds
 from harness.errors import EnvironmentNotReady
@@ -19,35 +20,48 @@ from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import HasPlacement, Proof
 from harness.protocols.files import Damage, DamagedPlace, DamagesFiles, FileKind, ForgetsNodes
 from harness.protocols.nodes import Killable, Stoppable
+from harness.sizes import Size, in_units
 
 _STOP_S: Final = 30.0
-#: A node reads its files when it starts and fetches what it lacks; later than this it refuses them, or is
-#: slow.
+#: A node reads its files when it starts and fetches what it lacks; later than this it refuses them,
+#: or is slow.
 _COME_BACK_S: Final = 30.0
 _NAMED: Final = 2
 _KEPT: Final = 50
 
 
 class FileDamageParams(SeveralNodesParams):
-    files: FileKind = Field("log", description="which: those that hold messages, or others of the node")
-    damage: Damage = Field(
-        "flip", description="bits that are others, bytes that are `zero`, an end that is `cut`"
+    files: FileKind = Field(
+        "log", description="kind of files: those with messages (`log`), or others of the node"
     )
-    places: int = Field(1, ge=1, le=1000, description="how many on each node, drawn from all bytes in use")
-    size: Size = Field(4096, description="zeros, or missing bytes, of each place at most")
+    damage: Damage = Field(
+        "flip",
+        description=(
+            "kind of damage: changed bits (`flip`), bytes that are `zero`, or an end that is "
+            "`cut` off"
+        ),
+    )
+    places: int = Field(
+        1,
+        ge=1,
+        le=1000,
+        description="number of damaged places on each node, drawn from all bytes in use",
+    )
+    size: Size = Field(4096, description="largest number of zeros or missing bytes at one place")
     stop: Literal["orderly", "kill"] = Field(
         "orderly",
-        description="how it is stopped: after a `kill` brokers look at their files more closely",
+        description="how the node is stopped: after a `kill`, brokers check their files more closely",
     )
     wipe: bool = Field(
         True,
-        description="a node that does not start again loses its data and rejoins the cluster",
+        description="if a node does not start again, its data is removed and it rejoins the cluster empty",
     )
-    for_: Seconds = Field(1.0, alias="for", gt=0, description="it is started again after this long")
+    for_: Seconds = Field(1.0, alias="for", gt=0, description="the node restarts after this time")
 
 
 class FilesDamaged(Killed):
-    """Nodes stopped, files of theirs damaged; heal starts them, without their data if they refuse it."""
+    """Nodes stopped, files of theirs damaged; heal starts them, without their data if they refuse
+    it."""
 
     params: FileDamageParams
 
@@ -83,9 +97,16 @@ class FilesDamaged(Killed):
 
     def process_evidence(self) -> str:
         """Return that the nodes ended, and the damaged bytes of each as read back; else empty."""
-        if not self._gone or len(self._damaged) < len(self.targets) or not all(self._damaged.values()):
+        if (
+            not self._gone
+            or len(self._damaged) < len(self.targets)
+            or not all(self._damaged.values())
+        ):
             return ""
-        said = {"ended": "refused them", "not whole": f"was not whole {_COME_BACK_S:g} s after its start,"}
+        said = {
+            "ended": "refused them",
+            "not whole": f"was not whole {_COME_BACK_S:g} s after its start,",
+        }
         wiped = "".join(f"; {node} {said[why]} and was wiped" for node, why in self._wiped.items())
         return f"{self.view.seen.gone}, damaged: {'; '.join(map(self._said, self._damaged))}{wiped}"
 
@@ -98,11 +119,16 @@ class FilesDamaged(Killed):
 
     def proof(self) -> Proof:
         found = super().proof()
-        places = {node: [asdict(each) for each in rows[:_KEPT]] for node, rows in self._damaged.items()}
-        return replace(found, details={**found.details, "damaged": places, "wiped": dict(self._wiped)})
+        places = {
+            node: [asdict(each) for each in rows[:_KEPT]] for node, rows in self._damaged.items()
+        }
+        return replace(
+            found, details={**found.details, "damaged": places, "wiped": dict(self._wiped)}
+        )
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        """Return that confirmed acknowledgements may be lost: the damaged file may be what a cursor wrote."""
+        """Return that confirmed acknowledgements may be lost: the damaged file may be what a cursor
+        wrote."""
         return "at-risk"
 
     def heal(self) -> None:
@@ -121,9 +147,13 @@ class FilesDamaged(Killed):
         return "not whole" if self.view.is_running(node) else "ended"
 
     def _refusing(self) -> list[str]:
-        """Nodes that did not come back with their damaged files: they ended, or are not whole in time. One
-        without others of its kind has all that there is, and stays as it is."""
-        first = [node for node in self.targets if node not in self._wiped and len(self.view.alike(node)) > 1]
+        """Nodes that did not come back with their damaged files: they ended, or are not whole in
+        time. One without others of its kind has all that there is, and stays as it is."""
+        first = [
+            node
+            for node in self.targets
+            if node not in self._wiped and len(self.view.alike(node)) > 1
+        ]
         return [node for node in first if self._is_refusing(node)]
 
     def _is_refusing(self, node: str) -> bool:
@@ -138,7 +168,8 @@ class FilesDamaged(Killed):
 
 
 class FileDamage(SeveralNodesFault[FileDamageParams]):
-    """Stop nodes, damage some of their files (bits, zeros, a cut end), start them again after `for`."""
+    """Stop nodes, damage some of their files (bits, zeros, a cut end), and start them after
+    `for`."""
 
     kind = "file-damage"
     abilities = (DamagesFiles, Killable, Stoppable, HasPlacement)

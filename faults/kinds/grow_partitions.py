@@ -15,7 +15,9 @@ from harness.protocols.cluster import GrowsTopics, HasPlacement, Proof
 
 class GrowPartitionsParams(OneTopicParams):
     to: int | None = Field(
-        None, ge=2, description="partitions that it has then; default `grows_to` of the topic in the scenario"
+        None,
+        ge=2,
+        description="number of partitions afterwards; default: `grows_to` of the topic in the scenario",
     )
 
 
@@ -24,7 +26,9 @@ class Grown(Instant):
 
     params: GrowPartitionsParams
 
-    def __init__(self, view: ClusterView, topic: str, before: int, params: GrowPartitionsParams) -> None:
+    def __init__(
+        self, view: ClusterView, topic: str, before: int, params: GrowPartitionsParams
+    ) -> None:
         super().__init__(view, [topic], params)
         self._topic, self._before, self._wanted = topic, before, params.to or 0
 
@@ -49,7 +53,8 @@ class Grown(Instant):
 
 
 class GrowPartitions(TopicFault[GrowPartitionsParams]):
-    """Give a topic more partitions while clients use it: a key may have another one from then on."""
+    """Add partitions to a topic while clients use it; from then on a key may belong to another
+    partition."""
 
     kind = "grow-partitions"
     abilities = (GrowsTopics, HasPlacement)

@@ -15,7 +15,9 @@ from harness.protocols.nodes import Killable
 
 
 class KillParams(NodeParams):
-    for_: Seconds = Field(5.0, alias="for", gt=0, description="start it again after this long")
+    for_: Seconds = Field(
+        5.0, alias="for", gt=0, description="the process restarts after this time"
+    )
 
 
 class Killed(NodeLoss):

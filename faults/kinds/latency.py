@@ -12,19 +12,27 @@ from faults.kit.network import Impaired, NetworkFault, NetworkParams, Way
 from harness.durations import Seconds
 from harness.protocols.network import Flow, Impairment
 
-_SHARE = 0.5  # of the delay that must be seen, jitter apart: a machine that is busy is slow before, too
+# of the delay that must be seen, jitter apart: a machine that is busy is slow before, too
+_SHARE = 0.5
 
 
 class LatencyParams(NetworkParams):
-    delay: Seconds = Field(0.1, gt=0, le=60, description="how much longer each byte takes")
-    delay_jitter: Seconds = Field(0.0, description="up to so much more or less")
-    way: Way = Field("in", description="bytes to the node, `out`: from it; `both`: twice the delay a request")
+    delay: Seconds = Field(0.1, gt=0, le=60, description="delay of each byte")
+    delay_jitter: Seconds = Field(0.0, description="largest random difference from `delay`")
+    way: Way = Field(
+        "in",
+        description=(
+            "direction: `in` delays bytes to the node, `out` bytes from it; `both` delays each "
+            "request twice"
+        ),
+    )
 
     @model_validator(mode="after")
     def _less(self) -> Self:
         if self.delay_jitter > self.delay:
             raise ValueError(
-                f"delay_jitter ({self.delay_jitter:g} s) must not be more than delay ({self.delay:g} s)"
+                f"delay_jitter ({self.delay_jitter:g} s) must not be more than delay "
+                f"({self.delay:g} s)"
             )
         return self
 
@@ -50,7 +58,7 @@ class Delayed(Impaired):
 
 
 class Latency(NetworkFault[LatencyParams]):
-    """Delay what clients or other nodes send to a node, or it to them, with jitter, for `for`."""
+    """Delay the bytes that clients or other nodes exchange with a node, with jitter, for `for`."""
 
     silences = False
     kind = "latency"
@@ -62,7 +70,11 @@ class Latency(NetworkFault[LatencyParams]):
         return f"delay by {params.delay * 1e3:g} ms{jitter} all bytes"
 
     def impaired(
-        self, view: ClusterView, targets: tuple[str, ...], params: LatencyParams, flows: Sequence[Flow]
+        self,
+        view: ClusterView,
+        targets: tuple[str, ...],
+        params: LatencyParams,
+        flows: Sequence[Flow],
     ) -> Delayed:
         impairment = Impairment(self.how, delay_s=params.delay, jitter_s=params.delay_jitter)
         return Delayed(view, targets, params, flows, impairment)

@@ -17,7 +17,7 @@ from harness.protocols.cluster import MovesLeaders, PartitionState
 
 class LeaderMoveParams(TopicParams):
     moves: dict[int, str] = Field(
-        default_factory=dict, description="exactly these: partition -> node; instead of `partitions`"
+        default_factory=dict, description="these moves, as partition -> node; replaces `partitions`"
     )
 
     @model_validator(mode="after")
@@ -27,16 +27,12 @@ class LeaderMoveParams(TopicParams):
         return self
 
 
-class LeaderMoved(LeaderChange):
-    """Kafka: partitions reassigned with the wanted leader first (no data moves), then elected. NATS: the
-    leaders step down in favour of another server."""
-
-    def apply(self) -> None:
-        self.view.ability(MovesLeaders).move_leaders(self.topic, self.wanted)
-
-
 class LeaderMove(TopicFault[LeaderMoveParams]):
-    """Move the leaders of `partitions` partitions of a topic to another in-sync replica."""
+    """Move the leaders of `partitions` partitions of a topic to another in-sync replica.
+
+    Kafka: partitions are reassigned with the wanted leader first (no data moves), then elected.
+    NATS: the leaders step down in favour of another server.
+    """
 
     kind = "leader-move"
     abilities = (MovesLeaders,)
@@ -58,7 +54,9 @@ class LeaderMove(TopicFault[LeaderMoveParams]):
     def commands(self, params: LeaderMoveParams, inventory: Inventory) -> list[str]:
         name = params.topic
         if params.moves:
-            order = [f"{name}-{p} -> [{node}, its other replicas]" for p, node in params.moves.items()]
+            order = [
+                f"{name}-{p} -> [{node}, its other replicas]" for p, node in params.moves.items()
+            ]
         else:
             topic = inventory.topic(name)
             count = params.partitions or (topic.partitions if topic else 0)
@@ -68,14 +66,17 @@ class LeaderMove(TopicFault[LeaderMoveParams]):
             f"ElectLeaders preferred {name}, the same (NATS: STREAM.LEADER.STEPDOWN of each)",
         ]
 
-    def prepare(self, params: LeaderMoveParams, view: ClusterView, draw: int) -> LeaderMoved:
+    def prepare(self, params: LeaderMoveParams, view: ClusterView, draw: int) -> LeaderChange:
         states = view.states_of(params.topic)
         count = params.partitions or len(states)
         wanted = params.moves or _choose(states, view.faulted(), count, random.Random(draw))
         if not wanted:
-            raise FiringSkipped(f"no partition of {params.topic} has another in-sync replica right now")
+            raise FiringSkipped(
+                f"no partition of {params.topic} has another in-sync replica right now"
+            )
         resolved = LeaderMoveParams(topic=params.topic, moves=wanted)
-        return LeaderMoved(view, params.topic, states, wanted, resolved)
+        move = view.ability(MovesLeaders).move_leaders
+        return LeaderChange(view, params.topic, states, wanted, resolved, move)
 
 
 def _choose(

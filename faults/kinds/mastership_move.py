@@ -1,4 +1,5 @@
-"""mastership-move: another node of a group becomes the one that serves; every client must follow it."""
+"""mastership-move: another node of a group becomes the one that serves; every client must follow
+it."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from harness.protocols.cluster import HasMastership, Proof
 
 
 class MastershipMoveParams(Params):
-    to: str = Field("other", description="a node, or `other`: any but the master")
+    to: str = Field("other", description="a node, or `other` for any node except the master")
 
 
 class MastershipMoved(Instant):
@@ -36,7 +37,9 @@ class MastershipMoved(Instant):
             self._seen = self._seen or str(master)
         if not self._seen:
             return Proof(False, f"{self.old} is still the master")
-        text = f"master {self.old} -> {self._seen}" + ("" if self._seen == self.new else f", not {self.new}")
+        text = f"master {self.old} -> {self._seen}" + (
+            "" if self._seen == self.new else f", not {self.new}"
+        )
         return Proof(True, text, {"old": self.old, "new": self._seen, "asked": self.new})
 
     def confirmed_acks(self) -> ConfirmedAcks:
@@ -48,7 +51,7 @@ class MastershipMoved(Instant):
 
 
 class MastershipMove(FaultKind[MastershipMoveParams]):
-    """Make another node of the group the master: clients are cut off and must follow."""
+    """Make another node of the group the master; clients lose their connections and must follow."""
 
     kind = "mastership-move"
     abilities = (HasMastership,)
@@ -60,7 +63,9 @@ class MastershipMove(FaultKind[MastershipMoveParams]):
                 "to", "the cluster has one node: the mastership cannot move; see cluster.topology"
             )
         if params.to != "other" and params.to not in inventory.nodes:
-            raise StepProblem("to", f"no node {params.to!r}. Allowed: {names(['other', *inventory.nodes])}")
+            raise StepProblem(
+                "to", f"no node {params.to!r}. Allowed: {names(['other', *inventory.nodes])}"
+            )
         return params
 
     def target(self, params: MastershipMoveParams) -> str:
@@ -70,7 +75,9 @@ class MastershipMove(FaultKind[MastershipMoveParams]):
         to = params.to if params.to != "other" else "{a replica, chosen then}"
         return [f'PUT /api/latest/virtualhostnode/{to} {{"role": "MASTER"}}']
 
-    def prepare(self, params: MastershipMoveParams, view: ClusterView, draw: int) -> MastershipMoved:
+    def prepare(
+        self, params: MastershipMoveParams, view: ClusterView, draw: int
+    ) -> MastershipMoved:
         group = view.ability(HasMastership)
         master = group.master()
         if master is None:

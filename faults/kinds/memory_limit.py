@@ -1,4 +1,5 @@
-"""memory-limit: a node that has to live with what it holds, until it gives its page cache up or is killed."""
+"""memory-limit: a node that has to live with what it holds, until it gives its page cache up or is
+killed."""
 
 from __future__ import annotations
 
@@ -9,13 +10,14 @@ from typing import Final
 from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView
-from faults.kit.params import Inventory, NodeParams, Size, in_units
+from faults.kit.params import Inventory, NodeParams
 from faults.kit.resources import ResourceFault, ResourceLimited
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import Details, HasPlacement
 from harness.protocols.limits import LimitsMemory, MemoryUse
 from harness.protocols.nodes import Killable
+from harness.sizes import Size, in_units
 
 _HEADROOM: Final = 16_000_000
 
@@ -23,20 +25,29 @@ _HEADROOM: Final = 16_000_000
 class MemoryLimitParams(NodeParams):
     limit: Size | None = Field(
         None,
-        description="bytes, including page cache; default: memory that cannot be reclaimed, plus `headroom`",
+        description=(
+            "limit in bytes, including the page cache; default: the memory that cannot be "
+            "reclaimed, plus `headroom`"
+        ),
     )
     headroom: Size = Field(
-        _HEADROOM, description="memory above the part that cannot be reclaimed; only without `limit`"
+        _HEADROOM,
+        description="memory above the part that cannot be reclaimed; only without `limit`",
     )
-    for_: Seconds = Field(10.0, alias="for", gt=0, description="no limit any more after this long")
+    for_: Seconds = Field(
+        10.0, alias="for", gt=0, description="the limit is removed after this time"
+    )
 
 
 class MemoryLimited(ResourceLimited):
-    """Nodes under a memory limit: the kernel takes their page cache, and kills one that wants still more."""
+    """Nodes under a memory limit: the kernel takes their page cache, and kills one that wants still
+    more."""
 
     params: MemoryLimitParams
 
-    def __init__(self, view: ClusterView, targets: Sequence[str], params: MemoryLimitParams) -> None:
+    def __init__(
+        self, view: ClusterView, targets: Sequence[str], params: MemoryLimitParams
+    ) -> None:
         super().__init__(view, targets, params)
         self._memory = view.ability(LimitsMemory)
         self._at_first = {node: self._memory.memory_use(node) for node in targets}
@@ -54,7 +65,9 @@ class MemoryLimited(ResourceLimited):
         super().note()
         for node in list(self._limits):  # another thread is filling it
             now, seen = self._memory.memory_use(node), self._seen.get(node, self._at_first[node])
-            self._seen[node] = replace(now, met=max(now.met, seen.met), killed=max(now.killed, seen.killed))
+            self._seen[node] = replace(
+                now, met=max(now.met, seen.met), killed=max(now.killed, seen.killed)
+            )
 
     def shortage(self) -> str:
         """Allocations met the limit."""
@@ -94,7 +107,8 @@ class MemoryLimited(ResourceLimited):
 
 
 class MemoryLimit(ResourceFault[MemoryLimitParams]):
-    """Leave a node little more memory than it cannot give back; if it wants more the kernel kills it."""
+    """Limit the memory of a node to a little more than it cannot give back; beyond, the kernel
+    kills it."""
 
     kind = "memory-limit"
     abilities = (LimitsMemory, Killable, HasPlacement)

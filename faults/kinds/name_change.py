@@ -1,4 +1,5 @@
-"""name-change: a node has another address, as after a move to another machine; its name is asked anew."""
+"""name-change: a node has another address, as after a move to another machine; its name is asked
+anew."""
 
 from __future__ import annotations
 
@@ -19,13 +20,17 @@ from harness.protocols.nodes import Killable
 
 class NameChangeParams(NetworkParams):
     link: Literal["peers"] = Field(
-        "peers", description="always the other nodes: only of Java do we decide what a name means"
+        "peers",
+        description=(
+            "always `peers`: only the nodes, which run on Java, can be given another address for "
+            "a name"
+        ),
     )
     for_: Seconds = Field(
         45.0,
         alias="for",
         gt=0,
-        description="the old address again after this long; Java remembers an address for 30 s",
+        description="the old address is restored after this time; Java caches an address for 30 s",
     )
 
 
@@ -44,7 +49,8 @@ class Renamed(Impaired):
         return f"no answer at the old address ({len(affected)} of {len(self.wires)} wires)"
 
     def proof(self) -> Proof:
-        """Effective when the old address is dead; the proof also names who has found the new one."""
+        """Effective when the old address is dead; the proof also names who has found the new
+        one."""
         proof = super().proof()
         if self._applied and not self.is_undone():
             self._found |= self.view.ability(RenamesNodes).found_by(self._new)
@@ -55,7 +61,7 @@ class Renamed(Impaired):
 
 
 class NameChange(NetworkFault[NameChangeParams]):
-    """Give a node another address under the same name, and the old one back after `for`."""
+    """Give a node another address under the same name for `for`."""
 
     kind = "name-change"
     how = "hold"
@@ -71,7 +77,11 @@ class NameChange(NetworkFault[NameChangeParams]):
         ]
 
     def impaired(
-        self, view: ClusterView, targets: tuple[str, ...], params: NameChangeParams, flows: Sequence[Flow]
+        self,
+        view: ClusterView,
+        targets: tuple[str, ...],
+        params: NameChangeParams,
+        flows: Sequence[Flow],
     ) -> Renamed:
         # Only what others open to the node goes by its name.
         to_node = [flow for flow in flows if flow.wire.target in targets]

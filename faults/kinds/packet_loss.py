@@ -25,11 +25,19 @@ from harness.protocols.nodes import Killable
 class PacketLossParams(NodeParams):
     link: Literal["clients", "peers", "all"] = Field(
         "clients",
-        description="of which connections to the node: of `clients`, `peers` (other nodes) or `all`",
+        description=(
+            "which connections to the node are affected: of `clients`, of `peers` (other nodes), "
+            "or `all`"
+        ),
     )
-    way: Way = Field("both", description="`in`: only packets to the node get lost, `out`: only those from it")
-    share: float = Field(0.1, gt=0, lt=1, description="of the packets that get lost; 0.1 is one in ten")
-    for_: Seconds = Field(5.0, alias="for", gt=0, description="as before after this long")
+    way: Way = Field(
+        "both",
+        description="direction: `in` loses packets to the node, `out` packets from it, `both` both",
+    )
+    share: float = Field(
+        0.1, gt=0, lt=1, description="share of the packets that are lost; 0.1 is one in ten"
+    )
+    for_: Seconds = Field(5.0, alias="for", gt=0, description="the fault is undone after this time")
 
 
 class PacketsLost(NodeLoss):
@@ -61,7 +69,9 @@ class PacketsLost(NodeLoss):
         """Effective when the kernel counted a packet that it dropped."""
         seen = self.process_evidence()
         return Proof(
-            bool(seen), f"{', '.join(self.targets)}: {seen or 'no packet lost'}", {"lost": self._lost}
+            bool(seen),
+            f"{', '.join(self.targets)}: {seen or 'no packet lost'}",
+            {"lost": self._lost},
         )
 
     def heal(self) -> None:
@@ -74,8 +84,8 @@ class PacketsLost(NodeLoss):
         return super().missing() if self.is_undone() else f"{self.name} is still in iptables"
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        """Return that confirmed acknowledgements may be lost, as with any fault between brokers, or between
-        them and what they write to.
+        """Return that confirmed acknowledgements may be lost, as with any fault between brokers, or
+        between them and what they write to.
         """
         return "kept" if self.params.link == "clients" else super().confirmed_acks()
 
@@ -84,7 +94,8 @@ class PacketsLost(NodeLoss):
 
 
 class PacketLoss(NodeFault[PacketLossParams]):
-    """Lose a share of the packets of connections to a node for `for` (Linux, root and iptables)."""
+    """Lose a share of the packets of connections to a node for `for` (requires Linux, root and
+    iptables)."""
 
     silences = False
     kind = "packet-loss"
@@ -107,7 +118,9 @@ class PacketLoss(NodeFault[PacketLossParams]):
             f"after {params.for_:g} s: delete it",
         ]
 
-    def injection(self, view: ClusterView, targets: tuple[str, ...], params: PacketLossParams) -> NodeLoss:
+    def injection(
+        self, view: ClusterView, targets: tuple[str, ...], params: PacketLossParams
+    ) -> NodeLoss:
         if not any(view.ability(LosesPackets).has_ports(node, params.link) for node in targets):
             raise FiringSkipped(f"no connections of {params.link} to {', '.join(targets)}")
         return PacketsLost(view, targets, params)

@@ -1,4 +1,5 @@
-"""pause: a freeze, as a long garbage collection, a stolen CPU or a stuck disk shows from outside."""
+"""pause: a freeze, as a long garbage collection, a stolen CPU or a stuck disk shows from
+outside."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from harness.protocols.nodes import Pausable, TellsRunning
 
 
 class PauseParams(NodeParams):
-    for_: Seconds = Field(5.0, alias="for", gt=0, description="SIGCONT after this long")
+    for_: Seconds = Field(
+        5.0, alias="for", gt=0, description="the node is resumed (SIGCONT) after this time"
+    )
 
 
 class Paused(NodeLoss):
@@ -38,16 +41,18 @@ class Paused(NodeLoss):
         return self.view.seen.paused if self._stopped else ""
 
     def proof(self) -> Proof:
-        """A freeze shorter than the session timeout moves nothing: then, at its end, an unanswered request
-        proves it."""
-        # Asked first: when every node is frozen, the look at the cluster lasts longer than the freeze.
+        """A freeze shorter than the session timeout moves nothing: then, at its end, an unanswered
+        request proves it."""
+        # Asked first: when every node is frozen, the look at the cluster lasts longer than the
+        # freeze.
         self._silent = self._silent or (self._stopped and self._nobody_answers())
         proof = super().proof()
         if proof.effective or not self._stopped:
             return proof
         if self._silent and self.is_undone():
             return Proof(
-                True, f"{', '.join(self.targets)}: {self.process_evidence()}; a request got no answer"
+                True,
+                f"{', '.join(self.targets)}: {self.process_evidence()}; a request got no answer",
             )
         return proof
 
@@ -56,11 +61,14 @@ class Paused(NodeLoss):
         return self._silent
 
     def _nobody_answers(self) -> bool:
-        """Asked of a stopped process only: the silence of one that was just resumed proves nothing."""
+        """Asked of a stopped process only: the silence of one that was just resumed proves
+        nothing."""
         if not all(self.view.ability(Pausable).is_paused(node) for node in self.targets):
             return False
         silent = [self.view.answers(node) is False for node in self.targets]
-        return all(silent) and all(self.view.ability(Pausable).is_paused(node) for node in self.targets)
+        return all(silent) and all(
+            self.view.ability(Pausable).is_paused(node) for node in self.targets
+        )
 
     def heal(self) -> None:
         for node in self.targets:
@@ -76,7 +84,9 @@ class Paused(NodeLoss):
     def ledger_entry(self) -> LedgerEntry:
         """Nodes that somebody else started have no process here."""
         runtime = self.view.cluster.runtime
-        return LedgerEntry(paused=tuple(process_of(node, runtime.pid(node)) for node in self.targets))
+        return LedgerEntry(
+            paused=tuple(process_of(node, runtime.pid(node)) for node in self.targets)
+        )
 
 
 class Pause(NodeFault[PauseParams]):
@@ -88,4 +98,7 @@ class Pause(NodeFault[PauseParams]):
     injects = Paused
 
     def commands(self, params: PauseParams, inventory: Inventory) -> list[str]:
-        return [f"SIGSTOP {target_text(params.target, inventory)}", f"after {params.for_:g} s: SIGCONT"]
+        return [
+            f"SIGSTOP {target_text(params.target, inventory)}",
+            f"after {params.for_:g} s: SIGCONT",
+        ]

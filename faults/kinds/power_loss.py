@@ -11,13 +11,14 @@ from pydantic import Field
 
 from faults.kinds.kill import Killed
 from faults.kit.cluster_view import ClusterView
-from faults.kit.params import Inventory, in_units
+from faults.kit.params import Inventory
 from faults.kit.resources import ResourceFault
 from faults.kit.several import SeveralNodesFault, SeveralNodesParams
 from harness.durations import Seconds
 from harness.protocols.cluster import HasPlacement, Proof
 from harness.protocols.nodes import Killable
 from harness.protocols.power import LosesPower, Unsynced
+from harness.sizes import in_units
 
 _NAMED: Final = 2
 
@@ -25,14 +26,19 @@ _NAMED: Final = 2
 class PowerLossParams(SeveralNodesParams):
     tail: Literal["whole", "torn"] = Field(
         "whole",
-        description="a file that grew ends where it was synced, or up to 4,096 bytes later (`torn`)",
+        description=(
+            "end of a file that grew: where it was synced (`whole`), or up to 4,096 bytes later "
+            "(`torn`)"
+        ),
     )
     directories: Literal["kept", "lost"] = Field(
         "kept",
-        description="names that were made, changed or removed in a folder that was not synced since: `kept`, "
-        "as journalling file systems do within seconds, or `lost`, as POSIX allows (needs synced-folders)",
+        description=(
+            "file names that changed in a folder since it was synced: `kept`, as journalling file"
+            " systems do within seconds, or `lost`, as POSIX allows (needs synced-folders)"
+        ),
     )
-    for_: Seconds = Field(5.0, alias="for", gt=0, description="the power is back after this long")
+    for_: Seconds = Field(5.0, alias="for", gt=0, description="the power returns after this time")
 
 
 class PowerLost(Killed):
@@ -40,7 +46,9 @@ class PowerLost(Killed):
 
     params: PowerLossParams
 
-    def __init__(self, view: ClusterView, targets: Sequence[str], params: PowerLossParams, seed: int) -> None:
+    def __init__(
+        self, view: ClusterView, targets: Sequence[str], params: PowerLossParams, seed: int
+    ) -> None:
         super().__init__(view, targets, params)
         self._disks = view.ability(LosesPower)
         self._seed = seed
@@ -88,12 +96,14 @@ class PowerLost(Killed):
             return []
         lost = {node for node, dropped in self._dropped.items() if dropped.bytes}
         others = self._disks.stores()
-        kept_by = {stream: self.before.in_sync(stream) or others for stream in self.before.partitions}
+        kept_by = {
+            stream: self.before.in_sync(stream) or others for stream in self.before.partitions
+        }
         return sorted(stream for stream, nodes in kept_by.items() if nodes and nodes <= lost)
 
 
 class PowerLoss(SeveralNodesFault[PowerLossParams], ResourceFault[PowerLossParams]):
-    """Cut the power of nodes: SIGKILL, and what they wrote and did not sync is gone; back after `for`."""
+    """Cut the power of nodes (SIGKILL; what was not synced is lost) and restore it after `for`."""
 
     kind = "power-loss"
     abilities = (LosesPower, Killable, HasPlacement)

@@ -1,4 +1,5 @@
-"""preferred-election: every partition goes back to its first replica, as Kafka's own balancer does."""
+"""preferred-election: every partition goes back to its first replica, as Kafka's own balancer
+does."""
 
 from __future__ import annotations
 
@@ -16,13 +17,6 @@ class PreferredParams(TopicParams):
     pass
 
 
-class PreferredElected(LeaderChange):
-    """An election of the first replica of each partition."""
-
-    def apply(self) -> None:
-        self.view.ability(HasLeaders).elect_preferred(self.topic, sorted(self.wanted))
-
-
 class PreferredElection(TopicFault[PreferredParams]):
     """Elect the preferred leader (first replica) wherever another node leads."""
 
@@ -34,23 +28,29 @@ class PreferredElection(TopicFault[PreferredParams]):
         count = f"{params.partitions} of the partitions" if params.partitions else "every partition"
         return [f"ElectLeaders preferred {params.topic}: {count} that another replica leads then"]
 
-    def prepare(self, params: PreferredParams, view: ClusterView, draw: int) -> PreferredElected:
+    def prepare(self, params: PreferredParams, view: ClusterView, draw: int) -> LeaderChange:
         states = view.states_of(params.topic)
         wanted = _misled(states)
         if not wanted:
-            raise FiringSkipped(f"every partition of {params.topic} is led by its preferred replica already")
+            raise FiringSkipped(
+                f"every partition of {params.topic} is led by its preferred replica already"
+            )
         count = min(params.partitions or len(wanted), len(wanted))
         chosen = random.Random(draw).sample(sorted(wanted), count)
-        return PreferredElected(
+        leaders = view.ability(HasLeaders)
+        return LeaderChange(
             view,
             params.topic,
             states,
             {partition: wanted[partition] for partition in sorted(chosen)},
             params,
+            call=lambda topic, elected: leaders.elect_preferred(topic, sorted(elected)),
         )
 
 
 def _misled(states: Mapping[int, PartitionState]) -> dict[int, str]:
     """Partition -> preferred node, where that node could lead and does not."""
-    preferred = {partition: state.replicas[0] for partition, state in states.items() if state.replicas}
+    preferred = {
+        partition: state.replicas[0] for partition, state in states.items() if state.replicas
+    }
     return {p: n for p, n in preferred.items() if states[p].leader != n and n in states[p].in_sync}

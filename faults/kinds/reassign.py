@@ -1,4 +1,5 @@
-"""reassign: replicas of a topic move to other nodes while clients use it, as when disks are balanced."""
+"""reassign: replicas of a topic move to other nodes while clients use it, as when disks are
+balanced."""
 
 from __future__ import annotations
 
@@ -13,25 +14,34 @@ from faults.kit.cluster_view import POLL_S, ClusterView
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import Instant
 from faults.kit.leadership import TopicFault, refuse_unknown
-from faults.kit.params import Inventory, Size, TopicParams, in_units, names
+from faults.kit.params import Inventory, TopicParams, names
 from harness.contracts.ledger import LedgerEntry
 from harness.durations import Seconds
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import THROTTLED_REPLICAS, HasReassignments, PartitionState, Proof
+from harness.sizes import Size, in_units
 
 
 class ReassignParams(TopicParams):
     moves: dict[int, tuple[str, ...]] = Field(
         default_factory=dict,
-        description="exactly these: partition -> its nodes, preferred leader first; instead of `partitions`",
+        description=(
+            "these moves, as partition -> its nodes with the preferred leader first; replaces "
+            "`partitions`"
+        ),
     )
     within: Seconds = Field(60.0, gt=0, description="time limit for the moves")
     throttle: Size | None = Field(
         None,
-        description="bytes per second of replicas on the move, for each broker; default no limit",
+        description="bytes per second for moving replicas, for each broker; default: no limit",
     )
     cancel_after: Seconds | None = Field(
-        None, gt=0, description="moves that are not done by then are cancelled: their replicas stay"
+        None,
+        gt=0,
+        description=(
+            "moves that have not finished after this time are cancelled, and their replicas stay "
+            "where they were"
+        ),
     )
 
 
@@ -41,9 +51,15 @@ class Reassigned(Instant):
     params: ReassignParams
 
     def __init__(
-        self, view: ClusterView, topic: str, before: Mapping[int, PartitionState], params: ReassignParams
+        self,
+        view: ClusterView,
+        topic: str,
+        before: Mapping[int, PartitionState],
+        params: ReassignParams,
     ) -> None:
-        super().__init__(view, [f"{topic}-{partition}" for partition in sorted(params.moves)], params)
+        super().__init__(
+            view, [f"{topic}-{partition}" for partition in sorted(params.moves)], params
+        )
         self._topic = topic
         self._before = before
         self._cancelled: list[int] = []
@@ -75,7 +91,8 @@ class Reassigned(Instant):
                 return
 
     def proof(self) -> Proof:
-        """The brokers name other replicas than before, or that the move had begun and was cancelled."""
+        """The brokers name other replicas than before, or that the move had begun and was
+        cancelled."""
         now = self.view.states_of(self._topic)
         moved = {
             p: state.replicas
@@ -89,11 +106,15 @@ class Reassigned(Instant):
             parts.append(f"{self._topic}-{partition}: {was} -> {names(nodes)}")
         if self._cancelled:
             parts.append(f"{len(self._cancelled)} moves cancelled")
-        details = {"moved": len(moved), "cancelled": [f"{self._topic}-{p}" for p in self._cancelled]}
+        details = {
+            "moved": len(moved),
+            "cancelled": [f"{self._topic}-{p}" for p in self._cancelled],
+        }
         return Proof(bool(moved or self._cancelled), "; ".join(parts), details)
 
     def ledger_entry(self) -> LedgerEntry:
-        """Without the names of its replicas a topic is not throttled, whatever rate a broker keeps."""
+        """Without the names of its replicas a topic is not throttled, whatever rate a broker
+        keeps."""
         throttled = dict.fromkeys(THROTTLED_REPLICAS)
         return LedgerEntry(settings={self._topic: throttled} if self.params.throttle else {})
 
@@ -108,7 +129,8 @@ class Reassigned(Instant):
 
 
 class Reassign(TopicFault[ReassignParams]):
-    """Move replicas of `partitions` partitions to nodes that have none, and wait; or cancel in the middle."""
+    """Move replicas of `partitions` partitions to nodes that have none, and wait; or cancel in the
+    middle."""
 
     kind = "reassign"
     abilities = (HasReassignments,)
@@ -118,10 +140,13 @@ class Reassign(TopicFault[ReassignParams]):
         params = super().complete(params, inventory)
         topic = inventory.topic(params.topic)
         assert topic is not None
-        brokers = [node for node in inventory.nodes if "broker" in inventory.roles.get(node, ("broker",))]
+        brokers = [
+            node for node in inventory.nodes if "broker" in inventory.roles.get(node, ("broker",))
+        ]
         if not params.moves and brokers and topic.replication >= len(brokers):
             raise StepProblem(
-                "topic", f"{topic.name} has a replica on each of the {len(brokers)} brokers: none can move"
+                "topic",
+                f"{topic.name} has a replica on each of the {len(brokers)} brokers: none can move",
             )
         refuse_unknown("moves", topic, inventory, params.moves, chain(*params.moves.values()))
         return params
@@ -137,7 +162,9 @@ class Reassign(TopicFault[ReassignParams]):
         if params.moves:
             order = [f"{params.topic}-{p} -> {names(nodes)}" for p, nodes in params.moves.items()]
         else:
-            count = f"{params.partitions} of its partitions" if params.partitions else "every partition"
+            count = (
+                f"{params.partitions} of its partitions" if params.partitions else "every partition"
+            )
             order = [f"{params.topic}, {count}: one replica -> a node that has none, chosen then"]
         if params.cancel_after is None:
             last = f"wait until they are there, {params.within:g} s at most"
@@ -150,7 +177,9 @@ class Reassign(TopicFault[ReassignParams]):
         states = view.states_of(params.topic)
         moves = dict(params.moves) or _chosen(states, view, params.partitions, random.Random(draw))
         if not moves:
-            raise FiringSkipped(f"no partition of {params.topic} can have a replica elsewhere right now")
+            raise FiringSkipped(
+                f"no partition of {params.topic} can have a replica elsewhere right now"
+            )
         resolved = params.model_copy(update={"moves": moves, "partitions": None})
         return Reassigned(view, params.topic, states, resolved)
 

@@ -15,7 +15,9 @@ from harness.protocols.cluster import HasPlacement, Proof, RemakesTopics
 
 
 class RecreateTopicParams(OneTopicParams):
-    for_: Seconds = Field(2.0, alias="for", gt=0, description="time until the topic is recreated")
+    for_: Seconds = Field(
+        2.0, alias="for", gt=0, description="time until the topic is created again"
+    )
 
 
 class Recreated(Injection):
@@ -56,14 +58,15 @@ class Recreated(Injection):
         return self.view.behind(self._topic)
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        """Return that confirmed acknowledgements are lost: the positions of groups are removed with the
-        topic.
+        """Return that confirmed acknowledgements are lost: the positions of groups are removed with
+        the topic.
         """
         return "at-risk"
 
 
 class RecreateTopic(TopicFault[RecreateTopicParams]):
-    """Delete a topic in use and make it again under its name: what was in it is gone, and not lost."""
+    """Delete a topic in use and create it again under its name; its messages do not count as
+    lost."""
 
     kind = "recreate-topic"
     abilities = (RemakesTopics, HasPlacement)
@@ -72,14 +75,18 @@ class RecreateTopic(TopicFault[RecreateTopicParams]):
     def complete(self, params: RecreateTopicParams, inventory: Inventory) -> RecreateTopicParams:
         params = super().complete(params, inventory)
         if any(name.startswith("transactions:") for name in inventory.coordinated):
-            raise StepProblem("topic", "transactions of which a part is gone cannot be judged as a whole")
+            raise StepProblem(
+                "topic", "transactions of which a part is gone cannot be judged as a whole"
+            )
         return params
 
     def choices(self, params: RecreateTopicParams) -> list[str]:
         return []
 
     def commands(self, params: RecreateTopicParams, inventory: Inventory) -> list[str]:
-        again = f"after {params.for_:g} s: CreateTopics {params.topic}, with the settings that it had"
+        again = (
+            f"after {params.for_:g} s: CreateTopics {params.topic}, with the settings that it had"
+        )
         return [f"DeleteTopics {params.topic}; wait until no broker in reach knows it", again]
 
     def prepare(self, params: RecreateTopicParams, view: ClusterView, draw: int) -> Recreated:

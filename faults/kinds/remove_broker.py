@@ -1,4 +1,5 @@
-"""remove-broker: a broker is drained and leaves the cluster under load; later it joins again, empty."""
+"""remove-broker: a broker is drained and leaves the cluster under load; later it joins again,
+empty."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ from harness.protocols.members import FOURTH_BROKER, HasMembers, UnregistersBrok
 
 class RemoveBrokerParams(Params):
     within: Seconds = Field(60.0, gt=0, description="time limit for each move of replicas")
-    for_: Seconds = Field(10.0, alias="for", gt=0, description="it joins again after this long")
+    for_: Seconds = Field(
+        10.0, alias="for", gt=0, description="the broker joins again after this time"
+    )
 
 
 class Removed(MemberChange):
@@ -27,7 +30,9 @@ class Removed(MemberChange):
     def __init__(self, view: ClusterView, node: str, params: RemoveBrokerParams) -> None:
         super().__init__(view, node, params, within_s=params.within)
         self.away = [node]
-        self._before = {t: {p: s.replicas for p, s in own.items()} for t, own in self.kept().items()}
+        self._before = {
+            t: {p: s.replicas for p, s in own.items()} for t, own in self.kept().items()
+        }
 
     def apply(self) -> None:
         self.leave()
@@ -49,7 +54,9 @@ class Removed(MemberChange):
 
     def missing(self) -> str:
         kept = self.kept()
-        lacks = [f"{t}-{p}" for t, own in self._before.items() for p in own if p not in kept.get(t, {})]
+        lacks = [
+            f"{t}-{p}" for t, own in self._before.items() for p in own if p not in kept.get(t, {})
+        ]
         return f"{self.node} has no replica of {lacks[0]}" if lacks else self.unsettled()
 
 

@@ -22,7 +22,9 @@ class RemoveControllerParams(Params):
         _LEADER, description="`controller` (the active one), `random` (one that votes), or a node"
     )
     within: Seconds = Field(60.0, gt=0, description="time limit for each change of its vote")
-    for_: Seconds = Field(10.0, alias="for", gt=0, description="it votes again after this long")
+    for_: Seconds = Field(
+        10.0, alias="for", gt=0, description="the controller votes again after this time"
+    )
 
 
 class NotVoting(VoteChange):
@@ -30,7 +32,9 @@ class NotVoting(VoteChange):
 
     gives = False
 
-    def __init__(self, view: ClusterView, node: str, params: RemoveControllerParams, before: Quorum) -> None:
+    def __init__(
+        self, view: ClusterView, node: str, params: RemoveControllerParams, before: Quorum
+    ) -> None:
         super().__init__(view, node, params, before, params.within)
         self.away = [node]  # a second one away leaves no majority
 
@@ -45,7 +49,8 @@ class NotVoting(VoteChange):
 
 
 class RemoveController(VoteFault[RemoveControllerParams]):
-    """The active controller, or another one, loses its vote and only follows; it votes again after `for`."""
+    """Take the vote from a controller, which only follows from then on, and give it back after
+    `for`."""
 
     kind = "remove-controller"
     abilities = (ChangesVoters,)
@@ -53,11 +58,17 @@ class RemoveController(VoteFault[RemoveControllerParams]):
     takes_nodes = True
     params = RemoveControllerParams
 
-    def complete(self, params: RemoveControllerParams, inventory: Inventory) -> RemoveControllerParams:
-        nodes = [node for node in inventory.nodes if _LEADER in inventory.roles.get(node, (_LEADER,))]
+    def complete(
+        self, params: RemoveControllerParams, inventory: Inventory
+    ) -> RemoveControllerParams:
+        nodes = [
+            node for node in inventory.nodes if _LEADER in inventory.roles.get(node, (_LEADER,))
+        ]
         allowed = [_LEADER, _ANY, *nodes]
         if params.target not in allowed:
-            raise StepProblem("target", f"no controller {params.target!r}. Allowed: {names(allowed)}")
+            raise StepProblem(
+                "target", f"no controller {params.target!r}. Allowed: {names(allowed)}"
+            )
         return params
 
     def ends_within_s(self, params: RemoveControllerParams) -> float | None:
@@ -75,7 +86,8 @@ class RemoveController(VoteFault[RemoveControllerParams]):
         refuse_second(view, before)
         if len(before.voters) < _LEAST:
             raise FiringSkipped(f"only {names(sorted(before.voters))} vote: each is needed")
-        mine = sorted(set(before.voters) & set(view.brokers))  # one that add-controller let in is its own
+        # one that add-controller let in is its own
+        mine = sorted(set(before.voters) & set(view.brokers))
         chosen = {_LEADER: before.leader or "", _ANY: random.Random(draw).choice(mine)}
         node = chosen.get(params.target, params.target)
         if node not in mine:

@@ -1,4 +1,5 @@
-"""request-stall: connections are held back where a request of a kind begins, and it arrives late."""
+"""request-stall: connections are held back where a request of a kind begins, and it arrives
+late."""
 
 from __future__ import annotations
 
@@ -7,29 +8,28 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView, ability_of
-from faults.kit.network import Impaired, NetworkFault, NetworkParams
+from faults.kit.network import Impaired, NetworkFault
 from faults.kit.params import Inventory
+from faults.kit.requests import RequestParams, requests_refusal
 from faults.kit.targets import target_text
 from harness.durations import Seconds
-from harness.errors import did_you_mean
 from harness.protocols.cluster import Cluster, HasPlacement, Proof
 from harness.protocols.network import REQUESTS, Flow, Impairment, Stalled, StallsRequests
 from harness.protocols.nodes import Killable
 
 
-class RequestStallParams(NetworkParams):
-    requests: tuple[str, ...] = Field(
-        min_length=1, description="which, as the protocol names them: `[EndTxn]`, `[Produce, Fetch]`"
-    )
-    share: float = Field(1.0, gt=0, le=1, description="of those requests that are held; 0.4 is four in ten")
+class RequestStallParams(RequestParams):
     delay: Seconds = Field(
-        2.5, gt=0, le=60, description="how long a request, and all later requests on its connection, are held"
+        2.5,
+        gt=0,
+        le=60,
+        description="how long a request, and all later requests on its connection, are held",
     )
 
 
 class Stalling(Impaired):
-    """Connections that wait where certain requests begin. The proxy counts those; what it measures of others
-    shows nothing, for others pass."""
+    """Connections that wait where certain requests begin. The proxy counts those; what it measures
+    of others shows nothing, for others pass."""
 
     params: RequestStallParams
     silences = False
@@ -53,7 +53,7 @@ class Stalling(Impaired):
 
 
 class RequestStall(NetworkFault[RequestStallParams]):
-    """Hold connections to a node back where a request of some kinds begins; it arrives late."""
+    """Hold connections to a node where a request of some kinds begins, so that it arrives late."""
 
     silences = False
     kind = "request-stall"
@@ -71,13 +71,8 @@ class RequestStall(NetworkFault[RequestStallParams]):
 
     def refusal(self, params: RequestStallParams, cluster: Cluster) -> str:
         kinds = ability_of(cluster, StallsRequests).request_kinds()
-        if unknown := [name for name in params.requests if name not in kinds]:
-            close = (
-                did_you_mean(unknown[0], kinds, label="allowed") if kinds else "they cannot be distinguished"
-            )
-            return f"no request {unknown[0]!r} of {cluster.system}; {close}"
-        if cluster.security is not None:
-            return "requests cannot be distinguished on connections with TLS"
+        if reason := requests_refusal(params, kinds, cluster):
+            return reason
         return super().refusal(params, cluster)
 
     def action(self, params: RequestStallParams) -> str:
@@ -92,5 +87,7 @@ class RequestStall(NetworkFault[RequestStallParams]):
         flows: Sequence[Flow],
     ) -> Stalling:
         toward = [flow for flow in flows if flow.toward == "target"]
-        impairment = Impairment(self.how, delay_s=params.delay, requests=params.requests, share=params.share)
+        impairment = Impairment(
+            self.how, delay_s=params.delay, requests=params.requests, share=params.share
+        )
         return Stalling(view, targets, params, toward, impairment)

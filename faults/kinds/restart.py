@@ -16,13 +16,16 @@ from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import HasPlacement
 from harness.protocols.nodes import Stoppable
 
-#: A broker whose topics do not close ends anyway (Pulsar: brokerShutdownTimeoutMs, 10 s in our clusters).
+#: A broker whose topics do not close ends anyway (Pulsar: brokerShutdownTimeoutMs, 10 s in our
+#: clusters).
 _ORDERLY_S: Final = 8.0
 
 
 class RestartParams(NodeParams):
-    down: Seconds = Field(0.0, description="start it again this long after it has stopped")
-    stop_within: Seconds = Field(30.0, gt=0, description="SIGKILL when it has not stopped by itself")
+    down: Seconds = Field(0.0, description="time between the end of the process and its next start")
+    stop_within: Seconds = Field(
+        30.0, gt=0, description="a process that has not stopped by itself in this time gets SIGKILL"
+    )
 
 
 class Stopped(Killed):
@@ -42,7 +45,8 @@ class Stopped(Killed):
         return took_s
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        """An orderly stop closes topics, which writes their cursors. One that was cut short did not."""
+        """An orderly stop closes topics, which writes their cursors. One that was cut short did
+        not."""
         if self._orderly is None:
             return "unknown"
         return "kept" if self._orderly else super().confirmed_acks()

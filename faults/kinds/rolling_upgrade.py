@@ -1,4 +1,5 @@
-"""rolling-upgrade and rolling-downgrade: node by node to another version of the brokers, under load."""
+"""rolling-upgrade and rolling-downgrade: node by node to another version of the brokers, under
+load."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ from typing import ClassVar, TypeVar
 from packaging.version import InvalidVersion, Version
 from pydantic import Field
 
-from faults.kinds.rolling_restart import Rolled, RollingRestartParams
+from faults.kinds.rolling_restart import Rolled, RollingParams
 from faults.kit.cluster_view import ClusterView, find_ability
 from faults.kit.errors import FiringSkipped, StepProblem
 from faults.kit.injection import FaultKind
@@ -24,19 +25,27 @@ from harness.protocols.versions import FinalizesFeatures, HasVersions, need_of
 T = TypeVar("T", bound="RollingVersionParams")
 
 
-class RollingVersionParams(RollingRestartParams):
-    to: str = Field(min_length=1, description="version of the brokers, or `dir:PATH` of a distribution")
-    pause: Seconds = Field(0.0, description="between one node that is in sync again and the next")
+class RollingVersionParams(RollingParams):
+    to: str = Field(
+        min_length=1, description="version of the brokers, or `dir:PATH` of a distribution"
+    )
+    pause: Seconds = Field(
+        0.0, description="time between a node that is in sync again and the next one"
+    )
     roles: tuple[str, ...] = Field(
-        ("broker",), min_length=1, description="nodes of these roles, in this order: `[bookie, broker]`"
+        ("broker",),
+        min_length=1,
+        description="roles of the nodes, in this order, for example `[bookie, broker]`",
     )
 
 
 class RollingUpgradeParams(RollingVersionParams):
     finalize: bool = Field(
         False,
-        description="at the end raise the cluster's features to what the new version has (Kafka: KIP-584); "
-        "there is no way back from then on",
+        description=(
+            "raises the cluster's features to the level of the new version at the end (Kafka: "
+            "KIP-584); after that, no downgrade is possible"
+        ),
     )
 
 
@@ -46,7 +55,10 @@ class Upgraded(Rolled):
     params: RollingVersionParams
 
     def __init__(self, view: ClusterView, params: RollingVersionParams) -> None:
-        of_role = {role: view.brokers if role == "broker" else view.with_role(role) for role in params.roles}
+        of_role = {
+            role: view.brokers if role == "broker" else view.with_role(role)
+            for role in params.roles
+        }
         super().__init__(view, params, dict.fromkeys(chain.from_iterable(of_role.values())))
         self._versions: HasVersions = view.ability(HasVersions)
         self._was = {node: self._versions.version(node) for node in self.targets}
@@ -87,7 +99,8 @@ class Upgraded(Rolled):
         super().heal()
 
     def proof(self) -> Proof:
-        """Effective when the processes of all nodes are of that version, and each gave something up."""
+        """Effective when the processes of all nodes are of that version, and each gave something
+        up."""
         found = super().proof()
         done = {node: row.version for node, row in self._done.items()}
         other = [node for node in self.targets if done.get(node) != self.params.to]
@@ -144,7 +157,10 @@ class _RollingVersion(FaultKind[T]):
         steps = f"{stop}; start it from {params.to}; {ready}"
         pause = f"; then {params.pause:g} s" if params.pause else ""
         nodes = [
-            n for role in params.roles for n in inventory.nodes if role in inventory.roles.get(n, (role,))
+            n
+            for role in params.roles
+            for n in inventory.nodes
+            if role in inventory.roles.get(n, (role,))
         ]
         return [f"{node}: {steps}{pause}" for node in dict.fromkeys(nodes)]
 
@@ -153,7 +169,8 @@ class _RollingVersion(FaultKind[T]):
 
 
 class RollingUpgrade(_RollingVersion[RollingUpgradeParams]):
-    """Start every broker from a newer version, one after the other, each in sync before the next."""
+    """Restart every broker with a newer version, one after the other, each in sync before the
+    next."""
 
     kind = "rolling-upgrade"
     params = RollingUpgradeParams
@@ -166,12 +183,17 @@ class RollingUpgrade(_RollingVersion[RollingUpgradeParams]):
         return (*self.abilities, FinalizesFeatures) if params.finalize else self.abilities
 
     def commands(self, params: RollingUpgradeParams, inventory: Inventory) -> list[str]:
-        last = ["UpdateFeatures: metadata.version to what the brokers support"] if params.finalize else []
+        last = (
+            ["UpdateFeatures: metadata.version to what the brokers support"]
+            if params.finalize
+            else []
+        )
         return [*super().commands(params, inventory), *last]
 
 
 class RollingDowngrade(_RollingVersion[RollingVersionParams]):
-    """Start every broker from the version before, one after the other, each in sync before the next."""
+    """Restart every broker with an older version, one after the other, each in sync before the
+    next."""
 
     kind = "rolling-downgrade"
     params = RollingVersionParams

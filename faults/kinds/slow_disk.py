@@ -8,13 +8,14 @@ from typing import Final
 from pydantic import Field
 
 from faults.kit.cluster_view import ClusterView
-from faults.kit.params import Inventory, NodeParams, Size, in_units
+from faults.kit.params import Inventory, NodeParams
 from faults.kit.resources import ResourceFault, ResourceLimited
 from faults.kit.targets import target_text
 from harness.durations import Seconds
 from harness.protocols.cluster import Details, HasPlacement
 from harness.protocols.limits import SlowsDisk
 from harness.protocols.nodes import Killable
+from harness.sizes import Size, in_units
 
 _PROBE_BYTES: Final = 131_072
 #: A synced write that takes so much longer than before, and at least this long, is slow.
@@ -24,8 +25,12 @@ _WRITES: Final = 65_536
 
 
 class SlowDiskParams(NodeParams):
-    rate: Size = Field(1_000_000, ge=4096, description="bytes per second that it reads, and that it writes")
-    for_: Seconds = Field(10.0, alias="for", gt=0, description="full speed again after this long")
+    rate: Size = Field(
+        1_000_000, ge=4096, description="bytes per second for reads, and the same for writes"
+    )
+    for_: Seconds = Field(
+        10.0, alias="for", gt=0, description="the limit is removed after this time"
+    )
 
 
 class DiskSlowed(ResourceLimited):
@@ -49,15 +54,20 @@ class DiskSlowed(ResourceLimited):
         for node in self.targets:
             if self._disk.is_slowed(node):
                 self._longest_s = max(self._longest_s, self._disk.try_write(node, _PROBE_BYTES)[1])
-        if self._longest_s < max(_SLOW_S, _FACTOR * self._before_s) or self._by_the_node() < _WRITES:
+        if (
+            self._longest_s < max(_SLOW_S, _FACTOR * self._before_s)
+            or self._by_the_node() < _WRITES
+        ):
             return ""
         slow = f"{self._longest_s:.2f} s for a synced write of {in_units(_PROBE_BYTES)}"
         return f"{in_units(self.params.rate)}/s at most: {slow}, {self._before_s:.3f} s before"
 
     def _by_the_node(self) -> int:
-        """Bytes that the nodes wrote meanwhile. The page cache counts: a slow disk is felt when it fills up,
-        and until then the disk itself sees nothing of them."""
-        return sum(max(0, self._disk.written(node) - before) for node, before in self._written.items())
+        """Bytes that the nodes wrote meanwhile. The page cache counts: a slow disk is felt when it
+        fills up, and until then the disk itself sees nothing of them."""
+        return sum(
+            max(0, self._disk.written(node) - before) for node, before in self._written.items()
+        )
 
     def no_effect(self) -> str:
         if self._longest_s >= max(_SLOW_S, _FACTOR * self._before_s):

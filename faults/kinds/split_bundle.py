@@ -34,7 +34,8 @@ class SplitReload(Reload):
         self.done = 1
 
     def proof(self) -> Proof:
-        """Effective when the bundle is gone and there are more: the brokers answer before they split."""
+        """Effective when the bundle is gone and there are more: the brokers answer before they
+        split."""
         proof = super().proof()
         try:
             now = self.view.bundles.bundle_owners()

@@ -1,4 +1,5 @@
-"""transfer: a bundle goes to a broker of one's choice; an unload alone often ends where it began."""
+"""transfer: a bundle goes to a broker of one's choice; an unload alone often ends where it
+began."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from harness.protocols.cluster import HasTransfers, Proof
 
 class TransferParams(Params):
     target: str = Field("random", description="`bundle-of:TOPIC`, `bundle:RANGE` or `random`")
-    to: str = Field("other", description="a broker, or `other`: any but the owner")
+    to: str = Field("other", description="a broker, or `other` for any broker except the owner")
 
 
 class Transferred(Reload):
@@ -34,19 +35,23 @@ class Transferred(Reload):
         self.done = 1
 
     def proof(self) -> Proof:
-        """Effective when a lookup finds another owner than before: brokers say "done" also when they did
-        something else."""
+        """Effective when a lookup finds another owner than before: brokers say "done" also when
+        they did something else."""
         proof = super().proof()
         moved = self.moved()
         return Proof(
-            bool(moved), proof.evidence, {**proof.details, "to": self.to, "arrived": self._arrived()}
+            bool(moved),
+            proof.evidence,
+            {**proof.details, "to": self.to, "arrived": self._arrived()},
         )
 
     def _arrived(self) -> bool:
         return bool(self.moved()) and all(after == self.to for _, after in self.moved().values())
 
     def sentence(self, moved: int) -> str:
-        old, new = next(iter(self.moved().values()), [next(iter(self.owners_before.values()), None), None])
+        old, new = next(
+            iter(self.moved().values()), [next(iter(self.owners_before.values()), None), None]
+        )
         if new is None:
             return f"asked for {self.to} as owner; {old} still owns it"
         return f"owner {old} -> {new}" + ("" if new == self.to else f", not {self.to} as asked")
@@ -61,9 +66,13 @@ class Transfer(FaultKind[TransferParams]):
 
     def complete(self, params: TransferParams, inventory: Inventory) -> TransferParams:
         bundle_target(params.target, inventory)
-        brokers = [node for node in inventory.nodes if "broker" in inventory.roles.get(node, ("broker",))]
+        brokers = [
+            node for node in inventory.nodes if "broker" in inventory.roles.get(node, ("broker",))
+        ]
         if params.to != "other" and params.to not in brokers:
-            raise StepProblem("to", f"no broker {params.to!r}. Allowed: {names(['other', *brokers])}")
+            raise StepProblem(
+                "to", f"no broker {params.to!r}. Allowed: {names(['other', *brokers])}"
+            )
         return params
 
     def choices(self, params: TransferParams) -> list[str]:
@@ -96,4 +105,6 @@ def bundle_target(text: str, inventory: Inventory) -> Any:
     """
     unit = parse_unit(text, inventory, extra=("random",))
     if unit is not None and unit.form != "bundle":
-        raise StepProblem("target", f"must be random, bundle-of:TOPIC or bundle:RANGE, got {text!r}")
+        raise StepProblem(
+            "target", f"must be random, bundle-of:TOPIC or bundle:RANGE, got {text!r}"
+        )

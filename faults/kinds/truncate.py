@@ -1,4 +1,5 @@
-"""truncate: an operator, or retention, removes the oldest messages of a log while clients use it."""
+"""truncate: an operator, or retention, removes the oldest messages of a log while clients use
+it."""
 
 from __future__ import annotations
 
@@ -17,10 +18,15 @@ from harness.protocols.cluster import HasPlacement, Proof, TruncatesLogs
 
 
 class TruncateParams(TopicParams):
-    share: float = Field(0.5, gt=0, le=1, description="of what a partition holds then, the oldest first")
+    share: float = Field(
+        0.5,
+        gt=0,
+        le=1,
+        description="share of the messages in a partition that is removed, oldest first",
+    )
     cuts: dict[int, int] = Field(
         default_factory=dict,
-        description="exactly these: partition -> first offset that remains; instead of `share`",
+        description="these cuts, as partition -> first offset that remains; replaces `share`",
     )
 
 
@@ -30,7 +36,9 @@ class Truncated(Instant):
     params: TruncateParams
 
     def __init__(self, view: ClusterView, topic: str, params: TruncateParams) -> None:
-        super().__init__(view, [f"{topic}-{partition}" for partition in sorted(params.cuts)], params)
+        super().__init__(
+            view, [f"{topic}-{partition}" for partition in sorted(params.cuts)], params
+        )
         self._logs = view.ability(TruncatesLogs)
         self._topic = topic
         self._before = self._logs.log_spans(topic)
@@ -58,12 +66,14 @@ class Truncated(Instant):
         return "kept"
 
     def missing(self) -> str:
-        unled = [p for p, leader in self.view.placement.leaders(self._topic).items() if leader is None]
+        unled = [
+            p for p, leader in self.view.placement.leaders(self._topic).items() if leader is None
+        ]
         return f"no leader for {self._topic}-{unled[0]}" if unled else ""
 
 
 class Truncate(TopicFault[TruncateParams]):
-    """Remove the oldest messages of a topic (DeleteRecords): those are gone, and not lost."""
+    """Remove the oldest messages of a topic (DeleteRecords); they do not count as lost."""
 
     kind = "truncate"
     abilities = (TruncatesLogs, HasPlacement)
@@ -72,7 +82,9 @@ class Truncate(TopicFault[TruncateParams]):
     def complete(self, params: TruncateParams, inventory: Inventory) -> TruncateParams:
         params = super().complete(params, inventory)
         if any(name.startswith("transactions:") for name in inventory.coordinated):
-            raise StepProblem("topic", "transactions of which a part was removed cannot be judged as a whole")
+            raise StepProblem(
+                "topic", "transactions of which a part was removed cannot be judged as a whole"
+            )
         topic = inventory.topic(params.topic)
         assert topic is not None
         refuse_unknown("cuts", topic, inventory, params.cuts)
@@ -84,9 +96,18 @@ class Truncate(TopicFault[TruncateParams]):
 
     def commands(self, params: TruncateParams, inventory: Inventory) -> list[str]:
         if params.cuts:
-            return [f"DeleteRecords {params.topic}-{p} before {offset}" for p, offset in params.cuts.items()]
-        which = f"{params.partitions} partitions of {params.topic}" if params.partitions else params.topic
-        return [f"DeleteRecords {which} before the offset that leaves {1 - params.share:.0%} of each log"]
+            return [
+                f"DeleteRecords {params.topic}-{p} before {offset}"
+                for p, offset in params.cuts.items()
+            ]
+        which = (
+            f"{params.partitions} partitions of {params.topic}"
+            if params.partitions
+            else params.topic
+        )
+        return [
+            f"DeleteRecords {which} before the offset that leaves {1 - params.share:.0%} of each log"
+        ]
 
     def prepare(self, params: TruncateParams, view: ClusterView, draw: int) -> Truncated:
         cuts = dict(params.cuts) or _chosen(
@@ -101,7 +122,9 @@ def _chosen(
     spans: Mapping[int, tuple[int, int]], params: TruncateParams, rng: random.Random
 ) -> dict[int, int]:
     """Partition -> first offset that stays, where that removes anything."""
-    cuts = {p: begin + round((end - begin) * params.share) for p, (begin, end) in sorted(spans.items())}
+    cuts = {
+        p: begin + round((end - begin) * params.share) for p, (begin, end) in sorted(spans.items())
+    }
     worth = [p for p, offset in cuts.items() if offset > spans[p][0]]
     chosen = sorted(rng.sample(worth, min(params.partitions or len(worth), len(worth))))
     return {p: cuts[p] for p in chosen}

@@ -1,4 +1,5 @@
-"""unload: a broker closes topics and disconnects their clients; the next lookup decides who owns them."""
+"""unload: a broker closes topics and disconnects their clients; the next lookup decides who owns
+them."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ class Unloaded(Reload):
 
 
 class Unload(FaultKind[UnloadParams]):
-    """Unload a topic, a bundle or the namespace: its clients must look up the owner and connect again."""
+    """Unload a topic, a bundle or the namespace; its clients must look up the owner and connect
+    again."""
 
     kind = "unload"
     abilities = (HasBundles,)

@@ -25,16 +25,26 @@ class UnloadStormParams(Params):
     target: str = Field(
         "topics",
         description=(
-            "`topics` or `bundles` (all, one after the other in random order), `topic:NAME` or `namespace`"
+            "`topics` or `bundles` (all, one after the other in random order), `topic:NAME` or "
+            "`namespace`"
         ),
     )
-    times: int = Field(20, ge=1, le=100_000, description="unloads, or pairs of them")
-    gap: tuple[Seconds, Seconds] = Field(
-        (0.02, 0.2), description="shortest and longest time between the end of one and the next"
+    times: int = Field(
+        20, ge=1, le=100_000, description="number of unloads, or of pairs of unloads"
     )
-    pairs: bool = Field(False, description="each is followed by a second one of the same, after `pair_gap`")
+    gap: tuple[Seconds, Seconds] = Field(
+        (0.02, 0.2), description="shortest and longest time from the end of one unload to the next"
+    )
+    pairs: bool = Field(
+        False,
+        description="each unload is followed by a second one of the same target, after `pair_gap`",
+    )
     pair_gap: tuple[Seconds, Seconds] = Field(
-        (0.02, 0.15), description="from the end of the first to the second: clients connect in this time"
+        (0.02, 0.15),
+        description=(
+            "shortest and longest time from the end of the first unload to the second; clients "
+            "connect in this time"
+        ),
     )
 
     @model_validator(mode="after")
@@ -56,7 +66,9 @@ class Stormed(Reload):
         self._random = random.Random(draw)
         self._order = self._rounds(units, params.times)
         # What is not unloaded is not looked at.
-        streams = list(dict.fromkeys(stream for unit in self._order for stream in unit.streams(view)))
+        streams = list(
+            dict.fromkeys(stream for unit in self._order for stream in unit.streams(view))
+        )
         targets = units[0].targets(view) if len(units) == 1 else [params.target]
         super().__init__(view, targets, streams, params)
         self._took_s: float | None = None
@@ -74,13 +86,15 @@ class Stormed(Reload):
             raise EnvironmentNotReady(f"none of {self.failed} unloads was carried out: {self.why}")
 
     def proof(self) -> Proof:
-        """Return the proof of a reload after the last unload: before it, the counts do not include the whole
-        storm.
+        """Return the proof of a reload after the last unload: before it, the counts do not include
+        the whole storm.
         """
         if self._took_s is None:
             return Proof(False, f"{self.done} unloads so far")
         proof = super().proof()
-        return Proof(proof.effective, proof.evidence, {**proof.details, "took_s": round(self._took_s, 2)})
+        return Proof(
+            proof.effective, proof.evidence, {**proof.details, "took_s": round(self._took_s, 2)}
+        )
 
     def _rounds(self, units: list[ServiceUnit], times: int) -> list[ServiceUnit]:
         """Rounds over all units, each round shuffled."""
@@ -102,7 +116,8 @@ class Stormed(Reload):
 
 
 class UnloadStorm(FaultKind[UnloadStormParams]):
-    """Unload topics or the namespace again and again, alone or in pairs around the clients' reconnects."""
+    """Unload topics or the namespace again and again, alone or in pairs around the clients'
+    reconnects."""
 
     kind = "unload-storm"
     abilities = (HasBundles,)

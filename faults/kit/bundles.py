@@ -20,7 +20,8 @@ _SHOWN: Final = 8
 
 @dataclass(frozen=True, slots=True)
 class ServiceUnit:
-    """A topic or one stream of it, a bundle, or the whole namespace. ``name`` as the step has it."""
+    """A topic or one stream of it, a bundle, or the whole namespace. ``name`` as the step has
+    it."""
 
     form: Literal["topic", "bundle", "namespace"]
     name: str = ""
@@ -37,7 +38,9 @@ class ServiceUnit:
             topic = view.inventory.topic(self.name)
             found = [self.name] if topic is None else streams_of(Inventory((topic,), ()))
             return [stream for stream in found if stream in everything]
-        return [stream for stream, at in view.bundles.bundles_of(everything).items() if at == self.name]
+        return [
+            stream for stream, at in view.bundles.bundles_of(everything).items() if at == self.name
+        ]
 
     def targets(self, view: ClusterView) -> list[str]:
         """Return the targets that the journal names."""
@@ -60,11 +63,14 @@ class ServiceUnit:
 
 def streams_of(inventory: Inventory) -> list[str]:
     """Every stream of the topics of an inventory."""
-    return [f"{topic.name}-{number}" for topic in inventory.topics for number in range(topic.partitions)]
+    return [
+        f"{topic.name}-{number}" for topic in inventory.topics for number in range(topic.partitions)
+    ]
 
 
 def parse_unit(text: str, inventory: Inventory, *, extra: Sequence[str] = ()) -> ServiceUnit | None:
-    """Check the names in a target; None for one of ``extra``, or when a bundle is to be looked up later.
+    """Check the names in a target; None for one of ``extra``, or when a bundle is to be looked up
+    later.
 
     Raises:
         StepProblem: no such form, topic, or range of a bundle.
@@ -163,6 +169,8 @@ def unload_requests(text: str, inventory: Inventory) -> list[str]:
     assert topic is not None  # checked when compiled
     # Pulsar names the only stream of a topic like the topic.
     local = (
-        [topic.name] if topic.partitions == 1 else [f"{topic.name}-partition-{number}" for number in numbers]
+        [topic.name]
+        if topic.partitions == 1
+        else [f"{topic.name}-partition-{number}" for number in numbers]
     )
     return [f"PUT {topics}/{each}/unload" for each in local]

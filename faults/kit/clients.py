@@ -14,7 +14,7 @@ from faults.kit.params import Inventory, Params
 
 NO_RUN: Final = "no run has clients that a fault could reach"
 _ALL, _ONE = "client", "client:"
-_WORKERS: Final = ("producer", "consumer", "pipeline")
+_WORKERS: Final = ("producer", "consumer", "pipeline", "application")
 
 
 class ClientParams(Params):
@@ -25,9 +25,9 @@ class ClientParams(Params):
 
     target: str = Field(
         "client",
-        description="`client` (every producer, consumer and member of a pipeline), `client:producer`, "
-        "`client:consumer`, `client:pipeline` or one of them by its name in the scenario, such as "
-        "`client:shop`",
+        description="`client` (every producer, consumer, member of a pipeline and instance of an "
+        "application), `client:producer`, `client:consumer`, `client:pipeline`, `client:application`, or one "
+        "by its name in the scenario, such as `client:shop`; `client:shop-2` is the second of several",
     )
 
 
@@ -42,13 +42,15 @@ class ClientFault(FaultKind[C], Generic[C]):
     def complete(self, params: C, inventory: Inventory) -> C:
         if params.target != _ALL and not params.target.startswith((_ONE, *_WORKERS)):
             raise StepProblem(
-                "target", f"must be client, client:producer, client:NAME or the like, got {params.target!r}"
+                "target",
+                f"must be client, client:producer, client:NAME or the like, got {params.target!r}",
             )
         return params
 
 
 def refuse_clients(target: str, inventory: Inventory, but: Mapping[str, str]) -> None:
-    """Raises: StepProblem: the target is not a client of the load, or one for which ``but`` has a reason."""
+    """Raises: StepProblem: the target is not a client of the load, or one for which ``but`` has a
+    reason."""
     chosen = [name for name in inventory.clients if is_target(target, name)]
     if inventory.clients and not chosen:
         known = ", ".join(inventory.clients)
@@ -87,8 +89,8 @@ def is_target(target: str, client: str) -> bool:
 
 
 def is_named(worker: str, name: str) -> bool:
-    """Whether a worker is the named producer, consumer or pipeline, with its role (``producer-shop``) or
-    without, one of several with that name (``shop-2``), or any of a role."""
+    """Whether a worker is the named producer, consumer or pipeline, with its role
+    (``producer-shop``) or without, one of several with that name (``shop-2``), or any of a role."""
     role, _, own = worker.partition("-")
     if name in (role, worker, own):
         return True

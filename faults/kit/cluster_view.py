@@ -1,4 +1,5 @@
-"""The cluster as a fault sees it: its abilities by name, and one look at who leads and who is in sync."""
+"""The cluster as a fault sees it: its abilities by name, and one look at who leads and who is in
+sync."""
 
 from __future__ import annotations
 
@@ -26,8 +27,8 @@ A = TypeVar("A")  #: an ability
 
 
 def find_ability(cluster: Cluster, ability: type[A]) -> A | None:
-    """The part of the cluster that has an ability (itself, its runtime, its admin, its detours, its packets,
-    the drivers of its nodes); None when none has."""
+    """The part of the cluster that has an ability (itself, its runtime, its admin, its detours, its
+    packets, the drivers of its nodes); None when none has."""
     network = (getattr(cluster.runtime, name, None) for name in ("detours", "packets"))
     drivers = getattr(cluster.runtime, "drivers", ())
     parts = (cluster, cluster.runtime, cluster.admin, *network, *drivers)
@@ -35,7 +36,8 @@ def find_ability(cluster: Cluster, ability: type[A]) -> A | None:
 
 
 def ability_of(cluster: Cluster, ability: type[A]) -> A:
-    """The part of the cluster that has an ability of the fault; one without it was refused before."""
+    """The part of the cluster that has an ability of the fault; one without it was refused
+    before."""
     return cast("A", find_ability(cluster, ability))
 
 
@@ -45,8 +47,14 @@ def is_outside(cluster: Cluster) -> bool:
 
 
 def ability_text(ability: type) -> str:
-    """Return what a cluster with the ability can do, as text: ``kill a node and start it again``."""
-    return (ability.__doc__ or "").strip().splitlines()[0].removeprefix("Can ").rstrip(".")
+    """Return what a cluster with the ability can do, as text: ``kill a node and start it
+    again``."""
+    return first_paragraph(ability).removeprefix("Can ").rstrip(".")
+
+
+def first_paragraph(described: type) -> str:
+    """The first paragraph of a class's docstring as one line, for people."""
+    return " ".join((described.__doc__ or "").strip().partition("\n\n")[0].split())
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +84,13 @@ class Snapshot:
 
 
 class ClusterView:
-    """The view of the cluster that a fault may use. The threads of a run's faults share it; it has no state
-    but ``stopping``.
+    """The view of the cluster that a fault may use. The threads of a run's faults share it; it has
+    no state but ``stopping``.
 
     Attributes:
         faulted: the nodes that a fault holds now.
-        clients: asks for name -> process id of the run's workers that live now; empty without a run.
+        clients: asks for name -> process id of the run's workers that live now; empty without a
+            run.
         lives: ends those processes and begins their next lives; None without a run.
         stopping: set when everything must be healed; a long injection ends early.
     """
@@ -102,7 +111,8 @@ class ClusterView:
 
     @property
     def inventory(self) -> Inventory:
-        """The run's topics and the nodes of the cluster that runs, which a replay does not know before."""
+        """The run's topics and the nodes of the cluster that runs, which a replay does not know
+        before."""
         roles = {node.name: node.roles for node in self.cluster.runtime.nodes}
         return replace(self._planned, nodes=self.nodes, roles=roles)
 
@@ -152,14 +162,16 @@ class ClusterView:
         self.ability(Startable).start(node)
 
     def coordinators(self, group: str) -> list[str]:
-        """The node that coordinates each name of a group or of transactions (`Inventory.coordinated`).
+        """The node that coordinates each name of a group or of transactions
+        (`Inventory.coordinated`).
 
         Raises:
             BrokerstormError: the cluster does not answer.
         """
         kind, _, name = group.partition(":")
         source = self.ability(HasCoordinators)
-        names = self._planned.coordinated.get(group, (name,))  # without a run it is the brokers' name
+        # without a run it is the brokers' name
+        names = self._planned.coordinated.get(group, (name,))
         found = [source.coordinator(kind, each) for each in names]
         return [node for node in found if node is not None]
 
@@ -178,14 +190,17 @@ class ClusterView:
         return {int(stream.rpartition("-")[2]): state for stream, state in states.items()}
 
     def behind(self, topic: str) -> str:
-        """A partition without a leader or with a replica out of sync; empty when there is none. Raises as
-        `states_of`."""
+        """A partition without a leader or with a replica out of sync; empty when there is none.
+        Raises as `states_of`."""
         states = self.states_of(topic).items()
-        own = (p for p, state in states if not state.leader or set(state.replicas) - set(state.in_sync))
+        own = (
+            p for p, state in states if not state.leader or set(state.replicas) - set(state.in_sync)
+        )
         return next((f"{topic}-{partition} is not in sync" for partition in own), "")
 
     def snapshot(self) -> Snapshot | None:
-        """Return the cluster's view of itself now; None if it does not answer, which faults can cause."""
+        """Return the cluster's view of itself now; None if it does not answer, which faults can
+        cause."""
         try:
             return self._snapshot()
         except BrokerstormError:

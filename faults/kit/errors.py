@@ -4,7 +4,8 @@ from __future__ import annotations
 
 
 class StepProblem(ValueError):
-    """A key of a fault step is wrong; `compile` adds the step's number and makes it a ScenarioError."""
+    """A key of a fault step is wrong; `compile` adds the step's number and makes it a
+    ScenarioError."""
 
     def __init__(self, key: str, text: str) -> None:
         super().__init__(text)

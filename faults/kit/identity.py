@@ -9,8 +9,8 @@ from harness.start_times import started_s
 
 
 def process_of(name: str, pid: int | None) -> StoppedProcess:
-    """The process of a node or client, which is to be stopped; without pid when it is gone, or none of this
-    machine."""
+    """The process of a node or client, which is to be stopped; without pid when it is gone, or none
+    of this machine."""
     if not pid:
         return StoppedProcess(node=name)
     try:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Generic, TypeVar
 
-from faults.kit.cluster_view import ClusterView
+from faults.kit.cluster_view import ClusterView, first_paragraph
 from faults.kit.params import Inventory, Params
 from harness.contracts.ledger import LedgerEntry
 from harness.faultlog import ConfirmedAcks
@@ -18,15 +18,16 @@ P = TypeVar("P", bound=Params)
 class Injection(ABC):
     """A fault on resolved targets. The engine calls, in this order and each from one thread:
 
-    ``objection`` · ``ledger_entry`` · ``apply`` · ``proof`` (again and again, during ``apply`` and after
-    it) · ``heal`` (perhaps more than once) · ``missing`` until it is empty.
+    ``objection`` · ``ledger_entry`` · ``apply`` · ``proof`` (again and again, during ``apply`` and
+    after it) · ``heal`` (perhaps more than once) · ``missing`` until it is empty.
 
     Attributes:
         targets: nodes, or streams for faults on leadership.
-        away: the nodes that cannot serve while it is applied; they are claimed from ``apply`` until healed.
+        away: the nodes that cannot serve while it is applied; they are claimed from ``apply`` until
+            healed.
         params: the step's keys with every choice made, so that a replay does the same.
-        looks_first: its heal, which may take back what the proof sees, waits until a look that began when its
-            time was over has ended. Else it remembers, and is healed to the moment.
+        looks_first: its heal, which may take back what the proof sees, waits until a look that
+            began when its time was over has ended. Else it remembers, and is healed to the moment.
         looks_last: its proof is asked once more when it was healed: what it did until then counts.
         lasts: it stays until healed; else ``apply`` is all there is.
     """
@@ -42,7 +43,8 @@ class Injection(ABC):
         self.params = params
 
     def objection(self) -> str:
-        """Why it should not be applied now, given what was seen when it was prepared; empty = apply it."""
+        """Why it should not be applied now, given what was seen when it was prepared; empty = apply
+        it."""
         return ""
 
     @abstractmethod
@@ -71,7 +73,8 @@ class Injection(ABC):
 
     @abstractmethod
     def is_undone(self) -> bool:
-        """Nothing of it is left on this machine (the process runs again), whatever the cluster says."""
+        """Nothing of it is left on this machine (the process runs again), whatever the cluster
+        says."""
 
     @abstractmethod
     def missing(self) -> str:
@@ -83,14 +86,17 @@ class Injection(ABC):
 
     @abstractmethod
     def confirmed_acks(self) -> ConfirmedAcks:
-        """Return what can happen to acknowledgements that a broker had confirmed, as far as it is known now.
+        """Return what can happen to acknowledgements that a broker had confirmed, as far as it is
+        known now.
 
-        Pulsar confirms before it writes: a cursor is written at a limited rate and when its topic is closed
-        (managedLedgerDefaultMarkDeleteRateLimit, managedLedgerCursorPositionFlushSeconds).
+        Pulsar confirms before it writes: a cursor is written at a limited rate and when its topic
+        is closed (managedLedgerDefaultMarkDeleteRateLimit,
+        managedLedgerCursorPositionFlushSeconds).
 
-        - ``kept``: no broker ends, or it closes its topics first. A message that comes again after its
-          confirmed acknowledgement is then the broker's fault.
-        - ``at-risk``: a broker ended, or another took over from it, and it had no time to close its topics.
+        - ``kept``: no broker ends, or it closes its topics first. A message that comes again after
+          its confirmed acknowledgement is then the broker's fault.
+        - ``at-risk``: a broker ended, or another took over from it, and it had no time to close its
+          topics.
         - ``unknown``: that may have happened, and was not seen.
 
         Called before `apply` and again when it was healed; the later answer counts.
@@ -102,7 +108,8 @@ class Injection(ABC):
 
 
 class Instant(Injection):
-    """Something that happens once. Nothing stays applied: what it leaves is as good as what was before."""
+    """Something that happens once. Nothing stays applied: what it leaves is as good as what was
+    before."""
 
     lasts = False
 
@@ -114,7 +121,8 @@ class Instant(Injection):
 
 
 class FaultKind(ABC, Generic[P]):
-    """One kind of fault: a stateless class whose docstring's first line is what `list faults` shows."""
+    """One kind of fault: a stateless class whose docstring's first line is what `list faults`
+    shows."""
 
     kind: ClassVar[str]
     abilities: ClassVar[tuple[type, ...]]
@@ -130,7 +138,8 @@ class FaultKind(ABC, Generic[P]):
 
     @classmethod
     def doc(cls) -> str:
-        return (cls.__doc__ or "").strip().splitlines()[0]
+        """The first paragraph of its docstring, as one line."""
+        return first_paragraph(cls)
 
     def complete(self, params: P, inventory: Inventory) -> P:
         """Check names against the plan and fill in what it decides (the only topic, ...).
@@ -141,13 +150,14 @@ class FaultKind(ABC, Generic[P]):
         return params
 
     def target(self, params: P) -> str:
-        """The target as text, for tables and charts: the key ``target``; all where there is no such key."""
+        """The target as text, for tables and charts: the key ``target``; all where there is no such
+        key."""
         said: str = getattr(params, "target", "all")
         return said
 
     def part(self, params: P, inventory: Inventory) -> str:
-        """Return what the target was to the cluster when it was chosen, for the proof; empty if nothing is
-        stated.
+        """Return what the target was to the cluster when it was chosen, for the proof; empty if
+        nothing is stated.
         """
         return ""
 
@@ -156,8 +166,8 @@ class FaultKind(ABC, Generic[P]):
         return []
 
     def sentence(self, params: P, for_s: float | None) -> str:
-        """A firing for people: ``latency random for 5 s (link clients, delay 100 ms)``. ``for_s``: how long
-        it stays applied."""
+        """A firing for people: ``latency random for 5 s (link clients, delay 100 ms)``. ``for_s``:
+        how long it stays applied."""
         lasts = [f"{self.lasts_word} {for_s:g} s"] if for_s else []
         more = params.in_words({*self.said, "for_", "down"})
         rest = [f"({', '.join(more)})"] if more else []
@@ -169,13 +179,14 @@ class FaultKind(ABC, Generic[P]):
         return for_s
 
     def ends_within_s(self, params: P) -> float | None:
-        """Return the longest time from injected to the beginning of its heal; None when unknown. Faults that
-        end by themselves say how long they last."""
+        """Return the longest time from injected to the beginning of its heal; None when unknown.
+        Faults that end by themselves say how long they last."""
         return self.lasts_s(params) or 0.0
 
     @abstractmethod
     def commands(self, params: P, inventory: Inventory) -> list[str]:
-        """Return the commands that would be sent, in order, for `plan`. Nothing is asked or changed.
+        """Return the commands that would be sent, in order, for `plan`. Nothing is asked or
+        changed.
 
         A target that is decided when the fault fires is named by its rule
         (`faults.kit.targets.target_text`).

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Generic, TypeVar
 
 from faults.kit.cluster_view import ClusterView
@@ -17,7 +17,10 @@ T = TypeVar("T", bound=OneTopicParams)
 
 
 class LeaderChange(Instant):
-    """Asks for leaders and sees whether they came."""
+    """Asks for leaders and sees whether they came.
+
+    ``call``: the question to the admin: topic, and partition -> wanted leader.
+    """
 
     def __init__(
         self,
@@ -26,13 +29,20 @@ class LeaderChange(Instant):
         before: Mapping[int, PartitionState],
         wanted: Mapping[int, str],
         params: TopicParams,
+        call: Callable[[str, Mapping[int, str]], None],
     ) -> None:
         super().__init__(view, [f"{topic}-{partition}" for partition in sorted(wanted)], params)
+        self._call = call
         self.topic = topic
-        self.before = {partition: before[partition].leader for partition in wanted if partition in before}
+        self.before = {
+            partition: before[partition].leader for partition in wanted if partition in before
+        }
         self.wanted = dict(wanted)
         self._seen: dict[int, str] = {}
         self._unled: list[int] = sorted(wanted)
+
+    def apply(self) -> None:
+        self._call(self.topic, self.wanted)
 
     def _look(self) -> None:
         leaders = self.view.placement.leaders(self.topic)
@@ -46,7 +56,10 @@ class LeaderChange(Instant):
         """Effective when an asked partition was seen under another leader than before."""
         self._look()
         asked, moved = len(self.wanted), len(self._seen)
-        changes = {f"{self.topic}-{p}": [self.before.get(p), node] for p, node in sorted(self._seen.items())}
+        changes = {
+            f"{self.topic}-{p}": [self.before.get(p), node]
+            for p, node in sorted(self._seen.items())
+        }
         text = f"{moved} of {asked} leaders changed"
         if changes:
             stream, (old, new) = next(iter(changes.items()))
@@ -69,7 +82,8 @@ def refuse_unknown(
     partitions: Iterable[int],
     nodes: Iterable[str] = (),
 ) -> None:
-    """Raises: StepProblem: a key names a partition that the topic has not, or a node that is none."""
+    """Raises: StepProblem: a key names a partition that the topic has not, or a node that is
+    none."""
     for partition in partitions:
         if not 0 <= partition < topic.partitions:
             raise StepProblem(
@@ -87,7 +101,9 @@ class TopicFault(FaultKind[T], Generic[T]):
         known = [topic.name for topic in inventory.topics]
         if not params.topic:
             if len(known) != 1:
-                raise StepProblem("topic", f"must be given, there are several topics: {names(known)}")
+                raise StepProblem(
+                    "topic", f"must be given, there are several topics: {names(known)}"
+                )
             params = params.model_copy(update={"topic": known[0]})
         topic = inventory.topic(params.topic)
         if topic is None:
@@ -95,7 +111,9 @@ class TopicFault(FaultKind[T], Generic[T]):
             raise StepProblem("topic", f"no topic {params.topic!r}; {near}")
         count = getattr(params, "partitions", None)
         if count is not None and count > topic.partitions:
-            raise StepProblem("partitions", f"{count} is more than the {topic.partitions} of {topic.name}")
+            raise StepProblem(
+                "partitions", f"{count} is more than the {topic.partitions} of {topic.name}"
+            )
         return params
 
     def target(self, params: T) -> str:

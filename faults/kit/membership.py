@@ -1,4 +1,5 @@
-"""A broker that joins the cluster, or leaves it: replicas are moved off it first, and it is forgotten."""
+"""A broker that joins the cluster, or leaves it: replicas are moved off it first, and it is
+forgotten."""
 
 from __future__ import annotations
 
@@ -66,7 +67,10 @@ class MemberChange(Injection):
 
     def _drained(self) -> Moves:
         kept = self.kept()
-        return {t: {p: self._without(t, p, state) for p, state in own.items()} for t, own in kept.items()}
+        return {
+            t: {p: self._without(t, p, state) for p, state in own.items()}
+            for t, own in kept.items()
+        }
 
     def _without(self, topic: str, partition: int, state: PartitionState) -> list[str]:
         """Return its nodes with the broker replaced by another one, in turn.
@@ -76,14 +80,21 @@ class MemberChange(Injection):
         """
         free = sorted(set(self.view.brokers) - set(state.replicas))
         if not free:
-            raise EnvironmentNotReady(f"{topic}-{partition} is on every broker: {self.node} cannot leave")
-        return [free[partition % len(free)] if node == self.node else node for node in state.replicas]
+            raise EnvironmentNotReady(
+                f"{topic}-{partition} is on every broker: {self.node} cannot leave"
+            )
+        return [
+            free[partition % len(free)] if node == self.node else node for node in state.replicas
+        ]
 
     def unsettled(self) -> str:
         """A partition that is not in sync, or moves."""
         topics = (topic.name for topic in self.view.inventory.topics)
-        return next(filter(None, (self._moving(topic) or self.view.behind(topic) for topic in topics)), "")
+        return next(
+            filter(None, (self._moving(topic) or self.view.behind(topic) for topic in topics)), ""
+        )
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        """Return that confirmed acknowledgements stay: what a broker leads is moved before it stops."""
+        """Return that confirmed acknowledgements stay: what a broker leads is moved before it
+        stops."""
         return "kept"

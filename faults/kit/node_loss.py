@@ -1,4 +1,5 @@
-"""Base of kill, restart and pause: a node cannot serve for a while, and the cluster notices or does not."""
+"""Base of kill, restart and pause: a node cannot serve for a while, and the cluster notices or does
+not."""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ def cluster_changes(before: Snapshot, now: Snapshot, nodes: Sequence[str]) -> Ch
     """The changes that the loss of nodes caused; empty when the cluster did not react."""
     moved = [stream for stream in before.led_by(nodes) if now.leader(stream) not in (*nodes, None)]
     shrunk = [
-        stream for stream in before.partitions if before.in_sync(stream) & set(nodes) - now.in_sync(stream)
+        stream
+        for stream in before.partitions
+        if before.in_sync(stream) & set(nodes) - now.in_sync(stream)
     ]
     unled = [stream for stream in before.led_by(nodes) if now.leader(stream) is None]
     changed: Changes = {}
@@ -79,8 +82,8 @@ class NodeLoss(Injection):
         self._keeping = threading.Lock()
 
     def objection(self) -> str:
-        """Losing the targets while another replica lags would leave a partition with less than it is meant
-        to survive."""
+        """Losing the targets while another replica lags would leave a partition with less than it
+        is meant to survive."""
         if self.before is None or getattr(self.params, "together", False):
             return ""
         for stream, behind in self.before.shrunk().items():
@@ -96,7 +99,10 @@ class NodeLoss(Injection):
         """Effective when the process is seen away *and* the cluster reacted."""
         self._note_change(self.view.snapshot())
         self._note_silence()
-        seen, changed = self.process_evidence(), changes_text(self._changed) if self._mattered() else ""
+        seen, changed = (
+            self.process_evidence(),
+            changes_text(self._changed) if self._mattered() else "",
+        )
         who = ", ".join(self.targets)
         if seen and changed:
             return Proof(True, f"{who}: {seen}; {changed}", self._changed)
@@ -106,11 +112,14 @@ class NodeLoss(Injection):
 
     def _mattered(self) -> bool:
         """A fenced broker that holds none of the run's topics is not a loss to the run."""
-        return bool(self._changed.keys() - {"fenced"}) or not (self.before and self.before.partitions)
+        return bool(self._changed.keys() - {"fenced"}) or not (
+            self.before and self.before.partitions
+        )
 
     def _note_silence(self) -> None:
-        """Nodes below the brokers (bookies, ZooKeeper) lead nothing: their loss shows in unanswered requests.
-        If all brokers are lost, none is left to report a change. Remembered from while they are away."""
+        """Nodes below the brokers (bookies, ZooKeeper) lead nothing: their loss shows in unanswered
+        requests. If all brokers are lost, none is left to report a change. Remembered from while
+        they are away."""
         mute = [node for node in self.targets if node not in self.view.brokers]
         if set(self.view.brokers) <= set(self.targets):
             mute = list(self.targets)
@@ -133,14 +142,17 @@ class NodeLoss(Injection):
             kept = dict(self._changed)
             for key, value in changes.items():
                 old = kept.get(key)
-                kept[key] = max(old, value) if isinstance(old, int) and isinstance(value, int) else value
+                kept[key] = (
+                    max(old, value) if isinstance(old, int) and isinstance(value, int) else value
+                )
             self._changed = kept
 
     def hits_broker(self) -> bool:
         return not set(self.targets).isdisjoint(self.view.brokers)
 
     def confirmed_acks(self) -> ConfirmedAcks:
-        """At risk once another node was seen in a target's place, while the target continues or has ended."""
+        """At risk once another node was seen in a target's place, while the target continues or has
+        ended."""
         return "at-risk" if _REPLACED & self._changed.keys() else "unknown"
 
     def missing(self) -> str:
@@ -148,7 +160,8 @@ class NodeLoss(Injection):
         down = [node for node in self.targets if not self.view.is_running(node)]
         if down:
             return f"{', '.join(down)} not running"
-        # Asked first: while the cluster has no leader, the others still report what was true before.
+        # Asked first: while the cluster has no leader, the others still report what was true
+        # before.
         if silent := [node for node in self.targets if self.view.answers(node) is False]:
             return f"{', '.join(silent)} not answering"
         now = self.view.snapshot()
@@ -157,7 +170,9 @@ class NodeLoss(Injection):
         self._note_change(now)
         if unknown := sorted(set(self.targets) - now.registered):
             return f"{', '.join(unknown)} not registered"
-        behind = [stream for stream, nodes in now.shrunk().items() if set(nodes) & set(self.targets)]
+        behind = [
+            stream for stream, nodes in now.shrunk().items() if set(nodes) & set(self.targets)
+        ]
         if behind:
             return f"{', '.join(self.targets)} not in sync for {len(behind)} partitions ({behind[0]} ...)"
         return ""
@@ -179,11 +194,15 @@ class NodeFault(FaultKind[N], Generic[N]):
         target = parse(params.target, inventory)
         is_asked = self.silences and not params.together
         if target.form == "all" and is_asked and len(inventory.nodes) > 1:
-            raise StepProblem("target", "'all' takes every node away at once; say so with together: true")
+            raise StepProblem(
+                "target", "'all' takes every node away at once; say so with together: true"
+            )
         return params
 
     def abilities_for(self, params: N) -> tuple[type, ...]:
-        return (*self.abilities, HasCoordinators) if is_coordinator(params.target) else self.abilities
+        return (
+            (*self.abilities, HasCoordinators) if is_coordinator(params.target) else self.abilities
+        )
 
     def part(self, params: N, inventory: Inventory) -> str:
         return part_text(params.target, inventory)

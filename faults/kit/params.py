@@ -9,52 +9,17 @@ Times are relative to the start of load.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Final, Protocol, Self, get_args
+from typing import Any, Protocol, Self, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 from pydantic.fields import FieldInfo
 
 from harness.durations import Seconds
 from harness.rundir import Document
+from harness.sizes import Size, in_units
 from harness.systems import DEFAULT
-
-_SIZE: Final = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMG]?)(i?)B?\s*$")
-
-
-def parse_size(value: object) -> object:
-    """``300MB``, ``64KiB`` or a plain number of bytes -> int; anything else is left to fail."""
-    if isinstance(value, str) and (match := _SIZE.match(value.replace("K", "k"))):
-        base = 1024 if match[3] else 1000
-        return round(float(match[1]) * base ** ("kMG".index(match[2]) + 1 if match[2] else 0))
-    if isinstance(value, str | bool):
-        raise ValueError("must be a size such as 300MB, 64KiB or a number of bytes")
-    return value
-
-
-def in_units(size: float) -> str:
-    """Bytes for people: ``300 MB``, ``1.5 GB``, ``64 kB``."""
-    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
-        if size >= factor:
-            return f"{size / factor:.3g} {unit}"
-    return f"{size:.0f} B"
-
-
-Size = Annotated[
-    int,
-    BeforeValidator(parse_size),
-    Field(gt=0, le=1 << 50),
-    WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "number", "exclusiveMinimum": 0},
-                {"type": "string", "pattern": r"^\s*\d+(\.\d+)?\s*[kKMG]?i?B?\s*$"},
-            ]
-        }
-    ),
-]
 
 
 class InventoryTopic(Protocol):
@@ -82,10 +47,13 @@ class Inventory:
     clients: Mapping[str, str] = field(default_factory=dict)
     #: ``group:NAME`` and ``transactions:NAME`` -> its names at the brokers; none = unknown.
     coordinated: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    #: Producer or consumer -> why no fault can set its clock; those that are not named have one to set.
+    #: Producer or consumer -> why no fault can set its clock; those that are not named have one to
+    #: set.
     clockless: Mapping[str, str] = field(default_factory=dict)
     #: Client -> producer, consumer or pipeline: what its process is; none = unknown.
     client_roles: Mapping[str, str] = field(default_factory=dict)
+    #: Applications whose outputs are requests to an endpoint of the run.
+    output_endpoints: Collection[str] = ()
     #: Name in `harness.systems`.
     system: str = DEFAULT.name
 
@@ -94,6 +62,22 @@ class Inventory:
 
     def topic(self, name: str) -> InventoryTopic | None:
         return next((topic for topic in self.topics if topic.name == name), None)
+
+
+def inventory_of(
+    topics: Iterable[InventoryTopic],
+    nodes: Sequence[str] | Mapping[str, Sequence[str]],
+    **more: Any,
+) -> Inventory:
+    """Make an inventory of what is known.
+
+    Args:
+        topics: the topics of a plan, or `TopicSettings`.
+        nodes: names of the cluster's nodes, or name -> its roles.
+        more: further attributes of `Inventory`.
+    """
+    roles = nodes if isinstance(nodes, Mapping) else {}
+    return Inventory(topics=tuple(topics), nodes=tuple(sorted(nodes)), roles=roles, **more)
 
 
 class Params(BaseModel):
@@ -106,7 +90,8 @@ class Params(BaseModel):
         return self.model_dump(mode="json", by_alias=True)
 
     def in_words(self, besides: Collection[str]) -> list[str]:
-        """``delay 100 ms``, ``way in``: every key but those said otherwise, and those that are off."""
+        """``delay 100 ms``, ``way in``: every key but those said otherwise, and those that are
+        off."""
         made = []
         for name, field_ in type(self).model_fields.items():
             value = getattr(self, name)
@@ -120,7 +105,10 @@ class Params(BaseModel):
 
 def _value_words(value: object, of_key: FieldInfo) -> str:
     """A value with its unit."""
-    units = [*of_key.metadata, *(part for each in get_args(of_key.annotation) for part in get_args(each))]
+    units = [
+        *of_key.metadata,
+        *(part for each in get_args(of_key.annotation) for part in get_args(each)),
+    ]
     if _READS_SIZE in units:
         return in_units(float(str(value)))
     if _READS_SECONDS in units:
@@ -133,10 +121,13 @@ _READS_SIZE, _READS_SECONDS = get_args(Size)[1], get_args(Seconds)[1]
 
 
 class FiringSeries(Params):
-    """Several firings in quick succession, each ``gap`` (random within the bounds) after the one before."""
+    """Several firings in quick succession, each ``gap`` (random within the bounds) after the one
+    before."""
 
     times: int = Field(ge=2, le=1000, description="firings in a row")
-    gap: tuple[Seconds, Seconds] = Field(description="shortest and longest time between two firings")
+    gap: tuple[Seconds, Seconds] = Field(
+        description="shortest and longest time between two firings"
+    )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
@@ -148,17 +139,36 @@ class FiringSeries(Params):
 class FaultSchedule(Params):
     """When a step fires."""
 
-    at: Seconds | None = Field(None, description="once, this long after the start of load")
-    every: Seconds | None = Field(None, gt=0, description="again and again, from `from` until `until`")
-    jitter: Seconds = Field(0.0, description="each firing of `every` comes up to this much later")
-    from_: Seconds | None = Field(None, alias="from", description="first firing of `every`; default `every`")
+    at: Seconds | None = Field(
+        None, description="injects the fault once, this long after the start of the load"
+    )
+    every: Seconds | None = Field(
+        None,
+        gt=0,
+        description="injects the fault repeatedly, with this interval, from `from` until `until`",
+    )
+    jitter: Seconds = Field(
+        0.0, description="each repetition of `every` is delayed by a random time up to this"
+    )
+    from_: Seconds | None = Field(
+        None, alias="from", description="time of the first repetition of `every`; default: `every`"
+    )
     until: Seconds | None = Field(
         None,
-        description="`every` does not fire after this time; default: as long as the fault ends under load",
+        description=(
+            "no repetition of `every` begins after this time; default: as late as the fault still"
+            " ends under load"
+        ),
     )
-    storm: FiringSeries | None = Field(None, description="each firing becomes several in quick succession")
+    storm: FiringSeries | None = Field(
+        None, description="each repetition becomes several in quick succession"
+    )
     wait: Seconds = Field(
-        0.0, description="when it cannot fire (another node is still away), try for this long before skipping"
+        0.0,
+        description=(
+            "if the fault cannot begin (another node is still away), tries for this long before "
+            "it is skipped"
+        ),
     )
 
     @model_validator(mode="after")
@@ -166,11 +176,17 @@ class FaultSchedule(Params):
         if (self.at is None) == (self.every is None):
             raise ValueError("needs either `at` or `every`")
         if self.every is None:
-            for key, value in (("jitter", self.jitter), ("from", self.from_), ("until", self.until)):
+            for key, value in (
+                ("jitter", self.jitter),
+                ("from", self.from_),
+                ("until", self.until),
+            ):
                 if value:
                     raise ValueError(f"`{key}` goes with `every`, not with `at`")
         elif self.jitter >= self.every:
-            raise ValueError(f"jitter ({self.jitter:g} s) must be shorter than every ({self.every:g} s)")
+            raise ValueError(
+                f"jitter ({self.jitter:g} s) must be shorter than every ({self.every:g} s)"
+            )
         return self
 
 
@@ -186,20 +202,25 @@ class NodeParams(Params):
         "`role:bookie` (one of a role) or `all` (brokers)",
     )
     together: bool = Field(
-        False, description="allow it while another node is away; otherwise the firing is skipped"
+        False,
+        description="allows the fault while another node is away; otherwise it is skipped then",
     )
 
 
 class OneTopicParams(Params):
     """Keys of a fault on one topic."""
 
-    topic: str = Field("", description="a topic of the scenario; may be left out when there is only one")
+    topic: str = Field(
+        "", description="a topic of the scenario; may be left out if there is only one"
+    )
 
 
 class TopicParams(OneTopicParams):
     """Keys of a fault on the partitions of one topic."""
 
-    partitions: int | None = Field(None, ge=1, description="how many, chosen at random; default all")
+    partitions: int | None = Field(
+        None, ge=1, description="number of partitions, chosen at random; default: all"
+    )
 
 
 def keys_of(*models: type[Params]) -> list[str]:

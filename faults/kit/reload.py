@@ -69,7 +69,8 @@ class Reload(Instant):
             "failed": self.failed,
             "reloaded": sorted(self._reloaded),
             "looked_at": self._sample,
-            "owners": moved or {s: [self.owners_before.get(s), self._after.get(s)] for s in self._sample},
+            "owners": moved
+            or {s: [self.owners_before.get(s), self._after.get(s)] for s in self._sample},
         }
         return Proof(bool(self._reloaded), self.sentence(len(moved)), details)
 

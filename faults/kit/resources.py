@@ -1,4 +1,5 @@
-"""Base of the faults on CPU, memory and disk: a node continues with less of it, and may die of that."""
+"""Base of the faults on CPU, memory and disk: a node continues with less of it, and may die of
+that."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ _CATCH_UP_S: Final = 10.0
 
 
 class ResourceFault(NodeFault[N], Generic[N]):
-    """Base of the kinds that take a resource away: refused on a cluster that was not started for them."""
+    """Base of the kinds that take a resource away: refused on a cluster that was not started for
+    them."""
 
     def refusal(self, params: N, cluster: Cluster) -> str:
         given: frozenset[str] = getattr(cluster.runtime, "needs", frozenset())
@@ -32,7 +34,8 @@ class ResourceFault(NodeFault[N], Generic[N]):
 class ResourceLimited(NodeLoss):
     """Limits a resource of its targets. Heal lifts the limit and starts nodes that died of it.
 
-    Like a node that is away, a limited one is claimed: taking another away could lose data by design.
+    Like a node that is away, a limited one is claimed: taking another away could lose data by
+    design.
     """
 
     def __init__(self, view: ClusterView, targets: Sequence[str], params: NodeParams) -> None:
@@ -41,7 +44,8 @@ class ResourceLimited(NodeLoss):
 
     @abstractmethod
     def shortage(self) -> str:
-        """The shortage as the machine shows it, beyond our having asked for it; empty: not seen yet."""
+        """The shortage as the machine shows it, beyond our having asked for it; empty: not seen
+        yet."""
 
     @abstractmethod
     def restore(self, node: str) -> None:
@@ -54,7 +58,8 @@ class ResourceLimited(NodeLoss):
         return self.shortage()
 
     def proof(self) -> Proof:
-        """Effective when the machine shows the shortage; the cluster's reaction is reported as well."""
+        """Effective when the machine shows the shortage; the cluster's reaction is reported as
+        well."""
         self._note_change(self.view.snapshot())
         self.note()
         shown, who = self.shortage(), ", ".join(self.targets)
@@ -72,8 +77,8 @@ class ResourceLimited(NodeLoss):
         return {**self._changed, **({"died": self._died} if self._died else {})}
 
     def note(self) -> None:
-        """Remember what is seen only while it lasts. Also asked before the heal: who looks at the cluster may
-        have to wait for its answer until all is over."""
+        """Remember what is seen only while it lasts. Also asked before the heal: who looks at the
+        cluster may have to wait for its answer until all is over."""
         for node in self.targets:
             if node not in self._died and not self.view.is_running(node):
                 self._died.append(node)
@@ -101,7 +106,8 @@ class ResourceLimited(NodeLoss):
 
 
 class LimitedUntilWhole(ResourceLimited):
-    """One whose survivors are restarted if they are not whole again some time after it was lifted."""
+    """One whose survivors are restarted if they are not whole again some time after it was
+    lifted."""
 
     def __init__(self, view: ClusterView, targets: Sequence[str], params: NodeParams) -> None:
         super().__init__(view, targets, params)
@@ -151,7 +157,8 @@ class LimitedUntilWhole(ResourceLimited):
         return [node for node in self.targets if node not in self._died]
 
     def _not_whole(self) -> list[str]:
-        """Survivors that are not registered, or not in sync for a stream; all if it is unknown which."""
+        """Survivors that are not registered, or not in sync for a stream; all if it is unknown
+        which."""
         now = self.view.snapshot()
         behind = {node for nodes in now.shrunk().values() for node in nodes} if now else set()
         away = behind | (set(self.targets) - now.registered if now else set())

@@ -1,7 +1,7 @@
 """Measures one request on one wire: the proof that a network fault is there, and that it is gone.
 
-Each request is one that the node at the port answers at once, on a connection of our own, so no client
-library's retries and pools come in between. It costs the node next to nothing.
+Each request is one that the node at the port answers at once, on a connection of our own, so no
+client library's retries and pools come in between. It costs the node next to nothing.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ from typing import Final
 
 from harness.protocols.network import Wire
 
-#: A request that a live node has not answered by then, on a busy machine too, is one that did not arrive.
+#: A request that a live node has not answered by then, on a busy machine too, is one that did not
+#: arrive.
 ANSWER_S: Final = 1.0
-#: Name of a port and bytes of ballast -> what is sent, and what shows that all of it came through; None where
-#: nothing can be measured (`Cluster.request`).
+#: Name of a port and bytes of ballast -> what is sent, and what shows that all of it came through;
+#: None where nothing can be measured (`Cluster.request`).
 Request = Callable[[str, int], tuple[bytes, int | bytes] | None]
 
 #: Connects to a port of a wire, as its source does: (wire, port, timeout in seconds).
@@ -37,9 +38,9 @@ def answer_s(
 ) -> float | None:
     """Seconds until the answers to a request came; None when they did not.
 
-    Counts until the first bytes of an answer; with several answers, of all of them: each is expected whole
-    before the next, as Kafka answers. If the end of an answer is given, counts until that end: such a server
-    speaks first, as NATS does.
+    Counts until the first bytes of an answer; with several answers, of all of them: each is
+    expected whole before the next, as Kafka answers. If the end of an answer is given, counts until
+    that end: such a server speaks first, as NATS does.
     """
     data, answers = request
     start = time.monotonic()
@@ -76,8 +77,8 @@ def measure(
     ballast: int = 0,
     connect: Connect = directly,
 ) -> dict[str, float | None]:
-    """Wire -> seconds of a request on it, None when it was not answered; wires that cannot be measured are
-    left out. All at once: those that are cut take the whole timeout.
+    """Wire -> seconds of a request on it, None when it was not answered; wires that cannot be
+    measured are left out. All at once: those that are cut take the whole timeout.
 
     Args:
         request: what to send to whom (`Cluster.request`).

@@ -1,4 +1,5 @@
-"""Base of the kinds that hit several nodes at one moment: named, or a target and others of its kind."""
+"""Base of the kinds that hit several nodes at one moment: named, or a target and others of its
+kind."""
 
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ class SeveralNodesParams(NodeParams):
     """Keys of a fault on some nodes at once."""
 
     nodes: Annotated[int, Field(ge=1)] | Literal["all"] = Field(
-        1, description="how many are hit at that moment: the target and others, or `all` of its kind"
+        1,
+        description=(
+            "number of nodes that are affected at the same moment: the target and others of its "
+            "role, or `all` of them"
+        ),
     )
 
 

@@ -1,4 +1,5 @@
-"""Targets of faults on nodes: a step's ``target``, checked early and resolved when the firing is due."""
+"""Targets of faults on nodes: a step's ``target``, checked early and resolved when the firing is
+due."""
 
 from __future__ import annotations
 
@@ -26,13 +27,22 @@ _OF_TOPIC: Final[Mapping[str, Literal["leader", "follower", "replica"]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A parsed target. ``partition`` None with a topic: the node that leads, follows in or keeps most of it.
-    ``nodes`` are the listed nodes; ``node`` is the role with form ``role``; ``group`` what is coordinated,
-    ``group:NAME`` or ``transactions:NAME``.
+    """A parsed target. ``partition`` None with a topic: the node that leads, follows in or keeps
+    most of it. ``nodes`` are the listed nodes; ``node`` is the role with form ``role``; ``group``
+    what is coordinated, ``group:NAME`` or ``transactions:NAME``.
     """
 
     form: Literal[
-        "node", "nodes", "random", "leader", "follower", "replica", "coordinator", "controller", "all", "role"
+        "node",
+        "nodes",
+        "random",
+        "leader",
+        "follower",
+        "replica",
+        "coordinator",
+        "controller",
+        "all",
+        "role",
     ]
     node: str = ""
     nodes: tuple[str, ...] = ()
@@ -97,14 +107,18 @@ def _parse_coordinator(rest: str, inventory: Inventory) -> Target:
     return Target("coordinator", group=rest)
 
 
-def _parse_topic(form: Literal["leader", "follower", "replica"], rest: str, inventory: Inventory) -> Target:
+def _parse_topic(
+    form: Literal["leader", "follower", "replica"], rest: str, inventory: Inventory
+) -> Target:
     if inventory.topic(rest):
         return Target(form, topic=rest)
     topic_name, _, number = rest.rpartition("-")
     topic = inventory.topic(topic_name)
     if topic is None or not number.isdigit():
         known = [t.name for t in inventory.topics]
-        raise StepProblem("target", f"no topic {rest!r}; {did_you_mean(rest, known, label='topics')}")
+        raise StepProblem(
+            "target", f"no topic {rest!r}; {did_you_mean(rest, known, label='topics')}"
+        )
     if int(number) >= topic.partitions:
         raise StepProblem(
             "target", f"topic {topic.name} has partitions 0 to {topic.partitions - 1}, not {number}"
@@ -124,7 +138,9 @@ def target_text(text: str, inventory: Inventory) -> str:
     if target.form == "nodes":
         return names(target.nodes)
     if target.form == "all":
-        brokers = [node for node in inventory.nodes if "broker" in inventory.roles.get(node, ("broker",))]
+        brokers = [
+            node for node in inventory.nodes if "broker" in inventory.roles.get(node, ("broker",))
+        ]
         return names(brokers)
     if target.form in ("random", "role"):
         return f"a random {target.node or 'broker'}, chosen then"
@@ -132,8 +148,8 @@ def target_text(text: str, inventory: Inventory) -> str:
 
 
 def part_text(text: str, inventory: Inventory) -> str:
-    """Return what a node was to the cluster when this target chose it, for its proof; empty where the target
-    does not say.
+    """Return what a node was to the cluster when this target chose it, for its proof; empty where
+    the target does not say.
 
     Raises:
         StepProblem: as `parse`.
@@ -177,7 +193,9 @@ def resolve(target: Target, view: ClusterView, draw: int) -> tuple[str, ...]:
         return (_pick(candidates, draw, "every node is faulted already"),)
     if target.form == "controller":
         controller = view.placement.controller()
-        return (_pick([controller] if controller else [], draw, "no controller is known right now"),)
+        return (
+            _pick([controller] if controller else [], draw, "no controller is known right now"),
+        )
     if target.form == "coordinator":
         found = view.coordinators(target.group)
         return (_pick(_most(found), draw, f"{target.group} has no coordinator right now"),)
@@ -186,11 +204,15 @@ def resolve(target: Target, view: ClusterView, draw: int) -> tuple[str, ...]:
 
 def _of_topic(target: Target, view: ClusterView, draw: int) -> str:
     if target.form == "leader":
-        nodes = {p: [node] if node else [] for p, node in view.placement.leaders(target.topic).items()}
+        nodes = {
+            p: [node] if node else [] for p, node in view.placement.leaders(target.topic).items()
+        }
     else:
         but_leader = target.form == "follower"
         nodes = {
-            partition: [node for node in state.replicas if not (but_leader and node == state.leader)]
+            partition: [
+                node for node in state.replicas if not (but_leader and node == state.leader)
+            ]
             for partition, state in view.states_of(target.topic).items()
         }
     asked = nodes.values() if target.partition is None else [nodes.get(target.partition, [])]

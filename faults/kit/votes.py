@@ -1,4 +1,5 @@
-"""A controller that gets a vote, or loses it (KIP-853), and how the leader of the others describes that."""
+"""A controller that gets a vote, or loses it (KIP-853), and how the leader of the others describes
+that."""
 
 from __future__ import annotations
 
@@ -24,7 +25,9 @@ def refuse_second(view: ClusterView, before: Quorum) -> None:
     own = set(view.with_role("controller"))
     spare, lost = sorted(own - set(view.brokers)), sorted(own - before.voters.keys())
     if spare:
-        raise FiringSkipped(f"{spare[0]} is in the quorum, or joins it: one change of voters at a time")
+        raise FiringSkipped(
+            f"{spare[0]} is in the quorum, or joins it: one change of voters at a time"
+        )
     if lost:
         raise FiringSkipped(f"{lost[0]} has no vote now: one change of voters at a time")
 
@@ -38,7 +41,9 @@ class VoteChange(Injection):
 
     gives: bool
 
-    def __init__(self, view: ClusterView, node: str, params: Params, before: Quorum, within_s: float) -> None:
+    def __init__(
+        self, view: ClusterView, node: str, params: Params, before: Quorum, within_s: float
+    ) -> None:
         super().__init__(view, [node], params)
         self.node = node
         self.before = before
@@ -68,11 +73,15 @@ class VoteChange(Injection):
         now = self.admin.quorum()
         lag = now.voters.get(self.node, now.observers.get(self.node))
         voters = " -> ".join(", ".join(sorted(quorum.voters)) for quorum in (self.before, now))
-        active = " -> ".join(f"{quorum.leader} (epoch {quorum.epoch})" for quorum in (self.before, now))
+        active = " -> ".join(
+            f"{quorum.leader} (epoch {quorum.epoch})" for quorum in (self.before, now)
+        )
         told = "not known" if lag is None else f"{lag:,}"
         text = f"voters {voters}; active {active}; lag of {self.node}: {told}"
         details = {"voters": sorted(now.voters), "leader": now.leader, "epoch": now.epoch}
-        return Proof((self.node in now.voters) == self.gives and now.leader is not None, text, details)
+        return Proof(
+            (self.node in now.voters) == self.gives and now.leader is not None, text, details
+        )
 
     def missing(self) -> str:
         if (self.node in self.admin.quorum().voters) == self.gives:
@@ -91,4 +100,8 @@ class VoteFault(FaultKind[P]):
     def refusal(self, params: P, cluster: Cluster) -> str:
         given: frozenset[str] = getattr(cluster.runtime, "needs", frozenset())
         lacking = ", ".join(sorted(self.needs - given))
-        return f"it was started without {lacking}, which no cluster in containers has" if lacking else ""
+        return (
+            f"it was started without {lacking}, which no cluster in containers has"
+            if lacking
+            else ""
+        )

@@ -1,4 +1,5 @@
-"""A mix: random draws from a weighted set of faults, with quiet periods in which everything is healed. Pure.
+"""A mix: random draws from a weighted set of faults, with quiet periods in which everything is
+healed. Pure.
 
     - mix:
         of:
@@ -10,9 +11,9 @@
         from: 5s
         until: 50s
 
-A draw is a firing like any other: it has its place in the timeline before the run starts, and `run --replay`
-repeats it. What could not be healed before the next quiet period, or before the load ends, is not drawn; nor
-is a second fault that takes a node away while the first is applied.
+A draw is a firing like any other: it has its place in the timeline before the run starts, and `run
+--replay` repeats it. What could not be healed before the next quiet period, or before the load
+ends, is not drawn; nor is a second fault that takes a node away while the first is applied.
 """
 
 from __future__ import annotations
@@ -40,8 +41,12 @@ _EXAMPLE: Final = "such as {of: [{fault: kill, weight: 3}, {fault: pause}], ever
 class Quiet(Params):
     """Periods without faults."""
 
-    every: Seconds = Field(gt=0, description="length of a round of faults and quiet, counted from `from`")
-    for_: Seconds = Field(alias="for", gt=0, description="the end of each round, in which nothing is applied")
+    every: Seconds = Field(
+        gt=0, description="length of a round of faults and quiet, counted from `from`"
+    )
+    for_: Seconds = Field(
+        alias="for", gt=0, description="the end of each round, in which nothing is applied"
+    )
 
     @model_validator(mode="after")
     def _room(self) -> Self:
@@ -54,30 +59,43 @@ class MixParams(Params):
     """The keys of a mix."""
 
     of: list[FaultStep] = Field(
-        min_length=1, description="the set: steps without times, each with a `weight` (default 1)"
+        min_length=1,
+        description="the faults to draw from: steps without times, each with a `weight` (default 1)",
     )
-    every: Seconds = Field(gt=0, description="one draw after this long, again and again")
-    jitter: Seconds = Field(0.0, description="each draw comes up to this much later")
-    from_: Seconds | None = Field(None, alias="from", description="first draw; default `every`")
-    until: Seconds | None = Field(None, description="no draw after this; default: the end of load")
-    quiet: Quiet | None = Field(None, description="`{every: 30s, for: 10s}`: the last 10 s of each 30 s")
+    every: Seconds = Field(gt=0, description="time from one draw to the next")
+    jitter: Seconds = Field(0.0, description="each draw is delayed by a random time up to this")
+    from_: Seconds | None = Field(
+        None, alias="from", description="time of the first draw; default: `every`"
+    )
+    until: Seconds | None = Field(
+        None, description="no draw happens after this time; default: the end of the load"
+    )
+    quiet: Quiet | None = Field(
+        None, description="quiet periods: `{every: 30s, for: 10s}` is the last 10 s of each 30 s"
+    )
     wait: Seconds | None = Field(
         None,
-        description="a draw that cannot fire (a node is not back yet) is tried for this long, but "
-        "never into a quiet period; default `every`",
+        description=(
+            "a drawn fault that cannot begin (a node is still away) is tried for this long, but "
+            "never in a quiet period; default: `every`"
+        ),
     )
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:
         if self.jitter >= self.every:
-            raise ValueError(f"jitter ({self.jitter:g} s) must be shorter than every ({self.every:g} s)")
+            raise ValueError(
+                f"jitter ({self.jitter:g} s) must be shorter than every ({self.every:g} s)"
+            )
         return self
 
 
 class Weight(Params):
     """Key that a mix adds to a kind's keys."""
 
-    weight: float = Field(1.0, gt=0, le=1e6, description="chance of being drawn, against the others")
+    weight: float = Field(
+        1.0, gt=0, le=1e6, description="chance of being drawn, against the others"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +137,9 @@ class Mix:
         last_s = load_s if self.params.until is None else self.params.until
         periods, number = [], 1
         while (start_s := self.first_s + number * quiet.every - quiet.for_) < last_s:
-            periods.append((round(start_s, _DIGITS), round(min(start_s + quiet.for_, load_s), _DIGITS)))
+            periods.append(
+                (round(start_s, _DIGITS), round(min(start_s + quiet.for_, load_s), _DIGITS))
+            )
             number += 1
         return periods
 
@@ -131,7 +151,9 @@ def read_mix(step: FaultStep, inventory: Inventory) -> Mix:
         StepProblem: the key and what is wrong with it.
     """
     if others := [str(key) for key in step if key != "mix"]:
-        raise StepProblem(others[0], "a mix has no other keys next to it; its keys belong inside `mix`")
+        raise StepProblem(
+            others[0], "a mix has no other keys next to it; its keys belong inside `mix`"
+        )
     if not isinstance(step["mix"], Mapping):
         raise StepProblem("mix", f"must be a mapping {_EXAMPLE}, got {step['mix']!r}")
     try:
@@ -179,7 +201,9 @@ def draws(mix: Mix, seed: str, load_s: float) -> list[Draw]:
     """
     params = mix.params
     if params.until is not None and params.until > load_s:
-        raise StepProblem("mix.until", f"{params.until:g} s is after the end of load at {load_s:g} s")
+        raise StepProblem(
+            "mix.until", f"{params.until:g} s is after the end of load at {load_s:g} s"
+        )
     if (load_s - mix.first_s) / params.every > most_firings(load_s):
         raise StepProblem("mix.every", f"more than {most_firings(load_s)} draws")
     periods = mix.quiet_periods(load_s)

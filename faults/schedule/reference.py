@@ -12,9 +12,10 @@ from pydantic.json_schema import JsonSchemaValue
 from faults.kinds import KINDS
 from faults.kit.cluster_view import ability_text
 from faults.kit.injection import FaultKind
-from faults.kit.params import FaultSchedule, Params, parse_size
+from faults.kit.params import FaultSchedule, Params
 from faults.schedule.mix import MixParams, Weight
 from harness.durations import parse_seconds
+from harness.sizes import parse_size
 
 MIX_ABOUT = "Random faults from a weighted set, with quiet periods in which all faults are undone."
 _DESCRIPTION = "faults to inject while the load runs; see docs/reference/faults.md"
@@ -23,10 +24,13 @@ _DESCRIPTION = "faults to inject while the load runs; see docs/reference/faults.
 def schema() -> JsonSchemaValue:
     """JSON Schema of a scenario's ``faults`` key, without references.
 
-    The kind decides by which schema a step is read: a typo in a kind or a key is one message of an editor,
-    not one for every kind.
+    The kind decides by which schema a step is read: a typo in a kind or a key is one message of an
+    editor, not one for every kind.
     """
-    step = {"required": ["fault"], "allOf": [_when(kind, _step_schema(kind)) for kind in KINDS.values()]}
+    step = {
+        "required": ["fault"],
+        "allOf": [_when(kind, _step_schema(kind)) for kind in KINDS.values()],
+    }
     items = {
         "type": "object",
         "properties": {"fault": _names(), "mix": {"type": "object", "description": MIX_ABOUT}},
@@ -47,12 +51,16 @@ def _names() -> JsonSchemaValue:
 
 def _when(kind: FaultKind[Any], then: JsonSchemaValue) -> JsonSchemaValue:
     """Applies ``then`` to a step of that kind."""
-    return {"if": {"properties": {"fault": {"const": kind.kind}}, "required": ["fault"]}, "then": then}
+    return {
+        "if": {"properties": {"fault": {"const": kind.kind}}, "required": ["fault"]},
+        "then": then,
+    }
 
 
 @dataclass(frozen=True, slots=True)
 class FaultKey:
-    """A key of a fault step. ``default``: "required" if it has none; ``unit``: ``s``, ``bytes`` or empty."""
+    """A key of a fault step. ``default``: "required" if it has none; ``unit``: ``s``, ``bytes`` or
+    empty."""
 
     key: str
     default: Any
@@ -93,7 +101,12 @@ def _mix_schema() -> JsonSchemaValue:
         _when(kind, _object(kind, {**_properties(Weight), **_properties(kind.params)}))
         for kind in KINDS.values()
     ]
-    of = {"type": "object", "properties": {"fault": _names()}, "required": ["fault"], "allOf": weighted}
+    of = {
+        "type": "object",
+        "properties": {"fault": _names()},
+        "required": ["fault"],
+        "allOf": weighted,
+    }
     inner["of"] = {**inner["of"], "items": of}
     keys = {
         "type": "object",
@@ -151,7 +164,9 @@ def keys(model: type[Params]) -> list[FaultKey]:
     """Each parameter."""
     rows = []
     for name, field in model.model_fields.items():
-        default = "required" if field.is_required() else field.get_default(call_default_factory=True)
+        default = (
+            "required" if field.is_required() else field.get_default(call_default_factory=True)
+        )
         rows.append(FaultKey(field.alias or name, default, _unit(field), field.description or ""))
     return rows
 
@@ -163,7 +178,8 @@ def _unit(field: FieldInfo) -> str:
 
 
 def _marks(annotation: Any) -> Iterator[Any]:
-    """Annotations of a type and of the types in it (``Seconds | None``, ``tuple[Seconds, Seconds]``)."""
+    """Annotations of a type and of the types in it (``Seconds | None``, ``tuple[Seconds,
+    Seconds]``)."""
     yield from getattr(annotation, "__metadata__", ())
     for part in get_args(annotation):
         yield from _marks(part)

@@ -1,7 +1,8 @@
-"""Ways to make a raw fault step smaller, when it begins and ends, and the same step at another time. Pure.
+"""Ways to make a raw fault step smaller, when it begins and ends, and the same step at another
+time. Pure.
 
-Known from the models alone: the schedule, the keys of a mix, and of each kind its whole numbers with a least
-value and its target. So a new kind needs nothing here.
+Known from the models alone: the schedule, the keys of a mix, and of each kind its whole numbers
+with a least value and its target. So a new kind needs nothing here.
 """
 
 from __future__ import annotations
@@ -53,18 +54,23 @@ def aimed(step: FaultStep, topic: str) -> Iterator[tuple[Path, str]]:
 
 
 def once(step: FaultStep) -> FaultStep | None:
-    """A repeating step that fires at its first time only; None if it fires once anyway, and of a mix."""
+    """A repeating step that fires at its first time only; None if it fires once anyway, and of a
+    mix."""
     if "mix" in step or not ("every" in step or "storm" in step):
         return None
     schedule = _schedule(step)
     at_s = _first_s(schedule.at, schedule.from_, schedule.every)
-    return {**{key: value for key, value in step.items() if key not in _REPEATS}, "at": seconds_text(at_s)}
+    return {
+        **{key: value for key, value in step.items() if key not in _REPEATS},
+        "at": seconds_text(at_s),
+    }
 
 
 def span_s(step: FaultStep) -> tuple[float, float]:
     """When a step first fires and when the last of it is over, as far as the step itself says.
 
-    A step that lasts until the load ends is over after its first firing: the load may then end at any time.
+    A step that lasts until the load ends is over after its first firing: the load may then end at
+    any time.
     """
     if "mix" in step:
         mix = validated(MixParams, step["mix"])
@@ -111,7 +117,8 @@ def _first_s(at_s: float | None, from_s: float | None, every_s: float | None) ->
 
 
 def _ends_within_s(step: FaultStep) -> float:
-    """Nothing for a fault that does not know: a load that ends too early is then found by trying."""
+    """Nothing for a fault that does not know: a load that ends too early is then found by
+    trying."""
     kind = find_kind(step.get("fault"))
     keys = keys_of(kind.params)
     try:

@@ -47,7 +47,9 @@ def read_step(step: Any, inventory: Inventory) -> tuple[FaultKind[Any], FaultSch
             near = did_you_mean(str(key), known, label=f"keys of {kind.kind}")
             hint = fault_word(key)
             raise StepProblem(str(key), f"unknown key; {f'{hint}; ' if hint else ''}{near}")
-    schedule = validated(FaultSchedule, {key: value for key, value in step.items() if key in schedule_keys})
+    schedule = validated(
+        FaultSchedule, {key: value for key, value in step.items() if key in schedule_keys}
+    )
     rest = {key: value for key, value in step.items() if key not in ("fault", *schedule_keys)}
     return kind, schedule, kind.complete(validated(kind.params, rest), inventory)
 

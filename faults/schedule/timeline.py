@@ -1,19 +1,20 @@
 """Fault steps + seed -> timeline: every firing with its time, decided before anything starts. Pure.
 
-Randomness is drawn per (seed, step, firing), so that editing one step leaves the others as they were.
+Randomness is drawn per (seed, step, firing), so that editing one step leaves the others as they
+were.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from faults.kinds import KINDS
 from faults.kit.cluster_view import ability_text, find_ability, is_outside
 from faults.kit.errors import StepProblem
-from faults.kit.params import Inventory, InventoryTopic, Params
+from faults.kit.params import Inventory, Params
 from faults.schedule.mix import Draw, draws, read_mix
 from faults.schedule.steps import read_step
 from faults.schedule.times import firing_times, most_firings
@@ -21,11 +22,10 @@ from harness.contracts.plan import FaultStep
 from harness.errors import ScenarioError
 from harness.protocols.cluster import Cluster
 from harness.protocols.nodes import Killable, Pausable, Startable, Stoppable
-from harness.systems import DEFAULT
 
 #: What drivers of a connection file can do to nodes that somebody else started.
 _DRIVEN: Final = frozenset({Startable, Killable, Stoppable, Pausable})
-_PAGE: Final = "see docs/howto/faults-on-your-own-cluster.md"
+_PAGE: Final = "see docs/howto/your-own-cluster.md"
 _HINT: Final = "`brokerstorm list faults` shows every kind and its keys"
 
 
@@ -70,44 +70,17 @@ class Timeline:
 
 
 def compile(
-    steps: Sequence[FaultStep],
-    *,
-    seed: int,
-    load_s: float,
-    topics: Sequence[InventoryTopic],
-    nodes: Sequence[str] | Mapping[str, Sequence[str]],
-    clients: Mapping[str, str] | None = None,
-    coordinated: Mapping[str, Sequence[str]] | None = None,
-    clockless: Mapping[str, str] | None = None,
-    client_roles: Mapping[str, str] | None = None,
-    system: str = DEFAULT.name,
+    steps: Sequence[FaultStep], inventory: Inventory, *, seed: int, load_s: float
 ) -> Timeline:
     """Check every step and lay out its firings.
 
     Args:
         steps: the scenario's ``faults`` list as read.
-        topics: name, partitions and replication of each (a plan's topics, or `TopicSettings`).
-        nodes: names of the cluster's nodes, or name -> its roles.
-        clients: producers and consumers, as `Inventory` has them; None = not known here.
-        coordinated: groups and transactions, as `Inventory` has them; None = not known here.
-        clockless: clients, as `Inventory` has them.
-        client_roles: clients, as `Inventory` has them; None = not known here.
-        system: of `harness.systems`.
+        inventory: the names that steps may use (`faults.kit.params.inventory_of`).
 
     Raises:
         ScenarioError: names the step and the key, ``faults[2].target: ...``.
     """
-    roles = nodes if isinstance(nodes, Mapping) else {}
-    inventory = Inventory(
-        topics=tuple(topics),
-        nodes=tuple(sorted(nodes)),
-        roles=roles,
-        clients=clients or {},
-        coordinated=coordinated or {},
-        clockless=clockless or {},
-        client_roles=client_roles or {},
-        system=system,
-    )
     drafts: list[Firing] = []
     for index, step in enumerate(steps):
         drafts += _firings(index, step, seed, load_s, inventory)
@@ -160,12 +133,14 @@ def _quiet(steps: Sequence[Any], load_s: float, inventory: Inventory) -> list[tu
 
 
 def commands_of(firing: Firing, timeline: Timeline) -> list[str]:
-    """The commands that one firing would send, in order; what is decided only then is named by its rule."""
+    """The commands that one firing would send, in order; what is decided only then is named by its
+    rule."""
     return KINDS[firing.kind].commands(firing.params, timeline.inventory)
 
 
 def needs_of(timelines: Iterable[Timeline]) -> frozenset[str]:
-    """Return what a cluster must be started with, so that all of these timelines can be run on it."""
+    """Return what a cluster must be started with, so that all of these timelines can be run on
+    it."""
     firings = [firing for timeline in timelines for firing in timeline.firings]
     return frozenset(need for firing in firings for need in _kind_needs(firing))
 
@@ -208,7 +183,11 @@ def _outside_hint(lacking: Iterable[type]) -> str:
 def _needs_hint(firing: Firing) -> str:
     listed = "`brokerstorm list faults` shows what each kind needs"
     needs = " ".join(f"--needs {need}" for need in sorted(_kind_needs(firing)))
-    return f"{listed}; a cluster that is kept is started with `brokerstorm up {needs}`" if needs else listed
+    return (
+        f"{listed}; a cluster that is kept is started with `brokerstorm up {needs}`"
+        if needs
+        else listed
+    )
 
 
 def describe(timeline: Timeline) -> list[str]:
@@ -219,14 +198,16 @@ def describe(timeline: Timeline) -> list[str]:
 
 
 def described(timeline: Timeline) -> list[tuple[float, Firing | None, str]]:
-    """Return the time, the firing (None for the beginning of a quiet period) and the text of each entry; see
-    `describe`.
+    """Return the time, the firing (None for the beginning of a quiet period) and the text of each
+    entry; see `describe`.
     """
     lines: list[tuple[float, Firing | None, str]] = [
         (firing.t_s, firing, _sentence(firing)) for firing in timeline.firings
     ]
     for start_s, end_s in timeline.quiet:
-        lines.append((start_s, None, f"quiet for {end_s - start_s:g} s: all faults undone, none is drawn"))
+        lines.append(
+            (start_s, None, f"quiet for {end_s - start_s:g} s: all faults undone, none is drawn")
+        )
     return sorted(lines, key=lambda line: line[0])
 
 

@@ -1,4 +1,5 @@
-"""Computes when a step fires, in seconds after the start of load, from its schedule and a seed. Pure."""
+"""Computes when a step fires, in seconds after the start of load, from its schedule and a seed.
+Pure."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import Final
 from faults.kit.errors import StepProblem
 from faults.kit.params import FaultSchedule
 
-#: More is a typo in `every`; the densest schedule that showed a bug fired 890 times. In a load of hours one
-#: a second is not a typo.
+#: More is a typo in `every`; the densest schedule that showed a bug fired 890 times. In a load of
+#: hours one a second is not a typo.
 MAX_FIRINGS: Final = 10_000
 
 
@@ -71,7 +72,8 @@ def _bases(schedule: FaultSchedule, seed: str, load_s: float, for_s: float) -> I
 
 
 def _last_s(schedule: FaultSchedule, load_s: float, for_s: float) -> float:
-    """By default the last burst has time to fire and heal under load, or its effect would be half seen."""
+    """By default the last burst has time to fire and heal under load, or its effect would be half
+    seen."""
     if schedule.until is None:
         burst_s = (schedule.storm.times - 1) * schedule.storm.gap[1] if schedule.storm else 0.0
         return load_s - for_s - burst_s

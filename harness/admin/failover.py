@@ -79,7 +79,8 @@ class FailoverAdmin:
 
     Args:
         nodes: those with an admin endpoint.
-        is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
+        is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask
+            first.
     """
 
     def __init__(self, nodes: Sequence[Node], is_reachable: Callable[[str], bool]) -> None:
@@ -98,7 +99,8 @@ class FailoverAdmin:
         """The first answer that a node gives.
 
         Args:
-            ask: raises `NoAnswer` when another node should be asked; what else it raises ends the search.
+            ask: raises `NoAnswer` when another node should be asked; what else it raises ends the
+                search.
             only: the one node to ask, once.
             failure: what it means when no node answers.
 
@@ -130,13 +132,14 @@ class FailoverAdmin:
         return [node.name for node in self._nodes if self._is_reachable(node.name)]
 
     def _order(self, only: str) -> list[Node]:
-        """Nodes known to be away last. Before that the one that answered last: a node that was frozen
-        until now still answers with the metadata of that time.
+        """Nodes known to be away last. Before that the one that answered last: a node that was
+        frozen until now still answers with the metadata of that time.
         """
         if only:
             return [node for node in self._nodes if node.name == only]
         return sorted(
-            self._nodes, key=lambda node: (not self._is_reachable(node.name), node.name != self._last)
+            self._nodes,
+            key=lambda node: (not self._is_reachable(node.name), node.name != self._last),
         )
 
 

@@ -1,4 +1,5 @@
-"""One request to a node on a connection of our own: no client library's pools and retries in between."""
+"""One request to a node on a connection of our own: no client library's pools and retries in
+between."""
 
 from __future__ import annotations
 
@@ -10,7 +11,11 @@ from harness.protocols.cluster import Endpoint
 
 
 def first_bytes(
-    endpoint: Endpoint, request: bytes, count: int, timeout_s: float, tls: ssl.SSLContext | None = None
+    endpoint: Endpoint,
+    request: bytes,
+    count: int,
+    timeout_s: float,
+    tls: ssl.SSLContext | None = None,
 ) -> bytes:
     """The first bytes of an answer; fewer when there is none.
 
@@ -19,7 +24,9 @@ def first_bytes(
     try:
         with (
             socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s) as plain,
-            tls.wrap_socket(plain, server_hostname=endpoint.host) if tls else nullcontext(plain) as link,
+            tls.wrap_socket(plain, server_hostname=endpoint.host)
+            if tls
+            else nullcontext(plain) as link,
         ):
             link.settimeout(timeout_s)
             link.sendall(request)

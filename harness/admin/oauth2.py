@@ -1,4 +1,5 @@
-"""Access tokens of an OAuth2 client by its own credentials (RFC 6749, 4.4; metadata by RFC 8414)."""
+"""Access tokens of an OAuth2 client by its own credentials (RFC 6749, 4.4; metadata by RFC
+8414)."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ class AccessToken:
             if not self._token or time.monotonic() > self._until_s:
                 found = self._fetched()
                 self._token = str(found["access_token"])
-                self._until_s = time.monotonic() + float(found.get("expires_in") or _LASTS_S) - _EARLY_S
+                self._until_s = (
+                    time.monotonic() + float(found.get("expires_in") or _LASTS_S) - _EARLY_S
+                )
             return self._token
 
     def _fetched(self) -> Document:

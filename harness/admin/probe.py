@@ -7,7 +7,14 @@ import time
 import zlib
 from collections.abc import Iterator
 
-from harness.records import FORMAT_VERSION, HEADER_BYTES, HEADER_MAGIC, HEADER_STRUCT, TRAILER_BYTES, Kind
+from harness.records import (
+    FORMAT_VERSION,
+    HEADER_BYTES,
+    HEADER_MAGIC,
+    HEADER_STRUCT,
+    TRAILER_BYTES,
+    Kind,
+)
 
 #: Value and headers of messages that are read.
 WithHeaders = Iterator[tuple[bytes, dict[str, str]]]

@@ -25,6 +25,7 @@ def context_of(tls: Tls | None) -> ssl.SSLContext | None:
     except (OSError, ssl.SSLError) as error:
         named = ", ".join(str(path) for path in (tls.ca, tls.certificate, tls.key) if path)
         raise EnvironmentNotReady(
-            f"TLS: cannot use {named}: {error}", hint="PEM files; the key belongs to the certificate"
+            f"TLS: cannot use {named}: {error}",
+            hint="PEM files; the key belongs to the certificate",
         ) from None
     return context

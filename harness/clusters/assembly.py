@@ -1,7 +1,7 @@
 """The differences between systems when a cluster is opened: one small assembly per system.
 
-`System.assembly` has it (docs/howto/add-a-system.md). It is imported when its system is asked for, so that a
-run loads the client libraries of its own system only.
+`System.assembly` has it (docs/howto/add-a-system.md). It is imported when its system is asked for,
+so that a run loads the client libraries of its own system only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _EXERCISE_S = 120.0  # without archives, perhaps on a machine that does other th
 
 
 class ClusterAdmin(Admin, Protocol):
-    """An admin as a cluster uses it; ``watch`` is called while it waits for readiness and may raise."""
+    """An admin as a cluster uses it; ``watch`` is called while it waits for readiness and may
+    raise."""
 
     watch: Callable[[], None]
 
@@ -40,11 +41,13 @@ class Assembly(ABC):
         """The admin of a cluster.
 
         Args:
-            is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
+            is_reachable: whether a node can answer, as far as the runtime knows; decides whom to
+                ask first.
         """
 
     def secrets(self) -> Mapping[str, Secret]:
-        """New ones for a cluster that is made secure: of each user, and what else its brokers share."""
+        """New ones for a cluster that is made secure: of each user, and what else its brokers
+        share."""
         return fresh_passwords()
 
     def access(self, made: ClusterSecurity) -> Access:
@@ -66,8 +69,8 @@ class Assembly(ABC):
         return ""
 
     def prepare(self, run_id: str, launch: Launch) -> Prepare:
-        """Prepare the data folder of a process before its first start. By default there is nothing to
-        prepare.
+        """Prepare the data folder of a process before its first start. By default there is nothing
+        to prepare.
         """
         return lambda node, folder: None
 
@@ -76,27 +79,31 @@ class Assembly(ABC):
         return ""
 
     def bootstrap(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
-        """Return the address that clients connect to. By default it lists the client endpoints, separated by
-        commas.
+        """Return the address that clients connect to. By default it lists the client endpoints,
+        separated by commas.
         """
         return ",".join(str(node.client) for node in brokers(nodes))
 
     def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
-        """Return the URL that workers use to administrate; empty when the system has no such endpoint."""
+        """Return the URL that workers use to administrate; empty when the system has no such
+        endpoint."""
         return ""
 
     def request(self, runtime: NodeRuntime, port: str, ballast: int = 0) -> Request | None:
-        """Make the request of `System.request`, also for ports that need the harness's own account."""
+        """Make the request of `System.request`, also for ports that need the harness's own
+        account."""
         return system_of(runtime.spec.system).request(port, ballast)
 
     def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, str]]:
         """The smallest cluster that works, and the broker settings it needs: it is booted
-        once per version to build class archives. Default: the first broker, and what needs no dependency."""
+        once per version to build class archives. Default: the first broker, and what needs no
+        dependency."""
         first = next(service for service in spec.services if "broker" in service.roles)
         return replace(spec, services=(first,)), {}
 
     def exercise(self, admin: ClusterAdmin) -> None:
-        """Make the cluster of `minimal` load the classes that a run needs. Default: wait until it works."""
+        """Make the cluster of `minimal` load the classes that a run needs. Default: wait until it
+        works."""
         admin.wait_ready([], timeout_s=_EXERCISE_S, run_tag=0)
 
 

@@ -49,7 +49,8 @@ class BrokerCluster(Generic[A]):
     Attributes:
         facts: what a report should say of where it ran, by name.
         bootstrap: what clients are given to connect to.
-        admin_url: what workers are given to administrate; empty when the system has no such endpoint.
+        admin_url: what workers are given to administrate; empty when the system has no such
+            endpoint.
         security: what it asks of clients; None = nothing.
         made: certificates and users, where the cluster is secure.
         authority: that which issued them, in the process that started the cluster.
@@ -83,14 +84,15 @@ class BrokerCluster(Generic[A]):
         return self.runtime.folder / CONNECTION_FILE if self.made else None
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
-        """Make the request of `System.request`. A secure cluster answers no request in plain text."""
+        """Make the request of `System.request`. A secure cluster answers no request in plain
+        text."""
         if self.made:
             return None
         return assembly_of(self.system).request(self.runtime, port, ballast)
 
     def up(self, *, timeout_s: float = 60.0) -> None:
-        """Start, and return when it works, internal topics included: the first fault must not meet their
-        creation.
+        """Start, and return when it works, internal topics included: the first fault must not meet
+        their creation.
 
         Raises:
             EnvironmentNotReady: a node died (its last log lines) or what is missing at the timeout.
@@ -100,7 +102,9 @@ class BrokerCluster(Generic[A]):
         self.runtime.up()
         self.admin.watch = self.runtime.check
         try:
-            self.admin.wait_ready([], timeout_s=timeout_s, run_tag=zlib.crc32(self.runtime.run_id.encode()))
+            self.admin.wait_ready(
+                [], timeout_s=timeout_s, run_tag=zlib.crc32(self.runtime.run_id.encode())
+            )
         finally:
             self.admin.watch = lambda: None
         assembly_of(self.system).admit(self.admin, self.made)
@@ -113,7 +117,10 @@ class BrokerCluster(Generic[A]):
         """Write down for clients how to connect."""
         assert self.security
         assembly, runtime = assembly_of(self.system), self.runtime
-        where = {"bootstrap": self.bootstrap, **({"admin_url": self.admin_url} if self.admin_url else {})}
+        where = {
+            "bootstrap": self.bootstrap,
+            **({"admin_url": self.admin_url} if self.admin_url else {}),
+        }
         cluster_id = assembly.cluster_id(runtime.run_id, self.admin)
         text = made.connection(self.system, cluster_id, where, assembly.access(made))
         (runtime.folder / CONNECTION_FILE).write_text(text)
@@ -149,22 +156,25 @@ def open_cluster(
     """A cluster that is ready to be started; nothing runs yet, but its addresses are taken.
 
     Args:
-        run_id: in the environment of every process and on the label of every container, for `clean`.
+        run_id: in the environment of every process and on the label of every container, for
+            `clean`.
         folder: the cluster's folder, one sub-folder a node (`RunDir.cluster`).
         version: of the brokers, empty = the compose file's default.
         topology: which nodes there are, empty = the compose file's first.
-        runtime: "process" or "docker" (`harness.clusters.runtime_choice.choose` decides for "auto").
+        runtime: "process" or "docker" (`harness.clusters.runtime_choice.choose` decides for
+            "auto").
         broker_config: native settings laid over the template.
         needs: what faults need of it from its start on (`faults.needs_of`).
         offline: jars from the cache only, images of the engine only.
         secure: with TLS, users and rights.
-        on_progress: called with a text and the share done or None, while jars or images are fetched.
+        on_progress: called with a text and the share done or None, while jars or images are
+            fetched.
 
     Raises:
-        UsageError: unknown system, version or topology, a setting that the runtime owns, a need that the
-            runtime cannot give, or not a run id.
-        EnvironmentNotReady: no Java or too old, jars that are not available, no free addresses; no engine, no
-            images; no Go for the programs that faults need.
+        UsageError: unknown system, version or topology, a setting that the runtime owns, a need
+            that the runtime cannot give, or not a run id.
+        EnvironmentNotReady: no Java or too old, jars that are not available, no free addresses; no
+            engine, no images; no Go for the programs that faults need.
     """
     spec = spec_of(system, version, topology, run_id=run_id, secure=secure, needs=needs)
     made = _made(system, run_id, secure, runtime)
@@ -175,7 +185,9 @@ def open_cluster(
         run_id, folder, spec.ports.values(), runtime=runtime, living=_runs_with_containers
     )
     try:
-        where = ClusterPlace(run_id, folder.resolve(), block, dict(broker_config or {}), needs, made)
+        where = ClusterPlace(
+            run_id, folder.resolve(), block, dict(broker_config or {}), needs, made
+        )
         described = source.runtime(spec, where)
         described.require(needs)
         described.layout.check_conf()
@@ -199,14 +211,17 @@ def describe_cluster(
     needs: frozenset[str] = frozenset(),
     secure: bool = False,
 ) -> BrokerCluster[Any]:
-    """The cluster that `open_cluster` would make, for asking what it can do; nothing is fetched or claimed.
+    """The cluster that `open_cluster` would make, for asking what it can do; nothing is fetched or
+    claimed.
 
     Raises:
         UsageError: unknown system, version or topology, or a setting that the runtime owns.
     """
     spec = spec_of(system, version, topology, secure=secure, needs=needs)
     settings, made = dict(broker_config or {}), _made(system, "described", secure, runtime)
-    where = ClusterPlace("described", Path("/nonexistent"), addresses.CHECK_BLOCK, settings, needs, made)
+    where = ClusterPlace(
+        "described", Path("/nonexistent"), addresses.CHECK_BLOCK, settings, needs, made
+    )
     described = SOURCES[runtime].absent().runtime(spec, where)
     described.layout.check_conf()
     for version in versions_of(needs).values():
@@ -215,7 +230,11 @@ def describe_cluster(
 
 
 def _offer_versions(
-    cluster: BrokerCluster[Any], where: ClusterPlace, *, offline: bool, on_progress: jars.Progress | None
+    cluster: BrokerCluster[Any],
+    where: ClusterPlace,
+    *,
+    offline: bool,
+    on_progress: jars.Progress | None,
 ) -> None:
     """Have at hand what else the nodes may be started from: what `where.needs` names."""
     runtime, spec = cluster.runtime, cluster.runtime.spec
@@ -232,8 +251,8 @@ def _offer_versions(
 
 
 def _made(system: str, run_id: str, secure: bool, runtime: str) -> ClusterSecurity | None:
-    """Return what makes a cluster secure, before anything of it is written; None if the cluster is not
-    secure.
+    """Return what makes a cluster secure, before anything of it is written; None if the cluster is
+    not secure.
 
     Raises:
         UsageError: this runtime cannot have it.
@@ -246,16 +265,22 @@ def _made(system: str, run_id: str, secure: bool, runtime: str) -> ClusterSecuri
 
 
 def _make_quick(
-    source: NodeSoftware, where: ClusterPlace, what: tuple[str, str, str], on_progress: jars.Progress | None
+    source: NodeSoftware,
+    where: ClusterPlace,
+    what: tuple[str, str, str],
+    on_progress: jars.Progress | None,
 ) -> None:
     """Record the classes that plain brokers load. Secure brokers can use the same archive."""
     spec = spec_of(*what, run_id=where.run_id)
-    source.make_quick(spec, replace(where, security=None), on_progress or (lambda text, share: None))
+    source.make_quick(
+        spec, replace(where, security=None), on_progress or (lambda text, share: None)
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterState:
-    """`STATE_FILE`: what `attach_cluster` makes the same cluster from. ``source``: of its software."""
+    """`STATE_FILE`: what `attach_cluster` makes the same cluster from. ``source``: of its
+    software."""
 
     schema_version: Literal[5] = 5
     runtime: str
@@ -270,7 +295,9 @@ class ClusterState:
     source: dict[str, str]
 
 
-def _state(runtime: str, spec: ClusterLayout, where: ClusterPlace, source: NodeSoftware) -> ClusterState:
+def _state(
+    runtime: str, spec: ClusterLayout, where: ClusterPlace, source: NodeSoftware
+) -> ClusterState:
     return ClusterState(
         runtime=runtime,
         system=spec.system,
@@ -285,7 +312,9 @@ def _state(runtime: str, spec: ClusterLayout, where: ClusterPlace, source: NodeS
     )
 
 
-def fetch_cluster(system: str, version: str = "", *, on_progress: jars.Progress | None = None) -> Path:
+def fetch_cluster(
+    system: str, version: str = "", *, on_progress: jars.Progress | None = None
+) -> Path:
     """Download and prepare all that a later start of this version needs; returns where it is.
 
     Raises:
@@ -307,7 +336,11 @@ def is_fetched(spec: ClusterLayout) -> bool:
     Raises:
         EnvironmentNotReady: the program is built with Go, which is not installed or too old.
     """
-    return spec.program.place.exists() if spec.program else jars.is_complete(jars.jars_folder(spec.artifacts))
+    return (
+        spec.program.place.exists()
+        if spec.program
+        else jars.is_complete(jars.jars_folder(spec.artifacts))
+    )
 
 
 def attach_cluster(folder: Path) -> BrokerCluster[Any]:
@@ -331,7 +364,7 @@ def attach_cluster(folder: Path) -> BrokerCluster[Any]:
             state.block,
             state.broker_config,
             needs,
-            ClusterSecurity.of(state.run_id, names) if state.secure else None,
+            ClusterSecurity.made_for(state.run_id, names) if state.secure else None,
         )
         source = SOURCES[state.runtime].restored(spec, state.source)
     except (UsageError, KeyError) as error:

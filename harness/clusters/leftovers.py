@@ -1,13 +1,13 @@
-"""Finds and removes what runs leave over when their harness is killed: processes, containers with their
-networks and volumes, addresses, pid files.
+"""Finds and removes what runs leave over when their harness is killed: processes, containers with
+their networks and volumes, addresses, pid files.
 
-A process belongs to a run when its environment says so (BROKERSTORM_RUN_ID), whatever a pid file claims; what
-is in a Docker engine, when its label says so. The run is ours when the process runs as this user and names
-this state folder (`harness.owners`), and so does the label of what is in an engine; `find_others` lists what
-belongs to others, and it is left alone. An engine is asked only for runs that have a claim here, or for the
-run id that is asked for.
-Runs that are still looked after are not leftovers: their harness lives, or their cluster was kept on
-purpose. Asked for by run id, they are.
+A process belongs to a run when its environment says so (BROKERSTORM_RUN_ID), whatever a pid file
+claims; what is in a Docker engine, when its label says so. The run is ours when the process runs as
+this user and names this state folder (`harness.owners`), and so does the label of what is in an
+engine; `find_others` lists what belongs to others, and it is left alone. An engine is asked only
+for runs that have a claim here, or for the run id that is asked for. Runs that are still looked
+after are not leftovers: their harness lives, or their cluster was kept on purpose. Asked for by run
+id, they are.
 """
 
 from __future__ import annotations
@@ -63,8 +63,13 @@ class Leftover:
         """One line for people."""
         held = ", ".join(f"127.0.{claim.block}.0" for claim in self.claims)
         parts = [
-            f"{len(self.processes)} processes ({names_of(self.processes)})" if self.processes else "",
-            *(f"{len(names)} {kind} ({', '.join(names)})" for kind, names in self.in_engine.items()),
+            f"{len(self.processes)} processes ({names_of(self.processes)})"
+            if self.processes
+            else "",
+            *(
+                f"{len(names)} {kind} ({', '.join(names)})"
+                for kind, names in self.in_engine.items()
+            ),
             f"containers ({self.unseen})" if self.unseen else "",
             f"addresses {held}" if held else "",
         ]
@@ -90,15 +95,17 @@ class LeftAlone:
 
 
 def find_others(run_id: str | None = None) -> list[LeftAlone]:
-    """Return what `find` leaves out, for one run or for all: processes without a parent that belong to
-    another user or state folder, damaged claims, and processes that a damaged claim may refer to.
+    """Return what `find` leaves out, for one run or for all: processes without a parent that belong
+    to another user or state folder, damaged claims, and processes that a damaged claim may refer
+    to.
     """
     theirs: dict[RunOwner, list[ProcessId]] = {}
     for identity, owner in processes_of_others(run_id):
         if run_id or not has_parent(identity):
             theirs.setdefault(owner, []).append(identity)
     found = [
-        _left_to(owner, f"processes {names_of(processes)}", run_id) for owner, processes in theirs.items()
+        _left_to(owner, f"processes {names_of(processes)}", run_id)
+        for owner, processes in theirs.items()
     ]
     found += _others_in_engine(run_id)
     if run_id:
@@ -113,8 +120,8 @@ def find_others(run_id: str | None = None) -> list[LeftAlone]:
 
 
 def _others_in_engine(run_id: str | None) -> list[LeftAlone]:
-    """Return the objects in the Docker engine that are not ours, for one run or for the runs with a claim
-    here.
+    """Return the objects in the Docker engine that are not ours, for one run or for the runs with a
+    claim here.
     """
     claimed = {claim.run_id for claim in addresses.claims() if claim.runtime == "docker"}
     wanted = sorted(claimed) if run_id is None else [run_id]
@@ -128,7 +135,9 @@ def _others_in_engine(run_id: str | None) -> list[LeftAlone]:
     with closing(client):
         for one in wanted:
             for mark, left in engine.others(client, one).items():
-                what = ", ".join(f"{len(names)} {kind} ({', '.join(names)})" for kind, names in left.items())
+                what = ", ".join(
+                    f"{len(names)} {kind} ({', '.join(names)})" for kind, names in left.items()
+                )
                 if owner := marked_owner(one, mark):
                     found.append(_left_to(owner, what, run_id))
                 else:
@@ -139,8 +148,14 @@ def _others_in_engine(run_id: str | None) -> list[LeftAlone]:
 
 def _docker_removal(left: Mapping[str, Sequence[str]]) -> str:
     """The command that removes what is in an engine, in an order that works."""
-    verbs = {"containers": "docker rm -f -v", "networks": "docker network rm", "volumes": "docker volume rm"}
-    return " && ".join(f"{verb} {shlex.join(left[kind])}" for kind, verb in verbs.items() if kind in left)
+    verbs = {
+        "containers": "docker rm -f -v",
+        "networks": "docker network rm",
+        "volumes": "docker volume rm",
+    }
+    return " && ".join(
+        f"{verb} {shlex.join(left[kind])}" for kind, verb in verbs.items() if kind in left
+    )
 
 
 def _left_to(owner: RunOwner, what: str, run_id: str | None) -> LeftAlone:
@@ -163,8 +178,8 @@ def _unclaimed() -> dict[str, list[ProcessId]]:
 
 
 def find(run_id: str | None = None) -> list[Leftover]:
-    """Leftovers of one run, alive or kept or not; with None the leftovers of all runs without a living
-    harness.
+    """Leftovers of one run, alive or kept or not; with None the leftovers of all runs without a
+    living harness.
     """
     claims = [claim for claim in addresses.claims() if run_id in (None, claim.run_id)]
     kept = {claim.run_id for claim in claims if claim.kept}
@@ -176,7 +191,9 @@ def find(run_id: str | None = None) -> list[Leftover]:
         if run_id is None and (found in tended or found in uncertain or has_parent(identity)):
             continue
         processes.setdefault(found, []).append(identity)
-    run_ids = set(processes) | {claim.run_id for claim in claims if run_id or claim.run_id not in tended}
+    run_ids = set(processes) | {
+        claim.run_id for claim in claims if run_id or claim.run_id not in tended
+    }
     in_engine, unseen = _in_engine(claims, run_id, run_ids)
     run_ids |= set(in_engine)
     left = [
@@ -197,9 +214,10 @@ def _heals_nothing(claim: addresses.Claim) -> list[str]:
 
 
 def remove(leftovers: Iterable[Leftover], heal: Heal = _heals_nothing) -> None:
-    """Kill the processes (checked again by start time, user and run id), then remove what is in the engine,
-    heal, drop the brokers' data and pid files, and last give back the addresses: by its claim the next
-    `clean` finds a run that this one could not finish. What needs no engine is gone also when none answers.
+    """Kill the processes (checked again by start time, user and run id), then remove what is in the
+    engine, heal, drop the brokers' data and pid files, and last give back the addresses: by its
+    claim the next `clean` finds a run that this one could not finish. What needs no engine is gone
+    also when none answers.
 
     Raises:
         HealError: something is still there.
@@ -207,7 +225,10 @@ def remove(leftovers: Iterable[Leftover], heal: Heal = _heals_nothing) -> None:
     """
     leftovers = sorted(leftovers, key=lambda one: one.is_in_engine)
     # Processes first: a compose plugin among them would continue to create.
-    left = end([(identity, one.run_id) for one in leftovers for identity in one.processes], timeout_s=_END_S)
+    left = end(
+        [(identity, one.run_id) for one in leftovers for identity in one.processes],
+        timeout_s=_END_S,
+    )
     unhealed: list[str] = []
     with ExitStack() as stack:
         client: Any = None
@@ -226,24 +247,29 @@ def remove(leftovers: Iterable[Leftover], heal: Heal = _heals_nothing) -> None:
 
 
 def _forget(one: Leftover, heal: Heal) -> list[str]:
-    """Drop what a run has on this machine besides processes and containers; what could not be healed."""
+    """Drop what a run has on this machine besides processes and containers; what could not be
+    healed."""
     for claim in one.claims:
         _drop_pid_files(Path(claim.folder), one.run_id)
     packets.clear(one.run_id)
     made.forget(one.run_id)
-    folders = [folder for claim in one.claims if is_folder_of(folder := Path(claim.folder), one.run_id)]
+    folders = [
+        folder for claim in one.claims if is_folder_of(folder := Path(claim.folder), one.run_id)
+    ]
     node_limits.clear(one.run_id, folders)
     problems = [problem for claim in one.claims for problem in heal(claim)]
     for folder in folders:
         for node in own_folders(folder):
-            shutil.rmtree(node / "data", ignore_errors=True)  # it follows no link, not even its argument
+            # it follows no link, not even its argument
+            shutil.rmtree(node / "data", ignore_errors=True)
     if not problems:
         addresses.release(one.run_id)
     return problems
 
 
 def is_folder_of(folder: Path, run_id: str) -> bool:
-    """Whether this is the folder of a run's cluster: a claim can name any folder, and its data is removed."""
+    """Whether this is the folder of a run's cluster: a claim can name any folder, and its data is
+    removed."""
     try:
         return not folder.is_symlink() and read_json(folder / _STATE_FILE).get("run_id") == run_id
     except UsageError:
@@ -261,9 +287,11 @@ def own_folders(folder: Path) -> list[Path]:
 def _in_engine(
     claims: Iterable[addresses.Claim], run_id: str | None, run_ids: set[str]
 ) -> tuple[dict[str, dict[str, tuple[str, ...]]], str]:
-    """Run id -> what is left of it in the Docker engine; and why that is not known, if a run had containers
-    and no engine answers."""
-    expected = {claim.run_id for claim in claims if claim.runtime == "docker" and claim.run_id in run_ids}
+    """Run id -> what is left of it in the Docker engine; and why that is not known, if a run had
+    containers and no engine answers."""
+    expected = {
+        claim.run_id for claim in claims if claim.runtime == "docker" and claim.run_id in run_ids
+    }
     if not expected and run_id is None:
         return {}, ""
     try:
@@ -273,12 +301,17 @@ def _in_engine(
     wanted = expected if run_id is None else {run_id}
     with closing(client):
         found = {one: engine.leftovers(client, one) for one in wanted}
-    seen = {one: {kind: tuple(names) for kind, names in left.items()} for one, left in found.items() if left}
+    seen = {
+        one: {kind: tuple(names) for kind, names in left.items()}
+        for one, left in found.items()
+        if left
+    }
     return seen, ""
 
 
 def _empty_engine(client: Any, one: Leftover) -> None:
-    """Remove what is in the engine, once what the containers said is kept where processes write theirs."""
+    """Remove what is in the engine, once what the containers said is kept where processes write
+    theirs."""
     for claim in one.claims:
         engine.keep_logs(client, one.run_id, Path(claim.folder))
     engine.remove(client, one.run_id)

@@ -1,7 +1,8 @@
 """The process runtime: each service of a compose file as a local process group.
 
-Nodes have addresses of their own, 127.0.R.N, with the same ports on each. R belongs to the run while it
-lives (`addresses`). A cluster that is kept can be taken over by a later process from its state file.
+Nodes have addresses of their own, 127.0.R.N, with the same ports on each. R belongs to the run
+while it lives (`addresses`). A cluster that is kept can be taken over by a later process from its
+state file.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ Prepare = Callable[[Node, NodeFolder], None]
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """The program that every node of a cluster is started from: ``program``, or a Java and a folder of
-    jars.
+    """The program that every node of a cluster is started from: ``program``, or a Java and a folder
+    of jars.
     """
 
     spec: ClusterLayout
@@ -86,7 +87,9 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
 
     name: ClassVar[str] = "process"
     gives: ClassVar[frozenset[str]] = GIVES | {CLIENT_CLOCKS}
-    hint: ClassVar[str] = "leave that fault out, or run as root on Linux; see docs/reference/faults.md"
+    hint: ClassVar[str] = (
+        "leave that fault out, or run as root on Linux; see docs/reference/faults.md"
+    )
 
     def __init__(
         self,
@@ -100,8 +103,8 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
     ) -> None:
         if launch.spec.program and needs & clocks.GIVES:
             raise UsageError(
-                f"the nodes of {launch.spec.system} cannot have clocks of their own: programs in Go ask the "
-                "kernel, not a library",
+                f"the nodes of {launch.spec.system} cannot have clocks of their own: "
+                f"{launch.spec.program.clock_refusal}",
                 hint="leave faults on clocks out",
             )
         self.needs = needs
@@ -163,7 +166,9 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
 
     def set_version(self, node: str, version: str) -> None:
         if version not in self._offered:
-            raise EnvironmentNotReady(f"{node} cannot become {version}: the cluster was started without it")
+            raise EnvironmentNotReady(
+                f"{node} cannot become {version}: the cluster was started without it"
+            )
         there = self.layout.node(node)
         self._offered[version][1].write_conf(there)
         NodeFolder(there.folder).version_file.write_text(version)
@@ -255,7 +260,8 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
             self.detours.down()
         packets.clear(self.run_id)
         self.power.down()
-        self.limits.drop()  # where that fails, the claim on the addresses stays: `clean` finds the run by it
+        # where that fails, the claim on the addresses stays: `clean` finds the run by it
+        self.limits.drop()
         for node in self.layout.all_nodes.values():
             for folder in (NodeFolder(node.folder).data, NodeFolder(node.folder).temporary):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -325,7 +331,13 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         data, kinds = self._data_of_a_node_down(node), system_of(self.spec.system).file_kinds
         try:
             return damage_files(
-                data, kinds, files, damage, places=places, size_bytes=size_bytes, rng=random.Random(seed)
+                data,
+                kinds,
+                files,
+                damage,
+                places=places,
+                size_bytes=size_bytes,
+                rng=random.Random(seed),
             )
         except OSError as error:
             raise EnvironmentNotReady(f"cannot damage files in {data}: {error.strerror}") from error
@@ -348,7 +360,7 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         self._clocks.set(node, ahead_s, speed)
 
     def clock_told(self, node: str, *, within_s: float) -> float | None:
-        return self._clocks.told(node, within_s=within_s)
+        return self._clocks.offset_told(node, within_s=within_s)
 
     def were_clocks_set(self) -> bool:
         return self._clocks.were_set()
@@ -396,7 +408,8 @@ class ProcessRuntime(node_limits.LimitedNodes, NodeRuntime):
         archive = launch.archive(service.main)
         return [
             launch.java.path,
-            f"-Djava.io.tmpdir={folder.temporary}",  # a bookie that is killed leaves 13 MB of RocksDB in it
+            # a bookie that is killed leaves 13 MB of RocksDB in it
+            f"-Djava.io.tmpdir={folder.temporary}",
             *(archive.record() if launch.is_recording else archive.use()),
             *(_filled(folder.fill(flag), places) for flag in service.jvm),
             *(self.detours.jvm_flags(str(folder.conf)) if self.detours else ()),

@@ -1,8 +1,9 @@
-"""Resolves the runtime `auto` for one cluster: containers where they can work here and now, else processes.
+"""Resolves the runtime `auto` for one cluster: containers where they can work here and now, else
+processes.
 
-A run that ends up as processes must not pay for the question: without an engine it is a look at a socket's
-path, with an engine that lacks the images one question more. That no registry answered is remembered for
-some minutes.
+A run that ends up as processes must not pay for the question: without an engine it is a look at a
+socket's path, with an engine that lacks the images one question more. That no registry answered is
+remembered for some minutes.
 """
 
 from __future__ import annotations
@@ -35,8 +36,11 @@ class RuntimeChoice:
         return f"{self.runtime} ({self.why})"
 
 
-def choose(wanted: str, spec: ClusterLayout, *, needs: frozenset[str], offline: bool) -> RuntimeChoice:
-    """The runtime for a cluster. Never raises for ``auto``: what speaks against containers is the reason."""
+def choose(
+    wanted: str, spec: ClusterLayout, *, needs: frozenset[str], offline: bool
+) -> RuntimeChoice:
+    """The runtime for a cluster. Never raises for ``auto``: what speaks against containers is the
+    reason."""
     if wanted != AUTO:
         return RuntimeChoice(wanted, "asked for")
     try:
@@ -45,7 +49,9 @@ def choose(wanted: str, spec: ClusterLayout, *, needs: frozenset[str], offline: 
         return RuntimeChoice(PROCESS, str(error).splitlines()[0])
 
 
-def _docker_if_it_can(spec: ClusterLayout, needs: frozenset[str], *, offline: bool) -> RuntimeChoice:
+def _docker_if_it_can(
+    spec: ClusterLayout, needs: frozenset[str], *, offline: bool
+) -> RuntimeChoice:
     from harness.clusters.docker.runtime import DockerRuntime
 
     if lacking := DockerRuntime.lacking(needs):
@@ -79,4 +85,6 @@ def _was_refused(tag: str) -> bool:
 
 def _remember_refusal(tag: str) -> None:
     with suppress(OSError):
-        (state_folder().parent / "registry.json").write_text(json.dumps({"tag": tag, "at_s": time.time()}))
+        (state_folder().parent / "registry.json").write_text(
+            json.dumps({"tag": tag, "at_s": time.time()})
+        )

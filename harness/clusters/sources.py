@@ -59,7 +59,9 @@ class NodeSoftware(ABC):
 
     @classmethod
     @abstractmethod
-    def get(cls, spec: ClusterLayout, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
+    def get(
+        cls, spec: ClusterLayout, *, offline: bool, on_progress: artifacts.Progress | None
+    ) -> Self:
         """Find or fetch it.
 
         Raises:
@@ -69,7 +71,8 @@ class NodeSoftware(ABC):
     @classmethod
     @abstractmethod
     def absent(cls) -> Self:
-        """Stands for software that is not there: a runtime made from it describes nodes, but starts none."""
+        """Stands for software that is not there: a runtime made from it describes nodes, but starts
+        none."""
 
     @classmethod
     @abstractmethod
@@ -88,8 +91,11 @@ class NodeSoftware(ABC):
     def runtime(self, spec: ClusterLayout, place: ClusterPlace) -> NodeRuntime:
         """The runtime of a cluster; nothing is started."""
 
-    def make_quick(self, spec: ClusterLayout, place: ClusterPlace, report: artifacts.Progress) -> None:  # noqa: B027
+    def make_quick(
+        self, spec: ClusterLayout, place: ClusterPlace, report: artifacts.Progress
+    ) -> None:
         """Make whatever makes later starts quick. Default: nothing."""
+        del spec, place, report
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +112,16 @@ class ProcessSource(NodeSoftware):
     program: Path | None = None
 
     @classmethod
-    def get(cls, spec: ClusterLayout, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
+    def get(
+        cls, spec: ClusterLayout, *, offline: bool, on_progress: artifacts.Progress | None
+    ) -> Self:
         if spec.program:
             program = spec.program.fetch(offline=offline, on_progress=on_progress)
             return replace(cls.absent(), program=program)
         java = find_java(spec.java)
-        return cls(java, artifacts.resolve(spec.artifacts, offline=offline, on_progress=on_progress))
+        return cls(
+            java, artifacts.resolve(spec.artifacts, offline=offline, on_progress=on_progress)
+        )
 
     @classmethod
     def absent(cls) -> Self:
@@ -133,9 +143,13 @@ class ProcessSource(NodeSoftware):
     def runtime(self, spec: ClusterLayout, place: ClusterPlace) -> ProcessRuntime:
         launch = self.launch(spec, place)
         prepare = assembly_of(spec.system).prepare(place.run_id, launch)
-        return ProcessRuntime(place.run_id, place.folder, place.block, launch, prepare, needs=place.needs)
+        return ProcessRuntime(
+            place.run_id, place.folder, place.block, launch, prepare, needs=place.needs
+        )
 
-    def make_quick(self, spec: ClusterLayout, place: ClusterPlace, report: artifacts.Progress) -> None:
+    def make_quick(
+        self, spec: ClusterLayout, place: ClusterPlace, report: artifacts.Progress
+    ) -> None:
         build_archives(self.launch(spec, place), place.run_id, place.block, report)
 
     def launch(self, spec: ClusterLayout, place: ClusterPlace) -> Launch:
@@ -159,7 +173,9 @@ class ContainerSource(NodeSoftware):
     environment: Mapping[str, str]
 
     @classmethod
-    def get(cls, spec: ClusterLayout, *, offline: bool, on_progress: artifacts.Progress | None) -> Self:
+    def get(
+        cls, spec: ClusterLayout, *, offline: bool, on_progress: artifacts.Progress | None
+    ) -> Self:
         from harness.clusters.docker import engine, images
         from harness.clusters.images import compose_plugin
 
@@ -205,7 +221,10 @@ class ContainerSource(NodeSoftware):
 
 
 #: Runtime, as the user calls it -> what its nodes are started from.
-SOURCES: Final[Mapping[str, type[NodeSoftware]]] = {"process": ProcessSource, "docker": ContainerSource}
+SOURCES: Final[Mapping[str, type[NodeSoftware]]] = {
+    "process": ProcessSource,
+    "docker": ContainerSource,
+}
 
 
 log = logging.getLogger(__name__)
@@ -215,8 +234,8 @@ _STOP_S = 60.0
 def build_archives(launch: Launch, run_id: str, block: int, report: Progress) -> None:
     """Make the class archives of the services of a cluster, unless they are there.
 
-    Never fails: without an archive nodes start as usual. Uses addresses of the run's ``block``, where
-    nothing may run yet.
+    Never fails: without an archive nodes start as usual. Uses addresses of the run's ``block``,
+    where nothing may run yet.
     """
     if launch.program:
         return
@@ -229,7 +248,9 @@ def build_archives(launch: Launch, run_id: str, block: int, report: Progress) ->
         lock.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(lock, timeout=0):
             if not all(one.exists for one in archives):
-                report(f"preparing {launch.spec.system} {launch.spec.version} for quick starts", None)
+                report(
+                    f"preparing {launch.spec.system} {launch.spec.version} for quick starts", None
+                )
                 _record(launch, run_id, block)
     except Timeout:
         return  # another process makes them; this start is a slow one
@@ -245,7 +266,9 @@ def _record(launch: Launch, run_id: str, block: int) -> None:
     spec, settings = assembly.minimal(launch.spec)
     with tempfile.TemporaryDirectory(prefix="brokerstorm-classes-") as name:
         minimal = replace(launch, spec=spec, is_recording=True, settings=settings)
-        runtime = ProcessRuntime(run_id, Path(name), block, minimal, assembly.prepare(run_id, minimal))
+        runtime = ProcessRuntime(
+            run_id, Path(name), block, minimal, assembly.prepare(run_id, minimal)
+        )
         admin = assembly.admin(runtime, runtime.is_running)
         admin.watch = runtime.check
         try:

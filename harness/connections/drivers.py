@@ -1,4 +1,5 @@
-"""The drivers of a connection file: how nodes that somebody else started are killed, paused and started."""
+"""The drivers of a connection file: how nodes that somebody else started are killed, paused and
+started."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ Action = Literal["kill", "stop", "restart", "pause", "resume"]
 ACTIONS: Final[tuple[Action, ...]] = get_args(Action)
 #: Stands for the node's name wherever a driver says whom it means.
 NODE: Final = "{node}"
-#: What the check of a command says by its exit code; 1 is what `pgrep` says, 3 is `systemctl is-active`.
+#: What the check of a command says by its exit code; 1 is what `pgrep` says, 3 is `systemctl
+#: is-active`.
 CHECK_CODES: Final = {0: "running", 1: "down", 3: "down", 10: "paused"}
 
 
@@ -33,7 +35,8 @@ class CommandPart(ConnectionPart):
     """A program and its arguments. No shell reads them."""
 
     run: list[str] = Field(
-        min_length=1, description="The program and its arguments, a list; {node} is the node's name."
+        min_length=1,
+        description="The program and its arguments, a list; {node} is the node's name.",
     )
     timeout: Seconds = Field(30.0, gt=0, description="It is ended when it takes longer.")
 
@@ -84,17 +87,22 @@ class DockerDriverPart(ConnectionPart):
 
 
 class KubernetesDriverPart(ConnectionPart):
-    """Pods that something starts again, such as a StatefulSet's: killed and stopped, never paused."""
+    """Pods that something starts again, such as a StatefulSet's: killed and stopped, never
+    paused."""
 
     label: str = Field(
         description="Selects a node's pod, such as statefulset.kubernetes.io/pod-name={node}; several are "
         "joined by commas."
     )
     namespace: str = Field("default", description="Where the pods are.")
-    kubeconfig: str = Field("", description="The file that says how to reach it. Default: as kubectl's.")
+    kubeconfig: str = Field(
+        "", description="The file that says how to reach it. Default: as kubectl's."
+    )
     context: str = Field("", description="The context in that file. Default: its current one.")
     timeout: Seconds = Field(
-        180.0, gt=0, description="How long it may take until another pod is ready; an answer: 30 s at most."
+        180.0,
+        gt=0,
+        description="How long it may take until another pod is ready; an answer: 30 s at most.",
     )
 
     @field_validator("label")
@@ -104,10 +112,12 @@ class KubernetesDriverPart(ConnectionPart):
 
 
 class DriversPart(ConnectionPart):
-    """How faults reach its nodes. With several drivers, the first here that can do a thing does it."""
+    """How faults reach its nodes. With several drivers, the first here that can do a thing does
+    it."""
 
     command: CommandDriverPart | None = Field(None, description="By programs of yours.")
     docker: DockerDriverPart | None = Field(None, description="By a Docker engine.")
     kubernetes: KubernetesDriverPart | None = Field(
-        None, description="By a Kubernetes API server; needs the extra `kubernetes` (docs/howto/install.md)."
+        None,
+        description="By a Kubernetes API server; needs the extra `kubernetes` (docs/howto/install.md).",
     )

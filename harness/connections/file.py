@@ -1,4 +1,5 @@
-"""The connection file: a cluster that somebody else started, as its owner describes it (`--cluster FILE`)."""
+"""The connection file: a cluster that somebody else started, as its owner describes it (`--cluster
+FILE`)."""
 
 from __future__ import annotations
 
@@ -34,10 +35,14 @@ class TlsPart(ConnectionPart):
     """TLS; an empty mapping: TLS, checked against the system's own authorities."""
 
     ca: str = Field("", description="PEM file of the trusted authorities. Default: the system's.")
-    certificate: str = Field("", description="PEM file of the client's own certificate (mutual TLS).")
+    certificate: str = Field(
+        "", description="PEM file of the client's own certificate (mutual TLS)."
+    )
     key: str = Field("", description="PEM file of its private key, PKCS#8.")
     key_password: SecretSource | None = Field(None, description="What the key is encrypted with.")
-    check_host_name: bool = Field(True, description="Whether a broker's certificate must name its host.")
+    check_host_name: bool = Field(
+        True, description="Whether a broker's certificate must name its host."
+    )
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
@@ -52,7 +57,9 @@ class AuthPart(ConnectionPart):
     mechanism: Mechanism = Field(description="How they prove it.")
     user: str = Field("", description="The user's name (plain, scram-*, user).")
     password: SecretSource | None = Field(None, description="The user's password.")
-    token: SecretSource | None = Field(None, description="A token as it is sent (token, oauthbearer).")
+    token: SecretSource | None = Field(
+        None, description="A token as it is sent (token, oauthbearer)."
+    )
     token_url: str = Field("", description="Where tokens are had (oauthbearer, oauth2).")
     client_id: str = Field("", description="The OAuth2 client.")
     client_secret: SecretSource | None = Field(None, description="Its secret.")
@@ -61,7 +68,11 @@ class AuthPart(ConnectionPart):
 
     @model_validator(mode="after")
     def _whole(self) -> Self:
-        given = [name for name in ("password", "token", "client_secret") if getattr(self, name) is not None]
+        given = [
+            name
+            for name in ("password", "token", "client_secret")
+            if getattr(self, name) is not None
+        ]
         wanted = {
             "token": ("token",),
             "oauth2": ("client_secret",),
@@ -83,14 +94,18 @@ class TopicsPart(ConnectionPart):
         "brokerstorm", description="How the names of its topics begin; the run's tag follows."
     )
     replication: int | None = Field(
-        None, ge=1, description="Copies of a message. Default: the scenario's; of Pulsar the brokers'."
+        None,
+        ge=1,
+        description="Copies of a message. Default: the scenario's; of Pulsar the brokers'.",
     )
 
 
 class NodePart(ConnectionPart):
     """One broker, as faults and the report name it."""
 
-    address: str = Field(description="host:port at which clients reach it, as the broker advertises it.")
+    address: str = Field(
+        description="host:port at which clients reach it, as the broker advertises it."
+    )
 
 
 class ConnectionFile(ConnectionPart):
@@ -98,21 +113,28 @@ class ConnectionFile(ConnectionPart):
 
     system: SystemName = Field(description="Whose brokers they are.")
     yours: bool = Field(
-        False, description="true: this cluster is yours to load and to hurt. Nothing is sent to it before."
+        False,
+        description="true: this cluster is yours to load and to hurt. Nothing is sent to it before.",
     )
-    cluster_id: str = Field("", description="Id of the cluster, which is compared before anything is sent.")
-    bootstrap: str = Field(description="What clients connect to: host:port,... or the service URL (Pulsar).")
+    cluster_id: str = Field(
+        "", description="Id of the cluster, which is compared before anything is sent."
+    )
+    bootstrap: str = Field(
+        description="What clients connect to: host:port,... or the service URL (Pulsar)."
+    )
     admin_url: str = Field("", description="Base URL of its administration (Pulsar, Qpid).")
     tls: TlsPart | None = Field(None, description="TLS. Default: plain text.")
     auth: AuthPart | None = Field(None, description="Authentication of the clients. Default: none.")
     admin_auth: AuthPart | None = Field(
-        None, description="Who administrates, which may need more rights than clients. Default: as auth."
+        None,
+        description="Who administrates, which may need more rights than clients. Default: as auth.",
     )
     topics: TopicsPart = Field(
         default_factory=lambda: TopicsPart(prefix="brokerstorm"), description="Its topics."
     )
     nodes: dict[str, NodePart] = Field(
-        default_factory=dict, description="Names of its brokers. Default: as the cluster names them."
+        default_factory=dict,
+        description="Names of its brokers. Default: as the cluster names them.",
     )
     drivers: DriversPart = Field(
         default_factory=DriversPart,
@@ -122,7 +144,9 @@ class ConnectionFile(ConnectionPart):
     @model_validator(mode="after")
     def _drivers_know_names(self) -> Self:
         if self.drivers.model_fields_set and not self.nodes:
-            raise ValueError("drivers need nodes: give the brokers the names that the drivers know them by")
+            raise ValueError(
+                "drivers need nodes: give the brokers the names that the drivers know them by"
+            )
         return self
 
     @model_validator(mode="after")
@@ -169,14 +193,15 @@ class Connection:
         return bool(self.security.tls or self.security.auth)
 
     def named(self) -> dict[str, Any]:
-        """How clients get in, for another machine: names of variables and files, never what they hold."""
+        """How clients get in, for another machine: names of variables and files, never what they
+        hold."""
         file = self.file.model_dump(mode="json", exclude={"admin_auth", "drivers", "nodes"})
         return {"file": file, "folder": str(resolved(self.path.parent))}
 
 
 def security_here(named: Mapping[str, Any]) -> Security:
-    """Return the security of clients that `Connection.named` described on another machine, with this
-    machine's variables and files at the same paths.
+    """Return the security of clients that `Connection.named` described on another machine, with
+    this machine's variables and files at the same paths.
 
     Raises:
         EnvironmentNotReady: a secret is not there, or a file cannot be read.
@@ -211,7 +236,8 @@ def read_connection(path: Path) -> Connection:
 
 
 def _require_certificates(tls: Tls | None, *, all_there: bool) -> None:
-    """Clients in C and Java would wait for a pipe without hearing a signal, so the files are looked at here.
+    """Clients in C and Java would wait for a pipe without hearing a signal, so the files are looked
+    at here.
 
     Args:
         all_there: whether a file that is missing is an error; else the client reports it.
@@ -234,8 +260,9 @@ def _line(places: Mapping[Location, str], location: Location, problem: str) -> s
 
 
 def _checked(data: Any) -> tuple[ConnectionFile | None, list[tuple[Location, str]]]:
-    """The file, or the key path and a sentence for each problem of it. No value is repeated, nor kept in an
-    exception's context: somebody may have written a password where it does not belong."""
+    """The file, or the key path and a sentence for each problem of it. No value is repeated, nor
+    kept in an exception's context: somebody may have written a password where it does not
+    belong."""
     try:
         return ConnectionFile.model_validate(data), []
     except ValidationError as error:
@@ -250,7 +277,9 @@ def _tls(file: ConnectionFile, folder: Path) -> Tls | None:
     if part is None:
         return None
     password = part.key_password.read("tls.key_password", folder) if part.key_password else None
-    return Tls(place(part.ca), place(part.certificate), place(part.key), password, part.check_host_name)
+    return Tls(
+        place(part.ca), place(part.certificate), place(part.key), password, part.check_host_name
+    )
 
 
 def _auth(name: str, folder: Path, auth: AuthPart | None) -> Auth | None:
@@ -262,4 +291,6 @@ def _auth(name: str, folder: Path, auth: AuthPart | None) -> Auth | None:
         if getattr(auth, secret) is not None
     )
     secret = source.read(key, folder)
-    return Auth(auth.mechanism, secret, auth.user, auth.token_url, auth.client_id, auth.scope, auth.audience)
+    return Auth(
+        auth.mechanism, secret, auth.user, auth.token_url, auth.client_id, auth.scope, auth.audience
+    )

@@ -19,14 +19,17 @@ _SHORTEST_ENCODED: Final = 8
 class SecretRemover:
     """Replaces secrets, as they are and as clients and formats write them.
 
-    Of a secret of several lines (a key file) each line is one; armour lines (``-----BEGIN``) are none.
+    Of a secret of several lines (a key file) each line is one; armour lines (``-----BEGIN``) are
+    none.
     """
 
     def __init__(self, secrets: Iterable[str]) -> None:
         lines = {line.strip() for secret in secrets for line in (secret, *secret.splitlines())}
         forms = {form for line in lines if not line.startswith("-----") for form in _forms(line)}
         #: Longest first: one may be part of another.
-        self.forms = sorted((form for form in forms if len(form) >= SHORTEST), key=len, reverse=True)
+        self.forms = sorted(
+            (form for form in forms if len(form) >= SHORTEST), key=len, reverse=True
+        )
 
     def text(self, said: str) -> str:
         """The text without secrets."""
@@ -57,8 +60,9 @@ class SecretRemover:
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield the forms in which a secret may be printed: as it is and quoted (as in a JAAS configuration),
-    each of these in JSON, in Python and in a URL, and in base64, as headers and data URLs have it.
+    """Yield the forms in which a secret may be printed: as it is and quoted (as in a JAAS
+    configuration), each of these in JSON, in Python and in a URL, and in base64, as headers and
+    data URLs have it.
     """
     escaped = secret.replace("\\", "\\\\")
     for text in (secret, escaped.replace('"', '\\"'), escaped.replace("'", "\\'")):

@@ -26,8 +26,13 @@ def connection_schema() -> JsonSchemaValue:
 
 
 def new_connection(path: Path, system: str) -> str:
-    """A commented connection file to edit."""
+    """A commented connection file to edit.
+
+    Raises:
+        UsageError: clusters of this system that others started cannot be asked.
+    """
     about = SYSTEMS[system]
+    about.required_external()
     values = {
         "@SCHEMA@": SCHEMA_FILE.name,
         "@SYSTEM@": system,

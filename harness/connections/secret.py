@@ -17,7 +17,8 @@ _MOST_BYTES: Final = 1 << 20
 
 
 class Secret:
-    """A secret's text. Whatever prints, formats or pickles it gets `HIDDEN`; `reveal` is the one way in."""
+    """A secret's text. Whatever prints, formats or pickles it gets `HIDDEN`; `reveal` is the one
+    way in."""
 
     __slots__ = ("_text",)
 
@@ -40,7 +41,8 @@ _TAKEN: dict[str, str] = {}
 
 
 def _taken(variable: str) -> str:
-    """A variable's text, out of the environment: no process that is started from now on inherits it."""
+    """A variable's text, out of the environment: no process that is started from now on inherits
+    it."""
     if text := os.environ.pop(variable, ""):
         _TAKEN[variable] = text
     return _TAKEN.get(variable, "")
@@ -58,7 +60,8 @@ class SecretSource(BaseModel):
     def _one(self) -> Self:
         if bool(self.env) == bool(self.file):
             raise ValueError(
-                "requires env (the name of a variable) or file (a path); never write the secret here"
+                "requires env (the name of a variable) or file (a path); never write the secret "
+                "here"
             )
         return self
 

@@ -9,7 +9,9 @@ from typing import Literal
 from harness.connections.secret import Secret
 
 #: Kafka, as SASL: plain, scram-*, oauthbearer. Pulsar: token, oauth2. Qpid: user (SASL over AMQP).
-Mechanism = Literal["plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "token", "oauth2", "user"]
+Mechanism = Literal[
+    "plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "token", "oauth2", "user"
+]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """Makes functions checks of the worker contract.
 
-A check is a function of a `Rig` with the worker under test. It raises `ContractBroken` with what it found.
+A check is a function of a `Rig` with the worker under test. It raises `ContractBroken` with what it
+found.
 """
 
 from __future__ import annotations
@@ -36,9 +37,11 @@ class WorkerCheck:
         words: tables of ``[contract]`` that it needs: without them it is skipped.
         supports: value that the worker must be able to do, by key; else it does not apply.
         applies: to which systems.
-        by_kit: what the kit of its language does, whatever the client: few workers need be asked in a hurry.
+        by_kit: what the kit of its language does, whatever the client: few workers need be asked in
+            a hurry.
         quick_with: table of ``[contract]`` without which it takes long.
         slow: takes long, or goes the same way as another one: for a nightly run.
+        freezes_brokers: no other check can use the cluster meanwhile.
     """
 
     name: str
@@ -51,6 +54,7 @@ class WorkerCheck:
     by_kit: bool = False
     quick_with: str = ""
     slow: bool = False
+    freezes_brokers: bool = False
 
     def concerns(self, worker: WorkerSpec) -> bool:
         """Whether it can be asked of a worker at all."""
@@ -84,7 +88,9 @@ def check(
             name = function.__name__.replace("_", " ") + (f": {case}" if case else "")
             is_slow = slow if isinstance(slow, bool) else case in slow
             run = partial(function, **arguments)
-            CHECKS.append(WorkerCheck(name, function.__module__, role, run, words, slow=is_slow, **more))
+            CHECKS.append(
+                WorkerCheck(name, function.__module__, role, run, words, slow=is_slow, **more)
+            )
         return function
 
     return register

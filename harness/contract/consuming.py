@@ -1,4 +1,5 @@
-"""Contract of who reads: consumers that settle each message (Pulsar), and readers of the log to its end."""
+"""Contract of who reads: consumers that settle each message (Pulsar), and readers of the log to its
+end."""
 
 from __future__ import annotations
 
@@ -40,7 +41,11 @@ def _journalled(rig: Rig, receive: str) -> str:
     equal("redelivery counts", set(got["redelivery"].tolist()), {0})
     called = places(consumer.events(Event.ACK_CALLED))
     equal("handed over and not acknowledged", sorted(set(places(got)) - set(called)), [])
-    equal("acknowledgements confirmed", sorted(places(consumer.events(Event.ACK_CONFIRMED))), sorted(called))
+    equal(
+        "acknowledgements confirmed",
+        sorted(places(consumer.events(Event.ACK_CONFIRMED))),
+        sorted(called),
+    )
     for stream in np.unique(got["stream"]):
         seen = places(got[got["stream"] == stream])
         expect(seen == sorted(seen), f"messages of stream {stream} are not in its order")
@@ -60,7 +65,11 @@ def what_was_acknowledged_is_not_given_again(rig: Rig) -> None:
 
 def _receive_check(receive: str, slow: bool) -> None:
     @check(
-        "consumer", cases={receive: {}}, supports={"receive": receive}, applies=has_subscriptions, slow=slow
+        "consumer",
+        cases={receive: {}},
+        supports={"receive": receive},
+        applies=has_subscriptions,
+        slow=slow,
     )
     def every_message_is_journalled_that_comes_by(rig: Rig) -> None:
         _journalled(rig, receive)
@@ -90,7 +99,11 @@ def the_last_message_is_settled_without_another(rig: Rig) -> None:
     got, confirmed = consumer.events(Event.DELIVER), consumer.events(Event.ACK_CONFIRMED)
     for stream in np.unique(got["stream"]):
         last = max(places(got[got["stream"] == stream]))
-        equal(f"settled of stream {stream}", max(places(confirmed[confirmed["stream"] == stream])), last)
+        equal(
+            f"settled of stream {stream}",
+            max(places(confirmed[confirmed["stream"] == stream])),
+            last,
+        )
 
 
 @check("consumer", "shared", applies=has_subscriptions)
@@ -111,7 +124,10 @@ def _check_refused(consumer: DrivenWorker, producer: DrivenWorker, count: int) -
     equal("messages handed over", set(messages(got["header"])), set(messages(producer.sends)))
     expect(len(refused) >= count // 10, f"{len(refused)} refused of {count}, asked for every tenth")
     again = got[got["redelivery"] > 0]
-    expect(len(again) >= len(entries(refused)) // 2, f"{len(again)} came again of {len(refused)} refused")
+    expect(
+        len(again) >= len(entries(refused)) // 2,
+        f"{len(again)} came again of {len(refused)} refused",
+    )
     equal("came again and not refused", entries(again) - entries(refused), set())
 
 
@@ -119,7 +135,8 @@ def _check_refused(consumer: DrivenWorker, producer: DrivenWorker, count: int) -
 def every_stream_is_read_to_its_last_message(rig: Rig) -> None:
     """Check that the audit reads every stream to its end, and reports how far it read."""
     topic = rig.topic()
-    rig.wait_ready(topic)  # a probe may be stored more than once, also when its client sends it again
+    # a probe may be stored more than once, also when its client sends it again
+    rig.wait_ready(topic)
     producer = rig.feed(topic, rate=0, warm_up_s=0, load_s=1)
     count = producer.done_line.ok
     expect(count >= rig.partitions[topic], f"the producer sent {count} messages only")
@@ -128,9 +145,15 @@ def every_stream_is_read_to_its_last_message(rig: Rig) -> None:
     load = log[log["header"]["kind"] != Kind.PROBE]
     equal("messages read", sorted(messages(load["header"])), sorted(messages(producer.sends)))
     equal(
-        "streams of the bounds", sorted(bounds), sorted(f"{topic}-{p}" for p in range(rig.partitions[topic]))
+        "streams of the bounds",
+        sorted(bounds),
+        sorted(f"{topic}-{p}" for p in range(rig.partitions[topic])),
     )
     equal("why it stopped", {row["why"] for row in bounds.values()}, {"end"})
-    equal("read_to beside end", [name for name, row in bounds.items() if row["read_to"] != row["end"]], [])
+    equal(
+        "read_to beside end",
+        [name for name, row in bounds.items() if row["read_to"] != row["end"]],
+        [],
+    )
     spans = [row["end"] - max(row["begin"], rig.system.first_position) for row in bounds.values()]
     equal("ends in sum", sum(spans), len(log))

@@ -1,4 +1,5 @@
-"""Contract of clients that give themselves up: the worker writes down what they said, and lives on."""
+"""Contract of clients that give themselves up: the worker writes down what they said, and lives
+on."""
 
 from __future__ import annotations
 
@@ -31,8 +32,8 @@ def _has_died(worker: DrivenWorker) -> Message:
 
 
 def _goes_on(producer: DrivenWorker) -> None:
-    """Check that a producer continues: what is due later has a row and the outcome of a refused call, and the
-    worker ends as usual.
+    """Check that a producer continues: what is due later has a row and the outcome of a refused
+    call, and the worker ends as usual.
 
     Pulsar's broker may take a fenced producer back on a partition that refused it before
     (docs/bugs/other-defects.md).

@@ -90,11 +90,25 @@ class DrivenWorker(WorkerProcess):
         if holds():
             return self.stats
         ended = "" if self.is_alive else f"; it ended with {self.exit_code}: {self.why()}"
-        raise ContractBroken(f"not in {timeout_s:g} s of stats lines; the last: {self.stats}{ended}")
+        raise ContractBroken(
+            f"not in {timeout_s:g} s of stats lines; the last: {self.stats}{ended}"
+        )
+
+    def later_since_ns(self, before: StatsLine) -> int:
+        """How much later than in the line ``before`` the generator was at most after it.
+
+        A generator is late by itself when the machine is busy while its process starts.
+        """
+        lines = [line for line in self.said if line["type"] == "stats"]
+        since = [line["late_max_ns"] for line in lines if line["t_ns"] > before.t_ns]
+        return max(since, default=0) - before.late_max_ns
 
     def wait_end(self, timeout_s: float = 20) -> int:
         """Exit code."""
-        expect(self._wait_exit(timeout_s), f"still runs after {timeout_s:g} s; it said {self.said[-2:]}")
+        expect(
+            self._wait_exit(timeout_s),
+            f"still runs after {timeout_s:g} s; it said {self.said[-2:]}",
+        )
         assert self.exit_code is not None
         return self.exit_code
 
@@ -162,7 +176,8 @@ class DrivenWorker(WorkerProcess):
 
     @property
     def probes_delivered(self) -> int:
-        """How many probes it was handed. A partition may hold more than one: probing is tried again."""
+        """How many probes it was handed. A partition may hold more than one: probing is tried
+        again."""
         rows = self.rows(TableId.DELIVERIES)
         return int((rows[rows["kind"] == Event.DELIVER]["header"]["kind"] == Kind.PROBE).sum())
 
@@ -185,7 +200,8 @@ def dense(rows: Rows) -> bool:
     """Sequences are 0, 1, 2 ... in every lane, in the order of the rows."""
     lanes: Iterable[Any] = np.unique(rows["lane"])
     return all(
-        np.array_equal(seqs := rows["seq"][rows["lane"] == lane], np.arange(len(seqs))) for lane in lanes
+        np.array_equal(seqs := rows["seq"][rows["lane"] == lane], np.arange(len(seqs)))
+        for lane in lanes
     )
 
 

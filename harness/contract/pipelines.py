@@ -1,4 +1,5 @@
-"""Contract of members of a pipeline: one output of each input, which it names, and positions that follow."""
+"""Contract of members of a pipeline: one output of each input, which it names, and positions that
+follow."""
 
 from __future__ import annotations
 
@@ -20,10 +21,12 @@ def of_each_message_one_is_made(rig: Rig) -> None:
 
 @check("pipeline", supports={"transactions": "produce"})
 def outputs_and_positions_are_in_one_transaction(rig: Rig) -> None:
-    """Check that outputs and positions are committed together, and that an aborted transaction is made
-    again.
+    """Check that outputs and positions are committed together, and that an aborted transaction is
+    made again.
     """
-    _makes_one_of_each(rig, TransactionsPart(id="contract", messages=50, every_s=0.2, abort_every=4))
+    _makes_one_of_each(
+        rig, TransactionsPart(id="contract", messages=50, every_s=0.2, abort_every=4)
+    )
 
 
 def _makes_one_of_each(rig: Rig, transactions: TransactionsPart | None) -> None:

@@ -21,6 +21,11 @@ def is_queue(system: System) -> bool:
     return system.is_queue
 
 
+def has_transactions(system: System) -> bool:
+    """Return whether the system has queues, and transactions cover them."""
+    return system.is_queue and ("consumer", "per_transaction") not in system.foreign
+
+
 def transactions_of(rig: Rig, count: int) -> dict[str, str]:
     """The producer's option for so many messages a transaction."""
     stated: SettingFacts | None = getattr(rig.worker.promises, "transacted", None)
@@ -43,7 +48,8 @@ def what_was_committed_is_taken_once(rig: Rig) -> None:
     rows = consumer.rows(TableId.DELIVERIES)
     given = rows[rows["kind"] == Event.DELIVER]
     committed, rolled_back = (
-        set(rows["txn_id"][rows["kind"] == kind].tolist()) for kind in (Event.COMMIT, Event.ROLLBACK_END)
+        set(rows["txn_id"][rows["kind"] == kind].tolist())
+        for kind in (Event.COMMIT, Event.ROLLBACK_END)
     )
     expect(rolled_back, "nothing was rolled back")
     equal("rollbacks that are no fourth transaction", [n for n in rolled_back if n % 4], [])
@@ -54,10 +60,13 @@ def what_was_committed_is_taken_once(rig: Rig) -> None:
 
 @check("consumer", applies=is_queue, supports={"settle": "transacted"})
 def no_acknowledgement_covers_what_the_application_was_not_given(rig: Rig) -> None:
-    """A consumer of several queues that is killed: messages that it was never given are still there."""
+    """A consumer of several queues that is killed: messages that it was never given are still
+    there."""
     topics = [rig.topic() for _ in range(4)]
     fed = {topic: rig.feed(topic).done_line.ok for topic in topics}
-    consumer = rig.consumer(topics[0], also=topics[1:], settle="transacted", per_transaction=5, work_s=0.002)
+    consumer = rig.consumer(
+        topics[0], also=topics[1:], settle="transacted", per_transaction=5, work_s=0.002
+    )
     consumer.wait_stats(lambda stats: stats.delivered >= 100)
     assert consumer.pid is not None
     os.kill(consumer.pid, signal.SIGKILL)
@@ -71,7 +80,7 @@ def no_acknowledgement_covers_what_the_application_was_not_given(rig: Rig) -> No
         equal(f"messages of queue {number} that were removed and never given", sorted(missing), [])
 
 
-@check("producer", applies=is_queue)
+@check("producer", applies=has_transactions)
 def a_killed_producer_leaves_only_whole_transactions(rig: Rig) -> None:
     """Check that a producer that was killed leaves only whole transactions in the queue."""
     topic = rig.topic()
@@ -92,15 +101,18 @@ def a_killed_producer_leaves_only_whole_transactions(rig: Rig) -> None:
     equal("messages beyond whole transactions", len(found) % 10, 0)
 
 
-@check("producer", applies=is_queue)
+@check("producer", applies=has_transactions)
 def a_connection_that_the_broker_closes_costs_no_more_than_its_transaction(rig: Rig) -> None:
-    """Check that a connection that the broker closes loses the open transaction and nothing else."""
+    """Check that a connection that the broker closes loses the open transaction and nothing
+    else."""
     topic = rig.topic()
     producer = rig.producer(topic, load_s=30, name="cut-off", options=transactions_of(rig, 10))
     producer.begin()
     producer.wait_stats(lambda stats: stats.ok >= 50)
     (own,) = [found for found in rig.cluster.admin.connections() if found.client_name == "cut-off"]
-    expect(own.pid in (producer.pid, 0), f"the connection names process {own.pid}, not {producer.pid}")
+    expect(
+        own.pid in (producer.pid, 0), f"the connection names process {own.pid}, not {producer.pid}"
+    )
     rig.cluster.admin.close_connection(own)
     producer.wait_stats(lambda stats: stats.attempted >= 900)
     producer.finish()

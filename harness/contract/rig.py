@@ -94,7 +94,8 @@ class Rig:
 
     @contextmanager
     def frozen_brokers(self, topic: str) -> Iterator[None]:
-        """Every broker is stopped; after it the cluster is whole again."""
+        """Stop every broker, and make the cluster whole afterwards. The check states
+        ``freezes_brokers``."""
         runtime = self.cluster.runtime
         nodes = [node.name for node in runtime.nodes if "broker" in node.roles]
         try:
@@ -127,8 +128,9 @@ class Rig:
     ) -> DrivenWorker:
         """A worker of a role; the one under test unless another is named.
 
-        ``security``: the credentials that it receives instead of the cluster's. ``beside``, ``to``: of
-        a pipeline, its halves and the topic that it writes. ``also``: further topics of a consumer.
+        ``security``: the credentials that it receives instead of the cluster's. ``beside``, ``to``:
+        of a pipeline, its halves and the topic that it writes. ``also``: further topics of a
+        consumer.
         """
         name = name or f"{role}-{len(self.started) + 1}"
         counts = {each: self.partitions.get(each, 1) for each in (topic, to, *also) if each}
@@ -169,16 +171,19 @@ class Rig:
         asked: Mapping[str, Any] | None = None,
         **more: Any,
     ) -> DrivenWorker:
-        """``asked``: further keys of a producer (when_full, results, calls, threads ...); ``more``: of
-        `start`."""
-        # a broker answers a connection's requests one by one: many tiny ones take long on a busy machine
+        """``asked``: further keys of a producer (when_full, results, calls, threads ...); ``more``:
+        of `start`."""
+        # a broker answers a connection's requests one by one: many tiny ones take long on a busy
+        # machine
         words = (worker or self.worker).contract
         always = {**words.words("producer"), **words.words("linger", ms=50)}
         count = self.partitions.get(topic, 1)
         lanes = {"partition": count, "key": KEYS, "routed": 1}[mode]
         usual = {
             "instance": len(self.started) + 1,
-            "lane_groups": [LanePart(topic=topic, mode=mode, first=0, count=lanes, partitions=count)],
+            "lane_groups": [
+                LanePart(topic=topic, mode=mode, first=0, count=lanes, partitions=count)
+            ],
             "rate_per_s": self.rate if rate is None else rate,
             "payload_bytes": payload,
             "payload_max_bytes": payload,
@@ -199,16 +204,24 @@ class Rig:
     @property
     def reference(self) -> WorkerSpec:
         """The worker that audits the system: what is not under test is done by it."""
-        return load_worker(self.system.audit[0])
+        return load_worker(self.system.audit[0], system=self.system.name)
 
     def feed(self, topic: str, **how: Any) -> DrivenWorker:
         """The reference producer fills a topic; ``how`` as of `producer`."""
-        return self.producer(topic, worker=self.reference, version=self.system.audit[1], **how).send_all()
+        return self.producer(
+            topic, worker=self.reference, version=self.system.audit[1], **how
+        ).send_all()
 
     def consumer(
-        self, topic: str, *, options: Mapping[str, str] | None = None, also: Sequence[str] = (), **how: Any
+        self,
+        topic: str,
+        *,
+        options: Mapping[str, str] | None = None,
+        also: Sequence[str] = (),
+        **how: Any,
     ) -> DrivenWorker:
-        """``also``: further topics; ``how``: further keys of a consumer (receive, settle, work_s ...)."""
+        """``also``: further topics; ``how``: further keys of a consumer (receive, settle, work_s
+        ...)."""
         usual = {
             "session": len(self.started) + 1,
             "group": f"g-{topic}",
@@ -222,12 +235,17 @@ class Rig:
         made.wait_ready(READY_S)
         return made
 
-    def pipeline(self, topic: str, to: str, transactions: TransactionsPart | None = None) -> DrivenWorker:
-        """A member that reads one topic and writes another; without ``transactions`` it commits apart."""
+    def pipeline(
+        self, topic: str, to: str, transactions: TransactionsPart | None = None
+    ) -> DrivenWorker:
+        """A member that reads one topic and writes another; without ``transactions`` it commits
+        apart."""
         number, count = len(self.started) + 1, self.partitions[to]
         writing = ProducerPart(
             instance=number,
-            lane_groups=[LanePart(topic=to, mode="partition", first=0, count=count, partitions=count)],
+            lane_groups=[
+                LanePart(topic=to, mode="partition", first=0, count=count, partitions=count)
+            ],
             rate_per_s=0.0,
             payload_bytes=150,
             payload_max_bytes=150,
@@ -236,7 +254,9 @@ class Rig:
             call_deadline_s=60,
             transactions=transactions,
         )
-        reading = ConsumerPart(session=number, group=f"g-{topic}", topics=[topic], commit_every_s=0.3)
+        reading = ConsumerPart(
+            session=number, group=f"g-{topic}", topics=[topic], commit_every_s=0.3
+        )
         words = self.worker.contract
         part = PipelinePart(consumer_options=words.words("consumer"))
         halves: dict[str, SpecPart] = {"producer": writing, "consumer": reading}

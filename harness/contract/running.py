@@ -30,6 +30,7 @@ ABLE_ONLY: Final = {
     "transactions-7-000000.seg": ("transactions", "produce"),
     "payload-mixed.bin": ("payload", "mixed"),
     "payload-compressible.bin": ("filling", "compressible"),
+    "payload-template.bin": ("payload", "template"),
 }
 SELF_TEST: Final = "the self-test writes the golden files"
 SELF_TEST_S: Final = 60.0
@@ -100,7 +101,9 @@ def self_test(worker: WorkerSpec, version: str = "") -> None:
         last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
         expect(done.returncode == 0, f"--self-test ended with {done.returncode}: {last[:200]}")
         able: Mapping[Any, Sequence[str]] = worker.supports
-        needless = {file for file, (key, value) in ABLE_ONLY.items() if value not in able.get(key, ())}
+        needless = {
+            file for file, (key, value) in ABLE_ONLY.items() if value not in able.get(key, ())
+        }
         compare_with_golden(Path(name), needless)
 
 
@@ -110,7 +113,9 @@ def compare_with_golden(folder: Path, needless: Collection[str] = ()) -> None:
     ``needless``: those that may be left out.
     """
     goldens = sorted(
-        path for path in GOLDEN.iterdir() if path.name not in needless or (folder / path.name).exists()
+        path
+        for path in GOLDEN.iterdir()
+        if path.name not in needless or (folder / path.name).exists()
     )
     found, wanted = (sorted(path.name for path in each) for each in (folder.iterdir(), goldens))
     expect(found == wanted, f"files {', '.join(found) or 'none'}, must be {', '.join(wanted)}")
@@ -120,10 +125,18 @@ def compare_with_golden(folder: Path, needless: Collection[str] = ()) -> None:
             lines = [[json.loads(line) for line in each.splitlines()] for each in (theirs, ours)]
             expect(lines[0] == lines[1], f"{golden.name} says {lines[0]}, must say {lines[1]}")
             continue
-        at = next((n for n, pair in enumerate(zip(theirs, ours, strict=False)) if pair[0] != pair[1]), None)
+        at = next(
+            (n for n, pair in enumerate(zip(theirs, ours, strict=False)) if pair[0] != pair[1]),
+            None,
+        )
         if at is not None:
-            raise ContractBroken(f"{golden.name}: byte {at} is {theirs[at]:#04x}, must be {ours[at]:#04x}")
-        expect(len(theirs) == len(ours), f"{golden.name} has {len(theirs)} bytes, must have {len(ours)}")
+            raise ContractBroken(
+                f"{golden.name}: byte {at} is {theirs[at]:#04x}, must be {ours[at]:#04x}"
+            )
+        expect(
+            len(theirs) == len(ours),
+            f"{golden.name} has {len(theirs)} bytes, must have {len(ours)}",
+        )
 
 
 def run_self_test(worker: WorkerSpec, version: str = "") -> CheckResult:
@@ -136,7 +149,9 @@ def run_self_test(worker: WorkerSpec, version: str = "") -> CheckResult:
     return CheckResult(SELF_TEST, "ok", "", time.monotonic() - begun)
 
 
-def run_checks(checks: Iterable[WorkerCheck], place: CheckPlace, worker: WorkerSpec) -> Iterator[CheckResult]:
+def run_checks(
+    checks: Iterable[WorkerCheck], place: CheckPlace, worker: WorkerSpec
+) -> Iterator[CheckResult]:
     """The result of each check, as soon as it is known; what it left is in a folder of its own.
 
     Raises:

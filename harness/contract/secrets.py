@@ -1,4 +1,5 @@
-"""Contract of workers on a cluster that asks who they are: refused, they say so, and print no secret."""
+"""Contract of workers on a cluster that asks who they are: refused, they say so, and print no
+secret."""
 
 from __future__ import annotations
 
@@ -18,7 +19,8 @@ REFUSED_S = 120.0
 
 @check("producer")
 def a_refused_secret_ends_it_before_ready_and_is_left_nowhere(rig: Rig) -> None:
-    """Check that a wrong secret ends the worker before it is ready, and that no file or output has it."""
+    """Check that a wrong secret ends the worker before it is ready, and that no file or output has
+    it."""
     security = rig.cluster.security
     if security is None or security.auth is None:
         raise NotHere("this cluster does not authenticate clients")
@@ -26,5 +28,9 @@ def a_refused_secret_ends_it_before_ready_and_is_left_nowhere(rig: Rig) -> None:
     producer = rig.producer(rig.topic(), security=wrong)
     error = producer.refused(REFUSED_S)
     expect(error.text, "its error line says nothing")
-    left = [path.name for path in producer.folder.rglob("*") if path.is_file() and MARK in path.read_bytes()]
+    left = [
+        path.name
+        for path in producer.folder.rglob("*")
+        if path.is_file() and MARK in path.read_bytes()
+    ]
     expect(not left, f"the secret is in {', '.join(left)}")

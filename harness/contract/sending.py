@@ -30,10 +30,14 @@ def every_send_is_one_row_with_one_outcome(rig: Rig) -> None:
 
 
 @check(
-    "producer", cases={"key": {"mode": "key"}, "routed": {"mode": "routed"}}, slow={"routed"}, applies=is_log
+    "producer",
+    cases={"key": {"mode": "key"}, "routed": {"mode": "routed"}},
+    slow={"routed"},
+    applies=is_log,
 )
 def every_send_is_one_row_with_one_outcome_in_lanes_of(rig: Rig, mode: str) -> None:
-    """Check that every send has one row with one outcome and its place, in lanes by key or without one."""
+    """Check that every send has one row with one outcome and its place, in lanes by key or without
+    one."""
     _whole(rig, mode)
 
 
@@ -51,14 +55,23 @@ def _whole(rig: Rig, mode: str) -> None:
     equal("lanes", set(sends["lane"].tolist()), set(range(lanes)))
     equal("outcomes", outcomes(sends), {Outcome.OK})
     warm_up = int(WARM_UP_S * rig.rate)
-    equal("probes, warm-up and load", np.bincount(sends["kind"]).tolist(), [0, warm_up, count - warm_up])
+    equal(
+        "probes, warm-up and load",
+        np.bincount(sends["kind"]).tolist(),
+        [0, warm_up, count - warm_up],
+    )
     _check_times(sends)
     _check_stored(rig, topic, sends, mode)
 
 
 def _check_times(sends: Rows) -> None:
-    expect((np.diff(sends["t_intended_ns"]) > 0).all(), "t_intended_ns does not grow from row to row")
-    expect((sends["t_start_ns"] >= sends["t_intended_ns"]).all(), "a call began before its message was due")
+    expect(
+        (np.diff(sends["t_intended_ns"]) > 0).all(), "t_intended_ns does not grow from row to row"
+    )
+    expect(
+        (sends["t_start_ns"] >= sends["t_intended_ns"]).all(),
+        "a call began before its message was due",
+    )
     expect((sends["t_done_ns"] >= sends["t_start_ns"]).all(), "a call was answered before it began")
 
 
@@ -78,17 +91,23 @@ def _check_stored(rig: Rig, topic: str, sends: Rows, mode: str) -> None:
     found = dict(zip(messages(log["header"]), places(log), strict=True))
     told = dict(zip(messages(sends), places(sends), strict=True))
     equal(
-        "places of messages that are not where the client says", [m for m in told if told[m] != found[m]], []
+        "places of messages that are not where the client says",
+        [m for m in told if told[m] != found[m]],
+        [],
     )
     if mode == "partition":
         expect(
-            (sends["stream"] == sends["lane"] + 1).all(), "a message of a partition lane is in another one"
+            (sends["stream"] == sends["lane"] + 1).all(),
+            "a message of a partition lane is in another one",
         )
     if mode == "key":
         streams = {lane: len(set(sends["stream"][sends["lane"] == lane])) for lane in range(KEYS)}
-        equal("keys in several partitions", [lane for lane, count in streams.items() if count > 1], [])
+        equal(
+            "keys in several partitions", [lane for lane, count in streams.items() if count > 1], []
+        )
         expect(
-            (log["header"]["key"] == log["header"]["lane"]).all(), "headers do not have the number of the key"
+            (log["header"]["key"] == log["header"]["lane"]).all(),
+            "headers do not have the number of the key",
         )
     _check_sequence_ids(log, sends)
 
@@ -99,7 +118,11 @@ def _check_sequence_ids(log: Rows, sends: Rows) -> None:
         return
     shown = dict(zip(messages(sends), sends["client_seq"].tolist(), strict=True))
     kept = dict(zip(messages(log["header"]), log["client_seq"].tolist(), strict=True))
-    equal("sequence ids that differ from those in the log", [m for m in shown if shown[m] != kept[m]], [])
+    equal(
+        "sequence ids that differ from those in the log",
+        [m for m in shown if shown[m] != kept[m]],
+        [],
+    )
 
 
 @check("producer", supports={"threads": "many"}, by_kit=True)
@@ -131,7 +154,8 @@ def sizes_differ_by_message(rig: Rig) -> None:
 
 
 def size_of(lane: int, seq: int, instance: int, least: int, most: int) -> int:
-    """The size of a message as docs/worker-protocol.md has it (SplitMix64 of instance, lane and seq)."""
+    """The size of a message as docs/worker-protocol.md has it (SplitMix64 of instance, lane and
+    seq)."""
     mixed = ((seq + 1) * 0x9E3779B97F4A7C15 + (instance << 32 | lane)) % 2**64
     mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB % 2**64
@@ -179,8 +203,8 @@ def a_lane_with_more_turns_has_more_messages(rig: Rig) -> None:
 
 @check("producer", supports={"rate": "profile"}, by_kit=True)
 def a_rate_profile_is_followed(rig: Rig) -> None:
-    """Half the rate in the warm-up, a pause, a tenth, then all of it: due times as docs/worker-protocol.md
-    has them, by adding the rate up over time."""
+    """Half the rate in the warm-up, a pause, a tenth, then all of it: due times as
+    docs/worker-protocol.md has them, by adding the rate up over time."""
     topic, part_ns = rig.topic(), round(LOAD_S * 1e9 / 4)
     profile = [[round(WARM_UP_S * 1e9), 0.5], [part_ns, 0.0], [part_ns, 0.1], [2 * part_ns, 1.0]]
     producer = rig.producer(topic, asked={"rate_profile": profile}).send_all()
@@ -207,7 +231,9 @@ def a_payload_size_and_an_unlimited_rate_without_capture(rig: Rig) -> None:
     """Check a load at full speed that writes no rows (a measurement)."""
     topic = rig.topic()
     asked = {"capture": False}
-    producer = rig.producer(topic, rate=0, warm_up_s=0, load_s=0.4, payload=1000, asked=asked).send_all()
+    producer = rig.producer(
+        topic, rate=0, warm_up_s=0, load_s=0.4, payload=1000, asked=asked
+    ).send_all()
     expect(not list(producer.folder.glob("*.seg")), "wrote rows although capture is off")
     ok = producer.done_line.ok
     equal("attempted", producer.done_line.attempted, ok)
@@ -233,7 +259,10 @@ def kill_9_leaves_readable_rows(rig: Rig) -> None:
     expect(dense(sends), "the sequences of a lane are not 0, 1, 2 ...")
     expect(outcomes(sends) <= {Outcome.NONE, Outcome.OK}, f"outcomes {outcomes(sends)}")
     known = np.count_nonzero(sends["outcome"])
-    expect(known >= producer.stats.ok, f"{known} rows have an outcome, and it reported {producer.stats.ok}")
+    expect(
+        known >= producer.stats.ok,
+        f"{known} rows have an outcome, and it reported {producer.stats.ok}",
+    )
     stored = set(messages(rig.stored(topic)["header"]))
     equal("stored without a row", sorted(stored - set(messages(sends))), [])
     lost = set(messages(sends[sends["outcome"] == Outcome.OK])) - stored
@@ -261,7 +290,9 @@ def _call_check(calls: str, batch: int) -> None:
         asked = {"calls": calls, "batch": batch}
         # a call for one message must not wait for more of them
         options = rig.worker.contract.words("linger", ms=0) if calls == "sync" else {}
-        producer = rig.producer(rig.topic(), rate=200, load_s=1.05, asked=asked, options=options).send_all()
+        producer = rig.producer(
+            rig.topic(), rate=200, load_s=1.05, asked=asked, options=options
+        ).send_all()
         sends = producer.rows(TableId.SENDS)
         equal("rows", len(sends), count)
         equal("ok", producer.done_line.ok, count)
@@ -290,12 +321,17 @@ def headers_are_sent(rig: Rig) -> None:
     producer = rig.producer(topic, load_s=0.25, asked=asked).send_all()
     address = rig.system.address(topic, RUN_TAG) or topic
     security = rig.cluster.security or ANYBODY.clients
-    read = rig.system.headers().read(rig.cluster.bootstrap, address, rig.partitions[topic], security)
+    read = rig.system.headers().read(
+        rig.cluster.bootstrap, address, rig.partitions[topic], security
+    )
     found = [sent for value, sent in read if _is_ours(value)]
     equal("messages read again", len(found), producer.done_line.ok)
     expect(found, "no message was read again")
-    ours = ({name: sent.get(name) for name in headers} for sent in found)  # a client may add its own
-    equal("headers of a message", next((sent for sent in ours if sent != headers), headers), headers)
+    # a client may add its own
+    ours = ({name: sent.get(name) for name in headers} for sent in found)
+    equal(
+        "headers of a message", next((sent for sent in ours if sent != headers), headers), headers
+    )
 
 
 def _is_ours(value: bytes) -> bool:

@@ -1,8 +1,10 @@
-"""Documents of a run folder as typed data: read once, checked by the class that says what they hold.
+"""Documents of a run folder as typed data: read once, checked by the class that says what they
+hold.
 
-Whoever reads a document by a class of its own gets its fields by attribute, and one line of error for a file
-that another version or a stranger wrote. `harness.rundir` bounds depth, size and kind of the file.
-pydantic is imported late: executors have none, and need no more than the dataclasses of `rows`.
+Whoever reads a document by a class of its own gets its fields by attribute, and one line of error
+for a file that another version or a stranger wrote. `harness.rundir` bounds depth, size and kind of
+the file. pydantic is imported late: executors have none, and need no more than the dataclasses of
+`rows`.
 """
 
 from __future__ import annotations

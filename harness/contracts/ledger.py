@@ -1,4 +1,5 @@
-"""A fault that is applied right now, as another process needs it to heal it: a file in ``ledger/``."""
+"""A fault that is applied right now, as another process needs it to heal it: a file in
+``ledger/``."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoppedProcess:
-    """A node or client process that a fault stopped. ``pid`` is None if it is gone, or is not a process of
-    this machine.
+    """A node or client process that a fault stopped. ``pid`` is None if it is gone, or is not a
+    process of this machine.
     """
 
     node: str

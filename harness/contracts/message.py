@@ -1,4 +1,5 @@
-"""The name of a message, for people and in result.json: ``1/0/5``, of a later attempt ``1/0/5.2``."""
+"""The name of a message, for people and in result.json: ``1/0/5``, of a later attempt
+``1/0/5.2``."""
 
 from __future__ import annotations
 
@@ -28,7 +29,10 @@ class MessageId(NamedTuple):
     def parse(cls, text: str) -> MessageId | None:
         """Parse the name of a message; None if the text is something else (a place, a window)."""
         found = _TEXT.fullmatch(text)
-        return cls(*(part if part is None else int(part) for part in found.groups())) if found else None  # type: ignore[arg-type]
+        if not found:
+            return None
+        numbers = (part if part is None else int(part) for part in found.groups())
+        return cls(*numbers)  # type: ignore[arg-type]
 
     @classmethod
     def witness(cls, instance: int, lane: int, seq: int, attempt: int) -> str:

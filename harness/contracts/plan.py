@@ -1,13 +1,13 @@
 """plan.json: everything a run needs to know, decided before anything starts.
 
-`harness.plan.build` makes a `Plan` of a scenario and a seed, a run goes by it, sealing takes buckets from it,
-analysis judges by it.
+`harness.plan.build` makes a `Plan` of a scenario and a seed, a run goes by it, sealing takes
+buckets from it, analysis judges by it.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -52,8 +52,8 @@ class PromisePlan(PlanPart):
     """The promises that a producer's settings make, in neutral words, and the reasons.
 
     Attributes:
-        delivery: ``durable`` (acknowledged = on every in-sync replica, at least two), ``leader``, ``none``,
-            or ``unknown``: the worker.toml of the client does not say.
+        delivery: ``durable`` (acknowledged = on every in-sync replica, at least two), ``leader``,
+            ``none``, or ``unknown``: the worker.toml of the client does not say.
         order: first appearances of attempt-0 messages of a lane keep their order; None = not known.
         dedup: no message is stored twice without an application re-send; None = not known.
         synced: an acknowledged message is on the disks of all replicas in sync; None = not known.
@@ -75,31 +75,34 @@ class ConsumerPromise(PlanPart):
     Attributes:
         subscription: who shares the messages, and how: ``group`` (a Kafka group), ``exclusive``,
             ``failover``, ``shared``, ``key_shared`` (Pulsar), ``queue`` (JMS, AMQP).
-        order: what the members of the subscription are handed in the order of the log: every ``stream``,
-            the messages of a ``key``, or ``none``.
-        start: where the group begins while it has no position: at the ``earliest`` message, or at the
-            ``latest``: what lies before its first position is not promised.
-        durable: brokers keep the position of the subscription. False: each connection begins anew where the
-            client says, and acknowledgements are kept no longer than that connection.
-        ack_timeout_s: a message handed over and not settled may come again after this long; 0 = never
-            because of time.
+        order: what the members of the subscription are handed in the order of the log: every
+            ``stream``, the messages of a ``key``, or ``none``.
+        start: where the group begins while it has no position: at the ``earliest`` message, or at
+            the ``latest``: what lies before its first position is not promised.
+        durable: brokers keep the position of the subscription. False: each connection begins anew
+            where the client says, and acknowledgements are kept no longer than that connection.
+        ack_timeout_s: a message handed over and not settled may come again after this long; 0 =
+            never because of time.
         committed_only: nothing that an aborted transaction wrote is handed out.
-        member_timeout_s: for so long a group without assignments to be seen may hold messages for a member
-            that died.
+        member_timeout_s: for so long a group without assignments to be seen may hold messages for a
+            member that died.
         acks_confirmed: the client's answer to an acknowledgement is the broker's, not its own.
-        batch_index_acks: an acknowledgement counts for one message of a batch, at the client and at the
-            broker; without it a batch is acknowledged when all of its messages are.
+        batch_index_acks: an acknowledgement counts for one message of a batch, at the client and at
+            the broker; without it a batch is acknowledged when all of its messages are.
         nack_delay_s: a refused message comes again after this long; None = not known.
-        max_deliveries: a message is given this often at most, then it goes to the dead letters or is
-            dropped; 0 = no limit, None = not known.
-        may_drop: the settings that let the broker drop messages that were not given yet; empty = none do.
+        max_deliveries: a message is given this often at most, then it goes to the dead letters or
+            is dropped; 0 = no limit, None = not known.
+        may_drop: the settings that let the broker drop messages that were not given yet; empty =
+            none do.
         drops: the limits that they set; empty with ``may_drop``: not known.
         because: the setting that decided each of them, as text for people.
-        unknown: names in ``because`` of what the worker.toml of the client does not say; the strongest is
-            assumed, and what breaks it is suspect.
+        unknown: names in ``because`` of what the worker.toml of the client does not say; the
+            strongest is assumed, and what breaks it is suspect.
     """
 
-    subscription: Literal["group", "exclusive", "failover", "shared", "key_shared", "queue"] = "group"
+    subscription: Literal["group", "exclusive", "failover", "shared", "key_shared", "queue"] = (
+        "group"
+    )
     order: Literal["stream", "key", "none"] = "stream"
     start: Literal["earliest", "latest"] = "earliest"
     durable: bool = True
@@ -157,7 +160,8 @@ class ProducerPlan(PlanPart):
     groups: list[int] = Field(description="indexes into Plan.lane_groups")
     rate_per_s: float = Field(description="0 = unlimited; of a pipeline: as its input comes")
     profile: list[tuple[float, float]] = Field(
-        default_factory=list, description="(seconds, share of its rate) over the load; none = the plan's"
+        default_factory=list,
+        description="(seconds, share of its rate) over the load; none = the plan's",
     )
     skew: float = Field(0.0, description="exponent of Zipf's law over keys; 0 = all as often")
     topic_shares: dict[str, float] = Field(
@@ -204,11 +208,15 @@ class ConsumerPlan(PlanPart):
     client_version: str
     group: str
     topics: list[str]
-    pattern: str = Field("", description="that its client subscribes to; empty = to the topics by name")
+    pattern: str = Field(
+        "", description="that its client subscribes to; empty = to the topics by name"
+    )
     commit_every_s: float
     options: dict[str, str]
     receive: Literal["loop", "listener", "batch"] = "loop"
-    joins_s: float = Field(0.0, description="started this long into the load; 0 = before the warm-up")
+    joins_s: float = Field(
+        0.0, description="started this long into the load; 0 = before the warm-up"
+    )
     work_s: float = Field(0.0, description="between a message's hand-over and its acknowledgement")
     settle: Literal["auto", "ack", "cumulative", "transacted", "none"] = "auto"
     nack_every: int = 0
@@ -221,12 +229,14 @@ class ConsumerPlan(PlanPart):
     watches_commits: bool = Field(
         False, description="its worker says when the client confirms a commit that it never sent"
     )
-    promise: ConsumerPromise = Field(default_factory=lambda: ConsumerPromise(unknown=list(UNSTATED)))
+    promise: ConsumerPromise = Field(
+        default_factory=lambda: ConsumerPromise(unknown=list(UNSTATED))
+    )
 
 
 class PipelinePlan(PlanPart):
-    """A member of a pipeline: a process that reads one topic and writes another. `Plan.producers` and
-    `Plan.consumers` have its halves, under the same name.
+    """A member of a pipeline: a process that reads one topic and writes another. `Plan.producers`
+    and `Plan.consumers` have its halves, under the same name.
 
     Attributes:
         instance, session: of its halves.
@@ -242,6 +252,119 @@ class PipelinePlan(PlanPart):
     transactional: bool
 
 
+#: Instances that an application can have at once, those that a fault adds included.
+MOST_INSTANCES: Final = 64
+
+
+class DatabasePlan(PlanPart):
+    """Outputs of an application that are rows of a database; as the scenario says them.
+
+    Attributes:
+        url: without a password; it may have the place ``{shared}``.
+        password: ``{"env": NAME}`` or ``{"file": PATH}``; none = none is needed.
+        time, position: columns of the query; empty = it has none.
+    """
+
+    url: str
+    query: str
+    password: dict[str, str] = Field(default_factory=dict)
+    time: str = ""
+    position: str = ""
+
+    @property
+    def system(self) -> str:
+        """The database system, for people: ``postgresql``."""
+        return self.url.partition(":")[0].partition("+")[0]
+
+
+class ApplicationPlan(PlanPart):
+    """A program of the user that reads one topic and writes another: a black box.
+
+    Attributes:
+        run, env: as the scenario has them, with places; ``jars``: Maven coordinates; ``packages``:
+            Python packages as pip takes them. ``run`` is empty for an application that the user
+            starts.
+        folder: of the scenario, absolute: where it is started.
+        ready: way to see that an instance is ready (log, tcp, http) -> its value; none = when it
+            runs.
+        cpu_cores, memory_bytes: limits of each instance; None = no limit.
+        source: topic that it reads.
+        to: topic that it writes; empty = its outputs are elsewhere: in files that match ``to_file``
+            below the folders of its instances, in the rows of ``to_sql``, or in requests to an
+            endpoint of the run.
+        group: its consumer group; `harness.run.worker_specs.group_id` has the name at the brokers.
+        session: number of its outputs in the capture.
+        identity: way in which an output names its input (header, json, key, regex, column) -> its
+            value; none = its value begins with the input's.
+        makes, promise, order: as the scenario says them.
+    """
+
+    name: str
+    run: list[str]
+    jars: list[str] = Field(default_factory=list)
+    packages: list[str] = Field(default_factory=list)
+    env: dict[str, str]
+    folder: str
+    instances: int
+    ready: dict[str, str | int] = Field(default_factory=dict)
+    ready_within_s: float = 60.0
+    stop_signal: int
+    stop_within_s: float
+    cpu_cores: float | None = None
+    memory_bytes: int | None = None
+    restarts: Literal["always", "never"]
+    source: str
+    to: str
+    to_file: str = ""
+    to_sql: DatabasePlan | None = None
+    group: str
+    session: int
+    identity: dict[str, str | bool] = Field(default_factory=dict)
+    makes: Literal["one", "at-most-one", "any"]
+    promise: Literal["exactly-once", "at-least-once", "at-most-once"]
+    order: Literal["partition", "key", "none"]
+
+    @property
+    def runs_elsewhere(self) -> bool:
+        """Whether the user starts it, and not the run."""
+        return not self.run
+
+    @property
+    def takes_requests(self) -> bool:
+        """Whether its outputs are requests to an endpoint of the run."""
+        return not (self.to or self.to_file or self.to_sql)
+
+    @property
+    def output_text(self) -> str:
+        """Where its outputs are, for people."""
+        if self.to_sql:
+            return f"rows in {self.to_sql.system}"
+        return self.to or (f"files {self.to_file}" if self.to_file else "HTTP requests")
+
+    @property
+    def instance_names(self) -> list[str]:
+        """Names of its processes: ``application-billing-1``, or without the number where there is
+        one. None if the run does not start them."""
+        if self.runs_elsewhere:
+            return []
+        return [self.instance_name(number) for number in range(1, self.instances + 1)]
+
+    def instance_name(self, number: int) -> str:
+        """Name of the instance with a number from 1; faults start more of them than
+        ``instances``."""
+        own = f"application-{self.name.replace('.', '_')}"
+        return own if self.instances == 1 == number else f"{own}-{number}"
+
+    def number_of(self, name: str) -> int | None:
+        """Number of the instance with a name; None = it is not an instance of this application."""
+        number = name.rpartition("-")[2]
+        if name == self.instance_name(1):
+            return 1
+        if number.isdecimal() and name == self.instance_name(int(number)):
+            return int(number)
+        return None
+
+
 ClientPlan = ProducerPlan | ConsumerPlan | PipelinePlan
 
 
@@ -251,7 +374,8 @@ class RateStep(PlanPart):
     Attributes:
         variant: whose clients sent; empty = of a scenario without variants.
         rate_per_s: asked about.
-        tried_per_s: sent, more than was asked about: what is left over is for outages to be made up for.
+        tried_per_s: sent, more than was asked about: what is left over is for outages to be made up
+            for.
         acked_per_s: acknowledged.
         late_s: how late the generator was in the last second, without the time the client blocked.
         open: sends without an outcome at the end.
@@ -268,7 +392,8 @@ class RateStep(PlanPart):
 
 
 class RateChoice(PlanPart):
-    """A rate that the machine decides (``load.rate: {at_most: N}``); no steps = not measured yet."""
+    """A rate that the machine decides (``load.rate: {at_most: N}``); no steps = not measured
+    yet."""
 
     at_most_per_s: int
     at_least_per_s: int
@@ -311,7 +436,8 @@ class ExternalPlan(PlanPart):
 
 
 class Plan(PlanPart):
-    """The resolved scenario. Times in seconds relative to the start of load unless named otherwise."""
+    """The resolved scenario. Times in seconds relative to the start of load unless named
+    otherwise."""
 
     schema_version: Literal[1] = 1
     scenario: str
@@ -319,7 +445,9 @@ class Plan(PlanPart):
     expect: str
     about: str
     seed: int
-    run_tag: int = Field(description="32 bits in every header; tells this run's messages from leftovers")
+    run_tag: int = Field(
+        description="32 bits in every header; tells this run's messages from leftovers"
+    )
     system: str
     version: str
     topology: str = ""
@@ -330,23 +458,36 @@ class Plan(PlanPart):
     producers: list[ProducerPlan]
     consumers: list[ConsumerPlan]
     pipelines: list[PipelinePlan] = Field(
-        default_factory=list, description="each member; the last of producers and consumers are their halves"
+        default_factory=list,
+        description="each member; the last of producers and consumers are their halves",
+    )
+    applications: list[ApplicationPlan] = Field(
+        default_factory=list, description="programs of the user under test"
     )
     workers: list[str] = Field(
-        default_factory=list, description="folders of the clients' workers that do not come with brokerstorm"
+        default_factory=list,
+        description="folders of the clients' workers that do not come with brokerstorm",
     )
     payload_bytes: int = Field(description="the smallest, where sizes differ by message")
     payload_max_bytes: int = Field(0, description="the largest; 0 = all are payload_bytes")
     payload_sizes: list[int] = Field(
-        default_factory=list, description="each as frequent as any other; none = all from the smallest on"
+        default_factory=list,
+        description="each as frequent as any other; none = all from the smallest on",
     )
     payload_compressible: int | None = Field(
         None,
         description="thousandths of each that are zeros; the rest differs by message. None = filled alike",
     )
-    rate_per_s: float = Field(description="all producers; 0 = unlimited; with a profile the whole of it")
+    payload_template: str = Field(
+        "",
+        description="text that each body is made of, with the identity in a header; empty = there is none",
+    )
+    rate_per_s: float = Field(
+        description="all producers; 0 = unlimited; with a profile the whole of it"
+    )
     profile: list[tuple[float, float]] = Field(
-        default_factory=list, description="(seconds, share of the rate) over the load; none = all of it"
+        default_factory=list,
+        description="(seconds, share of the rate) over the load; none = all of it",
     )
     rate_choice: RateChoice | None = Field(None, description="None = the scenario claims its rate")
     warm_up_s: float
@@ -363,7 +504,8 @@ class Plan(PlanPart):
 
     @property
     def scheduled(self) -> list[ProducerPlan]:
-        """Producers that share the rate: all but the halves of pipelines, which send what they read."""
+        """Producers that share the rate: all but the halves of pipelines, which send what they
+        read."""
         halves = {member.instance for member in self.pipelines}
         return [producer for producer in self.producers if producer.instance not in halves]
 
@@ -391,17 +533,24 @@ class Plan(PlanPart):
 
     @property
     def worker_streams(self) -> dict[str, str]:
-        """Name of a stream in what a worker receives and writes -> the stream, in the order of their ids."""
+        """Name of a stream in what a worker receives and writes -> the stream, in the order of
+        their ids."""
         told = self.worker_topics
-        return {f"{told[t.name]}-{p}": f"{t.name}-{p}" for t in self.topics for p in range(t.most_partitions)}
+        return {
+            f"{told[t.name]}-{p}": f"{t.name}-{p}"
+            for t in self.topics
+            for p in range(t.most_partitions)
+        }
 
     @property
     def namespace(self) -> str:
-        """The namespace of this run alone, as ``public/bs-1a2b3c4d`` of Pulsar; empty where there is none."""
+        """The namespace of this run alone, as ``public/bs-1a2b3c4d`` of Pulsar; empty where there
+        is none."""
         return SYSTEMS[self.system].namespace(self.run_tag, self.prefix)
 
     def streams(self) -> list[str]:
-        """Every topic-partition, also those to come, in the order of their name ids (1, 2, 3 ...)."""
+        """Every topic-partition, also those to come, in the order of their name ids (1, 2, 3
+        ...)."""
         return [f"{t.name}-{p}" for t in self.topics for p in range(t.most_partitions)]
 
     def stream_bucket(self, stream: str) -> int:

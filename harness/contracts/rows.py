@@ -1,6 +1,8 @@
-"""Rows of the files of a run and parts of its plan; docs/capture-format.md says what each field means.
+"""Rows of the files of a run and parts of its plan; docs/capture-format.md says what each field
+means.
 
-Dataclasses, because some of them travel to executors, which have no pydantic. Times: CLOCK_MONOTONIC ns.
+Dataclasses, because some of them travel to executors, which have no pydantic. Times:
+CLOCK_MONOTONIC ns.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ UNREAD = "missing"
 class LaneGroup:
     """Consecutive lane ids ``first .. first + count - 1`` of one topic and mode.
 
-    Lane ``first + i`` is partition i, key i (text ``k{i:06d}``), or, for ``routed``, the whole topic
-    (count 1). ``buckets`` has one entry a lane for partitions, else one for the whole group: a topic
-    with keyed or routed lanes stays whole, because one task must see each of its streams.
+    Lane ``first + i`` is partition i, key i (text ``k{i:06d}``), or, for ``routed``, the whole
+    topic (count 1). ``buckets`` has one entry a lane for partitions, else one for the whole group:
+    a topic with keyed or routed lanes stays whole, because one task must see each of its streams.
     """
 
     topic: str
@@ -51,7 +53,8 @@ class NameRow:
 
 @dataclass(frozen=True, slots=True)
 class StaleWrite:
-    """A batch of a transaction, or the marker of one, that a log took after a newer epoch of its producer.
+    """A batch of a transaction, or the marker of one, that a log took after a newer epoch of its
+    producer.
 
     ``first .. last``: its offsets; ``newest``: the highest epoch of the producer before it.
     """
@@ -68,10 +71,11 @@ class StaleWrite:
 class Bounds:
     """How far the audit read a stream. ``read_to == end`` means all of it.
 
-    Kafka counts in offsets, Pulsar in messages (``stable``, ``marked`` and ``log_end``: in entries).
-    ``isolation`` remaining: of a queue, whose rows in the log are what was left in it after the drain, and
-    not all that it held. ``reader``: the worker that wrote it. ``again``: what it had read from there
-    on was not in the log any more, and was read a second time; -1 nothing was.
+    Kafka counts in offsets, Pulsar in messages (``stable``, ``marked`` and ``log_end``: in
+    entries). ``isolation`` remaining: of a queue, whose rows in the log are what was left in it
+    after the drain, and not all that it held. ``reader``: the worker that wrote it. ``again``: what
+    it had read from there on was not in the log any more, and was read a second time; -1 nothing
+    was.
     """
 
     begin: int = 0
@@ -112,15 +116,18 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """A stretch of a stream under one leader: a leader epoch (Kafka), a ledger (Pulsar), a mastership (Qpid).
+    """A stretch of a stream under one leader: a leader epoch (Kafka), a ledger (Pulsar), a
+    mastership (Qpid).
 
     Times: 0 = not known.
 
     Attributes:
         term: its number.
         leader: name of the node; "" = not known, None = no leader.
-        late_ns: how much earlier it may have begun than ``t_ns``, of a leader that was only watched.
-        first: position at which the log as it is in the end has its first message; None = it has none of it.
+        late_ns: how much earlier it may have begun than ``t_ns``, of a leader that was only
+            watched.
+        first: position at which the log as it is in the end has its first message; None = it has
+            none of it.
         entries: of a ledger that is closed, what it was closed with; None = not known.
         over_ns: from then on the leader certainly acted as one no longer.
         unclean: it was elected although it was not in sync.
@@ -165,10 +172,12 @@ class ReplicaRow:
         in_sync: the brokers called it in sync before it was read, and after.
         begin: every replica still has its log from there on.
         end: where the leader's log ended when the first replica was read.
-        why: words of the node that gave no more from ``read_to`` on; empty = it gave all, or did not answer.
+        why: words of the node that gave no more from ``read_to`` on; empty = it gave all, or did
+            not answer.
         refused: it answers that what follows cannot be read.
         odd: spans that some other replica does not have, or has with other bytes.
-        ledger, part: Pulsar: positions are entries of a ledger, of that part that the same bookies keep.
+        ledger, part: Pulsar: positions are entries of a ledger, of that part that the same bookies
+            keep.
         stream_id: of the sealed file alone.
     """
 
@@ -196,9 +205,10 @@ class ReplicaRow:
 class LogSpan:
     """Offsets ``first .. last`` of a stream that one producer wrote in one transaction.
 
-    ``end``: position of the marker that ended it, -1 = none, with its ``end_epoch``. ``state``: as readers of
-    committed data see it: committed, aborted or open. Pulsar: entries of a ``ledger``; ``producer_id`` and
-    ``epoch`` are the two halves of the transaction's id; the ledger of the marker is not told.
+    ``end``: position of the marker that ended it, -1 = none, with its ``end_epoch``. ``state``: as
+    readers of committed data see it: committed, aborted or open. Pulsar: entries of a ``ledger``;
+    ``producer_id`` and ``epoch`` are the two halves of the transaction's id; the ledger of the
+    marker is not told.
     """
 
     producer_id: int
@@ -213,8 +223,8 @@ class LogSpan:
 
 @dataclass(frozen=True, slots=True)
 class HiddenMessage:
-    """A message of a Pulsar log that readers are not given: where it lies, and its payload. ``txn``:
-    `harness.records.Txn`."""
+    """A message of a Pulsar log that readers are not given: where it lies, and its payload.
+    ``txn``: `harness.records.Txn`."""
 
     ledger: int
     entry: int
@@ -227,8 +237,8 @@ class HiddenMessage:
 class StreamTransactions:
     """Transactions in the log of a stream, up to offset ``read_to``. Other fields as in `Bounds`.
 
-    Pulsar: ``spans`` are those that the audit's reader was not given, and what is in them is ``hidden``,
-    which is not in the file; entries are counted, of which there are ``log_end``.
+    Pulsar: ``spans`` are those that the audit's reader was not given, and what is in them is
+    ``hidden``, which is not in the file; entries are counted, of which there are ``log_end``.
     """
 
     stream: str
@@ -293,13 +303,13 @@ class EventRow:
     Attributes:
         kind: ``frozen``, ``client-died``, ``commit-not-sent``, ``hang``, ``stall``, ``stuck``,
             ``found-so-far``, ``not-sealed``, or a worker's own word.
-        where: the call that it waits in, or crashed in, with its ``thread``, its ``stack`` and the file
-            of all ``stacks``; None: nothing was looked for.
+        where: the call that it waits in, or crashed in, with its ``thread``, its ``stack`` and the
+            file of all ``stacks``; None: nothing was looked for.
         since_ns: it has waited since then; None: a worker's own event.
         name, why: of a client that died: its error, and why it died.
         frozen_ns: how long its process did not run, until ``t_ns``.
-        stream, position: of a commit that was never sent: the stream as the worker names it, and the next
-            position that the group would read; None = no such event.
+        stream, position: of a commit that was never sent: the stream as the worker names it, and
+            the next position that the group would read; None = no such event.
     """
 
     __pydantic_config__: ClassVar[dict[str, Any]] = {"coerce_numbers_to_str": True}
@@ -328,7 +338,8 @@ class EventRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricRow:
-    """A second of one process, a worker or a node, or of the machine. What was not measured is None."""
+    """A second of one process, a worker or a node, or of the machine. What was not measured is
+    None."""
 
     t_ns: int
     wall_ns: int | None = None
@@ -350,26 +361,33 @@ class FaultDetails:
 
     Attributes:
         held: requests that it held, as far as the last look saw.
+        answers: answers that it changed, as far as the last look saw.
         unkept: streams of which every replica in sync lost what it had not synced.
         remade: topics that it deleted and recreated.
         wiped: nodes that lost all their data to it, and why.
         damaged: nodes of whose files it changed bytes, with the places.
         cut: stream -> the position before which it removed everything, on purpose.
         grown: topic -> how many partitions it had before it was given more.
+        moved_clocks: it set clocks of nodes or of clients.
+        false_errors: answers said errors that the broker had not said.
     """
 
     held: int = 0
+    answers: int = 0
     unkept: tuple[str, ...] = ()
     remade: tuple[str, ...] = ()
     wiped: dict[str, str] = field(default_factory=dict)
     damaged: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     cut: dict[str, int] = field(default_factory=dict)
     grown: dict[str, int] = field(default_factory=dict)
+    moved_clocks: bool = False
+    false_errors: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DropLimit:
-    """A setting by which a broker drops messages that a group was not given. Neither limit: it is not known.
+    """A setting by which a broker drops messages that a group was not given. Neither limit: it is
+    not known.
 
     Attributes:
         setting: the setting, as text for people.
@@ -462,7 +480,8 @@ class WorkerRow:
     """The fate of one worker process.
 
     Attributes:
-        instance, session, reader: of a producer, of a consumer, of the audit; a pipeline has the first two.
+        instance, session, reader: of a producer, of a consumer, of the audit; a pipeline has the
+            first two.
         artifact: the file that the client was loaded from; empty = not known.
         exposure: its own counters.
         done: it said so: it recorded everything.
@@ -470,7 +489,8 @@ class WorkerRow:
         stuck: it did not end when it was asked to, and the run ended it.
         crashed: its client took the process down; every row is there.
         life_of: the client of the plan that it is a later life of.
-        offers_from_ns, offers_until_ns: when a producer of several lives offered messages; 0 = as planned.
+        offers_from_ns, offers_until_ns: when a producer of several lives offered messages; 0 = as
+            planned.
         open_sends: when it ended.
         t_start_ns, t_end_ns: of its process; 0 = not known.
     """
@@ -501,6 +521,29 @@ class WorkerRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ApplicationRow:
+    """The fate of one life of an instance of an application.
+
+    Attributes:
+        application, instance: the application, and the instance that it is a life of.
+        killed: SIGKILL of the run or of a fault ended it.
+        ended_by_itself: neither the run nor a fault had asked it to end.
+        drained: its application had processed all input in the end.
+    """
+
+    name: str
+    application: str = ""
+    instance: str = ""
+    pid: int = 0
+    exit_code: int | None = None
+    killed: bool = False
+    ended_by_itself: bool = False
+    t_start_ns: int = 0
+    t_end_ns: int = 0
+    drained: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutorRow:
     """A task on another machine that ran workers of the load.
 
@@ -510,7 +553,8 @@ class ExecutorRow:
         ahead_ns: how much its clock was slow against this machine's, which is added to its times.
         bound_ns: how wrong a time of its rows may be after that; 0 = it was never measured.
         lost: why it could not be reached any more; empty = it stayed.
-        left: where what it captured lies, on its machine, if it could not be written where the run is.
+        left: where what it captured lies, on its machine, if it could not be written where the run
+            is.
     """
 
     number: int
@@ -530,9 +574,14 @@ class Manifest:
         status: running, complete, interrupted or error.
         epoch_ns, epoch_wall: the start of load, by both clocks; empty = not known.
         readiness_restored, drained: None = not known.
-        unstated: of an import, by name of a precondition or of what a class asks for, why it is not known.
+        unstated: of an import, by name of a precondition or of what a class asks for, why it is not
+            known.
         checks: validity checks that import.yaml answers; None = not known.
         executors: other machines that the load came from.
+        applications: lives of the instances of applications under test.
+        nameless_outputs: by application, outputs that name no input.
+        outputs_read: applications whose outputs were read to the end, as far as their source can
+            tell.
     """
 
     schema_version: Literal[1] = 1
@@ -552,6 +601,9 @@ class Manifest:
     unstated: dict[str, str] = field(default_factory=dict)
     checks: dict[str, StatedCheck | None] = field(default_factory=dict)
     executors: list[ExecutorRow] = field(default_factory=list)
+    applications: list[ApplicationRow] = field(default_factory=list)
+    nameless_outputs: dict[str, int] = field(default_factory=dict)
+    outputs_read: list[str] = field(default_factory=list)
 
     def problems_of(self, kind: str) -> list[str]:
         """Return the texts of the problems of one kind."""

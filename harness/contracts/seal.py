@@ -1,4 +1,5 @@
-"""seal.json: what sealing made of the raw capture, and the checksum of every file that judging reads."""
+"""seal.json: what sealing made of the raw capture, and the checksum of every file that judging
+reads."""
 
 from __future__ import annotations
 
@@ -45,7 +46,8 @@ _SAY: Final[dict[str, str]] = {
 class SealedFile:
     """A sealed file as it was written: what a reader holds it against.
 
-    ``rows``: of a table; of a JSON-lines file its lines. ``sha256``: of the whole file, in hexadecimal.
+    ``rows``: of a table; of a JSON-lines file its lines. ``sha256``: of the whole file, in
+    hexadecimal.
     """
 
     rows: int
@@ -73,7 +75,8 @@ class WorkerReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SealReport:
-    """The content of seal.json. ``files``: by path below sealed/; ``documents``: of the run, by name."""
+    """The content of seal.json. ``files``: by path below sealed/; ``documents``: of the run, by
+    name."""
 
     schema_version: Literal[1] = 1
     rows: dict[str, int]
@@ -87,7 +90,9 @@ class SealReport:
     @property
     def damaged_workers(self) -> set[str]:
         """Return the workers whose raw capture had missing or torn parts."""
-        return {name for name, worker in self.workers.items() if any(map(worker.damage.get, _HOLES))}
+        return {
+            name for name, worker in self.workers.items() if any(map(worker.damage.get, _HOLES))
+        }
 
     def damage(self, worker: str) -> dict[str, int]:
         """Damage of a worker; empty for an unknown one and for none."""
@@ -95,7 +100,8 @@ class SealReport:
         return report.damage if report else {}
 
     def problems(self) -> list[str]:
-        """One sentence for each kind of damage of each worker; of a kind of a later version its name."""
+        """One sentence for each kind of damage of each worker; of a kind of a later version its
+        name."""
         return [
             f"{name}: {count} {_SAY.get(kind, kind)}"
             for name, worker in self.workers.items()

@@ -1,8 +1,9 @@
-"""The spec that a worker process is started with, and the lines that it says (docs/worker-protocol.md)."""
+"""The spec that a worker process is started with, and the lines that it says
+(docs/worker-protocol.md)."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Annotated, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -13,9 +14,13 @@ PROTOCOL_VERSION: Final = 1
 ROLES: Final = ("pipeline", "producer", "consumer", "audit")
 
 
+#: A number that rows have 32 bits for.
+Number32 = Annotated[int, Field(ge=0, lt=2**32)]
+
+
 class SpecPart(BaseModel):
-    """A part of a worker's spec. A field that is None is not written, and the worker uses the protocol's
-    default.
+    """A part of a worker's spec. A field that is None is not written, and the worker uses the
+    protocol's default.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -41,7 +46,7 @@ class LanePart(SpecPart):
 
     topic: str
     mode: str
-    first: int
+    first: Number32
     count: int
     partitions: int
 
@@ -58,7 +63,7 @@ class TransactionsPart(SpecPart):
 class ProducerPart(SpecPart):
     """The section of a producer (docs/worker-protocol.md)."""
 
-    instance: int
+    instance: Number32
     lane_groups: list[LanePart]
     turns: list[int] | None = None
     rate_per_s: float
@@ -67,6 +72,7 @@ class ProducerPart(SpecPart):
     payload_max_bytes: int
     payload_sizes: list[int] | None = None
     payload_compressible: int | None = None
+    payload_template: str | None = None
     headers: list[tuple[str, str]] | None = None
     when_full: str = "wait"
     warm_up_s: float
@@ -82,11 +88,15 @@ class ProducerPart(SpecPart):
 
 
 class PausesPart(SpecPart):
+    """The pauses of a consumer: how often, and how long each."""
+
     every_s: float
     for_s: float
 
 
 class SeeksPart(SpecPart):
+    """The seeks of a consumer: how often, and how many messages back."""
+
     every_s: float
     back: int
 
@@ -94,7 +104,7 @@ class SeeksPart(SpecPart):
 class ConsumerPart(SpecPart):
     """The section of a consumer (docs/worker-protocol.md)."""
 
-    session: int
+    session: Number32
     group: str
     topics: list[str]
     commit_every_s: float
@@ -116,7 +126,8 @@ class ConsumerPart(SpecPart):
 
 
 class PipelinePart(SpecPart):
-    """Besides ``producer`` and ``consumer``, its halves. Options of ``client`` are the first one's."""
+    """Besides ``producer`` and ``consumer``, its halves. Options of ``client`` are the first
+    one's."""
 
     consumer_options: dict[str, str]
 
@@ -124,7 +135,7 @@ class PipelinePart(SpecPart):
 class AuditPart(SpecPart):
     """The section of a reader of the log (docs/worker-protocol.md)."""
 
-    reader: int
+    reader: Number32
     streams: list[str]
     isolation: str
     stall_s: float
@@ -133,12 +144,12 @@ class AuditPart(SpecPart):
 
 
 class ProcessSpec(SpecPart):
-    """One of ``producer``, ``consumer``, ``audit`` says what it does; a pipeline has the first two besides
-    its own. No secrets: it is kept with the run."""
+    """One of ``producer``, ``consumer``, ``audit`` says what it does; a pipeline has the first two
+    besides its own. No secrets: it is kept with the run."""
 
     protocol: int = PROTOCOL_VERSION
     run_id: str
-    run_tag: int
+    run_tag: Number32
     system: str
     name: str
     capture_dir: str
@@ -158,7 +169,8 @@ class ProcessSpec(SpecPart):
 
     @property
     def numbers(self) -> dict[str, int]:
-        """``instance`` of a process that sends, ``session`` of one that reads, ``reader`` of the audit."""
+        """``instance`` of a process that sends, ``session`` of one that reads, ``reader`` of the
+        audit."""
         found: dict[str, int] = {}
         if self.producer:
             found["instance"] = self.producer.instance
@@ -187,10 +199,11 @@ class ReadyLine(Said):
 
 
 class StatsLine(Said):
-    """The newest numbers of a process, ``stats`` and ``done``: each role has its own, the others stay 0.
+    """The newest numbers of a process, ``stats`` and ``done``: each role has its own, the others
+    stay 0.
 
-    ``epoch``: 0 = it has no assignment yet. ``positions``: stream -> next position. ``exposure``: how much of
-    the trigger of a bug it met.
+    ``epoch``: 0 = it has no assignment yet. ``positions``: stream -> next position. ``exposure``:
+    how much of the trigger of a bug it met.
     """
 
     cpu_s: float = 0.0

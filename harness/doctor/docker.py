@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.clusters import spec_of
+from harness.clusters.assembly import why_no_containers
 from harness.clusters.docker import engine, images
 from harness.clusters.images import compose_plugin, standin
 from harness.clusters.layout.compose import ClusterLayout
@@ -19,7 +20,9 @@ ENGINE_DISK_MB = 4000
 _MB = 2**20
 
 
-def docker_checks(system: str, version: str = "", topology: str = "", *, needed: bool = True) -> list[Need]:
+def docker_checks(
+    system: str, version: str = "", topology: str = "", *, needed: bool = True
+) -> list[Need]:
     """Engine, plugin, images and the engine's disk, for a run of a system on Docker.
 
     Args:
@@ -36,7 +39,12 @@ def docker_checks(system: str, version: str = "", topology: str = "", *, needed:
         found.insert(0, Need("docker engine", False, str(error), _engine_remedy(error.hint)))
     else:
         try:
-            found = [_engine_check(client), *found, _images_check(client, spec), _disk_check(client)]
+            found = [
+                _engine_check(client),
+                *found,
+                _images_check(client, spec),
+                _disk_check(client),
+            ]
         except EnvironmentNotReady as error:  # it went away between two questions
             found.insert(0, Need("docker engine", False, str(error), error.hint))
         finally:
@@ -46,7 +54,9 @@ def docker_checks(system: str, version: str = "", topology: str = "", *, needed:
 
 def _engine_remedy(hint: str) -> str:
     """An engine that is not installed cannot be started."""
-    if os.environ.get("DOCKER_HOST") or shutil.which("dockerd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin"):
+    if os.environ.get("DOCKER_HOST") or shutil.which(
+        "dockerd", path=f"{os.environ['PATH']}:/usr/sbin:/sbin"
+    ):
         return hint
     return f"install one (Debian, Ubuntu: apt install docker.io iptables), then {hint}"
 
@@ -65,6 +75,8 @@ def _plugin_check() -> Need:
 
 
 def _images_check(client: Any, spec: ClusterLayout) -> Need:
+    if reason := why_no_containers(spec):
+        return Need("images", False, reason, "use --runtime process")
     tag = standin.image_of(spec)
     image = standin.look(client, tag)
     if image.kind != "absent":
@@ -73,7 +85,8 @@ def _images_check(client: Any, spec: ClusterLayout) -> Need:
         images.can_pull(tag)
     except EnvironmentNotReady as error:
         remedy = (
-            f"`brokerstorm fetch --images --system {spec.system} --version {spec.version}` builds a stand-in"
+            f"`brokerstorm fetch --images --system {spec.system} --version {spec.version}` builds "
+            "a stand-in"
         )
         return Need("images", False, str(error), remedy)
     return Need("images", True, f"{tag} not there yet; a registry gives it")
@@ -86,7 +99,9 @@ def _disk_check(client: Any) -> Need:
     try:
         free_mb = shutil.disk_usage(folder).free // _MB
     except OSError:
-        return Need("disk of the docker engine", True, f"{folder} is not on this machine; not checked")
+        return Need(
+            "disk of the docker engine", True, f"{folder} is not on this machine; not checked"
+        )
     ok = free_mb >= ENGINE_DISK_MB
     text = f"{free_mb} MB free at {folder}, {ENGINE_DISK_MB} MB needed"
     remedy = "" if ok else "free some space: `docker system df` shows what the engine holds"

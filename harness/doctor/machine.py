@@ -12,12 +12,11 @@ from pathlib import Path
 
 from harness.clusters import spec_of
 from harness.clusters.layout.addresses import BLOCKS, CHECK_BLOCK, address
-from harness.clusters.layout.compose import ClusterLayout
+from harness.clusters.layout.compose import ClusterLayout, Program
 from harness.errors import EnvironmentNotReady
 from harness.memory import SPARK_LEAST_MB, SPARK_MB, free_memory_mb
 from harness.need import Need
 from harness.toolchains.cache import cache_folder
-from harness.toolchains.go_program import GoProgram
 from harness.toolchains.jars import is_complete, jars_folder
 from harness.toolchains.java import INSTALL_HINT, find_java
 from harness.toolchains.maven import find_maven
@@ -42,8 +41,8 @@ def checks(
         disk_mb: what is written below ``folder``.
         folder: where run directories go; its disk is checked.
         spark: whether the run is judged, which needs a JVM besides the brokers.
-        runtime: "process", or "docker", whose brokers bring their own Java and jars; empty where brokers run
-            elsewhere.
+        runtime: "process", or "docker", whose brokers bring their own Java and jars; empty where
+            brokers run elsewhere.
 
     Raises:
         UsageError: no such system, version or topology.
@@ -52,16 +51,24 @@ def checks(
     spark_java = 17 if spark else 0
     java = {"Spark": spark_java} if spark else {}
     if runtime == "process":
-        java |= {f"{spec.system} {spec.version}": max(spec.java, spark_java) for spec in specs if spec.java}
+        java |= {
+            f"{spec.system} {spec.version}": max(spec.java, spark_java)
+            for spec in specs
+            if spec.java
+        }
     software = {spec.version: software_check(spec.system, spec.version) for spec in specs}
-    brokers_mb = max(sum(service.memory_mb for service in spec.nodes) for spec in specs) if specs else 0
+    brokers_mb = (
+        max(sum(service.memory_mb for service in spec.nodes) for spec in specs) if specs else 0
+    )
     return [
         python_check(),
         *([java_check(max(java.values()), max(java, key=lambda what: java[what]))] if java else []),
         *(software.values() if runtime == "process" else ()),
         memory_check(brokers_mb + clients_mb, *((SPARK_MB, SPARK_LEAST_MB) if spark else ())),
         disk_check(folder or Path.cwd(), needed_mb=disk_mb),
-        disk_check(cache_folder(), name="disk of the cache", needed_mb=500, chosen_by="BROKERSTORM_CACHE"),
+        disk_check(
+            cache_folder(), name="disk of the cache", needed_mb=500, chosen_by="BROKERSTORM_CACHE"
+        ),
         *([_loopback_of(specs)] if specs else []),
         files_check(),
     ]
@@ -69,7 +76,9 @@ def checks(
 
 def _loopback_of(specs: Sequence[ClusterLayout]) -> Need:
     ports = {port for spec in specs for port in spec.ports.values()}
-    return loopback_check(max(service.number for spec in specs for service in spec.nodes), sorted(ports))
+    return loopback_check(
+        max(service.number for spec in specs for service in spec.nodes), sorted(ports)
+    )
 
 
 def require(results: Iterable[Need]) -> None:
@@ -89,7 +98,9 @@ def require(results: Iterable[Need]) -> None:
 def python_check() -> Need:
     found = ".".join(map(str, sys.version_info[:3]))
     ok = sys.version_info[:2] >= PYTHON
-    return Need("python", ok, f"{found} ({sys.executable})", "" if ok else "use Python 3.11 or newer")
+    return Need(
+        "python", ok, f"{found} ({sys.executable})", "" if ok else "use Python 3.11 or newer"
+    )
 
 
 def java_check(minimum: int, what: str) -> Need:
@@ -115,21 +126,26 @@ def software_check(system: str, version: str = "") -> Need:
         resolver = find_maven()
     except EnvironmentNotReady as error:
         return Need("broker jars", False, str(error), error.hint)
-    return Need("broker jars", True, f"{system} {spec.version} not fetched yet; {resolver.name} will")
+    return Need(
+        "broker jars", True, f"{system} {spec.version} not fetched yet; {resolver.name} will"
+    )
 
 
-def _program_check(spec: ClusterLayout, program: GoProgram) -> Need:
+def _program_check(spec: ClusterLayout, program: Program) -> Need:
     try:
         built = program.place.exists()
+        if not built:
+            program.require_tools()
     except EnvironmentNotReady as error:
         return Need("broker program", False, str(error), error.hint)
     label = spec.own.label if spec.own else spec.version
-    where = f"in {program.place.parent}" if built else "to be built with Go on first use"
+    where = f"in {program.place.parent}" if built else program.first_use
     return Need("broker program", True, f"{spec.system} {label} {where}")
 
 
 def memory_check(needed_mb: int, spark_mb: int = 0, spark_least_mb: int = 0) -> Need:
-    """Whether brokers and clients fit, and Spark with them: with less than it would like, it makes do."""
+    """Whether brokers and clients fit, and Spark with them: with less than it would like, it makes
+    do."""
     free_mb = free_memory_mb()
     ok = free_mb >= needed_mb + spark_least_mb
     text = f"{free_mb} MB free, {needed_mb + spark_mb} MB needed (brokers, clients, Spark)"
@@ -139,9 +155,13 @@ def memory_check(needed_mb: int, spark_mb: int = 0, spark_least_mb: int = 0) -> 
     return Need("memory", ok, text, remedy, passing=True)
 
 
-def disk_check(folder: Path, *, needed_mb: int, name: str = "disk", chosen_by: str = "--run-dir") -> Need:
+def disk_check(
+    folder: Path, *, needed_mb: int, name: str = "disk", chosen_by: str = "--run-dir"
+) -> Need:
     """Space below a folder that may not exist yet."""
-    existing = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
+    existing = next(
+        path for path in [folder.absolute(), *folder.absolute().parents] if path.exists()
+    )
     free_mb = shutil.disk_usage(existing).free // 2**20
     another = f"choose another folder with {chosen_by}"
     if not os.access(existing, os.W_OK):
@@ -169,7 +189,11 @@ def loopback_check(nodes: int, ports: Sequence[int]) -> Need:
                         f"aliases for {host}",
                         passing=True,
                     )
-    return Need("loopback addresses", True, f"127.0.1-{BLOCKS}.1-{nodes}, ports {', '.join(map(str, ports))}")
+    return Need(
+        "loopback addresses",
+        True,
+        f"127.0.1-{BLOCKS}.1-{nodes}, ports {', '.join(map(str, ports))}",
+    )
 
 
 def files_check() -> Need:

@@ -66,7 +66,9 @@ class BucketFiles:
         if bucket not in self._files:
             self._files[bucket] = BucketFile(self._path_of(bucket), self._table)
         names = [column.name for column in SEALED[self._table]]
-        self._files[bucket].write({name: np.concatenate([part[name] for part in parts]) for name in names})
+        self._files[bucket].write(
+            {name: np.concatenate([part[name] for part in parts]) for name in names}
+        )
 
 
 def refuse_two_sends(path: Path) -> None:
@@ -101,7 +103,9 @@ def refuse_two_messages(path: Path, streams: Sequence[str]) -> None:
     if (same & differs).any():
         at = int(np.argmax(same & differs))
         stream, ledger, position, _ = (int(column[order[at]]) for column in place)
-        first, second = ("/".join(str(column[row]) for column in message[:3]) for row in order[at : at + 2])
+        first, second = (
+            "/".join(str(column[row]) for column in message[:3]) for row in order[at : at + 2]
+        )
         where = f"{ledger}:{position}" if ledger else str(position)
         raise UsageError(
             f"log: {streams[stream - 1]} holds both {first} and {second} at position {where}",
@@ -115,8 +119,11 @@ def _columns(path: Path, names: Sequence[str]) -> list[npt.NDArray[Any]]:
     return [table.column(name).to_numpy() for name in names]
 
 
-def _equal_in(columns: Sequence[npt.NDArray[Any]]) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
-    """Rows in order of the columns, and whether each of them is equal in all of them to the next one."""
+def _equal_in(
+    columns: Sequence[npt.NDArray[Any]],
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.bool_]]:
+    """Rows in order of the columns, and whether each of them is equal in all of them to the next
+    one."""
     order = np.lexsort(columns[::-1])
     same = np.ones(max(len(order) - 1, 0), np.bool_)
     for column in columns:

@@ -1,10 +1,10 @@
 """Makes a sealed run of an import: validate all, then write; a wrong import leaves no files.
 
-    sends.csv log.csv ... import.yaml  -->  spool (checked rows)  -->  sealed/<table>/bucket=NN/part-0.parquet
+    sends.csv ... import.yaml  -->  spool of rows  -->  sealed/<table>/bucket=NN/part-0.parquet
 
-The files are read once, in pieces. What is checked is kept in a spool next to the run, for only after the
-last row it is known which lanes share a stream and so a bucket. From then on an import is a run like any
-other.
+The files are read once, in pieces. What is checked is kept in a spool next to the run, for only
+after the last row it is known which lanes share a stream and so a bucket. From then on an import is
+a run like any other.
 """
 
 from __future__ import annotations
@@ -76,9 +76,13 @@ class CheckedImport:
         for table in SEALED:
             written = self._seal(run, table, routing)
             tables[table] = TableReport(
-                rows=facts.rows[table], files=len(written), bytes=sum(f.bytes for f in written.values())
+                rows=facts.rows[table],
+                files=len(written),
+                bytes=sum(f.bytes for f in written.values()),
             )
-            files |= {path.relative_to(run.sealed).as_posix(): file for path, file in written.items()}
+            files |= {
+                path.relative_to(run.sealed).as_posix(): file for path, file in written.items()
+            }
         files[run.names.name] = write_sealed_rows(run.names, map(asdict, self._names.rows()))
         files[run.log_bounds.name] = write_sealed_rows(run.log_bounds, map(asdict, self._bounds()))
         run.plan.write_text(plan.model_dump_json(indent=1) + "\n")
@@ -104,7 +108,10 @@ class CheckedImport:
         """Read the files of a table into the spool."""
         reader = TableReader(self._source, table, self._names)
         schema = arrow_schema(SEALED[table])
-        with pa.OSFile(str(self._spool / table), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
+        with (
+            pa.OSFile(str(self._spool / table), "wb") as sink,
+            pa.ipc.new_file(sink, schema) as writer,
+        ):
             for read in reader.read():
                 self._facts.add(table, read)
                 writer.write_batch(_sealed_batch(read, table, schema))
@@ -114,30 +121,42 @@ class CheckedImport:
         names = self._source.description.streams()
         remaining = system_of(self._source.description.system).is_queue
         return [
-            self._bound(names[stream - 1], stream, found, remaining) for stream, found in self._ranges.items()
+            self._bound(names[stream - 1], stream, found, remaining)
+            for stream, found in self._ranges.items()
         ]
 
     def _bound(self, name: str, stream: int, found: Range, remaining: bool) -> Bounds:
         why = "end" if found.read_to == found.end else "not read to the end"
         isolation = "remaining" if remaining else ""
         return Bounds(
-            **asdict(found), why=why, isolation=isolation, stream=name, stream_id=stream, reader="import"
+            **asdict(found),
+            why=why,
+            isolation=isolation,
+            stream=name,
+            stream_id=stream,
+            reader="import",
         )
 
     # -- writing
 
     def _seal(self, run: RunDir, table: str, routing: Routing) -> dict[Path, SealedFile]:
         """The bucket files of a table."""
-        buckets = BucketFiles(table, routing.buckets, lambda number: run.bucket_file(table, number, 0))
+        buckets = BucketFiles(
+            table, routing.buckets, lambda number: run.bucket_file(table, number, 0)
+        )
         place = _Places(table, routing)
         try:
-            with pa.memory_map(str(self._spool / table)) as source, pa.ipc.open_file(source) as reader:
+            with (
+                pa.memory_map(str(self._spool / table)) as source,
+                pa.ipc.open_file(source) as reader,
+            ):
                 for index in range(reader.num_record_batches):
                     batch = reader.get_batch(index)
                     columns = {
-                        n: c.to_numpy() for n, c in zip(batch.schema.names, batch.columns, strict=True)
+                        n: c.to_numpy()
+                        for n, c in zip(batch.schema.names, batch.columns, strict=True)
                     }
-                    buckets.add(columns, place.of(columns))
+                    buckets.add(columns, place.places_of(columns))
             files = buckets.commit()
         except BaseException:
             buckets.abort()
@@ -158,7 +177,8 @@ def import_run(source: ImportSource, runs: Path, *, buckets: int = BUCKETS) -> R
         buckets: tasks to judge it with, at most.
 
     Raises:
-        UsageError: anything that is not as docs/reference/import.md has it; nothing is left in ``runs``.
+        UsageError: anything that is not as docs/reference/import.md has it; nothing is left in
+            ``runs``.
         EnvironmentNotReady: the disk is full.
     """
     is_new = not runs.exists()
@@ -195,7 +215,9 @@ def _disk_errors(folder: Path) -> Iterator[None]:
         raise UsageError(f"cannot import into {folder}: {error}") from error
 
 
-def _require_consistent(source: ImportSource, facts: ImportFacts, groups_seen: Collection[str]) -> None:
+def _require_consistent(
+    source: ImportSource, facts: ImportFacts, groups_seen: Collection[str]
+) -> None:
     """import.yaml and the rows must fit.
 
     Raises:
@@ -203,7 +225,9 @@ def _require_consistent(source: ImportSource, facts: ImportFacts, groups_seen: C
     """
     said, system = source.description, system_of(source.description.system)
     if system.is_queue and not source.files["deliveries"]:
-        raise UsageError("no deliveries: without them, messages lost from a queue cannot be found", hint=HINT)
+        raise UsageError(
+            "no deliveries: without them, messages lost from a queue cannot be found", hint=HINT
+        )
     if said.groups and not source.files["deliveries"]:
         source.refuse(("groups",), "there are groups, but no deliveries")
     if source.files["deliveries"] and not said.groups:
@@ -212,14 +236,17 @@ def _require_consistent(source: ImportSource, facts: ImportFacts, groups_seen: C
         if name not in groups_seen:
             source.refuse(("groups", name), "no row of deliveries is of this group")
     _require_producers(source, facts)
-    settled = set(Event) - {Event.DELIVER, Event.ASSIGN, Event.REVOKE, Event.SEEK}
+    settled = set(Event) - {Event.DELIVER, Event.OUTPUT, Event.ASSIGN, Event.REVOKE, Event.SEEK}
     for name, group in said.groups.items():
         if system.is_queue and group.settle in ("ack", "transacted") and not facts.events & settled:
             source.refuse(
-                ("groups", name, "settle"), f"{group.settle}, but no row of deliveries settles anything"
+                ("groups", name, "settle"),
+                f"{group.settle}, but no row of deliveries settles anything",
             )
     if said.stall and system.subscription == "group" and Event.ASSIGN not in facts.events:
-        source.refuse(("stall",), "needs assign events in deliveries: who held which partition when")
+        source.refuse(
+            ("stall",), "needs assign events in deliveries: who held which partition when"
+        )
     if not facts.first_due_ns:
         raise UsageError("sends holds probes only: there is nothing to judge")
 
@@ -240,14 +267,15 @@ def _column(rows: Rows, column: Column, count: int) -> npt.NDArray[np.int64]:
 
 
 class _Places:
-    """Bucket of each row, by the rule of sealing: the message's lane, else the stream; -1 = every bucket."""
+    """Bucket of each row, by the rule of sealing: the message's lane, else the stream; -1 = every
+    bucket."""
 
     def __init__(self, table: str, routing: Routing) -> None:
         self._table = table
         self._lanes = _lookup(routing.lanes)
         self._streams = _lookup(routing.streams)
 
-    def of(self, columns: Rows) -> npt.NDArray[np.int64]:
+    def places_of(self, columns: Rows) -> npt.NDArray[np.int64]:
         by_lane = _taken(self._lanes, columns["lane"])
         if self._table == "sends":
             return by_lane

@@ -1,8 +1,9 @@
-"""The columns of an import, described once: what is read, what is allowed, what an empty field means.
+"""The columns of an import, described once: what is read, what is allowed, what an empty field
+means.
 
-Reading (`harness.importing.values`), error messages and docs/reference/import.md are made from these rows.
-Names and meanings come from the sealed form (`harness.records`); where the sealed form has a number for a
-text (streams, errors, outcomes), an import has the text.
+Reading (`harness.importing.values`), error messages and docs/reference/import.md are made from
+these rows. Names and meanings come from the sealed form (`harness.records`); where the sealed form
+has a number for a text (streams, errors, outcomes), an import has the text.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ class Field:
     """A column of an import.
 
     Attributes:
-        empty: what an empty field, and a column that is left out, mean; None = it must have a value.
+        empty: what an empty field, and a column that is left out, mean; None = it must have a
+            value.
         needed: the column must be there.
         low, high: of a whole number, both allowed.
         choices: by the word that is written; the number is allowed, too.
@@ -130,7 +132,7 @@ DELIVERIES: Final = (
            high=_MAX_OWNER),
     Field("subscription", "text", "group of the session, as in import.yaml", empty=0),
     _whole("ordinal", "0, 1, 2 ... in the session; left out: the order of the rows", empty=NONE),
-    Field("event", "choice", "what happened", empty=int(Event.DELIVER), choices=_words(Event)),
+    Field("event", "choice", "what happened", empty=int(Event.DELIVER), choices=_words(Event, "output")),
     Field("t_ns", "time", "when the application saw it", needed=True),
     _whole("epoch", "grows with every assignment of the session", empty=1, high=_MAX_OWNER),
     Field("stream", "stream", "empty = the event concerns all streams of the session", needed=True, empty=0),
@@ -145,7 +147,9 @@ DELIVERIES: Final = (
 LOG_BOUNDS: Final = (
     Field("stream", "stream", "", needed=True),
     _whole("begin", "first position that the log still holds (Pulsar: 0)", needed=True),
-    _whole("end", "its end when all producers had ended: next offset (Pulsar: messages)", needed=True),
+    _whole(
+        "end", "its end when all producers had ended: next offset (Pulsar: messages)", needed=True
+    ),
     _whole("read_to", "how far it was read; the same as end if all of it", needed=True),
 )
 TABLES: Final[Mapping[str, tuple[Field, ...]]] = {

@@ -1,4 +1,5 @@
-"""Gathers what the rows of an import say together: lanes and where they lie, who sent, who read, when."""
+"""Gathers what the rows of an import say together: lanes and where they lie, who sent, who read,
+when."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class ImportFacts:
         #: The log has a column for the states of transactions; some message was sent in one.
         self.has_states = self.has_transactions = False
         self.first_ns = self.last_ns = self.first_due_ns = 0
-        #: Sends for which the time of the call is used, as the import has no intended time of theirs.
+        #: Sends for which the time of the call is used, as the import has no intended time of
+        #: theirs.
         self.without_due = 0
         self.has_resends = False
         #: Tables that cannot tell a re-send from what it repeats.
@@ -101,7 +103,10 @@ class ImportFacts:
 
     def pairs(self, table: str) -> Iterator[tuple[int, int]]:
         """(lane, stream) wherever the table has a message of the lane; stream 0: nowhere."""
-        return ((pair & (1 << _LANE_BITS) - 1, pair >> _LANE_BITS) for pair in sorted(self._found[table]))
+        return (
+            (pair & (1 << _LANE_BITS) - 1, pair >> _LANE_BITS)
+            for pair in sorted(self._found[table])
+        )
 
     def _meet(self, table: str, lane: Ints, stream: Ints) -> None:
         self._found[table].update(np.unique(lane | stream << _LANE_BITS).tolist())
@@ -115,7 +120,8 @@ class ImportFacts:
     def _own(self, owners: set[int] | dict[int, SessionRows], what: str) -> None:
         if len(owners) > MAX_OWNERS:
             raise UsageError(
-                f"more than {MAX_OWNERS:,} different {what}s", hint=f"a {what} is a process or a client"
+                f"more than {MAX_OWNERS:,} different {what}s",
+                hint=f"a {what} is a process or a client",
             )
 
     def _sends(self, read: Read) -> None:
@@ -152,7 +158,11 @@ class ImportFacts:
             wrong = own & ((position < known.begin) | (position >= known.read_to))
             if wrong.any():
                 index = int(np.argmax(wrong))
-                span = f"positions {known.begin} to {known.read_to - 1}" if known.read_to else "nothing"
+                span = (
+                    f"positions {known.begin} to {known.read_to - 1}"
+                    if known.read_to
+                    else "nothing"
+                )
                 refuse_row(
                     read.batch,
                     index,
@@ -180,14 +190,18 @@ class ImportFacts:
         other = subscription != session.subscription
         if other.any():
             index = int(own[np.argmax(other)])
-            refuse_row(read.batch, index, f"session {number} has another subscription in a row before")
+            refuse_row(
+                read.batch, index, f"session {number} has another subscription in a row before"
+            )
         expected = np.arange(session.next, session.next + len(own), dtype=np.int64)
         if "ordinal" not in read.present:
             rows["ordinal"][own] = expected
         ordinal = rows["ordinal"][own]
         if (ordinal < 0).any():
             refuse_row(
-                read.batch, int(own[np.argmax(ordinal < 0)]), "ordinal has no value, and other rows have one"
+                read.batch,
+                int(own[np.argmax(ordinal < 0)]),
+                "ordinal has no value, and other rows have one",
             )
         if session.held or not np.array_equal(ordinal, expected):
             session.held.append((ordinal, times))
@@ -230,7 +244,8 @@ def _refuse_times(session: int, ordinal: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Routing:
-    """Bucket and topic of every lane, bucket of every stream that has a lane, and how many buckets."""
+    """Bucket and topic of every lane, bucket of every stream that has a lane, and how many
+    buckets."""
 
     lanes: Mapping[int, int]
     topics: Mapping[int, str]
@@ -258,14 +273,17 @@ def routing_of(source: ImportSource, facts: ImportFacts, most_buckets: int) -> R
     roots = {root: n for n, root in enumerate(group.roots())}
     buckets = max(1, min(most_buckets, len(roots)))
     lanes_of = {
-        lane: roots[group.root(("lane", lane))] % buckets for lane in topics if group.has(("lane", lane))
+        lane: roots[group.root(("lane", lane))] % buckets
+        for lane in topics
+        if group.has(("lane", lane))
     }
     streams = {s: roots[group.root(("stream", s))] % buckets for _, s in pairs if s}
     return Routing({lane: lanes_of.get(lane, 0) for lane in topics}, topics, streams, buckets)
 
 
 def _topics(source: ImportSource, pairs: Sequence[tuple[int, int]]) -> dict[int, str]:
-    """Topic of every lane: as import.yaml says, else the one that all of its messages were found in."""
+    """Topic of every lane: as import.yaml says, else the one that all of its messages were found
+    in."""
     said = source.description
     topic_of = [topic for topic, count in said.topics.items() for _ in range(count)]
     stated = {
@@ -281,10 +299,13 @@ def _topics(source: ImportSource, pairs: Sequence[tuple[int, int]]) -> dict[int,
             continue
         if len(topics) > 1:
             raise UsageError(
-                f"lane {lane} is found in topics {' and '.join(sorted(topics)[:2])}", hint=_SAY_LANES
+                f"lane {lane} is found in topics {' and '.join(sorted(topics)[:2])}",
+                hint=_SAY_LANES,
             )
         if not topics and len(said.topics) > 1:
-            raise UsageError(f"lane {lane} is found in no stream: its topic is not known", hint=_SAY_LANES)
+            raise UsageError(
+                f"lane {lane} is found in no stream: its topic is not known", hint=_SAY_LANES
+            )
         stated[lane] = next(iter(topics or said.topics))
     return stated
 

@@ -1,6 +1,7 @@
 """The file import.yaml: what the rows of an import do not say of themselves.
 
-What is not said counts as not known: a class that rests on it is suspect or not looked for, never passed.
+What is not said counts as not known: a class that rests on it is suspect or not looked for, never
+passed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ MAX_STREAMS: Final = 100_000
 
 
 def _moment(value: object) -> object:
-    """A whole number in the unit of `ImportFile.times`, or a time with its zone as YAML reads it."""
+    """A whole number in the unit of `ImportFile.times`, or a time with its zone as YAML reads
+    it."""
     if isinstance(value, datetime):
         if value.tzinfo is None:
             raise ValueError("has no zone: write 2026-01-31T12:00:00Z")
@@ -38,7 +40,9 @@ def _moment(value: object) -> object:
 Moment = Annotated[
     Any,
     BeforeValidator(_moment),
-    WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "format": "date-time"}]}),
+    WithJsonSchema(
+        {"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "format": "date-time"}]}
+    ),
 ]
 
 
@@ -54,10 +58,13 @@ class ImportedProducer(Part):
         None, description="nothing is stored twice: idempotent producer, broker deduplication"
     )
     order: bool | None = Field(
-        None, description="the messages of a lane keep their order; not said: as idempotence, if that is true"
+        None,
+        description="the messages of a lane keep their order; not said: as idempotence, if that is true",
     )
     deadline: Seconds | None = Field(
-        None, gt=0, description="after which an open send hangs: the client's own timeout, and some seconds"
+        None,
+        gt=0,
+        description="after which an open send hangs: the client's own timeout, and some seconds",
     )
     results: Literal["checked", "ignored", "resent"] | None = Field(
         None, description="what the application does with the result of a send"
@@ -88,18 +95,22 @@ class GroupSettings(Part):
     """A consumer group, subscription or queue reader."""
 
     topics: list[Name] = Field(min_length=1, description="topics that it subscribes to")
-    subscription: Literal["group", "exclusive", "failover", "shared", "key_shared", "queue"] | None = Field(
-        None, description="default: that of the system"
-    )
+    subscription: (
+        Literal["group", "exclusive", "failover", "shared", "key_shared", "queue"] | None
+    ) = Field(None, description="default: that of the system")
     settle: Literal["auto", "ack", "cumulative", "transacted", "none"] | None = Field(
         None, description="how messages are settled; needed for queues"
     )
     from_start: bool | None = Field(
-        None, description="it began at the first position, or at the one that its first assign event names"
+        None,
+        description="it began at the first position, or at the one that its first assign event names",
     )
-    acks_confirmed: bool | None = Field(None, description="an ack-confirmed event is the broker's answer")
+    acks_confirmed: bool | None = Field(
+        None, description="an ack-confirmed event is the broker's answer"
+    )
     ack_timeout: Seconds | None = Field(
-        None, description="an unsettled message may come again after this; 0 = never because of time"
+        None,
+        description="an unsettled message may come again after this; 0 = never because of time",
     )
     batch_index_acks: bool | None = Field(
         None, description="single messages of a batch are acknowledged, at client and broker"
@@ -115,15 +126,20 @@ class LaneRange(Part):
         description="partition: lane first + i is partition i; key: all messages of a lane share a partition"
     )
     first: int = Field(0, ge=0, description="number of the first lane")
-    count: int | None = Field(None, ge=1, description="of lanes; mode partition: the topic's partitions")
+    count: int | None = Field(
+        None, ge=1, description="of lanes; mode partition: the topic's partitions"
+    )
 
 
 class Statements(Part):
     """The facts that hold for an import. A fact that is left out or false is unknown."""
 
-    all_sends: bool = Field(False, description="every call of a producer has its row, also of one that died")
+    all_sends: bool = Field(
+        False, description="every call of a producer has its row, also of one that died"
+    )
     producers_ended: bool = Field(
-        False, description="every producer was closed or dead before the end of the log was looked up"
+        False,
+        description="every producer was closed or dead before the end of the log was looked up",
     )
     cluster_recovered: bool = Field(
         False, description="every partition had a leader and took messages when the log was read"
@@ -131,7 +147,8 @@ class Statements(Part):
     only_writer: bool = Field(False, description="no other program wrote to the topics")
     all_deliveries: bool = Field(False, description="every event of every consumer has its row")
     drained: bool = Field(
-        False, description="every group had the time to read to the end of its partitions, and got there"
+        False,
+        description="every group had the time to read to the end of its partitions, and got there",
     )
 
 
@@ -169,13 +186,14 @@ class IgnoredColumns(Part):
 class ImportFile(Part):
     """The whole file."""
 
-    system: str = Field(description="kafka, nats, pulsar or qpid")
+    system: str = Field(description="kafka, nats, pulsar, qpid or rabbitmq")
     topics: dict[Name, Annotated[int, Field(ge=1, le=MAX_STREAMS)]] = Field(
         min_length=1, description="every topic and how many partitions it has; of a queue 1"
     )
     about: str = Field("", max_length=300, description="one line for the report")
     times: TimeUnit | None = Field(
-        None, description="unit of times that are numbers; not said: ns, unless the column has another name"
+        None,
+        description="unit of times that are numbers; not said: ns, unless the column has another name",
     )
     columns: ColumnNames = Field(
         default_factory=ColumnNames,
@@ -185,16 +203,23 @@ class ImportFile(Part):
         default_factory=IgnoredColumns, description="columns of theirs that are not read"
     )
     producers: AllProducers = Field(
-        default_factory=AllProducers, description="settings of the producers, which promises rest on"
+        default_factory=AllProducers,
+        description="settings of the producers, which promises rest on",
     )
-    groups: dict[Name, GroupSettings] = Field(default_factory=dict, description="every consumer group")
+    groups: dict[Name, GroupSettings] = Field(
+        default_factory=dict, description="every consumer group"
+    )
     lanes: list[LaneRange] = Field(
         default_factory=list, description="not said: the client chose every partition"
     )
     evidence: Statements = Field(default_factory=Statements, description="known facts")
-    faults: list[FaultStep] = Field(default_factory=list, description="what somebody injected, and when")
+    faults: list[FaultStep] = Field(
+        default_factory=list, description="what somebody injected, and when"
+    )
     stall: Seconds | None = Field(
-        None, gt=0, description="a group that is given nothing for longer, while messages wait, stalls"
+        None,
+        gt=0,
+        description="a group that is given nothing for longer, while messages wait, stalls",
     )
 
     def streams(self) -> list[str]:

@@ -1,4 +1,5 @@
-"""The plan and the manifest of an import: what import.yaml says, and for all else that it is not known."""
+"""The plan and the manifest of an import: what import.yaml says, and for all else that it is not
+known."""
 
 from __future__ import annotations
 
@@ -24,7 +25,12 @@ from harness.systems import System, system_of
 CLIENT: Final = "imported"
 _WHERE: Final = "in import.yaml"
 _DELIVERY: Final = {"all": "durable", "leader": "leader", "none": "none"}
-_ORDER: Final = {"exclusive": "stream", "failover": "stream", "key_shared": "key", "group": "stream"}
+_ORDER: Final = {
+    "exclusive": "stream",
+    "failover": "stream",
+    "key_shared": "key",
+    "group": "stream",
+}
 
 
 def make_plan(said: ImportFile, facts: ImportFacts, routing: Routing, names: ImportedNames) -> Plan:
@@ -45,7 +51,10 @@ def make_plan(said: ImportFile, facts: ImportFacts, routing: Routing, names: Imp
         system=said.system,
         version="",
         broker_config={},
-        topics=[TopicPlan(name=t, partitions=n, replication=1, config={}) for t, n in said.topics.items()],
+        topics=[
+            TopicPlan(name=t, partitions=n, replication=1, config={})
+            for t, n in said.topics.items()
+        ],
         lane_groups=list(_lane_groups(said, routing)),
         buckets=routing.buckets,
         producers=producers,
@@ -101,7 +110,9 @@ def _because(key: str, value: object) -> str:
     return f"{key}: {shown} {_WHERE}"
 
 
-def _consumer(number: int, name: str, said: ImportFile, facts: ImportFacts, system: System) -> ConsumerPlan:
+def _consumer(
+    number: int, name: str, said: ImportFile, facts: ImportFacts, system: System
+) -> ConsumerPlan:
     group = said.groups[name]
     return ConsumerPlan(
         name=f"consumer-{number}",
@@ -117,9 +128,11 @@ def _consumer(number: int, name: str, said: ImportFile, facts: ImportFacts, syst
     )
 
 
-def _consumer_promise(name: str, group: GroupSettings, facts: ImportFacts, system: System) -> ConsumerPromise:
-    """Return the promise of a consumer. A setting that is not stated is unknown: the strongest is assumed,
-    and what breaks it is suspect.
+def _consumer_promise(
+    name: str, group: GroupSettings, facts: ImportFacts, system: System
+) -> ConsumerPromise:
+    """Return the promise of a consumer. A setting that is not stated is unknown: the strongest is
+    assumed, and what breaks it is suspect.
     """
     kind = group.subscription or system.subscription
     is_group = kind == "group"
@@ -130,7 +143,9 @@ def _consumer_promise(name: str, group: GroupSettings, facts: ImportFacts, syste
         "batch_index_acks": False if is_group or system.is_queue else group.batch_index_acks,
         "from_start": group.from_start,
         "settlements": True if is_group or Event.ACK_CALLED in facts.events else None,
-        "assignments": True if Event.ASSIGN in facts.events or facts.has_epochs or system.is_queue else None,
+        "assignments": True
+        if Event.ASSIGN in facts.events or facts.has_epochs or system.is_queue
+        else None,
     }
     keys = {"order": "subscription", "ack": "acks_confirmed"}
     return ConsumerPromise(
@@ -150,7 +165,8 @@ def _consumer_promise(name: str, group: GroupSettings, facts: ImportFacts, syste
 
 
 def _lane_groups(said: ImportFile, routing: Routing) -> Iterator[LaneGroup]:
-    """The lanes that import.yaml describes, and runs of consecutive other ones of one topic, by number."""
+    """The lanes that import.yaml describes, and runs of consecutive other ones of one topic, by
+    number."""
     stated: set[int] = set()
     groups = []
     for lanes in said.lanes:
@@ -158,7 +174,9 @@ def _lane_groups(said: ImportFile, routing: Routing) -> Iterator[LaneGroup]:
         stated.update(own)
         buckets = [routing.lanes[lane] for lane in own]
         groups.append(
-            LaneGroup(topic=lanes.topic, mode=lanes.mode, first=own[0], count=len(own), buckets=buckets)
+            LaneGroup(
+                topic=lanes.topic, mode=lanes.mode, first=own[0], count=len(own), buckets=buckets
+            )
         )
     run: list[int] = []
     for lane in sorted(set(routing.topics) - stated):
@@ -224,12 +242,18 @@ def make_manifest(
 
 
 def unstated(said: ImportFile, facts: ImportFacts) -> dict[str, str]:
-    """By name of a precondition, or of what a class asks for (`analysis.classes`), why nothing is known of
-    it."""
+    """By name of a precondition, or of what a class asks for (`analysis.classes`), why nothing is
+    known of it."""
     settled = bool(facts.events & {int(event) for event in SETTLEMENTS})
     known = {
-        "topic-ours": (said.is_stated("only_writer"), "import.yaml does not say evidence.only_writer"),
-        "send-capture": (said.is_stated("all_sends"), "import.yaml does not say evidence.all_sends"),
+        "topic-ours": (
+            said.is_stated("only_writer"),
+            "import.yaml does not say evidence.only_writer",
+        ),
+        "send-capture": (
+            said.is_stated("all_sends"),
+            "import.yaml does not say evidence.all_sends",
+        ),
         "payload-checks": (facts.has_checks, "no table has a column check"),
         "intended-times": (not facts.without_due, _without_due(facts)),
         "ack-positions": (facts.named_positions, "no acknowledgement names a position"),
@@ -262,7 +286,8 @@ def _without_due(facts: ImportFacts) -> str:
     return f"{some}sends have no intended time"
 
 
-#: Validity check -> what must be stated for it, and what it then says. Checks that need consumers come last.
+#: Validity check -> what must be stated for it, and what it then says. Checks that need consumers
+#: come last.
 _CHECKS: Final[Mapping[str, tuple[tuple[Statement, ...], str]]] = {
     "capture": (("all_sends", "all_deliveries"), "every send and every delivery has its row"),
     "readiness": (("cluster_recovered",), "the cluster was whole again before the log was read"),
@@ -272,8 +297,8 @@ _OF_CONSUMERS: Final[frozenset[Statement]] = frozenset({"all_deliveries", "drain
 
 
 def checks(said: ImportFile, has_consumers: bool) -> dict[str, StatedCheck | None]:
-    """Validity checks that take their answer from import.yaml; None = not known, and nothing rests on
-    it."""
+    """Validity checks that take their answer from import.yaml; None = not known, and nothing rests
+    on it."""
     found: dict[str, StatedCheck | None] = {
         "run": StatedCheck(True, "tables of another tool, every row of them valid"),
         "generator": None,
@@ -302,7 +327,9 @@ def fault_rows(said: ImportFile) -> Iterable[FaultEvent]:
             confirmed_acks=fault.confirmed_acks,
         )
         if fault.effective:
-            yield FaultEvent(id=number, event="effect", t_ns=start_ns, effective=True, evidence=evidence)
+            yield FaultEvent(
+                id=number, event="effect", t_ns=start_ns, effective=True, evidence=evidence
+            )
         if fault.end is not None:
             yield FaultEvent(
                 id=number,

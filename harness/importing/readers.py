@@ -1,8 +1,9 @@
-"""Reads the files of a table in pieces, as Arrow arrays: Parquet, CSV and JSON Lines, plain or gzipped.
+"""Reads the files of a table in pieces, as Arrow arrays: Parquet, CSV and JSON Lines, plain or
+gzipped.
 
-Nothing is guessed: a CSV field is text, a JSON value has the type it is written with, and what it may be is
-decided by `harness.importing.values`. A row has a number that its file shows: rows count from 1, in JSON
-Lines the lines do.
+Nothing is guessed: a CSV field is text, a JSON value has the type it is written with, and what it
+may be is decided by `harness.importing.values`. A row has a number that its file shows: rows count
+from 1, in JSON Lines the lines do.
 """
 
 from __future__ import annotations
@@ -27,7 +28,12 @@ BATCH_ROWS: Final = 1 << 16
 _BLOCK_BYTES: Final = 8 << 20
 MAX_LINE_BYTES: Final = 1 << 20
 #: Types of a JSON value that a column of its own kind can be made of.
-_JSON_WORDS: Final = {int: "a whole number", str: "a text", float: "a decimal number", bool: "true or false"}
+_JSON_WORDS: Final = {
+    int: "a whole number",
+    str: "a text",
+    float: "a decimal number",
+    bool: "true or false",
+}
 _JSON_TYPES: Final = {int: pa.int64(), str: pa.string(), float: pa.float64(), bool: pa.bool_()}
 
 
@@ -46,12 +52,15 @@ class Batch:
 
 
 def batches(source: ImportSource, file: TableFile) -> Iterator[Batch]:
-    """The rows of a file in order; at least one batch, which may be without rows, so its columns are known.
+    """The rows of a file in order; at least one batch, which may be without rows, so its columns
+    are known.
 
     Raises:
         UsageError: it cannot be read, or is not of the format that its name says.
     """
-    read = {".csv": _csv, ".jsonl": _json_lines, ".parquet": _parquet}[file.suffix.removesuffix(".gz")]
+    read = {".csv": _csv, ".jsonl": _json_lines, ".parquet": _parquet}[
+        file.suffix.removesuffix(".gz")
+    ]
     try:
         with source.stream(file) as stream:
             plain = gzip.GzipFile(fileobj=stream) if file.suffix.endswith(".gz") else stream
@@ -59,7 +68,9 @@ def batches(source: ImportSource, file: TableFile) -> Iterator[Batch]:
     except BrokerstormError:
         raise
     except Exception as error:  # a damaged file makes its decoder raise anything
-        raise UsageError(f"{file.name}: cannot be read as {file.suffix[1:]}: {_said(error)}") from error
+        raise UsageError(
+            f"{file.name}: cannot be read as {file.suffix[1:]}: {_said(error)}"
+        ) from error
 
 
 def _said(error: BaseException) -> str:
@@ -77,11 +88,15 @@ def _parquet(name: str, stream: Any) -> Iterator[Batch]:
     first = 1
     for batch in file.iter_batches(BATCH_ROWS, use_threads=False):
         batch.validate(full=True)
-        yield Batch(name, first, dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows)
+        yield Batch(
+            name, first, dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows
+        )
         first += batch.num_rows
     if first == 1:
         empty = file.schema_arrow.empty_table()
-        yield Batch(name, 1, {n: pa.array([], empty.schema.field(n).type) for n in empty.schema.names}, 0)
+        yield Batch(
+            name, 1, {n: pa.array([], empty.schema.field(n).type) for n in empty.schema.names}, 0
+        )
 
 
 def _csv(name: str, stream: Any) -> Iterator[Batch]:
@@ -105,8 +120,12 @@ def _csv_rows(stream: io.BufferedReader[Any], header: list[str]) -> Iterator[pa.
     types = dict.fromkeys(header, pa.string())
     yield from pacsv.open_csv(
         stream,
-        read_options=pacsv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES, column_names=header),
-        convert_options=pacsv.ConvertOptions(column_types=types, null_values=[""], strings_can_be_null=True),
+        read_options=pacsv.ReadOptions(
+            use_threads=False, block_size=_BLOCK_BYTES, column_names=header
+        ),
+        convert_options=pacsv.ConvertOptions(
+            column_types=types, null_values=[""], strings_can_be_null=True
+        ),
     )
 
 
@@ -180,17 +199,25 @@ def _json_column(name: str, first: int, column: str, values: list[Any]) -> pa.Ar
     kinds = {type(value) for value in values if value is not None}
     if len(kinds) > 1:
         kind = type(next(value for value in values if value is not None))
-        at = next(i for i, value in enumerate(values) if value is not None and type(value) is not kind)
+        at = next(
+            i for i, value in enumerate(values) if value is not None and type(value) is not kind
+        )
         raise UsageError(
             f"{name}, row {first + at}: {column} is {json.dumps(values[at])[:60]}, "
             f"and {_JSON_WORDS.get(kind, 'no value of a table')} in the rows before"
         )
     for kind in kinds:
         if kind not in _JSON_TYPES:
-            raise UsageError(f"{name}, row {first}: {column} is a list or an object: no value of a table")
+            raise UsageError(
+                f"{name}, row {first}: {column} is a list or an object: no value of a table"
+            )
         try:
             return pa.array(values, _JSON_TYPES[kind])
         except (pa.ArrowException, OverflowError):
-            at = next(i for i, v in enumerate(values) if v is not None and not -(2**63) <= v < 2**63)
-            raise UsageError(f"{name}, row {first + at}: {column} is {values[at]}: too large") from None
+            at = next(
+                i for i, v in enumerate(values) if v is not None and not -(2**63) <= v < 2**63
+            )
+            raise UsageError(
+                f"{name}, row {first + at}: {column} is {values[at]}: too large"
+            ) from None
     return pa.nulls(len(values))

@@ -1,4 +1,5 @@
-"""Turns the rows of a table's files into sealed columns, and refuses rows that contradict themselves."""
+"""Turns the rows of a table's files into sealed columns, and refuses rows that contradict
+themselves."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ _IDENTITY: Final = ("instance", "lane", "seq")
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Some rows of a table in sealed columns, the batch that they were, and which columns the file has."""
+    """Some rows of a table in sealed columns, the batch that they were, and which columns the file
+    has."""
 
     batch: Batch
     rows: Rows
@@ -45,8 +47,8 @@ class Range:
 
 
 def fields_of(table: str, system: System) -> tuple[Field, ...]:
-    """The columns of a table for a system: a ledger is needed to find a place where entries are numbered by
-    ledger, and a queue has no positions."""
+    """The columns of a table for a system: a ledger is needed to find a place where entries are
+    numbered by ledger, and a queue has no positions."""
     fields = TABLES[table]
     if table not in ("log", "deliveries"):
         return fields
@@ -101,7 +103,11 @@ class TableReader:
     def _theirs_of(self, field: Field) -> list[str]:
         """Columns of theirs that the field is made of."""
         name = self._theirs.get(field.name, field.name)
-        return [part for _, part, _, _ in string.Formatter().parse(name) if part] if "{" in name else [name]
+        return (
+            [part for _, part, _, _ in string.Formatter().parse(name) if part]
+            if "{" in name
+            else [name]
+        )
 
     def _ours(self, columns: set[str] | frozenset[str]) -> frozenset[str]:
         return frozenset(f.name for f in self._fields if columns.issuperset(self._theirs_of(f)))
@@ -129,7 +135,9 @@ class TableReader:
         if self.present is None:
             self.present, self._first_file = ours, file.name
         if other := sorted(self.present ^ ours):
-            has, lacks = (file.name, self._first_file) if other[0] in ours else (self._first_file, file.name)
+            has, lacks = (
+                (file.name, self._first_file) if other[0] in ours else (self._first_file, file.name)
+            )
             raise UsageError(f"{lacks}: column {other[0]!r} is missing, which {has} has")
 
     # -- rows
@@ -154,7 +162,9 @@ class TableReader:
     def _sends(self, batch: Batch, rows: Rows) -> None:
         start, done = rows["t_start_ns"], rows["t_done_ns"]
         answered = rows["outcome"] != Outcome.INFO
-        self._refuse(batch, answered & (done == 0), "t_done_ns is empty, but the client gave an outcome")
+        self._refuse(
+            batch, answered & (done == 0), "t_done_ns is empty, but the client gave an outcome"
+        )
         self._refuse(batch, (done > 0) & (done < start), "t_done_ns is before t_start_ns")
         due = rows["t_intended_ns"]
         due[due == 0] = start[due == 0]
@@ -176,7 +186,9 @@ class TableReader:
     def _deliveries(self, batch: Batch, rows: Rows) -> None:
         given = rows["event"] == Event.DELIVER
         self._named(batch, rows, given & (rows["check"] == Check.OK), "a message was delivered")
-        self._refuse(batch, given & (rows["stream"] == 0), "stream has no value, but a message was delivered")
+        self._refuse(
+            batch, given & (rows["stream"] == 0), "stream has no value, but a message was delivered"
+        )
         if not self._system.is_queue:
             wrong = given & (rows["position"] < 0)
             self._refuse(batch, wrong, "position has no value, but a message was delivered")
@@ -194,7 +206,9 @@ class TableReader:
 
     def _placed(self, batch: Batch, rows: Rows) -> None:
         nowhere = rows["stream"] == 0
-        self._refuse(batch, nowhere & (rows["position"] >= 0), "position has a value, but stream has none")
+        self._refuse(
+            batch, nowhere & (rows["position"] >= 0), "position has a value, but stream has none"
+        )
         rows["position"][nowhere] = -1
 
     def _grouped(self, batch: Batch, rows: Rows) -> None:
@@ -210,7 +224,9 @@ class TableReader:
                 near = did_you_mean(text, groups, label="groups of import.yaml")
                 wrong = rows["subscription"] == number
                 self._refuse(
-                    batch, wrong, f"subscription is {text!r}, which import.yaml does not have; {near}"
+                    batch,
+                    wrong,
+                    f"subscription is {text!r}, which import.yaml does not have; {near}",
                 )
 
     def _refuse(self, batch: Batch, wrong: Flags, problem: str) -> None:
@@ -237,14 +253,17 @@ def ranges_of(source: ImportSource, names: ImportedNames) -> dict[int, Range]:
                 refuse_row(read.batch, index, "there is another row of its stream")
             if not begin <= read_to <= end:
                 refuse_row(
-                    read.batch, index, f"begin {begin}, read_to {read_to}, end {end}: they must not fall"
+                    read.batch,
+                    index,
+                    f"begin {begin}, read_to {read_to}, end {end}: they must not fall",
                 )
             found[stream] = Range(begin, end, read_to)
     return found
 
 
 def _put_together(template: str, batch: Batch) -> pa.Array:
-    """Texts of several columns, as ``{topic}-{partition}``; a row that lacks one of them has none."""
+    """Texts of several columns, as ``{topic}-{partition}``; a row that lacks one of them has
+    none."""
     parts: list[Any] = []
     for text, name, _, _ in string.Formatter().parse(template):
         parts += [pa.scalar(text)] if text else []
@@ -254,7 +273,8 @@ def _put_together(template: str, batch: Batch) -> pa.Array:
                 column = column.cast(pa.string()) if pa.types.is_null(column.type) else column
             if not (pa.types.is_integer(column.type) or pa.types.is_string(column.type)):
                 raise UsageError(
-                    f"{batch.file}: column {name} is of type {column.type}; allowed: text, whole numbers"
+                    f"{batch.file}: column {name} is of type {column.type}; allowed: text, whole "
+                    "numbers"
                 )
             parts.append(column.cast(pa.string()))
     return pc.binary_join_element_wise(*parts, "", null_handling="emit_null")

@@ -47,7 +47,8 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class ImportSource:
-    """Where an import is, what it says of itself, and its files by table, in the order of their names."""
+    """Where an import is, what it says of itself, and its files by table, in the order of their
+    names."""
 
     uri: str
     description: ImportFile
@@ -63,13 +64,15 @@ class ImportSource:
             uri: a folder, or a URI that pyarrow.fs knows.
 
         Raises:
-            UsageError: it cannot be read, a table is missing, a file has no place in it, or import.yaml is
-                not as it must be.
+            UsageError: it cannot be read, a table is missing, a file has no place in it, or
+                import.yaml is not as it must be.
         """
         filesystem, root = _filesystem(uri)
         found = {info.base_name: info for info in _listed(filesystem, root, uri)}
         if DESCRIPTION not in found:
-            raise UsageError(f"{uri} holds no {DESCRIPTION}: it names the system and the topics", hint=HINT)
+            raise UsageError(
+                f"{uri} holds no {DESCRIPTION}: it names the system and the topics", hint=HINT
+            )
         if not found[DESCRIPTION].is_file:  # a pipe would be waited for
             raise UsageError(f"{uri}: {DESCRIPTION} is not a regular file", hint=HINT)
         files = {table: tuple(_files_of(table, found, filesystem, uri)) for table in TABLES}
@@ -113,12 +116,16 @@ def read_description(text: str) -> tuple[ImportFile, Mapping[Location, str]]:
 
 
 def _contradictions(said: ImportFile) -> Iterator[tuple[Location, str]]:
-    """Yield contradictions: combinations that are not possible although each key is valid by itself."""
+    """Yield contradictions: combinations that are not possible although each key is valid by
+    itself."""
     if said.system not in SYSTEMS:
         yield ("system",), f"unknown system {said.system!r}; {did_you_mean(said.system, SYSTEMS)}"
         return
     if sum(said.topics.values()) > MAX_STREAMS:
-        yield ("topics",), f"{sum(said.topics.values()):,} partitions in all; at most {MAX_STREAMS:,}"
+        yield (
+            ("topics",),
+            f"{sum(said.topics.values()):,} partitions in all; at most {MAX_STREAMS:,}",
+        )
     yield from _of_groups(said)
     yield from _of_columns(said)
     yield from _of_lanes(said)
@@ -161,7 +168,10 @@ def _is_template(text: str) -> bool:
         parts = list(string.Formatter().parse(text))
     except ValueError:
         return False
-    return all(name is None or (name and not spec and not conversion) for _, name, spec, conversion in parts)
+    return all(
+        name is None or (name and not spec and not conversion)
+        for _, name, spec, conversion in parts
+    )
 
 
 def _of_lanes(said: ImportFile) -> Iterator[tuple[Location, str]]:
@@ -176,7 +186,10 @@ def _of_lanes(said: ImportFile) -> Iterator[tuple[Location, str]]:
         if not count:
             yield ("lanes", index), "count is missing: how many keys there are"
         if lanes.mode == "partition" and count > partitions:
-            yield ("lanes", index, "count"), f"{count} lanes, and the topic has {partitions} partitions"
+            yield (
+                ("lanes", index, "count"),
+                f"{count} lanes, and the topic has {partitions} partitions",
+            )
         if lanes.first + count - 1 > MAX_LANE:
             yield ("lanes", index), f"lane {lanes.first + count - 1}; at most {MAX_LANE}"
         if any(lanes.first < end and start < lanes.first + count for start, end in taken):
@@ -196,18 +209,26 @@ def _filesystem(uri: str) -> tuple[Any, str]:
             return filesystem, root
         return pafs.LocalFileSystem(), uri
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise UsageError(f"cannot read an import from {uri}: {_first_line(error)}", hint=HINT) from error
+        raise UsageError(
+            f"cannot read an import from {uri}: {_first_line(error)}", hint=HINT
+        ) from error
 
 
 def _listed(filesystem: Any, root: str, uri: str) -> list[Any]:
     try:
         infos = filesystem.get_file_info(pafs.FileSelector(root))
     except FileNotFoundError as error:
-        raise UsageError(f"cannot read an import from {uri}: the folder does not exist", hint=HINT) from error
+        raise UsageError(
+            f"cannot read an import from {uri}: the folder does not exist", hint=HINT
+        ) from error
     except NotADirectoryError as error:
-        raise UsageError(f"{uri} is a file: name the folder that holds import.yaml", hint=HINT) from error
+        raise UsageError(
+            f"{uri} is a file: name the folder that holds import.yaml", hint=HINT
+        ) from error
     except (OSError, pa.ArrowException, ValueError) as error:
-        raise UsageError(f"cannot read an import from {uri}: {_first_line(error)}", hint=HINT) from error
+        raise UsageError(
+            f"cannot read an import from {uri}: {_first_line(error)}", hint=HINT
+        ) from error
     return [info for info in infos if not info.base_name.startswith((".", "_"))]
 
 
@@ -219,7 +240,9 @@ def _files_of(
     folder = found.get(table)
     if len(files) + (folder is not None) > 1:
         both = [*files, f"{table}/"] if folder else files
-        raise UsageError(f"{uri}: {' and '.join(both[:2])} are both there; one of them must go", hint=HINT)
+        raise UsageError(
+            f"{uri}: {' and '.join(both[:2])} are both there; one of them must go", hint=HINT
+        )
     for name in files:
         if not found[name].is_file:
             raise UsageError(f"{uri}: {name} is not a file")
@@ -227,7 +250,9 @@ def _files_of(
     if folder is None:
         return
     if folder.is_file:
-        raise UsageError(f"{uri}: {table} is a file; name it {table}.csv, .jsonl or .parquet", hint=HINT)
+        raise UsageError(
+            f"{uri}: {table} is a file; name it {table}.csv, .jsonl or .parquet", hint=HINT
+        )
     inside = sorted(_listed(filesystem, folder.path, uri), key=lambda info: info.base_name)
     for info in inside:
         if not info.is_file or not info.base_name.endswith(SUFFIXES):
@@ -237,7 +262,9 @@ def _files_of(
             )
         yield TableFile(info.path, f"{table}/{info.base_name}")
     if not inside:
-        raise UsageError(f"{uri}: {table}/ holds no files", hint=f"files that end in {', '.join(SUFFIXES)}")
+        raise UsageError(
+            f"{uri}: {table}/ holds no files", hint=f"files that end in {', '.join(SUFFIXES)}"
+        )
 
 
 def _refuse_strange(found: Mapping[str, pafs.FileInfo], uri: str) -> None:

@@ -1,4 +1,5 @@
-"""Turns a column of a file into numbers, exactly, or refuses it with file, row, value and what is allowed."""
+"""Turns a column of a file into numbers, exactly, or refuses it with file, row, value and what is
+allowed."""
 
 from __future__ import annotations
 
@@ -150,7 +151,9 @@ class BatchColumn:
         for at, text in enumerate(encoded.dictionary.to_pylist()):
             if not is_one_line(text) or len(text) > MAX_TEXT or not text.isprintable():
                 self._refuse(
-                    self._first_of(encoded, at), text, f"one printable line, at most {MAX_TEXT} characters"
+                    self._first_of(encoded, at),
+                    text,
+                    f"one printable line, at most {MAX_TEXT} characters",
                 )
             number = self._names.number(self._field.name, text)
             if number is None:
@@ -192,7 +195,11 @@ class BatchColumn:
             try:
                 return pc.replace_substring_regex(array, r"^\+", "").cast(pa.int64())
             except pa.ArrowException:
-                large = (i for i, v in enumerate(array.to_pylist()) if v and not -(2**63) <= int(v) < 2**63)
+                large = (
+                    i
+                    for i, v in enumerate(array.to_pylist())
+                    if v and not -(2**63) <= int(v) < 2**63
+                )
                 index = next(large)
                 self._refuse(index, array[index].as_py())
         if pa.types.is_float64(kind) or pa.types.is_float32(kind):
@@ -200,9 +207,12 @@ class BatchColumn:
         self._refuse_type(kind)
 
     def _of_floats(self, array: pa.Array) -> pa.Array:
-        """Whole numbers that a tool with missing values kept as floating point; NaN is such a value."""
+        """Whole numbers that a tool with missing values kept as floating point; NaN is such a
+        value."""
         array = pc.if_else(pc.is_nan(array), None, array)
-        exact = pc.and_(pc.equal(pc.floor(array), array), pc.less_equal(pc.abs(array), float(_EXACT_FLOAT)))
+        exact = pc.and_(
+            pc.equal(pc.floor(array), array), pc.less_equal(pc.abs(array), float(_EXACT_FLOAT))
+        )
         self._require(exact, array, "; as floating point, exact up to 2^53 only")
         return array.cast(pa.int64())
 
@@ -215,10 +225,12 @@ class BatchColumn:
             if self._field.empty is None:
                 index = int(pc.index(pc.is_null(array), True).as_py())
                 raise UsageError(
-                    f"{self._batch.place(index)}: {self._theirs} has no value; allowed: {self._field.allowed}"
+                    f"{self._batch.place(index)}: {self._theirs} has no value; allowed: "
+                    f"{self._field.allowed}"
                 )
             array = pc.fill_null(array, self._field.empty)
-        return np.array(array.to_numpy(zero_copy_only=False), np.int64)  # a copy: rows are filled in later
+        # a copy: rows are filled in later
+        return np.array(array.to_numpy(zero_copy_only=False), np.int64)
 
     # -- refusals
 

@@ -1,7 +1,8 @@
-"""Chooses the lines of a run's logs that belong to a message: by time, and by the names that it has in them.
+"""Chooses the lines of a run's logs that belong to a message: by time, and by the names that it has
+in them.
 
-In this order: a new leader of its stream, its stream or a name of its own in a line, the log of its own
-client, then what brokers warn of, then whatever was logged at that very time.
+In this order: a new leader of its stream, its stream or a name of its own in a line, the log of its
+own client, then what brokers warn of, then whatever was logged at that very time.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def lines_around(run: RunDir, subject: Subject, most: int) -> LogLines:
         UsageError: the plan or the manifest of the run is missing or damaged.
         OSError: a log cannot be read.
     """
-    clock = WallClock.of(run)
+    clock = WallClock.read_from(run)
     files = log_files(run)
     if not files:
         return LogLines()
@@ -135,7 +136,9 @@ def lines_around(run: RunDir, subject: Subject, most: int) -> LogLines:
     shown = [line for *_, line in in_order]
     left = seen - Counter(line.source for line in shown)
     unplaced = dict.fromkeys(file.source for file in asked if not file.stamps)
-    return LogLines(lines=tuple(shown), left_out=dict(left), unplaced=tuple(unplaced), cut=tuple(search.cut))
+    return LogLines(
+        lines=tuple(shown), left_out=dict(left), unplaced=tuple(unplaced), cut=tuple(search.cut)
+    )
 
 
 class _Search:
@@ -152,7 +155,8 @@ class _Search:
         self._moments = sorted(subject.moments_ns)[:MOST_MOMENTS]
 
     def lines_in(self, file: LogFile) -> Iterator[tuple[LineKind, int, LogLine]]:
-        """Every line about the subject, why it is there, and how far it is from a moment of it, ns."""
+        """Every line about the subject, why it is there, and how far it is from a moment of it,
+        ns."""
         for excerpt in _excerpts(file, self._clock, self._moments):
             for entry in excerpt:
                 t_ns = self._clock.t_ns(entry.wall_ns)
@@ -216,10 +220,13 @@ def _kinds(run: RunDir, subject: Subject) -> Callable[[LogFile, LogEntry], LineK
 
 
 def _any_of(names: Sequence[str]) -> re.Pattern[str]:
-    """Matches one of the names where it is not part of a longer one: ``orders-1``, not ``orders-12``."""
+    """Matches one of the names where it is not part of a longer one: ``orders-1``, not
+    ``orders-12``."""
     either = "|".join(map(re.escape, dict.fromkeys(names))) or "(?!)"
     return re.compile(rf"(?<![\w-])(?:{either})(?![\w-]|\.\w)")
 
 
 def _relative(run: RunDir, file: LogFile) -> str:
-    return str(file.path.relative_to(run.root if file.path.is_relative_to(run.root) else run.root.parent))
+    return str(
+        file.path.relative_to(run.root if file.path.is_relative_to(run.root) else run.root.parent)
+    )

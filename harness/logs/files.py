@@ -22,7 +22,8 @@ class LogFile:
 
     Attributes:
         source: the node or the worker that wrote it.
-        stamps: how its lines begin, any of these; none = not stated, so no line of it can be placed.
+        stamps: how its lines begin, any of these; none = not stated, so no line of it can be
+            placed.
     """
 
     source: str
@@ -32,7 +33,8 @@ class LogFile:
 
 
 def log_files(run: RunDir) -> list[LogFile]:
-    """Every log of a run with its brokers' first; of rounds of one campaign, the brokers' are the same.
+    """Every log of a run with its brokers' first; of rounds of one campaign, the brokers' are the
+    same.
 
     Raises:
         UsageError: the plan or the manifest is missing or damaged.

@@ -1,7 +1,8 @@
-"""Reads what a log says between two times: found by bisection over the file, then streamed, never whole.
+"""Reads what a log says between two times: found by bisection over the file, then streamed, never
+whole.
 
-A line without a time of its own (a frame of a stack trace, a printed table of settings) belongs to the entry
-above it. Lines before the first one with a time have no place, and are not read.
+A line without a time of its own (a frame of a stack trace, a printed table of settings) belongs to
+the entry above it. Lines before the first one with a time have no place, and are not read.
 """
 
 from __future__ import annotations
@@ -128,8 +129,11 @@ def _first_at(file: BinaryIO, stamps: tuple[Stamp, ...], wall_ns: int) -> int:
     return low
 
 
-def _next_stamped(file: BinaryIO, stamps: tuple[Stamp, ...], start: int, end: int) -> tuple[int, int] | None:
-    """Offset and time of the first line with a time that begins after ``start`` and before ``end``."""
+def _next_stamped(
+    file: BinaryIO, stamps: tuple[Stamp, ...], start: int, end: int
+) -> tuple[int, int] | None:
+    """Offset and time of the first line with a time that begins after ``start`` and before
+    ``end``."""
     for offset, line, _ in _lines(file, start, is_inside=True):
         if offset >= end:
             return None
@@ -138,8 +142,11 @@ def _next_stamped(file: BinaryIO, stamps: tuple[Stamp, ...], start: int, end: in
     return None
 
 
-def _lines(file: BinaryIO, start: int, *, is_inside: bool = False) -> Iterator[tuple[int, bytes, int]]:
-    """(offset, the first `LINE_BYTES` of the line, its size). ``is_inside``: ``start`` is amid a line."""
+def _lines(
+    file: BinaryIO, start: int, *, is_inside: bool = False
+) -> Iterator[tuple[int, bytes, int]]:
+    """(offset, the first `LINE_BYTES` of the line, its size). ``is_inside``: ``start`` is amid a
+    line."""
     file.seek(start)
     offset = start + (_skip_line(file) if is_inside else 0)
     while line := file.readline(LINE_BYTES):

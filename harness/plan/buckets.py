@@ -23,9 +23,10 @@ def with_buckets(
 ) -> tuple[int, list[LaneGroup]]:
     """Give every lane its bucket; how many buckets, and the groups with them.
 
-    What must stay together is a unit: a partition, or a whole topic as soon as one of its groups is keyed
-    or routed. Topics count alike, so a unit weighs its share of its topic. With ``ways`` of pipelines (topic
-    read, topic written) a partition that is written lies with those that are read for it.
+    What must stay together is a unit: a partition, or a whole topic as soon as one of its groups is
+    keyed or routed. Topics count alike, so a unit weighs its share of its topic. With ``ways`` of
+    pipelines (topic read, topic written) a partition that is written lies with those that are read
+    for it.
     """
     whole = {group.topic for group in groups if group.mode != "partition"}
     parts: dict[Unit, float] = {}
@@ -52,9 +53,9 @@ def with_buckets(
 
 
 def _joined(units: Iterable[Unit], ways: Sequence[tuple[str, str]]) -> dict[Unit, Unit]:
-    """Map each unit (a topic and a partition, or -1 for the whole topic) to the unit that represents all that
-    share a bucket with it: a message that is read from partition i is written to partition i modulo the
-    number of partitions written.
+    """Map each unit (a topic and a partition, or -1 for the whole topic) to the unit that
+    represents all that share a bucket with it: a message that is read from partition i is written
+    to partition i modulo the number of partitions written.
     """
     home = {unit: unit for unit in units}
 
@@ -76,7 +77,8 @@ def _joined(units: Iterable[Unit], ways: Sequence[tuple[str, str]]) -> dict[Unit
 
 
 def _balance(weights: Mapping[Unit, float], wanted: int) -> tuple[int, dict[Unit, int]]:
-    """Place units in ``wanted`` buckets, or in up to twice as many if that is more even (12: 12, not 8)."""
+    """Place units in ``wanted`` buckets, or in up to twice as many if that is more even (12: 12,
+    not 8)."""
     most = min(2 * wanted - 1, len(weights), MAX_BUCKETS) if wanted == MIN_BUCKETS else wanted
     best: tuple[float, int, dict[Unit, int]] | None = None
     for count in range(wanted, most + 1):

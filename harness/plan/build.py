@@ -1,4 +1,5 @@
-"""Scenario -> `Plan`: lanes, buckets, rates, deadlines and promises, decided before anything starts.
+"""Scenario -> `Plan`: lanes, buckets, rates, deadlines and promises, decided before anything
+starts.
 
 Pure: the same scenario, seed and tag give the same bytes.
 """
@@ -23,6 +24,7 @@ from harness.contracts.plan import (
 from harness.contracts.rows import LaneGroup, LaneMode
 from harness.errors import ScenarioError
 from harness.node_settings import by_node, for_all
+from harness.plan.applications import application_plans
 from harness.plan.buckets import with_buckets
 from harness.plan.load import load_fields, own_profile, threshold_plans, topic_shares, with_lives
 from harness.plan.profile import combined
@@ -51,7 +53,8 @@ AUDIT_ROWS_PER_S: Final = 20_000
 def build_plans(scenario: Scenario, *, seed: int) -> list[Plan]:
     """The plan of every round, variants interleaved (a, b, a, b ...).
 
-    Round n of every variant has the seed ``seed + n``: variants are compared under the same schedule.
+    Round n of every variant has the seed ``seed + n``: variants are compared under the same
+    schedule.
     """
     about = {name: spec.about for name, spec in scenario.variants.items()}
     return [
@@ -108,14 +111,19 @@ def build_plan(
         lane_groups=groups,
         buckets=buckets,
         producers=producers,
-        profile=combined(producers) if any(each.profile for each in producers) else scenario.profile_table(),
+        profile=combined(producers)
+        if any(each.profile for each in producers)
+        else scenario.profile_table(),
         consumers=consumers,
         pipelines=_pipelines(scenario, producers, consumers),
+        applications=application_plans(scenario),
         workers=_worker_folders(scenario),
         **load_fields(scenario),
         faults=scenario.faults,
         limits=_limits(scenario),
-        rate_ratio=0.0 if isinstance(scenario.load.rate, RateLimit) else scenario.require.rate_ratio,
+        rate_ratio=0.0
+        if isinstance(scenario.load.rate, RateLimit)
+        else scenario.require.rate_ratio,
         thresholds=threshold_plans(scenario),
         notes=scenario.notes,
         audit=scenario.audit,
@@ -123,9 +131,17 @@ def build_plan(
 
 
 def with_tag(plan: Plan, run_tag: int) -> Plan:
-    """The plan under another tag: its messages and topics cannot be taken for another run's."""
+    """The plan under another tag: its messages and topics cannot be taken for another run's. Topics
+    of applications that the user starts have no tag: the user must know their names before."""
     system = SYSTEMS[plan.system]
-    addresses = [system.address(topic.name, run_tag, plan.prefix) for topic in plan.topics]
+    elsewhere = [each for each in plan.applications if each.runs_elsewhere]
+    fixed = {topic for each in elsewhere for topic in (each.source, each.to)}
+    addresses = [
+        f"{plan.prefix}-{topic.name}"
+        if plan.prefix and topic.name in fixed
+        else system.address(topic.name, run_tag, plan.prefix)
+        for topic in plan.topics
+    ]
     topics = [
         topic.model_copy(update={"address": address})
         for topic, address in zip(plan.topics, addresses, strict=True)
@@ -167,11 +183,17 @@ def _topic(
     scenario: Scenario, name: str, declared: str, broker_config: Mapping[str, str], run_tag: int
 ) -> TopicPlan:
     spec, system = scenario.topics[declared], SYSTEMS[scenario.system]
+    is_output = any(each.to.topic == declared for each in scenario.applications.values())
     return TopicPlan(
         name=name,
         partitions=spec.partitions,
-        replication=system.replication(spec.replication, _topology(scenario, system), broker_config),
-        config=system.topic_config(native(spec.config), spec.replication, broker_config),
+        replication=system.replication(
+            spec.replication, _topology(scenario, system), broker_config
+        ),
+        config={
+            **(system.append_time if is_output else {}),
+            **system.topic_config(native(spec.config), spec.replication, broker_config),
+        },
         address=system.address(name, run_tag),
         declared=declared,
         grows_to=spec.grows_to or 0,
@@ -182,11 +204,12 @@ def _topology(scenario: Scenario, system: System) -> str:
     return scenario.cluster.topology or next(iter(system.topologies), "")
 
 
-# ----- lanes ------------------------------------------------------------------------------------------
+# ----- lanes --------------------------------------------------------------------------------------
 
 
 def _lane_groups(scenario: Scenario, topics: Sequence[TopicPlan]) -> list[LaneGroup]:
-    """One group for each (topic, mode) that is produced to; lane ids are dense from 0, in topic order."""
+    """One group for each (topic, mode) that is produced to; lane ids are dense from 0, in topic
+    order."""
     groups: list[LaneGroup] = []
     first = 0
     for topic in topics:
@@ -195,7 +218,9 @@ def _lane_groups(scenario: Scenario, topics: Sequence[TopicPlan]) -> list[LaneGr
             if not spec.topics or topic.declared in spec.topics:
                 modes.setdefault(spec.lanes, _lane_count(spec, topic))
         for mode, count in sorted(modes.items()):
-            groups.append(LaneGroup(topic=topic.name, mode=mode, first=first, count=count, buckets=[]))
+            groups.append(
+                LaneGroup(topic=topic.name, mode=mode, first=first, count=count, buckets=[])
+            )
             first += count
     return groups
 
@@ -211,7 +236,8 @@ def _expected_rows(scenario: Scenario) -> int:
 
 
 def _limits(scenario: Scenario) -> dict[str, float]:
-    """Deadlines by phase, seconds. The audit has time for a log of any length, on a busy machine too."""
+    """Deadlines by phase, seconds. The audit has time for a log of any length, on a busy machine
+    too."""
     limits = {key: float(value) for key, value in scenario.limits.model_dump().items()}
     if not limits["audit"]:
         limits["audit"] = AUDIT_LEAST_S + _expected_rows(scenario) / AUDIT_ROWS_PER_S
@@ -231,7 +257,7 @@ def _worker_folders(scenario: Scenario) -> list[str]:
     return [str(worker.folder) for worker in used if not is_ours(worker)]
 
 
-# ----- clients ----------------------------------------------------------------------------------------
+# ----- clients ------------------------------------------------------------------------------------
 
 
 def _clients(
@@ -243,7 +269,8 @@ def _clients(
     """Producers and consumers, with what they are promised.
 
     Raises:
-        ScenarioError: options that a client refuses, or a setting of one node that changes a promise.
+        ScenarioError: options that a client refuses, or a setting of one node that changes a
+            promise.
     """
     common = for_all(broker_config)
     made = _producers(scenario, topics, groups, common), _consumers(scenario, topics, common)
@@ -273,7 +300,11 @@ def _producers(
     rates = _rates(scenario, [spec.share / spec.count for _, spec in declared])
     plans = []
     for at, (own_name, (name, spec)) in enumerate(
-        zip([*_client_names("producer", declared), *_members(scenario)], [*declared, *halves], strict=True)
+        zip(
+            [*_client_names("producer", declared), *_members(scenario)],
+            [*declared, *halves],
+            strict=True,
+        )
     ):
         scheduled = at < len(declared)
         role, key = ("producer", "producers") if scheduled else ("pipeline", "pipelines")
@@ -306,8 +337,16 @@ def _producer(
     """
     names = {topic.name for topic in topics}
     options, limits = _options(scenario, spec), scenario.limits
-    settings = producer_settings(spec.client, spec.client_version, options, scenario.worker_folders)
-    context = PromiseContext(topics, broker_config, scenario.cluster.topology, bool(spec.transactions))
+    settings = producer_settings(
+        spec.client,
+        spec.client_version,
+        options,
+        scenario.worker_folders,
+        system=scenario.system,
+    )
+    context = PromiseContext(
+        topics, broker_config, scenario.cluster.topology, bool(spec.transactions)
+    )
     unbounded_s = scenario.load.duration + limits.recovery + limits.drain
     return ProducerPlan(
         name="",
@@ -335,7 +374,9 @@ def _producer(
 def _members(scenario: Scenario) -> list[str]:
     """Names of the processes of pipelines."""
     pipelines = scenario.load.pipelines.items()
-    return _client_names("pipeline", [(name, spec) for name, spec in pipelines for _ in range(spec.count)])
+    return _client_names(
+        "pipeline", [(name, spec) for name, spec in pipelines for _ in range(spec.count)]
+    )
 
 
 def _pipelines(
@@ -361,7 +402,11 @@ def _pipelines(
 def _options(scenario: Scenario, spec: ProducerSpec) -> dict[str, str]:
     """Return the options of a producer, with those that its client requires for transactions."""
     options = native(spec.options)
-    return transactional(spec.client, options, scenario.worker_folders) if spec.transactions else options
+    return (
+        transactional(spec.client, options, scenario.worker_folders)
+        if spec.transactions
+        else options
+    )
 
 
 def _transactions(spec: ProducerSpec) -> TransactionsPlan | None:
@@ -390,16 +435,22 @@ def _consumers(
     halves = [(name, spec.reading(name)) for name, spec in members(load.pipelines)]
     plans = []
     for at, (own_name, (name, spec)) in enumerate(
-        zip([*_client_names("consumer", declared), *_members(scenario)], [*declared, *halves], strict=True)
+        zip(
+            [*_client_names("consumer", declared), *_members(scenario)],
+            [*declared, *halves],
+            strict=True,
+        )
     ):
         own = at < len(declared)
-        role, key = ("consumer", f"consumers.{name}.options") if own else ("pipeline", f"pipelines.{name}")
+        role, key = (
+            ("consumer", f"consumers.{name}.options") if own else ("pipeline", f"pipelines.{name}")
+        )
         try:
             plan = _consumer(scenario, spec, topics, broker_config)
         except ScenarioError as error:
             key = key if own else f"{key}.consumer_options"
             raise ScenarioError(f"load.{key}: {error}", hint=error.hint) from error
-        worker = load_worker(spec.client, scenario.worker_folders)
+        worker = load_worker(spec.client, scenario.worker_folders, system=scenario.system)
         update = {
             "name": own_name,
             "session": at + 1,
@@ -411,7 +462,8 @@ def _consumers(
 
 
 def _client_names(role: str, specs: Sequence[tuple[str, object]]) -> list[str]:
-    """Names of processes: role and name of the scenario, with a number where an entry declares several.
+    """Names of processes: role and name of the scenario, with a number where an entry declares
+    several.
 
     No two are alike, and none has a dot: later lives are recognised by it.
     """
@@ -425,7 +477,9 @@ def _client_names(role: str, specs: Sequence[tuple[str, object]]) -> list[str]:
     return made
 
 
-def _writers_of(topics: Sequence[TopicPlan], scenario: Scenario) -> list[tuple[str, dict[str, str]]]:
+def _writers_of(
+    topics: Sequence[TopicPlan], scenario: Scenario
+) -> list[tuple[str, dict[str, str]]]:
     """Client and options of everything that writes one of the topics."""
     declared = {topic.declared for topic in topics}
     return [
@@ -446,7 +500,7 @@ def _consumer(
     Raises:
         ScenarioError: options that the client refuses.
     """
-    worker = load_worker(spec.client, scenario.worker_folders)
+    worker = load_worker(spec.client, scenario.worker_folders, system=scenario.system)
     set_by_keys = worker.options_for(commit=spec.commit, start=spec.start)
     every_ms = f"{spec.commit_every * 1000:.0f}"
     options = {key: value.replace("{ms}", every_ms) for key, value in set_by_keys.items()}
@@ -463,6 +517,7 @@ def _consumer(
             _writers_of(own, scenario),
             own,
             scenario.worker_folders,
+            scenario.system,
         )
     )
     return ConsumerPlan(
@@ -483,7 +538,11 @@ def _consumer(
         nack_every=spec.nack_every,
         per_transaction=spec.per_transaction,
         rollback_every=spec.rollback_every,
-        pauses=PausesPlan(every_s=spec.pauses.every, for_s=spec.pauses.for_) if spec.pauses else None,
+        pauses=PausesPlan(every_s=spec.pauses.every, for_s=spec.pauses.for_)
+        if spec.pauses
+        else None,
         seeks=SeeksPlan(every_s=spec.seeks.every, back=spec.seeks.back) if spec.seeks else None,
-        promise=promise if spec.start != "latest" else promise.model_copy(update={"start": "latest"}),
+        promise=promise
+        if spec.start != "latest"
+        else promise.model_copy(update={"start": "latest"}),
     )

@@ -1,4 +1,5 @@
-"""Which clients of a plan may be ended in the middle of the load, or be told another time; why others not."""
+"""Which clients of a plan may be ended in the middle of the load, or be told another time; why
+others not."""
 
 from __future__ import annotations
 
@@ -9,25 +10,36 @@ from harness.workers import load_worker
 
 
 def endings(plan: Plan) -> dict[str, str]:
-    """By name of each client, why it would not be possible to judge a run that ends its process; empty = it
-    can be judged.
+    """By name of each client, why it would not be possible to judge a run that ends its process;
+    empty = it can be judged.
 
-    A queue gives a message away for good when its consumer settles it by taking it. What such a process holds
-    when it ends is in no journal and in no queue, and would look lost.
+    A queue gives a message away for good when its consumer settles it by taking it. What such a
+    process holds when it ends is in no journal and in no queue, and would look lost.
     """
     is_queue = SYSTEMS[plan.system].is_queue
-    found = {p.name: f"{p.name} comes and goes by itself" if p.lives else "" for p in plan.producers}
+    found = {
+        p.name: f"{p.name} comes and goes by itself" if p.lives else "" for p in plan.producers
+    }
     for consumer in plan.consumers:
-        why = f"{consumer.name} settles messages on receipt (settle: auto): those it holds look lost"
+        why = (
+            f"{consumer.name} settles messages on receipt (settle: auto): those it holds look lost"
+        )
         found[consumer.name] = why if is_queue and consumer.settle == "auto" else ""
-    return found
+    return {**found, **dict.fromkeys(_instances(plan), "")}
+
+
+def _instances(plan: Plan) -> list[str]:
+    """Names of the instances of applications."""
+    return [name for application in plan.applications for name in application.instance_names]
 
 
 def clockless(plan: Plan) -> dict[str, str]:
     """By name of each client whose wall clock cannot be set, or must not be: why."""
     if retained_s(plan) is not None:
         why = "brokers remove messages of this load by the time that clients give them: they would look lost"
-        return {client.name: why for client in plan.clients}
+        return {
+            name: why for name in (*(client.name for client in plan.clients), *_instances(plan))
+        }
     halves: list[ProducerPlan | ConsumerPlan] = [*plan.producers, *plan.consumers]
     return {
         half.name: f"{half.client} is in Go: its programs ask the kernel for the time, not a library"
@@ -37,8 +49,9 @@ def clockless(plan: Plan) -> dict[str, str]:
 
 
 def client_roles(plan: Plan) -> dict[str, str]:
-    """By name of each client, what its process is: producer, consumer or pipeline."""
+    """By name of each client, what its process is: producer, consumer, pipeline or application."""
     return {
+        **dict.fromkeys(_instances(plan), "application"),
         **{client.name: "producer" for client in plan.scheduled},
         **{client.name: "consumer" for client in plan.readers},
         **{client.name: "pipeline" for client in plan.pipelines},

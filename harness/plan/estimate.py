@@ -1,4 +1,5 @@
-"""Estimates what the rounds of a command add up to: messages, bytes, disk, memory of the clients, time."""
+"""Estimates what the rounds of a command add up to: messages, bytes, disk, memory of the clients,
+time."""
 
 from __future__ import annotations
 
@@ -27,16 +28,24 @@ _AUDIT_MB: Final = 400
 _WORKER_MB: Final = {"python": 150, "go": 150, "java": 350, "rust": 150}
 
 
+#: Of a round besides its load: recovery, drain, audit, judging. A guess for a machine of two cores.
+ROUND_OVERHEAD_S: Final = 25.0
+#: Of a command besides its rounds: the brokers start, Spark starts.
+START_S: Final = 30.0
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """Totals over all rounds, warm-up included; a load without a limit is guessed.
 
     Attributes:
         is_limited: every load has a rate.
-        is_measured: some load goes at what the machine keeps; all of this is the most that it may come to.
+        is_measured: some load goes at what the machine keeps; all of this is the most that it may
+            come to.
         disk_bytes: the most there is at once, on the disk of the runs.
         clients_mb: memory of the workers of the round that has most of them.
-        load_s: warm-up and load; start-up, drain, audit and judging come on top.
+        load_s: warm-up and load.
+        total_s: a guess of the whole command: start, load, recovery, drain, audit and judging.
     """
 
     is_limited: bool
@@ -45,6 +54,7 @@ class Estimate:
     disk_bytes: int
     clients_mb: int
     load_s: float
+    total_s: float
     is_measured: bool = False
 
 
@@ -57,6 +67,7 @@ def estimate(plans: Sequence[Plan], language_of: Callable[[str, Sequence[str]], 
     raw = [_raw_bytes(plan) for plan in plans]
     at_once = [int(own * _share_at_once(plan)) for own, plan in zip(raw, plans, strict=True)]
     brokers = [_broker_bytes(plan) for plan in plans]
+    load_s = sum(plan.warm_up_s + plan.load_s for plan in plans)
     # Brokers take their time to delete the topics of a round: the next one begins meanwhile.
     disk = _BASE_DISK_BYTES + sum(raw) * _SEALED_SHARE + max(at_once) + sum(sorted(brokers)[-2:])
     return Estimate(
@@ -66,7 +77,8 @@ def estimate(plans: Sequence[Plan], language_of: Callable[[str, Sequence[str]], 
         payload_bytes=sum(messages(plan) * _payload(plan) for plan in plans),
         disk_bytes=int(disk),
         clients_mb=max(_clients_mb(plan, language_of) for plan in plans),
-        load_s=sum(plan.warm_up_s + plan.load_s for plan in plans),
+        load_s=load_s,
+        total_s=START_S + load_s + ROUND_OVERHEAD_S * len(plans),
     )
 
 
@@ -76,7 +88,8 @@ def messages(plan: Plan) -> int:
 
 
 def _stored(plan: Plan) -> int:
-    """Messages of one round that lie in topics in the end; each pipeline is taken to read all of them."""
+    """Messages of one round that lie in topics in the end; each pipeline is taken to read all of
+    them."""
     return messages(plan) * (1 + len({member.to for member in plan.pipelines}))
 
 
@@ -95,8 +108,11 @@ def _broker_bytes(plan: Plan) -> int:
 
 
 def _raw_bytes(plan: Plan) -> int:
-    """Rows as workers write them: each send, each message in the log, each delivery and settlement."""
-    settled = {consumer.group: consumer.settle not in ("auto", "none") for consumer in plan.consumers}
+    """Rows as workers write them: each send, each message in the log, each delivery and
+    settlement."""
+    settled = {
+        consumer.group: consumer.settle not in ("auto", "none") for consumer in plan.consumers
+    }
     deliveries = sum(2 if settles else 1 for settles in settled.values())
     row = RAW[TableId.SENDS].itemsize + RAW[TableId.LOG].itemsize
     return _stored(plan) * (row + deliveries * RAW[TableId.DELIVERIES].itemsize)
@@ -110,4 +126,6 @@ def _share_at_once(plan: Plan) -> float:
 def _clients_mb(plan: Plan, language_of: Callable[[str, Sequence[str]], str]) -> int:
     clients = [*(p.client for p in plan.producers), *(c.client for c in plan.readers)]
     most = max(_WORKER_MB.values())
-    return _AUDIT_MB + sum(_WORKER_MB.get(language_of(client, plan.workers), most) for client in clients)
+    return _AUDIT_MB + sum(
+        _WORKER_MB.get(language_of(client, plan.workers), most) for client in clients
+    )

@@ -7,7 +7,12 @@ from typing import Any
 
 from harness.contracts.plan import LifePlan, ProducerPlan, RateChoice, ThresholdPlan, TopicPlan
 from harness.scenario.model import ComesAndGoes, LoadSpec, Scenario
-from harness.scenario.payload import payload_compressible, payload_sizes, payload_table
+from harness.scenario.payload import (
+    payload_compressible,
+    payload_sizes,
+    payload_table,
+    payload_template,
+)
 from harness.scenario.profile import Table
 from harness.scenario.rate import RateLimit
 
@@ -21,6 +26,7 @@ def load_fields(scenario: Scenario) -> dict[str, Any]:
         "payload_max_bytes": largest if largest > smallest else 0,
         "payload_sizes": payload_table(load.payload) if largest > smallest else [],
         "payload_compressible": payload_compressible(load.payload),
+        "payload_template": payload_template(load.payload),
         "rate_per_s": 0.0 if load.unlimited else float(load.highest_rate),
         "rate_choice": _rate_choice(load),
         "warm_up_s": load.warm_up,
@@ -45,8 +51,8 @@ def threshold_plans(scenario: Scenario) -> list[ThresholdPlan]:
 
 
 def topic_shares(scenario: Scenario, topics: Sequence[TopicPlan]) -> dict[str, float]:
-    """Return the share of each topic; the share of an entry is divided among its topics. Empty if no entry
-    has a share.
+    """Return the share of each topic; the share of an entry is divided among its topics. Empty if
+    no entry has a share.
     """
     said = {topic.name: scenario.topics[topic.declared].share for topic in topics}
     if not any(said.values()):
@@ -58,8 +64,8 @@ def topic_shares(scenario: Scenario, topics: Sequence[TopicPlan]) -> dict[str, f
 def with_lives(
     producers: Sequence[ProducerPlan], coming: Sequence[ComesAndGoes | None], load_s: float
 ) -> list[ProducerPlan]:
-    """Producers with the lives of those that come and go; their instances follow the instances of all
-    producers.
+    """Producers with the lives of those that come and go; their instances follow the instances of
+    all producers.
     """
     number, found = len(producers), []
     for producer, spec in zip(producers, coming, strict=True):

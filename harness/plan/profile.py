@@ -1,7 +1,7 @@
 """Reads a plan's profile: which share of its rate is asked for when.
 
-The rows of a profile, (seconds, share of the rate) from the start of load on, are the load that is asked for.
-The warm-up, which is not part of it, has its mean rate.
+The rows of a profile, (seconds, share of the rate) from the start of load on, are the load that is
+asked for. The warm-up, which is not part of it, has its mean rate.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ def share_at(rows: Rows, elapsed_s: float) -> float:
     if elapsed_s < 0 or not rows:
         return mean_share(rows)
     ends = accumulate(seconds for seconds, _ in rows)
-    return next((share for end, (_, share) in zip(ends, rows, strict=True) if elapsed_s < end), rows[-1][1])
+    return next(
+        (share for end, (_, share) in zip(ends, rows, strict=True) if elapsed_s < end), rows[-1][1]
+    )
 
 
 def combined(producers: Sequence[ProducerPlan]) -> list[tuple[float, float]]:
-    """Return the profile of producers with their own profiles together: a row from each change to the
-    next.
+    """Return the profile of producers with their own profiles together: a row from each change to
+    the next.
     """
     changes = {0.0}
     for producer in producers:
@@ -51,11 +53,15 @@ def combined(producers: Sequence[ProducerPlan]) -> list[tuple[float, float]]:
 
 
 def spans_ns(plan: Plan, producer: ProducerPlan) -> list[tuple[int, float]]:
-    """A profile as its worker follows it: (duration in whole ns, share of the rate), warm-up first."""
+    """A profile as its worker follows it: (duration in whole ns, share of the rate), warm-up
+    first."""
     own = producer.profile or plan.profile
     rows = [(plan.warm_up_s, mean_share(own)), *own]
     borders = [0, *(round(end_s * 1e9) for end_s in accumulate(seconds for seconds, _ in rows))]
-    return [(end - begin, share) for (begin, end), (_, share) in zip(pairwise(borders), rows, strict=True)]
+    return [
+        (end - begin, share)
+        for (begin, end), (_, share) in zip(pairwise(borders), rows, strict=True)
+    ]
 
 
 def shares_over(rows: Rows, columns: int) -> list[float]:

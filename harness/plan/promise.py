@@ -1,4 +1,5 @@
-"""Building blocks of a promise, for every system: settings in force, and the weakest of several answers."""
+"""Building blocks of a promise, for every system: settings in force, and the weakest of several
+answers."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ _STRENGTH: Final[tuple[Delivery, ...]] = ("none", "leader", "unknown", "durable"
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting in force, and how to say where it comes from. ``given``: by the scenario or the worker."""
+    """A setting in force, and how to say where it comes from. ``given``: by the scenario or the
+    worker."""
 
     value: str
     text: str
@@ -39,22 +41,22 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class ClientSettings:
-    """The settings of a client in force, by our names: as the scenario gives them, as the worker sets them,
-    or as the library has them by default at this version."""
+    """The settings of a client in force, by our names: as the scenario gives them, as the worker
+    sets them, or as the library has them by default at this version."""
 
     worker: WorkerSpec
     version: str
     options: Options
     role: Role
 
-    def of(self, name: str) -> Setting | None:
+    def setting_of(self, name: str) -> Setting | None:
         """Return the setting in force; None if the worker.toml does not declare it."""
         facts: SettingFacts | None = getattr(self.worker.promises, name, None)
         return None if facts is None else self._in_force(name, facts)
 
     def is_true(self, name: str) -> bool:
         """Whether it is known to be on."""
-        found = self.of(name)
+        found = self.setting_of(name)
         return found is not None and found.is_true
 
     def number(self, name: str) -> int | None:
@@ -63,7 +65,7 @@ class ClientSettings:
         Raises:
             ScenarioError: it is none.
         """
-        found = self.of(name)
+        found = self.setting_of(name)
         return None if found is None else number(found)
 
     def codec(self) -> str:
@@ -134,7 +136,9 @@ class ClientSettings:
         fitting = (other.default for other in facts.other_defaults if other.cover(version))
         value = next(fitting, facts.default) or ""
         if not facts.options:
-            return Setting(value, f"{name}={value} (always so in {self.worker.library})", given=False)
+            return Setting(
+                value, f"{name}={value} (always so in {self.worker.library})", given=False
+            )
         return Setting(value, self._by_default(facts.options[0], value), given=False)
 
     def _by_default(self, option: str, value: str) -> str:
@@ -145,7 +149,7 @@ class ClientSettings:
         if not implied.cover(self.version or self.worker.default_version):
             return ""
         if implied.when:
-            other = self.of(implied.when)
+            other = self.setting_of(implied.when)
             if other is None:
                 return ""
             holds = other.value == implied.when_is if implied.when_is else other.is_true
@@ -156,8 +160,8 @@ class ClientSettings:
 
 @dataclass(frozen=True, slots=True)
 class PromiseContext:
-    """The facts besides the client's settings on which a promise depends: the topics used, the brokers'
-    settings, and whether every message is sent in a transaction.
+    """The facts besides the client's settings on which a promise depends: the topics used, the
+    brokers' settings, and whether every message is sent in a transaction.
     """
 
     topics: Sequence[TopicPlan]
@@ -169,8 +173,8 @@ class PromiseContext:
 class ProducerSettings(ABC):
     """A producer's options, read through what its worker.toml says of them.
 
-    The constructor of each system raises ScenarioError: a value the library refuses, or settings that
-    contradict each other.
+    The constructor of each system raises ScenarioError: a value the library refuses, or settings
+    that contradict each other.
     """
 
     def __init__(self, settings: ClientSettings) -> None:
@@ -189,14 +193,15 @@ class ProducerSettings(ABC):
         """Return whether the brokers remove duplicates, and why; None if this is not known."""
 
     def synced(self, topic: TopicPlan, context: PromiseContext) -> tuple[bool | None, str]:
-        """Whether an acknowledged message is on the disks of all replicas in sync, not in their memory."""
+        """Whether an acknowledged message is on the disks of all replicas in sync, not in their
+        memory."""
         return None, "not known: what this system syncs is not stated"
 
     def call_deadline_s(self, unbounded_s: float) -> float:
         """Seconds after which an open send hangs: the client's own limit and some slack.
 
-        ``unbounded_s`` is used for a client that is set never to give up, or one that does not say when it
-        does.
+        ``unbounded_s`` is used for a client that is set never to give up, or one that does not say
+        when it does.
         """
         return (self.settings.seconds("send_timeout") or unbounded_s) + CALL_SLACK_S
 
@@ -208,7 +213,9 @@ class ProducerSettings(ABC):
             order = dedup = synced = None
             why_delivery = why_order = why_dedup = why_synced = why
         else:
-            delivery, why_delivery = _weakest([self.delivery(topic, context) for topic in context.topics])
+            delivery, why_delivery = _weakest(
+                [self.delivery(topic, context) for topic in context.topics]
+            )
             order, why_order = self.order(context)
             dedup, why_dedup = self.dedup(context)
             synced, why_synced = min(
@@ -250,6 +257,8 @@ class Consuming:
     topics: Sequence[TopicPlan] = ()
     #: Folders of workers besides ours (`harness.workers.known_workers`).
     folders: Sequence[str] = ()
+    #: The message system that it takes from, where its worker has several; empty = its first.
+    system: str = ""
 
 
 ReadProducer = Callable[[ClientSettings], ProducerSettings]

@@ -1,9 +1,10 @@
 """Shares a rate out to producers, and lays a rate that was measured over a plan.
 
-With ``load.rate: {at_most: N}`` a plan is made for N and says so in `Plan.rate_choice`. Before the first
-round `harness.run.calibration` measures what the machine keeps; `at_rate` then gives the plan that rate, so
-that the schedules of all producers are as exact as with a fixed one. From there on the plan is the one
-place where the rate, and how it came about, is written: judging, replay and report read it there.
+With ``load.rate: {at_most: N}`` a plan is made for N and says so in `Plan.rate_choice`. Before the
+first round `harness.run.calibration` measures what the machine keeps; `at_rate` then gives the plan
+that rate, so that the schedules of all producers are as exact as with a fixed one. From there on
+the plan is the one place where the rate, and how it came about, is written: judging, replay and
+report read it there.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ def is_open(plan: Plan) -> bool:
 
 
 def as_recorded(plan: Plan, earlier: Plan) -> Plan:
-    """The plan at the rate of an earlier run, if it leaves its rate open and the earlier one was measured."""
+    """The plan at the rate of an earlier run, if it leaves its rate open and the earlier one was
+    measured."""
     found = earlier.rate_choice
     if not is_open(plan) or found is None or not found.steps:
         return plan
@@ -74,7 +76,8 @@ def as_recorded(plan: Plan, earlier: Plan) -> Plan:
 
 
 def rate_words(plan: Plan) -> str:
-    """``50,000 msg/s``, ``at most 50,000 msg/s``, ``31,000 msg/s of at most 50,000`` or ``unlimited``."""
+    """``50,000 msg/s``, ``at most 50,000 msg/s``, ``31,000 msg/s of at most 50,000`` or
+    ``unlimited``."""
     rate = f"{plan.rate_per_s:,.0f} msg/s"
     if plan.rate_choice is not None:
         most = f"at most {plan.rate_choice.at_most_per_s:,}"

@@ -1,8 +1,9 @@
 """Turns a client's settings into a promise in neutral terms, and says how long one send may take.
 
-A finding is a violation only against a promise. It follows from the client's options *and defaults* (they
-differ between libraries and versions), the topic and the broker settings. Options and defaults are stated in
-the client's worker.toml; its system (`System.promise`) says what they promise.
+A finding is a violation only against a promise. It follows from the client's options *and defaults*
+(they differ between libraries and versions), the topic and the broker settings. Options and
+defaults are stated in the client's worker.toml; its system (`System.promise`) says what they
+promise.
 """
 
 from __future__ import annotations
@@ -22,7 +23,13 @@ from harness.plan.promise import (
 from harness.systems import system_of
 from harness.workers import load_worker
 
-__all__ = ["Consuming", "ProducerSettings", "PromiseContext", "consumer_promise", "producer_settings"]
+__all__ = [
+    "Consuming",
+    "ProducerSettings",
+    "PromiseContext",
+    "consumer_promise",
+    "producer_settings",
+]
 
 
 def _reading(system: str) -> tuple[ReadProducer, ReadConsumer]:
@@ -32,17 +39,18 @@ def _reading(system: str) -> tuple[ReadProducer, ReadConsumer]:
 
 
 def producer_settings(
-    client: str, version: str, options: Options, folders: Sequence[str] = ()
+    client: str, version: str, options: Options, folders: Sequence[str] = (), *, system: str = ""
 ) -> ProducerSettings:
     """A producer's options, read as its library reads them.
 
-    ``folders``: folders of workers besides ours (`harness.workers.known_workers`).
+    ``folders``: folders of workers besides ours (`harness.workers.known_workers`). ``system``: the
+    one that it sends to, where its worker has several; empty = its first.
 
     Raises:
         UsageError: no such client.
         ScenarioError: a value that the client refuses, or contradicting settings.
     """
-    worker = load_worker(client, folders)
+    worker = load_worker(client, folders, system=system)
     read, _ = _reading(worker.system)
     return read(ClientSettings(worker, version, options, "producer"))
 
@@ -57,7 +65,8 @@ def transactional(client: str, options: Options, folders: Sequence[str] = ()) ->
     """The options of a producer that uses transactions: with what its client demands for them, and
     idempotent, whatever its default is.
 
-    Where the client holds its other defaults against that, they are changed too, as its users have to.
+    Where the client holds its other defaults against that, they are changed too, as its users have
+    to.
     """
     worker = load_worker(client, folders)
     options = {**worker.transactional, **options}
@@ -75,10 +84,15 @@ def consumer_promise(consuming: Consuming) -> ConsumerPromise:
     Raises:
         UsageError, ScenarioError: as `producer_settings`.
     """
-    worker = load_worker(consuming.client, consuming.folders)
+    worker = load_worker(consuming.client, consuming.folders, system=consuming.system)
     settings = ClientSettings(worker, consuming.version, consuming.options, "consumer")
     producers = [
-        ClientSettings(load_worker(client, consuming.folders), "", options, "producer")
+        ClientSettings(
+            load_worker(client, consuming.folders, system=consuming.system),
+            "",
+            options,
+            "producer",
+        )
         for client, options in consuming.producers
     ]
     _, read = _reading(worker.system)

@@ -1,7 +1,8 @@
 """Whose turn it is: how often each lane of a producer comes in a round of its messages.
 
-Without shares and skew every lane comes once, one after the other, and no table is needed. Otherwise a table
-of turns, drawn from the seed, is handed to the workers: message i has the lane of turn i modulo its length.
+Without shares and skew every lane comes once, one after the other, and no table is needed.
+Otherwise a table of turns, drawn from the seed, is handed to the workers: message i has the lane of
+turn i modulo its length.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ def turns_of(plan: Plan, producer: ProducerPlan) -> list[int]:
 
 
 def _weights(plan: Plan, producer: ProducerPlan) -> list[float]:
-    """Return the weight of each lane: its topic's share, divided within the topic by Zipf's law, with key n
-    as n to the power -skew.
+    """Return the weight of each lane: its topic's share, divided within the topic by Zipf's law,
+    with key n as n to the power -skew.
     """
     weights: list[float] = []
     for group in (plan.lane_groups[index] for index in producer.groups):

@@ -12,7 +12,9 @@ from harness.progress.view import BaseProgress
 Mode = Literal["auto", "live", "plain", "quiet"]
 
 
-def open_progress(mode: Mode = "auto", *, stream: IO[str] | None = None, color: bool = True) -> BaseProgress:
+def open_progress(
+    mode: Mode = "auto", *, stream: IO[str] | None = None, color: bool = True
+) -> BaseProgress:
     """The view for ``stream`` (stderr): live on a terminal, else plain lines."""
     target = stream if stream is not None else sys.stderr
     if mode == "auto":

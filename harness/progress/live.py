@@ -1,4 +1,5 @@
-"""The live view on a terminal: a few lines, four times per second, notes and faults scrolling above them.
+"""The live view on a terminal: a few lines, four times per second, notes and faults scrolling above
+them.
 
 kafka-quick · unsafe · seed 7     load 00:12 of 00:35 ━━━━━━━━━━╸━━━━━━━━━━━━━━━━━━━
 rate     49,980/s of 50,000   delay 3 ms
@@ -6,7 +7,7 @@ minute   ▇▇▇▇▇▇▇▇▁▁▁▁▁▇▇▇▇▇
 sends    ok 599,760   info 37   fail 0   open 812
 consume  49,731/s   delivered 597,001   behind 2,759
 errors   37 info, 0 fail, the first at 00:11
-waiting  producer-1 hangs: 50 sends open, the oldest since 00:07.2 (31.2 s, deadline 30 s), last answer ...
+waiting  producer-1 hangs: 50 sends open, the oldest since 00:07.2 (31.2 s, deadline 30 s), last ...
 faults   ▁▁▁▁▁▁███▁▁▁▁▁▁▁   ● #1 kill kafka-1 for 4 s
 next     in 3 s leader-move orders all partitions   in 9 s kill leader-of:orders for 4 s
 Ctrl-C stops the load, undoes faults, drains and still gives a verdict
@@ -124,9 +125,13 @@ def _head(view: RunView, width: int) -> RenderableType:
     if view.phase in LOAD_PHASES and view.load_s:
         into_s, total_s = view.elapsed_s + view.warm_up_s, view.warm_up_s + view.load_s
         bar = ProgressBar(
-            total=total_s, completed=min(max(into_s, 0.0), total_s), width=min(BAR_WIDTH, width // 4)
+            total=total_s,
+            completed=min(max(into_s, 0.0), total_s),
+            width=min(BAR_WIDTH, width // 4),
         )
-        grid.add_row(title, Text(f"{view.phase} {clock(view.elapsed_s)} of {clock(view.load_s)}"), bar)
+        grid.add_row(
+            title, Text(f"{view.phase} {clock(view.elapsed_s)} of {clock(view.load_s)}"), bar
+        )
         return grid
     since_s = time.monotonic() - view.phase_start
     frame = SPINNER[math.floor(since_s * REFRESH_PER_S) % len(SPINNER)]
@@ -155,12 +160,17 @@ def _figures(view: RunView, width: int) -> list[Text]:
     if numbers.get("delivered"):
         behind = max(0, numbers.get("ok", 0) - numbers["delivered"])
         rate = f"{view.per_second('delivered'):,.0f}/s"
-        lines.append(_labelled("consume", f"{rate}   delivered {numbers['delivered']:,}   behind {behind:,}"))
+        lines.append(
+            _labelled("consume", f"{rate}   delivered {numbers['delivered']:,}   behind {behind:,}")
+        )
     fail, info = numbers.get("fail", 0), numbers.get("info", 0)
     if fail or info:
         first = f", the first at {clock(view.first_problem_s or 0.0)}"
         lines.append(_labelled("errors", f"{info:,} info, {fail:,} fail{first}", "yellow"))
-    lines += [_labelled("waiting", f"{worker} {text}", "bold red") for worker, text in view.waiting.items()]
+    lines += [
+        _labelled("waiting", f"{worker} {text}", "bold red")
+        for worker, text in view.waiting.items()
+    ]
     if view.faults.records:
         lines.append(_fault_line(view))
     if coming := view.coming():
@@ -170,8 +180,9 @@ def _figures(view: RunView, width: int) -> list[Text]:
 
 
 def _sparkline(view: RunView, room: int) -> Text:
-    """Acknowledged messages per second of the last minute, a cell a second, with the target (or the most
-    there was); red while a fault was applied. A narrow terminal has a cell for several seconds."""
+    """Acknowledged messages per second of the last minute, a cell a second, with the target (or the
+    most there was); red while a fault was applied. A narrow terminal has a cell for several
+    seconds."""
     line = Text("minute".ljust(LABEL_WIDTH), style="dim")
     step = math.ceil(HISTORY_S / max(room, 1))
     seconds = list(view.history)
@@ -180,7 +191,9 @@ def _sparkline(view: RunView, room: int) -> Text:
         cell = seconds[begin : begin + step]
         share = sum(second.ok_per_s for second in cell) / len(cell) / most
         level = min(len(LEVELS) - 1, max(0, math.floor(share * len(LEVELS))))
-        line.append(LEVELS[level], style="red" if any(second.in_fault for second in cell) else "not dim")
+        line.append(
+            LEVELS[level], style="red" if any(second.in_fault for second in cell) else "not dim"
+        )
     return line
 
 
@@ -197,7 +210,8 @@ def _fault_line(view: RunView) -> Text:
 
 
 def strip(view: RunView) -> str:
-    """The load as a row of cells, high where a fault was applied; blank where it has not come to yet."""
+    """The load as a row of cells, high where a fault was applied; blank where it has not come to
+    yet."""
     total_s = view.load_s or max(view.elapsed_s, 1.0)
     cells = []
     now_ns = time.monotonic_ns()

@@ -31,7 +31,8 @@ class QuietProgress(BaseProgress):
 
 
 class PlainProgress(BaseProgress):
-    """One line an event, each with the time of day; figures every ``every_s``. For logs and pipes."""
+    """One line an event, each with the time of day; figures every ``every_s``. For logs and
+    pipes."""
 
     def __init__(self, stream: IO[str], *, every_s: float = PLAIN_EVERY_S) -> None:
         super().__init__()
@@ -58,7 +59,8 @@ class PlainProgress(BaseProgress):
         self._print("   ".join(figures(self.view)))
 
     def _is_counted_already(self, text: str) -> bool:
-        """Whether the package of a text such as ``PACKAGE: 12 jars, a.jar`` had a line a short while ago."""
+        """Whether the package of a text such as ``PACKAGE: 12 jars, a.jar`` had a line a short
+        while ago."""
         package, colon, _ = text.partition(": ")
         last, at = self._counted
         if not colon or (package == last and time.monotonic() < at + self._every_s):

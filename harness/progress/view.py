@@ -1,8 +1,8 @@
 """Progress output of a run (stderr only: stdout is for results).
 
 `harness.progress.choose` takes a live view on a terminal, plain lines elsewhere (each phase and
-fault event, and the figures every ten seconds), or nothing but problems when quiet. All three keep the same
-`RunView` and may be fed from any thread.
+fault event, and the figures every ten seconds), or nothing but problems when quiet. All three keep
+the same `RunView` and may be fed from any thread.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ class RunView:
     rate_per_s: float = 0.0
     warm_up_s: float = 0.0
     load_s: float = 0.0
-    at_most_per_s: float = 0.0  # of a load that goes at what the machine keeps; 0 = it claims its rate
+    # of a load that goes at what the machine keeps; 0 = it claims its rate
+    at_most_per_s: float = 0.0
     profile: Rows = ()
     judges_cut: bool = True  # a load that is cut short is judged, too
     phase: str = ""
@@ -53,9 +54,11 @@ class RunView:
     numbers: dict[str, int] = field(default_factory=dict)
     samples: deque[tuple[float, dict[str, int]]] = field(default_factory=deque)
     history: deque[Second] = field(default_factory=lambda: deque(maxlen=HISTORY_S))
-    counted: tuple[float, int] | None = None  # when the newest second of the history ended, and ok by then
+    # when the newest second of the history ended, and ok by then
+    counted: tuple[float, int] | None = None
     faults: FaultLog = field(default_factory=FaultLog)
-    planned: tuple[tuple[float, str], ...] = ()  # seconds into the load, and the fault that comes then
+    # seconds into the load, and the fault that comes then
+    planned: tuple[tuple[float, str], ...] = ()
     first_problem_s: float | None = None
     waiting: dict[str, str] = field(default_factory=dict)
     download: tuple[str, float | None] | None = None
@@ -69,7 +72,12 @@ class RunView:
         at_most_per_s: float = 0.0,
         profile: Rows = (),
     ) -> None:
-        self.title, self.rate_per_s, self.warm_up_s, self.load_s = title, rate_per_s, warm_up_s, load_s
+        self.title, self.rate_per_s, self.warm_up_s, self.load_s = (
+            title,
+            rate_per_s,
+            warm_up_s,
+            load_s,
+        )
         self.at_most_per_s, self.profile = at_most_per_s, profile
         self.numbers, self.samples, self.faults, self.waiting = {}, deque(), FaultLog(), {}
         self.elapsed_s, self.epoch_ns, self.first_problem_s = 0.0, 0, None
@@ -81,7 +89,9 @@ class RunView:
         if "elapsed_s" in numbers:
             self.elapsed_s = float(numbers["elapsed_s"])
             self.epoch_ns = time.monotonic_ns() - int(self.elapsed_s * 1e9)
-        self.numbers.update({key: int(value) for key, value in numbers.items() if key != "elapsed_s"})
+        self.numbers.update(
+            {key: int(value) for key, value in numbers.items() if key != "elapsed_s"}
+        )
         if self.first_problem_s is None and (self.numbers.get("fail") or self.numbers.get("info")):
             self.first_problem_s = self.elapsed_s
         self.samples.append((now, dict(self.numbers)))
@@ -138,8 +148,8 @@ def fault_text(record: FaultRecord) -> str:
 class BaseProgress:
     """The `harness.protocols.cluster.Progress` that the three forms share. ``close`` is idempotent.
 
-    The lock guards the state only and is never held while a line is written: rich's redrawing thread
-    takes its own lock first and then this one.
+    The lock guards the state only and is never held while a line is written: rich's redrawing
+    thread takes its own lock first and then this one.
     """
 
     def __init__(self) -> None:
@@ -163,7 +173,8 @@ class BaseProgress:
             self.view.judges_cut = judges_cut
 
     def plan_faults(self, planned: Sequence[tuple[float, str]]) -> None:
-        """The faults of the run that begins: seconds into the load and text of each, in order of time."""
+        """The faults of the run that begins: seconds into the load and text of each, in order of
+        time."""
         with self._lock:
             self.view.planned = tuple(planned)
 
@@ -175,7 +186,8 @@ class BaseProgress:
         self._print_phase()
 
     def update(self, **numbers: Any) -> None:
-        """``elapsed_s`` into the load and running totals: attempted, ok, fail, info, open, delivered ..."""
+        """``elapsed_s`` into the load and running totals: attempted, ok, fail, info, open,
+        delivered ..."""
         with self._lock:
             self.view.update(numbers)
         self._print_numbers()
@@ -231,7 +243,9 @@ def clock(seconds: float) -> str:
 def figures(view: RunView) -> list[str]:
     """The state of load and consumers in a line's worth of parts."""
     if view.phase == "audit":
-        return [f"audit {view.numbers.get('audited', 0):,} rows, {view.per_second('audited'):,.0f}/s"]
+        return [
+            f"audit {view.numbers.get('audited', 0):,} rows, {view.per_second('audited'):,.0f}/s"
+        ]
     parts = [f"{view.phase} {clock(view.elapsed_s)}", *load_figures(view)]
     parts += [
         f"{key} {view.numbers[key]:,} ({view.per_second(key):,.0f}/s)"

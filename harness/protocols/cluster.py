@@ -1,17 +1,18 @@
 """The bottom of the import graph: what a cluster, an admin, a worker and a fault look like.
 
-A cluster *has* abilities (`Killable`, `Pausable`, `HasLeaders` ...); a scenario whose faults need one it
-lacks is refused before anything starts. Nodes are named by their compose service ("kafka-1").
+A cluster *has* abilities (`Killable`, `Pausable`, `HasLeaders` ...); a scenario whose faults need
+one it lacks is refused before anything starts. Nodes are named by their compose service
+("kafka-1").
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from harness.contracts.rows import FaultEvent, Leadership, ReplicaRow, StreamTransactions
+from harness.contracts.rows import Bounds, FaultEvent, Leadership, ReplicaRow, StreamTransactions
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +62,8 @@ class Runtime(Protocol):
         """Start every node and return once their processes run (readiness is the admin's to say).
 
         Raises:
-            EnvironmentNotReady: no Java, ports taken, memory, a node that died (its last log lines).
+            EnvironmentNotReady: no Java, ports taken, memory, a node that died (its last log
+                lines).
         """
 
     def down(self) -> None:
@@ -73,8 +75,8 @@ class Runtime(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """The leader of a stream (Pulsar: the owner of its bundle), its replicas (preferred leader first) and
-    those in sync; no replicas where brokers keep no data themselves.
+    """The leader of a stream (Pulsar: the owner of its bundle), its replicas (preferred leader
+    first) and those in sync; no replicas where brokers keep no data themselves.
     """
 
     leader: str | None
@@ -90,7 +92,8 @@ class HasPlacement(Protocol):
     """
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
-        """Stream ("orders-0") -> its state, in one question; topics that do not exist are left out."""
+        """Stream ("orders-0") -> its state, in one question; topics that do not exist are left
+        out."""
 
     def leaders(self, topic: str) -> dict[int, str | None]:
         """Return the leader of each partition; None if it has none."""
@@ -99,7 +102,8 @@ class HasPlacement(Protocol):
         """The node that decides who leads: active controller (Kafka), leader broker (Pulsar)."""
 
 
-#: Stream -> since when (CLOCK_MONOTONIC ns) which leader was seen, and how much later than it came at most.
+#: Stream -> since when (CLOCK_MONOTONIC ns) which leader was seen, and how much later than it came
+#: at most.
 SeenLeaders = Mapping[str, Sequence[tuple[int, int, str | None]]]
 
 
@@ -120,7 +124,8 @@ class HasLeaderships(Protocol):
 
 @runtime_checkable
 class HasTransactions(Protocol):
-    """Can tell afterwards which messages of a log were in which transaction, and how it ended (Kafka)."""
+    """Can tell afterwards which messages of a log were in which transaction, and how it ended
+    (Kafka)."""
 
     def transactions(self, topics: Sequence[str], *, timeout_s: float) -> list[StreamTransactions]:
         """One for each stream; what could not be read in that time is missing at the end of it.
@@ -130,12 +135,45 @@ class HasTransactions(Protocol):
         """
 
 
+class StoredMessage(NamedTuple):
+    """A message of a topic, as a reader of committed data is given it.
+
+    ``t_ms``: when the broker stored it (wall clock); 0 = it does not say.
+    """
+
+    partition: int
+    position: int
+    t_ms: int
+    key: bytes
+    value: bytes
+    headers: Sequence[tuple[str, bytes]]
+
+
+@runtime_checkable
+class ReadsMessages(Protocol):
+    """Can read a whole topic that clients of somebody else wrote (Kafka, NATS)."""
+
+    def read_messages(
+        self, topic: str, take: Callable[[StoredMessage], None], *, timeout_s: float, last: int = 0
+    ) -> list[Bounds]:
+        """Hand every committed message to ``take``, in the order of each partition, up to an end
+        that is fixed at the start; how far each partition was read.
+
+        Args:
+            last: begin so many positions before the end of each partition; 0 = at its begin.
+
+        Raises:
+            BrokerstormError: the brokers do not answer.
+        """
+
+
 @runtime_checkable
 class ReadsReplicas(Protocol):
     """Can read every replica of a log from the node that has it (Kafka, Pulsar, NATS)."""
 
     def read_replicas(self, topics: Sequence[str], *, timeout_s: float) -> list[ReplicaRow]:
-        """One for each replica of each stream; what could not be read in that time is missing at its end.
+        """One for each replica of each stream; what could not be read in that time is missing at
+        its end.
 
         Raises:
             BrokerstormError: the brokers cannot say now who has what.
@@ -144,13 +182,14 @@ class ReadsReplicas(Protocol):
 
 @runtime_checkable
 class TellsHidden(Protocol):
-    """Gives readers what was committed only, and can tell afterwards what else a log holds (Pulsar)."""
+    """Gives readers what was committed only, and can tell afterwards what else a log holds
+    (Pulsar)."""
 
     def hidden(
         self, given: Mapping[str, Collection[tuple[int, int]]], *, timeout_s: float
     ) -> list[StreamTransactions]:
-        """One for each stream, with all of the log that a reader was not given (stream -> ledger and entry of
-        all that it was); what could not be read in that time is not counted.
+        """One for each stream, with all of the log that a reader was not given (stream -> ledger
+        and entry of all that it was); what could not be read in that time is not counted.
 
         Raises:
             BrokerstormError: the brokers cannot say now.
@@ -165,8 +204,8 @@ class MovesLeaders(HasPlacement, Protocol):
     """
 
     def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
-        """Make these nodes leaders; returns when asked, not when moved. Brokers that cannot be told who comes
-        next choose another one."""
+        """Make these nodes leaders; returns when asked, not when moved. Brokers that cannot be told
+        who comes next choose another one."""
 
 
 @runtime_checkable
@@ -174,7 +213,8 @@ class MovesConsumerLeaders(HasPlacement, Protocol):
     """Can move the leaders of consumers that the brokers keep (NATS)."""
 
     def consumer_leaders(self, group: str, topics: Sequence[str]) -> dict[str, str | None]:
-        """Stream -> the node that leads the group's consumer of it; streams without one are left out.
+        """Stream -> the node that leads the group's consumer of it; streams without one are left
+        out.
 
         Raises:
             BrokerstormError: the brokers cannot say now.
@@ -204,7 +244,10 @@ class HasLeaders(MovesLeaders, Protocol):
 
 
 #: Settings of a topic that say which of its replicas are throttled (Kafka: KIP-73).
-THROTTLED_REPLICAS = ("leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
+THROTTLED_REPLICAS = (
+    "leader.replication.throttled.replicas",
+    "follower.replication.throttled.replicas",
+)
 
 
 @runtime_checkable
@@ -220,14 +263,15 @@ class HasReassignments(HasPlacement, Protocol):
         """
 
     def cancel_reassignments(self, topic: str, partitions: Iterable[int]) -> None:
-        """Let the replicas stay that they had; a move that has ended stays. Raises as `reassign`."""
+        """Let the replicas stay that they had; a move that has ended stays. Raises as
+        `reassign`."""
 
     def reassigning(self, topic: str) -> list[int]:
         """Partitions whose replicas are on the move now."""
 
     def throttle_moves(self, topic: str, bytes_per_s: int | None) -> None:
-        """Let each broker send and take no more of a topic's replicas on the move (KIP-73); None lifts it.
-        Idempotent. Raises as `reassign`."""
+        """Let each broker send and take no more of a topic's replicas on the move (KIP-73); None
+        lifts it. Idempotent. Raises as `reassign`."""
 
 
 @runtime_checkable
@@ -236,15 +280,16 @@ class ChangesTopics(Protocol):
 
     Where they are of a namespace (`System.changes_namespace`), ``topic`` means nothing.
 
-    Each raises UsageError: the brokers refuse it (their words); EnvironmentNotReady: no broker answers.
+    Each raises UsageError: the brokers refuse it (their words); EnvironmentNotReady: no broker
+    answers.
     """
 
     def settings(self, topic: str, keys: Sequence[str]) -> dict[str, str]:
         """Return the values in force, whatever set them."""
 
     def own_settings(self, topic: str, keys: Sequence[str]) -> dict[str, str | None]:
-        """Return the settings of the topic itself; None for a key that it does not have: the brokers' value
-        is in force.
+        """Return the settings of the topic itself; None for a key that it does not have: the
+        brokers' value is in force.
         """
 
     def change_settings(self, topic: str, to: Mapping[str, str | None]) -> None:
@@ -275,8 +320,8 @@ class GrowsTopics(Protocol):
     """Can add partitions to a topic that is in use (Kafka)."""
 
     def grow(self, topic: str, to: int) -> None:
-        """Give a topic so many partitions; returns when every broker in reach knows them. One that has them
-        already is not an error.
+        """Give a topic so many partitions; returns when every broker in reach knows them. One that
+        has them already is not an error.
 
         Raises:
             UsageError: the brokers refuse it (their words).
@@ -303,8 +348,8 @@ class HasBacklogs(Protocol):
     """Knows what consumers have yet to settle, where positions are not dense (Pulsar, Qpid)."""
 
     def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
-        """Stream -> subscription -> entries that it has not acknowledged yet. A queue has one backlog for
-        all of its consumers, under the name "".
+        """Stream -> subscription -> entries that it has not acknowledged yet. A queue has one
+        backlog for all of its consumers, under the name "".
 
         Raises:
             BrokerstormError: the brokers cannot say now.
@@ -313,10 +358,12 @@ class HasBacklogs(Protocol):
 
 @runtime_checkable
 class HasShareGroups(Protocol):
-    """Can tell what groups that settle one by one have settled, where positions are dense (Kafka)."""
+    """Can tell what groups that settle one by one have settled, where positions are dense
+    (Kafka)."""
 
     def share_lags(self, group: str, topics: Sequence[str]) -> dict[str, int]:
-        """Stream -> messages that the group has not settled; one of which that is not known is left out.
+        """Stream -> messages that the group has not settled; one of which that is not known is left
+        out.
 
         Args:
             group: as the brokers know it.
@@ -328,11 +375,27 @@ class HasShareGroups(Protocol):
 
 @runtime_checkable
 class HasCommittedOffsets(Protocol):
-    """Can tell which positions a group has committed (Kafka)."""
+    """Can tell which positions a group has committed (Kafka), or up to which position it has
+    acknowledged every message (NATS)."""
 
     def committed_offsets(self, group: str, topics: Sequence[str]) -> dict[str, int]:
-        """Stream -> the next position that the group would read, -1 = it has committed none. A stream of
-        which that is not known, or open in a transaction, is left out.
+        """Stream -> the next position that the group would read, -1 = it has committed none. A
+        stream of which that is not known, or open in a transaction, is left out.
+
+        Args:
+            group: as the brokers know it.
+
+        Raises:
+            BrokerstormError: the brokers cannot say now.
+        """
+
+
+@runtime_checkable
+class HasGroupMembers(Protocol):
+    """Can report the members of a consumer group (Kafka)."""
+
+    def group_members(self, group: str) -> dict[str, list[str]]:
+        """Member id -> the streams that are assigned to it; empty if the group has no member.
 
         Args:
             group: as the brokers know it.
@@ -360,8 +423,8 @@ class HasCoordinators(Protocol):
 
 @runtime_checkable
 class HasHighWatermark(Protocol):
-    """Shows readers only what is replicated (Kafka): what a leader alone acknowledged may be after the end
-    that they see, and would look lost."""
+    """Shows readers only what is replicated (Kafka): what a leader alone acknowledged may be after
+    the end that they see, and would look lost."""
 
     def pass_high_watermark(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
         """Return when readers see all that was acknowledged before in every partition.
@@ -373,7 +436,8 @@ class HasHighWatermark(Protocol):
 
 @runtime_checkable
 class HasNamespaces(HasBacklogs, Protocol):
-    """Topics live in a namespace (Pulsar). Topic names elsewhere are relative to the current one."""
+    """Topics live in a namespace (Pulsar). Topic names elsewhere are relative to the current
+    one."""
 
     def enter_namespace(self, name: str, *, bundles: int = 12) -> None:
         """Create ``public/bs-1a2b3c4d`` with infinite retention, and use it from now on.
@@ -422,7 +486,8 @@ class HasBundles(HasPlacement, Protocol):
         """Stream -> the bundle it is in, now."""
 
     def incarnation(self, stream: str) -> int:
-        """A number that changes when the stream is loaded anew, also by the same owner. Loads it."""
+        """A number that changes when the stream is loaded anew, also by the same owner. Loads
+        it."""
 
     def unload_stream(self, stream: str) -> None:
         """Close it at its owner and disconnect its clients; returns when done."""
@@ -450,7 +515,8 @@ class HasMastership(HasPlacement, Protocol):
     """Can make another node the master, the one that serves everything (Qpid)."""
 
     def roles(self) -> dict[str, str]:
-        """Node -> MASTER, REPLICA, or what else it says it is; nodes that do not answer are left out."""
+        """Node -> MASTER, REPLICA, or what else it says it is; nodes that do not answer are left
+        out."""
 
     def master(self) -> str | None:
         """Return the node that is the master; None if there is none."""
@@ -461,7 +527,8 @@ class HasMastership(HasPlacement, Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClientConnection:
-    """A client's connection as the broker names it; ``pid`` is what the client says of itself, else 0."""
+    """A client's connection as the broker names it; ``pid`` is what the client says of itself, else
+    0."""
 
     id: str
     port: str
@@ -471,13 +538,14 @@ class ClientConnection:
 
 @runtime_checkable
 class HasConnections(Protocol):
-    """Can list and close the connections of clients (Qpid)."""
+    """Can list and close the connections of clients (Qpid, RabbitMQ)."""
 
     def connections(self) -> list[ClientConnection]:
         """Return the connections of clients."""
 
     def close_connection(self, connection: ClientConnection) -> None:
-        """Close a connection, as an operator would. It is not an error if the connection is gone."""
+        """Close a connection, as an operator would. It is not an error if the connection is
+        gone."""
 
 
 @runtime_checkable
@@ -485,7 +553,8 @@ class HasHealthProbe(Protocol):
     """Knows how to ask one node something that only a live process answers."""
 
     def answers(self, node: str) -> bool:
-        """One request, about a second at most; a stopped process accepts connections and answers nothing."""
+        """One request, about a second at most; a stopped process accepts connections and answers
+        nothing."""
 
 
 @runtime_checkable
@@ -507,8 +576,8 @@ class Admin(Protocol):
         """Delete topics. It is not an error if one does not exist."""
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
-        """Return when the cluster *works*: every node registered, every partition led with full ISR,
-        and a probe message stored through each.
+        """Return when the cluster *works*: every node registered, every partition led with full
+        ISR, and a probe message stored through each.
 
         Raises:
             EnvironmentNotReady: what is still missing, by name.
@@ -541,17 +610,18 @@ class Cluster(Protocol):
 
     @property
     def admin_url(self) -> str:
-        """Return the URL that workers use to administrate; empty when the system has no such endpoint."""
+        """Return the URL that workers use to administrate; empty when the system has no such
+        endpoint."""
 
     @property
     def security(self) -> Any:
-        """Return what the cluster asks of clients (`harness.connections.security.Security`); None if it asks
-        nothing.
+        """Return what the cluster asks of clients (`harness.connections.security.Security`); None
+        if it asks nothing.
         """
 
     def request(self, port: str, ballast: int = 0) -> tuple[bytes, int | bytes] | None:
-        """A request that whoever listens on a port answers at once, and what shows that all of it came
-        through: how many answers, or what an answer ends with. None = there is none.
+        """A request that whoever listens on a port answers at once, and what shows that all of it
+        came through: how many answers, or what an answer ends with. None = there is none.
 
         Args:
             port: its name in the compose file.

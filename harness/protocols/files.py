@@ -51,7 +51,8 @@ class DamagesFiles(Protocol):
         """
 
     def renew_data(self, node: str) -> None:
-        """Remove all that a node that is down has, and prepare its data folder as for its first start.
+        """Remove all that a node that is down has, and prepare its data folder as for its first
+        start.
 
         Raises:
             EnvironmentNotReady: the node runs, or its disk refuses.

@@ -1,6 +1,8 @@
-"""Abilities of clusters whose nodes can be given less: CPU, memory, disk (see `harness.protocols.cluster`).
+"""Abilities of clusters whose nodes can be given less: CPU, memory, disk (see
+`harness.protocols.cluster`).
 
-Each needs something that the cluster is started with; `faults.kit.injection.FaultKind.needs` names it.
+Each needs something that the cluster is started with; `faults.kit.injection.FaultKind.needs` names
+it.
 """
 
 from __future__ import annotations
@@ -60,8 +62,8 @@ class MemoryUse:
 class LimitsMemory(Protocol):
     """Can limit the memory of a node.
 
-    Needs ``memory-group`` of the cluster's start: only what a node takes after it entered its group is
-    counted.
+    Needs ``memory-group`` of the cluster's start: only what a node takes after it entered its group
+    is counted.
     """
 
     def limit_memory(self, node: str, limit_bytes: int | None) -> int | None:
@@ -107,7 +109,8 @@ class FillsDisk(Protocol):
         """Return whether the disk is full because of `fill_disk`."""
 
     def try_write(self, node: str, size: int) -> tuple[str, float]:
-        """Write that much there and sync it: the system's complaint or "", and how long it took, seconds."""
+        """Write that much there and sync it: the system's complaint or "", and how long it took,
+        seconds."""
 
 
 @runtime_checkable
@@ -128,5 +131,5 @@ class SlowsDisk(FillsDisk, Protocol):
         """Return whether a limit on writes is in force."""
 
     def written(self, node: str) -> int:
-        """Bytes that the node's process wrote so far, to whatever disk; in the page cache counts. 0 while it
-        does not run."""
+        """Bytes that the node's process wrote so far, to whatever disk; in the page cache counts. 0
+        while it does not run."""

@@ -1,4 +1,5 @@
-"""Abilities to let a broker join the cluster, and leave it for good (see `harness.protocols.cluster`)."""
+"""Abilities to let a broker join the cluster, and leave it for good (see
+`harness.protocols.cluster`)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from harness.protocols.cluster import HasReassignments
 #: What a cluster must be started with: a broker that has not joined yet, or a fourth one that has.
 SPARE_BROKER: Final = "spare-broker"
 FOURTH_BROKER: Final = "fourth-broker"
-#: A quorum of controllers that can change (KIP-853); and a controller that is nothing else and not in it.
+#: A quorum of controllers that can change (KIP-853); and a controller that is nothing else and not
+#: in it.
 DYNAMIC_QUORUM: Final = "dynamic-quorum"
 SPARE_CONTROLLER: Final = "spare-controller"
 
@@ -30,7 +32,8 @@ class HasMembers(Protocol):
         """Brokers of the cluster that are nothing else: no controllers."""
 
     def join(self, node: str) -> None:
-        """Start a node with an empty disk; returns when its process runs. No-op for one that has joined.
+        """Start a node with an empty disk; returns when its process runs. No-op for one that has
+        joined.
 
         Raises:
             EnvironmentNotReady: it does not start.
@@ -80,8 +83,9 @@ class ChangesVoters(Protocol):
         """Raises EnvironmentNotReady: no node answers, or none leads."""
 
     def add_voter(self, node: str) -> str:
-        """Why a controller that follows has no vote yet, in the brokers' words; empty = it has one. To be
-        asked again. Raises EnvironmentNotReady: no node answers."""
+        """Why a controller that follows has no vote yet, in the brokers' words; empty = it has one.
+        To be asked again. Raises EnvironmentNotReady: no node answers."""
 
     def remove_voter(self, node: str) -> str:
-        """Why a controller still has its vote; as `add_voter`. One without a vote continues to follow."""
+        """Why a controller still has its vote; as `add_voter`. One without a vote continues to
+        follow."""

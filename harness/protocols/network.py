@@ -1,6 +1,7 @@
 """Connections as network faults see them: wires, what can be done to them, and who can do it.
 
-Abilities, like in `harness.protocols.cluster`; a cluster has them when it was started with what they need.
+Abilities, like in `harness.protocols.cluster`; a cluster has them when it was started with what
+they need.
 """
 
 from __future__ import annotations
@@ -12,29 +13,40 @@ from typing import Literal, Protocol, runtime_checkable
 
 from harness.protocols.cluster import Endpoint
 
-#: What a cluster must be started with so that a proxy can be between clients and brokers, and between
-#: the nodes (`FaultKind.needs`).
+#: What a cluster must be started with so that a proxy can be between clients and brokers, and
+#: between the nodes (`FaultKind.needs`).
 CLIENT_DETOURS, PEER_DETOURS = "client-detours", "peer-detours"
 #: As `PEER_DETOURS`, where nothing but to hold bytes is asked for: more runtimes can.
 PEER_CUTS = "peer-cuts"
 #: Besides detours: the proxy knows where each request begins, from a connection's first byte on.
 REQUESTS = "requests"
-#: With client detours: the connections of producers, of consumers and of other clients pass each a listener
-#: of their own.
+#: Besides detours: the proxy knows which answer belongs to which request, from a connection's first
+#: byte on, and can give another one.
+ANSWERS = "answers"
+#: With client detours: the connections of producers, of consumers, of each instance of an
+#: application and of other clients pass each a listener of their own.
 CLIENT_ROLES = "client-roles"
-How = Literal["hold", "swallow", "delay", "throttle", "reset", "stall"]
-#: The source of a wire that every client outside of the cluster uses. With `CLIENT_ROLES`, those that are
-#: neither producers nor consumers: pipelines, readers of the log, clients on other machines.
+How = Literal["hold", "swallow", "delay", "throttle", "reset", "stall", "answer"]
+#: The source of a wire that every client outside of the cluster uses. With `CLIENT_ROLES`, those
+#: that no other source is for: pipelines, readers of the log, clients on other machines.
 CLIENTS = "clients"
 #: The sources of the wires that only producers, or only consumers, use.
 PRODUCERS, CONSUMERS = "producers", "consumers"
 CLIENT_SOURCES = (CLIENTS, PRODUCERS, CONSUMERS)
+#: The source of the wires of one instance of an application is the instance's name, which begins
+#: so: ``application-billing-2``.
+INSTANCE = "application-"
+
+
+def is_client_source(source: str) -> bool:
+    """Return whether the source of a wire is a client, not a node."""
+    return source in CLIENT_SOURCES or source.startswith(INSTANCE)
 
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """The carrier of the connections that ``source`` opens to ``target``: a node each; the source may also be
-    one of `CLIENT_SOURCES`.
+    """The carrier of the connections that ``source`` opens to ``target``: a node each; the source
+    may also be a client, see `is_client_source`.
 
     ``endpoints``: name of a port -> where the source connects to, to reach it.
     """
@@ -48,6 +60,27 @@ class Wire:
 
 
 @dataclass(frozen=True, slots=True)
+class AnswerChange:
+    """What becomes of the answers to some requests.
+
+    Attributes:
+        act: ``error``: the answer says an error; ``drop``: it never comes; ``delay``: it and all
+            later answers of its connection come ``delay_s`` later; ``throttle``: it asks the client
+            to wait ``delay_s``.
+        error: the name of the error, as the protocol has it.
+        partitions: share of the partitions of an answer that get the error.
+        instead: the broker does not get the request.
+        close: the connection is closed where an answer is dropped.
+    """
+
+    act: Literal["error", "drop", "delay", "throttle"]
+    error: str = ""
+    partitions: float = 1.0
+    instead: bool = False
+    close: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Impairment:
     """The effect of a network fault on the bytes of a wire.
 
@@ -57,8 +90,11 @@ class Impairment:
     throttle  ``kilobytes_per_s`` of each connection get through
     reset     the connection is closed: a new one with RST at its first byte
     stall     where one of ``requests`` begins, it and everything after it on that connection wait
-              ``delay_s``: a ``share`` of those requests, at random. They arrive although who sent them may
-              have left.
+              ``delay_s``: a ``share`` of those requests, at random. They arrive although who sent
+              them may have left.
+    answer    answers to some of ``requests`` are not what the broker said: ``answer``. These are a
+              ``share``, or only the request of this ``number`` since the begin, or only the first
+              of each connection
     """
 
     how: How
@@ -67,6 +103,9 @@ class Impairment:
     kilobytes_per_s: int = 0
     requests: tuple[str, ...] = ()
     share: float = 0.0
+    number: int = 0
+    first_of_each_connection: bool = False
+    answer: AnswerChange | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +131,8 @@ class HasDetours(Protocol):
     """Can impair what passes between clients and brokers, or between nodes."""
 
     def why_not(self, link: str, how: How) -> str:
-        """Why connections of a link (one of `CLIENT_SOURCES`, "peers" or "all") can never be impaired so,
-        whatever the cluster was started with; empty when they can."""
+        """Why connections of a link (as a fault names it, "peers" or "all") can never be
+        impaired so, whatever the cluster was started with; empty when they can."""
 
     def wires(self) -> Sequence[Wire]:
         """Return the wires that can be impaired."""
@@ -126,9 +165,27 @@ class HasDetours(Protocol):
         """Return the sources of those wires that have a connection on one of them now."""
 
 
+@runtime_checkable
+class GivesWires(HasDetours, Protocol):
+    """Can give one client wires of its own."""
+
+    def give_wires(self, source: str) -> None:
+        """Let the connections of a client take wires of its own from now on, where the cluster was
+        started with `CLIENT_ROLES`; nothing happens elsewhere. Idempotent.
+
+        Args:
+            source: what the client's process names as its role (`harness.owners.ROLE`); begins
+                with `INSTANCE`.
+
+        Raises:
+            EnvironmentNotReady: the proxy does not answer or refuses.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """Requests of the kinds that an impairment is about: how many came, and how many of those were held."""
+    """Requests of the kinds that an impairment is about: how many came, and how many of those were
+    held."""
 
     seen: int
     held: int
@@ -139,12 +196,43 @@ class StallsRequests(HasDetours, Protocol):
     """Can hold connections back where a request of a kind begins."""
 
     def request_kinds(self) -> Sequence[str]:
-        """Return the kinds of requests that it can tell apart, under the protocol's names; empty where there
-        is not such a protocol.
+        """Return the kinds of requests that it can tell apart, under the protocol's names; empty
+        where there is not such a protocol.
         """
 
     def stalled(self, name: str) -> Stalled:
         """Return what was held so far under the name of an impairment.
+
+        Raises:
+            EnvironmentNotReady: the proxy does not answer.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """Requests of the kinds that an impairment is about: how many came, how many of those were met,
+    and how many were to be met but have answers that have no place for it. ``described``: the first
+    that were met, each with the time of day in UTC."""
+
+    seen: int = 0
+    met: int = 0
+    unfit: int = 0
+    described: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class ChangesAnswers(HasDetours, Protocol):
+    """Can give clients other answers than the broker's."""
+
+    def request_kinds(self) -> Sequence[str]:
+        """Return the kinds of requests that it can tell apart, under the protocol's names."""
+
+    def answer_errors(self) -> Sequence[str]:
+        """Return the errors that an answer can say, under the protocol's names; empty where answers
+        of the protocol cannot be changed."""
+
+    def answered(self, name: str) -> Answered:
+        """Return what was met so far under the name of an impairment.
 
         Raises:
             EnvironmentNotReady: the proxy does not answer.
@@ -156,8 +244,9 @@ class RenamesNodes(HasDetours, Protocol):
     """Can give a node another address under the same name."""
 
     def rename(self, name: str, node: str) -> Sequence[Wire]:
-        """Give a node another address: the other nodes find it there when they next ask for its name, and
-        no node at the old one. `HasDetours.repair` of the same name gives the old one back.
+        """Give a node another address: the other nodes find it there when they next ask for its
+        name, and no node at the old one. `HasDetours.repair` of the same name gives the old one
+        back.
 
         Returns:
             The wires to the new address.
@@ -178,7 +267,9 @@ class LosesPackets(Protocol):
             EnvironmentNotReady: this machine cannot.
         """
 
-    def lose(self, name: str, node: str, link: str, way: Literal["both", "in", "out"], share: float) -> None:
+    def lose(
+        self, name: str, node: str, link: str, way: Literal["both", "in", "out"], share: float
+    ) -> None:
         """Drop a share of the packets of a node's connections, under a name."""
 
     def repair(self, name: str) -> None: ...

@@ -43,7 +43,8 @@ class Stoppable(Startable, Protocol):
     """Can stop a node in good order (SIGTERM)."""
 
     def stop(self, node: str, *, timeout_s: float = 30.0) -> bool:
-        """SIGTERM, wait, SIGKILL after the timeout; returns when the process is gone: whether by itself."""
+        """SIGTERM, wait, SIGKILL after the timeout; returns when the process is gone: whether by
+        itself."""
 
 
 @runtime_checkable

@@ -1,4 +1,5 @@
-"""The ability to let a node lose power, which is more than to kill it (see `harness.protocols.cluster`)."""
+"""The ability to let a node lose power, which is more than to kill it (see
+`harness.protocols.cluster`)."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class Unsynced:
 class LosesPower(Protocol):
     """Can drop what a node wrote and did not sync.
 
-    Needs ``synced-disk`` of the cluster's start, and ``synced-folders`` for folders that lose names.
+    Needs ``synced-disk`` of the cluster's start, and ``synced-folders`` for folders that lose
+    names.
     """
 
     def keep_written(self) -> None:
@@ -41,7 +43,8 @@ class LosesPower(Protocol):
 
         Args:
             torn: up to one block of what a file had grown by stays, as the seed has it.
-            folders: what was made, renamed or removed in a folder that was not synced is undone, too.
+            folders: what was made, renamed or removed in a folder that was not synced is undone,
+                too.
 
         Raises:
             EnvironmentNotReady: the cluster was not started for it, or the disk is in use.

@@ -1,4 +1,5 @@
-"""The ability to start nodes from another version of the brokers, and to use what that version can do."""
+"""The ability to start nodes from another version of the brokers, and to use what that version can
+do."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ _OTHER: Final = "brokers-"
 
 
 def need_of(version: str) -> str:
-    """Return the need that a cluster must be started with, so that its nodes can change to that version
-    later.
+    """Return the need that a cluster must be started with, so that its nodes can change to that
+    version later.
     """
     return f"{_OTHER}{version}"
 
@@ -25,12 +26,13 @@ class HasVersions(Protocol):
     """Can start its nodes from another version of the brokers."""
 
     def version(self, node: str) -> str:
-        """Return the version that a node runs, as its process shows it; if the node is down, the version that
-        it would be started from.
+        """Return the version that a node runs, as its process shows it; if the node is down, the
+        version that it would be started from.
         """
 
     def set_version(self, node: str, version: str) -> None:
-        """Set the version from which a node that is down is started the next time, with its settings.
+        """Set the version from which a node that is down is started the next time, with its
+        settings.
 
         Raises:
             EnvironmentNotReady: the cluster was not started for that version.

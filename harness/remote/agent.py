@@ -2,9 +2,10 @@
 
     python -m harness.remote.agent HOST PORT TASK BOX      (the token comes on stdin)
 
-Two connections to the driver: one for commands and lines, one that only tells the time. Workers end with
-this process (`harness.remote.bound`), it ends with the connection, and when the kernel says that the task is
-gone (SIGTERM) it ends the workers and stays to seal what they captured, for `LINGER_S` at most.
+Two connections to the driver: one for commands and lines, one that only tells the time. Workers end
+with this process (`harness.remote.bound`), it ends with the connection, and when the kernel says
+that the task is gone (SIGTERM) it ends the workers and stays to seal what they captured, for
+`LINGER_S` at most.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ class Agent:
             found = {"error": f"{type(error).__name__}: {error}"}
         self._control.send({"is": "answer", "id": message["id"], **found})
 
-    # ----- workers ------------------------------------------------------------------------------------
+    # ----- workers --------------------------------------------------------------------------------
 
     def _spawn(self, name: str, message: Message) -> None:
         folder = self._run(message).worker(name)
@@ -154,7 +155,11 @@ class Agent:
         self._control.send({"is": "exit", "name": name, "code": 127, "t_ns": time.monotonic_ns()})
 
     def _here(self, text: str) -> str:
-        places = {"{box}": str(self._box), "{python}": sys.executable, "{java}": self._java or "java"}
+        places = {
+            "{box}": str(self._box),
+            "{python}": sys.executable,
+            "{java}": self._java or "java",
+        }
         for place, path in places.items():
             text = text.replace(place, path)
         return text
@@ -163,10 +168,11 @@ class Agent:
         while not self._is_over.wait(LOOK_EVERY_S):
             for worker in list(self._workers.values()):
                 if worker.is_alive:
-                    with contextlib.suppress(OSError, ValueError):  # a segment that appears right now
+                    # a segment that appears right now
+                    with contextlib.suppress(OSError, ValueError):
                         self._control.send(worker.state())
 
-    # ----- what they captured -------------------------------------------------------------------------
+    # ----- what they captured ---------------------------------------------------------------------
 
     def _run(self, message: Message) -> RunDir:
         return RunDir(self._work / str(message["run"]))
@@ -176,7 +182,8 @@ class Agent:
         return {folder.name: read_jsonl(folder / NAMES_FILE) for folder in raw.iterdir()}
 
     def _probe(self, message: Message) -> bool:
-        """Whether the run's folder can be written; of a folder on a mount: whether it is the run's."""
+        """Whether the run's folder can be written; of a folder on a mount: whether it is the
+        run's."""
         target, name = str(message["target"]), f".part-{message['part']}"
         put_file(_BOUND, target, name)
         filesystem, folder = filesystem_of(target)
@@ -187,13 +194,16 @@ class Agent:
         run = self._run(message).create()
         plan = typed(message["plan"], Plan, "the plan of the run")
         clock = ClockLine.of_document(message["clock"])
-        share = MachineShare(int(message["part"]), [(kind, text) for kind, text in message["names"]], clock)
+        share = MachineShare(
+            int(message["part"]), [(kind, text) for kind, text in message["names"]], clock
+        )
         workers = [folder.name for folder in run.raw.iterdir()]
         try:
             report = seal_share(run, plan, share)
             for path in report.files:
                 put_file(run.sealed / path, str(message["target"]), f"sealed/{path}")
-        except (OSError, BrokerstormError) as error:  # the place refuses it, or this machine's disk is full
+        except (OSError, BrokerstormError) as error:
+            # the place refuses it, or this machine's disk is full
             kept = tempfile.mkdtemp(prefix=f"brokerstorm-{run.run_id}-part-{share.part}-")
             shutil.move(run.root, kept)
             left = f"{kept}: {str(error).strip().partition(chr(10))[0][:200]}"
@@ -259,7 +269,12 @@ class _Worker:
         """Its open calls, and whether it is stopped at this moment."""
         stat = Path(f"/proc/{self._process.pid}/stat").read_text()
         is_stopped = stat.rpartition(")")[2].split()[0] == "T"
-        return {"is": "state", "name": self._name, "open": self._open_calls(), "stopped": is_stopped}
+        return {
+            "is": "state",
+            "name": self._name,
+            "open": self._open_calls(),
+            "stopped": is_stopped,
+        }
 
     def _open_calls(self) -> list[int]:
         calls = self._sends.open_calls()

@@ -1,8 +1,9 @@
-"""Becomes another program that the kernel signals when its parent dies: `bound.py SIGNAL PARENT WORDS...`.
+"""Becomes another program that the kernel signals when its parent dies: `bound.py SIGNAL PARENT
+WORDS...`.
 
-A cancelled Spark job kills Python tasks without their ``finally``; their processes would live on. The wish
-outlives exec, and asking from here needs no code between fork and exec of a process with threads. Standard
-library only: it runs before anything of ours is on the path.
+A cancelled Spark job kills Python tasks without their ``finally``; their processes would live on.
+The wish outlives exec, and asking from here needs no code between fork and exec of a process with
+threads. Standard library only: it runs before anything of ours is on the path.
 """
 
 from __future__ import annotations

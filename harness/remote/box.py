@@ -1,10 +1,12 @@
-"""The box that goes to every task: the harness, what it needs of Python packages, and the workers' programs.
+"""The box that goes to every task: the harness, what it needs of Python packages, and the workers'
+programs.
 
     code/      the harness itself
     site/      packages that it needs there besides NumPy and PyArrow
-    files/N/   what a worker's command names here: its folder, the kit, jars, classes, a binary, packages
+    files/N/   what a worker's command names here: folder, kit, jars, classes, binary, packages
 
-Executors start with empty folders and no PYTHONPATH. Their own Python and Java run what comes with the box.
+Executors start with empty folders and no PYTHONPATH. Their own Python and Java run what comes with
+the box.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from harness.workers import KIT
 from harness.workers.spec import WorkerSpec
 
 _ROOT: Final = Path(__file__).resolve().parents[2]
-#: Sealing checks documents and locks its folder; a worker's words for what clusters ask are a package.
+#: Sealing checks documents and locks its folder; a worker's words for what clusters ask are a
+#: package.
 _NEEDED: Final = ("pydantic", "filelock", "pyyaml", "platformdirs")
 #: Executors have these, for judging.
 _THERE: Final = frozenset({"numpy", "pyarrow"})
@@ -44,8 +47,9 @@ class Box:
     def relocated(
         self, worker: WorkerSpec, argv: Sequence[str], env: Mapping[str, str]
     ) -> tuple[list[str], dict[str, str]]:
-        """The command of a worker, and its environment, as they are in the box: ``{box}``, ``{python}`` and
-        ``{java}`` are replaced by what only the task knows. What they name here is put into it.
+        """The command of a worker, and its environment, as they are in the box: ``{box}``,
+        ``{python}`` and ``{java}`` are replaced by what only the task knows. What they name here is
+        put into it.
 
         Raises:
             UsageError: it names a program that no other machine has.
@@ -111,7 +115,8 @@ def _without_caches(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 def _packages_of(name: str, seen: set[str] | None = None) -> dict[str, Path]:
-    """The files of an installed distribution and of those that it needs, by their names in ``site``."""
+    """The files of an installed distribution and of those that it needs, by their names in
+    ``site``."""
     seen = set() if seen is None else seen
     seen.add(name)
     found: dict[str, Path] = {}

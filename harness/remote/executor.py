@@ -1,4 +1,5 @@
-"""The driver's end of a task on another machine: its workers as processes, its clock, its answers."""
+"""The driver's end of a task on another machine: its workers as processes, its clock, its
+answers."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ from harness.workers.security import SecureOptions
 
 #: Round trips of one measurement of a clock; the shortest counts.
 TRIPS: Final = 25
-#: A machine that does not say the time for so long is lost: power that is gone closes no connection.
+#: A machine that does not say the time for so long is lost: power that is gone closes no
+#: connection.
 TRIP_S: Final = 30.0
 #: What a worker's process ends with whose machine cannot be heard any more.
 LOST_CODE: Final = 255
@@ -60,12 +62,12 @@ class Executor:
         threading.Thread(target=self._listen, name=f"executor-{self.number}", daemon=True).start()
 
     def begin(self, run_id: str, relocate: Relocate, ways_in: WaysIn | None = None) -> None:
-        """Begin a run: what is started from now on belongs to it. If ``ways_in`` is None, the other machine
-        has no secrets.
+        """Begin a run: what is started from now on belongs to it. If ``ways_in`` is None, the other
+        machine has no secrets.
         """
         self._run, self._relocate, self._ways_in = run_id, relocate, ways_in
 
-    # ----- clock --------------------------------------------------------------------------------------
+    # ----- clock ----------------------------------------------------------------------------------
 
     def measure(self) -> None:
         """Measure its clock once more; one that does not answer is lost."""
@@ -102,7 +104,7 @@ class Executor:
             raise WorkerError(f"task {self.number} on {self.name} does not tell its time")
         return ClockLine(tuple(self._anchors))
 
-    # ----- a host of workers --------------------------------------------------------------------------
+    # ----- a host of workers ----------------------------------------------------------------------
 
     def start(
         self,
@@ -112,8 +114,8 @@ class Executor:
         env: Mapping[str, str],
         handed: SecureOptions,
     ) -> Process:
-        """Start a process; see `harness.run.hosts.Host.start`. Credentials are not sent: a task reads those
-        of its machine.
+        """Start a process; see `harness.run.hosts.Host.start`. Credentials are not sent: a task
+        reads those of its machine.
         """
         if handed.options and self._ways_in is None:
             raise UsageError(
@@ -129,7 +131,13 @@ class Executor:
         process = RemoteProcess(self, name)
         with self._lock:
             self._processes[name] = process
-        told: Message = {"do": "spawn", "run": self._run, "name": name, "argv": words, "env": changes}
+        told: Message = {
+            "do": "spawn",
+            "run": self._run,
+            "name": name,
+            "argv": words,
+            "env": changes,
+        }
         told["ways_in"] = ways_in
         if self._is_gone or not self._control.send({**told, "spec": document}):
             process.lose(self._why())
@@ -147,7 +155,7 @@ class Executor:
         """A command to one of its workers; who is dead does not obey."""
         self._control.send(message)
 
-    # ----- questions ----------------------------------------------------------------------------------
+    # ----- questions ------------------------------------------------------------------------------
 
     def ask(self, do: str, timeout_s: float, **more: Any) -> Any:
         """Ask the task, and return its answer.
@@ -165,7 +173,9 @@ class Executor:
         try:
             answer = future.result(timeout_s)
         except TimeoutError as error:
-            raise WorkerError(f"task {self.number} on {self.name}: no answer in {timeout_s:.0f} s") from error
+            raise WorkerError(
+                f"task {self.number} on {self.name}: no answer in {timeout_s:.0f} s"
+            ) from error
         if "error" in answer:
             raise WorkerError(f"task {self.number} on {self.name}: {answer['error']}")
         return answer["found"]
@@ -233,8 +243,9 @@ class _Lines:
 
 
 class RemoteProcess:
-    """A worker on another machine, as `harness.run.hosts.Process`: times come on this machine's clock, and
-    times in commands use the other's. It has no pid here: nothing may signal a process by its number."""
+    """A worker on another machine, as `harness.run.hosts.Process`: times come on this machine's
+    clock, and times in commands use the other's. It has no pid here: nothing may signal a process
+    by its number."""
 
     pid = None
 

@@ -19,11 +19,12 @@ from harness.waiting import wait_until
 HELLO_S: Final = 10.0
 #: Most bytes of what it says: token, numbers and names. Until then it may be anybody's.
 _HELLO_BYTES: Final = 4096
-#: Strangers that may keep us waiting for a greeting at once, besides the connections that the tasks make.
-#: One more ends the greeting that has waited longest: a task says at once who it is, so it is not that one.
+#: Strangers that may keep us waiting for a greeting at once, besides the connections that the tasks
+#: make. One more ends the greeting that has waited longest: a task says at once who it is, so it is
+#: not that one.
 MOST_STRANGERS: Final = 16
-#: Connections that the kernel holds until they are accepted. A connection that finds this queue full is
-#: tried again after seconds, so strangers that come all at once must not fill it.
+#: Connections that the kernel holds until they are accepted. A connection that finds this queue
+#: full is tried again after seconds, so strangers that come all at once must not fill it.
 _MOST_IN_QUEUE: Final = 1024
 
 
@@ -41,8 +42,8 @@ class LoadServer:
         """
         Args:
             port: 0 = any free one.
-            reached_at: host and port that the tasks connect to, such as the end of a tunnel; None = where it
-                listens. Port 0 = that which it listens on.
+            reached_at: host and port that the tasks connect to, such as the end of a tunnel; None =
+                where it listens. Port 0 = that which it listens on.
 
         Raises:
             EnvironmentNotReady: this machine has no such address, or the port is not free.

@@ -10,12 +10,14 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 Message = dict[str, Any]
-#: Most bytes of a message of a task that knows the token: names and reports are a few megabytes at most.
+#: Most bytes of a message of a task that knows the token: names and reports are a few megabytes at
+#: most.
 MOST_BYTES: Final = 256 << 20
 
 
 class Channel:
-    """`send` from any thread, `messages` from one. Both ends close on an error of the connection."""
+    """`send` from any thread, `messages` from one. Both ends close on an error of the
+    connection."""
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -35,7 +37,8 @@ class Channel:
         return True
 
     def receive(self, most_bytes: int = MOST_BYTES) -> Message | None:
-        """The next message; None once the other end is gone, or sends something else or something longer."""
+        """The next message; None once the other end is gone, or sends something else or something
+        longer."""
         try:
             line = self._reading.readline(most_bytes)
             found = json.loads(line) if line.endswith(b"\n") else None

@@ -1,1 +1,2 @@
-"""The life of a run: phases, workers, liveness, draining, the manifest; and the rounds of a campaign."""
+"""The life of a run: phases, workers, liveness, draining, the manifest; and the rounds of a
+campaign."""

@@ -19,7 +19,8 @@ _EVERY_S = 0.5
 
 
 def record_committed(plan: Plan, run: RunDir, admin: Admin, *, timeout_s: float) -> None:
-    """Write the committed positions of groups of pipelines, and of those whose workers watch commits.
+    """Write the committed positions of groups of pipelines and applications, and of those whose
+    workers watch commits.
 
     Nothing is written without such a group. Call when all members have ended.
 
@@ -46,6 +47,8 @@ def _asked(plan: Plan) -> dict[str, set[str]]:
     for consumer in plan.consumers:
         if consumer.session in pipelines or consumer.watches_commits:
             topics.setdefault(consumer.group, set()).update(consumer.topics)
+    for application in plan.applications:
+        topics.setdefault(application.group, set()).add(application.source)
     return topics
 
 
@@ -62,7 +65,9 @@ def _committed(
             _LOG.warning("what group %s has committed is not known yet: %s", group, error)
             return False
         now_ns = time.monotonic_ns()
-        found.update({s: CommittedOffset(group, s, position, now_ns) for s, position in told.items()})
+        found.update(
+            {s: CommittedOffset(group, s, position, now_ns) for s, position in told.items()}
+        )
         return len(told) == wanted
 
     wait_until(is_whole, timeout_s, every_s=_EVERY_S)

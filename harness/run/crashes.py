@@ -1,9 +1,10 @@
-"""Tells from the end of a worker's process whether the client took the process down, and with which words.
+"""Tells from the end of a worker's process whether the client took the process down, and with which
+words.
 
-A Go panic, an assertion of a library in C, a segmentation fault, a panic in a Rust crate or an exception that
-a library of Node throws where no application can catch it: the application is gone, and its code could not
-have prevented it. The runtime of each language says so in its own form, on the standard error (a JVM: on the
-standard output).
+A Go panic, an assertion of a library in C, a segmentation fault, a panic in a Rust crate or an
+exception that a library of Node throws where no application can catch it: the application is gone,
+and its code could not have prevented it. The runtime of each language says so in its own form, on
+the standard error (a JVM: on the standard output).
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Final
 
 from harness.run.stacks import Stack, parse
 
-#: Signals by which a program ends itself. SIGBUS is left out: it is also what a full disk does to the mapped
-#: segments of a worker.
+#: Signals by which a program ends itself. SIGBUS is left out: it is also what a full disk does to
+#: the mapped segments of a worker.
 _SIGNALS: Final = {
     signal.SIGABRT: "aborted",
     signal.SIGFPE: "arithmetic error",
@@ -42,7 +43,9 @@ _FIRST_LINE = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 #: A process that gets no memory any more is the machine's affair, or the affair of a limit.
-_NO_MEMORY = re.compile(r"out of memory|cannot allocate memory|bad_alloc|memory allocation of \d+ bytes")
+_NO_MEMORY = re.compile(
+    r"out of memory|cannot allocate memory|bad_alloc|memory allocation of \d+ bytes"
+)
 _GO_RETHROWN = re.compile(r"^panic\(")
 _NODE_STACK = re.compile(r"^(?P<text>\S.*)\n(?P<frames>(?: +at .*\n?)+)", re.MULTILINE)
 _NODE_FILE = re.compile(r"[( ](?:file://)?(/[^():\n]+):\d+:\d+")
@@ -78,10 +81,12 @@ def crash_of_client(exit_code: int | None, log: str, said: str = "") -> Crash | 
     Args:
         exit_code: of the process; negative: the signal that ended it; None: not known.
         log: the end of its standard error and output (`TAIL_BYTES`).
-        said: the text of the last error line of the worker protocol, in which a kit reports what it caught.
+        said: the text of the last error line of the worker protocol, in which a kit reports what it
+            caught.
 
     Returns:
-        None where it did not, where it got no memory, and where the code of the worker itself failed.
+        None where it did not, where it got no memory, and where the code of the worker itself
+        failed.
     """
     if exit_code is None:
         return None
@@ -99,8 +104,9 @@ def crash_of_client(exit_code: int | None, log: str, said: str = "") -> Crash | 
 
 
 def _dump(log: str) -> str:
-    """The log from the first line that a dying runtime prints. A line with "assert" in it may be an ordinary
-    line of the log: it counts only where no runtime says anything, and then the last one does."""
+    """The log from the first line that a dying runtime prints. A line with "assert" in it may be an
+    ordinary line of the log: it counts only where no runtime says anything, and then the last one
+    does."""
     found = list(_FIRST_LINE.finditer(log))
     if not found:
         return ""
@@ -127,7 +133,11 @@ def _by_go(dump: str) -> Crash | None:
     if first is None or not first["name"] or not stacks:
         return None
     stack = _from_panic(stacks[0])
-    return None if stack.is_of_worker else Crash(name=first["name"], text=first[0], dump=dump, stack=stack)
+    return (
+        None
+        if stack.is_of_worker
+        else Crash(name=first["name"], text=first[0], dump=dump, stack=stack)
+    )
 
 
 def _from_panic(stack: Stack) -> Stack:
@@ -137,19 +147,27 @@ def _from_panic(stack: Stack) -> Stack:
 
 
 def _caught_by_kit(log: str, dump: str, said: str) -> Crash | None:
-    """Return the crash that the worker's kit caught as its last handler, if it came from a library."""
+    """Return the crash that the worker's kit caught as its last handler, if it came from a
+    library."""
     if place := _RUST_PLACE.search(dump):
         text = " ".join(dump.splitlines()[:2]).strip()
-        return Crash(name="panic", text=text, dump=dump) if _RUST_LIBRARY.search(place["file"]) else None
+        return (
+            Crash(name="panic", text=text, dump=dump)
+            if _RUST_LIBRARY.search(place["file"])
+            else None
+        )
     panics = [stack for stack in parse(log) if any(map(_GO_RETHROWN.match, stack.lines))]
     if panics:
         stack = _from_panic(panics[-1])
-        return None if stack.is_of_worker else Crash(name="panic", text=f"panic: {said}", stack=stack)
+        return (
+            None if stack.is_of_worker else Crash(name="panic", text=f"panic: {said}", stack=stack)
+        )
     return _node_exception(log)
 
 
 def _node_exception(log: str) -> Crash | None:
-    """An exception with files of libraries only in its stack: the worker could not have caught it."""
+    """An exception with files of libraries only in its stack: the worker could not have caught
+    it."""
     printed = list(_NODE_STACK.finditer(log))
     if not printed:
         return None

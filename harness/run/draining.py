@@ -1,11 +1,12 @@
 """Decides when the consumers of a run have seen everything that was stored.
 
 Where positions are dense (Kafka) a group is done when some member is at the end of each of its
-partitions; a share group, whose members have no position, when the brokers say that it has settled all of
-them. Elsewhere the brokers are asked what a subscription has not acknowledged yet (Pulsar) or what a queue
-still holds (Qpid). A consumer that never acknowledges is done when it was handed as many messages as were
-stored and nothing more comes. A subscription that is not durable is done when the brokers have given out
-everything up to the end of the log, and nothing more comes out of its clients.
+partitions; a share group, whose members have no position, when the brokers say that it has settled
+all of them. Elsewhere the brokers are asked what a subscription has not acknowledged yet (Pulsar)
+or what a queue still holds (Qpid). A consumer that never acknowledges is done when it was handed as
+many messages as were stored and nothing more comes. A subscription that is not durable is done when
+the brokers have given out everything up to the end of the log, and nothing more comes out of its
+clients.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class DrainCheck:
         """
         Args:
             stored: messages that were acknowledged to producers.
-            remade: topics that were recreated: a position above the end of one is of the one before.
+            remade: topics that were recreated: a position above the end of one is of the one
+                before.
         """
         self._remade = remade
         self._plan = plan
@@ -79,19 +81,24 @@ class DrainCheck:
     def _of_now(self, ends: Mapping[str, int], reached: Mapping[str, int]) -> Mapping[str, int]:
         """Without positions in topics that do not exist any more."""
         gone = {
-            s for s, at in reached.items() if s.rpartition("-")[0] in self._remade and at > ends.get(s, at)
+            s
+            for s, at in reached.items()
+            if s.rpartition("-")[0] in self._remade and at > ends.get(s, at)
         }
         return {stream: at for stream, at in reached.items() if stream not in gone}
 
     def _is_quiet(self, stats: Sequence[StatsLine]) -> bool:
         """Whether consumers of which no backlog tells what they were handed get nothing more.
 
-        One that never acknowledges was handed at least as much as is stored. One whose subscription is not
-        durable is given messages again, so its count says nothing; the brokers say what they did not send.
+        One that never acknowledges was handed at least as much as is stored. One whose subscription
+        is not durable is given messages again, so its count says nothing; the brokers say what they
+        did not send.
         """
         pairs = list(zip(stats, self._plan.consumers, strict=True))
         silent = [each for each, consumer in pairs if consumer.settle == "none"]
-        watched = silent + [each for each, c in pairs if c.settle != "none" and not c.promise.durable]
+        watched = silent + [
+            each for each, c in pairs if c.settle != "none" and not c.promise.durable
+        ]
         if not watched:
             return True
         delivered = sum(each.delivered for each in watched)
@@ -158,10 +165,12 @@ def _group_topics(plan: Plan, without: set[str]) -> dict[str, set[str]]:
 
 
 def waiting_for(plan: Plan, admin: Admin, stats: Sequence[StatsLine], number: int) -> int:
-    """Messages that lie there for consumer ``number`` of the plan, by its own account and the brokers'.
+    """Messages that lie there for consumer ``number`` of the plan, by its own account and the
+    brokers'.
 
-    Where positions are dense: those above the last one handed over, in the partitions that it read last or
-    that no member of its group has read yet. Elsewhere: what its subscription, or the queue, still holds.
+    Where positions are dense: those above the last one handed over, in the partitions that it read
+    last or that no member of its group has read yet. Elsewhere: what its subscription, or the
+    queue, still holds.
 
     Raises:
         BrokerstormError: the brokers cannot say now.
@@ -204,8 +213,8 @@ def caught_up(plan: Plan, ends: Mapping[str, int], positions: Sequence[Mapping[s
 
 
 def stages(pipelines: Sequence[PipelinePlan]) -> list[list[PipelinePlan]]:
-    """Members in the order in which they can come to the end of what they read: those that read what others
-    make after these."""
+    """Members in the order in which they can come to the end of what they read: those that read
+    what others make after these."""
     left, found = list(pipelines), list[list[PipelinePlan]]()
     while left:
         made = {member.to for member in left}

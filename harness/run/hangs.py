@@ -23,7 +23,8 @@ def hang_sentence(hang: Hang, epoch_ns: int) -> str:
 
 
 def stall_sentence(stall: Stall, waiting: int, epoch_ns: int) -> str:
-    """Since when, what it had been handed until then, and what waits; times from the start of load."""
+    """Since when, what it had been handed until then, and what waits; times from the start of
+    load."""
     since = _time((stall.since_ns - epoch_ns) / 1e9)
     messages = "1 message waits" if waiting == 1 else f"{waiting:,} messages wait"
     quiet = f"handed nothing since {since} ({stall.quiet_s:.1f} s, limit {stall.limit_s:g} s)"
@@ -39,8 +40,8 @@ def take_stacks(worker: WorkerProcess, run: RunDir) -> Document:
     """Keep the stacks of a worker that lives; what an event row says of them.
 
     Returns:
-        ``stacks``: the file in the run's folder; ``where``, ``thread`` and ``stack``: the call that waits.
-        Empty when the process is gone or gave no dump in time.
+        ``stacks``: the file in the run's folder; ``where``, ``thread`` and ``stack``: the call that
+        waits. Empty when the process is gone or gave no dump in time.
     """
     target = run.stacks / f"{worker.name}.txt"
     worker.dump_stack(target)
@@ -53,7 +54,8 @@ def take_stacks(worker: WorkerProcess, run: RunDir) -> Document:
 
 
 def keep_dump(worker: WorkerProcess, crash: Crash, run: RunDir) -> Document:
-    """Keep what a process printed as it crashed; return the fields of its event row (`take_stacks`)."""
+    """Keep what a process printed as it crashed; return the fields of its event row
+    (`take_stacks`)."""
     found: Document = {}
     if crash.dump:
         target = run.stacks / f"{worker.name}.txt"

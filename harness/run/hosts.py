@@ -82,7 +82,8 @@ class Host(Protocol):
 
 
 class ThisMachine:
-    """This machine. Workers are local processes, each in a session of its own: a Ctrl-C is ours to handle."""
+    """This machine. Workers are local processes, each in a session of its own: a Ctrl-C is ours to
+    handle."""
 
     def start(
         self,
@@ -92,10 +93,14 @@ class ThisMachine:
         env: Mapping[str, str],
         handed: SecureOptions,
     ) -> Process:
-        """Start a worker as a local process; what the cluster asks of its client comes through a pipe."""
+        """Start a worker as a local process; what the cluster asks of its client comes through a
+        pipe."""
         path = folder / "spec.json"
         write_json(path, spec.document())
-        with (folder / "stderr.log").open("ab") as stderr, handed_over(handed) as (more_env, passed):
+        with (
+            (folder / "stderr.log").open("ab") as stderr,
+            handed_over(handed) as (more_env, passed),
+        ):
             return subprocess.Popen(
                 [*argv, str(path)],
                 stdin=subprocess.PIPE,
@@ -130,8 +135,9 @@ class Hosts(Protocol):
             BrokerstormError: one is not available, or lacks something.
         """
 
-    def of(self, client: str) -> Host:
-        """The machine of a client, by its name in the plan; readers of the log are on this machine."""
+    def host_of(self, client: str) -> Host:
+        """The machine of a client, by its name in the plan; readers of the log are on this
+        machine."""
 
     def rows(self) -> list[ExecutorRow]:
         """The machines other than this one, as far as they are known by now, for the manifest."""
@@ -143,7 +149,7 @@ class OneMachine:
     def open(self, plan: Plan, run: RunDir) -> None:
         """Do nothing: this machine is ready."""
 
-    def of(self, client: str) -> Host:
+    def host_of(self, client: str) -> Host:
         """This machine, for every client."""
         return THIS_MACHINE
 

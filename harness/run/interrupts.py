@@ -1,15 +1,17 @@
 """Ctrl-C, SIGTERM and SIGHUP: one orderly stop, bounded in time, and a second signal to hurry.
 
-Outside of `Interrupts.deferred` the first signal raises `Interrupted` in the main thread, which is right
-while brokers start. Inside it (load, healing, clean-up) a signal is only noted, because an exception in the
-middle of a heal would leave the fault applied; the code there looks at `stop` and `hurry`.
+Outside of `Interrupts.deferred` the first signal raises `Interrupted` in the main thread, which is
+right while brokers start. Inside it (load, healing, clean-up) a signal is only noted, because an
+exception in the middle of a heal would leave the fault applied; the code there looks at `stop` and
+`hurry`.
 
-Between `begin_finishing` and `end_finishing` the first signal only shortens the load: heal, drain, audit and
-judging get their usual time, and the second signal does what the first one does elsewhere.
+Between `begin_finishing` and `end_finishing` the first signal only shortens the load: heal, drain,
+audit and judging get their usual time, and the second signal does what the first one does
+elsewhere.
 
-The handlers are installed explicitly: a shell that starts us in the background has SIGINT ignored, and
-without a handler SIGTERM and SIGHUP end Python before any ``finally``. SIGHUP comes when the terminal is
-closed or its connection is lost. `nohup` ignores it, and then it stays ignored.
+The handlers are installed explicitly: a shell that starts us in the background has SIGINT ignored,
+and without a handler SIGTERM and SIGHUP end Python before any ``finally``. SIGHUP comes when the
+terminal is closed or its connection is lost. `nohup` ignores it, and then it stays ignored.
 """
 
 from __future__ import annotations
@@ -56,7 +58,10 @@ class Interrupts:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
     ) -> None:
         for number, handler in self._previous.items():
             signal.signal(number, handler)
@@ -81,7 +86,8 @@ class Interrupts:
         os.close(nowhere)
 
     def begin_finishing(self) -> None:
-        """From here on there is something to judge: the first signal shortens the load, and no more."""
+        """From here on there is something to judge: the first signal shortens the load, and no
+        more."""
         self._is_finishing = True
 
     def end_finishing(self) -> None:

@@ -1,7 +1,9 @@
-"""Records who led which stream, and from which position on: what names the cause of a loss afterwards.
+"""Records who led which stream, and from which position on: what names the cause of a loss
+afterwards.
 
-A system whose brokers keep that history is asked once, at the end. Of others the owner of every stream is
-looked at during the run. What is not known is left out; a run without it is judged as well.
+A system whose brokers keep that history is asked once, at the end. Of others the owner of every
+stream is looked at during the run. What is not known is left out; a run without it is judged as
+well.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ class LeaderWatch(PeriodicThread):
         self._last_look_ns = now_ns
 
     def record(self, *, has_times: bool = True) -> None:
-        """Write what is known, once; nothing where brokers cannot say. ``has_times``: clocks were right."""
+        """Write what is known, once; nothing where brokers cannot say. ``has_times``: clocks were
+        right."""
         if self._told is not None:
             return
         self.stop()
@@ -94,11 +97,12 @@ class LeaderWatch(PeriodicThread):
         return bool(self._told)
 
     def epochs(self, faults: Sequence[FaultRecord]) -> dict[str, list[tuple[int, int]]]:
-        """Return the recorded epochs: by stream, the terms that have entries in the log, each with its first
-        position.
+        """Return the recorded epochs: by stream, the terms that have entries in the log, each with
+        its first position.
 
-        Without the streams where they do not tell what became of the log: of a topic that was recreated they
-        tell of another one, and a damaged file changes what is there without a change of leaders.
+        Without the streams where they do not tell what became of the log: of a topic that was
+        recreated they tell of another one, and a damaged file changes what is there without a
+        change of leaders.
         """
         if any(fault.details.damaged for fault in faults):
             return {}
@@ -110,5 +114,8 @@ class LeaderWatch(PeriodicThread):
         return found
 
     def _timeless(self, one: Leadership) -> Leadership:
-        """Times of clocks that were not the machine's. Leaders that were watched have these times, too."""
-        return replace(one, t_ns=0, late_ns=0, over_ns=0, leader="" if self._is_watched else one.leader)
+        """Times of clocks that were not the machine's. Leaders that were watched have these times,
+        too."""
+        return replace(
+            one, t_ns=0, late_ns=0, over_ns=0, leader="" if self._is_watched else one.leader
+        )

@@ -1,8 +1,8 @@
 """One run on a cluster that is up: ready, warm-up, load + faults, heal, recover, drain, audit.
 
-Knows neither Spark nor a fault kind: it is handed a `FaultInjector`, and it tells `on_phase` where it is so
-that the caller can do other things meanwhile (warm the Spark session on ``drain``). All a run leaves is in
-its folder; judging reads nothing else.
+Knows neither Spark nor a fault kind: it is handed a `FaultInjector`, and it tells `on_phase` where
+it is so that the caller can do other things meanwhile (warm the Spark session on ``drain``). All a
+run leaves is in its folder; judging reads nothing else.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ from harness.plan.hours import audit_follows
 from harness.protocols.clocks import CLIENT_CLOCKS, HasClocks
 from harness.protocols.cluster import Cluster, HasHighWatermark, Progress
 from harness.protocols.faulting import FaultInjector
+from harness.protocols.network import GivesWires
 from harness.protocols.versions import HasVersions
+from harness.run.applications import Applications, RunLives
 from harness.run.committed import record_committed
 from harness.run.draining import DrainCheck, stages
 from harness.run.hosts import Hosts, OneMachine
@@ -40,7 +42,9 @@ from harness.run.liveness import CHECK_EVERY_S
 from harness.run.lives import CLOSE_S, ComingAndGoing, WorkerLives
 from harness.run.manifest import ManifestFile, library_versions, own_builds
 from harness.run.metering import Meter
+from harness.run.outputs import record_outputs
 from harness.run.periodic import PeriodicThread
+from harness.run.place import RunPlace
 from harness.run.replicas import record_replicas
 from harness.run.sealing import Sealing
 from harness.run.stalls import StallMonitor
@@ -63,15 +67,18 @@ OFFER_SLACK_NS = 500_000_000
 TICK_S = 0.2
 #: A worker told to drain by a deadline may need this long past it to say so.
 DRAIN_SLACK_S = 5.0
-#: A pipeline has settled everything when it is asked to end; what is not answered then may take it so long.
+#: A pipeline has settled everything when it is asked to end; what is not answered then may take it
+#: so long.
 PIPELINE_END_S = 10.0
-#: What is still applied or asked at the very end gets this long; when the user is in a hurry, the other.
+#: What is still applied or asked at the very end gets this long; when the user is in a hurry, the
+#: other.
 CLOSING_S, HURRIED_S = 10.0, 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunOutcome:
-    """How a run ended; the capture says what happened in it. ``is_restored``: the cluster was whole again."""
+    """How a run ended; the capture says what happened in it. ``is_restored``: the cluster was whole
+    again."""
 
     status: str  # complete, interrupted
     not_healed: Sequence[str] = field(default_factory=tuple)
@@ -122,32 +129,42 @@ class LiveRun:
         self._interrupts = context.interrupts
         self._on_phase = context.on_phase
         self._manifest = _manifest(plan, run, cluster, context.command, before)
-        self._pool = WorkerPool(
-            plan,
-            run,
-            Endpoints.of(cluster),
-            self._manifest,
-            context.progress,
+        place = RunPlace(
+            plan=plan,
+            run=run,
+            where=Endpoints.from_cluster(cluster),
+            manifest=self._manifest,
+            progress=context.progress,
             owner=cluster.runtime.run_id,
             offline=context.offline,
-            hosts=self._hosts,
             own_clocks=CLIENT_CLOCKS in getattr(cluster.runtime, "needs", ()),
         )
+        self._pool = WorkerPool(place, self._hosts)
+        self._applications = Applications(place, cluster.admin, _network_of(cluster))
         self._lives = WorkerLives(plan, self._pool)
         died = partial(self._manifest.problem, "worker-died")
         self._coming = ComingAndGoing(plan, self._lives, died)
-        self._hangs = PeriodicThread("hangs", self._pool.end_hanging_producers, period_s=CHECK_EVERY_S)
+        self._hangs = PeriodicThread(
+            "hangs", self._pool.end_hanging_producers, period_s=CHECK_EVERY_S
+        )
         stalls = StallMonitor(plan, run, lambda: cluster.admin, self._pool)
         self._stalls = PeriodicThread("stalls", stalls.check_now, period_s=CHECK_EVERY_S)
         self._leaders = LeaderWatch(plan, run, lambda: cluster.admin)
         self._sealing = Sealing(plan, run, self._not_sealed)
-        self._meter = Meter(run, workers=self._pool.metric_sources, nodes=self._nodes)
+        self._meter = Meter(run, workers=self._metric_sources, nodes=self._nodes)
         self._not_healed: Sequence[str] = ()
         self._is_restored, self._epoch_ns = False, 0
 
     def _not_sealed(self, text: str) -> None:
         self._progress.note(text)
-        append_jsonl(self._run.events, {"t_ns": time.monotonic_ns(), "kind": "not-sealed", "text": text})
+        append_jsonl(
+            self._run.events, {"t_ns": time.monotonic_ns(), "kind": "not-sealed", "text": text}
+        )
+
+    def _metric_sources(self) -> dict[str, tuple[int | None, StatsLine]]:
+        """Return the processes of clients and applications that run now, with their counters."""
+        own = {name: (pid, StatsLine()) for name, pid in self._applications.pids().items()}
+        return {**self._pool.metric_sources(), **own}
 
     def _nodes(self) -> dict[str, tuple[int | None, StatsLine]]:
         runtime = self._cluster.runtime
@@ -164,8 +181,9 @@ class LiveRun:
         return self._carried_out(self._prepare, self._load)
 
     def resume(self, *, goes_on: bool) -> RunOutcome:
-        """Go on with a run whose harness is gone, on the cluster that it left: with the rest of its load, by
-        next lives of its clients, or with what comes after the load. As `execute`; no worker of it runs."""
+        """Go on with a run whose harness is gone, on the cluster that it left: with the rest of its
+        load, by next lives of its clients, or with what comes after the load. As `execute`; no
+        worker of it runs."""
         return self._carried_out(self._take_over, self._go_on if goes_on else lambda: False)
 
     def _carried_out(self, prepare: Callable[[], None], load: Callable[[], bool]) -> RunOutcome:
@@ -182,10 +200,24 @@ class LiveRun:
                     self._plan, self._run, self._cluster.admin, timeout_s=self._budget_s("audit")
                 )
                 self._audit()
+                record_outputs(
+                    self._plan,
+                    self._run,
+                    self._applications.sources,
+                    self._manifest,
+                    timeout_s=self._budget_s("audit"),
+                )
                 for record in (record_transactions, record_replicas):
-                    record(self._plan, self._run, self._cluster.admin, timeout_s=self._budget_s("audit"))
+                    record(
+                        self._plan,
+                        self._run,
+                        self._cluster.admin,
+                        timeout_s=self._budget_s("audit"),
+                    )
                 self._leaders.record(has_times=not _clocks_set(self._cluster))
-            status = "complete" if is_whole and not self._interrupts.gives_up.is_set() else "interrupted"
+            status = (
+                "complete" if is_whole and not self._interrupts.gives_up.is_set() else "interrupted"
+            )
         except BaseException as error:
             with self._interrupts.deferred():
                 try:
@@ -211,8 +243,10 @@ class LiveRun:
         self._phase("ready", "topics, workers, a probe through every partition")
         make_topics(self._cluster.admin, self._plan)
         self._hosts.open(self._plan, self._run)
-        self._manifest.update(executors=self._hosts.rows())  # who is killed now leaves their rows there
+        # who is killed now leaves their rows there
+        self._manifest.update(executors=self._hosts.rows())
         self._pool.start_clients(follow=True)
+        self._applications.start()
 
     def _load(self) -> bool:
         """Offer the load; whether all of it, before a signal came."""
@@ -235,7 +269,8 @@ class LiveRun:
         return is_whole
 
     def _note_other_runs(self) -> None:
-        """Say which runs share the cores of this machine: a rate that is not reached may be theirs."""
+        """Say which runs share the cores of this machine: a rate that is not reached may be
+        theirs."""
         for other in sorted(other_runs(self._cluster.runtime.run_id)):
             text = f"run {other} was on this machine at the same time, and took a share of it"
             if text not in self._manifest.content.problems_of(BESIDE):
@@ -253,20 +288,27 @@ class LiveRun:
         plan, manifest = self._plan, self._manifest
         self._epoch_ns = manifest.content.epoch_ns
         self._pool.take_over()
-        ended_ns = max(worker.t_end_ns for worker in self._pool.all_workers if worker.role != "audit")
+        ended_ns = max(
+            worker.t_end_ns for worker in self._pool.all_workers if worker.role != "audit"
+        )
         manifest.end_phase(ended_ns)
         at_s = (ended_ns - self._epoch_ns) / 1e9
-        manifest.problem("resumed", f"the harness was killed {at_s:.1f} s into the load, with all clients")
+        manifest.problem(
+            "resumed", f"the harness was killed {at_s:.1f} s into the load, with all clients"
+        )
         self._phase("ready", "the cluster works again")
         enter_topics(self._cluster.admin, plan)
         names = [topic.name for topic in plan.topics]
-        self._cluster.admin.wait_ready(names, timeout_s=plan.limits["recovery"], run_tag=plan.run_tag)
+        self._cluster.admin.wait_ready(
+            names, timeout_s=plan.limits["recovery"], run_tag=plan.run_tag
+        )
 
     def _go_on(self) -> bool:
         """Offer what is left of the load; whether all of that, before a signal came."""
         self._meter.start()
         self._leaders.start()
         self._lives.begin_all(self._epoch_ns)
+        self._applications.start(is_new=False)
         self._pool.follow_again()
         self._watch_clients()
         self._phase("load")
@@ -274,19 +316,26 @@ class LiveRun:
         return self._offer(since_s=(time.monotonic_ns() - self._epoch_ns) / 1e9)
 
     def _offer(self, *, since_s: float = 0.0) -> bool:
-        """Watch the load to its end, with the faults that are due from then on; whether no signal cut it."""
+        """Watch the load to its end, with the faults that are due from then on; whether no signal
+        cut it."""
         plan, pool = self._plan, self._pool
         self._coming.start(self._epoch_ns)
-        self._injector.start(self._epoch_ns, pool.pids, self._lives, since_s=since_s)
+        lives = RunLives(self._lives, self._applications)
+        self._injector.start(self._epoch_ns, self._pids, lives, since_s=since_s)
         self._watch_until(self._epoch_ns + int(plan.load_s * 1e9) + OFFER_SLACK_NS)
         is_whole = not self._interrupts.stop.is_set()
         if not is_whole and self._judges_cut:
             self._progress.note(
-                "stopping: faults are undone, then drain, audit and verdict follow; Ctrl-C again ends at once"
+                "stopping: faults are undone, then drain, audit and verdict follow; Ctrl-C again "
+                "ends at once"
             )
         pool.stop_load()
         self._coming.stop(CLOSE_S + DRAIN_SLACK_S)
         return is_whole
+
+    def _pids(self) -> dict[str, int]:
+        """The processes that faults may end or freeze, by name."""
+        return {**self._pool.pids(), **self._applications.pids()}
 
     def _watch_until(self, end_ns: int) -> None:
         def is_over() -> bool:
@@ -339,15 +388,23 @@ class LiveRun:
         pool = self._pool
         pool.command(pool.scheduled, f"drain {time.monotonic_ns() + int(budget_s * 1e9)}")
         end = time.monotonic() + budget_s + DRAIN_SLACK_S
-        self._see_ended(pool.scheduled, end, f"did not end {DRAIN_SLACK_S:.0f} s after its drain deadline")
+        self._see_ended(
+            pool.scheduled, end, f"did not end {DRAIN_SLACK_S:.0f} s after its drain deadline"
+        )
         self._pass_high_watermark()
         drained = self._drain_pipelines()
+        self._applications.drain(
+            self._cluster.admin, self._budget_s("drain"), self._interrupts.gives_up.is_set
+        )
+        self._applications.end()
         self._hangs.stop()
         pool.report_deaths()
         drained = self._wait_read(pool.readers, self._plan.readers) and drained
         self._stalls.stop()
         if not drained:
-            self._manifest.problem("drain", "consumers did not reach the end of every partition in time")
+            self._manifest.problem(
+                "drain", "consumers did not reach the end of every partition in time"
+            )
         pool.command(pool.readers, "stop")
         end = time.monotonic() + DRAIN_SLACK_S
         for worker in pool.readers:
@@ -355,8 +412,8 @@ class LiveRun:
         self._manifest.update(drained=drained)
 
     def _drain_pipelines(self) -> bool:
-        """See every pipeline settle all of its input, those that read what others make after these; whether
-        each did."""
+        """See every pipeline settle all of its input, those that read what others make after these;
+        whether each did."""
         drained = True
         for stage in stages(self._plan.pipelines):
             names, sessions = {m.name for m in stage}, {m.session for m in stage}
@@ -365,12 +422,15 @@ class LiveRun:
             drained = self._wait_read(workers, halves) and drained
             self._pool.command(workers, "stop")
             end = time.monotonic() + PIPELINE_END_S
-            self._see_ended(workers, end, f"did not end {PIPELINE_END_S:.0f} s after it was asked to")
+            self._see_ended(
+                workers, end, f"did not end {PIPELINE_END_S:.0f} s after it was asked to"
+            )
             self._pass_high_watermark()
         return drained
 
     def _see_ended(self, workers: Sequence[WorkerProcess], end: float, otherwise: str) -> None:
-        """Wait for workers that were asked to end; one that does not end is killed, with its stacks kept."""
+        """Wait for workers that were asked to end; one that does not end is killed, with its stacks
+        kept."""
         for worker in workers:
             if (
                 not self._wait_done(worker, end)
@@ -392,7 +452,9 @@ class LiveRun:
         wait_until(is_over, end - time.monotonic(), every_s=TICK_S, stop=worker.done)
         return worker.wait_done(0.0)
 
-    def _wait_read(self, consumers: Sequence[WorkerProcess], planned: Sequence[ConsumerPlan]) -> bool:
+    def _wait_read(
+        self, consumers: Sequence[WorkerProcess], planned: Sequence[ConsumerPlan]
+    ) -> bool:
         """Wait until these consumers have seen all that is stored; whether they did."""
         if not consumers:
             return True
@@ -421,7 +483,10 @@ class LiveRun:
         if audit_follows(self._plan):
             self._leaders.record(has_times=not _clocks_set(self._cluster))
         try:
-            faults, can_go_back = read_faults(self._run.faults), SYSTEMS[self._plan.system].has_offsets
+            faults, can_go_back = (
+                read_faults(self._run.faults),
+                SYSTEMS[self._plan.system].has_offsets,
+            )
             if audit_follows(self._plan) and not can_go_back and not self._leaders.has_told:
                 text = "it is not known which ledgers hold the messages read during the load"
                 self._manifest.problem("audit", text)
@@ -433,10 +498,13 @@ class LiveRun:
         end = time.monotonic() + self._budget_s("audit")
         for worker in pool.auditors:
             if not self._wait_done(worker, end):
-                self._manifest.problem("audit", f"reader {worker.name} did not reach the end in time")
+                self._manifest.problem(
+                    "audit", f"reader {worker.name} did not reach the end in time"
+                )
 
     def _refuse_not_healed(self, error: BaseException) -> None:
-        """Report faults that are still applied after a run that an error ended: they are more urgent.
+        """Report faults that are still applied after a run that an error ended: they are more
+        urgent.
 
         Raises:
             HealError: there are some.
@@ -489,12 +557,16 @@ class LiveRun:
     def _end_workers(self) -> None:
         if self._interrupts.hurry.is_set():
             self._pool.kill()
+            self._applications.kill_all()
+        self._applications.end()
         self._pool.stop()
 
     def _finish_manifest(self, status: str) -> None:
-        self._manifest.update(executors=self._hosts.rows())
+        self._manifest.update(executors=self._hosts.rows(), applications=self._applications.rows())
         if changed := _changed_versions(self._cluster):
-            self._manifest.update(machine={**self._manifest.content.machine, "brokers at the end": changed})
+            self._manifest.update(
+                machine={**self._manifest.content.machine, "brokers at the end": changed}
+            )
         self._manifest.finish(status)
 
 
@@ -517,9 +589,15 @@ def _clocks_set(cluster: Cluster) -> bool:
     return isinstance(cluster.runtime, HasClocks) and cluster.runtime.were_clocks_set()
 
 
+def _network_of(cluster: Cluster) -> GivesWires | None:
+    """The part of a cluster that gives instances of applications wires of their own."""
+    detours = getattr(cluster.runtime, "detours", None)
+    return detours if isinstance(detours, GivesWires) else None
+
+
 def _changed_versions(cluster: Cluster) -> str:
-    """Return the version that each node had at the end, if some node ended with another version than it began
-    with.
+    """Return the version that each node had at the end, if some node ended with another version
+    than it began with.
     """
     runtime = cluster.runtime
     if not isinstance(runtime, HasVersions) or not runtime.is_changed():

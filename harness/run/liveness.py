@@ -1,8 +1,8 @@
 """Detects producers that hang and consumers that stall, during a run.
 
-Open calls are read from the capture, not asked of the process: a frozen or dead-locked worker cannot report
-its own hang, but its memory-mapped rows are there to read. Time in which the process itself did not run does
-not count.
+Open calls are read from the capture, not asked of the process: a frozen or dead-locked worker
+cannot report its own hang, but its memory-mapped rows are there to read. Time in which the process
+itself did not run does not count.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from harness.contracts.worker import StatsLine
 from harness.records import TableId
 from harness.segments import SegmentRows
 
-#: A process that was stopped reports its frozen time within moments of going on. Checks are further apart
-#: than that, and only what two of them in a row have seen counts.
+#: A process that was stopped reports its frozen time within moments of going on. Checks are further
+#: apart than that, and only what two of them in a row have seen counts.
 CHECK_EVERY_S = 1.0
 
 
@@ -29,7 +29,8 @@ class OpenCalls:
         count: how many there are.
         oldest_start_ns: when the oldest of them was made (CLOCK_MONOTONIC); 0 = none is open.
         last_done_ns: when the client last answered any call; 0 = never.
-        answered_start_ns: of the calls answered last, when the oldest was made; 0 = none was answered.
+        answered_start_ns: of the calls answered last, when the oldest was made; 0 = none was
+            answered.
     """
 
     count: int
@@ -82,7 +83,8 @@ class SendSegments:
 
 
 class HangDetector:
-    """Detects that a producer hangs. `check` every `CHECK_EVERY_S`; `froze` for each freeze it reports."""
+    """Detects that a producer hangs. `check` every `CHECK_EVERY_S`; `froze` for each freeze it
+    reports."""
 
     def __init__(self, sends: CallSource, deadline_s: float) -> None:
         self._sends = sends
@@ -95,8 +97,8 @@ class HangDetector:
         self._frozen.append((end_ns - frozen_ns, end_ns))
 
     def check(self, now_ns: int, *, is_stopped: bool) -> Hang | None:
-        """The hang that this check and the one before have seen; None while the process is stopped, and while
-        the client answers calls that are overdue: it may be about to answer the rest.
+        """The hang that this check and the one before have seen; None while the process is stopped,
+        and while the client answers calls that are overdue: it may be about to answer the rest.
 
         Args:
             now_ns: CLOCK_MONOTONIC.
@@ -106,19 +108,27 @@ class HangDetector:
             self._suspected_ns = 0
             return None
         calls = self._sends.open_calls()
-        answered_since, self._last_done_ns = calls.last_done_ns > self._last_done_ns, calls.last_done_ns
+        answered_since, self._last_done_ns = (
+            calls.last_done_ns > self._last_done_ns,
+            calls.last_done_ns,
+        )
         open_ns = self._open_ns(calls.oldest_start_ns, now_ns)
         deadline_ns = self.deadline_s * 1e9
         if not calls.count or open_ns <= deadline_ns:
             self._suspected_ns = 0
             return None
-        if answered_since and self._open_ns(calls.answered_start_ns, calls.last_done_ns) > deadline_ns:
+        if (
+            answered_since
+            and self._open_ns(calls.answered_start_ns, calls.last_done_ns) > deadline_ns
+        ):
             self._suspected_ns = 0
             return None
         seen_before, self._suspected_ns = self._suspected_ns, calls.oldest_start_ns
         if seen_before != calls.oldest_start_ns:
             return None
-        return Hang(calls.count, calls.oldest_start_ns, open_ns / 1e9, self.deadline_s, calls.last_done_ns)
+        return Hang(
+            calls.count, calls.oldest_start_ns, open_ns / 1e9, self.deadline_s, calls.last_done_ns
+        )
 
     def _open_ns(self, start_ns: int, end_ns: int) -> int:
         """The time between, without that in which the process was frozen."""

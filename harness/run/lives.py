@@ -1,7 +1,7 @@
 """Lives of a client: its process ends, in good order or not, and a later one takes its place.
 
-A later life is a worker of its own: a name (``producer-1.2``), a producer instance or consumer session that
-the plan does not have, a capture folder. What an earlier life captured stays as it is.
+A later life is a worker of its own: a name (``producer-1.2``), a producer instance or consumer
+session that the plan does not have, a capture folder. What an earlier life captured stays as it is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _NS: Final = 1_000_000_000
 
 
 class WorkerLives:
-    """Ends client processes and begins their next lives (`harness.protocols.faulting.ClientLives`)."""
+    """Ends client processes and begins their next lives
+    (`harness.protocols.faulting.ClientLives`)."""
 
     def __init__(self, plan: Plan, pool: WorkerPool) -> None:
         self._plan = plan
@@ -34,7 +35,11 @@ class WorkerLives:
         self._lock = threading.Lock()
         self._epoch_ns = 0
         planned = [life.instance for producer in plan.producers for life in producer.lives]
-        numbers = [*(p.instance for p in plan.producers), *(c.session for c in plan.consumers), *planned]
+        numbers = [
+            *(p.instance for p in plan.producers),
+            *(c.session for c in plan.consumers),
+            *planned,
+        ]
         self._next_number = max(numbers) + 1
         self._count: dict[str, int] = {}
 
@@ -43,12 +48,14 @@ class WorkerLives:
         self._epoch_ns = epoch_ns
 
     def begin_all(self, epoch_ns: int) -> None:
-        """Start clients of a load whose first part another harness drove: a new life of each client that had
-        begun, with the number after its last one.
+        """Start clients of a load whose first part another harness drove: a new life of each client
+        that had begun, with the number after its last one.
         """
         self.start(epoch_ns)
         for worker in self._pool.all_workers:
-            self._next_number = max(self._next_number, *(n + 1 for n in worker.spec.numbers.values()))
+            self._next_number = max(
+                self._next_number, *(n + 1 for n in worker.spec.numbers.values())
+            )
             life = int(worker.name.partition(".")[2] or 1)
             self._count[worker.plan_name] = max(self._count.get(worker.plan_name, 1), life)
         for client in self._plan.clients:
@@ -88,8 +95,8 @@ class WorkerLives:
         return worker.was_killed
 
     def begin(self, name: str, number: int = 0) -> None:
-        """Start the next life of a client; see `harness.protocols.faulting.ClientLives.begin`. ``number`` is
-        the one in the plan; 0 takes a free one.
+        """Start the next life of a client; see `harness.protocols.faulting.ClientLives.begin`.
+        ``number`` is the one in the plan; 0 takes a free one.
         """
         with self._lock:
             before = self._pool.current(name)
@@ -111,11 +118,13 @@ class WorkerLives:
         return spec.model_copy(update={"producer": part})
 
     def life(self, name: str) -> str:
-        """Return the name of the current life; see `harness.protocols.faulting.ClientLives.life`."""
+        """Return the name of the current life; see
+        `harness.protocols.faulting.ClientLives.life`."""
         return self._pool.current(name).name
 
     def is_ready(self, name: str) -> bool:
-        """Return whether the current life is ready; see `harness.protocols.faulting.ClientLives.is_ready`."""
+        """Return whether the current life is ready; see
+        `harness.protocols.faulting.ClientLives.is_ready`."""
         worker = self._pool.current(name)
         return worker.is_alive and worker.ready_line is not None
 
@@ -127,7 +136,7 @@ class WorkerLives:
     def clock_told(self, name: str, *, within_s: float) -> float | None:
         """Return a client's clock; see `harness.protocols.faulting.ClientLives.clock_told`."""
         worker = self._pool.current(name)
-        return worker.clock.told(worker.name, within_s=within_s)
+        return worker.clock.offset_told(worker.name, within_s=within_s)
 
 
 class ComingAndGoing:
@@ -174,7 +183,8 @@ class ComingAndGoing:
 
 
 def rest_of_load(part: ProducerPart, elapsed_ns: int) -> ProducerPart:
-    """Return the load of a producer that begins later: without a warm-up, and with the rest of the time."""
+    """Return the load of a producer that begins later: without a warm-up, and with the rest of the
+    time."""
     left: list[tuple[int, float]] = []
     passed_ns, spans = elapsed_ns, part.rate_profile
     for duration_ns, share in (spans or [])[1:]:

@@ -1,4 +1,5 @@
-"""manifest.json: what ran, on what, and how far it got. Saved at every change, so a kill loses nothing."""
+"""manifest.json: what ran, on what, and how far it got. Saved at every change, so a kill loses
+nothing."""
 
 from __future__ import annotations
 
@@ -52,7 +53,8 @@ def own_builds(plan: Plan) -> list[Build]:
 
 
 class ManifestFile:
-    """The manifest of a run in progress. The run's thread writes, and the one that notices hangs."""
+    """The manifest of a run in progress. The run's thread writes, and the one that notices
+    hangs."""
 
     def __init__(
         self,

@@ -1,4 +1,5 @@
-"""Samples CPU, memory and counters of every worker and node, and the machine's CPU, into metrics.jsonl."""
+"""Samples CPU, memory and counters of every worker and node, and the machine's CPU, into
+metrics.jsonl."""
 
 from __future__ import annotations
 
@@ -61,7 +62,8 @@ class Meter(PeriodicThread):
 
 
 def _machine() -> dict[str, float]:
-    """CPU seconds since boot: busy, given to other machines of the host, and of this process itself."""
+    """CPU seconds since boot: busy, given to other machines of the host, and of this process
+    itself."""
     times = psutil.cpu_times()._asdict()
     idle = ("idle", "iowait", "steal", "guest", "guest_nice")  # user counts guests already
     own = psutil.Process().cpu_times()
@@ -80,6 +82,9 @@ def _usage(pid: int | None) -> dict[str, float] | None:
         process = psutil.Process(pid)
         with process.oneshot():
             times = process.cpu_times()
-            return {"cpu_s": round(times.user + times.system, 3), "rss_bytes": process.memory_info().rss}
+            return {
+                "cpu_s": round(times.user + times.system, 3),
+                "rss_bytes": process.memory_info().rss,
+            }
     except psutil.Error:
         return None

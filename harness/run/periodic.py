@@ -11,7 +11,8 @@ _LOG = logging.getLogger(__name__)
 
 
 class PeriodicThread:
-    """Calls ``task`` every ``period_s`` from `start` to `stop`; a call that fails is logged, not the last."""
+    """Calls ``task`` every ``period_s`` from `start` to `stop`; a call that fails is logged, not
+    the last."""
 
     def __init__(self, name: str, task: Callable[[], None], *, period_s: float) -> None:
         self._name = name
@@ -43,7 +44,8 @@ class PeriodicThread:
         """Call the task now, in the calling thread."""
         try:
             self._task()
-        except OSError as error:  # a full disk, a process that ended meanwhile: the next call may do
+        except OSError as error:
+            # a full disk, a process that ended meanwhile: the next call may do
             _LOG.warning("%s: %s", self._name, error)
         except Exception:  # noqa: BLE001 - the thread must live on
             _LOG.exception("%s failed", self._name)

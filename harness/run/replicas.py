@@ -15,7 +15,8 @@ _LOG = logging.getLogger(__name__)
 
 
 def record_replicas(plan: Plan, run: RunDir, admin: Admin, *, timeout_s: float) -> None:
-    """Write what the replicas have, where the scenario asks for it. What is not known makes it *unknown*."""
+    """Write what the replicas have, where the scenario asks for it. What is not known makes it
+    *unknown*."""
     if plan.audit != EVERY_REPLICA or not isinstance(admin, ReadsReplicas):
         return
     try:

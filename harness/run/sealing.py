@@ -1,4 +1,5 @@
-"""Seals what is finished of a run during the load, so that neither the raw form nor the end of it grows."""
+"""Seals what is finished of a run during the load, so that neither the raw form nor the end of it
+grows."""
 
 from __future__ import annotations
 
@@ -55,7 +56,8 @@ class Sealing(PeriodicThread):
 
 
 def _give_back() -> None:
-    """Memory that is free goes back to the system: what a pass took is not needed until the next one."""
+    """Memory that is free goes back to the system: what a pass took is not needed until the next
+    one."""
     with suppress(AttributeError, OSError):  # another libc
         ctypes.CDLL(None).malloc_trim(0)
 

@@ -1,9 +1,10 @@
-"""Stack dumps of Go, the JVM, Python and Rust: cut into stacks, and the one in which the worker's call waits.
+"""Stack dumps of Go, the JVM, Python and Rust: cut into stacks, and the one in which the worker's
+call waits.
 
-A dump of a client has dozens of threads, goroutines or asyncio tasks. The one to show is the worker's own,
-seen from the client: code of a library that was called by code of the worker. Libraries are distinguished
-from the standard library by where they come from, so no client is known by name here. Those of Rust have the
-form of a JVM's.
+A dump of a client has dozens of threads, goroutines or asyncio tasks. The one to show is the
+worker's own, seen from the client: code of a library that was called by code of the worker.
+Libraries are distinguished from the standard library by where they come from, so no client is known
+by name here. Those of Rust have the form of a JVM's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ _HEADS = (
     re.compile(r'^Task ".*" \(.*:$'),
 )
 _JVM_HEAD = re.compile(r'^(?P<name>".*") .*\bnid=\w+ (?P<state>[^\[]*)')
-#: Lines of code of a worker or its kit: in Python, whatever is neither installed nor part of the language.
+#: Lines of code of a worker or its kit: in Python, whatever is neither installed nor part of the
+#: language.
 _WORKER = re.compile(
     r'^(main\.|brokerstorm/)|^at <?brokerstorm(\.|_\w+::)|^File "(?!.*/lib/python[0-9.]+/).*\.py"'
 )
@@ -52,7 +54,8 @@ class Stack:
 
     @property
     def where(self) -> str:
-        """The innermost call that is not the language's own, with file and line; empty when there is none."""
+        """The innermost call that is not the language's own, with file and line; empty when there
+        is none."""
         for number, line in enumerate(self.lines):
             if _PLACE.match(line) or not _is_frame(line) or _is_standard(line):
                 continue
@@ -104,8 +107,8 @@ def _title(head: str) -> str:
 def waiting(dump: str) -> Stack | None:
     """The stack in which the worker's call into the client waits.
 
-    Library code that the worker called comes first; else (a client in C, or calls that do not block) the
-    longest stack of the worker itself; None when the dump has neither.
+    Library code that the worker called comes first; else (a client in C, or calls that do not
+    block) the longest stack of the worker itself; None when the dump has neither.
     """
     stacks = parse(dump)
     called = [stack for stack in stacks if _library_calls(stack)]

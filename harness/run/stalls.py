@@ -1,8 +1,8 @@
 """Monitors consumers that are handed nothing while messages wait for them, and keeps their stacks.
 
-Unlike a hang no call has a deadline here, and a consumer may continue by itself: it is not ended. Judging of
-the sealed capture says by stream what it was (analysis/kernels/stall.py); this is the evidence, taken while
-there is a process to ask.
+Unlike a hang no call has a deadline here, and a consumer may continue by itself: it is not ended.
+Judging of the sealed capture says by stream what it was (analysis/kernels/stall.py); this is the
+evidence, taken while there is a process to ask.
 """
 
 from __future__ import annotations
@@ -24,9 +24,12 @@ StallsByConsumer = Mapping[str, Stall | None]
 
 
 class StallMonitor:
-    """Call `check` every `CHECK_EVERY_S`. Reports what two checks in a row have seen, and its end."""
+    """Call `check` every `CHECK_EVERY_S`. Reports what two checks in a row have seen, and its
+    end."""
 
-    def __init__(self, plan: Plan, run: RunDir, admin: Callable[[], Admin], pool: WorkerPool) -> None:
+    def __init__(
+        self, plan: Plan, run: RunDir, admin: Callable[[], Admin], pool: WorkerPool
+    ) -> None:
         self._plan = plan
         self._faults = FaultTail(run.faults)
         self._admin = admin

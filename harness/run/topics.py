@@ -10,8 +10,8 @@ from harness.systems import SYSTEMS
 
 
 def make_topics(admin: Admin, plan: Plan) -> None:
-    """Create them in the namespace of the run, if there is one, and wait until each works; on a cluster that
-    others use too, under their addresses.
+    """Create them in the namespace of the run, if there is one, and wait until each works; on a
+    cluster that others use too, under their addresses.
 
     Raises:
         UsageError, EnvironmentNotReady: as the admin's ``create_topics`` and ``wait_ready``.
@@ -30,9 +30,15 @@ def make_topics(admin: Admin, plan: Plan) -> None:
 
 
 def enter_topics(admin: Admin, plan: Plan) -> None:
-    """Let an admin know the topics, there or to be made, by the names that brokers have for them."""
+    """Let an admin know the topics, there or to be made, by the names that brokers have for
+    them."""
     if isinstance(admin, NamesTopics):
         groups = {group_id(plan, consumer.group) for consumer in plan.consumers}
+        groups |= {
+            group_id(plan, application.group)
+            for application in plan.applications
+            if not application.runs_elsewhere  # that group is theirs: it stays
+        }
         admin.name_topics({topic.name: topic.address for topic in plan.topics}, sorted(groups))
     if isinstance(admin, HasNamespaces):
         admin.enter_namespace(plan.namespace)

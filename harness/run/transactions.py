@@ -1,5 +1,5 @@
-"""Records which messages of the log were in which transaction: the readers of the audit cannot see it. And
-those that they are not given."""
+"""Records which messages of the log were in which transaction: the readers of the audit cannot see
+it. And those that they are not given."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ _LOG = logging.getLogger(__name__)
 
 
 def record_transactions(plan: Plan, run: RunDir, admin: Admin, *, timeout_s: float) -> None:
-    """Write what the logs hold; nothing where no client used transactions. What is not known makes a run
-    *unknown*."""
+    """Write what the logs hold; nothing where no client used transactions. What is not known makes
+    a run *unknown*."""
     if not any(producer.transactions for producer in plan.producers):
         return
     try:
@@ -55,7 +55,9 @@ def record_transactions(plan: Plan, run: RunDir, admin: Admin, *, timeout_s: flo
         _LOG.warning("the transactions of the log were not read: %s", error)
         return
     rows = [asdict(replace(one, hidden=[])) for one in told]
-    write_jsonl(run.log_transactions, [{key: row[key] for key in row if key != "hidden"} for row in rows])
+    write_jsonl(
+        run.log_transactions, [{key: row[key] for key in row if key != "hidden"} for row in rows]
+    )
     if any(one.hidden for one in told):
         _write_hidden(plan, run, told)
 
@@ -92,7 +94,16 @@ def _write_hidden(plan: Plan, run: RunDir, told: Sequence[StreamTransactions]) -
     heads = b"".join(message.data[:HEADER_BYTES].ljust(HEADER_BYTES, b"\0") for _, message in found)
     rows["header"] = np.frombuffer(heads, RAW_LOG["header"])
     header = np.zeros(1, SEGMENT_HEADER)
-    header[0] = (SEGMENT_MAGIC, TableId.LOG, RAW_LOG.itemsize, _READER, 0, len(rows), plan.run_tag, 0)
+    header[0] = (
+        SEGMENT_MAGIC,
+        TableId.LOG,
+        RAW_LOG.itemsize,
+        _READER,
+        0,
+        len(rows),
+        plan.run_tag,
+        0,
+    )
     (folder / f"log-{_READER}-000000.seg").write_bytes(header.tobytes() + rows.tobytes())
 
 

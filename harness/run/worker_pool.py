@@ -7,33 +7,31 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from harness.contracts.plan import ClientPlan, Plan
+from harness.contracts.plan import ClientPlan
 from harness.contracts.rows import WorkerRow
 from harness.contracts.worker import ProcessSpec, StatsLine
 from harness.owners import ROLE, marks_of
 from harness.plan.hours import audit_follows
-from harness.protocols.cluster import Progress
 from harness.run.crashes import Crash
 from harness.run.hangs import hang_sentence, keep_dump, stall_sentence, take_stacks
 from harness.run.hosts import THIS_MACHINE, Hosts, OneMachine
 from harness.run.liveness import Hang, HangDetector, Stall
-from harness.run.manifest import ManifestFile
+from harness.run.place import RunPlace
 from harness.run.worker_process import STOP_GRACE_S, Message, WorkerProcess
 from harness.run.worker_specs import (
     EPOCHS_FILE,
-    Endpoints,
     audit_again,
     audit_specs,
     client_spec,
 )
-from harness.rundir import Document, RunDir, append_jsonl, read_json, write_json
+from harness.rundir import Document, append_jsonl, read_json, write_json
 from harness.toolchains.own_builds import own_build
 from harness.workers import launch, load_worker
 from harness.workers.artifacts import artifact_of
 from harness.workers.spec import WorkerSpec
 
-#: From process start to the ``ready`` line: interpreter or JVM, client import, a producer for each of a
-#: hundred topics. Two cores that do other things need a multiple of the usual 3 s.
+#: From process start to the ``ready`` line: interpreter or JVM, client import, a producer for each
+#: of a hundred topics. Two cores that do other things need a multiple of the usual 3 s.
 READY_TIMEOUT_S = 90.0
 #: Between the `start` line of a later life and its first due message.
 _BEGIN_NS = 50_000_000
@@ -48,36 +46,22 @@ def _follows_load(worker: WorkerProcess) -> bool:
 class WorkerPool:
     """All worker processes of a run, by role.
 
-    ``owner`` is the run id of the cluster: by it `clean` finds the workers of every round of a campaign.
-
-    Shared by the run's thread, the reader of each worker, lives of clients, faults and those who watch for
-    hangs and stalls. One lock guards who is in it and whether the load is over. What is handed out is a copy,
-    and no thread holds the lock while a process starts or ends.
+    Shared by the run's thread, the reader of each worker, lives of clients, faults and those who
+    watch for hangs and stalls. One lock guards who is in it and whether the load is over. What is
+    handed out is a copy, and no thread holds the lock while a process starts or ends.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        run: RunDir,
-        where: Endpoints,
-        manifest: ManifestFile,
-        progress: Progress,
-        *,
-        owner: str,
-        offline: bool,
-        hosts: Hosts | None = None,
-        own_clocks: bool = False,
-    ) -> None:
-        """``own_clocks``: faults set the wall clocks of clients."""
-        self._plan = plan
-        self._own_clocks = own_clocks
+    def __init__(self, place: RunPlace, hosts: Hosts | None = None) -> None:
+        """``hosts``: of the workers; None = this machine."""
+        self._plan = place.plan
+        self._own_clocks = place.own_clocks
         self._hosts = hosts or OneMachine()
-        self.run = run
-        self.where = where
-        self._manifest = manifest
-        self._progress = progress
-        self._owner = owner
-        self._offline = offline
+        self.run = place.run
+        self.where = place.where
+        self._manifest = place.manifest
+        self._progress = place.progress
+        self._owner = place.owner
+        self._offline = place.offline
         self._reported: set[str] = set()
         self._lock = threading.RLock()
         self._now: dict[str, list[WorkerProcess]] = {
@@ -100,8 +84,8 @@ class WorkerPool:
 
     @property
     def producers(self) -> list[WorkerProcess]:
-        """The current life of each that sends, in the order of the plan, `consumers` of each that reads.
-        Members of pipelines are in both."""
+        """The current life of each that sends, in the order of the plan, `consumers` of each that
+        reads. Members of pipelines are in both."""
         with self._lock:
             return [*self._now["producer"], *self._now["pipeline"]]
 
@@ -173,14 +157,21 @@ class WorkerPool:
             WorkerError: one did not get ready; its own words are in the message.
         """
         plan, run, where = self._plan, self.run, self.where
-        self._now["consumer"] = [self._worker(client_spec(plan, run, c, where)) for c in plan.readers]
+        self._now["consumer"] = [
+            self._worker(client_spec(plan, run, c, where)) for c in plan.readers
+        ]
         for worker, consumer in zip(self.readers, plan.readers, strict=True):
             if consumer.joins_s:
-                self._launch(worker, consumer.client_version)  # built now, not in the middle of the load
+                # built now, not in the middle of the load
+                self._launch(worker, consumer.client_version)
             else:
                 self._start(worker, consumer.client_version)
-        self._now["producer"] = [self._worker(client_spec(plan, run, p, where)) for p in plan.scheduled]
-        self._now["pipeline"] = [self._worker(client_spec(plan, run, m, where)) for m in plan.pipelines]
+        self._now["producer"] = [
+            self._worker(client_spec(plan, run, p, where)) for p in plan.scheduled
+        ]
+        self._now["pipeline"] = [
+            self._worker(client_spec(plan, run, m, where)) for m in plan.pipelines
+        ]
         for worker, producer in zip(self.producers, plan.producers, strict=True):
             self._start(worker, producer.client_version)
         self._watch_calls()
@@ -197,7 +188,8 @@ class WorkerPool:
         }
 
     def take_over(self) -> None:
-        """Have the workers of a harness that is gone, every life of them; none of them runs any more."""
+        """Have the workers of a harness that is gone, every life of them; none of them runs any
+        more."""
         roles: dict[str, Sequence[ClientPlan]] = {
             "consumer": self._plan.readers,
             "producer": self._plan.scheduled,
@@ -210,18 +202,26 @@ class WorkerPool:
                 self._earlier += earlier
                 self._now[role].append(last)
         readers = self._recalled("audit-*", "again-*")
-        again = {worker.name.removeprefix("again-") for worker in readers if worker.name.startswith("again-")}
+        again = {
+            worker.name.removeprefix("again-")
+            for worker in readers
+            if worker.name.startswith("again-")
+        }
         self._earlier += [worker for worker in readers if worker.name in again]
         self._now["audit"] = [worker for worker in readers if worker.name not in again]
         self._watch_calls()
 
     def _recalled(self, *patterns: str) -> list[WorkerProcess]:
         """Return the workers whose names match, in the order in which they began."""
-        folders = [path.parent for each in patterns for path in self.run.raw.glob(f"{each}/spec.json")]
+        folders = [
+            path.parent for each in patterns for path in self.run.raw.glob(f"{each}/spec.json")
+        ]
         found = []
         for folder in folders:
             document = read_json(folder / "spec.json")
-            spec = ProcessSpec.model_validate({key: document[key] for key in document if key != "role"})
+            spec = ProcessSpec.model_validate(
+                {key: document[key] for key in document if key != "role"}
+            )
             found.append(WorkerProcess(spec, folder, on_message=self._on_message))
             found[-1].recall()
         return sorted(found, key=lambda worker: worker.t_start_ns)
@@ -261,7 +261,8 @@ class WorkerPool:
             self._earlier.append(before)
             role[role.index(before)] = worker
             self._returning.discard(worker.plan_name)
-            if worker.offers_from_ns:  # it was ready at once, and who ended the load did not see it here
+            # it was ready at once, and who ended the load did not see it here
+            if worker.offers_from_ns:
                 self._end_load_of(worker)
         self._progress.note(f"{worker.name} begins")
 
@@ -277,29 +278,36 @@ class WorkerPool:
             worker.tell("stop-load")
 
     def stop_load(self) -> None:
-        """Producers offer nothing more, those included that are not ready yet. Consumers pause and seek no
-        more."""
+        """Producers offer nothing more, those included that are not ready yet. Consumers pause and
+        seek no more."""
         with self._lock:
             self._is_load_over = True
             self.command(self.scheduled, "stop-load")
             self.command(filter(_follows_load, self.readers), "stop-load")
 
-    def start_audit(self, epochs: Mapping[str, Sequence[tuple[int, int]]], *, anew: bool = False) -> None:
+    def start_audit(
+        self, epochs: Mapping[str, Sequence[tuple[int, int]]], *, anew: bool = False
+    ) -> None:
         """Let the readers of the log read to its end; call when no producer can write any more.
 
         Args:
-            epochs: by stream, leader epochs of the log with where they begin, for those who have read some.
+            epochs: by stream, leader epochs of the log with where they begin, for those who have
+                read some.
             anew: others read whole what those have read.
         """
         followers = self.auditors
         for worker in followers if anew else ():
             worker.stop()
         if followers:
-            again = [audit_again(worker.spec, self.run) for worker in followers if not worker.is_alive]
+            again = [
+                audit_again(worker.spec, self.run) for worker in followers if not worker.is_alive
+            ]
         else:
             again = audit_specs(self._plan, self.run, self.where)
         for worker in followers:
-            told = {name: epochs.get(stream, ()) for name, stream in self._plan.worker_streams.items()}
+            told = {
+                name: epochs.get(stream, ()) for name, stream in self._plan.worker_streams.items()
+            }
             write_json(self.run.worker(worker.name) / EPOCHS_FILE, told)
         self._start_readers_of_the_log(again)
         for worker in self.auditors:
@@ -316,7 +324,7 @@ class WorkerPool:
 
     def _worker(self, spec: ProcessSpec, client: str = "") -> WorkerProcess:
         """``client``: the name in the plan of a later life."""
-        host = THIS_MACHINE if spec.audit else self._hosts.of(client or spec.name)
+        host = THIS_MACHINE if spec.audit else self._hosts.host_of(client or spec.name)
         folder, own = self.run.worker(spec.name), self._own_clocks and spec.audit is None
         return WorkerProcess(spec, folder, on_message=self._on_message, host=host, own_clock=own)
 
@@ -332,7 +340,8 @@ class WorkerPool:
         return launch(self._kind(worker), version, offline=self._offline)
 
     def _kind(self, worker: WorkerProcess) -> WorkerSpec:
-        return load_worker(worker.spec.client.library, self._plan.workers)
+        library = worker.spec.client.library
+        return load_worker(library, self._plan.workers, system=self._plan.system)
 
     def _on_message(self, worker: WorkerProcess, message: Message) -> None:
         kind = message.get("type")
@@ -344,10 +353,14 @@ class WorkerPool:
             self._detectors[worker.name].froze(int(message["t_ns"]), int(message["frozen_ns"]))
         if message.get("kind") == "client-died":
             worker.client_died = True
-            self._progress.note(f"{self._who(worker)} declared itself dead: {message.get('text', '')}")
+            self._progress.note(
+                f"{self._who(worker)} declared itself dead: {message.get('text', '')}"
+            )
         row = {k: v for k, v in message.items() if k not in ("type", "kind")}
         # whatever a worker says, what reads events.jsonl finds texts where texts belong
-        row |= {k: str(row[k]) for k in ("text", "name", "why", "where", "thread", "stream") if k in row}
+        row |= {
+            k: str(row[k]) for k in ("text", "name", "why", "where", "thread", "stream") if k in row
+        }
         if not isinstance(row.get("position"), int):
             row.pop("position", None)
         row.setdefault("t_ns", time.monotonic_ns())
@@ -372,15 +385,15 @@ class WorkerPool:
         return {w.name: (w.pid, w.stats) for w in self.all_workers if w.is_alive}
 
     def pids(self) -> Mapping[str, int]:
-        """The client processes that live now, by their names in the plan: what a fault may hit. 0: on another
-        machine, where no number of this one means it."""
+        """The client processes that live now, by their names in the plan: what a fault may hit. 0:
+        on another machine, where no number of this one means it."""
         with self._lock:
             clients = [*self.readers, *self.producers]
         return {w.plan_name: w.pid or 0 for w in clients if w.is_alive}
 
     def totals(self) -> dict[str, int]:
-        """Sums of the latest counters over all workers. What pipelines make counts apart: the plan did not
-        ask for it at a rate."""
+        """Sums of the latest counters over all workers. What pipelines make counts apart: the plan
+        did not ask for it at a rate."""
         workers = self.all_workers
         producers, consumers, pipelines = (
             [w for w in workers if w.role == role] for role in ("producer", "consumer", "pipeline")
@@ -397,7 +410,12 @@ class WorkerPool:
         for worker in self.all_workers:
             if not worker.t_end_ns:  # it lives, or its last words were not read yet
                 continue
-            if worker.done.is_set() or worker.is_ending or worker.was_killed or worker.name in self._reported:
+            if (
+                worker.done.is_set()
+                or worker.is_ending
+                or worker.was_killed
+                or worker.name in self._reported
+            ):
                 continue
             self._reported.add(worker.name)
             if worker.role != "audit" and (crash := worker.crash()):
@@ -413,7 +431,12 @@ class WorkerPool:
         text = f"the client ended its process (exit code {worker.exit_code}): {crash.text}"
         self._progress.note(f"{self._who(worker)}: {text}")
         self._manifest.problem("client-crashed", f"{worker.name}: {text}")
-        event = {"worker": worker.name, "kind": "client-died", "why": "crashed", "t_ns": worker.t_end_ns}
+        event = {
+            "worker": worker.name,
+            "kind": "client-died",
+            "why": "crashed",
+            "t_ns": worker.t_end_ns,
+        }
         found = keep_dump(worker, crash, self.run)
         self._write_event({**event, "name": crash.name, "text": crash.text, **found})
 
@@ -461,7 +484,9 @@ class WorkerPool:
             self._stalled.add(worker.name)
             epoch_ns = self._manifest.content.epoch_ns
             text = stall_sentence(stall, waiting, epoch_ns)
-            row = self._report_waiting(worker, "stall", text, since_ns=stall.since_ns, waiting=waiting)
+            row = self._report_waiting(
+                worker, "stall", text, since_ns=stall.since_ns, waiting=waiting
+            )
             self._keep_stacks(worker, row)
 
     def note_stall_over(self, worker: WorkerProcess) -> None:
@@ -474,7 +499,13 @@ class WorkerPool:
         verb = {"hang": "hangs", "stall": "stalls", "stuck": "is stuck"}[kind]
         self._progress.waiting(worker.name, f"{verb}: {text}")
         self._progress.note(f"{self._who(worker)} {verb}: {text}")
-        row = {"t_ns": time.monotonic_ns(), "worker": worker.name, "kind": kind, "text": text, **more}
+        row = {
+            "t_ns": time.monotonic_ns(),
+            "worker": worker.name,
+            "kind": kind,
+            "text": text,
+            **more,
+        }
         return {**row, **worker.spec.numbers}
 
     @staticmethod
@@ -486,8 +517,8 @@ class WorkerPool:
 
     @staticmethod
     def _version(worker: WorkerProcess) -> str:
-        """Return the version that the client reports. The user's own build may report the same version as
-        another build.
+        """Return the version that the client reports. The user's own build may report the same
+        version as another build.
         """
         said = worker.ready_line.client_version if worker.ready_line else ""
         own = own_build(worker.spec.client.version)
@@ -498,7 +529,9 @@ class WorkerPool:
         found = take_stacks(worker, self.run)
         append_jsonl(self.run.events, {**row, **found})
         if found.get("where"):
-            self._progress.note(f"{worker.name} waits in {found['where']}, stacks in {found['stacks']}")
+            self._progress.note(
+                f"{worker.name} waits in {found['where']}, stacks in {found['stacks']}"
+            )
         self._manifest.problem(row["kind"], f"{worker.name}: {row['text']}")
 
     def stop(self) -> None:
@@ -523,7 +556,9 @@ class WorkerPool:
         for row in rows:
             clients.setdefault(row.client, set()).add(row.client_version)
         versions = {name: ", ".join(sorted(found - {""})) for name, found in clients.items()}
-        self._manifest.update(workers=rows, versions={**self._manifest.content.versions, **versions})
+        self._manifest.update(
+            workers=rows, versions={**self._manifest.content.versions, **versions}
+        )
         with self._lock:
             while self._unwritten:
                 append_jsonl(self.run.events, self._unwritten[0])

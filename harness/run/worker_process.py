@@ -1,8 +1,8 @@
 """One worker process: commands on its stdin, JSON lines on its stdout, bounded waits.
 
 docs/worker-protocol.md is the contract. Messages never pass through the pipe; the worker writes its
-capture itself. Its stdout is kept next to the capture (stdout.jsonl), its client's log too (stderr.log),
-both without the secrets that it was handed.
+capture itself. Its stdout is kept next to the capture (stdout.jsonl), its client's log too
+(stderr.log), both without the secrets that it was handed.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class WorkerProcess:
         host: Host = THIS_MACHINE,
         own_clock: bool = False,
     ) -> None:
-        """``host``: the machine that it runs on; ``folder`` is on this one in any case. ``own_clock``: faults
-        set its wall clock, where it runs on this machine."""
+        """``host``: the machine that it runs on; ``folder`` is on this one in any case.
+        ``own_clock``: faults set its wall clock, where it runs on this machine."""
         self._host = host
         self.clock = OwnClocks({spec.name: folder} if own_clock and host is THIS_MACHINE else {})
         self.name = spec.name
@@ -82,8 +82,8 @@ class WorkerProcess:
         self.was_stuck = False
         #: What an earlier life of the same consumer was handed: stream -> next position.
         self.carried: dict[str, int] = {}
-        #: For a client with several lives: when it offered messages (0 = as the plan says), what it left
-        #: open.
+        #: For a client with several lives: when it offered messages (0 = as the plan says), what it
+        #: left open.
         self.offers_from_ns = self.offers_until_ns = self.open_sends = 0
         self.t_start_ns = 0
         self.t_end_ns = 0
@@ -106,8 +106,11 @@ class WorkerProcess:
         self._redactor = SecretRemover(handed.secrets) if handed.secrets else None
         self.t_start_ns = time.monotonic_ns()
         self._process = self._host.start(self.spec, self.folder, argv, env, handed)
-        if self._process.stderr is not None:  # first: the other waits for it when the process is gone at once
-            self._log_reader = threading.Thread(target=self._keep_log, name=f"log-{self.name}", daemon=True)
+        # first: the other waits for it when the process is gone at once
+        if self._process.stderr is not None:
+            self._log_reader = threading.Thread(
+                target=self._keep_log, name=f"log-{self.name}", daemon=True
+            )
             self._log_reader.start()
         self._reader = threading.Thread(target=self._read, name=f"worker-{self.name}", daemon=True)
         self._reader.start()
@@ -145,7 +148,8 @@ class WorkerProcess:
                     pipe.close()
 
     def _understood(self, line: str) -> tuple[Message, str]:
-        """The message of a line (none where a client prints: not ours to judge), and the line to keep."""
+        """The message of a line (none where a client prints: not ours to judge), and the line to
+        keep."""
         line = self._redactor.printed(line) if self._redactor else line
         try:
             message = json.loads(line)
@@ -180,7 +184,8 @@ class WorkerProcess:
         return stats.model_copy(update={"positions": {**self.carried, **stats.positions}})
 
     def recall(self) -> None:
-        """Take what it said, and when it ran, from its folder: a harness that is gone started it."""
+        """Take what it said, and when it ran, from its folder: a harness that is gone started
+        it."""
         with (self.folder / "stdout.jsonl").open(errors="replace") as kept:
             for line in kept:
                 message, _ = self._understood(line)
@@ -189,7 +194,10 @@ class WorkerProcess:
         now_ns, wall_ns = time.monotonic_ns(), time.time_ns()
         began_ns = (self.folder / "spec.json").stat().st_mtime_ns
         ended_ns = max(path.stat().st_mtime_ns for path in self.folder.iterdir())
-        self.t_start_ns, self.t_end_ns = now_ns - (wall_ns - began_ns), now_ns - (wall_ns - ended_ns)
+        self.t_start_ns, self.t_end_ns = (
+            now_ns - (wall_ns - began_ns),
+            now_ns - (wall_ns - ended_ns),
+        )
         self.was_killed, self.offers_until_ns = not self.done.is_set(), self.t_end_ns
         if self.is_sender:
             self.open_sends = self.calls().open_calls().count
@@ -231,8 +239,8 @@ class WorkerProcess:
 
     @property
     def is_stopped(self) -> bool:
-        """Return whether the process is stopped at this moment (SIGSTOP, a paused container). A stopped
-        process is not to blame for what it does not do.
+        """Return whether the process is stopped at this moment (SIGSTOP, a paused container). A
+        stopped process is not to blame for what it does not do.
         """
         return self._process is not None and self._host.is_stopped(self._process)
 
@@ -288,7 +296,8 @@ class WorkerProcess:
         return " | ".join(lines[-LOG_TAIL_LINES:]) or f"exit code {self.exit_code}, no message"
 
     def crash(self) -> Crash | None:
-        """How its client took the process down; None while it lives, and where the client did not."""
+        """How its client took the process down; None while it lives, and where the client did
+        not."""
         return crash_of_client(self.exit_code, self._log_end(), self._last_error())
 
     def _last_error(self) -> str:
@@ -298,13 +307,15 @@ class WorkerProcess:
 
     def _log_end(self) -> str:
         """The end of what it printed: its client's log, then lines outside the worker protocol."""
-        log, printed = (_end_of(self.folder / name, TAIL_BYTES) for name in ("stderr.log", "stdout.jsonl"))
+        log, printed = (
+            _end_of(self.folder / name, TAIL_BYTES) for name in ("stderr.log", "stdout.jsonl")
+        )
         said = b"".join(map(_no_message, printed.splitlines(keepends=True)))
         return (log + said).decode(errors="replace")
 
     def tell(self, line: str) -> None:
-        """Send one command line, whole, whoever calls; a dead worker is not an error here, its exit code
-        tells."""
+        """Send one command line, whole, whoever calls; a dead worker is not an error here, its exit
+        code tells."""
         process = self._process
         if process is None or process.stdin is None:
             return
@@ -323,13 +334,16 @@ class WorkerProcess:
         return self.done.is_set()
 
     def dump_stack(self, target: Path) -> None:
-        """Ask the process for its stacks (SIGQUIT: Python kit, Go and Java all answer) and keep them.
+        """Ask the process for its stacks (SIGQUIT: Python kit, Go and Java all answer) and keep
+        them.
 
-        A dump comes in several writes without an end mark: it is complete when nothing was added for a while.
+        A dump comes in several writes without an end mark: it is complete when nothing was added
+        for a while.
         """
         if not self.is_alive or self._process is None:
             return
-        files = [self.folder / "stderr.log", self.folder / "stdout.jsonl"]  # a JVM prints it on stdout
+        # a JVM prints it on stdout
+        files = [self.folder / "stderr.log", self.folder / "stdout.jsonl"]
         before = [_size(path) for path in files]
         self._process.send_signal(signal.SIGQUIT)
         seen, still_since = before, 0.0

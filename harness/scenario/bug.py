@@ -1,8 +1,10 @@
-"""The `bug` part of a scenario: where it was reported, which variants to compare, what must have happened.
+"""The `bug` part of a scenario: where it was reported, which variants to compare, what must have
+happened.
 
-A bug is an ordinary scenario whose variants are the arms: one `expect`s the class of the bug, the other is
-expected clean, and both meet the same seeds and the same faults. `exposure` says what a round must have
-met to count; a round in which the bug had no chance proves nothing about either version.
+A bug is an ordinary scenario whose variants are the arms: one `expect`s the class of the bug, the
+other is expected clean, and both meet the same seeds and the same faults. `exposure` says what a
+round must have met to count; a round in which the bug had no chance proves nothing about either
+version.
 """
 
 from __future__ import annotations
@@ -20,7 +22,9 @@ from harness.scenario.part import Name, Part
 class ExposureSpec(Part):
     """A counter of the run, and the least it must show for a round to count."""
 
-    counter: str = Field(description="what the bug needs, a counter of docs/reference/exposure.md")
+    counter: str = Field(
+        description="what the bug needs, a counter of docs/explanation/anomalies.md"
+    )
     floor: int = Field(1, ge=1, description="a round with less is not counted and is run again")
 
 
@@ -47,7 +51,8 @@ class BugSpec(Part):
         description="link to the report or the fix, or `none` if it was not reported"
     )
     exposure: ExposureSpec | None = Field(
-        None, description="what a round must have met to count; only a bug that needs no fault can be without"
+        None,
+        description="what a round must have met to count; only a bug that needs no fault can be without",
     )
     witness: str = Field(
         "",
@@ -55,7 +60,8 @@ class BugSpec(Part):
         "in an error or in a line of a client's log",
     )
     pairs: dict[Name, PairSpec] = Field(
-        min_length=1, description="by a name of your own; the first is run unless --pair names another"
+        min_length=1,
+        description="by a name of your own; the first is run unless --pair names another",
     )
 
 
@@ -79,14 +85,20 @@ def bug_problems(
     *,
     has_faults: bool,
 ) -> Iterator[Problem]:
-    """Yield the contradictions between a bug and the variants of its scenario: (key path, what is wrong).
+    """Yield the contradictions between a bug and the variants of its scenario: (key path, what is
+    wrong).
 
     Args:
         counters: the exposure counters there are; None = not checked.
         has_faults: the scenario has some, whatever its variants have.
     """
-    if bug.exposure is None and (has_faults or any("faults" in each.override for each in variants.values())):
-        yield ("bug",), "needs exposure: a fault may come to nothing, and then a round proves nothing"
+    if bug.exposure is None and (
+        has_faults or any("faults" in each.override for each in variants.values())
+    ):
+        yield (
+            ("bug",),
+            "needs exposure: a fault may come to nothing, and then a round proves nothing",
+        )
     counter = bug.exposure.counter if bug.exposure else ""
     if bug.exposure and counters is not None and counter not in counters:
         yield ("bug", "exposure", "counter"), f"is not a counter; {did_you_mean(counter, counters)}"
@@ -97,7 +109,10 @@ def bug_problems(
             if chosen not in variants:
                 yield at, f"is not a variant; {did_you_mean(chosen, variants)}"
             elif role == "affected" and variants[chosen].expect == CLEAN:
-                yield at, "must be a variant that expects the class of the bug, and this one expects clean"
+                yield (
+                    at,
+                    "must be a variant that expects the class of the bug, and this one expects clean",
+                )
             elif role == "fixed" and variants[chosen].expect != CLEAN:
                 yield (
                     at,

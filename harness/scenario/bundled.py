@@ -26,8 +26,8 @@ def name_of(name_or_path: str) -> str:
 
 
 def from_anywhere(name_or_path: str) -> str:
-    """Return the argument in a form that means the same from any folder: the name of a ready scenario, or a
-    whole path.
+    """Return the argument in a form that means the same from any folder: the name of a ready
+    scenario, or a whole path.
     """
     if name_or_path in bundled_scenarios() | bundled_bugs() or not Path(name_or_path).exists():
         return name_or_path

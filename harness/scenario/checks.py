@@ -1,4 +1,5 @@
-"""Checks across the keys of a scenario: combinations that are wrong though each key is valid by itself."""
+"""Checks across the keys of a scenario: combinations that are wrong though each key is valid by
+itself."""
 
 from __future__ import annotations
 
@@ -9,11 +10,24 @@ from typing import Any, Protocol
 from harness.errors import did_you_mean
 from harness.exposure import CAPTURED
 from harness.node_settings import node_configs, setting_name
+from harness.scenario.application_checks import application_problems
 from harness.scenario.bug import bug_problems
 from harness.scenario.headers import header_names
 from harness.scenario.members import own_name_problems
-from harness.scenario.model import ConsumerSpec, PipelineSpec, ProducerSpec, Scenario, TopicSpec, native
-from harness.scenario.payload import payload_compressible, payload_sizes, payload_table
+from harness.scenario.model import (
+    ConsumerSpec,
+    PipelineSpec,
+    ProducerSpec,
+    Scenario,
+    TopicSpec,
+    native,
+)
+from harness.scenario.payload import (
+    payload_compressible,
+    payload_sizes,
+    payload_table,
+    payload_template,
+)
 from harness.scenario.pipeline import pipeline_problems
 from harness.scenario.rate import RateLimit
 from harness.systems import DEFAULT, SYSTEMS, System
@@ -29,7 +43,12 @@ class Client(Protocol):
     """The part of a worker that a scenario is checked against (`harness.workers.WorkerSpec`)."""
 
     @property
-    def system(self) -> str: ...
+    def systems(self) -> Sequence[str]:
+        """Every message system that it talks to."""
+
+    def on_system(self, system: str) -> Client:
+        """The client as it is on one of its systems."""
+
     @property
     def roles(self) -> Sequence[str]: ...
     @property
@@ -37,17 +56,21 @@ class Client(Protocol):
         """By key of a producer or consumer, the values this worker can do."""
 
     def first_able(self, key: Any, client_version: str) -> str:
-        """The first version with more by this key than every worker has; empty = this one has it."""
+        """The first version with more by this key than every worker has; empty = this one has
+        it."""
 
     def first_taking(self, option: str, value: Any, client_version: str) -> str:
-        """The first version whose option takes this value; empty = this one does, as far as is stated."""
+        """The first version whose option takes this value; empty = this one does, as far as is
+        stated."""
 
     def first_brokers(self, option: str, value: Any, version: str) -> str:
-        """The first brokers that can do what this asks for; empty = this version can, or it is not known."""
+        """The first brokers that can do what this asks for; empty = this version can, or it is not
+        known."""
 
     @property
     def reserved(self) -> Collection[str]:
-        """Options that the harness sets itself; a scenario that sets one would no longer say what is run."""
+        """Options that the harness sets itself; a scenario that sets one would no longer say what
+        is run."""
 
     @property
     def options(self) -> Mapping[Any, Mapping[str, str]]:
@@ -74,7 +97,8 @@ class Client(Protocol):
         """Exposure counters that it reports."""
 
 
-#: What a worker can do that says nothing. `_asked` has those that are not keys of a producer in words.
+#: What a worker can do that says nothing. `_asked` has those that are not keys of a producer in
+#: words.
 SUPPORTED = {
     "calls": ("async",),
     "results": ("checked", "ignored"),
@@ -124,6 +148,7 @@ def problems(
     yield from _cluster_problems(scenario, system)
     yield from _topics_problems(scenario, system)
     yield from pipeline_problems(scenario)
+    yield from application_problems(scenario)
     if scenario.audit != "leader" and not system.reads_replicas:
         able = ", ".join(name for name, each in SYSTEMS.items() if each.reads_replicas)
         yield (
@@ -146,7 +171,9 @@ def problems(
     if scenario.bug is not None:
         reported = {name for client in (clients or {}).values() for name in client.exposure}
         counters = None if clients is None else [*CAPTURED, *sorted(reported)]
-        yield from bug_problems(scenario.bug, scenario.variants, counters, has_faults=bool(scenario.faults))
+        yield from bug_problems(
+            scenario.bug, scenario.variants, counters, has_faults=bool(scenario.faults)
+        )
 
 
 def _profile_problems(scenario: Scenario) -> Iterator[Problem]:
@@ -171,7 +198,9 @@ def _rate_problems(scenario: Scenario) -> Iterator[Problem]:
     if load.unlimited:
         yield ("load", "rate"), "has no meaning with load.unlimited: true; leave one of them out"
     if "rate_ratio" in scenario.require.model_fields_set:
-        sentence = "has no meaning with load.rate.at_most, which claims no rate; leave one of them out"
+        sentence = (
+            "has no meaning with load.rate.at_most, which claims no rate; leave one of them out"
+        )
         yield ("require", "rate_ratio"), sentence
 
 
@@ -182,13 +211,15 @@ def _threshold_problems(scenario: Scenario) -> Iterator[Problem]:
         yield ("require", "recovery", "outside_faults"), sentence
 
 
-# ----- cluster and topics -----------------------------------------------------------------------------
+# ----- cluster and topics -------------------------------------------------------------------------
 
 
 def _cluster_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
     cluster = scenario.cluster
     if cluster.topology and cluster.topology not in system.topologies:
-        allowed = ", ".join(system.topologies) or f"{system.name} has one topology only: leave it out"
+        allowed = (
+            ", ".join(system.topologies) or f"{system.name} has one topology only: leave it out"
+        )
         yield ("cluster", "topology"), f"is not a topology of {system.name}; {allowed}"
     yield from _config_problems(scenario, system)
 
@@ -198,13 +229,19 @@ def _config_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
     names = {setting_name(key) for key in cluster.config}
     for option, why in system.broker_config.items():
         if option in names:
-            yield ("cluster", "config", option), f"is set by brokerstorm itself; {why}: leave it out"
+            yield (
+                ("cluster", "config", option),
+                f"is set by brokerstorm itself; {why}: leave it out",
+            )
     if any(producer.transactions for producer in scenario.load.producers.values()):
         for key, value in cluster.config.items():
             option = setting_name(key)
             needed = system.transactional_config.get(option, "")
             if needed and str(value).lower() != needed:
-                yield ("cluster", "config", option), f"must be {needed} with transactions: leave it out"
+                yield (
+                    ("cluster", "config", option),
+                    f"must be {needed} with transactions: leave it out",
+                )
     for key, value in cluster.config.items():
         option = setting_name(key)
         if not is_one_line(f"{option}={value}"):
@@ -225,20 +262,34 @@ def _topics_problems(scenario: Scenario, system: System) -> Iterator[Problem]:
         for option, problem in system.topic_problems(topic.replication, native(topic.config)):
             yield ("topics", name, "config", option), problem
         if system.is_queue and topic.partitions != 1:
-            yield ("topics", name, "partitions"), "must be 1: a queue has no partitions; count makes several"
+            yield (
+                ("topics", name, "partitions"),
+                "must be 1: a queue has no partitions; count makes several",
+            )
         if system.keeps_last_of_key(native(topic.config)):
             yield from _compaction_problems(name, scenario)
+        if not system.is_queue and system.removes_settled(native(topic.config)):
+            yield from _work_queue_problems(name, topic, scenario, system)
         if topic.grows_to is not None:
             yield from _growth_problems(name, topic, scenario, system)
         for each in topic.names(name):
             first, other = seen.setdefault(system.name_key(each), (each, name))
             if first != each:
-                yield ("topics", name), f"collides with {first}; {system.name} cannot tell these names apart"
+                yield (
+                    ("topics", name),
+                    f"collides with {first}; {system.name} cannot tell these names apart",
+                )
             elif other != name:
-                yield ("topics", name, "count"), f"is the second {each}; the first is of topic {other}"
+                yield (
+                    ("topics", name, "count"),
+                    f"is the second {each}; the first is of topic {other}",
+                )
         streams += topic.count * max(topic.partitions, topic.grows_to or 0)
         if streams > MAX_STREAMS:
-            yield ("topics", name, "count"), f"makes {streams} partitions in all; at most {MAX_STREAMS}"
+            yield (
+                ("topics", name, "count"),
+                f"makes {streams} partitions in all; at most {MAX_STREAMS}",
+            )
 
 
 def _compaction_problems(name: str, scenario: Scenario) -> Iterator[Problem]:
@@ -256,12 +307,67 @@ def _compaction_problems(name: str, scenario: Scenario) -> Iterator[Problem]:
         if spec.transactions:
             yield at, "cannot be combined with transactions; leave one of them out"
     if any(name in (each.from_, each.to) for each in load.pipelines.values()):
-        yield at, "cannot be combined with a pipeline that reads or writes the topic; leave one of them out"
+        yield (
+            at,
+            "cannot be combined with a pipeline that reads or writes the topic; leave one of them out",
+        )
     if scenario.audit != "leader":
-        yield at, "cannot be combined with audit: every-replica: each replica is compacted by itself"
+        yield (
+            at,
+            "cannot be combined with audit: every-replica: each replica is compacted by itself",
+        )
 
 
-def _growth_problems(name: str, topic: TopicSpec, scenario: Scenario, system: System) -> Iterator[Problem]:
+def _work_queue_problems(
+    name: str, topic: TopicSpec, scenario: Scenario, system: System
+) -> Iterator[Problem]:
+    """A stream that removes acknowledged messages is judged as a queue, and by one group."""
+    at = ("topics", name, "config", "retention")
+    kept = [
+        other
+        for other, each in scenario.topics.items()
+        if not system.removes_settled(native(each.config))
+    ]
+    if kept:
+        yield (
+            at,
+            f"topic {kept[0]} keeps acknowledged messages, and {name} does not; put them into two scenarios",
+        )
+    readers = {
+        consumer: spec
+        for consumer, spec in scenario.load.consumers.items()
+        if spec.reads(name, name)
+    }
+    groups = sorted({spec.group for spec in readers.values()})
+    if len(groups) != 1:
+        found = f"groups {', '.join(groups)} read it" if groups else "no consumer reads it"
+        yield (
+            at,
+            f"one group must read the topic, which removes what the group acknowledged; {found}",
+        )
+    elif system.forgets_unread(native(topic.config)) and all(
+        spec.joins_after for spec in readers.values()
+    ):
+        yield (
+            at,
+            "removes what comes before its first consumer; leave joins_after out of one of them",
+        )
+    for consumer, spec in readers.items():
+        if spec.settle == "none":
+            yield (
+                ("load", "consumers", consumer, "settle"),
+                f"must be ack: topic {name} keeps a message until it is acknowledged",
+            )
+    if scenario.audit != "leader":
+        yield (
+            at,
+            "cannot be combined with audit: every-replica: a copy removes what was acknowledged",
+        )
+
+
+def _growth_problems(
+    name: str, topic: TopicSpec, scenario: Scenario, system: System
+) -> Iterator[Problem]:
     at, piped = ("topics", name, "grows_to"), scenario.load.pipelines.values()
     if not system.grows_topics:
         yield at, f"topics of {system.name} are not made to grow here; leave it out"
@@ -278,7 +384,21 @@ def _foreign(at: tuple[str, ...], part: str, spec: Any, system: System) -> Itera
             yield (*at, key), f"has no meaning on {system.name}; {instead}"
 
 
-# ----- clients ----------------------------------------------------------------------------------------
+def _template_problems(scenario: Scenario) -> Iterator[Problem]:
+    """What is read back without the headers of messages."""
+    at, load = ("load", "payload"), scenario.load
+    if load.pipelines:
+        yield at, "a template cannot be combined with pipelines, which make payloads of their own"
+    transacts = any(producer.transactions for producer in load.producers.values())
+    if transacts and not SYSTEMS[scenario.system].reads_uncommitted:
+        yield (
+            at,
+            f"a template cannot be combined with transactions on {scenario.system}, which tells of a message "
+            "that was not committed without its properties",
+        )
+
+
+# ----- clients ------------------------------------------------------------------------------------
 
 
 def _client_problems(scenario: Scenario, clients: Mapping[str, Client] | None) -> Iterator[Problem]:
@@ -293,8 +413,12 @@ def _client_problems(scenario: Scenario, clients: Mapping[str, Client] | None) -
                 yield from _worker_problems(at, spec, scenario, clients)
             for index, topic in enumerate(spec.topics):
                 if topic not in scenario.topics:
-                    sentence = f"is not declared under topics; {did_you_mean(topic, scenario.topics)}"
+                    sentence = (
+                        f"is not declared under topics; {did_you_mean(topic, scenario.topics)}"
+                    )
                     yield (*at, "topics", index), sentence
+    if payload_template(scenario.load.payload):
+        yield from _template_problems(scenario)
     for name, pipeline in scenario.load.pipelines.items():
         if clients is not None:
             yield from _worker_problems(("load", "pipelines", name), pipeline, scenario, clients)
@@ -308,14 +432,18 @@ def _worker_problems(
 ) -> Iterator[Problem]:
     """The client must exist, be of this system, have the role and be able to do what is asked."""
     system = scenario.system
-    fitting = [name for name, client in clients.items() if client.system == system]
+    fitting = [name for name, client in clients.items() if system in client.systems]
     if spec.client not in clients:
         yield (*at, "client"), f"is not a known client; {did_you_mean(spec.client, fitting)}"
         return
-    worker = clients[spec.client]
+    worker = clients[spec.client].on_system(system)
     role = _ROLES[type(spec)]
-    if worker.system != system:
-        yield (*at, "client"), f"is a client of {worker.system}, not of {system}; {did_you_mean('', fitting)}"
+    if system not in worker.systems:
+        own = " and ".join(worker.systems)
+        yield (
+            (*at, "client"),
+            f"is a client of {own}, not of {system}; {did_you_mean('', fitting)}",
+        )
         return
     if role not in worker.roles:
         yield (*at, "client"), f"has no {role} worker; it has: {', '.join(worker.roles)}"
@@ -345,7 +473,11 @@ def _option_problems(
 ) -> Iterator[Problem]:
     for option, value in getattr(spec, key).items():
         if option in worker.reserved:
-            ours = worker.options.get("consumer", {}).get(option) if isinstance(spec, ConsumerSpec) else None
+            ours = (
+                worker.options.get("consumer", {}).get(option)
+                if isinstance(spec, ConsumerSpec)
+                else None
+            )
             if ours is not None and native({option: value})[option].lower() == ours.lower():
                 continue  # says what is so anyway
             instead = worker.instead.get(option, "leave it out")
@@ -356,12 +488,19 @@ def _option_problems(
         elif first := worker.first_taking(option, value, spec.client_version):
             yield (*at, "client_version"), f"must be {first} or newer with {option}={value}"
         elif first := worker.first_brokers(option, value, scenario.cluster.version):
-            yield ("cluster", "version"), f"must be {first} or newer: {spec.client} asks for {option}={value}"
+            yield (
+                ("cluster", "version"),
+                f"must be {first} or newer: {spec.client} asks for {option}={value}",
+            )
 
 
 _ROLES = {ProducerSpec: "producer", ConsumerSpec: "consumer", PipelineSpec: "pipeline"}
 #: Keys of ``[supports]`` that correspond to a key of the load.
-_ELSEWHERE = {"payload": ("load", "payload"), "filling": ("load", "payload"), "rate": ("load", "profile")}
+_ELSEWHERE = {
+    "payload": ("load", "payload"),
+    "filling": ("load", "payload"),
+    "rate": ("load", "profile"),
+}
 
 
 def _asked(spec: ProducerSpec | ConsumerSpec | PipelineSpec, scenario: Scenario) -> dict[str, str]:
@@ -376,16 +515,23 @@ def _asked(spec: ProducerSpec | ConsumerSpec | PipelineSpec, scenario: Scenario)
             "reader": "assigned" if spec.reader else "none",
             "pauses": "periodic" if spec.pauses else "none",
             "seeks": "back" if spec.seeks else "none",
+            "payload": "template" if payload_template(scenario.load.payload) else "fixed",
         }
-    topics = [scenario.topics[name] for name in spec.topics or scenario.topics if name in scenario.topics]
+    topics = [
+        scenario.topics[name] for name in spec.topics or scenario.topics if name in scenario.topics
+    ]
     mixed = payload_table(scenario.load.payload)
     smallest, largest = payload_sizes(scenario.load.payload)
+    payload = "fixed" if largest == smallest else "mixed" if mixed else "range"
+    payload = "template" if payload_template(scenario.load.payload) else payload
     return {
         "calls": spec.calls,
         "results": spec.results,
         "threads": "many" if spec.threads > 1 else "one",
-        "payload": "fixed" if largest == smallest else "mixed" if mixed else "range",
-        "filling": "alike" if payload_compressible(scenario.load.payload) is None else "compressible",
+        "payload": payload,
+        "filling": "alike"
+        if payload_compressible(scenario.load.payload) is None
+        else "compressible",
         "headers": header_names(spec.headers),
         "rate": "profile" if spec.profile or scenario.load.profile else "constant",
         "turns": "table" if spec.skew or any(topic.share for topic in topics) else "equal",
@@ -394,7 +540,9 @@ def _asked(spec: ProducerSpec | ConsumerSpec | PipelineSpec, scenario: Scenario)
     }
 
 
-def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) -> Iterator[Problem]:
+def _consumer_problems(
+    at: tuple[str, ...], spec: ConsumerSpec, system: System
+) -> Iterator[Problem]:
     yield from _foreign(at, "consumer", spec, system)
     for key, values in system.allowed.items():
         if getattr(spec, key) not in values:
@@ -417,30 +565,39 @@ def _consumer_problems(at: tuple[str, ...], spec: ConsumerSpec, system: System) 
 
 
 def _application_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Yield a problem for each thing that the application of a run never does, whatever its client can do."""
+    """Yield a problem for each thing that the application of a run never does, whatever its client
+    can do."""
     system = SYSTEMS[scenario.system]
     for name, producer in scenario.load.producers.items():
         yield from _delay_problems(("load", "producers", name), producer, scenario)
     for name, spec in scenario.load.consumers.items():
         at = ("load", "consumers", name)
         if spec.start == "none":
-            sentence = "has no meaning in a run: its groups are new, so the client would end at once"
+            sentence = (
+                "has no meaning in a run: its groups are new, so the client would end at once"
+            )
             yield (*at, "start"), f"{sentence}; must be earliest or latest"
         is_at_once = "cumulative" in system.allowed["settle"] and spec.settle != "cumulative"
         if is_at_once and "commit_every" in spec.model_fields_set:
-            sentence = "needs settle: cumulative; other settlements acknowledge each message at once"
+            sentence = (
+                "needs settle: cumulative; other settlements acknowledge each message at once"
+            )
             yield (*at, "commit_every"), sentence
         if spec.commit == "auto" and spec.settle != "auto":
-            sentence = "needs settle: auto: the client commits positions, it acknowledges no message"
+            sentence = (
+                "needs settle: auto: the client commits positions, it acknowledges no message"
+            )
             yield (*at, "commit"), sentence
         yield from _pattern_problems(at, spec, scenario)
         yield from _reader_problems(at, spec, scenario)
         yield from _interruption_problems(at, spec, scenario)
 
 
-def _delay_problems(at: tuple[str, ...], spec: ProducerSpec, scenario: Scenario) -> Iterator[Problem]:
-    """A delay is shorter than the time after which consumers that are given nothing are stalled, and than the
-    drain, which waits for it."""
+def _delay_problems(
+    at: tuple[str, ...], spec: ProducerSpec, scenario: Scenario
+) -> Iterator[Problem]:
+    """A delay is shorter than the time after which consumers that are given nothing are stalled,
+    and than the drain, which waits for it."""
     if not spec.deliver_after:
         return
     at = (*at, "deliver_after")
@@ -452,7 +609,9 @@ def _delay_problems(at: tuple[str, ...], spec: ProducerSpec, scenario: Scenario)
             yield at, f"must be less than limits.{limit} ({most_s:g} s)"
 
 
-def _pattern_problems(at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario) -> Iterator[Problem]:
+def _pattern_problems(
+    at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario
+) -> Iterator[Problem]:
     """A subscription by pattern matches topics of the scenario, and names none."""
     if not spec.pattern:
         return
@@ -468,7 +627,9 @@ def _pattern_problems(at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenari
         yield (*at, "pattern"), f"matches no topic; {did_you_mean('', names, label='topics')}"
 
 
-def _reader_problems(at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario) -> Iterator[Problem]:
+def _reader_problems(
+    at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario
+) -> Iterator[Problem]:
     """A reader shares nothing with other processes, and commits nothing."""
     if not spec.reader:
         return
@@ -479,16 +640,31 @@ def _reader_problems(at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario
     groups = [each.group for each in load.consumers.values()]
     groups += [each.group or name for name, each in load.pipelines.items()]
     if groups.count(spec.group) > 1:
-        yield (*at, "group"), "must be a name of its own with reader: true: its deliveries are judged alone"
+        yield (
+            (*at, "group"),
+            "must be a name of its own with reader: true: its deliveries are judged alone",
+        )
     if any(topic.grows_to and spec.reads(name, name) for name, topic in scenario.topics.items()):
-        yield (*at, "reader"), "does not see new partitions; leave out grows_to of the topic, or reader"
+        yield (
+            (*at, "reader"),
+            "does not see new partitions; leave out grows_to of the topic, or reader",
+        )
 
 
-def _interruption_problems(at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario) -> Iterator[Problem]:
-    """Pauses and seeks: of members of a group that commit positions."""
+def _interruption_problems(
+    at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario
+) -> Iterator[Problem]:
+    """Pauses and seeks: of members that commit positions; on Pulsar, of the only member of a
+    subscription."""
+    system = SYSTEMS[scenario.system]
+    if spec.seeks and not system.has_offsets:
+        yield from _subscription_seek_problems(at, spec, scenario)
     for key in ("pauses", "seeks"):
-        if getattr(spec, key) and spec.settle != "auto":
-            yield (*at, key), "needs settle: auto: members of a share group have no positions of their own"
+        if getattr(spec, key) and spec.settle != "auto" and system.has_offsets:
+            yield (
+                (*at, key),
+                "needs settle: auto: members of a share group have no positions of their own",
+            )
     if spec.pauses and spec.pauses.for_ >= spec.pauses.every:
         yield (*at, "pauses", "for"), f"must be less than every ({spec.pauses.every:g} s)"
     if spec.pauses and spec.pauses.for_ >= scenario.limits.stall:
@@ -496,7 +672,42 @@ def _interruption_problems(at: tuple[str, ...], spec: ConsumerSpec, scenario: Sc
         yield (*at, "pauses", "for"), sentence
 
 
-def _producer_problems(at: tuple[str, ...], spec: ProducerSpec, system: System) -> Iterator[Problem]:
+def _subscription_seek_problems(
+    at: tuple[str, ...], spec: ConsumerSpec, scenario: Scenario
+) -> Iterator[Problem]:
+    """A seek by message id moves the whole subscription, in the only partition that its consumer
+    has."""
+    if spec.count > 1:
+        yield (*at, "count"), "must be 1 with seeks: a seek moves all members of the subscription"
+    if [each.group for each in scenario.load.consumers.values()].count(spec.group) > 1:
+        yield (
+            (*at, "group"),
+            "must be a name of its own with seeks: a seek moves the whole subscription",
+        )
+    if spec.receive != "loop":
+        yield (
+            (*at, "receive"),
+            "must be loop with seeks: the application knows what came before a seek",
+        )
+    if spec.reader:
+        yield (
+            (*at, "seeks"),
+            "cannot be combined with reader: a reader has no subscription; remove one of them",
+        )
+    partitions = sum(
+        max(topic.partitions, topic.grows_to or 0)
+        for declared, topic in scenario.topics.items()
+        for name in topic.names(declared)
+        if spec.reads(name, declared)
+    )
+    if partitions != 1:
+        sentence = "needs one topic with partitions: 1, because clients seek by message id in one partition"
+        yield (*at, "seeks"), f"{sentence}; it reads {partitions} partitions"
+
+
+def _producer_problems(
+    at: tuple[str, ...], spec: ProducerSpec, system: System
+) -> Iterator[Problem]:
     if "batch" in spec.model_fields_set and spec.calls != "batch":
         yield (*at, "batch"), "needs calls: batch"
     coming = spec.comes_and_goes
@@ -532,12 +743,14 @@ def _transaction_problems(at: tuple[str, ...], spec: ProducerSpec) -> Iterator[P
 
 
 def _joining_problems(scenario: Scenario) -> Iterator[Problem]:
-    """A consumer that joins after the load would meet no message that was not waiting for it; a producer that
-    leaves after it would never be away."""
+    """A consumer that joins after the load would meet no message that was not waiting for it; a
+    producer that leaves after it would never be away."""
     for name, producer in scenario.load.producers.items():
         coming = producer.comes_and_goes
         if coming is not None and coming.every + coming.away >= scenario.load.duration:
-            sentence = f"and away must be less than load.duration ({scenario.load.duration:g} s) together"
+            sentence = (
+                f"and away must be less than load.duration ({scenario.load.duration:g} s) together"
+            )
             yield ("load", "producers", name, "comes_and_goes", "every"), sentence
     for name, spec in scenario.load.consumers.items():
         if spec.joins_after >= scenario.load.duration:
@@ -546,14 +759,20 @@ def _joining_problems(scenario: Scenario) -> Iterator[Problem]:
 
 
 def _lane_problems(scenario: Scenario) -> Iterator[Problem]:
-    """Producers that share a topic's keyed lanes must mean the same keys; a sending thread needs a lane."""
-    if scenario.require.keys == "shared" and all(spec.lanes != "key" for spec in scenario.load.writers):
+    """Producers that share a topic's keyed lanes must mean the same keys; a sending thread needs a
+    lane."""
+    if scenario.require.keys == "shared" and all(
+        spec.lanes != "key" for spec in scenario.load.writers
+    ):
         yield ("require", "keys"), "needs a producer with lanes: key"
     keys: dict[str, tuple[str, int]] = {}
     for name, spec in scenario.load.producers.items():
-        topics = [scenario.topics[t] for t in spec.topics or scenario.topics if t in scenario.topics]
+        topics = [
+            scenario.topics[t] for t in spec.topics or scenario.topics if t in scenario.topics
+        ]
         lanes = sum(
-            t.count * {"partition": t.partitions, "key": spec.keys, "routed": 1}[spec.lanes] for t in topics
+            t.count * {"partition": t.partitions, "key": spec.keys, "routed": 1}[spec.lanes]
+            for t in topics
         )
         key, senders = spec.senders
         if senders > lanes:

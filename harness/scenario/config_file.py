@@ -24,8 +24,8 @@ AT: Final = ("cluster", "config_file")
 
 
 def with_config_file(scenario: Scenario, reserved: Collection[str]) -> tuple[Scenario, list[str]]:
-    """The scenario with the settings of its brokers' file under ``cluster.config``, and a note on what was
-    left aside. Settings under ``cluster.config`` take precedence over the file.
+    """The scenario with the settings of its brokers' file under ``cluster.config``, and a note on
+    what was left aside. Settings under ``cluster.config`` take precedence over the file.
 
     Args:
         reserved: settings that the runtime decides.

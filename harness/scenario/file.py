@@ -2,8 +2,8 @@
 
     kafka.yaml:12: load.rat: unknown key; did you mean rate? allowed: duration, payload, ...
 
-The YAML is read as a node tree first, so that each key keeps its line; `--set` values are laid over it
-and keep their own place. Variants are deep merges over the same data, checked the same way.
+The YAML is read as a node tree first, so that each key keeps its line; `--set` values are laid over
+it and keep their own place. Variants are deep merges over the same data, checked the same way.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from harness.yaml_lines import SCHEMA_KEY, parse, read, value_of
 Clients = Callable[[Sequence[str]], Mapping[str, Client]]
 #: Raises ScenarioError for a fault step that cannot be used (it calls `faults.compile`).
 FaultCheck = Callable[[Scenario], object]
-#: A scenario, the client (empty = its brokers) and a version of it, ``dir:PATH`` -> the same, pinned to what
-#: is there now (`harness.toolchains.own_builds`). Raises UsageError.
+#: A scenario, the client (empty = its brokers) and a version of it, ``dir:PATH`` -> the same,
+#: pinned to what is there now (`harness.toolchains.own_builds`). Raises UsageError.
 Pin = Callable[[Scenario, str, str], str]
 #: A scenario -> settings of its brokers that the runtime decides.
 Reserved = Callable[[Scenario], Collection[str]]
@@ -85,8 +85,9 @@ def load_scenario(
         classes: known anomaly classes, for ``expect``; empty = not checked.
         check_faults: raises `ScenarioError` for unusable fault steps.
         pin: what knows the builds of the user's; None = they stay as they were written.
-        reserved: returns broker settings that the runtime decides. They are refused in ``cluster.config``,
-            and named and left aside in ``cluster.config_file``. None = for a cluster that is not ours.
+        reserved: returns broker settings that the runtime decides. They are refused in
+            ``cluster.config``, and named and left aside in ``cluster.config_file``. None = for a
+            cluster that is not ours.
 
     Raises:
         ScenarioError: a line for each problem, with place, key, value and what is allowed.
@@ -103,9 +104,13 @@ def load_scenario(
         parsed.append((location, value, option))
         _put(data, location, value, option)
         kept = {k: v for k, v in places.items() if k[: len(location)] != location}
-        made = {location[:n]: option for n in range(1, len(location) + 1) if location[:n] not in kept}
+        made = {
+            location[:n]: option for n in range(1, len(location) + 1) if location[:n] not in kept
+        }
         places = kept | made
-    source = Source(path, text, data, places, tuple(parsed), clients, classes, check_faults, pin, reserved)
+    source = Source(
+        path, text, data, places, tuple(parsed), clients, classes, check_faults, pin, reserved
+    )
     scenario = _validated(data, source)
     scenario._written_out = written_out(
         kept_data,
@@ -117,12 +122,14 @@ def load_scenario(
     return scenario
 
 
-#: A suite reads one file with hundreds of settings laid over it, and parsing takes most of that time.
+#: A suite reads one file with hundreds of settings laid over it, and parsing takes most of that
+#: time.
 _parsed = lru_cache(maxsize=64)(parse)
 
 
 def variants(scenario: Scenario) -> list[tuple[str, Scenario, str]]:
-    """Name, merged scenario and expected class of each variant; one unnamed clean one if there are none.
+    """Name, merged scenario and expected class of each variant; one unnamed clean one if there are
+    none.
 
     Maps merge key by key, anything else is replaced, ``null`` removes a key.
 
@@ -141,7 +148,8 @@ def variants(scenario: Scenario) -> list[tuple[str, Scenario, str]]:
         for key in ("name", "system", "workers", "rounds", "variants", "bug"):
             if key in variant.override:
                 raise ScenarioError(
-                    f"{source.place((*at, key))}: {dotted((*at, key))}: a variant cannot change {key}"
+                    f"{source.place((*at, key))}: {dotted((*at, key))}: a variant cannot change "
+                    f"{key}"
                 )
         data = deep_merge(
             {k: v for k, v in source.data.items() if k not in ("variants", "bug")}, variant.override
@@ -166,7 +174,9 @@ def find_scenario(name_or_path: str | Path) -> Path:
     if path.is_file():
         return path
     if path.is_dir():
-        raise ScenarioError(f"{text} is a folder, not a scenario file", hint=_scenario_hint(text, known))
+        raise ScenarioError(
+            f"{text} is a folder, not a scenario file", hint=_scenario_hint(text, known)
+        )
     what = "no such file" if path.suffix in {".yaml", ".yml"} or "/" in text else "no such scenario"
     raise ScenarioError(f"{what}: {text!r}", hint=_scenario_hint(text, known))
 
@@ -176,7 +186,7 @@ def _scenario_hint(text: str, known: Mapping[str, Path]) -> str:
     return f"{near}; `brokerstorm new FILE` writes one to edit"
 
 
-# ----- --set and merging ------------------------------------------------------------------------------
+# ----- --set and merging --------------------------------------------------------------------------
 
 
 #: Behind the name of an entry that ``--set`` is to add.
@@ -205,8 +215,8 @@ def _parse_override(text: str, data: Document) -> tuple[Location, Any, str]:
 def _split_key(text: str, data: Any, option: str) -> Location:
     """``load.producers.p.options.linger.ms`` -> its keys; only the model knows which dots separate.
 
-    An entry of a map of names (topics, producers ...) must be there, or be marked as new: a name that is
-    misspelt would add an entry and leave the one that was meant as it is.
+    An entry of a map of names (topics, producers ...) must be there, or be marked as new: a name
+    that is misspelt would add an entry and leave the one that was meant as it is.
     """
     location: list[str | int] = []
     annotation: Any = Scenario
@@ -216,10 +226,13 @@ def _split_key(text: str, data: Any, option: str) -> Location:
         part, _, after = rest.partition(".")
         if get_origin(annotation) is dict:
             value_type = get_args(annotation)[1]
-            if get_origin(value_type) in {Union, UnionType}:  # native options: their names have dots
+            # native options: their names have dots
+            if get_origin(value_type) in {Union, UnionType}:
                 part, after = rest, ""
             elif get_args(annotation)[1] is not Any:
-                part, after = _split_name(rest, _names(data) or _names(defaults), (*location,), option)
+                part, after = _split_name(
+                    rest, _names(data) or _names(defaults), (*location,), option
+                )
         key: str | int = int(part) if isinstance(data, list) and part.isdigit() else part
         location.append(key)
         annotation = inner_type(annotation, key)
@@ -233,7 +246,9 @@ def _names(data: Any) -> list[str]:
     return [str(key) for key in data] if isinstance(data, dict) else []
 
 
-def _split_name(rest: str, known: Sequence[str], location: Location, option: str) -> tuple[str, str]:
+def _split_name(
+    rest: str, known: Sequence[str], location: Location, option: str
+) -> tuple[str, str]:
     """The name that ``rest`` begins with, which may have dots, and what follows it.
 
     Raises:
@@ -267,7 +282,9 @@ def _put(data: Document, location: Location, value: Any, option: str) -> None:
         last = index == len(location) - 1
         if isinstance(target, list):
             if not isinstance(key, int) or key >= len(target):
-                raise ScenarioError(f"{option}: {dotted(location[:index])} has items 0 to {len(target) - 1}")
+                raise ScenarioError(
+                    f"{option}: {dotted(location[:index])} has items 0 to {len(target) - 1}"
+                )
         elif not isinstance(target, dict):
             raise ScenarioError(f"{option}: {dotted(location[:index])} holds a value, not keys")
         if last:
@@ -291,7 +308,7 @@ def deep_merge(base: Any, override: Any) -> Any:
     return merged
 
 
-# ----- checking ---------------------------------------------------------------------------------------
+# ----- checking -----------------------------------------------------------------------------------
 
 
 def _validated(data: Document, source: Source, *, inside: Location = ()) -> Scenario:
@@ -310,7 +327,10 @@ def _validated(data: Document, source: Source, *, inside: Location = ()) -> Scen
         raise ScenarioError(_line(source, CONFIG_FILE, text, inside), hint=error.hint) from error
     scenario, file_problems, notes = with_option_files(scenario, clients or {})
     scenario._notes = [*noted, *notes]
-    found: list[Problem] = [*file_problems, *problems(scenario, clients=clients, classes=source.classes)]
+    found: list[Problem] = [
+        *file_problems,
+        *problems(scenario, clients=clients, classes=source.classes),
+    ]
     found += [
         (("cluster", "config", key), "cannot be set, the runtime decides it; leave it out")
         for key in scenario.cluster.config
@@ -339,16 +359,22 @@ def _validated(data: Document, source: Source, *, inside: Location = ()) -> Scen
     return scenario
 
 
-def _refused(source: Source, found: Sequence[tuple[Location, str]], inside: Location) -> ScenarioError:
+def _refused(
+    source: Source, found: Sequence[tuple[Location, str]], inside: Location
+) -> ScenarioError:
     """Every problem on a line of its own, as far as a terminal shows them."""
-    return ScenarioError.of_lines(_line(source, location, sentence, inside) for location, sentence in found)
+    return ScenarioError.of_lines(
+        _line(source, location, sentence, inside) for location, sentence in found
+    )
 
 
 def option_place(scenario: Scenario, variant: str, process: str, option: str) -> str:
-    """Where an option of a client was written: ``file:line``, or ``--set ...``; empty if it was not.
+    """Where an option of a client was written: ``file:line``, or ``--set ...``; empty if it was
+    not.
 
     Args:
-        process: name of a process of the client: ``producer-shop``, or ``producer-shop-2`` of several.
+        process: name of a process of the client: ``producer-shop``, or ``producer-shop-2`` of
+            several.
     """
     source: Source | None = scenario._source
     places = source.places if source else {}
@@ -359,14 +385,17 @@ def option_place(scenario: Scenario, variant: str, process: str, option: str) ->
         if own[-1:] != (option,) or (in_variant and location[1] != variant):
             continue
         keys = [str(key) for key in own if key not in ("override", "load", "options", option)]
-        fits = len(keys) == 2 and f"{process}-".startswith(f"{keys[0].removesuffix('s')}-{keys[1]}-")
+        fits = len(keys) == 2 and f"{process}-".startswith(
+            f"{keys[0].removesuffix('s')}-{keys[1]}-"
+        )
         if fits and (in_variant or not found):
             found = place
     return found
 
 
 def _reserved(scenario: Scenario, source: Source) -> Collection[str]:
-    """Settings of the brokers that the runtime decides; asked only where the scenario has settings."""
+    """Settings of the brokers that the runtime decides; asked only where the scenario has
+    settings."""
     cluster = scenario.cluster
     if source.reserved is None or not (cluster.config or cluster.config_file):
         return ()
@@ -383,13 +412,17 @@ def _pinned(scenario: Scenario, source: Source, inside: Location) -> Scenario:
         try:
             return {str(location[-1]): pin(scenario, client, version)}
         except UsageError as error:
-            raise ScenarioError(_line(source, location, str(error), inside), hint=error.hint) from error
+            raise ScenarioError(
+                _line(source, location, str(error), inside), hint=error.hint
+            ) from error
 
     of_brokers = found("", scenario.cluster.version, ("cluster", "version"))
     sides: dict[str, object] = {
         side: {
             name: spec.model_copy(
-                update=found(spec.client, spec.client_version, ("load", side, name, "client_version"))
+                update=found(
+                    spec.client, spec.client_version, ("load", side, name, "client_version")
+                )
             )
             for name, spec in getattr(scenario.load, side).items()
         }
@@ -410,12 +443,16 @@ def _clients(scenario: Scenario, source: Source) -> Mapping[str, Client] | None:
     except UsageError as error:
         if not scenario.workers:
             raise
-        raise ScenarioError(f"{source.place(('workers',))}: workers: {error}", hint=error.hint) from error
+        raise ScenarioError(
+            f"{source.place(('workers',))}: workers: {error}", hint=error.hint
+        ) from error
 
 
 def _line(source: Source, location: Location, problem: str, inside: Location) -> str:
     written = (*inside, *location)
-    if inside and not any(written[:n] in source.places for n in range(len(inside) + 1, len(written) + 1)):
+    if inside and not any(
+        written[:n] in source.places for n in range(len(inside) + 1, len(written) + 1)
+    ):
         variant = inside[1]
         return f"{source.place(location)}: {dotted(location)}: {problem} (in variant {variant})"
     return f"{source.place(written)}: {dotted(written)}: {problem}"

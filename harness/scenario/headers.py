@@ -1,4 +1,5 @@
-"""Headers of messages as people write them: ``{tenant: acme, id: {bytes: 32}, x: {bytes: 20, count: 5}}``."""
+"""Headers of messages as people write them: ``{tenant: acme, id: {bytes: 32}, x: {bytes: 20, count:
+5}}``."""
 
 from __future__ import annotations
 
@@ -53,11 +54,15 @@ def read_headers(value: Any) -> dict[str, str]:
         ValueError: not such a mapping; what is allowed.
     """
     if not isinstance(value, Mapping):
-        raise ValueError("must be a mapping of names to values, such as {tenant: acme, trace: {bytes: 32}}")
+        raise ValueError(
+            "must be a mapping of names to values, such as {tenant: acme, trace: {bytes: 32}}"
+        )
     found: dict[str, str] = {}
     for name, asked in value.items():
         if not isinstance(name, str) or not _NAME.match(name):
-            raise ValueError(f"the name {name!r} must be letters, digits, . _ or -, and begin with a letter")
+            raise ValueError(
+                f"the name {name!r} must be letters, digits, . _ or -, and begin with a letter"
+            )
         own = {name: asked} if isinstance(asked, str) else _made(name, asked)
         if twice := sorted(found.keys() & own.keys()):
             raise ValueError(f"{twice[0]} is there twice, once by a count")
@@ -85,7 +90,9 @@ def _number(name: str, key: str, value: Any, least: int, most: int) -> int:
 
 def _text(name: str, size: int) -> str:
     """A value like an id: the same in every message and run."""
-    made = "".join(hashlib.sha256(f"{name}/{k}".encode()).hexdigest() for k in range(-(-size // 64)))
+    made = "".join(
+        hashlib.sha256(f"{name}/{k}".encode()).hexdigest() for k in range(-(-size // 64))
+    )
     return made[:size]
 
 

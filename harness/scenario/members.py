@@ -1,11 +1,19 @@
-"""Members of an entry with ``count``: the options of each, and names that only one of them may have."""
+"""Members of an entry with ``count``: the options of each, and names that only one of them may
+have."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
-from harness.scenario.model import ConsumerSpec, Option, PipelineSpec, ProducerSpec, Scenario, native
+from harness.scenario.model import (
+    ConsumerSpec,
+    Option,
+    PipelineSpec,
+    ProducerSpec,
+    Scenario,
+    native,
+)
 
 #: In the text of an option: the number of the process within its entry, from 1 to ``count``.
 INSTANCE: Final = "{instance}"
@@ -22,7 +30,8 @@ class NamesItsMembers(Protocol):
 
 
 def members(entries: Mapping[str, Entry]) -> list[tuple[str, Entry]]:
-    """Name and settings of every process, in order. ``{instance}`` in an option becomes its number."""
+    """Name and settings of every process, in order. ``{instance}`` in an option becomes its
+    number."""
     return [
         (name, _member(entry, number))
         for name, entry in entries.items()
@@ -47,7 +56,8 @@ def _numbered(options: Mapping[str, Option], number: int) -> dict[str, Option]:
 def own_name_problems(
     scenario: Scenario, clients: Mapping[str, NamesItsMembers]
 ) -> Iterator[tuple[tuple[str | int, ...], str]]:
-    """Names that two clients have though brokers accept one client of a name, as (key path, problem)."""
+    """Names that two clients have though brokers accept one client of a name, as (key path,
+    problem)."""
     owners: dict[tuple[str, ...], str] = {}
     for at, key, role, spec, places in _named(scenario):
         worker = clients.get(spec.client)
@@ -62,15 +72,23 @@ def own_name_problems(
             if owner == who and (spec.count == 1 or INSTANCE in value):
                 continue
             whose = f"the {spec.count} processes of this entry" if owner == who else f"{owner} too"
-            sentence = f"is the name of {whose}, and the brokers accept one client of a name in {place}"
-            yield (*at, key, option), f"{sentence}; write it with {INSTANCE}, the number of the process"
+            sentence = (
+                f"is the name of {whose}, and the brokers accept one client of a name in {place}"
+            )
+            yield (
+                (*at, key, option),
+                f"{sentence}; write it with {INSTANCE}, the number of the process",
+            )
             break
 
 
 def _named(
     scenario: Scenario,
-) -> Iterator[tuple[tuple[str, ...], str, str, ProducerSpec | ConsumerSpec | PipelineSpec, Sequence[str]]]:
-    """Each entry: its place, the key of its options, its role, itself, and where its name must be unique."""
+) -> Iterator[
+    tuple[tuple[str, ...], str, str, ProducerSpec | ConsumerSpec | PipelineSpec, Sequence[str]]
+]:
+    """Each entry: its place, the key of its options, its role, itself, and where its name must be
+    unique."""
     load = scenario.load
     for name, producer in load.producers.items():
         topics = [f"topic {topic}" for topic in producer.topics or scenario.topics]

@@ -1,8 +1,9 @@
 """The model of a scenario file, checked key by key.
 
-Fault steps stay raw here; `faults.compile` validates them and supplies its part of the JSON Schema, so
-this module knows no fault kind. `harness.scenario.file` reads the file and turns every problem into
-one line that names the key, the value, what is allowed and, for a misspelt key, the nearest known one.
+Fault steps stay raw here; `faults.compile` validates them and supplies its part of the JSON Schema,
+so this module knows no fault kind. `harness.scenario.file` reads the file and turns every problem
+into one line that names the key, the value, what is allowed and, for a misspelt key, the nearest
+known one.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from harness.durations import parse_seconds as parse_seconds
 from harness.node_settings import flattened
 from harness.other_words import other_word
 from harness.rundir import Document, path_below, resolved
+from harness.scenario.application import ApplicationSpec
 from harness.scenario.bug import BugSpec
 from harness.scenario.headers import Headers
 from harness.scenario.part import Name as Name
@@ -37,7 +39,8 @@ Option = str | int | float | bool
 def native(options: Mapping[str, Option]) -> dict[str, str]:
     """Options as every client and broker reads them: text, ``true`` and ``false`` in lower case."""
     return {
-        key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in options.items()
+        key: str(value).lower() if isinstance(value, bool) else str(value)
+        for key, value in options.items()
     }
 
 
@@ -48,15 +51,21 @@ if TYPE_CHECKING:
     TopologyName: TypeAlias = str
 else:
     SystemName = Literal[tuple(SYSTEMS)]
-    TopologyName = Literal[("", *(name for system in SYSTEMS.values() for name in system.topologies))]
+    TopologyName = Literal[
+        ("", *(name for system in SYSTEMS.values() for name in system.topologies))
+    ]
 
 
 def _elsewhere(attribute: str) -> str:
     """An attribute of every system but the default one, as text for people."""
     others = [system for system in SYSTEMS.values() if not system.is_default]
     values = {system.name: getattr(system, attribute) for system in others}
-    shown = {name: value if isinstance(value, tuple) else (value,) for name, value in values.items()}
-    return "; ".join(f"{name}: {', '.join(f'`{one}`' for one in value)}" for name, value in shown.items())
+    shown = {
+        name: value if isinstance(value, tuple) else (value,) for name, value in values.items()
+    }
+    return "; ".join(
+        f"{name}: {', '.join(f'`{one}`' for one in value)}" for name, value in shown.items()
+    )
 
 
 _CLIENT = f"see `brokerstorm list workers`; {_elsewhere('client')}"
@@ -74,7 +83,10 @@ BrokerConfig = Annotated[
         {
             "type": "object",
             "additionalProperties": {
-                "anyOf": [_VALUE, {"type": "object", "minProperties": 1, "additionalProperties": _VALUE}]
+                "anyOf": [
+                    _VALUE,
+                    {"type": "object", "minProperties": 1, "additionalProperties": _VALUE},
+                ]
             },
         }
     ),
@@ -141,22 +153,27 @@ class ComesAndGoes(Part):
     """A producer that closes and comes back, again and again, as a new producer."""
 
     every: Seconds = Field(gt=0, description="from one time that it closes to the next")
-    away: Seconds = Field(gt=0, description="from there until it is started again; to be ready takes longer")
+    away: Seconds = Field(
+        gt=0, description="from there until it is started again; to be ready takes longer"
+    )
 
 
 class TransactionEnds(Part):
-    """Each output is in one transaction with the position after its input. One ends by number or by time,
-    whichever comes first."""
+    """Each output is in one transaction with the position after its input. One ends by number or by
+    time, whichever comes first."""
 
     messages: int = Field(
         0, ge=0, le=1_000_000, description="ends after so many messages; 0 = not by their number"
     )
     every: Seconds = Field(0.0, ge=0, description="ends this long after it began; 0 = not by time")
-    abort_every: int = Field(0, ge=0, description="every n-th transaction of an id is aborted; 0 = none")
+    abort_every: int = Field(
+        0, ge=0, description="every n-th transaction of an id is aborted; 0 = none"
+    )
 
 
 class TransactionsSpec(TransactionEnds):
-    """Every message is sent in a transaction. One ends by number or by time, whichever comes first."""
+    """Every message is sent in a transaction. One ends by number or by time, whichever comes
+    first."""
 
     ids: int = Field(
         1,
@@ -170,11 +187,14 @@ class ProducerSpec(Part):
     """``count`` producers of one client library; each is a process and a producer instance."""
 
     client: str = Field(DEFAULT.client, description=_CLIENT)
-    client_version: str = Field("", description="version of the client library; empty = the installed one")
+    client_version: str = Field(
+        "", description="version of the client library; empty = the installed one"
+    )
     count: int = Field(1, ge=1, le=64, description="processes")
     topics: list[Name] = Field(default_factory=list, description="empty = all topics")
     lanes: Literal["partition", "key", "routed"] = Field(
-        "partition", description="unit of order: explicit partition, message key, or the client routes"
+        "partition",
+        description="unit of order: explicit partition, message key, or the client routes",
     )
     keys: int = Field(1000, ge=1, le=1_000_000, description="keys per topic, for lanes: key")
     skew: float = Field(
@@ -196,10 +216,12 @@ class ProducerSpec(Part):
         "`{bytes: 32}`, or `{bytes: 20, count: 5}`",
     )
     comes_and_goes: ComesAndGoes | None = Field(
-        None, description="it closes and comes back as a new producer, such as `{every: 10s, away: 2s}`"
+        None,
+        description="it closes and comes back as a new producer, such as `{every: 10s, away: 2s}`",
     )
     when_full: Literal["wait", "fail"] = Field(
-        "wait", description="when the client's queue is full: wait and try again, or count the send as failed"
+        "wait",
+        description="when the client's queue is full: wait and try again, or count the send as failed",
     )
     results: Literal["checked", "ignored", "resent"] = Field(
         "checked", description="what the application does about a send that failed or timed out"
@@ -227,32 +249,47 @@ class ProducerSpec(Part):
     @property
     def senders(self) -> tuple[str, int]:
         """The key that says how many threads send, and how many."""
-        return ("transactions.ids", self.transactions.ids) if self.transactions else ("threads", self.threads)
+        return (
+            ("transactions.ids", self.transactions.ids)
+            if self.transactions
+            else ("threads", self.threads)
+        )
 
 
 class Pauses(Part):
-    """The application pauses all its partitions and resumes them, again and again while the load lasts."""
+    """The application pauses all its partitions and resumes them, again and again while the load
+    lasts."""
 
-    every: Seconds = Field(gt=0, description="from one pause to the next; the first begins after so long")
+    every: Seconds = Field(
+        gt=0, description="from one pause to the next; the first begins after so long"
+    )
     for_: Seconds = Field(alias="for", gt=0, description="until it resumes")
 
 
 class Seeks(Part):
     """The application goes back and reads again, again and again while the load lasts."""
 
-    every: Seconds = Field(gt=0, description="from one seek to the next; the first comes after so long")
-    back: int = Field(ge=1, le=1_000_000, description="messages of each partition that are read again")
+    every: Seconds = Field(
+        gt=0, description="from one seek to the next; the first comes after so long"
+    )
+    back: int = Field(
+        ge=1, le=1_000_000, description="messages of each partition that are read again"
+    )
 
 
 class ConsumerSpec(Part):
     """``count`` members of one consumer group reading during the run."""
 
     client: str = Field(DEFAULT.client, description=_CLIENT)
-    client_version: str = Field("", description="version of the client library; empty = the installed one")
+    client_version: str = Field(
+        "", description="version of the client library; empty = the installed one"
+    )
     group: Name = Field("group", description="the consumer group")
     count: int = Field(1, ge=1, le=64, description="members, one process each")
     joins_after: Seconds = Field(
-        0.0, ge=0, description="starts this long into the load, so that the group rebalances; 0 = before it"
+        0.0,
+        ge=0,
+        description="starts this long into the load, so that the group rebalances; 0 = before it",
     )
     topics: list[Name] = Field(default_factory=list, description="empty = all topics")
     pattern: str = Field(
@@ -264,9 +301,12 @@ class ConsumerSpec(Part):
     receive: Literal["loop", "listener", "batch"] = Field(
         "loop", description="the application polls, is called back, or polls for many at once"
     )
-    work: Seconds = Field(0.0, description="time the application needs per message before it acknowledges")
+    work: Seconds = Field(
+        0.0, description="time the application needs per message before it acknowledges"
+    )
     settle: Literal["auto", "ack", "cumulative", "transacted", "none"] = Field(
-        "auto", description="`auto`: kafka commits every `commit_every`, pulsar acknowledges each message"
+        "auto",
+        description="`auto`: kafka commits every `commit_every`, pulsar acknowledges each message",
     )
     commit_every: Seconds = Field(
         1.0,
@@ -286,8 +326,8 @@ class ConsumerSpec(Part):
     )
     reader: bool = Field(
         False,
-        description="kafka: it is in no group: its client assigns itself all partitions, from the first "
-        "message on (`start`), and commits nothing; `group` is only its name in reports",
+        description="kafka, pulsar: it has no group and no subscription: its client reads all partitions "
+        "from the first message on (kafka: `start`) and commits nothing; `group` is only its name in reports",
     )
     pauses: Pauses | None = Field(
         None,
@@ -296,12 +336,18 @@ class ConsumerSpec(Part):
     )
     seeks: Seeks | None = Field(
         None,
-        description="kafka: it seeks back in each partition, such as `{every: 10s, back: 500}` (replay); "
-        "what it reads again is no violation",
+        description="kafka, pulsar: it seeks back in each partition, such as `{every: 10s, back: 500}` "
+        "(replay); what it reads again is no violation. On pulsar, of one topic with `partitions: 1`",
     )
-    nack_every: int = Field(0, ge=0, description="every n-th message is refused (nack, recover); 0 = none")
-    per_transaction: int = Field(0, ge=0, description="messages per transaction, for settle: transacted")
-    rollback_every: int = Field(0, ge=0, description="every n-th transaction is rolled back; 0 = none")
+    nack_every: int = Field(
+        0, ge=0, description="every n-th message is refused (nack, recover); 0 = none"
+    )
+    per_transaction: int = Field(
+        0, ge=0, description="messages per transaction, for settle: transacted"
+    )
+    rollback_every: int = Field(
+        0, ge=0, description="every n-th transaction is rolled back; 0 = none"
+    )
     options: dict[str, Option] = Field(default_factory=dict, description=_OPTIONS)
 
     @property
@@ -320,7 +366,9 @@ class PipelineSpec(Part):
     """``count`` members that read one topic and write another: of each message one is made."""
 
     client: str = Field(DEFAULT.client, description=_CLIENT)
-    client_version: str = Field("", description="version of the client library; empty = the installed one")
+    client_version: str = Field(
+        "", description="version of the client library; empty = the installed one"
+    )
     from_: Name = Field(alias="from", description="topic that is read")
     to: Name = Field(description="topic that is written; no other producer may write it")
     group: Name | None = Field(None, description="the consumer group; unset: named as the pipeline")
@@ -331,10 +379,16 @@ class PipelineSpec(Part):
         "unset: positions are committed apart from what was written, so that a message may be made twice",
     )
     commit_every: Seconds = Field(
-        1.0, gt=0, description="without transactions: commit what was written and acknowledged this often"
+        1.0,
+        gt=0,
+        description="without transactions: commit what was written and acknowledged this often",
     )
-    options: dict[str, Option] = Field(default_factory=dict, description="of the client that writes")
-    consumer_options: dict[str, Option] = Field(default_factory=dict, description="of the client that reads")
+    options: dict[str, Option] = Field(
+        default_factory=dict, description="of the client that writes"
+    )
+    consumer_options: dict[str, Option] = Field(
+        default_factory=dict, description="of the client that reads"
+    )
 
     @property
     def writing(self) -> ProducerSpec:
@@ -363,7 +417,8 @@ class PipelineSpec(Part):
 
 
 class LoadSpec(Part):
-    """The load, open loop: a message is due when the rate says so, not when the one before it is done."""
+    """The load, open loop: a message is due when the rate says so, not when the one before it is
+    done."""
 
     rate: Rate = Field(
         50_000,
@@ -372,7 +427,8 @@ class LoadSpec(Part):
         "unless it is written) it is unknown",
     )
     profile: Profile | None = Field(
-        None, description="when which share of `rate` is asked for; without one all of it, all the time"
+        None,
+        description="when which share of `rate` is asked for; without one all of it, all the time",
     )
     unlimited: bool = Field(False, description="as fast as the client goes; rate is then ignored")
     duration: Seconds = Field(60.0, gt=0, description="of the load, after the warm-up")
@@ -381,13 +437,20 @@ class LoadSpec(Part):
         150,
         description="bytes per message, 52 of them a header; sizes that differ by message: `100..10000`, "
         "`{p50: 300, p99: 4000}` (log-normal) or `{sizes: {200: 70%, 1000: 30%}}`. Of "
-        "`{bytes: 1000, compressible: 60%}` a codec saves about so much",
+        "`{bytes: 1000, compressible: 60%}` a codec saves about so much. "
+        '`{template: \'{"id": "{id}"}\'}`: a body of your own, with the identity in a header',
     )
     producers: dict[Name, ProducerSpec] = Field(
-        default_factory=lambda: {"p": ProducerSpec()}, min_length=1, description="by a name of your own"
+        default_factory=lambda: {"p": ProducerSpec()},
+        min_length=1,
+        description="by a name of your own",
     )
-    consumers: dict[Name, ConsumerSpec] = Field(default_factory=dict, description="by a name of your own")
-    pipelines: dict[Name, PipelineSpec] = Field(default_factory=dict, description="by a name of your own")
+    consumers: dict[Name, ConsumerSpec] = Field(
+        default_factory=dict, description="by a name of your own"
+    )
+    pipelines: dict[Name, PipelineSpec] = Field(
+        default_factory=dict, description="by a name of your own"
+    )
 
     @property
     def writers(self) -> list[ProducerSpec]:
@@ -408,7 +471,9 @@ class LimitsSpec(Part):
         0.0, description="a send open for longer hangs; 0 = the client's own timeout + 10 s"
     )
     recovery: Seconds = Field(60.0, description="time limit for the recovery after the load")
-    drain: Seconds = Field(60.0, description="until every send has an outcome and consumers caught up")
+    drain: Seconds = Field(
+        60.0, description="until every send has an outcome and consumers caught up"
+    )
     audit: Seconds = Field(
         0.0,
         description="until the whole log is read; 0 = 180 s, and 1 s for each 20,000 messages of the load",
@@ -428,7 +493,8 @@ class RequireSpec(Part):
         "durable", description="durable: an acknowledged message may never be lost"
     )
     order: Literal["lane", "as-configured"] = Field(
-        "as-configured", description="lane: messages of a lane are stored in the order they were sent"
+        "as-configured",
+        description="lane: messages of a lane are stored in the order they were sent",
     )
     dedup: Literal["once", "as-configured"] = Field(
         "as-configured", description="once: no message is stored twice"
@@ -448,14 +514,20 @@ class RequireSpec(Part):
     latency_p50: SecondsLimit = Field(
         None, description="threshold, as all that follow: more is *fail*, not measured is *unknown*"
     )
-    latency_p90: SecondsLimit = Field(None, description="from the intended time, of acknowledged messages")
-    latency_p99: SecondsLimit = Field(
-        None, description="`500ms`, or `{overall: 5s, outside_faults: 100ms}`: without the time of faults"
+    latency_p90: SecondsLimit = Field(
+        None, description="from the intended time, of acknowledged messages"
     )
-    latency_p999: SecondsLimit = Field(None, description="needs a thousand messages, as p99 a hundred")
+    latency_p99: SecondsLimit = Field(
+        None,
+        description="`500ms`, or `{overall: 5s, outside_faults: 100ms}`: without the time of faults",
+    )
+    latency_p999: SecondsLimit = Field(
+        None, description="needs a thousand messages, as p99 a hundred"
+    )
     latency_max: SecondsLimit = Field(None, description="of the slowest acknowledged message")
     outage: SecondsLimit = Field(
-        None, description="the longest time that a partition, topic or queue goes without an acknowledgement"
+        None,
+        description="the longest time that a partition, topic or queue goes without an acknowledgement",
     )
     recovery: SecondsLimit = Field(
         None, description="from the end of a fault until every stream that was out is back"
@@ -486,7 +558,9 @@ class VariantSpec(Part):
 
     about: str = Field("", description="description in one line")
     expect: str = Field("clean", description="clean, or a class of `brokerstorm list classes`")
-    override: Document = Field(default_factory=dict, description="merged over the scenario, key by key")
+    override: Document = Field(
+        default_factory=dict, description="merged over the scenario, key by key"
+    )
 
 
 class Scenario(Part):
@@ -502,13 +576,26 @@ class Scenario(Part):
         default_factory=list,
         description="folders of workers of your own, relative to this file; `docs/howto/add-a-worker.md`",
     )
-    cluster: ClusterSpec = Field(default_factory=ClusterSpec, description="version and broker settings")
+    cluster: ClusterSpec = Field(
+        default_factory=ClusterSpec, description="version and broker settings"
+    )
     topics: dict[Name, TopicSpec] = Field(
         default_factory=lambda: {"orders": TopicSpec()}, min_length=1, description="by name"
     )
-    load: LoadSpec = Field(default_factory=LoadSpec, description="producers, consumers, rate, duration")
-    faults: list[FaultStep] = Field(default_factory=list, description="steps, or a `mix` of them: faults.md")
-    require: RequireSpec = Field(default_factory=RequireSpec, description="what the application needs")
+    load: LoadSpec = Field(
+        default_factory=LoadSpec, description="producers, consumers, rate, duration"
+    )
+    applications: dict[Name, ApplicationSpec] = Field(
+        default_factory=dict,
+        description="programs of your own that read one topic and write another; "
+        "`docs/howto/test-an-application.md`",
+    )
+    faults: list[FaultStep] = Field(
+        default_factory=list, description="steps, or a `mix` of them: faults.md"
+    )
+    require: RequireSpec = Field(
+        default_factory=RequireSpec, description="what the application needs"
+    )
     limits: LimitsSpec = Field(default_factory=LimitsSpec, description="deadlines of the phases")
     audit: Literal["leader", "every-replica"] = Field(
         "leader",
@@ -518,7 +605,9 @@ class Scenario(Part):
     variants: dict[Name, VariantSpec] = Field(
         default_factory=dict, description="named overrides, and what each must show"
     )
-    bug: BugSpec | None = Field(None, description="makes it a known bug that `brokerstorm repro` compares")
+    bug: BugSpec | None = Field(
+        None, description="makes it a known bug that `brokerstorm repro` compares"
+    )
 
     #: The file this came from (`harness.scenario.file.Source`); None when built in Python.
     _source: Any = PrivateAttr(default=None)
@@ -544,8 +633,8 @@ class Scenario(Part):
         return [str(resolved(path_below(self.folder, folder))) for folder in self.workers]
 
     def profile_table(self, producer: str = "") -> Table:
-        """The rows of a producer's own profile, or else of ``load.profile``; none without either. Raises as
-        `Profile.table`."""
+        """The rows of a producer's own profile, or else of ``load.profile``; none without either.
+        Raises as `Profile.table`."""
         own = self.load.producers[producer].profile if producer else None
         profile = own or self.load.profile
         return profile.table(self.load.duration, self.folder) if profile is not None else []
@@ -557,13 +646,14 @@ class Scenario(Part):
 
     @property
     def text(self) -> str:
-        """The file as the user wrote it, with the values of the files that it names for options instead of
-        their names; empty when built in Python."""
+        """The file as the user wrote it, with the values of the files that it names for options
+        instead of their names; empty when built in Python."""
         return self._written_out or ("" if self._source is None else str(self._source.text))
 
 
 def with_system_defaults(data: Any) -> Any:
-    """A scenario's data with what its system takes where nothing is written: client and partitions."""
+    """A scenario's data with what its system takes where nothing is written: client and
+    partitions."""
     named = data.get("system", DEFAULT.name) if isinstance(data, dict) else None
     facts = SYSTEMS.get(named) if isinstance(named, str) else None
     if facts is None or facts.is_default:

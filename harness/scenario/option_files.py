@@ -1,4 +1,5 @@
-"""Options of a client that are in a file of the application: ``options: {file: producer.properties}``."""
+"""Options of a client that are in a file of the application: ``options: {file:
+producer.properties}``."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ AnyClient = ProducerSpec | ConsumerSpec | PipelineSpec
 def with_option_files(
     scenario: Scenario, clients: Mapping[str, Client]
 ) -> tuple[Scenario, list[Problem], list[str]]:
-    """The scenario with the values of its option files, what is wrong with them, and notes for people.
+    """The scenario with the values of its option files, what is wrong with them, and notes for
+    people.
 
     Other options of the entry take precedence over the file.
     """
@@ -39,14 +41,22 @@ def with_option_files(
         _, side, name, key = at
         spec: AnyClient = load[side][name]
         try:
-            options, left = _with_file(scenario.folder, getattr(spec, key), clients.get(spec.client))
+            options, left = _with_file(
+                scenario.folder, getattr(spec, key), clients.get(spec.client)
+            )
         except UsageError as error:
             problems.append(((*at, FILE), str(error)))
             continue
         load[side][name] = spec.model_copy(update={key: options})
         if left:
-            notes.append(f"{'.'.join(at)}.{FILE}: left aside, a run sets it itself: {', '.join(left)}")
-    return scenario.model_copy(update={"load": scenario.load.model_copy(update=load)}), problems, notes
+            notes.append(
+                f"{'.'.join(at)}.{FILE}: left aside, a run sets it itself: {', '.join(left)}"
+            )
+    return (
+        scenario.model_copy(update={"load": scenario.load.model_copy(update=load)}),
+        problems,
+        notes,
+    )
 
 
 def written_out(
@@ -55,8 +65,8 @@ def written_out(
     clients: Mapping[str, Client],
     config_of: Callable[[str], Mapping[str, Option]],
 ) -> str:
-    """A scenario file with the values of the files that it names for options and broker settings, so that it
-    can be run elsewhere. Empty = it names no such file.
+    """A scenario file with the values of the files that it names for options and broker settings,
+    so that it can be run elsewhere. Empty = it names no such file.
 
     Args:
         data: of the scenario file.

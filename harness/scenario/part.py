@@ -10,6 +10,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 
 
 class Part(BaseModel):
-    """Base of every part of a scenario: unknown keys are errors, types are taken as written, values stay."""
+    """Base of every part of a scenario: unknown keys are errors, types are taken as written, values
+    stay."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)

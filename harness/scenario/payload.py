@@ -1,7 +1,8 @@
-"""Payload sizes as people write them: ``150``; sizes that differ by message: ``100..10000``, any of them as
-often as any other; ``{p50: 300, p99: 4000}``, log-normal; ``{sizes: {200: 70%, 1000: 30%}}``. With
-``compressible: 60%`` next to them (or next to ``bytes: 150``) so much of each is zeros and the rest
-differs."""
+"""Payload sizes as people write them: ``150``; sizes that differ by message: ``100..10000``, any of
+them as often as any other; ``{p50: 300, p99: 4000}``, log-normal; ``{sizes: {200: 70%, 1000:
+30%}}``. With ``compressible: 60%`` next to them (or next to ``bytes: 150``) so much of each is
+zeros and the rest differs. Or a body in the user's shape: ``{template: '{"order": {"id": "{id}"},
+"n": {n}}'}``."""
 
 from __future__ import annotations
 
@@ -25,6 +26,17 @@ _QUANTILES: Final = {
     "p50": "bytes that half of the messages do not exceed",
     "p99": "bytes that 99 of 100 messages do not exceed; sizes are log-normal",
 }
+#: Places of a template, each with its shortest and longest text (docs/worker-protocol.md).
+_PLACES: Final = {
+    "id": ("1/0/0", "4294967295/4294967295/18446744073709551615.65535"),
+    "n": ("0", "18446744073709551615"),
+    "key": ("", "k999999"),
+    "lane": ("0", "4294967295"),
+    "producer": ("1", "4294967295"),
+}
+_PLACE: Final = re.compile(r"\{([A-Za-z_]+)\}")
+#: How a payload begins that has its identity in itself.
+_MAGIC: Final = "BS"
 #: What an editor checks; YAML gives a number or a text.
 _JSON_SCHEMA: Final = {
     "anyOf": [
@@ -53,6 +65,12 @@ _JSON_SCHEMA: Final = {
                     **JSON_SCHEMA,
                     "description": "share of each message that a codec saves; the rest differs by message",
                 },
+                "template": {
+                    "type": "string",
+                    "pattern": r"\{id\}",
+                    "description": "body of each message: a text with `{id}`, which names the message, and "
+                    "`{n}` (number in its lane), `{key}`, `{lane}` and `{producer}`",
+                },
                 "sizes": {
                     "type": "object",
                     "description": "bytes to the share of messages that have so many; together 100%",
@@ -66,6 +84,45 @@ _JSON_SCHEMA: Final = {
 }
 
 
+def payload_template(payload: Size) -> str:
+    """The text that the body of each message is made of; empty = there is none.
+
+    Raises:
+        ValueError: not a text with the places that there are; what is allowed.
+    """
+    if not isinstance(payload, Mapping) or "template" not in payload:
+        return ""
+    text = payload["template"]
+    if others := sorted(payload.keys() - {"template"}):
+        raise ValueError(f"template takes no sizes: leave out {', '.join(others)}")
+    if (
+        not isinstance(text, str)
+        or "\0" in text
+        or any("\ud800" <= char <= "\udfff" for char in text)
+    ):
+        raise ValueError('template must be a text, such as \'{"id": "{id}", "n": {n}}\'')
+    *most, last = (f"{{{place}}}" for place in _PLACES)
+    for place in _PLACE.findall(text):
+        if place not in _PLACES:
+            raise ValueError(
+                f"template has {{{place}}}, which is not a place: use {', '.join(most)} or {last}"
+            )
+    if "{id}" not in text:
+        raise ValueError("template has no {id}, by which readers name the message")
+    if text.startswith(_MAGIC):
+        raise ValueError(
+            f"template begins with {_MAGIC}, as payloads without one do: begin it with another text"
+        )
+    return text
+
+
+def _template_sizes(template: str) -> tuple[int, int]:
+    """Bytes of the shortest and the longest message, with the identity in its header."""
+    shortest = _PLACE.sub(lambda found: _PLACES[found[1]][0], template)
+    longest = _PLACE.sub(lambda found: _PLACES[found[1]][1], template)
+    return MIN_BYTES + len(shortest.encode()), MIN_BYTES + len(longest.encode())
+
+
 def payload_table(payload: Size) -> list[int]:
     """Sizes in bytes, each as frequent as any other, ascending; none unless sizes are mixed.
 
@@ -73,13 +130,15 @@ def payload_table(payload: Size) -> list[int]:
         ValueError: not the keys of a mix, or sizes that cannot be; what is allowed.
     """
     payload = _plain(payload)
-    if not isinstance(payload, Mapping):
+    if not isinstance(payload, Mapping) or payload_template(payload):
         return []
     if set(payload) == {"sizes"}:
         return _weighted(payload["sizes"])
     if set(payload) == set(_QUANTILES):
         return _log_normal(*(_bytes(name, payload[name]) for name in _QUANTILES))
-    raise ValueError("must have p50 and p99, or sizes: {200: 70%, 1000: 30%}, or bytes")
+    raise ValueError(
+        "must have p50 and p99, or sizes: {200: 70%, 1000: 30%}, or bytes, or template"
+    )
 
 
 def _plain(payload: Size) -> Size:
@@ -103,8 +162,8 @@ def payload_compressible(payload: Size) -> int | None:
 
 
 def _log_normal(p50: int, p99: int) -> list[int]:
-    """Return usual sizes of messages: many small ones and few large ones, cut off at the smallest and the
-    largest.
+    """Return usual sizes of messages: many small ones and few large ones, cut off at the smallest
+    and the largest.
     """
     if p99 < p50:
         raise ValueError("p99 must be at least p50")
@@ -117,7 +176,9 @@ def _log_normal(p50: int, p99: int) -> list[int]:
 
 def _weighted(sizes: object) -> list[int]:
     if not isinstance(sizes, Mapping) or not sizes:
-        raise ValueError("sizes must be a mapping of bytes to a share, such as {200: 70%, 1000: 30%}")
+        raise ValueError(
+            "sizes must be a mapping of bytes to a share, such as {200: 70%, 1000: 30%}"
+        )
     shares = {_bytes("a size", size): read_ratio(share) for size, share in sizes.items()}
     if abs(sum(shares.values()) - 1) > 1e-6:
         raise ValueError(f"the shares of sizes must add up to 100%, not {sum(shares.values()):.4g}")
@@ -144,7 +205,9 @@ def payload_sizes(payload: Size) -> tuple[int, int]:
     if table := payload_table(payload):
         return table[0], table[-1]
     payload = _plain(payload)
-    if isinstance(payload, str):
+    if template := payload_template(payload):
+        least, most = _template_sizes(template)
+    elif isinstance(payload, str):
         match = _RANGE.match(payload)
         if match is None:
             raise ValueError("must be a number of bytes such as 150, or a range such as 100..10000")
@@ -163,7 +226,9 @@ def payload_sizes(payload: Size) -> tuple[int, int]:
 
 
 def check_payload_sizes(value: Size) -> Size:
-    """The value as it is; what `payload_sizes` and `payload_compressible` raise."""
+    """The value as it is; what `payload_template`, `payload_sizes` and `payload_compressible`
+    raise."""
+    payload_template(value)
     payload_sizes(value)
     payload_compressible(value)
     return value

@@ -36,24 +36,34 @@ def pipeline_problems(scenario: Scenario) -> Iterator[tuple[_At, str]]:
 def _topic_problems(at: _At, spec: PipelineSpec, scenario: Scenario) -> Iterator[tuple[_At, str]]:
     for key, topic in (("from", spec.from_), ("to", spec.to)):
         if topic not in scenario.topics:
-            yield (*at, key), f"is not declared under topics; {did_you_mean(topic, scenario.topics)}"
+            yield (
+                (*at, key),
+                f"is not declared under topics; {did_you_mean(topic, scenario.topics)}",
+            )
         elif scenario.topics[topic].count > 1:
-            yield (*at, key), f"stands for {scenario.topics[topic].count} topics; must be one: count 1"
+            yield (
+                (*at, key),
+                f"stands for {scenario.topics[topic].count} topics; must be one: count 1",
+            )
     if spec.from_ == spec.to:
         yield (*at, "to"), "is the topic that it reads; must be another topic"
 
 
-def _producer_problems(name: str, spec: PipelineSpec, scenario: Scenario) -> Iterator[tuple[_At, str]]:
+def _producer_problems(
+    name: str, spec: PipelineSpec, scenario: Scenario
+) -> Iterator[tuple[_At, str]]:
     for sender, producer in scenario.load.producers.items():
         if not producer.topics or spec.to in producer.topics:
             others = ", ".join(topic for topic in scenario.topics if topic != spec.to)
-            sentence = f"must leave {spec.to} out, which pipeline {name} alone writes; others are {others}"
+            sentence = (
+                f"must leave {spec.to} out, which pipeline {name} alone writes; others are {others}"
+            )
             yield ("load", "producers", sender, "topics"), sentence
 
 
 def _source_problems(at: _At, spec: PipelineSpec, scenario: Scenario) -> Iterator[tuple[_At, str]]:
-    """Check that the topic that is read is written by a producer, directly or through pipelines, and is not
-    the one that is written.
+    """Check that the topic that is read is written by a producer, directly or through pipelines,
+    and is not the one that is written.
     """
     producers, before = scenario.load.producers.values(), spec
     for _ in scenario.load.pipelines:

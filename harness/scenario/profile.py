@@ -1,8 +1,9 @@
 """Rate profiles: which share of `load.rate` is asked for when.
 
-A profile becomes a table of (seconds, share of the rate) over the load, in which the share stays the same
-in each row: a ramp or a sine in steps of a tenth of a second or so. That table is the load that is asked
-for; the plan has it, the clients follow it, and the rate that was achieved is held against it.
+A profile becomes a table of (seconds, share of the rate) over the load, in which the share stays
+the same in each row: a ramp or a sine in steps of a tenth of a second or so. That table is the load
+that is asked for; the plan has it, the clients follow it, and the rate that was achieved is held
+against it.
 """
 
 from __future__ import annotations
@@ -48,14 +49,18 @@ class Ramp(Part):
         """Return the ramp as a table of shares of the rate."""
         over_s = min(self.over or load_s, load_s)
         climb = self.to - self.from_
-        return _sliced(over_s, lambda part: self.from_ + climb * part) + _rest(load_s - over_s, self.to)
+        return _sliced(over_s, lambda part: self.from_ + climb * part) + _rest(
+            load_s - over_s, self.to
+        )
 
 
 class Burst(Part):
     """The whole rate now and then, and a share of it in between."""
 
     base: Ratio = Field(0.1, description="share of the rate between two bursts")
-    every: _Above0 = Field(description="from one burst to the next; the first comes at the end of the first")
+    every: _Above0 = Field(
+        description="from one burst to the next; the first comes at the end of the first"
+    )
     lasts: _Above0 = Field(description="of a burst")
 
     def table(self, load_s: float) -> Table:
@@ -75,7 +80,9 @@ class Sine(Part):
     def table(self, load_s: float) -> Table:
         """Return the sine as a table of shares of the rate."""
         swing = (1 - self.low) / 2
-        one = _sliced(self.period, lambda part: self.low + swing * (1 - math.cos(2 * math.pi * part)))
+        one = _sliced(
+            self.period, lambda part: self.low + swing * (1 - math.cos(2 * math.pi * part))
+        )
         return _repeated(one, self.period, load_s)
 
 
@@ -104,7 +111,8 @@ class Profile(Part):
             folder: the scenario's, for `csv`.
 
         Raises:
-            ValueError: not one key, or values that do not fit each other or the load; what is allowed.
+            ValueError: not one key, or values that do not fit each other or the load; what is
+                allowed.
         """
         given = sorted(self.model_fields_set)
         if len(given) != 1:
@@ -119,7 +127,9 @@ class Profile(Part):
                 raise ValueError(f"{given[0]} needs keys")
             made = shape.table(load_s)
         if len(made) > MOST_ROWS:
-            raise ValueError(f"makes {len(made):,} rows for a load of {load_s:g} s; at most {MOST_ROWS:,}")
+            raise ValueError(
+                f"makes {len(made):,} rows for a load of {load_s:g} s; at most {MOST_ROWS:,}"
+            )
         if not any(share for _, share in made):
             raise ValueError("asks for no message at all")
         return [(seconds, round(share, 9)) for seconds, share in made]
@@ -139,7 +149,9 @@ def _repeated(one: Table, period_s: float, load_s: float) -> Table:
     """One period after the other until the load is over."""
     if load_s / period_s * len(one) > MOST_ROWS:
         least = load_s * len(one) / MOST_ROWS
-        raise ValueError(f"must repeat no more often than every {least:.3g} s in a load of {load_s:g} s")
+        raise ValueError(
+            f"must repeat no more often than every {least:.3g} s in a load of {load_s:g} s"
+        )
     made: Table = []
     left = load_s
     while left > 1e-9:
@@ -151,7 +163,7 @@ def _repeated(one: Table, period_s: float, load_s: float) -> Table:
     return made
 
 
-# ----- files ------------------------------------------------------------------------------------------
+# ----- files --------------------------------------------------------------------------------------
 
 
 def _from_csv(folder: Path, name: str, load_s: float) -> Table:
@@ -167,14 +179,19 @@ def _from_csv(folder: Path, name: str, load_s: float) -> Table:
         raise ValueError(f"{path.name} must begin with a line for second 0")
     back = next((pair for pair in pairwise(times) if pair[1] <= pair[0]), None)
     if back is not None:
-        raise ValueError(f"{path.name}: second {back[1]:g} comes after {back[0]:g}; lines go forward in time")
+        raise ValueError(
+            f"{path.name}: second {back[1]:g} comes after {back[0]:g}; lines go forward in time"
+        )
     if times[-1] >= load_s:
         raise ValueError(
-            f"{path.name} continues at second {times[-1]:g}, after the end of a load of {load_s:g} s"
+            f"{path.name} continues at second {times[-1]:g}, after the end of a load of {load_s:g} "
+            "s"
         )
     highest = max(rates) or 1.0
     ends = [*times[1:], load_s]
-    return [(end - time, rate / highest) for time, end, rate in zip(times, ends, rates, strict=True)]
+    return [
+        (end - time, rate / highest) for time, end, rate in zip(times, ends, rates, strict=True)
+    ]
 
 
 def _rows(text: str, name: str) -> Iterator[tuple[float, float]]:

@@ -1,4 +1,5 @@
-"""Rates as people write them: ``50000``, or ``{at_most: 50000}`` for what this machine keeps of it."""
+"""Rates as people write them: ``50000``, or ``{at_most: 50000}`` for what this machine keeps of
+it."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from harness.errors import did_you_mean
 from harness.scenario.part import Part
 
 MAX_RATE_PER_S: Final = 2_000_000  # above what one machine's clients reach; a typo, not a wish
-#: With less of the rate than this, unless the scenario says otherwise, faults meet too few messages.
+#: With less of the rate than this, unless the scenario says otherwise, faults meet too few
+#: messages.
 _FLOOR_SHARE: Final = 50
 _ABOUT: Final = {
     "at_most": "msg/s; as many of them as this machine keeps, measured before the first round",
@@ -26,7 +28,12 @@ _JSON_SCHEMA: Final = {
         {
             "type": "object",
             "properties": {
-                key: {"type": "integer", "minimum": 1, "maximum": MAX_RATE_PER_S, "description": about}
+                key: {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": MAX_RATE_PER_S,
+                    "description": about,
+                }
                 for key, about in _ABOUT.items()
             },
             "required": ["at_most"],
@@ -68,8 +75,14 @@ def read_rate(value: Any) -> int | RateLimit:
 def _limit(value: Mapping[Any, Any]) -> RateLimit:
     for key, number in value.items():
         if key not in _KEYS:
-            raise ValueError(f"{key}: unknown key; {did_you_mean(str(key), _KEYS, label='allowed')}")
-        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= MAX_RATE_PER_S:
+            raise ValueError(
+                f"{key}: unknown key; {did_you_mean(str(key), _KEYS, label='allowed')}"
+            )
+        if (
+            isinstance(number, bool)
+            or not isinstance(number, int)
+            or not 1 <= number <= MAX_RATE_PER_S
+        ):
             raise ValueError(f"{key} must be a whole number from 1 to {MAX_RATE_PER_S}")
     if "at_most" not in value:
         raise ValueError("at_most is missing")

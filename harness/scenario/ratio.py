@@ -10,7 +10,10 @@ from pydantic import BeforeValidator, WithJsonSchema
 _PERCENT: Final = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*%\s*$")
 #: What an editor checks.
 JSON_SCHEMA: Final = {
-    "anyOf": [{"type": "number", "minimum": 0, "maximum": 1}, {"type": "string", "pattern": _PERCENT.pattern}]
+    "anyOf": [
+        {"type": "number", "minimum": 0, "maximum": 1},
+        {"type": "string", "pattern": _PERCENT.pattern},
+    ]
 }
 
 

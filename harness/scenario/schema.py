@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from pydantic.json_schema import JsonSchemaValue
 
+from harness.durations import TEXT_PATTERN
 from harness.errors import UsageError, did_you_mean
 from harness.scenario.bundled import BUNDLED, SCHEMA_FILE, bundled_bugs, bundled_scenarios
 from harness.scenario.model import Scenario
@@ -20,26 +21,40 @@ from harness.validation import file_schema
 from harness.yaml_lines import SCHEMA_KEY
 
 #: A key is written once if so many places have it and its text is longer than a reference.
-_SHARED_BY: Final = 3
+_SHARED_BY: Final = 2
 _LONG: Final = 60
+_DURATION_TEXT: Final = {"type": "string", "pattern": TEXT_PATTERN}
 
 
 def scenario_schema(faults: JsonSchemaValue) -> JsonSchemaValue:
     """JSON Schema of a scenario file.
 
     Args:
-        faults: the schema of the ``faults`` key, of `faults.schedule.reference`; this module knows no kind.
+        faults: the schema of the ``faults`` key, of `faults.schedule.reference`; this module knows
+            no kind.
     """
     about = "One scenario file; docs/reference/scenario.md explains every key."
     made = file_schema(Scenario, "scenario", about)
     made["properties"]["faults"] = faults
     made["properties"][SCHEMA_KEY] = {"type": "string", "description": "for editors; ignored"}
-    return _with_shared_keys(made)
+    return _with_one_duration(_with_shared_keys(_without_made_titles(made)))
 
 
 def compact_schema(text: str) -> str:
     """A published schema as `new` writes it next to a scenario: the same without line breaks."""
     return json.dumps(json.loads(text), separators=(",", ":"), ensure_ascii=False) + "\n"
+
+
+def _without_made_titles(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """The schema without the titles that pydantic makes of the keys' names: they say nothing."""
+
+    def untitled(name: str, key: JsonSchemaValue) -> None:
+        if key.get("title") == name.replace("_", " ").title():
+            del key["title"]
+
+    made: JsonSchemaValue = copy.deepcopy(schema)
+    _visit_keys(made, untitled)
+    return made
 
 
 def _with_shared_keys(schema: JsonSchemaValue) -> JsonSchemaValue:
@@ -57,7 +72,9 @@ def _with_shared_keys(schema: JsonSchemaValue) -> JsonSchemaValue:
         if text not in shared:
             return None
         if not shared[text]:
-            shared[text] = next(each for number in count(1) if (each := f"fault-{name}-{number}") not in defs)
+            shared[text] = next(
+                each for number in count(1) if (each := f"fault-{name}-{number}") not in defs
+            )
             defs[shared[text]] = key
         return {"$ref": f"#/$defs/{shared[text]}"}
 
@@ -66,8 +83,35 @@ def _with_shared_keys(schema: JsonSchemaValue) -> JsonSchemaValue:
     return {**made, "$defs": defs}
 
 
+def _with_one_duration(schema: JsonSchemaValue) -> JsonSchemaValue:
+    """The schema with the forms of a duration, which a hundred keys allow, written once: its text,
+    and the choice between seconds within bounds and that text."""
+    defs: JsonSchemaValue = {"duration": _DURATION_TEXT}
+    names: dict[str, str] = {}
+
+    def changed(part: Any) -> Any:
+        if isinstance(part, list):
+            return [changed(each) for each in part]
+        if not isinstance(part, dict):
+            return part
+        if part == _DURATION_TEXT:
+            return {"$ref": "#/$defs/duration"}
+        made = {word: changed(value) for word, value in part.items()}
+        choice = made.get("anyOf", [])
+        if len(choice) != 2 or choice[1] != {"$ref": "#/$defs/duration"}:
+            return made
+        name = names.setdefault(_text(choice), f"seconds-{len(names) + 1}")
+        defs[name] = {"anyOf": choice}
+        del made["anyOf"]
+        return {"$ref": f"#/$defs/{name}", **made}
+
+    made: JsonSchemaValue = changed(schema)
+    return {**made, "$defs": {**made["$defs"], **defs}}
+
+
 def _visit_keys(part: Any, visit: Callable[[str, JsonSchemaValue], JsonSchemaValue | None]) -> None:
-    """Call ``visit`` with every key below ``properties``; what it returns takes the place of the key."""
+    """Call ``visit`` with every key below ``properties``; what it returns takes the place of the
+    key."""
     if isinstance(part, list):
         for each in part:
             _visit_keys(each, visit)
@@ -88,9 +132,9 @@ def _text(key: JsonSchemaValue) -> str:
     return json.dumps(key, sort_keys=True)
 
 
-def new_scenario(path: Path, system: str) -> str:
-    """A commented scenario of a system, to edit, named after its file."""
-    text = (BUNDLED / "new" / f"{system}.template").read_text()
+def new_scenario(path: Path, kind: str) -> str:
+    """A commented scenario to edit, named after its file. ``kind``: a system, or application."""
+    text = (BUNDLED / "new" / f"{kind}.template").read_text()
     values = {"@NAME@": _name_of(path), "@SCHEMA@": SCHEMA_FILE.name, "FILE": str(path)}
     return re.sub("|".join(values), lambda found: values[found[0]], text)
 
@@ -106,7 +150,9 @@ def copied_scenario(path: Path, ready: str) -> str:
         raise UsageError(f"no such scenario: {ready!r}", hint=did_you_mean(ready, known))
     text = known[ready].read_text()
     text = re.sub(r"(?<=\$schema=)\S+", SCHEMA_FILE.name, text, count=1)
-    text = re.sub(rf"^(#  +brokerstorm \w+ ){re.escape(ready)}\b", rf"\g<1>{path}", text, flags=re.MULTILINE)
+    text = re.sub(
+        rf"^(#  +brokerstorm \w+ ){re.escape(ready)}\b", rf"\g<1>{path}", text, flags=re.MULTILINE
+    )
     return re.sub(r"^name: .*", f"name: {_name_of(path)}", text, count=1, flags=re.MULTILINE)
 
 

@@ -13,7 +13,10 @@ from harness.errors import did_you_mean
 from harness.scenario import ratio
 from harness.scenario.part import Part
 
-_ABOUT: Final = {"overall": "of the whole load", "outside_faults": "of the load without the time of faults"}
+_ABOUT: Final = {
+    "overall": "of the whole load",
+    "outside_faults": "of the load without the time of faults",
+}
 _KEYS: Final = tuple(_ABOUT)
 _A_DURATION: Final = "must be a duration such as 500ms or 10s"
 
@@ -58,7 +61,9 @@ def _limit(value: Any, number: Callable[[Any], float]) -> Limit | None:
         return Limit(overall=number(value))
     for key in value:
         if key not in _KEYS:
-            raise ValueError(f"{key}: unknown key; {did_you_mean(str(key), _KEYS, label='allowed')}")
+            raise ValueError(
+                f"{key}: unknown key; {did_you_mean(str(key), _KEYS, label='allowed')}"
+            )
     read = {str(key): number(each) for key, each in value.items() if each is not None}
     if not read:
         raise ValueError(f"needs at least one of {', '.join(_KEYS)}")
@@ -71,7 +76,9 @@ def _seconds(value: Any) -> float:
     except ValueError:
         raise ValueError(_A_DURATION) from None
     if not isinstance(seconds, int | float) or not 0 < seconds <= MAX_DURATION_S:
-        raise ValueError(f"{_A_DURATION}, more than 0 and at most {in_unit_of(value, MAX_DURATION_S)}")
+        raise ValueError(
+            f"{_A_DURATION}, more than 0 and at most {in_unit_of(value, MAX_DURATION_S)}"
+        )
     return float(seconds)
 
 
@@ -85,7 +92,9 @@ def _schema(one: JsonSchemaValue) -> JsonSchemaValue:
 _NUMBER_OF_S: Final = {"type": "number", "exclusiveMinimum": 0, "maximum": MAX_DURATION_S}
 _TEXT_OF_S: Final = {"type": "string", "pattern": TEXT_PATTERN}
 _SECONDS: Final = {"anyOf": [_NUMBER_OF_S, _TEXT_OF_S]}
-SecondsLimit = Annotated[Limit | None, BeforeValidator(read_seconds_limit), WithJsonSchema(_schema(_SECONDS))]
+SecondsLimit = Annotated[
+    Limit | None, BeforeValidator(read_seconds_limit), WithJsonSchema(_schema(_SECONDS))
+]
 RatioLimit = Annotated[
     Limit | None, BeforeValidator(read_ratio_limit), WithJsonSchema(_schema(ratio.JSON_SCHEMA))
 ]

@@ -1,7 +1,9 @@
-"""Raw rows to sealed columns: the rows of one bucket, from several workers, as arrays of `harness.records`.
+"""Raw rows to sealed columns: the rows of one bucket, from several workers, as arrays of
+`harness.records`.
 
-A raw row is about 100 bytes wide, so reading one field of many rows pulls all of them through the cache.
-Rows are therefore converted in blocks that stay in the second-level cache, all fields of a block at once.
+A raw row is about 100 bytes wide, so reading one field of many rows pulls all of them through the
+cache. Rows are therefore converted in blocks that stay in the second-level cache, all fields of a
+block at once.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ _MAX_SEQ: Final = np.uint64(np.iinfo(np.int64).max)
 #: As NumPy scalars: an IntEnum would widen the column it is compared with to 64 bits.
 _NO_OUTCOME: Final = np.uint8(Outcome.NONE)
 _INTACT: Final = np.uint8(Check.OK)
-_DELIVER: Final = np.uint8(Event.DELIVER)
+_DELIVER, _OUTPUT = np.uint8(Event.DELIVER), np.uint8(Event.OUTPUT)
 _IDENTITY: Final = ("instance", "lane", "seq", "attempt", "kind")
-#: By producer instance, whether it is a pipeline's; the last entry, no, applies to all further ones.
+#: By producer instance, whether it is a pipeline's; the last entry, no, applies to all further
+#: ones.
 Pipelines = npt.NDArray[np.bool_]
 NO_PIPELINES: Final[Pipelines] = np.zeros(1, np.bool_)
 #: By producer instance, the clock of another machine that it sent from.
@@ -73,8 +76,8 @@ class RowSource:
 class RowGroup:
     """Raw rows of one bucket and, for stretches of them, their source.
 
-    ``words``: the rows as 64-bit words, (room, words a row): NumPy gathers those nearly twice as fast as
-    structured rows. with ``ordinals``, for deliveries.
+    ``words``: the rows as 64-bit words, (room, words a row): NumPy gathers those nearly twice as
+    fast as structured rows. with ``ordinals``, for deliveries.
     """
 
     def __init__(self, table: TableId, memory: npt.NDArray[np.int64]) -> None:
@@ -100,13 +103,15 @@ class RowGroup:
 
 
 class ColumnMemory:
-    """Columns to convert into, used again for every row group: fresh pages cost more than the copy."""
+    """Columns to convert into, used again for every row group: fresh pages cost more than the
+    copy."""
 
     def __init__(self) -> None:
         self._arrays: dict[tuple[TableId, str], Array] = {}
 
-    def of(self, table: TableId, rows: int) -> dict[str, Array]:
-        """Arrays of all sealed columns with room for ``rows``; the last ones of this table are void."""
+    def columns_of(self, table: TableId, rows: int) -> dict[str, Array]:
+        """Arrays of all sealed columns with room for ``rows``; the last ones of this table are
+        void."""
         return {c.name: self._array(table, c, rows) for c in SEALED[TABLE_NAMES[table]]}
 
     def _array(self, table: TableId, column: Column, rows: int) -> Array:
@@ -124,12 +129,14 @@ def sealed_columns(
 ) -> dict[str, Array]:
     """The columns of a row group, in the sealed types.
 
-    Rows whose payload is not ours have no identity; an unfinished send is INFO and has no completion;
-    a row without a stream has position -1; one of no pipeline has no source.
+    Rows whose payload is not ours have no identity; an unfinished send is INFO and has no
+    completion; a row without a stream has position -1; one of no pipeline has no source.
     """
-    out = memory.of(group.table, group.used)
+    out = memory.columns_of(group.table, group.used)
     rows = group.rows
-    convert = {TableId.SENDS: _sends, TableId.LOG: _log, TableId.DELIVERIES: _deliveries}[group.table]
+    convert = {TableId.SENDS: _sends, TableId.LOG: _log, TableId.DELIVERIES: _deliveries}[
+        group.table
+    ]
     for start in range(0, group.used, _BLOCK_ROWS):
         end = min(start + _BLOCK_ROWS, group.used)
         block = {name: array[start:end] for name, array in out.items()}
@@ -183,10 +190,20 @@ def _sources(headers: Rows, out: dict[str, Array], pipelines: Pipelines) -> None
 
 
 def _deliveries(rows: Rows, out: dict[str, Array]) -> None:
-    for name in ("t_ns", "epoch", "stream", "position", "ledger", "batch", "redelivery", "txn_id", "check"):
+    for name in (
+        "t_ns",
+        "epoch",
+        "stream",
+        "position",
+        "ledger",
+        "batch",
+        "redelivery",
+        "txn_id",
+        "check",
+    ):
         out[name][...] = rows[name]
     out["event"][...] = rows["kind"]
-    has_payload = out["event"] == _DELIVER
+    has_payload = (out["event"] == _DELIVER) | (out["event"] == _OUTPUT)
     _identity(rows["header"], out, nameless=~has_payload | (out["check"] != _INTACT))
     _no_stream_no_position(out)
 

@@ -1,8 +1,9 @@
 """One numbering of names for the whole run, made from the numberings of its workers.
 
 Every worker numbers its own streams, errors, client names and subscriptions (``names.jsonl``); two
-workers may use one number for two names. Streams keep the plan's ids 1..n everywhere, all other names
-get the next global id in order of worker and local id, so the same raw folder always seals to the same bytes.
+workers may use one number for two names. Streams keep the plan's ids 1..n everywhere, all other
+names get the next global id in order of worker and local id, so the same raw folder always seals to
+the same bytes.
 """
 
 from __future__ import annotations
@@ -116,8 +117,11 @@ class WorkerNames:
 
 
 def read_worker_names(folder: Path, names: NameTable) -> WorkerNames:
-    """The names of the worker whose raw folder this is; without the file it has the plan's streams."""
+    """The names of the worker whose raw folder this is; without the file it has the plan's
+    streams."""
     rows = read_jsonl(folder / NAMES_FILE)
-    named = [typed(row, NameRow, str(folder / NAMES_FILE)) for row in rows if row.keys() >= _NAME_KEYS]
+    named = [
+        typed(row, NameRow, str(folder / NAMES_FILE)) for row in rows if row.keys() >= _NAME_KEYS
+    ]
     usable = [row for row in named if 0 < row.id < _MAX_ID]
     return WorkerNames(folder.name, usable, names)

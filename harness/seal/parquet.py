@@ -1,9 +1,9 @@
 """Bucket files: columns in, one Parquet file a (table, bucket) out, whole or not at all.
 
-A file grows as ``part-0.parquet.part`` and becomes ``part-0.parquet`` by fsync and rename, so a reader
-never sees half of one. Encodings come from `harness.records`: DELTA_BINARY_PACKED for what grows or
-differs little from row to row, dictionaries for columns of few values, and zstd where
-that leaves anything to compress.
+A file grows as ``part-0.parquet.part`` and becomes ``part-0.parquet`` by fsync and rename, so a
+reader never sees half of one. Encodings come from `harness.records`: DELTA_BINARY_PACKED for what
+grows or differs little from row to row, dictionaries for columns of few values, and zstd where that
+leaves anything to compress.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from harness.records import SEALED, Column
 PART_SUFFIX: Final = ".part"
 #: Rows of a row group at most: the larger, the longer the runs that a reader decodes at once.
 ROW_GROUP_ROWS: Final = 1 << 20
-#: Fast mode: a fifth less CPU than level 1 on columns that are packed already, for up to 20 % more bytes.
+#: Fast mode: a fifth less CPU than level 1 on columns that are packed already, for up to 20 % more
+#: bytes.
 _ZSTD_LEVEL: Final = -3
 #: Dictionary columns whose value changes from row to row.
 _VARYING: Final = frozenset({"instance", "lane", "stream", "batch"})
@@ -45,7 +46,8 @@ def arrow_schema(columns: Sequence[Column]) -> pa.Schema:
 
 
 def _codec(column: Column) -> str:
-    """Columns of a few long runs are a few bytes as they are; a compressor costs more than it saves."""
+    """Columns of a few long runs are a few bytes as they are; a compressor costs more than it
+    saves."""
     varies = column.encoding != "dictionary" or column.name in _VARYING
     return "zstd" if varies else "none"
 
@@ -71,7 +73,9 @@ class BucketFile:
             compression={c.name: _codec(c) for c in self._columns},
             compression_level={c.name: _ZSTD_LEVEL for c in self._columns if _codec(c) == "zstd"},
             use_dictionary=[c.name for c in self._columns if c.encoding == "dictionary"],
-            column_encoding={c.name: c.encoding for c in self._columns if c.encoding != "dictionary"},
+            column_encoding={
+                c.name: c.encoding for c in self._columns if c.encoding != "dictionary"
+            },
             data_page_size=_PAGE_BYTES,
             write_batch_size=_WRITE_BATCH_ROWS,
             store_schema=False,
@@ -80,7 +84,9 @@ class BucketFile:
     def write(self, columns: Columns) -> None:
         """Append one row group. Arrays have the sealed dtypes and one length."""
         arrays = [pa.array(columns[c.name]) for c in self._columns]
-        self._writer.write_table(pa.table(arrays, schema=self._schema), row_group_size=ROW_GROUP_ROWS)
+        self._writer.write_table(
+            pa.table(arrays, schema=self._schema), row_group_size=ROW_GROUP_ROWS
+        )
         self.rows += len(arrays[0])
 
     def commit(self) -> SealedFile:
@@ -95,7 +101,8 @@ class BucketFile:
 
     def abort(self) -> None:
         """Give up: close what is open and remove the unfinished file."""
-        with contextlib.suppress(OSError):  # a full disk: the footer cannot be written, nor is it wanted
+        # a full disk: the footer cannot be written, nor is it wanted
+        with contextlib.suppress(OSError):
             self._writer.close()
         self._part.unlink(missing_ok=True)
 

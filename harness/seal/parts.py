@@ -1,7 +1,8 @@
-"""Keeps what was sealed of a run during the run: a line of ``sealed/parts.jsonl`` for each of its parts.
+"""Keeps what was sealed of a run during the run: a line of ``sealed/parts.jsonl`` for each of its
+parts.
 
-A part is written, then its line, and only then are its raw segments removed. So after a kill at any moment
-every row is in a part that has a line, or in a segment that no line counts.
+A part is written, then its line, and only then are its raw segments removed. So after a kill at any
+moment every row is in a part that has a line, or in a segment that no line counts.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ class SealedPart:
     """One part.
 
     Attributes:
-        taken: how many segments of a worker, table and owner (`key_of`) are in it and those before it.
+        taken: how many segments of a worker, table and owner (`key_of`) are in it and those before
+            it.
         ordinals: by consumer session, rows of its journal so far.
         names: kind and text of the names that are new in it, in the order of their ids.
         pipelines: producer instances that sent for pipelines.
@@ -89,7 +91,9 @@ class SealedSoFar:
         for each in found:
             rows.update(each.rows)
             damage.update(each.damage)
-        return WorkerReport(segments=sum(e.segments for e in found), rows=dict(rows), damage=dict(damage))
+        return WorkerReport(
+            segments=sum(e.segments for e in found), rows=dict(rows), damage=dict(damage)
+        )
 
     def append(self, run: RunDir, part: SealedPart) -> None:
         """Write the line of a part that is on disk."""

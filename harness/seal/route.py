@@ -1,10 +1,10 @@
 """Assigns rows to buckets: by their header's lane, or by their stream where no lane can be read.
 
-A bucket holds everything one judging task needs. Lanes are the unit of every question about sends and
-the log, so a lane's rows of all three tables meet in one bucket, wherever they were found; the events of
-a stream (assign, commit ...) go where the lanes of that stream are. That works because a partition's
-lanes share a bucket and a topic with keyed or routed lanes, whose messages can be in any of its
-streams, stays whole; `Router` refuses a plan that breaks this.
+A bucket holds everything one judging task needs. Lanes are the unit of every question about sends
+and the log, so a lane's rows of all three tables meet in one bucket, wherever they were found; the
+events of a stream (assign, commit ...) go where the lanes of that stream are. That works because a
+partition's lanes share a bucket and a topic with keyed or routed lanes, whose messages can be in
+any of its streams, stays whole; `Router` refuses a plan that breaks this.
 """
 
 from __future__ import annotations

@@ -1,18 +1,19 @@
 """Sealing: the raw segments of all workers become the Parquet files that analysis reads.
 
     raw/<worker>/*.seg, names.jsonl, log_bounds.jsonl   ->   sealed/<table>/bucket=NN/part-0.parquet
-                                                             sealed/names.jsonl  log_bounds.jsonl  seal.json
+                                                             sealed/names.jsonl, log_bounds.jsonl,
+                                                             seal.json
     leaderships.jsonl                                  ->   sealed/leaderships.jsonl
     raw/<worker>/transactions-*.seg                    ->   sealed/transactions.jsonl
     log_transactions.jsonl                             ->   columns of sealed/log
     committed_offsets.jsonl                            ->   sealed/committed_offsets.jsonl
     replicas.jsonl                                     ->   sealed/replicas.jsonl
 
-Every file appears whole (``.part``, fsync, rename) and ``seal.json`` appears last, so its presence says
-that the rest is complete; it holds the checksum of every other file, and of what else judging reads of the
-run. A sealing that was cut off, by a crash or a full disk, is simply done again: raw segments are only read.
-What was sealed is never replaced by less.
-The order of rows in a bucket is owner, then the order they were recorded in.
+Every file appears whole (``.part``, fsync, rename) and ``seal.json`` appears last, so its presence
+says that the rest is complete; it holds the checksum of every other file, and of what else judging
+reads of the run. A sealing that was cut off, by a crash or a full disk, is simply done again: raw
+segments are only read. What was sealed is never replaced by less. The order of rows in a bucket is
+owner, then the order they were recorded in.
 """
 
 from __future__ import annotations
@@ -106,15 +107,17 @@ def seal(
     """Seal a run, or return at once what was sealed before. Safe to call from several processes.
 
     Args:
-        shares: seals what lies on other machines; None: this is not possible any more, and they are missing.
+        shares: seals what lies on other machines; None: this is not possible any more, and they are
+            missing.
         clocks: of the producers there.
         threads: row groups converted and encoded at the same time.
         on_progress: called with (raw bytes done, raw bytes in all) after every segment.
 
     Raises:
-        EnvironmentNotReady: the disk is full; what was written is removed, a later call starts again.
-        UsageError: the run holds neither raw nor sealed data, cannot be read, or has lost its seal.json and
-            holds more in its sealed files than the raw segments would give.
+        EnvironmentNotReady: the disk is full; what was written is removed, a later call starts
+            again.
+        UsageError: the run holds neither raw nor sealed data, cannot be read, or has lost its
+            seal.json and holds more in its sealed files than the raw segments would give.
     """
     if run.seal_report.exists():
         return load_report(run)
@@ -179,8 +182,8 @@ def write_sealed_rows(path: Path, rows: Iterable[Document]) -> SealedFile:
 
 
 def sealed_documents(run: RunDir) -> dict[str, SealedFile]:
-    """Return the documents that judging reads besides the sealed files, by name, each with its state when the
-    run was sealed.
+    """Return the documents that judging reads besides the sealed files, by name, each with its
+    state when the run was sealed.
     """
     paths = (run.plan, run.manifest, run.faults, run.events, run.metrics)
     return {path.name: _sealed_document(path) for path in paths if path.exists()}
@@ -304,8 +307,8 @@ class _Sealing:
         return dict(ends)
 
     def _finished(self, segments: list[Segment]) -> list[Segment]:
-        """Return the segments that can be sealed now without a change of order: no earlier one of their
-        worker, table and owner is left.
+        """Return the segments that can be sealed now without a change of order: no earlier one of
+        their worker, table and owner is left.
         """
         before_ns = time.monotonic_ns() - int(SECOND_ANSWER_S * 1e9)
         chosen: list[Segment] = []
@@ -321,7 +324,8 @@ class _Sealing:
         return chosen
 
     def _segments(self, damage: Counts) -> list[Segment]:
-        """Return the segments whose rows are in no part; what a kill left of the others is removed."""
+        """Return the segments whose rows are in no part; what a kill left of the others is
+        removed."""
         found = []
         for segment in find_segments(self._run, self._plan.run_tag, damage, self._before.taken):
             if segment.table in BUCKETED and segment.index < self._before.taken(segment):
@@ -362,20 +366,22 @@ class _Sealing:
                 sealer = TableSealer(
                     table,
                     self._run,
-                    router,
-                    pool,
-                    memory,
-                    self._plan.run_tag,
-                    held,
-                    pipelines,
-                    self._clocks,
-                    self._share.part or self._before.next_part,
-                    self._ordinals,
+                    router=router,
+                    pool=pool,
+                    memory=memory,
+                    run_tag=self._plan.run_tag,
+                    transactions=held,
+                    pipelines=pipelines,
+                    clocks=self._clocks,
+                    part=self._share.part or self._before.next_part,
+                    ordinals=self._ordinals,
                 )
                 tables[TABLE_NAMES[table]] = self._seal_table(sealer, mine, total_bytes)
         return tables
 
-    def _seal_table(self, sealer: TableSealer, segments: list[Segment], total_bytes: int) -> TableReport:
+    def _seal_table(
+        self, sealer: TableSealer, segments: list[Segment], total_bytes: int
+    ) -> TableReport:
         sources: dict[tuple[str, int, int], RowSource] = {}
         try:
             for segment in segments:
@@ -393,12 +399,16 @@ class _Sealing:
         except BaseException:
             sealer.abort()
             raise
-        self._files |= {path.relative_to(self._run.sealed).as_posix(): file for path, file in files.items()}
-        return TableReport(rows=sealer.rows, files=len(files), bytes=sum(f.bytes for f in files.values()))
+        self._files |= {
+            path.relative_to(self._run.sealed).as_posix(): file for path, file in files.items()
+        }
+        return TableReport(
+            rows=sealer.rows, files=len(files), bytes=sum(f.bytes for f in files.values())
+        )
 
     def _log_transactions(self) -> LogTransactions | None:
-        """Return the transactions of the log; None if no client used transactions, or if readers see only
-        committed rows.
+        """Return the transactions of the log; None if no client used transactions, or if readers
+        see only committed rows.
         """
         is_told = not SYSTEMS[self._plan.system].reads_uncommitted
         if is_told or not any(producer.transactions for producer in self._plan.producers):
@@ -406,14 +416,19 @@ class _Sealing:
         return LogTransactions(self._in_log, lambda stream: self._names.add("stream", stream))
 
     def _pipelines(self, segments: list[Segment]) -> Pipelines:
-        """Instances that sent for pipelines, later lives included; on other machines by the manifest."""
+        """Instances that sent for pipelines, later lives included; on other machines by the
+        manifest."""
         members = {member.name for member in self._plan.pipelines}
         sends = (segment for segment in segments if segment.table is TableId.SENDS)
         own = [s.owner for s in sends if s.worker.partition(".")[0] in members]
         own += self._before.pipelines
         if members and self._run.manifest.exists():
             told = read_document(self._run.manifest, Manifest).workers
-            own += [w.instance for w in told if w.instance is not None and (w.life_of or w.name) in members]
+            own += [
+                w.instance
+                for w in told
+                if w.instance is not None and (w.life_of or w.name) in members
+            ]
         flags = np.zeros(max(own, default=-1) + 2, np.bool_)
         flags[own] = True
         return flags
@@ -451,15 +466,18 @@ class _Sealing:
             )
         if run.raw_replicas.exists():
             yield run.replicas, self._of_streams(read_rows(run.raw_replicas, ReplicaRow))
-        yield self._run.names, [*self._names.rows(), *(row for share in others for row in share.names)]
+        yield (
+            self._run.names,
+            [*self._names.rows(), *(row for share in others for row in share.names)],
+        )
 
     def _of_streams(self, rows: Iterable[OfStream]) -> list[OfStream]:
         """Return rows with the global id of their stream."""
         return [replace(row, stream_id=self._names.add("stream", row.stream)) for row in rows]
 
     def _log_bounds(self) -> list[Bounds]:
-        """All audits' bounds, each with its stream as the capture calls it, the reader that wrote it down,
-        and what was seen of its transactions."""
+        """All audits' bounds, each with its stream as the capture calls it, the reader that wrote
+        it down, and what was seen of its transactions."""
         seen = {self._names.stream(one.stream): one for one in self._in_log}
         rows = [
             replace(row, stream=self._names.stream(row.stream), reader=folder.name)
@@ -468,7 +486,9 @@ class _Sealing:
         ]
         return self._of_streams(_with_hidden(_with_seen(row, seen.get(row.stream))) for row in rows)
 
-    def _worker_reports(self, segments: list[Segment], *, own: bool = False) -> dict[str, WorkerReport]:
+    def _worker_reports(
+        self, segments: list[Segment], *, own: bool = False
+    ) -> dict[str, WorkerReport]:
         """``own``: of this part alone."""
         before = SealedSoFar() if own else self._before
         return {
@@ -476,7 +496,9 @@ class _Sealing:
             for f in worker_folders(self._run)
         }
 
-    def _worker_report(self, worker: str, segments: list[Segment], before: WorkerReport) -> WorkerReport:
+    def _worker_report(
+        self, worker: str, segments: list[Segment], before: WorkerReport
+    ) -> WorkerReport:
         damage = +self._damage[worker]
         damage.update(before.damage)
         if unknown := self._worker_names[worker].unknown:
@@ -502,26 +524,29 @@ def _with_seen(row: Bounds, seen: StreamTransactions | None) -> Bounds:
 
 
 def _with_hidden(row: Bounds) -> Bounds:
-    """Where readers are given committed data only, a stream was read when the rest of it was reported."""
+    """Where readers are given committed data only, a stream was read when the rest of it was
+    reported."""
     if row.isolation != "read_committed" or row.marked >= max(row.log_end, 0):
         return row
     return replace(row, end=max(row.end, row.read_to + 1), why="transactions")
 
 
 def _lost_shares(run: RunDir) -> list[ShareReport]:
-    """Return the reports on workers of other machines, for a run whose command was killed before it was
-    sealed.
+    """Return the reports on workers of other machines, for a run whose command was killed before it
+    was sealed.
     """
     if not run.manifest.exists():
         return []
-    away = {name for each in read_document(run.manifest, Manifest).executors for name in each.clients}
+    away = {
+        name for each in read_document(run.manifest, Manifest).executors for name in each.clients
+    }
     lost = [folder.name for folder in worker_folders(run) if folder.name.partition(".")[0] in away]
     return [ShareReport.missing(lost)] if lost else []
 
 
 def _refuse_less(run: RunDir, raw_rows: Mapping[TableId, int], part: int) -> None:
-    """Refuse to seal less than an earlier part holds. An interrupted sealing left a part of the raw segments'
-    rows; if it holds more than they do, raw segments are missing.
+    """Refuse to seal less than an earlier part holds. An interrupted sealing left a part of the raw
+    segments' rows; if it holds more than they do, raw segments are missing.
 
     Events without a stream are in every bucket and left out of the count.
 

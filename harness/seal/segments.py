@@ -1,8 +1,9 @@
 """Raw segments of a run: which there are, which of their rows are whole, and what is damaged.
 
-A segment is a 64-byte header and room for ``capacity`` rows; workers fill it from the start and write a
-row's last field last. So a killed worker leaves a prefix of whole rows, at most one row begun and zeros
-after it. Anything else (a file cut short, a hole, a header that is not ours) is counted, never guessed at.
+A segment is a 64-byte header and room for ``capacity`` rows; workers fill it from the start and
+write a row's last field last. So a killed worker leaves a prefix of whole rows, at most one row
+begun and zeros after it. Anything else (a file cut short, a hole, a header that is not ours) is
+counted, never guessed at.
 """
 
 from __future__ import annotations
@@ -20,7 +21,14 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.contracts.seal import Damage
-from harness.records import RAW, SEGMENT_HEADER, SEGMENT_HEADER_BYTES, SEGMENT_MAGIC, VALID_FIELD, TableId
+from harness.records import (
+    RAW,
+    SEGMENT_HEADER,
+    SEGMENT_HEADER_BYTES,
+    SEGMENT_MAGIC,
+    VALID_FIELD,
+    TableId,
+)
 from harness.rundir import RunDir
 from harness.segments import Rows, mapped
 
@@ -59,7 +67,8 @@ def find_segments(
     """Every readable segment of the run, in sealing order: table, owner, index.
 
     Args:
-        taken: how many segments of its worker, table and owner, from 0 on, need not be there any more.
+        taken: how many segments of its worker, table and owner, from 0 on, need not be there any
+            more.
     """
     found: list[Segment] = []
     for folder in worker_folders(run):
@@ -119,7 +128,9 @@ def _open(path: Path, worker: str, run_tag: int, counts: Counter[str]) -> Segmen
     )
 
 
-def _count_missing(segments: Iterable[Segment], damage: Counts, taken: Callable[[Segment], int]) -> None:
+def _count_missing(
+    segments: Iterable[Segment], damage: Counts, taken: Callable[[Segment], int]
+) -> None:
     indexes: dict[tuple[str, TableId, int], list[int]] = {}
     for s in segments:
         have = indexes.setdefault((s.worker, s.table, s.owner), [*range(taken(s))])
@@ -133,7 +144,8 @@ def _count_missing(segments: Iterable[Segment], damage: Counts, taken: Callable[
 def whole_rows(segment: Segment, counts: Counter[str]) -> Iterator[Rows]:
     """The rows that were written to the end, in order, `CHUNK_ROWS` at most at a time.
 
-    Views of the mapped file where nothing is torn. What is torn is known, and counted, after the last one.
+    Views of the mapped file where nothing is torn. What is torn is known, and counted, after the
+    last one.
     """
     if segment.room == 0:
         return
@@ -157,7 +169,8 @@ def whole_rows(segment: Segment, counts: Counter[str]) -> Iterator[Rows]:
 
 
 def is_finished(segment: Segment, before_ns: int) -> bool:
-    """Whether every row is written and none will change any more: sends were answered before this time."""
+    """Whether every row is written and none will change any more: sends were answered before this
+    time."""
     every = mapped(segment.path, segment.table)
     if not len(every) or not every[VALID_FIELD[segment.table]].all():
         return False
@@ -167,8 +180,9 @@ def is_finished(segment: Segment, before_ns: int) -> bool:
 
 
 def remove_segment(segment: Segment) -> None:
-    """Remove a segment whose rows are elsewhere. If a worker still has it mapped, its blocks and memory are
-    given back at once where the file system can do that; else when the worker unmaps it."""
+    """Remove a segment whose rows are elsewhere. If a worker still has it mapped, its blocks and
+    memory are given back at once where the file system can do that; else when the worker unmaps
+    it."""
     handle = os.open(segment.path, os.O_RDWR)
     try:
         size = os.fstat(handle).st_size

@@ -19,7 +19,8 @@ class MachineShare:
     """The task of one machine in sealing.
 
     Attributes:
-        part: number of its files in each bucket, from 1; `part-0` belongs to the machine that has the run.
+        part: number of its files in each bucket, from 1; `part-0` belongs to the machine that has
+            the run.
         names: kind and text of the run's names so far, in the order of their ids.
         clock: puts its times on the line of that machine; None = it is the same clock.
     """
@@ -31,7 +32,8 @@ class MachineShare:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShareReport:
-    """The result of one machine's sealing: the figures of `SealReport`, and the rows of small files.
+    """The result of one machine's sealing: the figures of `SealReport`, and the rows of small
+    files.
 
     ``left``: where the files lie on its machine, if they could not be written where the run is.
     """
@@ -48,11 +50,14 @@ class ShareReport:
         """Return the report on a machine whose rows did not arrive."""
         gone = {str(Damage.MISSING_SEGMENTS): 1}
         return cls(
-            workers={name: WorkerReport(segments=0, rows={}, damage=gone) for name in workers}, left=left
+            workers={name: WorkerReport(segments=0, rows={}, damage=gone) for name in workers},
+            left=left,
         )
 
 
-def together(tables: Mapping[str, TableReport], shares: Sequence[ShareReport]) -> dict[str, TableReport]:
+def together(
+    tables: Mapping[str, TableReport], shares: Sequence[ShareReport]
+) -> dict[str, TableReport]:
     """The tables of a run whose files come from several machines."""
     return {
         name: TableReport(

@@ -1,9 +1,10 @@
-"""One table on its way into bucket files: rows are checked, routed, gathered and written in row groups.
+"""One table on its way into bucket files: rows are checked, routed, gathered and written in row
+groups.
 
-One thread routes (cheap: a lookup, a radix sort of a few thousand small numbers, a copy of rows), the
-pool converts and encodes whole row groups, which is where the time goes. Memory is bounded by
-`BUFFER_BYTES` whatever the size of the run, and used again and again: on virtual machines a fresh page
-costs more than what is done with it.
+One thread routes (cheap: a lookup, a radix sort of a few thousand small numbers, a copy of rows),
+the pool converts and encodes whole row groups, which is where the time goes. Memory is bounded by
+`BUFFER_BYTES` whatever the size of the run, and used again and again: on virtual machines a fresh
+page costs more than what is done with it.
 """
 
 from __future__ import annotations
@@ -52,9 +53,11 @@ _MAX_PENDING: Final = 3
 _MIN_GROUP_BYTES: Final = 1 << 20
 #: As NumPy scalars: an IntEnum would widen the column it is compared with to 64 bits.
 _INTACT: Final = np.uint8(Check.OK)
-_DELIVER: Final = np.uint8(Event.DELIVER)
+_DELIVER, _OUTPUT = np.uint8(Event.DELIVER), np.uint8(Event.OUTPUT)
 #: The first eight bytes of a header as one little-endian number: magic, version, kind, run tag.
-_WORD: Final = np.dtype({"names": ["word"], "formats": ["<u8"], "offsets": [0], "itemsize": HEADER_BYTES})
+_WORD: Final = np.dtype(
+    {"names": ["word"], "formats": ["<u8"], "offsets": [0], "itemsize": HEADER_BYTES}
+)
 _ANY_KIND: Final = np.uint64(0xFFFF_FFFF_00FF_FFFF)
 _ANY_KIND_OR_RUN: Final = np.uint64(0x0000_0000_00FF_FFFF)
 _OURS: Final = int.from_bytes(HEADER_MAGIC + bytes([FORMAT_VERSION]), "little")
@@ -66,8 +69,8 @@ _NO_ORDINALS: Final = np.empty(0, np.int64)
 class BufferPool:
     """Buffers that all tables of a sealing share; safe from several threads.
 
-    ``table_bytes``: raw bytes of the largest table. A bucket gets about `_GROUPS` row groups, so that a
-    small run does not touch memory that it uses once, and a large one has large row groups.
+    ``table_bytes``: raw bytes of the largest table. A bucket gets about `_GROUPS` row groups, so
+    that a small run does not touch memory that it uses once, and a large one has large row groups.
     """
 
     def __init__(self, buckets: int, table_bytes: int) -> None:
@@ -99,14 +102,15 @@ class BufferPool:
 class TableSealer:
     """Takes rows of one table in sealing order (`add`) and writes its bucket files (`finish`).
 
-    Not thread-safe; it keeps ``pool`` busy itself. After an error call `abort`, which removes what is
-    unfinished and waits for the pool's part of it.
+    Not thread-safe; it keeps ``pool`` busy itself. After an error call `abort`, which removes what
+    is unfinished and waits for the pool's part of it.
     """
 
     def __init__(
         self,
         table: TableId,
         run: RunDir,
+        *,
         router: Router,
         pool: Executor,
         memory: BufferPool,
@@ -117,11 +121,12 @@ class TableSealer:
         part: int = 0,
         ordinals: Counter[int] | None = None,
     ) -> None:
-        """``transactions``: of the log, where its readers could not see them; None for every other table.
+        """``transactions``: of the log, where its readers could not see them; None for every other
+        table.
 
-        ``pipelines``: whose rows of the log have a source. ``clocks``: of the producers of the log's rows
-        that sent from other machines. ``part``: number of its files. ``ordinals``: by session,
-        rows of its journal in the parts before; counted on.
+        ``pipelines``: whose rows of the log have a source. ``clocks``: of the producers of the
+        log's rows that sent from other machines. ``part``: number of its files. ``ordinals``: by
+        session, rows of its journal in the parts before; counted on.
         """
         self._clocks = clocks
         self._part = part
@@ -167,7 +172,8 @@ class TableSealer:
             self._flush(bucket)
         self._wait(0)
         files = list(self._files.values())
-        sealed = self._pool.map(BucketFile.commit, files)  # mostly waiting for the disk, so side by side
+        # mostly waiting for the disk, so side by side
+        sealed = self._pool.map(BucketFile.commit, files)
         return dict(zip((file.path for file in files), sealed, strict=True))
 
     def abort(self) -> None:
@@ -187,11 +193,12 @@ class TableSealer:
         return np.arange(first, first + count, dtype=np.int64)
 
     def _with_true_check(self, rows: Rows, counts: Counter[str]) -> Rows:
-        """Rows marked ok must open with our header and this run's tag; the others get their true mark."""
+        """Rows marked ok must open with our header and this run's tag; the others get their true
+        mark."""
         word, check = rows["header"].view(_WORD)["word"], rows["check"]
         wrong = (check == _INTACT) & ((word & _ANY_KIND) != self._expected)
         if self.table is TableId.DELIVERIES:
-            wrong &= rows["kind"] == _DELIVER
+            wrong &= _has_message(rows)
         if not wrong.any():
             return rows
         ours = (word & _ANY_KIND_OR_RUN) == _OURS
@@ -209,7 +216,7 @@ class TableSealer:
         buckets = self._router.of_rows(rows["header"]["lane"], streams)
         nameless = rows["check"] != _INTACT
         if self.table is TableId.DELIVERIES:
-            nameless |= rows["kind"] != _DELIVER
+            nameless |= ~_has_message(rows)
         if nameless.any():
             buckets[nameless] = self._router.of_streams(streams[nameless])
         return buckets
@@ -218,11 +225,16 @@ class TableSealer:
         """Events of a session that name no stream concern all of them: every bucket gets a copy."""
         if self.table is not TableId.DELIVERIES:
             return None
-        streamless = (rows["kind"] != _DELIVER) & (rows["stream"] <= 0)
+        streamless = ~_has_message(rows) & (rows["stream"] <= 0)
         return streamless if streamless.any() else None
 
     def _append(
-        self, bucket: int, rows: Rows, chosen: npt.NDArray[np.intp], ordinals: IntArray, source: RowSource
+        self,
+        bucket: int,
+        rows: Rows,
+        chosen: npt.NDArray[np.intp],
+        ordinals: IntArray,
+        source: RowSource,
     ) -> None:
         words = rows.view(np.int64).reshape(len(rows), -1)
         while len(chosen):
@@ -256,9 +268,16 @@ class TableSealer:
             self._transactions.fill(columns)
         self._memory.give_back(group.memory)
         if before is not None:
-            before.result()  # row groups of a file go out in order; it was submitted, so it runs or ran
+            # row groups of a file go out in order; it was submitted, so it runs or ran
+            before.result()
         file.write(columns)
 
     def _wait(self, at_most: int) -> None:
         while len(self._pending) > at_most:
             self._pending.popleft().result()
+
+
+def _has_message(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Rows of deliveries that name a message."""
+    found: npt.NDArray[np.bool_] = (rows["kind"] == _DELIVER) | (rows["kind"] == _OUTPUT)
+    return found

@@ -1,7 +1,7 @@
 """Transactions on their way into the sealed form, the producers' and the log's.
 
-What producers journalled becomes the rows of transactions.jsonl. What the log holds, spans of offsets with
-the marker after them, becomes two columns of the log's rows.
+What producers journalled becomes the rows of transactions.jsonl. What the log holds, spans of
+offsets with the marker after them, becomes two columns of the log's rows.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class LogTransactions:
     """How the transactions of the log ended, by stream and offset.
 
     Args:
-        told: what was read of each stream; of a stream without, and after what was read, the state of a
-            row is *unknown*.
+        told: what was read of each stream; of a stream without, and after what was read, the state
+            of a row is *unknown*.
     """
 
     def __init__(self, told: Iterable[StreamTransactions], stream_id: Callable[[str], int]) -> None:
@@ -35,7 +35,8 @@ class LogTransactions:
             for one in told
             for first, last, end, state in _known(one)
         ]
-        before_all = (-1, -1, -1, int(Txn.UNKNOWN))  # an empty one, so that every row has one before it
+        # an empty one, so that every row has one before it
+        before_all = (-1, -1, -1, int(Txn.UNKNOWN))
         table = np.array(sorted([before_all, *spans]), np.int64)
         self._first, self._length, self._end, self._state = np.ascontiguousarray(table.T)
 
@@ -49,7 +50,8 @@ class LogTransactions:
 
 
 def _known(one: StreamTransactions) -> Iterator[tuple[int, int, int, int]]:
-    """Spans (first, last, end, state) that cover all that was read; what no transaction has is in none."""
+    """Spans (first, last, end, state) that cover all that was read; what no transaction has is in
+    none."""
     at = 0
     for span in sorted(one.spans, key=lambda span: span.first):
         if span.first > at:

@@ -1,7 +1,7 @@
 """The message systems there are: a folder each, found by it.
 
-The folder's own module has the facts of a system. It imports nothing of ours but errors, so that everybody
-may ask; the rest of the folder is loaded when `System` is asked for it.
+The folder's own module has the facts of a system. It imports nothing of ours but errors, so that
+everybody may ask; the rest of the folder is loaded when `System` is asked for it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""The interface of a message system: what everybody may know of it, and the ways to what only some need."""
+"""The interface of a message system: what everybody may know of it, and the ways to what only some
+need."""
 
 from __future__ import annotations
 
@@ -9,7 +10,10 @@ from importlib.util import find_spec
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-#: A request, and what shows that all of it came through: how many answers, or what an answer ends with.
+from harness.errors import UsageError
+
+#: A request, and what shows that all of it came through: how many answers, or what an answer ends
+#: with.
 Request = tuple[bytes, int | bytes]
 #: A setting, and what is wrong with its value; what is allowed.
 Problem = tuple[str, str]
@@ -25,57 +29,75 @@ class System:
 
     Attributes:
         client: the library of a producer or consumer that names none.
-        version: of the broker, when the scenario names none: the one everything here is measured with.
-        audit: library and version (empty = the installed one) of the reader that audits the log, independent
-            of the client under test.
+        version: of the broker, when the scenario names none: the one everything here is measured
+            with.
+        audit: library and version (empty = the installed one) of the reader that audits the log,
+            independent of the client under test.
         is_default: the system of a scenario that names none; exactly one.
         partitions: of a topic that says nothing.
         topologies: what ``cluster.topology`` may be, the default first; empty = there is one only.
         harness_libraries: Python distributions that the harness itself talks to the brokers with.
         allowed: by key of a consumer, its values; the first is the default.
         auto_settle: what ``settle: auto`` of a consumer means.
-        options_since: by option of a client and value (small letters), the first brokers that can do it.
-        foreign: by part and key of the scenario, what to write instead of a key that means nothing here.
+        options_since: by option of a client and value (small letters), the first brokers that can
+            do it.
+        foreign: by part and key of the scenario, what to write instead of a key that means nothing
+            here.
         broker_config: by broker setting that the harness needs as it is, why.
-        config_form: how the brokers' own file of settings is written: ``properties``, ``nested`` (blocks), or
-            empty = no such file is read.
-        config_left_aside: pattern of settings of such a file that a run leaves aside: who may connect and
-            how, and where other servers are.
+        config_form: how the brokers' own file of settings is written: ``properties``, ``nested``
+            (blocks), or empty = no such file is read.
+        config_left_aside: pattern of settings of such a file that a run leaves aside: who may
+            connect and how, and where other servers are.
         copies: one copy of a message and several, in the words of the system.
         stored_overhead_bytes: of a message besides its payload, in one copy on a broker's disk.
-        store_role: role of the nodes that keep the messages; empty = who leads and who follows says so.
-        is_queue: a message that was settled is gone; the audit finds what remained. Else there is a log.
-        size_setting: the setting of a topic that says how large a message may be, bytes; empty = it has none.
-        changeable: settings of a topic that may change while clients use it: what was acknowledged stays, as
-            far as it did before, or is known to be removed. None = they cannot be changed.
+        store_role: role of the nodes that keep the messages; empty = who leads and who follows says
+            so.
+        is_queue: a message that was settled is gone; the audit finds what remained. Else there is a
+            log.
+        size_setting: the setting of a topic that says how large a message may be, bytes; empty = it
+            has none.
+        changeable: settings of a topic that may change while clients use it: what was acknowledged
+            stays, as far as it did before, or is known to be removed. None = they cannot be
+            changed.
         changes_namespace: they are of a run's namespace, so of all its topics; else of one topic.
         change_request: what changes them, for people; ``{topic}`` is the topic.
         keeps_leaders: its brokers keep who led what and since when; else a run watches it.
         term: what a stretch under one leader is called and numbered by; empty = it has no number.
         has_offsets: positions in a log are dense numbers.
-        first_position: of the first message of a log. Where nothing was removed, its bounds begin at 0 all
-            the same.
-        reads_uncommitted: the audit's reader is given what no transaction committed; else the admin tells it
-            (`HasTransactions`).
-        follows_from_s: in a load that long the audit's readers read the log while it grows, and the load pays
-            for it (docs/worker-protocol.md, Audit).
+        first_position: of the first message of a log. Where nothing was removed, its bounds begin
+            at 0 all the same.
+        reads_uncommitted: the audit's reader is given what no transaction committed; else the admin
+            tells it (`HasTransactions`).
+        follows_from_s: in a load that long the audit's readers read the log while it grows, and the
+            load pays for it (docs/worker-protocol.md, Audit).
         forgets_read: brokers of ours need not keep what was read along.
         grows_topics: partitions can be added to a topic, and the audit reads those too.
-        reads_replicas: each replica of a log can be read from the node that has it (`ReadsReplicas`).
+        reads_replicas: each replica of a log can be read from the node that has it
+            (`ReadsReplicas`).
+        runs_applications: programs of the user that read and write topics can be judged.
+        append_time: settings of a topic with which its brokers say when they stored a message; none
+            = they always do.
+        names_group_members: brokers report the members of a consumer group (`HasGroupMembers`), so
+            applications that the user starts can be judged.
         transactional_config: broker settings that transactions need.
-        log_stamps: how lines of a broker's log begin (`harness.log_stamp`), any of these; none = not stated.
-        log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name is; without
-            it the line is about all streams. Empty = no line says so.
-        request_kinds: name of a kind of request of clients or brokers -> its number on the wire, where the
-            network proxy can tell where a request begins and of which kind it is.
-        file_kinds: by kind of data file (`harness.protocols.files`), patterns of paths below a node's data
-            folder; a file is of the first that has it. ``unused``: what is about to be removed.
+        log_stamps: how lines of a broker's log begin (`harness.log_stamp`), any of these; none =
+            not stated.
+        log_leader: pattern of a line about a new leader, ``{stream}`` where the stream's name is;
+            without it the line is about all streams. Empty = no line says so.
+        request_kinds: name of a kind of request of clients or brokers -> its number on the wire,
+            where the network proxy can tell where a request begins and of which kind it is.
+        answer_errors: name of an error in answers -> its number, where the network proxy can change
+            answers.
+        file_kinds: by kind of data file (`harness.protocols.files`), patterns of paths below a
+            node's data folder; a file is of the first that has it. ``unused``: what is about to be
+            removed.
         bootstrap_form, admin_form: what a connection file says of where it is; empty = nothing.
         made_form: what is made on a cluster of others, by names.
         copies_default: whose number of copies counts there when its file has none.
         ask_id: what tells the id of a cluster, for people.
         mechanisms: how its clients can prove who they are (`harness.connections.security`).
-        subscription, order: how consumers read of which a plan says nothing (`harness.contracts.plan`).
+        subscription, order: how consumers read of which a plan says nothing
+            (`harness.contracts.plan`).
     """
 
     name: ClassVar[str]
@@ -86,7 +108,10 @@ class System:
     partitions: ClassVar[int] = 1
     topologies: ClassVar[tuple[str, ...]] = ()
     harness_libraries: ClassVar[tuple[str, ...]] = ()
-    allowed: ClassVar[Mapping[str, tuple[str, ...]]] = {"receive": ("loop",), "settle": ("auto", "ack")}
+    allowed: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "receive": ("loop",),
+        "settle": ("auto", "ack"),
+    }
     auto_settle: ClassVar[Literal["auto", "ack"]] = "ack"
     options_since: ClassVar[Mapping[tuple[str, str], str]] = {}
     foreign: ClassVar[Mapping[tuple[str, str], str]] = {}
@@ -107,6 +132,9 @@ class System:
     first_position: ClassVar[int] = 0
     reads_uncommitted: ClassVar[bool] = True
     reads_replicas: ClassVar[bool] = False
+    runs_applications: ClassVar[bool] = False
+    append_time: ClassVar[Texts] = _NOTHING
+    names_group_members: ClassVar[bool] = False
     transactional_config: ClassVar[Texts] = _NOTHING
     follows_from_s: ClassVar[float] = math.inf
     forgets_read: ClassVar[bool] = False
@@ -114,6 +142,7 @@ class System:
     log_stamps: ClassVar[tuple[str, ...]] = ()
     log_leader: ClassVar[str] = ""
     request_kinds: ClassVar[Mapping[str, int]] = {}
+    answer_errors: ClassVar[Mapping[str, int]] = {}
     file_kinds: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     bootstrap_form: ClassVar[str] = ""
     admin_form: ClassVar[str] = ""
@@ -129,18 +158,32 @@ class System:
         return self._module("assembly").ASSEMBLY
 
     def external(self) -> Any:
-        """How clusters that others started are asked (`harness.clusters.external.cluster.ExternalSystem`);
-        None = they cannot be."""
+        """How clusters that others started are asked
+        (`harness.clusters.external.cluster.ExternalSystem`); None = they cannot be."""
         found = find_spec(self._name_of("external")) and self._module("external")
         return found.EXTERNAL if found else None
 
+    def required_external(self) -> Any:
+        """As `external`.
+
+        Raises:
+            UsageError: clusters that others started cannot be asked.
+        """
+        if (found := self.external()) is None:
+            raise UsageError(
+                f"system: {self.name}: --cluster cannot ask such clusters yet",
+                hint=f"`brokerstorm up --system {self.name}` starts one",
+            )
+        return found
+
     def worker_facts(self) -> Any:
-        """The model of ``[promises]`` in a worker.toml: the settings that decide what its clients promise."""
+        """The model of ``[promises]`` in a worker.toml: the settings that decide what its clients
+        promise."""
         return self._module("worker_facts").FACTS
 
     def promise(self) -> Any:
-        """Return the functions that read promises from settings: ``read_producer`` and ``read_consumer`` of
-        `harness.plan.promise`.
+        """Return the functions that read promises from settings: ``read_producer`` and
+        ``read_consumer`` of `harness.plan.promise`.
         """
         return self._module("promise")
 
@@ -185,16 +228,28 @@ class System:
         return dict(config)
 
     def retention(self, seconds: float) -> dict[str, str]:
-        """Settings of a topic that keeps its messages so long, where the audit follows; none = to the end."""
+        """Settings of a topic that keeps its messages so long, where the audit follows; none = to
+        the end."""
         return {}
 
     def retention_s(self, topic_config: Texts) -> float | None:
-        """How long a topic with these settings keeps its messages; None = all of them, or they do not say."""
+        """How long a topic with these settings keeps its messages; None = all of them, or they do
+        not say."""
         return None
 
     def keeps_last_of_key(self, topic_config: Texts) -> bool:
-        """Whether a topic with these settings keeps the last message of each key, and may remove earlier
-        ones."""
+        """Whether a topic with these settings keeps the last message of each key, and may remove
+        earlier ones."""
+        return False
+
+    def removes_settled(self, topic_config: Texts) -> bool:
+        """Whether a topic with these settings removes a message once its consumers acknowledged it,
+        as a queue does: the audit finds what remained."""
+        return self.is_queue
+
+    def forgets_unread(self, topic_config: Texts) -> bool:
+        """Whether a topic with these settings removes a message at once while no consumer
+        exists."""
         return False
 
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
@@ -218,8 +273,8 @@ class System:
         return topic
 
     def namespace(self, run_tag: int, prefix: str = "") -> str:
-        """Return the namespace of a run's topics; empty if the system has none. ``prefix`` is the one given
-        to `address`.
+        """Return the namespace of a run's topics; empty if the system has none. ``prefix`` is the
+        one given to `address`.
         """
         return ""
 
@@ -227,12 +282,14 @@ class System:
         """Return the name by which clients address a topic.
 
         Args:
-            prefix: on a cluster that others use too, what the names of ours begin with; empty on our own.
+            prefix: on a cluster that others use too, what the names of ours begin with; empty on
+                our own.
         """
         return f"{prefix}-{run_tag:08x}-{topic}" if prefix else topic
 
     def log_names(self, address: str, partition: int, partitions: int) -> tuple[str, ...]:
-        """Return the names of a topic's partition in logs. ``address`` is the topic's name for clients."""
+        """Return the names of a topic's partition in logs. ``address`` is the topic's name for
+        clients."""
         return (address,)
 
     def request(self, port: str, ballast: int = 0) -> Request | None:

@@ -1,7 +1,9 @@
-"""The metrics that a run gives: name, kind, unit and meaning of each, and the attributes of their points.
+"""The metrics that a run gives: name, kind, unit and meaning of each, and the attributes of their
+points.
 
-``messaging.*`` follow OpenTelemetry's semantic conventions for messaging clients (status: development), with
-their units, attributes and histogram bounds; what the conventions do not know is ``brokerstorm.*``.
+``messaging.*`` follow OpenTelemetry's semantic conventions for messaging clients (status:
+development), with their units, attributes and histogram bounds; what the conventions do not know is
+``brokerstorm.*``.
 """
 
 from __future__ import annotations
@@ -66,10 +68,16 @@ DELIVERY_DURATION: Final = Instrument(
     "From when a message was due to when a consumer was handed it.",
 )
 OPEN_CALLS: Final = Instrument(
-    "brokerstorm.calls.open", InstrumentKind.GAUGE, "{call}", "Sends that the client has not answered."
+    "brokerstorm.calls.open",
+    InstrumentKind.GAUGE,
+    "{call}",
+    "Sends that the client has not answered.",
 )
 ASKED_RATE: Final = Instrument(
-    "brokerstorm.rate.asked", InstrumentKind.GAUGE, "{message}/s", "The rate that the scenario asks for now."
+    "brokerstorm.rate.asked",
+    InstrumentKind.GAUGE,
+    "{message}/s",
+    "The rate that the scenario asks for now.",
 )
 SEND_DELAY: Final = Instrument(
     "brokerstorm.send.delay",
@@ -84,7 +92,10 @@ BLOCKED: Final = Instrument(
     "Time in which the client kept a producer waiting.",
 )
 CPU: Final = Instrument(
-    "brokerstorm.process.cpu.time", InstrumentKind.COUNTER, "s", "CPU time of a broker node or a worker."
+    "brokerstorm.process.cpu.time",
+    InstrumentKind.COUNTER,
+    "s",
+    "CPU time of a broker node or a worker.",
 )
 MEMORY: Final = Instrument(
     "brokerstorm.process.memory.usage",
@@ -96,10 +107,16 @@ PHASE: Final = Instrument(
     "brokerstorm.run.phase", InstrumentKind.GAUGE, "{phase}", "1 for the phase that the run is in."
 )
 FAULT_ACTIVE: Final = Instrument(
-    "brokerstorm.fault.active", InstrumentKind.GAUGE, "{fault}", "1 while a fault is applied, 0 after it."
+    "brokerstorm.fault.active",
+    InstrumentKind.GAUGE,
+    "{fault}",
+    "1 while a fault is applied, 0 after it.",
 )
 FAULT_START: Final = Instrument(
-    "brokerstorm.fault.start_time", InstrumentKind.GAUGE, "s", "When a fault was injected, as Unix time."
+    "brokerstorm.fault.start_time",
+    InstrumentKind.GAUGE,
+    "s",
+    "When a fault was injected, as Unix time.",
 )
 EVENTS: Final = Instrument(
     "brokerstorm.worker.events",
@@ -108,7 +125,16 @@ EVENTS: Final = Instrument(
     "Events of workers: disconnect, assign, error, frozen, hang, stall.",
 )
 INSTRUMENTS: Final = (
-    *(SENT, SEND_DURATION, CONSUMED, DELIVERY_DURATION, OPEN_CALLS, ASKED_RATE, SEND_DELAY, BLOCKED),
+    *(
+        SENT,
+        SEND_DURATION,
+        CONSUMED,
+        DELIVERY_DURATION,
+        OPEN_CALLS,
+        ASKED_RATE,
+        SEND_DELAY,
+        BLOCKED,
+    ),
     *(CPU, MEMORY, PHASE, FAULT_ACTIVE, FAULT_START, EVENTS),
 )
 
@@ -117,14 +143,17 @@ INSTRUMENTS: Final = (
 class Distribution:
     """Durations by bucket of `BOUNDS_S`, the last one for what is longer."""
 
-    counts: npt.NDArray[np.int64] = field(default_factory=lambda: np.zeros(len(BOUNDS_S) + 1, np.int64))
+    counts: npt.NDArray[np.int64] = field(
+        default_factory=lambda: np.zeros(len(BOUNDS_S) + 1, np.int64)
+    )
     sum_s: float = 0.0
     min_s: float = math.inf
     max_s: float = -math.inf
 
     def add(self, durations_ns: npt.NDArray[np.int64]) -> None:
         """Count some more; at least one."""
-        bins = np.searchsorted(_BOUNDS_NS, durations_ns, side="left")  # a bound belongs to its bucket
+        # a bound belongs to its bucket
+        bins = np.searchsorted(_BOUNDS_NS, durations_ns, side="left")
         self.counts = self.counts + np.bincount(bins, minlength=len(BOUNDS_S) + 1)
         self.sum_s += float(durations_ns.sum()) / 1e9
         self.min_s = min(self.min_s, float(durations_ns.min()) / 1e9)

@@ -22,8 +22,8 @@ class JsonTail(Generic[RowT]):
         self._at = 0
 
     def rows(self) -> Iterator[RowT]:
-        """Yield the rows of the type. Lines that are not such rows are left out: whoever judges the file
-        reports them.
+        """Yield the rows of the type. Lines that are not such rows are left out: whoever judges the
+        file reports them.
         """
         if not self._path.exists():
             return

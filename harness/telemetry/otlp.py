@@ -1,7 +1,7 @@
 """Pushes metrics to a collector with the OTLP exporter of OpenTelemetry's SDK, over HTTP.
 
-The exporter is handed the SDK's data model, made from counts that are known already, instead of instruments
-of the SDK: a call for every message would cost more than sending it.
+The exporter is handed the SDK's data model, made from counts that are known already, instead of
+instruments of the SDK: a call for every message would cost more than sending it.
 
 Needs packages of the extra ``telemetry``; it is not imported unless metrics are asked for.
 """
@@ -50,7 +50,8 @@ from harness.telemetry.instruments import (
     Values,
 )
 
-#: Where the environment says nothing else: the defaults of the SDK, 60 and 10, are long for runs of minutes.
+#: Where the environment says nothing else: the defaults of the SDK, 60 and 10, are long for runs of
+#: minutes.
 PUSH_EVERY_S: Final = 5.0
 PUSH_TIMEOUT_S: Final = 3.0
 #: Points in one request to a collector.
@@ -62,8 +63,8 @@ _ERRNO: Final = re.compile(r"\[Errno -?\d+\] ([\w ]+)")
 
 
 def new_resource() -> Resource:
-    """Return the resource that these metrics come from. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES add to
-    it or change it.
+    """Return the resource that these metrics come from. OTEL_SERVICE_NAME and
+    OTEL_RESOURCE_ATTRIBUTES add to it or change it.
     """
     found = Resource.create({"service.version": __version__})
     if str(found.attributes["service.name"]).startswith("unknown_service"):
@@ -98,7 +99,11 @@ def _data(
         for known, value in points.items()
         if not isinstance(value, Distribution)
     ]
-    return Sum(numbers, cumulative, True) if instrument.kind is InstrumentKind.COUNTER else Gauge(numbers)
+    return (
+        Sum(numbers, cumulative, True)
+        if instrument.kind is InstrumentKind.COUNTER
+        else Gauge(numbers)
+    )
 
 
 def _histogram_point(
@@ -132,13 +137,17 @@ class OtlpPush:
         url = urlsplit(endpoint)
         self.url = urlunsplit((url.scheme, url.netloc.rpartition("@")[2], url.path, "", ""))
         self._now = now
-        self._every_s = float(os.environ.get(OTEL_METRIC_EXPORT_INTERVAL) or PUSH_EVERY_S * 1000) / 1000
+        self._every_s = (
+            float(os.environ.get(OTEL_METRIC_EXPORT_INTERVAL) or PUSH_EVERY_S * 1000) / 1000
+        )
         self._tell = tell
         self._resource = new_resource()
         self._reason = _FirstWarning()
         limits = (OTEL_EXPORTER_OTLP_METRICS_TIMEOUT, OTEL_EXPORTER_OTLP_TIMEOUT)
         timeout_s = None if any(map(os.environ.get, limits)) else PUSH_TIMEOUT_S
-        self._exporter = OTLPMetricExporter(endpoint, timeout=timeout_s, max_export_batch_size=MOST_POINTS)
+        self._exporter = OTLPMetricExporter(
+            endpoint, timeout=timeout_s, max_export_batch_size=MOST_POINTS
+        )
         self._wake = threading.Event()
         self._is_over = False
         self._has_told = False
@@ -196,7 +205,8 @@ class _FirstWarning(logging.Handler):
         self._text = self._text or record.getMessage()
 
     def take(self) -> str:
-        """Return the text that was kept since the last call: the system's own words where it has some."""
+        """Return the text that was kept since the last call: the system's own words where it has
+        some."""
         text, self._text = self._text, ""
         errno = _ERRNO.search(text)
         if errno:

@@ -1,4 +1,5 @@
-"""Serves metrics for Prometheus, under the names that OpenTelemetry's specification gives them there.
+"""Serves metrics for Prometheus, under the names that OpenTelemetry's specification gives them
+there.
 
 Needs a package of the extra ``telemetry``; it is not imported unless metrics are asked for.
 """
@@ -10,7 +11,12 @@ from itertools import accumulate
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, start_http_server
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
 from harness.errors import EnvironmentNotReady

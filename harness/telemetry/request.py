@@ -1,4 +1,5 @@
-"""Where the metrics of a run go: as options ask for, or as the standard environment variables say."""
+"""Where the metrics of a run go: as options ask for, or as the standard environment variables
+say."""
 
 from __future__ import annotations
 
@@ -51,7 +52,8 @@ def metrics_request(
     if otlp is None and prometheus is None:
         return _implied(environment)
     asked = MetricsRequest(
-        None if otlp is None else _endpoint(otlp), None if prometheus is None else _address(prometheus)
+        None if otlp is None else _endpoint(otlp),
+        None if prometheus is None else _address(prometheus),
     )
     if not _is_installed():
         name = "--otlp" if otlp is not None else "--prometheus"
@@ -68,8 +70,12 @@ def _implied(environment: Mapping[str, str]) -> MetricsRequest:
     """
     if environment.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return MetricsRequest()
-    exporters = {each.strip() for each in environment.get("OTEL_METRICS_EXPORTER", "").split(",")} - {""}
-    whole, base = (environment.get(f"OTEL_EXPORTER_OTLP_{each}ENDPOINT", "") for each in ("METRICS_", ""))
+    exporters = {
+        each.strip() for each in environment.get("OTEL_METRICS_EXPORTER", "").split(",")
+    } - {""}
+    whole, base = (
+        environment.get(f"OTEL_EXPORTER_OTLP_{each}ENDPOINT", "") for each in ("METRICS_", "")
+    )
     host = environment.get("OTEL_EXPORTER_PROMETHEUS_HOST", DEFAULT_HOST)
     port = environment.get("OTEL_EXPORTER_PROMETHEUS_PORT", str(DEFAULT_PORT))
     is_pushed = "otlp" in exporters or (not exporters and bool(whole or base))
@@ -78,14 +84,20 @@ def _implied(environment: Mapping[str, str]) -> MetricsRequest:
         return MetricsRequest()
     if not _is_installed():
         install = how_to_install_extra("telemetry")
-        return MetricsRequest(problem=f"the environment asks for metrics, and there are none: {install}")
+        return MetricsRequest(
+            problem=f"the environment asks for metrics, and there are none: {install}"
+        )
     try:
         return MetricsRequest(
-            (_checked(whole) if whole else _endpoint(base or DEFAULT_COLLECTOR)) if is_pushed else None,
+            (_checked(whole) if whole else _endpoint(base or DEFAULT_COLLECTOR))
+            if is_pushed
+            else None,
             _address(f"{host}:{port}") if is_served else None,
         )
     except UsageError as error:
-        return MetricsRequest(problem=f"the environment asks for metrics, and there are none: {error}")
+        return MetricsRequest(
+            problem=f"the environment asks for metrics, and there are none: {error}"
+        )
 
 
 def _checked(text: str) -> str:

@@ -35,7 +35,8 @@ LOAD_PHASES: Final = ("warm-up", "load")
 
 
 class RunFollower:
-    """One run: `read` once a second, `close` when its workers have ended, `values` whenever somebody asks.
+    """One run: `read` once a second, `close` when its workers have ended, `values` whenever
+    somebody asks.
 
     Any thread may call.
 
@@ -48,7 +49,9 @@ class RunFollower:
         self._lock = threading.Lock()
         self._plan = plan
         self._about = labels(
-            brokerstorm_run=name, brokerstorm_scenario=plan.scenario, brokerstorm_variant=plan.variant
+            brokerstorm_run=name,
+            brokerstorm_scenario=plan.scenario,
+            brokerstorm_variant=plan.variant,
         )
         self._wall_ns = time.time_ns() - time.monotonic_ns()
         self._tallies = Tallies(plan, run)
@@ -104,7 +107,9 @@ class RunFollower:
             found[ASKED_RATE] = {(): self._asked_per_s()}
             found[PHASE] = {labels(brokerstorm_phase=self._phase): 1} if self._phase else {}
         return {
-            instrument: {tuple(sorted((*known, *self._about))): value for known, value in points.items()}
+            instrument: {
+                tuple(sorted((*known, *self._about))): value for known, value in points.items()
+            }
             for instrument, points in found.items()
         }
 

@@ -29,7 +29,8 @@ from harness.telemetry.instruments import (
 )
 from harness.telemetry.json_tail import JsonTail
 
-#: ``error.type`` is to have few values: what comes after so many is the fallback of the conventions.
+#: ``error.type`` is to have few values: what comes after so many is the fallback of the
+#: conventions.
 MOST_ERRORS: Final = 30
 OTHER_ERROR: Final = "_OTHER"
 #: ``error.type`` of a send that the client never answered.
@@ -39,8 +40,8 @@ MOST_TOPICS: Final = 50
 _OUTCOMES: Final = {outcome: outcome.name.lower() for outcome in Outcome if outcome}
 _OUTCOME_BITS: Final = 3
 _ERROR_BITS: Final = 32
-#: By `ConsumerPromise.subscription`: the attribute that names who shares the messages, and what the client
-#: calls its receiving.
+#: By `ConsumerPromise.subscription`: the attribute that names who shares the messages, and what the
+#: client calls its receiving.
 _GROUPS: Final = {"group": ("messaging_consumer_group_name", "poll"), "queue": ("", "receive")}
 _SUBSCRIPTION: Final = ("messaging_destination_subscription_name", "receive")
 
@@ -58,7 +59,8 @@ def destinations(plan: Plan) -> dict[str, dict[str, str]]:
     if len(plan.topics) <= MOST_TOPICS:
         return {topic.name: {"messaging_destination_name": topic.name} for topic in plan.topics}
     return {
-        topic.name: {"messaging_destination_template": topic.declared or topic.name} for topic in plan.topics
+        topic.name: {"messaging_destination_template": topic.declared or topic.name}
+        for topic in plan.topics
     }
 
 
@@ -92,7 +94,9 @@ class SendTally:
         count = 0 if self._is_closed else len(self._rows.unanswered())
         return labels(brokerstorm_worker=self._worker), count
 
-    def _count(self, rows: Rows, outcomes: npt.NDArray[np.int64], *, is_answered: bool = True) -> None:
+    def _count(
+        self, rows: Rows, outcomes: npt.NDArray[np.int64], *, is_answered: bool = True
+    ) -> None:
         groups = np.searchsorted(self._first_lanes, rows["lane"], side="right") - 1
         keys = (groups << _OUTCOME_BITS | outcomes) << _ERROR_BITS | rows["error"]
         durations_ns = rows["t_done_ns"] - rows["t_start_ns"]
@@ -129,7 +133,9 @@ class _Errors:
             for row in self._tail.rows():
                 if row.kind == "error":
                     name = row.text.partition(":")[0].strip()
-                    is_known = name in self._types.values() or len(set(self._types.values())) < MOST_ERRORS
+                    is_known = (
+                        name in self._types.values() or len(set(self._types.values())) < MOST_ERRORS
+                    )
                     self._types[row.id] = name if name and is_known else OTHER_ERROR
         return self._types.get(number, OTHER_ERROR)
 
@@ -180,7 +186,9 @@ class Tallies:
     def __init__(self, plan: Plan, run: RunDir) -> None:
         self._sent, self._delivered = Counts(), Counts()
         self._sends = [SendTally(plan, each, run, self._sent) for each in plan.producers]
-        self._deliveries = [DeliveryTally(plan, each, run, self._delivered) for each in plan.consumers]
+        self._deliveries = [
+            DeliveryTally(plan, each, run, self._delivered) for each in plan.consumers
+        ]
 
     def read(self) -> None:
         for producer in self._sends:
@@ -199,6 +207,8 @@ class Tallies:
             SENT: dict(self._sent.numbers),
             SEND_DURATION: {known: replace(each) for known, each in self._sent.durations.items()},
             CONSUMED: dict(self._delivered.numbers),
-            DELIVERY_DURATION: {known: replace(each) for known, each in self._delivered.durations.items()},
+            DELIVERY_DURATION: {
+                known: replace(each) for known, each in self._delivered.durations.items()
+            },
             OPEN_CALLS: dict(each.open_calls() for each in self._sends),
         }

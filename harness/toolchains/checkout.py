@@ -1,4 +1,5 @@
-"""Reads git checkouts and copies them as they are, uncommitted changes included; writes nothing into them."""
+"""Reads git checkouts and copies them as they are, uncommitted changes included; writes nothing
+into them."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class Checkout:
     root: Path
 
     @classmethod
-    def of(cls, folder: Path) -> Checkout | None:
+    def from_folder(cls, folder: Path) -> Checkout | None:
         """The checkout that a folder belongs to; None when it is not under version control.
 
         Raises:
@@ -45,21 +46,30 @@ class Checkout:
             UsageError: the commit does not exist here.
         """
         done = _git_ended(
-            self.root, "rev-parse", "--quiet", "--verify", "--end-of-options", f"{revision}^{{commit}}"
+            self.root,
+            "rev-parse",
+            "--quiet",
+            "--verify",
+            "--end-of-options",
+            f"{revision}^{{commit}}",
         )
         if done.returncode:
             raise UsageError(
-                f"{self.folder} has no commit {revision!r}", hint="`git log` there shows those it has"
+                f"{self.folder} has no commit {revision!r}",
+                hint="`git log` there shows those it has",
             )
         return done.stdout.strip()
 
     def changes(self) -> str:
-        """A digest of what differs from the last commit, new files included; empty when nothing does."""
+        """A digest of what differs from the last commit, new files included; empty when nothing
+        does."""
         return digest_of(self.root, self._changed())
 
     def version(self, commit: str) -> str:
         """The newest tag before a commit that looks like a version; empty when there is none."""
-        done = _git_ended(self.root, "describe", "--tags", "--abbrev=0", "--match", "*[0-9].[0-9]*", commit)
+        done = _git_ended(
+            self.root, "describe", "--tags", "--abbrev=0", "--match", "*[0-9].[0-9]*", commit
+        )
         return done.stdout.strip() if done.returncode == 0 else ""
 
     def text(self, commit: str, name: str) -> str | None:
@@ -69,7 +79,8 @@ class Checkout:
         return done.stdout if done.returncode == 0 else None
 
     def copy(self, commit: str, changes: str, target: Path) -> Path:
-        """A commit with the changes that are here now, in a new folder ``target``; where the folder is there.
+        """A commit with the changes that are here now, in a new folder ``target``; where the folder
+        is there.
 
         It is a clone, so that builds that ask git for their version find their tags.
 
@@ -100,7 +111,9 @@ class Checkout:
         return target / self.folder.relative_to(self.root)
 
     def _changed(self) -> list[str]:
-        listed = _git(self.root, "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames")
+        listed = _git(
+            self.root, "status", "--porcelain", "-z", "--untracked-files=all", "--no-renames"
+        )
         return sorted(entry[3:] for entry in listed.split("\0") if entry)
 
     def _has(self, commit: str, path: str) -> bool:
@@ -116,8 +129,8 @@ def _moved(folder: Path, commit: str) -> str:
 
 
 def digest_of(root: Path, paths: Iterable[str]) -> str:
-    """Return the digest of the names, kinds and contents of files below a folder; empty if there are no
-    files.
+    """Return the digest of the names, kinds and contents of files below a folder; empty if there
+    are no files.
     """
     digest, names = hashlib.sha256(), list(paths)
     for name in names:

@@ -19,15 +19,16 @@ EVERYTHING = "*:*"
 
 @dataclass(frozen=True, slots=True)
 class Artifacts:
-    """``group:artifact:version`` coordinates to run from, and ``group:artifact`` to leave out of what they
-    pull in (``*:*``: all of it); or ``archive``, ``group:artifact:version:type:classifier`` of a distribution
-    whose ``lib`` folder holds the jars. The first of them names the folder in the cache.
+    """``group:artifact:version`` coordinates to run from, and ``group:artifact`` to leave out of
+    what they pull in (``*:*``: all of it); or ``archive``,
+    ``group:artifact:version:type:classifier`` of a distribution whose ``lib`` folder holds the
+    jars. The first of them names the folder in the cache.
 
-    ``managed`` is the ``group:artifact:version`` of a pom that says which versions a project built its own
-    distribution with: poms that count on it ask for versions that exclude each other.
+    ``managed`` is the ``group:artifact:version`` of a pom that says which versions a project built
+    its own distribution with: poms that count on it ask for versions that exclude each other.
 
-    ``own`` is a build of the user's: the jars in the folder ``jars``, or, with ``coordinates``, the modules
-    next to its pom in a local Maven repository, which come before released ones.
+    ``own`` is a build of the user's: the jars in the folder ``jars``, or, with ``coordinates``, the
+    modules next to its pom in a local Maven repository, which come before released ones.
 
     Raises:
         UsageError: text of another form.
@@ -45,7 +46,9 @@ class Artifacts:
             if not _COORDINATE.match(text):
                 raise UsageError(f"{text!r} is not of the form group:artifact:version")
         if self.archive and not _ARCHIVE.match(self.archive):
-            raise UsageError(f"{self.archive!r} is not of the form group:artifact:version:type:classifier")
+            raise UsageError(
+                f"{self.archive!r} is not of the form group:artifact:version:type:classifier"
+            )
         if [bool(self.archive), bool(self.coordinates), self.jars is not None].count(True) != 1:
             raise UsageError(
                 "jars come from coordinates, from an archive or from a folder: name one of these"

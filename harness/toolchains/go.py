@@ -1,4 +1,5 @@
-"""The installed Go, and building a program with it once: for Go workers and for the network proxy."""
+"""The installed Go, and building a program with it once: for Go workers and for the network
+proxy."""
 
 from __future__ import annotations
 
@@ -50,8 +51,8 @@ class Go:
 def go_for(what: str, *modules: Path) -> Go:
     """The installed Go, if it is new enough for these modules.
 
-    Go is run with ``GOTOOLCHAIN=local``: it builds nothing whose ``go.mod`` names a newer Go in its ``go``
-    line. A ``toolchain`` line only suggests a version and is not looked at.
+    Go is run with ``GOTOOLCHAIN=local``: it builds nothing whose ``go.mod`` names a newer Go in its
+    ``go`` line. A ``toolchain`` line only suggests a version and is not looked at.
 
     Args:
         what: what is built, for messages.
@@ -64,7 +65,11 @@ def go_for(what: str, *modules: Path) -> Go:
     lines = [
         found[1]
         for module in modules
-        if (found := re.search(r"^go\s+(\d+(?:\.\d+)+)", (module / "go.mod").read_text(), re.MULTILINE))
+        if (
+            found := re.search(
+                r"^go\s+(\d+(?:\.\d+)+)", (module / "go.mod").read_text(), re.MULTILINE
+            )
+        )
     ]
     least = max(lines, key=numbers, default="")
     if go.number and least and go.number < numbers(least):
@@ -95,7 +100,8 @@ def find_go() -> Go:
 def build_once(
     what: str, binary: Path, build: Callable[[Path, Path], None], timeout_s: float = BUILD_TIMEOUT_S
 ) -> None:
-    """Build, unless it is there or another process just did. The binary appears complete, by one rename.
+    """Build, unless it is there or another process just did. The binary appears complete, by one
+    rename.
 
     Args:
         what: name of the program, for messages.
@@ -103,7 +109,8 @@ def build_once(
         timeout_s: another process that builds it is waited for as long.
 
     Raises:
-        WorkerError: another process takes too long, or the cache cannot be written; what ``build`` raises.
+        WorkerError: another process takes too long, or the cache cannot be written; what ``build``
+            raises.
     """
     try:
         binary.parent.mkdir(parents=True, exist_ok=True)
@@ -124,7 +131,11 @@ def build_once(
 
 def first_error(output: str) -> str:
     """Go's first complaint; what it downloads it says there too."""
-    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(("go: downl", "#"))]
+    lines = [
+        line
+        for line in output.splitlines()
+        if line.strip() and not line.startswith(("go: downl", "#"))
+    ]
     return lines[0].removeprefix("go: ").strip()[:300] if lines else "no output"
 
 

@@ -1,4 +1,5 @@
-"""A program that is published as a Go package: built at any version, or from sources, on first use."""
+"""A program that is published as a Go package: built at any version, or from sources, on first
+use."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from harness.errors import EnvironmentNotReady, UsageError, WorkerError
 from harness.toolchains.cache import cache_folder
@@ -32,7 +34,8 @@ class GoProgram:
     """One version of a program; its modules come through the Go module proxy.
 
     Attributes:
-        package: path of the package, which is also its module's: ``github.com/nats-io/nats-server/v2``.
+        package: path of the package, which is also its module's:
+            ``github.com/nats-io/nats-server/v2``.
         version: without a ``v``.
         own: the user's sources that it is built from; None = a released version.
     """
@@ -40,11 +43,17 @@ class GoProgram:
     package: str
     version: str
     own: OwnBuild | None = None
+    #: A server in Go is given the addresses of the others, and reads no hosts file of ours.
+    reads_hosts_file: ClassVar[bool] = False
+    clock_refusal: ClassVar[str] = "programs in Go ask the kernel, not a library"
+    first_use: ClassVar[str] = "to be built with Go on first use"
 
     @property
     def name(self) -> str:
         """Return the program's name, without the major version in its path."""
-        return next(part for part in reversed(self.package.split("/")) if not re.fullmatch(r"v\d+", part))
+        return next(
+            part for part in reversed(self.package.split("/")) if not re.fullmatch(r"v\d+", part)
+        )
 
     @property
     def place(self) -> Path:
@@ -52,6 +61,14 @@ class GoProgram:
         made_of = f"{find_go().text}\n{self.package}\n{self.own.key if self.own else ''}"
         digest = hashlib.sha256(made_of.encode()).hexdigest()[:12]
         return cache_folder() / "programs" / f"{self.name}-{self.version}-{digest}" / self.name
+
+    def require_tools(self) -> None:
+        """Raise unless this machine has what builds it.
+
+        Raises:
+            EnvironmentNotReady: no Go, or it is too old.
+        """
+        find_go()
 
     def fetch(self, *, offline: bool = False, on_progress: Progress | None = None) -> Path:
         """The binary.
@@ -87,7 +104,9 @@ class GoProgram:
         try:
             known = listed_versions(find_go(), self.package)
         except subprocess.TimeoutExpired as error:
-            raise EnvironmentNotReady(f"go does not list the versions of {self.name} in time") from error
+            raise EnvironmentNotReady(
+                f"go does not list the versions of {self.name} in time"
+            ) from error
         if not known:
             raise EnvironmentNotReady(
                 f"go lists no version of {self.name}", hint="is the module proxy reachable?"
@@ -106,13 +125,17 @@ class GoProgram:
         built = folder / "bin" / self.name
         source = self.own.copy(folder / "source") if self.own else folder
         what = (
-            ["build", "-o", str(built), "."] if self.own else ["install", f"{self.package}@v{self.version}"]
+            ["build", "-o", str(built), "."]
+            if self.own
+            else ["install", f"{self.package}@v{self.version}"]
         )
         command = [go.path, what[0], "-trimpath", "-buildvcs=false", *what[1:]]
         try:
             done = run_go(command, source, BUILD_TIMEOUT_S, GOBIN=str(built.parent))
         except subprocess.TimeoutExpired:
-            raise EnvironmentNotReady(f"go build of {self.name} took over {BUILD_TIMEOUT_S:.0f} s") from None
+            raise EnvironmentNotReady(
+                f"go build of {self.name} took over {BUILD_TIMEOUT_S:.0f} s"
+            ) from None
         if done.returncode:
             raise self._failure(go, done.stderr)
         # Not a rename: the cache may be on another file system.
@@ -122,7 +145,9 @@ class GoProgram:
     def _failure(self, go: Go, output: str) -> Exception:
         said = first_error(output)
         if self.own:
-            return failed_build(f"{self.name} {self.own.label}", f"{self.name}-{self.own.key}", said, output)
+            return failed_build(
+                f"{self.name} {self.own.label}", f"{self.name}-{self.own.key}", said, output
+            )
         known = listed_versions(go, self.package)
         if known and self.version not in known:
             hint = others_hint(self.version, known)

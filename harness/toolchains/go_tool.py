@@ -1,21 +1,46 @@
-"""A program of ours in Go that a cluster needs: built on first use from its module, kept in the cache."""
+"""A program of ours in Go that a cluster needs: built on first use from its module, kept in the
+cache."""
 
 from __future__ import annotations
 
 import hashlib
+import shutil
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from harness.errors import EnvironmentNotReady, WorkerError
 from harness.toolchains.cache import cache_folder
-from harness.toolchains.go import BUILD_TIMEOUT_S, GO_HINT, Go, build_once, first_error, go_for, run_go
+from harness.toolchains.go import (
+    BUILD_TIMEOUT_S,
+    GO_HINT,
+    Go,
+    build_once,
+    first_error,
+    go_for,
+    run_go,
+)
 
 #: The oldest Go that builds them.
-_GO: Final = "1.23"
+_GO: Final = "1.24"
 Progress = Callable[[str, float | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChange:
+    """A text in a source file of an imported module that is replaced before the build.
+
+    Attributes:
+        file: below the folder ``vendor`` of the module.
+        old: occurs there once.
+        new: the text to have instead.
+    """
+
+    file: str
+    old: str
+    new: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +52,20 @@ class GoTool:
         what: what it is, for messages.
         needed_by: what needs it, for messages.
         module: folder of its sources.
+        changes: in what it imports.
     """
 
     name: str
     what: str
     needed_by: str
     module: Path
+    changes: Sequence[SourceChange] = ()
 
     def path(self, go: Go) -> Path:
         """Where the program is, or would be."""
         release = go.text.split()[2] if len(go.text.split()) > 2 else "go"
         sources = b"".join(path.read_bytes() for path in sorted(self.module.iterdir()))
+        sources += "".join(one.file + one.old + one.new for one in self.changes).encode()
         key = f"{self.name.replace(' ', '-')}-{release}-{hashlib.sha256(sources).hexdigest()[:8]}"
         return cache_folder() / "tools" / key / self.name.split()[0]
 
@@ -82,17 +110,33 @@ class GoTool:
         return True, self.name if built else f"{self.name}, to be built on first use", ""
 
     def _build(self, go: Go, folder: Path, part: Path) -> None:
-        built = folder / "program"
-        command = [go.path, "build", "-trimpath", "-buildvcs=false", "-o", str(built), "."]
+        sources, built = folder / "sources", folder / "program"
+        shutil.copytree(self.module, sources)
+        if self.changes:
+            self._run(go, ["mod", "vendor"], sources)
+            for change in self.changes:
+                self._apply(change, sources / "vendor")
+        self._run(go, ["build", "-trimpath", "-buildvcs=false", "-o", str(built), "."], sources)
+        # Not a rename: the cache may be on another file system.
+        part.write_bytes(built.read_bytes())
+        part.chmod(0o755)
+
+    def _apply(self, change: SourceChange, vendor: Path) -> None:
+        file = vendor / change.file
+        text = file.read_text()
+        if text.count(change.old) != 1:
+            raise EnvironmentNotReady(f"{self.name}: {change.file} is not the source that it was")
+        file.write_text(text.replace(change.old, change.new))
+
+    def _run(self, go: Go, arguments: list[str], folder: Path) -> None:
         try:
-            done = run_go(command, self.module, BUILD_TIMEOUT_S)
+            done = run_go([go.path, *arguments], folder, BUILD_TIMEOUT_S)
         except subprocess.TimeoutExpired:
-            raise EnvironmentNotReady(f"go build of {self.name} took over {BUILD_TIMEOUT_S:.0f} s") from None
+            raise EnvironmentNotReady(
+                f"go {arguments[0]} of {self.name} took over {BUILD_TIMEOUT_S:.0f} s"
+            ) from None
         if done.returncode:
             raise EnvironmentNotReady(
                 f"{self.name} does not build with {go.text}: {first_error(done.stderr)}",
                 hint=f"Go {_GO} or newer and the Go module proxy are needed",
             )
-        # Not a rename: the cache may be on another file system.
-        part.write_bytes(built.read_bytes())
-        part.chmod(0o755)

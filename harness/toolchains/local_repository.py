@@ -1,8 +1,9 @@
 """Modules that a build installed into a local Maven repository, read without writing into it.
 
-``mvn install`` and ``gradlew publishToMavenLocal`` put them below GROUP/ARTIFACT/VERSION. Maven itself would
-keep what it downloads in the same folder, and serve a build of the user's from then on where the released
-version was asked for; so it is given copies, in a repository that is thrown away.
+``mvn install`` and ``gradlew publishToMavenLocal`` put them below GROUP/ARTIFACT/VERSION. Maven
+itself would keep what it downloads in the same folder, and serve a build of the user's from then on
+where the released version was asked for; so it is given copies, in a repository that is thrown
+away.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ _OF_MAVEN = ("_remote.repositories", "resolver-status.properties", ".lastUpdated
 
 @dataclass(frozen=True, slots=True)
 class LocalModules:
-    """All modules of a group, and of the groups below it, that a repository holds at one version."""
+    """All modules of a group, and of the groups below it, that a repository holds at one
+    version."""
 
     repository: Path
     group: str

@@ -31,9 +31,11 @@ _VERSIONS_TIMEOUT_S = 60.0
 #: Our own Maven where none is installed.
 _VERSION = "3.9.9"
 _SHA256 = "7a9cdf674fc1703d6382f5f330b3d110ea1b512b51f1652846d9e4e8a588d766"
-#: One for every Maven, so that all resolve alike; Maven 3.8's (2.8) cannot copy what no pom asks for.
+#: One for every Maven, so that all resolve alike; Maven 3.8's (2.8) cannot copy what no pom asks
+#: for.
 _DEPENDENCY_PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1"
-#: No questions, versions as they are now, and a file whose checksum is wrong is an error, not a warning.
+#: No questions, versions as they are now, and a file whose checksum is wrong is an error, not a
+#: warning.
 _OPTIONS: Final = ("-B", "-U", "-C")
 Report = Callable[[str], None]
 _NO_NETWORK = re.compile(
@@ -76,8 +78,8 @@ def ivy_jar() -> Path | None:
 class Maven:
     """Apache Maven, with a generated pom. ``name``: for people.
 
-    The one that is installed, so that a user's mirrors and settings count, else one of our own: whatever
-    resolves, the jars are the same. The plugin is pinned for that, too.
+    The one that is installed, so that a user's mirrors and settings count, else one of our own:
+    whatever resolves, the jars are the same. The plugin is pinned for that, too.
     """
 
     def __init__(self, command: str = "") -> None:
@@ -108,16 +110,20 @@ class Maven:
                 goal = ["tree", "-Dscope=runtime", f"-DoutputFile={target}/tree.txt"]
                 said = self._with_pom(wanted, goal, lambda text: None, r"$^")
                 chosen = Path(target, "tree.txt").read_text()
-            # A tree is drawn without what the repository lacks: Maven only warns of it, and also of versions
-            # that it did not choose in the end.
+            # A tree is drawn without what the repository lacks: Maven only warns of it, and also of
+            # versions that it did not choose in the end.
             for lacking in _NO_POM.findall(said):
                 if f"{lacking}:" in chosen:
                     raise failure(f"Could not find artifact {lacking}", wanted.title)
 
-    def _with_pom(self, wanted: Artifacts, goal: Sequence[str], report: Report, downloaded: str) -> str:
+    def _with_pom(
+        self, wanted: Artifacts, goal: Sequence[str], report: Report, downloaded: str
+    ) -> str:
         """Run a goal of the plugin on a project that depends on the coordinates; what it said."""
         exclusions = "".join(
-            "<exclusion><groupId>{}</groupId><artifactId>{}</artifactId></exclusion>".format(*one.split(":"))
+            "<exclusion><groupId>{}</groupId><artifactId>{}</artifactId></exclusion>".format(
+                *one.split(":")
+            )
             for one in wanted.exclude
         )
         dependencies = "".join(
@@ -158,7 +164,12 @@ class Maven:
         self._copy(f"{title}:pom", title, target, lambda text: None, timeout_s)
 
     def _copy(
-        self, artifact: str, title: str, target: Path, report: Report, timeout_s: float | None = None
+        self,
+        artifact: str,
+        title: str,
+        target: Path,
+        report: Report,
+        timeout_s: float | None = None,
     ) -> None:
         with tempfile.TemporaryDirectory() as work:
             command = [
@@ -194,8 +205,8 @@ def _management(managed: str) -> str:
 def _install(work: Path, home: Path, report: Report) -> None:
     """Put a Maven into the cache, by one rename. Ivy's built-in settings know Maven Central.
 
-    Ivy fetches this one file only: what it would resolve itself differs from what Maven does (it takes the
-    newest version asked for, and cannot import those that a project was built with).
+    Ivy fetches this one file only: what it would resolve itself differs from what Maven does (it
+    takes the newest version asked for, and cannot import those that a project was built with).
     """
     ivy = work / "ivy.xml"
     ivy.write_text(
@@ -211,11 +222,18 @@ def _install(work: Path, home: Path, report: Report) -> None:
         find_java().path, "-jar", str(ivy_jar()), "-cache", str(work / "cache"), "-ivy", str(ivy),
         "-confs", "default", "-types", "tar.gz", "-retrieve", f"{work}/[artifact]-[revision].[ext]",
     ]  # fmt: skip
-    _run(command, work, f"org.apache.maven:apache-maven:{_VERSION}", report, r"\[SUCCESSFUL \] \S+!(\S+)")
+    _run(
+        command,
+        work,
+        f"org.apache.maven:apache-maven:{_VERSION}",
+        report,
+        r"\[SUCCESSFUL \] \S+!(\S+)",
+    )
     archive = work / f"apache-maven-{_VERSION}.tar.gz"
     if not archive.exists() or hashlib.sha256(archive.read_bytes()).hexdigest() != _SHA256:
         raise EnvironmentNotReady(
-            f"Apache Maven {_VERSION} came damaged or not at all", hint="install Maven (apt install maven)"
+            f"Apache Maven {_VERSION} came damaged or not at all",
+            hint="install Maven (apt install maven)",
         )
     with tarfile.open(archive) as tar:
         tar.extractall(work, filter="data")
@@ -287,7 +305,9 @@ def failure(output: str, title: str) -> EnvironmentNotReady | UsageError:
         lacking = missing[0].replace("#", ":").replace(";", ":")
         group, name, version = title.split(":")
         if lacking.startswith(f"{group}:{name}:") and version in lacking:
-            return UsageError(f"there is no {name} {version} in the Maven repository", hint=_versions(title))
+            return UsageError(
+                f"there is no {name} {version} in the Maven repository", hint=_versions(title)
+            )
         return UsageError(
             f"{name} {version} cannot be used: the Maven repository lacks {lacking}, which it needs",
             hint="ask for another version",
@@ -298,7 +318,9 @@ def failure(output: str, title: str) -> EnvironmentNotReady | UsageError:
             hint="check the network or proxy (Maven: ~/.m2/settings.xml); with a filled cache use --offline",
         )
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = [line for line in lines if "ERROR" in line or "Exception" in line] or lines or ["no output"]
+    telling = (
+        [line for line in lines if "ERROR" in line or "Exception" in line] or lines or ["no output"]
+    )
     return EnvironmentNotReady(f"{title} could not be resolved: {telling[0][:300]}")
 
 
@@ -312,7 +334,8 @@ def _versions(title: str) -> str:
 
 
 def is_released(title: str) -> bool:
-    """Whether the repository has the pom of an artifact, ``group:artifact:version``; lists may leave it out.
+    """Whether the repository has the pom of an artifact, ``group:artifact:version``; lists may
+    leave it out.
 
     Raises:
         EnvironmentNotReady: no Maven, no network, or no answer in time.
@@ -334,7 +357,8 @@ def released(group: str, name: str) -> list[str]:
     found = listed_versions(_listing(group, name))
     if not found:
         raise EnvironmentNotReady(
-            f"the Maven repository names no version of {group}:{name}", hint="check the network or proxy"
+            f"the Maven repository names no version of {group}:{name}",
+            hint="check the network or proxy",
         )
     return found
 
@@ -357,7 +381,12 @@ def _listing(group: str, name: str) -> str:
         ]  # fmt: skip
         try:
             done = subprocess.run(
-                command, capture_output=True, text=True, timeout=_VERSIONS_TIMEOUT_S, check=False, cwd=work
+                command,
+                capture_output=True,
+                text=True,
+                timeout=_VERSIONS_TIMEOUT_S,
+                check=False,
+                cwd=work,
             )
         except subprocess.TimeoutExpired as error:
             raise EnvironmentNotReady(
@@ -365,12 +394,16 @@ def _listing(group: str, name: str) -> str:
                 hint="check the network or proxy; on a busy machine, try again",
             ) from error
         except OSError as error:
-            raise EnvironmentNotReady(f"no list of the versions of {group}:{name}: {error}") from error
+            raise EnvironmentNotReady(
+                f"no list of the versions of {group}:{name}: {error}"
+            ) from error
     return done.stdout
 
 
 def listed_versions(output: str) -> list[str]:
     """The versions in Ivy's debug output."""
     return (
-        ", ".join(re.findall(r"found revs: \[(.*?)\]", output)).split(", ") if "found revs" in output else []
+        ", ".join(re.findall(r"found revs: \[(.*?)\]", output)).split(", ")
+        if "found revs" in output
+        else []
     )

@@ -1,10 +1,10 @@
 """Builds of your own as versions: ``dir:PATH``, and what of that folder or file is meant.
 
-As a user writes it, ``dir:PATH``, ``dir:PATH@COMMIT`` (of a git checkout) or either with a version number
-after a space, it says where to look. Before anything is planned it is *pinned* to what is there at that
-moment: ``dir:/PATH@COMMIT+CHANGES NUMBER``. That text is a version like any other: every round of a command
-runs the same build, and a plan of an earlier run means what it meant then. What a client or broker of that
-version is made from is a copy; the user's folder is only read.
+As a user writes it, ``dir:PATH``, ``dir:PATH@COMMIT`` (of a git checkout) or either with a version
+number after a space, it says where to look. Before anything is planned it is *pinned* to what is
+there at that moment: ``dir:/PATH@COMMIT+CHANGES NUMBER``. That text is a version like any other:
+every round of a command runs the same build, and a plan of an earlier run means what it meant then.
+What a client or broker of that version is made from is a copy; the user's folder is only read.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class OwnBuild:
         """The same for the same content; what is made from it is kept under this."""
         # Folders of one commit differ; without a commit the digest covers all.
         where = self.path if self.commit else self.path.suffix
-        return hashlib.sha256(f"{where}\n{self.commit}\n{self.digest}".encode()).hexdigest()[:_SHORT]
+        return hashlib.sha256(f"{where}\n{self.commit}\n{self.digest}".encode()).hexdigest()[
+            :_SHORT
+        ]
 
     @property
     def is_changed(self) -> bool:
@@ -81,9 +83,12 @@ class OwnBuild:
 
     @property
     def short(self) -> str:
-        """For a narrow column: ``sarama@1a2b3c4d5e6f+0123``, or the name of a folder without commits."""
+        """For a narrow column: ``sarama@1a2b3c4d5e6f+0123``, or the name of a folder without
+        commits."""
         changes = f"+{self.digest[:4]}" if self.digest else ""
-        return f"{self.path.name}@{self.commit[:_SHORT]}{changes}" if self.commit else self.path.name
+        return (
+            f"{self.path.name}@{self.commit[:_SHORT]}{changes}" if self.commit else self.path.name
+        )
 
     def text(self, name: str) -> str | None:
         """A file of the pinned state; None when it has none.
@@ -94,7 +99,7 @@ class OwnBuild:
         path = self.path / name
         if self.digest or not self.commit:
             return path.read_text(errors="replace") if path.is_file() else None
-        checkout = Checkout.of(self.path)
+        checkout = Checkout.from_folder(self.path)
         return None if checkout is None else checkout.text(self.commit, name)
 
     def copy(self, target: Path) -> Path:
@@ -113,7 +118,7 @@ class OwnBuild:
 
     def _copied(self, target: Path) -> Path:
         if self.commit:
-            checkout = Checkout.of(self.path) if self.path.is_dir() else None
+            checkout = Checkout.from_folder(self.path) if self.path.is_dir() else None
             if checkout is None:
                 raise UsageError(f"{self.path} is no longer a git checkout")
             return checkout.copy(checkout.commit(self.commit), self.digest, target)
@@ -149,7 +154,8 @@ def in_words(version: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AskedBuild:
-    """A build as it was written: a folder or file that is there, a commit of it, its version number."""
+    """A build as it was written: a folder or file that is there, a commit of it, its version
+    number."""
 
     path: Path
     revision: str = ""
@@ -184,11 +190,15 @@ def pinned_source(asked: AskedBuild) -> OwnBuild:
         UsageError: a commit of something that is not a checkout, or that it does not have.
         EnvironmentNotReady: git cannot be asked.
     """
-    checkout = Checkout.of(asked.path) if asked.path.is_dir() else None
+    checkout = Checkout.from_folder(asked.path) if asked.path.is_dir() else None
     if checkout is None:
         if asked.revision:
-            raise UsageError(f"{asked.path} is not a git checkout, so it has no commit {asked.revision!r}")
-        return OwnBuild(asked.path, "", _content(asked.path), asked.number or _number(asked.path.name))
+            raise UsageError(
+                f"{asked.path} is not a git checkout, so it has no commit {asked.revision!r}"
+            )
+        return OwnBuild(
+            asked.path, "", _content(asked.path), asked.number or _number(asked.path.name)
+        )
     commit = checkout.commit(asked.revision or "HEAD")
     changes = "" if asked.revision else checkout.changes()
     return OwnBuild(asked.path, commit, changes, asked.number or _number(checkout.version(commit)))
@@ -208,18 +218,23 @@ def _content(path: Path) -> str:
     for folder, folders, files in os.walk(path):
         folders[:] = sorted(set(folders) - {".git", "__pycache__"})
         links = [name for name in folders if (Path(folder) / name).is_symlink()]
-        names += [(Path(folder) / name).relative_to(path).as_posix() for name in (*links, *sorted(files))]
+        names += [
+            (Path(folder) / name).relative_to(path).as_posix() for name in (*links, *sorted(files))
+        ]
     return digest_of(path, names)
 
 
 def anchored(value: Any, base: Path) -> Any:
-    """Data of a scenario in which builds of one's own that have a relative path are below ``base``."""
+    """Data of a scenario in which builds of one's own that have a relative path are below
+    ``base``."""
     if isinstance(value, list):
         return [anchored(each, base) for each in value]
     if not isinstance(value, dict):
         return value
     return {
-        key: absolute(each, base) if key in _KEYS and isinstance(each, str) else anchored(each, base)
+        key: absolute(each, base)
+        if key in _KEYS and isinstance(each, str)
+        else anchored(each, base)
         for key, each in value.items()
     }
 
@@ -248,4 +263,6 @@ def failed_build(what: str, name: str, said: str, output: str) -> WorkerError:
     path = build_log(name)
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(output, errors="replace")
-    return WorkerError(f"{what} does not build: {said}", hint=f"all that the build said is in {path}")
+    return WorkerError(
+        f"{what} does not build: {said}", hint=f"all that the build said is in {path}"
+    )

@@ -15,12 +15,15 @@ from typing import Final
 
 from harness.errors import EnvironmentNotReady
 
-#: A first build of a client in C compiles it, and OpenSSL: minutes on two cores, more on a busy machine.
+#: A first build of a client in C compiles it, and OpenSSL: minutes on two cores, more on a busy
+#: machine.
 BUILD_TIMEOUT_S: Final = 1800.0
 LIST_TIMEOUT_S: Final = 60.0
 #: Packages of today ask for it.
 OLDEST_RUST: Final = (1, 85)
-RUST_HINT: Final = "install Rust 1.85 or newer (rustup, or Debian's cargo-web) and have `cargo` on PATH"
+RUST_HINT: Final = (
+    "install Rust 1.85 or newer (rustup, or Debian's cargo-web) and have `cargo` on PATH"
+)
 #: Not the user's: other flags would give another program, another target another place.
 _ENVIRONMENT: Final = {
     "CARGO_ENCODED_RUSTFLAGS": "",
@@ -64,7 +67,9 @@ def find_rust() -> Rust:
     return Rust(path, text)
 
 
-def run_cargo(command: list[str], folder: Path, timeout_s: float) -> subprocess.CompletedProcess[str]:
+def run_cargo(
+    command: list[str], folder: Path, timeout_s: float
+) -> subprocess.CompletedProcess[str]:
     """Run a ``cargo`` command in a folder."""
     inherited = {name: value for name, value in os.environ.items() if name not in _NOT_INHERITED}
     return subprocess.run(
@@ -93,8 +98,8 @@ def first_error(output: str) -> str:
 def listed_versions(rust: Rust, crate: str, folder: Path) -> list[str]:
     """Versions that the registry has of a package, without those that were taken back; in no order.
 
-    No command of cargo tells them. It keeps what the registry told of a package, a line of JSON for each
-    version, once it has looked for the newest one. None when it does not tell.
+    No command of cargo tells them. It keeps what the registry told of a package, a line of JSON for
+    each version, once it has looked for the newest one. None when it does not tell.
 
     Args:
         folder: an empty one, for a package that asks for it.
@@ -109,7 +114,9 @@ def listed_versions(rust: Rust, crate: str, folder: Path) -> list[str]:
     )
     run_cargo([rust.cargo, "generate-lockfile"], folder, LIST_TIMEOUT_S)
     kept = (cargo_home() / "registry" / "index").glob(f"*/.cache/*/*/{crate}")
-    parts = [part for path in kept for part in path.read_bytes().split(b"\0") if part.startswith(b"{")]
+    parts = [
+        part for path in kept for part in path.read_bytes().split(b"\0") if part.startswith(b"{")
+    ]
     try:
         rows = [json.loads(part) for part in parts]
         return list(dict.fromkeys(row["vers"] for row in rows if not row.get("yanked")))

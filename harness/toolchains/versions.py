@@ -1,4 +1,5 @@
-"""Compares version numbers, and words which versions there are instead of one that does not exist."""
+"""Compares version numbers, and words which versions there are instead of one that does not
+exist."""
 
 from __future__ import annotations
 
@@ -28,14 +29,15 @@ def nearest(version: str, known: Sequence[str], count: int = _NEAR) -> list[str]
 def others_hint(version: str, known: Sequence[str]) -> str:
     """Return a hint with the versions near an unknown one, the newest, and how many more there are.
 
-    Candidates and snapshots are left out unless nothing else was published. Empty if ``known`` is empty.
+    Candidates and snapshots are left out unless nothing else was published. Empty if ``known`` is
+    empty.
     """
     releases = {each for each in known if RELEASE.match(each)} or set(known)
     if not releases:
         return ""
     near = nearest(version, list(releases))
     newest = max(releases, key=numbers)
-    text = f"near it: {', '.join(near)}"
+    text = f"the closest ones are {', '.join(near)}"
     if newest not in near:
         text += f"; the newest is {newest}"
     if more := len(releases - {*near, newest}):

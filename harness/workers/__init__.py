@@ -1,8 +1,8 @@
 """Workers: which there are, and how a process of one is started.
 
-Every folder of ``workers/`` with a ``worker.toml`` is a worker, and so is one that BROKERSTORM_WORKERS or a
-scenario names. Users name it by its client library. This module never imports a client;
-docs/worker-protocol.md says what the started process does.
+Every folder of ``workers/`` with a ``worker.toml`` is a worker, and so is one that
+BROKERSTORM_WORKERS or a scenario names. Users name it by its client library. This module never
+imports a client; docs/worker-protocol.md says what the started process does.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ CHECK_TIMEOUT_S = 30.0
 KIT = environments.KIT
 #: Environment variable: folders of workers, separated as in PATH.
 VARIABLE = "BROKERSTORM_WORKERS"
-#: Variable of a worker's process: the options that it sets unless the scenario does, by role, as JSON.
+#: Variable of a worker's process: the options that it sets unless the scenario does, by role, as
+#: JSON.
 OPTIONS = "BROKERSTORM_WORKER_OPTIONS"
 #: Called with a text and the share done (None: not known).
 Progress = Callable[[str, float | None], None]
@@ -42,11 +43,12 @@ class Toolchain:
     """How workers of one language are built and started.
 
     Attributes:
-        launch: (worker, version, offline, on_progress) -> argv and environment; builds on first use.
+        launch: (worker, version, offline, on_progress) -> argv and environment; builds on first
+            use.
         readiness: (worker, version) -> what ``doctor`` says; builds and downloads nothing.
         released: (worker, version) -> the versions that its package index has, in no order.
-        is_released: (worker, version) -> whether the index has a version that its list leaves out; None = its
-            lists are complete.
+        is_released: (worker, version) -> whether the index has a version that its list leaves out;
+            None = its lists are complete.
         pinned: (worker, what the user named) -> a build of the user's, as it is now.
     """
 
@@ -78,10 +80,13 @@ def known_workers(folders: Sequence[str | Path] = ()) -> Mapping[str, WorkerSpec
     folder is a worker's, or one that holds such folders.
 
     Raises:
-        UsageError: a folder without workers, a ``worker.toml`` that cannot be used, or two of one library.
+        UsageError: a folder without workers, a ``worker.toml`` that cannot be used, or two of one
+            library.
     """
     ours = os.environ.get(VARIABLE, "").split(os.pathsep)
-    named = (resolved(path_below(Path(), str(folder))) for folder in (*ours, *folders) if str(folder))
+    named = (
+        resolved(path_below(Path(), str(folder))) for folder in (*ours, *folders) if str(folder)
+    )
     return _known(tuple(dict.fromkeys(named)))
 
 
@@ -92,7 +97,8 @@ def _known(folders: tuple[Path, ...]) -> Mapping[str, WorkerSpec]:
         own = _folders_in(path)
         if not own:
             raise UsageError(
-                f"no workers in {path}: no {FILE} there or in a folder below it", hint=f"see {VARIABLE}"
+                f"no workers in {path}: no {FILE} there or in a folder below it",
+                hint=f"see {VARIABLE}",
             )
         for folder in own:
             worker = WorkerSpec.read(folder)
@@ -106,23 +112,29 @@ def _known(folders: tuple[Path, ...]) -> Mapping[str, WorkerSpec]:
 
 
 def _folders_in(path: Path) -> list[Path]:
-    return [path] if (path / FILE).exists() else sorted(each.parent for each in path.glob(f"*/{FILE}"))
+    return (
+        [path] if (path / FILE).exists() else sorted(each.parent for each in path.glob(f"*/{FILE}"))
+    )
 
 
 def worker_names(system: str = "", folders: Sequence[str | Path] = ()) -> list[str]:
     """The client libraries that can be named in a scenario, of one system or of all."""
-    return sorted(name for name, worker in known_workers(folders).items() if system in ("", worker.system))
+    return sorted(
+        name for name, worker in known_workers(folders).items() if system in ("", *worker.systems)
+    )
 
 
-def load_worker(name: str, folders: Sequence[str | Path] = ()) -> WorkerSpec:
+def load_worker(name: str, folders: Sequence[str | Path] = (), *, system: str = "") -> WorkerSpec:
     """The worker of a client library; ``folders`` as of `known_workers`.
+
+    ``system``: the one that it is used with, where it has several; empty = its first.
 
     Raises:
         UsageError: there is none.
     """
     workers = known_workers(folders)
     if name in workers:
-        return workers[name]
+        return workers[name].on_system(system)
     raise UsageError(
         f"no worker for client {name!r}; {did_you_mean(name, sorted(workers))}",
         hint="docs/howto/add-a-worker.md says how to add one",
@@ -141,13 +153,15 @@ def launch(
     offline: bool = False,
     on_progress: Progress | None = None,
 ) -> Command:
-    """How to start a worker: ``argv`` (the spec's path follows it) and what to add to the environment.
+    """How to start a worker: ``argv`` (the spec's path follows it) and what to add to the
+    environment.
 
-    What the asked version needs (a virtual environment, jars, compiled classes) is made on first use and
-    kept in the cache.
+    What the asked version needs (a virtual environment, jars, compiled classes) is made on first
+    use and kept in the cache.
 
     Raises:
-        WorkerError: the version is not available (offline, no such version, a tool is missing or failed).
+        WorkerError: the version is not available (offline, no such version, a tool is missing or
+            failed).
         UsageError: the repository has no such version; the hint lists some that it has.
         EnvironmentNotReady: no network, no Java, disk full.
     """
@@ -158,7 +172,8 @@ def launch(
 
 
 def pinned(worker: WorkerSpec, client_version: str) -> str:
-    """A version that means the same to the end: ``dir:PATH`` as what is there now, any other as it is.
+    """A version that means the same to the end: ``dir:PATH`` as what is there now, any other as it
+    is.
 
     Asked twice, a process gets the same answer: the rounds of a command run one build.
 
@@ -170,7 +185,9 @@ def pinned(worker: WorkerSpec, client_version: str) -> str:
         return client_version
     asked = (worker.folder, client_version)
     if asked not in _PINNED:
-        _PINNED[asked] = str(TOOLCHAINS[worker.language].pinned(worker, asked_build(client_version)))
+        _PINNED[asked] = str(
+            TOOLCHAINS[worker.language].pinned(worker, asked_build(client_version))
+        )
     return _PINNED[asked]
 
 
@@ -200,7 +217,8 @@ def released(worker: WorkerSpec, client_version: str = "") -> list[str]:
 
 
 def is_released(worker: WorkerSpec, client_version: str) -> bool:
-    """Whether the package index of a client has a version that its list leaves out, such as a retracted one.
+    """Whether the package index of a client has a version that its list leaves out, such as a
+    retracted one.
 
     Raises:
         EnvironmentNotReady: the index does not answer.
@@ -212,8 +230,8 @@ def is_released(worker: WorkerSpec, client_version: str) -> bool:
 def refused_options(worker: WorkerSpec, spec: ProcessSpec) -> str | None:
     """The client's own words against the options of a worker's spec; empty when it takes them.
 
-    None when it cannot be asked: the worker has no ``checks_options``, the version is not fetched yet, or no
-    answer comes within `CHECK_TIMEOUT_S`: the run asks again. No broker is needed.
+    None when it cannot be asked: the worker has no ``checks_options``, the version is not fetched
+    yet, or no answer comes within `CHECK_TIMEOUT_S`: the run asks again. No broker is needed.
     """
     if not worker.checks_options:
         return None

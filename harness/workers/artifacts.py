@@ -20,8 +20,9 @@ _DIGITS = 16
 def artifact_of(argv: Sequence[str], library: str) -> str:
     """Return what a worker's command was made from, in a few words; empty if this is not known.
 
-    Java: its jars, by names and contents. Python: the RECORD of the installed distribution, which holds the
-    hash of every file of it, and which files are not as it says. Anything else: the program itself.
+    Java: its jars, by names and contents. Python: the RECORD of the installed distribution, which
+    holds the hash of every file of it, and which files are not as it says. Anything else: the
+    program itself.
     """
     try:
         if _CLASSPATH in argv:
@@ -46,7 +47,8 @@ def _folder(folder: Path) -> str:
     """Return the digest of jars that the user brought; see `harness.toolchains.jars.resolved`."""
     jars = sorted(folder.glob("*.jar"))
     return (
-        f"{len(jars)}, sha256 {_hash(part for jar in jars for part in (jar.name.encode(), jar.read_bytes()))}"
+        f"{len(jars)}, sha256 "
+        f"{_hash(part for jar in jars for part in (jar.name.encode(), jar.read_bytes()))}"
     )
 
 
@@ -58,7 +60,11 @@ def _distribution(program: Path, library: str) -> str:
     text = records[0].read_text() if records else metadata.distribution(library).read_text("RECORD")
     if not text:
         return ""
-    site = records[0].parent.parent if records else Path(str(metadata.distribution(library).locate_file("")))
+    site = (
+        records[0].parent.parent
+        if records
+        else Path(str(metadata.distribution(library).locate_file("")))
+    )
     changed = changed_files(text, site)
     said = f"; not as it says: {changed[0]}, {len(changed)} in all" if changed else ""
     return f"RECORD, sha256 {_hash([text.encode()])}{said}"
@@ -74,7 +80,8 @@ def changed_files(record: str, site: Path) -> list[str]:
     changed = []
     for row in filter(None, csv.reader(io.StringIO(record))):
         name, digest = row[0], "".join(row[1:2])
-        if len(row) > 1 and not digest.startswith("sha256="):  # compiled code and RECORD itself have none
+        # compiled code and RECORD itself have none
+        if len(row) > 1 and not digest.startswith("sha256="):
             continue
         try:
             found = hashlib.sha256((site / name).read_bytes()).digest()

@@ -1,10 +1,11 @@
-"""Workers in a language without a toolchain of ours: started by a command, made by another one if need be.
+"""Workers in a language without a toolchain of ours: started by a command, made by another one if
+need be.
 
-``[other]`` of a ``worker.toml``: ``default`` (version), ``command`` and ``build``. In both, ``{folder}`` is
-the worker's folder, ``{version}`` the asked version of the client, and ``{build}`` a folder in the cache for
-this version and these sources: ``build`` is run in it, once, and what it leaves there is kept. A build of the
-user's is made by ``build_own``, where ``{source}`` is a copy of it. ``released`` lists the versions that
-there are.
+``[other]`` of a ``worker.toml``: ``default`` (version), ``command`` and ``build``. In both,
+``{folder}`` is the worker's folder, ``{version}`` the asked version of the client, and ``{build}``
+a folder in the cache for this version and these sources: ``build`` is run in it, once, and what it
+leaves there is kept. A build of the user's is made by ``build_own``, where ``{source}`` is a copy
+of it. ``released`` lists the versions that there are.
 """
 
 from __future__ import annotations
@@ -80,7 +81,8 @@ def readiness(worker: WorkerSpec, version: str) -> Readiness:
 
 
 def build_folder(worker: WorkerSpec, version: str) -> Path:
-    """Where what the build makes is kept, or would be: changes with every file of the worker's folder."""
+    """Where what the build makes is kept, or would be: changes with every file of the worker's
+    folder."""
     build, own = _build_of(worker), own_build(version)
     digest = hashlib.sha256("\0".join(build.build_own if own else build.build).encode())
     for path in _sources(worker.folder):
@@ -144,9 +146,13 @@ def _build_once(worker: WorkerSpec, version: str, folder: Path) -> None:
                 raise
             (folder / _MARKER).touch()
     except Timeout as error:
-        raise WorkerError(f"{worker.library} {version}: another process is still building it") from error
+        raise WorkerError(
+            f"{worker.library} {version}: another process is still building it"
+        ) from error
     except OSError as error:
-        raise WorkerError(f"cannot build {worker.library} in {folder}: {error.strerror or error}") from error
+        raise WorkerError(
+            f"cannot build {worker.library} in {folder}: {error.strerror or error}"
+        ) from error
 
 
 def _build(worker: WorkerSpec, version: str, folder: Path) -> None:
@@ -156,10 +162,17 @@ def _build(worker: WorkerSpec, version: str, folder: Path) -> None:
         command = _filled(worker, version, build.build_own if own else build.build, source)
         try:
             done = subprocess.run(
-                command, cwd=folder, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False
+                command,
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=BUILD_TIMEOUT_S,
+                check=False,
             )
         except subprocess.TimeoutExpired as error:
-            raise WorkerError(f"{worker.library}: {command[0]} took over {BUILD_TIMEOUT_S:.0f} s") from error
+            raise WorkerError(
+                f"{worker.library}: {command[0]} took over {BUILD_TIMEOUT_S:.0f} s"
+            ) from error
     if done.returncode:
         said = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1][:300]
         ended = f"{command[0]} ended with {done.returncode}: {said}"
@@ -193,18 +206,26 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
     command = _build_of(worker).released
     if not command:
         raise WorkerError(
-            f"no package index is known for {worker.library}", hint="name its versions, such as 1.2.0"
+            f"no package index is known for {worker.library}",
+            hint="name its versions, such as 1.2.0",
         )
     try:
-        told = subprocess.run(command, capture_output=True, text=True, timeout=LIST_TIMEOUT_S, check=True)
+        told = subprocess.run(
+            command, capture_output=True, text=True, timeout=LIST_TIMEOUT_S, check=True
+        )
         found = json.loads(told.stdout)
     except subprocess.TimeoutExpired as error:
         raise WorkerError(
-            f"{command[0]} does not list the versions of {worker.library} within {LIST_TIMEOUT_S:.0f} s"
+            f"{command[0]} does not list the versions of {worker.library} within "
+            f"{LIST_TIMEOUT_S:.0f} s"
         ) from error
     except subprocess.CalledProcessError as error:
         said = (error.stderr.strip().splitlines() or [f"exit code {error.returncode}"])[-1][:300]
-        raise WorkerError(f"{command[0]} does not list the versions of {worker.library}: {said}") from error
+        raise WorkerError(
+            f"{command[0]} does not list the versions of {worker.library}: {said}"
+        ) from error
     except (OSError, ValueError) as error:
-        raise WorkerError(f"{command[0]} does not list the versions of {worker.library}: {error}") from error
+        raise WorkerError(
+            f"{command[0]} does not list the versions of {worker.library}: {error}"
+        ) from error
     return [str(each) for each in found]

@@ -1,4 +1,5 @@
-"""Workers that are one program: built on first use, and kept in the cache by what they are made of."""
+"""Workers that are one program: built on first use, and kept in the cache by what they are made
+of."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ class WorkerProgram:
         label: the version, for people.
         path: where it is, built or not.
         is_own: of a build of the user's.
-        build: (empty folder, where to put it). Raises UsageError: no such version; WorkerError: it does not
-            build.
+        build: (empty folder, where to put it). Raises UsageError: no such version; WorkerError: it
+            does not build.
     """
 
     label: str
@@ -95,10 +96,13 @@ def numbered(worker: WorkerSpec, version: str, default: str, oldest: str) -> str
     wanted = version.strip().removeprefix("v") or default
     if not VERSION.match(wanted):
         raise UsageError(
-            f"{worker.library}: client_version {version!r} is not a version", hint=f"write e.g. {default}"
+            f"{worker.library}: client_version {version!r} is not a version",
+            hint=f"write e.g. {default}",
         )
     if numbers(wanted) < numbers(oldest):
-        raise UsageError(f"{worker.library} {wanted} is too old: this worker is for {oldest} and newer")
+        raise UsageError(
+            f"{worker.library} {wanted} is too old: this worker is for {oldest} and newer"
+        )
     return wanted
 
 

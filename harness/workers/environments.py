@@ -1,4 +1,5 @@
-"""Python workers: next to brokerstorm, or in a virtual environment that has another version of the client."""
+"""Python workers: next to brokerstorm, or in a virtual environment that has another version of the
+client."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ import sys
 import tempfile
 import tomllib
 import venv
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from filelock import FileLock, Timeout
@@ -55,8 +57,13 @@ def launch(
             f"client {worker.library} is not installed next to brokerstorm",
             hint=f"{how_to_install()}, name a client_version to fetch, or state a default under [python]",
         )
-    python = sys.executable if is_beside(worker, wanted) else str(python_for(worker, wanted, offline=offline))
-    # PYTHONSAFEPATH would hide the worker folder's own modules; the kit comes first, nothing else leaks in.
+    python = (
+        sys.executable
+        if is_beside(worker, wanted)
+        else str(python_for(worker, wanted, offline=offline))
+    )
+    # PYTHONSAFEPATH would hide the worker folder's own modules; the kit comes first, nothing else
+    # leaks in.
     paths = {"PYTHONPATH": str(KIT), "PYTHONSAFEPATH": ""}
     return [python, str(worker.folder / worker.entry)], paths
 
@@ -84,7 +91,9 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
         "--disable-pip-version-check", "--no-input",
     ]  # fmt: skip
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIST_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=LIST_TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired as error:
         raise WorkerError(
             f"pip does not list the versions of {worker.library} within {LIST_TIMEOUT_S:.0f} s",
@@ -100,8 +109,8 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
 
 
 def _client_package(worker: WorkerSpec) -> str:
-    """Name of the package that has the versions of the client: the one that ``packages`` asks for at
-    ``{version}``; it may differ from the name of the worker."""
+    """Name of the package that has the versions of the client: the one that ``packages`` asks for
+    at ``{version}``; it may differ from the name of the worker."""
     for text in worker.python.packages:
         name, _, asked = text.partition("==")
         if "{version}" in asked:
@@ -121,7 +130,8 @@ def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
         name = re.split(r"-\d", build.path.name)[0]
         if not build.path.name.endswith(_FILES):
             raise UsageError(
-                f"{build.path} is nothing that pip installs", hint=f"name a folder or *{', *'.join(_FILES)}"
+                f"{build.path} is nothing that pip installs",
+                hint=f"name a folder or *{', *'.join(_FILES)}",
             )
         _refuse_another(worker, build, name)
         return build
@@ -147,7 +157,8 @@ def _refuse_another(worker: WorkerSpec, build: OwnBuild, name: str) -> None:
 
 
 def _normal(name: str) -> str:
-    """Return the form of a package's name that an index uses, for names that it treats as the same."""
+    """Return the form of a package's name that an index uses, for names that it treats as the
+    same."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -155,15 +166,28 @@ def packages_of(worker: WorkerSpec, version: str, source: Path | None = None) ->
     """Return the packages that pip installs; ``source`` replaces the released client."""
     packages = worker.python.packages or [f"{worker.library}=={{version}}"]
     released = [
-        text.format(version=version) for text in packages if source is None or "{version}" not in text
+        text.format(version=version)
+        for text in packages
+        if source is None or "{version}" not in text
     ]
     return [str(source), *released] if source else released
 
 
 def is_beside(worker: WorkerSpec, version: str) -> bool:
-    """Whether the environment that runs brokerstorm has all that the worker needs, at these versions."""
+    """Whether the environment that runs brokerstorm has all that the worker needs, at these
+    versions."""
     wanted = [package.partition("==") for package in packages_of(worker, version)]
     return all(number and installed_version(name) == number for name, _, number in wanted)
+
+
+def has_package(worker: WorkerSpec, version: str, package: str) -> bool:
+    """Whether the environment in which the worker runs has a package, or will have it when it is
+    built."""
+    if is_beside(worker, version):
+        return bool(installed_version(package))
+    return package in {
+        text.partition("==")[0].partition("[")[0] for text in packages_of(worker, version)
+    }
 
 
 def environments_folder() -> Path:
@@ -188,18 +212,48 @@ def is_built(worker: WorkerSpec, version: str) -> bool:
 def python_for(worker: WorkerSpec, version: str, *, offline: bool = False) -> Path:
     """The interpreter of the environment that has the client at a version, built on first use.
 
-    Processes that ask at once wait for one build. A build that was interrupted starts from the beginning.
+    Processes that ask at once wait for one build. A build that was interrupted starts from the
+    beginning.
 
     Raises:
         WorkerError: not a version, offline and not built, or pip could not install it.
     """
     library = worker.library
     if not own_build(version) and not _VERSION.match(version):
-        raise WorkerError(f"{library}: client_version {version!r} is not a version", hint="write e.g. 2.8.0")
+        raise WorkerError(
+            f"{library}: client_version {version!r} is not a version", hint="write e.g. 2.8.0"
+        )
     folder = environment_folder(worker, version)
+    return _environment(
+        folder, f"{library} {version}", lambda: _fill(worker, version, folder), offline=offline
+    )
+
+
+def python_with(packages: Sequence[str], *, offline: bool = False) -> Path:
+    """The interpreter of an environment that has some packages (``NAME==VERSION``), built on first
+    use. Raises as `python_for`.
+    """
+    python = f"py{sys.version_info.major}.{sys.version_info.minor}"
+    digest = hashlib.sha256(" ".join(sorted(packages)).encode()).hexdigest()[:16]
+    folder = environments_folder() / f"packages-{python}-{digest}"
+
+    def fill() -> None:
+        venv.create(folder, with_pip=True)
+        result = _pip_install(folder, packages, "--quiet")
+        if result.returncode:
+            said = [line for line in result.stderr.splitlines() if line.startswith("ERROR")]
+            why = (said or result.stderr.splitlines() or ["pip said nothing"])[-1][:300]
+            raise WorkerError(f"pip could not install {' '.join(packages)}: {why}")
+
+    return _environment(folder, " ".join(packages), fill, offline=offline)
+
+
+def _environment(folder: Path, name: str, fill: Callable[[], None], *, offline: bool) -> Path:
+    """The interpreter of an environment; ``fill`` makes it where it is missing or was changed."""
     python = folder / "bin" / "python"
-    changed = _changed(folder) if is_built(worker, version) else ""
-    if is_built(worker, version) and not changed:
+    is_there = (folder / _MARKER).exists()
+    changed = _changed(folder) if is_there else ""
+    if is_there and not changed:
         return python
     if changed and offline:
         raise WorkerError(
@@ -208,16 +262,16 @@ def python_for(worker: WorkerSpec, version: str, *, offline: bool = False) -> Pa
         )
     if offline:
         raise WorkerError(
-            f"{library} {version} is not in the cache and --offline forbids fetching it",
+            f"{name} is not in the cache and --offline forbids fetching it",
             hint="run once without --offline, or `brokerstorm fetch` the scenario",
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(f"{folder}.lock", timeout=BUILD_TIMEOUT_S):
-            if not is_built(worker, version) or _changed(folder):
-                _build(worker, version, folder)
+            if not (folder / _MARKER).exists() or _changed(folder):
+                _build(folder, name, fill)
     except Timeout as error:
-        raise WorkerError(f"{library} {version}: another process is still installing it") from error
+        raise WorkerError(f"{name}: another process is still installing it") from error
     return python
 
 
@@ -230,17 +284,17 @@ def _changed(folder: Path) -> str:
     return ""
 
 
-def _build(worker: WorkerSpec, version: str, folder: Path) -> None:
+def _build(folder: Path, name: str, fill: Callable[[], None]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     try:
-        _fill(worker, version, folder)
+        fill()
     except (OSError, subprocess.CalledProcessError) as error:
         shutil.rmtree(folder, ignore_errors=True)
         raise WorkerError(f"cannot make a virtual environment in {folder}: {error}") from error
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    (folder / _MARKER).write_text(f"{version}\n")
+    (folder / _MARKER).write_text(f"{name}\n")
 
 
 def _fill(worker: WorkerSpec, version: str, folder: Path) -> None:
@@ -250,25 +304,20 @@ def _fill(worker: WorkerSpec, version: str, folder: Path) -> None:
         venv.create(folder, with_pip=True)
         _install(worker, version, folder, packages_of(worker, version, source))
     # Only what was installed says what a project is called that does not state its name.
-    names = [re.split(r"-\d", each.name)[0] for each in folder.glob("lib/*/site-packages/*.dist-info")]
+    names = [
+        re.split(r"-\d", each.name)[0] for each in folder.glob("lib/*/site-packages/*.dist-info")
+    ]
     if own and _normal(worker.library) not in map(_normal, names):
         raise WorkerError(f"{own.path} is not {worker.library}: pip installed none from it")
 
 
 def _install(worker: WorkerSpec, version: str, folder: Path, packages: list[str]) -> None:
     own = own_build(version)  # all that pip says of it goes into a log
-    command = [
-        str(folder / "bin" / "python"), "-I", "-m", "pip", "install", *(() if own else ("--quiet",)),
-        "--disable-pip-version-check", "--no-input", "--prefer-binary", *packages,
-    ]  # fmt: skip
-    try:
-        result = subprocess.run(
-            command, capture_output=True, text=True, timeout=BUILD_TIMEOUT_S, check=False, cwd=folder
-        )
-    except subprocess.TimeoutExpired as error:
-        raise WorkerError(f"pip install {' '.join(packages)} took over {BUILD_TIMEOUT_S:.0f} s") from error
+    result = _pip_install(folder, packages, *(() if own else ("--quiet",)))
     if result.returncode and own:
-        errors = [line.strip() for line in result.stderr.splitlines() if re.search(r"\b[Ee]rror\b", line)]
+        errors = [
+            line.strip() for line in result.stderr.splitlines() if re.search(r"\b[Ee]rror\b", line)
+        ]
         said = (errors or result.stderr.splitlines() or ["pip said nothing"])[-1][:300]
         raise failed_build(
             f"{worker.library} {own.label}", folder.name, said, f"{result.stdout}\n{result.stderr}"
@@ -277,9 +326,38 @@ def _install(worker: WorkerSpec, version: str, folder: Path, packages: list[str]
         raise _pip_error(worker.library, version, result.stderr)
 
 
+def _pip_install(
+    folder: Path, packages: Sequence[str], *options: str
+) -> subprocess.CompletedProcess[str]:
+    """Run pip in an environment; what it printed, and its exit code.
+
+    Raises:
+        WorkerError: it does not end.
+    """
+    command = [
+        str(folder / "bin" / "python"), "-I", "-m", "pip", "install", *options,
+        "--disable-pip-version-check", "--no-input", "--prefer-binary", *packages,
+    ]  # fmt: skip
+    try:
+        return subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+            cwd=folder,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise WorkerError(
+            f"pip install {' '.join(packages)} took over {BUILD_TIMEOUT_S:.0f} s"
+        ) from error
+
+
 def _pip_error(library: str, version: str, stderr: str) -> WorkerError:
     """One line out of pip's many, and the versions there are for this Python."""
-    errors = [line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR")]
+    errors = [
+        line.removeprefix("ERROR: ") for line in stderr.splitlines() if line.startswith("ERROR")
+    ]
     if any("No matching distribution" in line for line in errors):
         listed = re.search(r"\(from versions: ([^)]+)\)", stderr)
         python = f"Python {sys.version_info.major}.{sys.version_info.minor}"

@@ -1,7 +1,8 @@
-"""Reads ``[promises]`` of a worker.toml: for each setting that decides a promise, the client's own options.
+"""Reads ``[promises]`` of a worker.toml: for each setting that decides a promise, the client's own
+options.
 
-The names of the settings are ours, the same for every client of a system (`System.worker_facts`). How they
-become promises is `harness.plan`'s to know.
+The names of the settings are ours, the same for every client of a system (`System.worker_facts`).
+How they become promises is `harness.plan`'s to know.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from harness.scenario.part import Part
 
 
 class Versions(Part):
-    """Versions of the client: ``from`` is the first, ``before`` the first no more; empty = no such end.
+    """Versions of the client: ``from`` is the first, ``before`` the first no more; empty = no such
+    end.
 
-    ``client``: only of the client of that name, where a worker serves several (``qpid-jms 1.12.1``).
+    ``client``: only of the client of that name, where a worker serves several (``qpid-jms
+    1.12.1``).
     """
 
     from_: str = Field("", alias="from")
@@ -65,7 +68,8 @@ class SettingFacts(Part):
         options: the client's names for it, the first one wins; none = it cannot be set.
         default: of the newest version; None = what ``[options]`` of the worker sets.
         values: the client's words for ours (``waitforall = "all"``), in lower case.
-        words: every value that the client takes, as its documentation has them; empty = it takes others, too.
+        words: every value that the client takes, as its documentation has them; empty = it takes
+            others, too.
         inverse: the option says the opposite (franz-go's DisableIdempotentWrite).
     """
 
@@ -84,6 +88,17 @@ class SettingFacts(Part):
         return self
 
 
+class CodecFacts(SettingFacts):
+    """How a producer compresses, and what a consumer needs to read it.
+
+    Attributes:
+        packages: by codec, the Python package without which the client cannot read what is
+            compressed so.
+    """
+
+    packages: dict[str, str] = Field(default_factory=dict)
+
+
 class TimeFacts(SettingFacts):
     """A time.
 
@@ -98,5 +113,7 @@ class TimeFacts(SettingFacts):
 
 def version_numbers(text: str) -> tuple[int, ...]:
     """``3.0.1`` -> (3, 0, 1), for comparing; empty = newer than any."""
-    digits = [part for part in text.removeprefix("v").replace("-", ".").split(".") if part.isdigit()]
+    digits = [
+        part for part in text.removeprefix("v").replace("-", ".").split(".") if part.isdigit()
+    ]
     return tuple(int(part) for part in digits) if digits else (1 << 30,)

@@ -1,14 +1,16 @@
-"""Go workers: the worker's sources, built by the installed Go against the client version that is asked for.
+"""Go workers: the worker's sources, built by the installed Go against the client version that is
+asked for.
 
-The binary is kept in the cache by its content: sources of worker and kit, module path and version of the
-client, Go itself. Modules come through the Go module proxy and are checked against the checksum database, as
-`go` is set up.
+The binary is kept in the cache by its content: sources of worker and kit, module path and version
+of the client, Go itself. Modules come through the Go module proxy and are checked against the
+checksum database, as `go` is set up.
 
-``[go]`` of a ``worker.toml``: ``default`` (version), ``source_path`` (the module path that the sources
-import), and ``modules``, a list of tables ``path``, ``from`` (first version under that path), in ascending
-order: a module that moved has two. The sources are built from a copy in which the import path is the one
-of the asked version, so a stack dump names the very module that a user has. The copy of ``go_kit``, which a
-worker imports as ``brokerstorm/kit``, lies next to it: the folder of a worker may be anywhere.
+``[go]`` of a ``worker.toml``: ``default`` (version), ``source_path`` (the module path that the
+sources import), and ``modules``, a list of tables ``path``, ``from`` (first version under that
+path), in ascending order: a module that moved has two. The sources are built from a copy in which
+the import path is the one of the asked version, so a stack dump names the very module that a user
+has. The copy of ``go_kit``, which a worker imports as ``brokerstorm/kit``, lies next to it: the
+folder of a worker may be anywhere.
 """
 
 from __future__ import annotations
@@ -51,8 +53,8 @@ KIT_MODULE = "brokerstorm/kit"
 class Module:
     """A version of the client under the module path that it has at that version.
 
-    ``own``: the user's build that it is, None = a released one; ``source``: its copy, whose go.mod says the
-    path, once there is one.
+    ``own``: the user's build that it is, None = a released one; ``source``: its copy, whose go.mod
+    says the path, once there is one.
     """
 
     path: str
@@ -100,7 +102,9 @@ def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
     """
     build = pinned_source(asked)
     if not build.path.is_dir():
-        raise UsageError(f"{build.path} is a file", hint="name the folder of the module, the one with go.mod")
+        raise UsageError(
+            f"{build.path} is a file", hint="name the folder of the module, the one with go.mod"
+        )
     _module_path(worker, build)
     return build
 
@@ -149,7 +153,8 @@ def _build_copy(worker: WorkerSpec, module: Module, go: Go, folder: Path, part: 
 
 
 def _with_path(worker: WorkerSpec, module: Module, source: Path) -> Module:
-    """A module of one's own, copied to ``source``, as its sources name it: a path may ask for a major one."""
+    """A module of one's own, copied to ``source``, as its sources name it: a path may ask for a
+    major one."""
     path = _module_path(worker, OwnBuild(source))
     major = re.search(r"[/.]v(\d+)$", path)
     version = re.sub(r"^\d+", major[1], module.version) if major else module.version
@@ -159,8 +164,8 @@ def _with_path(worker: WorkerSpec, module: Module, source: Path) -> Module:
 def _copy_module(folder: Path, target: Path, imports: Mapping[str, str]) -> None:
     """Copy the sources, with the paths of imported modules replaced, also in their packages.
 
-    Indirect requirements belong to the version that the sources name. They are left out: Go finds those
-    of the version that is built.
+    Indirect requirements belong to the version that the sources name. They are left out: Go finds
+    those of the version that is built.
     """
     for path in sources(folder):
         text = path.read_text()
@@ -179,7 +184,9 @@ def _require(worker: WorkerSpec, module: Module, go: Go, folder: Path) -> None:
     Not for modules below the client's path: Go finds those that the client itself asks for.
     """
     source = re.escape(_build_of(worker).source_path)
-    named = re.findall(rf"^\s*(?:require\s+)?({source}(?:/\S+)?)\s+v", (folder / "go.mod").read_text(), re.M)
+    named = re.findall(
+        rf"^\s*(?:require\s+)?({source}(?:/\S+)?)\s+v", (folder / "go.mod").read_text(), re.M
+    )
     changes = [
         *(f"-droprequire={path}" for path in named),
         f"-require={module.path}@v{module.version}",
@@ -197,16 +204,32 @@ def _tags(worker: WorkerSpec, module: Module) -> list[str]:
     """Build constraints that hold; a build whose version is not known is taken for the newest."""
     version = module.version.partition("-")[0]
     tags = _build_of(worker).tags
-    return [tag for tag, first in tags.items() if version == "0.0.0" or numbers(first) <= numbers(version)]
+    return [
+        tag
+        for tag, first in tags.items()
+        if version == "0.0.0" or numbers(first) <= numbers(version)
+    ]
 
 
 def _build(worker: WorkerSpec, module: Module, go: Go, folder: Path, part: Path) -> None:
     tags = f"-tags={','.join(_tags(worker, module))}"
-    command = [go.path, "build", "-mod=mod", "-trimpath", "-buildvcs=false", tags, "-o", str(part), "."]
+    command = [
+        go.path,
+        "build",
+        "-mod=mod",
+        "-trimpath",
+        "-buildvcs=false",
+        tags,
+        "-o",
+        str(part),
+        ".",
+    ]
     try:
         done = run_go(command, folder, BUILD_TIMEOUT_S)
     except subprocess.TimeoutExpired as error:
-        raise WorkerError(f"go build took over {BUILD_TIMEOUT_S:.0f} s for {worker.library}") from error
+        raise WorkerError(
+            f"go build took over {BUILD_TIMEOUT_S:.0f} s for {worker.library}"
+        ) from error
     if done.returncode == 0:
         return
     said = first_error(done.stderr)
@@ -216,11 +239,14 @@ def _build(worker: WorkerSpec, module: Module, go: Go, folder: Path, part: Path)
     _refuse_unknown(worker, module, go)
     newer = re.search(r"requires go >= ([0-9.]+)", done.stderr)
     hint = f"install Go {newer[1]} or newer" if newer else f"this worker is for {worker.versions}"
-    raise WorkerError(f"{worker.library} {module.version} does not build with {go.text}: {said}", hint=hint)
+    raise WorkerError(
+        f"{worker.library} {module.version} does not build with {go.text}: {said}", hint=hint
+    )
 
 
 def _refuse_unknown(worker: WorkerSpec, module: Module, go: Go) -> None:
-    """Raise UsageError when the module has no such version; say nothing when the proxy does not tell."""
+    """Raise UsageError when the module has no such version; say nothing when the proxy does not
+    tell."""
     try:
         known = _listed(worker, go)
     except subprocess.TimeoutExpired:
@@ -244,7 +270,9 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
     except subprocess.TimeoutExpired as error:
         raise WorkerError(f"go does not list the versions of {worker.library} in time") from error
     if not known:
-        raise WorkerError(f"go lists no version of {worker.library}", hint="is the module proxy reachable?")
+        raise WorkerError(
+            f"go lists no version of {worker.library}", hint="is the module proxy reachable?"
+        )
     return known
 
 

@@ -1,15 +1,17 @@
 """Java workers: the client's jars, the worker compiled against them, and how to start it.
 
-A worker in Java is source: what the JVM workers share (``java_kit``) and the worker's own, compiled on first
-use against the very version that is asked for. So a client is tested at the version that a user runs, from
-one source. What was compiled is kept in the cache by its content: sources, jars and JDK.
+A worker in Java is source: what the JVM workers share (``java_kit``) and the worker's own, compiled
+on first use against the very version that is asked for. So a client is tested at the version that a
+user runs, from one source. What was compiled is kept in the cache by its content: sources, jars and
+JDK.
 
-``entry`` of a ``worker.toml`` is the main class; ``[java]`` has ``default`` (version), ``jvm`` (flags), and
-``clients``, a list of tables: ``name``, ``from`` (first version the table is for, optional), ``java`` (oldest
-JDK that will do), ``coordinates`` with ``{version}``, ``exclude``, ``renames`` (packages), ``without``
-(sources of the worker that need a newer client). A version is asked
-for as ``2.8.1`` (of the first client), as ``andes 3.0.2`` (of a client by its name), or as ``dir:PATH``: a
-folder of jars (also ``jars:PATH``), or a local Maven repository that the client was installed into.
+``entry`` of a ``worker.toml`` is the main class; ``[java]`` has ``default`` (version), ``jvm``
+(flags), and ``clients``, a list of tables: ``name``, ``from`` (first version the table is for,
+optional), ``java`` (oldest JDK that will do), ``coordinates`` with ``{version}``, ``exclude``,
+``renames`` (packages), ``without`` (sources of the worker that need a newer client). A version is
+asked for as ``2.8.1`` (of the first client), as ``andes 3.0.2`` (of a client by its name), or as
+``dir:PATH``: a folder of jars (also ``jars:PATH``), or a local Maven repository that the client was
+installed into.
 """
 
 from __future__ import annotations
@@ -34,7 +36,14 @@ from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.jars import is_complete, jars_folder, pinned_jars, resolve
 from harness.toolchains.java import Java, find_java
 from harness.toolchains.local_repository import LocalModules, poms_of
-from harness.toolchains.own_builds import PREFIX, UNKNOWN, AskedBuild, OwnBuild, asked_build, own_build
+from harness.toolchains.own_builds import (
+    PREFIX,
+    UNKNOWN,
+    AskedBuild,
+    OwnBuild,
+    asked_build,
+    own_build,
+)
 from harness.toolchains.versions import numbers
 from harness.workers.spec import PROGRAMS, JavaBuild, JavaClient, Readiness, WorkerSpec
 
@@ -45,8 +54,10 @@ JVM = (
     "-Xms64m",
     "-Xmx512m",
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",  # 20 s of 50,000 msg/s to Pulsar: 8.9 us of CPU a message, with all tiers 13.1
-    "-XX:+ExitOnOutOfMemoryError",  # a worker that lost a thread must not look like a client that hangs
+    # 20 s of 50,000 msg/s to Pulsar: 8.9 us of CPU a message, with all tiers 13.1
+    "-XX:TieredStopAtLevel=1",
+    # a worker that lost a thread must not look like a client that hangs
+    "-XX:+ExitOnOutOfMemoryError",
     "-Djava.awt.headless=true",
     "-Djava.net.preferIPv4Stack=true",
 )
@@ -138,7 +149,8 @@ def client_of(worker: WorkerSpec, version: str) -> ClientLibrary:
     if table is None:
         known = ", ".join(dict.fromkeys(f"{each.name} from {each.from_}" for each in clients))
         raise UsageError(
-            f"{worker.library}: client_version {version!r} cannot be used", hint=f"there are: {known}"
+            f"{worker.library}: client_version {version!r} cannot be used",
+            hint=f"there are: {known}",
         )
     return _client(f"{name} {number}", table, _artifacts(table, number))
 
@@ -158,11 +170,21 @@ def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
     if any(asked.path.glob("*.jar")):
         names = [jar.name for jar in asked.path.glob("*.jar")]
         return pinned_jars(asked.path, asked.path, asked.number or _number_in(worker, names))
-    modules = dict.fromkeys(tuple(each.coordinates[0].split(":")[:2]) for each in _build_of(worker).clients)
+    modules = dict.fromkeys(
+        tuple(each.coordinates[0].split(":")[:2]) for each in _build_of(worker).clients
+    )
     if asked.path.suffix == ".pom":
-        poms = [(asked.path, group) for group, artifact in modules if asked.path.parents[1].name == artifact]
+        poms = [
+            (asked.path, group)
+            for group, artifact in modules
+            if asked.path.parents[1].name == artifact
+        ]
     else:
-        poms = [(pom, group) for group, artifact in modules for pom in poms_of(asked.path, group, artifact)]
+        poms = [
+            (pom, group)
+            for group, artifact in modules
+            for pom in poms_of(asked.path, group, artifact)
+        ]
     fits = [one for one in poms if asked.number in ("", one[0].parent.name)]
     if not fits:
         known = ", ".join(":".join(one) for one in modules)
@@ -182,8 +204,8 @@ def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
 
 
 _OWN_HINT: Final = (
-    "name a folder with the client's jar and all that it needs, or the repository that `mvn install` or "
-    "`gradlew publishToMavenLocal` wrote to"
+    "name a folder with the client's jar and all that it needs, or the repository that `mvn "
+    "install` or `gradlew publishToMavenLocal` wrote to"
 )
 
 
@@ -206,7 +228,9 @@ def _own_client(worker: WorkerSpec, own: OwnBuild) -> ClientLibrary:
         artifacts = Artifacts((), own=own, jars=own.path)
         return ClientLibrary(own.label, artifacts, clients[0].java, without=table.without)
     artifact = own.path.parents[1].name
-    found = _newest([each for each in clients if each.coordinates[0].split(":")[1] == artifact], own.number)
+    found = _newest(
+        [each for each in clients if each.coordinates[0].split(":")[1] == artifact], own.number
+    )
     assert found is not None  # `pinned` has looked
     return _client(own.label, found, replace(_artifacts(found, own.number), own=own))
 
@@ -218,8 +242,8 @@ def _newest(clients: Sequence[JavaClient], number: str) -> JavaClient | None:
 
 
 def released(worker: WorkerSpec, version: str = "") -> list[str]:
-    """Versions that the Maven repository has of the client that ``version`` names, in no order; where a
-    worker has several, with the name before it (``qpid-client 6.4.0``).
+    """Versions that the Maven repository has of the client that ``version`` names, in no order;
+    where a worker has several, with the name before it (``qpid-client 6.4.0``).
 
     Raises:
         EnvironmentNotReady: the repository does not tell.
@@ -252,14 +276,16 @@ def _artifacts(table: JavaClient, version: str) -> Artifacts:
 
 
 def javac_of(java: Java) -> list[str]:
-    """The compiler next to a ``java``, or on the PATH; nothing where there are only run-time environments."""
+    """The compiler next to a ``java``, or on the PATH; nothing where there are only run-time
+    environments."""
     neighbour = Path(os.path.realpath(java.path)).with_name("javac")
     found = str(neighbour) if neighbour.exists() else shutil.which("javac")
     return [found, "-XDignore.symbol.file", "--release", _LEVEL] if found else []
 
 
 def _ecj(java: Java, offline: bool, on_progress: Progress) -> list[str]:
-    """Eclipse's compiler, which needs no JDK: it compiles against the classes of the Java that runs it.
+    """Eclipse's compiler, which needs no JDK: it compiles against the classes of the Java that runs
+    it.
 
     Raises:
         EnvironmentNotReady: as `harness.toolchains.jars.resolve`.
@@ -276,7 +302,8 @@ def sources(*folders: Path, without: Collection[str] = ()) -> Iterator[Path]:
 
 
 def classes_folder(worker: WorkerSpec, client: ClientLibrary, java: Java, jars: Path) -> Path:
-    """Where the compiled worker is, or would be: changes with every source, jar and JDK it depends on."""
+    """Where the compiled worker is, or would be: changes with every source, jar and JDK it depends
+    on."""
     digest = hashlib.sha256(f"{java.text}\n{client.java}\n{jars}\n".encode())
     for path in sources(KIT, worker.folder, without=client.without):
         digest.update(path.name.encode())
@@ -287,7 +314,12 @@ def classes_folder(worker: WorkerSpec, client: ClientLibrary, java: Java, jars: 
 
 
 def _compile_once(
-    worker: WorkerSpec, client: ClientLibrary, java: Java, compiler: list[str], jars: Path, folder: Path
+    worker: WorkerSpec,
+    client: ClientLibrary,
+    java: Java,
+    compiler: list[str],
+    jars: Path,
+    folder: Path,
 ) -> None:
     """Compile, unless another process just did. The folder appears complete, by one rename."""
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -306,7 +338,9 @@ def _compile_once(
     except Timeout as error:
         raise WorkerError(f"{worker.library}: another process is still compiling it") from error
     except OSError as error:
-        raise WorkerError(f"cannot write to the cache {folder.parent}: {error.strerror or error}") from error
+        raise WorkerError(
+            f"cannot write to the cache {folder.parent}: {error.strerror or error}"
+        ) from error
 
 
 def _compile(
@@ -321,9 +355,13 @@ def _compile(
         "-cp", os.pathsep.join(map(str, sorted(jars.glob("*.jar")))), *map(str, written),
     ]  # fmt: skip
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=COMPILE_TIMEOUT_S, check=False
+        )
     except subprocess.TimeoutExpired as error:
-        raise WorkerError(f"javac took over {COMPILE_TIMEOUT_S:.0f} s for {worker.library}") from error
+        raise WorkerError(
+            f"javac took over {COMPILE_TIMEOUT_S:.0f} s for {worker.library}"
+        ) from error
     if done.returncode:
         own = client.artifacts.jars
         lacking = f"{own} must hold the client and every jar that it needs itself; " if own else ""
@@ -341,7 +379,8 @@ def _renamed(written: list[Path], renames: Mapping[str, str], folder: Path) -> l
         text = path.read_text()
         for old, new in renames.items():
             text = re.sub(rf"\b{re.escape(old)}\b", new, text)
-        copy = folder / str(number) / path.name  # a file may have the name of one in another package
+        # a file may have the name of one in another package
+        copy = folder / str(number) / path.name
         copy.parent.mkdir()
         copy.write_text(text)
         made.append(copy)
@@ -350,5 +389,8 @@ def _renamed(written: list[Path], renames: Mapping[str, str], folder: Path) -> l
 
 def first_error(output: str) -> str:
     """javac's first complaint, without the folder it is about."""
-    line = next((line for line in output.splitlines() if ": error:" in line or line.startswith("error:")), "")
+    line = next(
+        (line for line in output.splitlines() if ": error:" in line or line.startswith("error:")),
+        "",
+    )
     return re.sub(r"^.*/(\w+\.java:\d+)", r"\1", line) or output.strip()[:300] or "no output"

@@ -1,14 +1,15 @@
-"""Rust workers: the worker's sources, built by the installed cargo against the asked version of the client.
+"""Rust workers: the worker's sources, built by the installed cargo against the asked version of the
+client.
 
-The program is kept in the cache by its content: sources of worker and kit, version of the client, Rust.
-Packages come through the user's own cargo. What they are compiled to is kept, too: a client that brings its
-library in C takes minutes once, and seconds when only the worker has changed.
+The program is kept in the cache by its content: sources of worker and kit, version of the client,
+Rust. Packages come through the user's own cargo. What they are compiled to is kept, too: a client
+that brings its library in C takes minutes once, and seconds when only the worker has changed.
 
-``[rust]`` of a ``worker.toml``: ``default`` (version), ``crate`` (the client's package), ``from`` (the first
-version that the sources are for), ``features`` and ``along``. The sources are built from a copy in which
-``Cargo.toml`` asks for that version and no other; of all else it takes what the worker's ``Cargo.lock`` has,
-as far as the client lets it. The copy of ``rust_kit`` lies next to it: the folder of a worker may be
-anywhere.
+``[rust]`` of a ``worker.toml``: ``default`` (version), ``crate`` (the client's package), ``from``
+(the first version that the sources are for), ``features`` and ``along``. The sources are built from
+a copy in which ``Cargo.toml`` asks for that version and no other; of all else it takes what the
+worker's ``Cargo.lock`` has, as far as the client lets it. The copy of ``rust_kit`` lies next to it:
+the folder of a worker may be anywhere.
 """
 
 from __future__ import annotations
@@ -45,7 +46,13 @@ from harness.toolchains.rust import (
     run_cargo,
 )
 from harness.toolchains.versions import numbers, others_hint
-from harness.workers.compiled import VERSION, CompiledWorkers, WorkerProgram, cached_program, numbered
+from harness.workers.compiled import (
+    VERSION,
+    CompiledWorkers,
+    WorkerProgram,
+    cached_program,
+    numbered,
+)
 from harness.workers.spec import PROGRAMS, RustBuild, WorkerSpec
 
 KIT = PROGRAMS / "rust_kit"
@@ -105,14 +112,18 @@ def pinned(worker: WorkerSpec, asked: AskedBuild) -> OwnBuild:
     """
     own = pinned_source(asked)
     if not own.path.is_dir():
-        raise UsageError(f"{own.path} is a file", hint=f"name the folder that has the client's {_MANIFEST}")
+        raise UsageError(
+            f"{own.path} is a file", hint=f"name the folder that has the client's {_MANIFEST}"
+        )
     text = own.text(_MANIFEST)
     if text is None:
         raise UsageError(f"{own.path} has no {_MANIFEST}", hint="name the folder that has it")
     package = _parsed(text, own.path).get("package", {})
     crate = _build_of(worker).crate
     if package.get("name") != crate:
-        raise UsageError(f"{own.path} is the package {package.get('name', 'of no name')}, not {crate}")
+        raise UsageError(
+            f"{own.path} is the package {package.get('name', 'of no name')}, not {crate}"
+        )
     # A tag names the last release; what the package says of itself is nearer.
     number = package.get("version", own.number)
     return (
@@ -147,7 +158,8 @@ def binary_path(worker: WorkerSpec, client: Client, rust: Rust) -> Path:
 
 
 def _features(worker: WorkerSpec, client: Client) -> list[str]:
-    """Features of the worker that hold; a build whose version is not known is taken for the newest."""
+    """Features of the worker that hold; a build whose version is not known is taken for the
+    newest."""
     features = _build_of(worker).features.items()
     return [
         name
@@ -174,11 +186,19 @@ def _build(worker: WorkerSpec, client: Client, rust: Rust, part: Path) -> None:
             for name, number in _along(worker, cargo("metadata", "--format-version=1")):
                 cargo("update", "-p", name, "--precise", number)
             features = ",".join(_features(worker, client))
-            cargo("build", "--release", "--target-dir", str(place / "target"), f"--features={features}")
+            cargo(
+                "build",
+                "--release",
+                "--target-dir",
+                str(place / "target"),
+                f"--features={features}",
+            )
             package = _parsed((copy / _MANIFEST).read_text(), worker.folder)["package"]
             shutil.copy(place / "target" / "release" / package["name"], part)
     except subprocess.TimeoutExpired as error:
-        raise WorkerError(f"cargo build took over {BUILD_TIMEOUT_S:.0f} s for {worker.library}") from error
+        raise WorkerError(
+            f"cargo build took over {BUILD_TIMEOUT_S:.0f} s for {worker.library}"
+        ) from error
     except Timeout as error:
         raise WorkerError(f"{worker.library}: another process is still building it") from error
 
@@ -196,7 +216,8 @@ def _along(worker: WorkerSpec, metadata: str) -> Iterator[tuple[str, str]]:
 
 
 def _copied(worker: WorkerSpec, client: Client, folder: Path) -> Path:
-    """The sources of worker and kit, side by side in ``folder``, and a build of the user's with them."""
+    """The sources of worker and kit, side by side in ``folder``, and a build of the user's with
+    them."""
     for source in (worker.folder, KIT):
         for path in sources(source):
             copy = folder / source.name / path.relative_to(source)
@@ -218,7 +239,9 @@ def _asking(text: str, crate: str, asks: str, folder: Path) -> str:
     )
     if not count:
         what = f'{crate} = {{ version = "..." }}'
-        raise UsageError(f"{folder / _MANIFEST} does not ask for the client: it needs a line {what}")
+        raise UsageError(
+            f"{folder / _MANIFEST} does not ask for the client: it needs a line {what}"
+        )
     return text
 
 
@@ -248,7 +271,11 @@ def released(worker: WorkerSpec, version: str = "") -> list[str]:
         with tempfile.TemporaryDirectory(prefix="brokerstorm-rust-") as folder:
             known = listed_versions(rust, _build_of(worker).crate, Path(folder))
     except subprocess.TimeoutExpired as error:
-        raise WorkerError(f"cargo does not list the versions of {worker.library} in time") from error
+        raise WorkerError(
+            f"cargo does not list the versions of {worker.library} in time"
+        ) from error
     if not known:
-        raise WorkerError(f"cargo lists no version of {worker.library}", hint="is its registry reachable?")
+        raise WorkerError(
+            f"cargo lists no version of {worker.library}", hint="is its registry reachable?"
+        )
     return known

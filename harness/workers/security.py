@@ -1,9 +1,9 @@
 """``[security]`` of a ``worker.toml``: what a cluster asks of clients, in the client's own words.
 
-A template is text with places: ``"ssl.ca.location" = "{ca}"``. `PLACES` has them; ``{{`` and ``}}`` are
-braces. ``{secret:jaas}`` is the value as a quoted string of a JAAS configuration, ``{key:contents}`` the text
-of the file. An option with a place that the cluster does not ask for is left out; with ``{scope?}`` it
-stays, and the place is empty.
+A template is text with places: ``"ssl.ca.location" = "{ca}"``. `PLACES` has them; ``{{`` and ``}}``
+are braces. ``{secret:jaas}`` is the value as a quoted string of a JAAS configuration,
+``{key:contents}`` the text of the file. An option with a place that the cluster does not ask for is
+left out; with ``{scope?}`` it stays, and the place is empty.
 """
 
 from __future__ import annotations
@@ -27,10 +27,17 @@ from harness.errors import EnvironmentNotReady, UsageError
 from harness.rundir import read_text
 from harness.scenario.part import Part
 
-#: How clients prove who they are, as a table of ``[security.auth]``: `Mechanism`, and of oauthbearer the
-#: token itself or (``-client``) an OAuth2 client that asks ``token_url`` for one.
+#: How clients prove who they are, as a table of ``[security.auth]``: `Mechanism`, and of
+#: oauthbearer the token itself or (``-client``) an OAuth2 client that asks ``token_url`` for one.
 Proof = Literal[
-    "plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "oauthbearer-client", "token", "oauth2", "user"
+    "plain",
+    "scram-sha-256",
+    "scram-sha-512",
+    "oauthbearer",
+    "oauthbearer-client",
+    "token",
+    "oauth2",
+    "user",
 ]
 #: Environment variable of a worker's process: the pipe.
 VARIABLE: Final = "BROKERSTORM_SECURITY"
@@ -53,7 +60,8 @@ _HINT: Final = "docs/howto/add-a-worker.md, Security; `brokerstorm list workers`
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SecureOptions:
-    """The data that a worker's process receives through a pipe, and not in a file, an argument or a variable.
+    """The data that a worker's process receives through a pipe, and not in a file, an argument or a
+    variable.
 
     Attributes:
         options: of the client, laid over all others.
@@ -69,7 +77,8 @@ NOTHING_SECURE: Final = SecureOptions({})
 
 @contextmanager
 def handed_over(handed: SecureOptions) -> Iterator[tuple[Mapping[str, str], Sequence[int]]]:
-    """Environment and file descriptors for a process that is started inside: a pipe with them, as JSON."""
+    """Environment and file descriptors for a process that is started inside: a pipe with them, as
+    JSON."""
     if not handed.options:
         yield {}, ()
         return
@@ -108,9 +117,13 @@ class SecurityWords(Part):
             for each in text.values() if isinstance(text, dict) else [text]:
                 for place, how in _places(each):
                     if place.rstrip("?") not in PLACES:
-                        raise ValueError(f"{option}: no place {{{place}}}; places: {', '.join(PLACES)}")
+                        raise ValueError(
+                            f"{option}: no place {{{place}}}; places: {', '.join(PLACES)}"
+                        )
                     if how not in _AS:
-                        raise ValueError(f"{option}: :{how} must be one of :{', :'.join(filter(None, _AS))}")
+                        raise ValueError(
+                            f"{option}: :{how} must be one of :{', :'.join(filter(None, _AS))}"
+                        )
         return tables
 
     @property
@@ -208,7 +221,9 @@ def _contents(path: str) -> str:
     try:
         return read_text(Path(path))
     except UsageError as error:
-        raise EnvironmentNotReady(str(error), hint="tls of the connection file names PEM files") from None
+        raise EnvironmentNotReady(
+            str(error), hint="tls of the connection file names PEM files"
+        ) from None
 
 
 _AS: Final[Mapping[str, Callable[[str], str]]] = {"": str, "jaas": _jaas, "contents": _contents}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -27,11 +28,12 @@ from harness.scenario.part import Name, Part
 from harness.systems import SYSTEMS
 from harness.toolchains.own_builds import is_own
 from harness.validation import dotted, problems_of, shown
-from harness.workers.facts import SettingFacts, Versions
+from harness.workers.facts import CodecFacts, SettingFacts, Versions
 from harness.workers.security import SecureOptions, SecurityWords
 
 FILE: Final = "worker.toml"
-#: Where the programs of the workers that come with brokerstorm are, and the kits of their languages.
+#: Where the programs of the workers that come with brokerstorm are, and the kits of their
+#: languages.
 PROGRAMS: Final = Path(__file__).parents[2] / "workers"
 Role = Literal["producer", "consumer", "pipeline", "audit"]
 Ability = Literal[
@@ -54,11 +56,20 @@ Ability = Literal[
     "pauses",
     "seeks",
 ]
+#: What the kit of every language does for a producer, whatever the client: one place for all their
+#: workers.
+KIT_SUPPORTS: Final[Mapping[Ability, tuple[str, ...]]] = {
+    "payload": ("fixed", "range", "mixed"),
+    "filling": ("alike", "compressible"),
+    "rate": ("constant", "profile"),
+    "turns": ("equal", "table"),
+}
 _HINT: Final = "docs/howto/add-a-worker.md has every key"
 
 
 class PythonBuild(Part):
-    """``[python]``: an environment of its own for every version but the one installed with brokerstorm.
+    """``[python]``: an environment of its own for every version but the one installed with
+    brokerstorm.
 
     Attributes:
         default: version when a scenario names none; empty = the one installed with brokerstorm.
@@ -117,8 +128,8 @@ class RustBuild(Part):
         crate: the client's package.
         from_: the first version that the sources are for.
         features: of the worker's package -> the first version of the client that each is for.
-        along: packages that a release of the client takes at the version that it names, not at the newest
-            that would do: its library in C.
+        along: packages that a release of the client takes at the version that it names, not at the
+            newest that would do: its library in C.
     """
 
     default: str
@@ -132,10 +143,11 @@ class CommandBuild(Part):
     """``[other]``: a language without a toolchain of ours.
 
     Attributes:
-        command: what starts the worker; ``{folder}`` its folder, ``{version}`` the client's, ``{build}``
-            where ``build`` left what it made.
+        command: what starts the worker; ``{folder}`` its folder, ``{version}`` the client's,
+            ``{build}`` where ``build`` left what it made.
         build: run once for a version, in the empty folder ``{build}``; none = nothing to make.
-        build_own: the same for a build of the user's (``dir:PATH``), of which ``{source}`` is a copy.
+        build_own: the same for a build of the user's (``dir:PATH``), of which ``{source}`` is a
+            copy.
         released: prints the versions that there are as a list in JSON; none: they are not known.
     """
 
@@ -160,9 +172,11 @@ class Contract(Part):
         gives_up: the client gives brokers or a topic up that do not answer for that long.
         queue: the client takes that many messages before it is full.
         producer, consumer: every one of the checks is given these.
-        shared: a shared subscription (Pulsar) that hands refused messages out again after that long.
+        shared: a shared subscription (Pulsar) that hands refused messages out again after that
+            long.
         dies_refused: a producer gives itself up when brokers refuse a message.
-        fenced_producer, fenced_consumer: a second one with them takes the place of the first, for good.
+        fenced_producer, fenced_consumer: a second one with them takes the place of the first, for
+            good.
         misspelt: an option that the client does not have, and one that the refusal should name.
         older_version: checked, too.
     """
@@ -187,7 +201,8 @@ class Contract(Part):
         filled = dict(getattr(self, name))
         for place, number in numbers.items():
             filled = {
-                option: value.replace(f"{{{place}}}", f"{number:g}") for option, value in filled.items()
+                option: value.replace(f"{{{place}}}", f"{number:g}")
+                for option, value in filled.items()
             }
         return filled
 
@@ -197,41 +212,48 @@ class WorkerSpec(Part):
 
     Attributes:
         library: the client library; what users write in a scenario.
-        system: the message system it talks to.
+        system: the message system it talks to, the first of several.
+        on: other systems that it talks to -> the keys that are different there. A table of
+            ``supports`` is replaced value by value, every other key as a whole. `on_system` returns
+            the worker as it is there.
         language: how it is built and started; one of the toolchains of this package.
         entry: script, main class or main file; none for ``other``.
+        kit: its program uses the kit of its language, so it supports `KIT_SUPPORTS`, too.
         checks_options: it knows ``--check-options`` (docs/worker-protocol.md).
         options: by role, native options the worker sets unless the scenario does.
         transactional: options of a producer in transactions, unless the scenario sets them.
         reserved: options that the harness sets itself; a scenario that sets one is refused.
-        instead: option of `reserved` -> which key of a scenario has its effect, or what is always so.
-        left_aside: options of `reserved` that every application's file has: in a file of the user's they are
-            named and left aside.
-        own_names: by role, the option that gives a client a name which no other client may have: a static
-            member of a group, a named producer of a topic.
+        instead: option of `reserved` -> which key of a scenario has its effect, or what is always
+            so.
+        left_aside: options of `reserved` that every application's file has: in a file of the user's
+            they are named and left aside.
+        own_names: by role, the option that gives a client a name which no other client may have: a
+            static member of a group, a named producer of a topic.
         tools: commands it needs on PATH beyond brokerstorm itself and its toolchain.
-        supports: by key of a producer or consumer, the values this worker can do; a key it leaves out has
-            the values every worker can do.
-        sets: by such a key of a consumer and value, the client's options that bring it about; ``{ms}`` is
-            the value of `commit_every`.
+        supports: by key of a producer or consumer, the values this worker can do; a key it leaves
+            out has the values every worker can do.
+        sets: by such a key of a consumer and value, the client's options that bring it about;
+            ``{ms}`` is the value of `commit_every`.
         since: by such a key, the first version that can do more than that.
         values_since: by option and value (small letters), the first version that takes that value.
         promises: what decides the client's promises; None = not stated, so they are not known.
         exposure: counters that it reports, and what each counts.
-        release_notes: link to the notes of a version, with ``{version}`` in it; ``{client}`` where a worker
-            has several clients. Empty: not known.
-        codec: the option that says how a producer compresses; None = not stated.
-        says_died: the roles in which it says that its client gave itself up; without, the client cannot, or
-            it is not known.
-        watches_commits: its consumer sees the requests of its client, and says when a commit that the client
-            confirmed was never sent.
-        log_stamp: how lines of the client's log (stderr) begin (`harness.log_stamp`); empty = not stated, so
-            `trace` cannot place them.
+        release_notes: link to the notes of a version, with ``{version}`` in it; ``{client}`` where
+            a worker has several clients. Empty: not known.
+        codec: the option that says how a producer compresses, and the packages that a consumer
+            needs to read it; None = not stated.
+        says_died: the roles in which it says that its client gave itself up; without, the client
+            cannot, or it is not known.
+        watches_commits: its consumer sees the requests of its client, and says when a commit that
+            the client confirmed was never sent.
+        log_stamp: how lines of the client's log (stderr) begin (`harness.log_stamp`); empty = not
+            stated, so `trace` cannot place them.
         security: its options for clusters that ask who clients are, or want TLS.
     """
 
     library: Name
     system: str
+    on: dict[str, dict[str, Any]] = Field(default_factory=dict)
     about: str
     language: Literal["python", "java", "go", "rust", "other"]
     roles: list[Role] = Field(min_length=1)
@@ -239,6 +261,7 @@ class WorkerSpec(Part):
     versions: str
     options_are: str = ""
     tools: list[str] = Field(default_factory=list)
+    kit: bool = False
     checks_options: bool = False
     options: dict[Role, dict[str, str]] = Field(default_factory=dict)
     transactional: dict[str, str] = Field(default_factory=dict)
@@ -253,7 +276,7 @@ class WorkerSpec(Part):
     promises: Part | None = None
     exposure: dict[str, str] = Field(default_factory=dict)
     release_notes: str = ""
-    codec: SettingFacts | None = None
+    codec: CodecFacts | None = None
     says_died: list[Role] = Field(default_factory=list)
     watches_commits: bool = False
     log_stamp: str = ""
@@ -266,13 +289,25 @@ class WorkerSpec(Part):
     other: CommandBuild | None = None
 
     _folder: Path = PrivateAttr(default=Path())
+    _elsewhere: dict[str, WorkerSpec] = PrivateAttr(default_factory=dict)
+
+    @property
+    def systems(self) -> tuple[str, ...]:
+        """Every message system that it talks to."""
+        return (self.system, *(name for name in self.on if name != self.system))
+
+    def on_system(self, system: str) -> WorkerSpec:
+        """The worker as it is on one of its systems; itself for any other."""
+        return self._elsewhere.get(system, self)
 
     def first_able(self, key: Any, client_version: str) -> str:
-        """The first version with more by this key than every worker has; empty = this one has it."""
+        """The first version with more by this key than every worker has; empty = this one has
+        it."""
         return _first_after(self.since.get(key, ""), client_version)
 
     def first_taking(self, option: str, value: Any, client_version: str) -> str:
-        """The first version whose option takes this value; empty = this one does, as far as is stated."""
+        """The first version whose option takes this value; empty = this one does, as far as is
+        stated."""
         first = self.values_since.get(option, {}).get(str(value).lower(), "")
         return _first_after(first, client_version)
 
@@ -293,6 +328,23 @@ class WorkerSpec(Part):
         """
         path = folder / FILE
         data = dict(_parsed(path) if raw is None else raw)
+        made = cls._made(folder, path, data)
+        for system, changes in made.on.items():
+            if system not in SYSTEMS or system == made.system:
+                known = ", ".join(name for name in SYSTEMS if name != made.system)
+                raise UsageError(f"{path}: on.{system}: must be one of {known}", hint=_HINT)
+            there = {**data, **changes, "system": system}
+            there["on"] = {}
+            own, changed = data.get("supports", {}), changes.get("supports", {})
+            if isinstance(changed, dict):  # anything else is refused by the model
+                there["supports"] = {**own, **changed}
+            made._elsewhere[system] = cls._made(folder, path, there, f"on.{system}.")
+            made._elsewhere[system]._elsewhere = {made.system: made}
+        return made
+
+    @classmethod
+    def _made(cls, folder: Path, path: Path, data: Document, at: str = "") -> WorkerSpec:
+        """The worker of one system; ``at``: the table with what is different there."""
         model = _MODELS.get(str(data.get("system")))
         if model is None:
             known, given = ", ".join(SYSTEMS), shown(data.get("system"))
@@ -302,10 +354,30 @@ class WorkerSpec(Part):
         except ValidationError as error:
             found = problems_of(model, error, data)
             raise UsageError.of_lines(
-                (f"{path}: {dotted(location, 'file')}: {problem}" for location, problem in found), hint=_HINT
+                (
+                    f"{path}: {at}{dotted(location, 'file')}: {problem}"
+                    for location, problem in found
+                ),
+                hint=_HINT,
             ) from None
         made._folder = folder
         return made
+
+    @model_validator(mode="before")
+    @classmethod
+    def _supports_of_its_kit(cls, data: Any) -> Any:
+        """Add what its kit supports to what the file states."""
+        if not (isinstance(data, dict) and data.get("kit") is True):
+            return data
+        stated = data.get("supports", {})
+        if not isinstance(stated, dict):
+            return data
+        whole = dict(stated)
+        for key, values in KIT_SUPPORTS.items():
+            more = stated.get(key, [])
+            if isinstance(more, list):  # anything else is refused later
+                whole[key] = [*values, *more]
+        return {**data, "supports": whole}
 
     @field_validator("log_stamp")
     @classmethod
@@ -324,12 +396,15 @@ class WorkerSpec(Part):
             for value in self.supports.get(key, [])[1:]:
                 if value not in self.sets.get(key, {}):
                     raise ValueError(
-                        f"supports.{key} has {value}, so sets.{key}.{value} must say by which options"
+                        f"supports.{key} has {value}, so sets.{key}.{value} must say by which "
+                        "options"
                     )
         for name in self.promises.model_fields_set if self.promises is not None else ():
             facts = getattr(self.promises, name)
             if isinstance(facts, SettingFacts) and facts.default is None and not self._sets(facts):
-                raise ValueError(f"promises.{name} needs a default, or one of its options under [options]")
+                raise ValueError(
+                    f"promises.{name} needs a default, or one of its options under [options]"
+                )
         return self
 
     def _sets(self, facts: SettingFacts) -> bool:
@@ -381,8 +456,8 @@ class WorkerSpec(Part):
 
     @property
     def default_version(self) -> str:
-        """Version that is used when a scenario names none: what the folder was written for, or for Python
-        what is installed with brokerstorm (empty when nothing does)."""
+        """Version that is used when a scenario names none: what the folder was written for, or for
+        Python what is installed with brokerstorm (empty when nothing does)."""
         build = self.python if self.language == "python" else getattr(self, self.language)
         return str(build.default) or installed_version(self.library)
 
@@ -412,7 +487,8 @@ def _parsed(path: Path) -> Document:
 
 @cache
 def installed_version(library: str) -> str:
-    """Return the version of the Python package that is installed with brokerstorm; empty if there is none."""
+    """Return the version of the Python package that is installed with brokerstorm; empty if there
+    is none."""
     try:
         return metadata.version(library)
     except metadata.PackageNotFoundError:

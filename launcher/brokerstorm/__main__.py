@@ -1,7 +1,8 @@
-"""Starts the command line with the tree first on the path: ``brokerstorm`` and ``python -m brokerstorm``.
+"""Starts the command line with the tree first on the path: ``brokerstorm`` and ``python -m
+brokerstorm``.
 
-The tree's modules have names that others use, too (`harness`, `analysis`, `cli`): nothing of the working
-directory or of PYTHONPATH may come before them.
+The tree's modules have names that others use, too (`harness`, `analysis`, `cli`): nothing of the
+working directory or of PYTHONPATH may come before them.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ def main() -> int:
     try:
         from cli import main as run
     except ModuleNotFoundError as error:
-        remedy = "install it again, with what it needs" if _HERE == TREE else f"run: make -C {TREE} setup"
+        remedy = (
+            "install it again, with what it needs"
+            if _HERE == TREE
+            else f"run: make -C {TREE} setup"
+        )
         sys.stderr.write(f"brokerstorm: {sys.executable} has no module {error.name}; {remedy}\n")
         return 4
     return run()

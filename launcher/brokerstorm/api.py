@@ -34,14 +34,17 @@ def run(
     """Run a scenario: start its cluster, send its load, inject its faults and judge every message.
 
     Args:
-        scenario: Path of a scenario file, name of a ready scenario, or a mapping with the contents of a file.
+        scenario: Path of a scenario file, name of a ready scenario, or a mapping with the contents
+            of a file; paths in a mapping are relative to the current folder.
         seed: Seed for the times and targets of faults. None chooses a new seed for every call.
         variant: Run only this variant. Empty runs all variants of the scenario.
         rounds: Number of runs of each variant. None runs each variant once.
-        overrides: Values that replace values of the scenario, by key, for example ``{"load.rate": 5000}``.
+        overrides: Values that replace values of the scenario, by key, for example ``{"load.rate":
+            5000}``.
         runtime: Start brokers as local processes or in Docker containers. ``auto`` chooses.
         offline: Download nothing, and fail if a file is missing.
-        run_dir: Folder for runs. None uses ``BROKERSTORM_RUN_DIR``, or ``./runs`` if that is not set.
+        run_dir: Folder for runs. None uses ``BROKERSTORM_RUN_DIR``, or ``./runs`` if that is not
+            set.
         timeout_s: Stop the run and clean up after this many seconds. None waits without a limit.
         quiet: Print no progress to stderr.
 
@@ -85,7 +88,7 @@ class Cluster:
 
     Attributes:
         run_id: Identifier of the cluster; commands take it as ``--cluster``.
-        system: ``kafka``, ``nats``, ``pulsar`` or ``qpid``.
+        system: ``kafka``, ``nats``, ``pulsar``, ``qpid`` or ``rabbitmq``.
         version: Version of the brokers.
         bootstrap: Address that clients connect to, in the form that clients of this system expect.
         nodes: All nodes of the cluster.
@@ -105,17 +108,19 @@ class Cluster:
 
         Args:
             fault: Kind of fault, one of ``brokerstorm list faults``.
-            for_s: Undo the fault after this many seconds. None keeps it until the cluster ends, and returns
-                as soon as it has taken effect.
+            for_s: Undo the fault after this many seconds. None keeps it until the cluster ends, and
+                returns as soon as it has taken effect.
             seed: Seed for choices within the fault. None chooses a new one.
             **keys: Keys of the fault as in a scenario, for example ``target="leader-of:orders"``.
 
         Raises:
-            BrokerstormError: The kind, a key or the target does not exist, or the fault could not be undone.
+            BrokerstormError: The kind, a key or the target does not exist, or the fault could not
+                be undone.
         """
         words = ["inject", fault, "--cluster", self.run_id]
         words += [
-            f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in keys.items()
+            f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+            for key, value in keys.items()
         ]
         words += [] if for_s is None else ["--undo-after", f"{for_s * 1000:.0f}ms"]
         words += [] if seed is None else ["--seed", str(seed)]
@@ -138,14 +143,19 @@ def up(
     """Start a cluster for a ``with`` block. Its nodes and data are removed at the end of the block.
 
     Args:
-        system: ``kafka``, ``nats``, ``pulsar`` or ``qpid``. Empty uses the system of the scenario, or Kafka.
+        system: ``kafka``, ``nats``, ``pulsar``, ``qpid`` or ``rabbitmq``. Empty uses the system of
+            the scenario, or Kafka.
         scenario: Scenario that gives the version, the settings and the requirements of its faults.
-        version: Version of the brokers. Empty uses the version of the scenario, or the default of the system.
-        needs: Requirements of faults at the start of the cluster, as for ``brokerstorm up --needs``.
+        version: Version of the brokers. Empty uses the version of the scenario, or the default of
+            the system.
+        needs: Requirements of faults at the start of the cluster, as for ``brokerstorm up
+            --needs``.
         runtime: Start brokers as local processes or in Docker containers. ``auto`` chooses.
         offline: Download nothing, and fail if a file is missing.
-        run_dir: Folder for configuration and logs. None uses ``BROKERSTORM_RUN_DIR``, or ``./runs``.
-        timeout_s: Limit in seconds for the start, for each fault, and for the end. None sets no limit.
+        run_dir: Folder for configuration and logs. None uses ``BROKERSTORM_RUN_DIR``, or
+            ``./runs``.
+        timeout_s: Limit in seconds for the start, for each fault, and for the end. None sets no
+            limit.
         quiet: Print no progress to stderr.
 
     Yields:
@@ -188,7 +198,19 @@ def _file_of(scenario: str | Path | Mapping[str, Any] | None) -> Iterator[str]:
     if not isinstance(scenario, Mapping):
         yield "" if scenario is None else str(scenario)
         return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "scenario.yaml"
-        path.write_text(json.dumps(scenario, indent=1))  # JSON is YAML
-        yield str(path)
+    text = json.dumps(scenario, indent=1)  # JSON is YAML
+    with _temporary_file() as file:
+        file.write(text)
+        file.flush()
+        yield file.name
+
+
+def _temporary_file() -> Any:
+    """A file that is removed when it is closed: in the current folder, to which paths in a mapping
+    are relative, or elsewhere if that is not writable."""
+    try:
+        return tempfile.NamedTemporaryFile(
+            "w", dir=Path.cwd(), prefix=".brokerstorm-", suffix=".yaml"
+        )
+    except OSError:
+        return tempfile.NamedTemporaryFile("w", prefix="brokerstorm-", suffix=".yaml")

@@ -12,7 +12,7 @@ from typing import Any
 
 Document = dict[str, Any]
 _MAIN = Path(__file__).with_name("__main__.py")
-#: Exit codes of a command that has a verdict: pass, fail, unknown (docs/reference/exit-codes.md).
+#: Exit codes of a command that has a verdict: pass, fail, unknown (docs/reference/cli.md).
 ANSWERS = (0, 1, 3)
 
 
@@ -22,7 +22,8 @@ class BrokerstormError(RuntimeError):
     Attributes:
         kind: Type of the error, for example ``ScenarioError`` or ``EnvironmentNotReady``.
         hint: Suggested next step. May be empty.
-        exit_code: Exit code of the command: 2 usage, 4 environment, 5 faults not undone, 70 internal error.
+        exit_code: Exit code of the command: 2 usage, 4 environment, 5 faults not undone, 70
+            internal error.
     """
 
     def __init__(self, message: str, *, kind: str, hint: str, exit_code: int) -> None:
@@ -33,10 +34,11 @@ class BrokerstormError(RuntimeError):
 
 
 def call(words: Sequence[str], *, run_dir: Path, timeout_s: float | None, quiet: bool) -> Document:
-    """Run ``brokerstorm WORDS`` and return its JSON document. Its progress goes to stderr of this process.
+    """Run ``brokerstorm WORDS`` and return its JSON document. Its progress goes to stderr of this
+    process.
 
-    If the wait ends early, by the time limit or by Ctrl-C, the command gets SIGTERM and is waited for: it
-    undoes its faults and removes what it started.
+    If the wait ends early, by the time limit or by Ctrl-C, the command gets SIGTERM and is waited
+    for: it undoes its faults and removes what it started.
 
     Raises:
         BrokerstormError: The command failed.
@@ -56,7 +58,9 @@ def call(words: Sequence[str], *, run_dir: Path, timeout_s: float | None, quiet:
             process.send_signal(signal.SIGTERM)
             process.communicate()
             if isinstance(error, subprocess.TimeoutExpired):
-                raise TimeoutError(f"brokerstorm {words[0]} was not done after {timeout_s:g} s") from None
+                raise TimeoutError(
+                    f"brokerstorm {words[0]} was not done after {timeout_s:g} s"
+                ) from None
             raise
     return _document(answer, words[0], process.returncode)
 

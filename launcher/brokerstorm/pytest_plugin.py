@@ -26,7 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture(scope="session")
-def brokerstorm_runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def brokerstorm_runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """Folder of all runs and clusters of the session."""
     given = request.config.getoption("--brokerstorm-runs")
     return Path(given).absolute() if given else tmp_path_factory.mktemp("brokerstorm")
@@ -34,12 +36,15 @@ def brokerstorm_runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.Te
 
 @pytest.fixture(scope="session")
 def brokerstorm_up() -> dict[str, Any]:
-    """Arguments of `brokerstorm.up` for `brokerstorm_cluster`. Override this fixture in your conftest.py."""
+    """Arguments of `brokerstorm.up` for `brokerstorm_cluster`. Override this fixture in your
+    conftest.py."""
     return {}
 
 
 @pytest.fixture(scope="session")
-def brokerstorm_cluster(brokerstorm_up: dict[str, Any], brokerstorm_runs: Path) -> Iterator[Cluster]:
+def brokerstorm_cluster(
+    brokerstorm_up: dict[str, Any], brokerstorm_runs: Path
+) -> Iterator[Cluster]:
     """A running cluster. It starts for the first test that uses it and ends with the session."""
     with up(**{"run_dir": brokerstorm_runs, **brokerstorm_up}) as cluster:
         yield cluster

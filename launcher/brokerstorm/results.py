@@ -1,7 +1,7 @@
 """Results of runs as data, and `assert_clean`.
 
-They are made from the JSON documents of the command line (docs/reference/json.md). `Run.document` has the
-complete one.
+They are made from the JSON documents of the command line (docs/reference/json.md). `Run.document`
+has the complete one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class Witness:
     """An example of a finding: one message, one call or one time window.
 
     Attributes:
-        message: Identity of the message, ``instance/lane/seq``; an argument of ``brokerstorm trace``.
+        message: Identity of the message, ``instance/lane/seq``; an argument of ``brokerstorm
+            trace``.
         where: Partition, topic or queue of the message.
         sentence: Description of what happened to the message.
         t_s: Seconds since the start of the load.
@@ -123,8 +124,8 @@ class Result:
     """Result of `run`: one run, or all runs of all variants.
 
     Attributes:
-        verdict: Verdict of a single run. For several runs, ``pass`` means that every variant gave the result
-            that the scenario expects.
+        verdict: Verdict of a single run. For several runs, ``pass`` means that every variant gave
+            the result that the scenario expects.
         exit_code: Exit code of the command line.
         scenario: Name of the scenario.
         seed: Seed of the faults. Runs with the same seed have the same faults.
@@ -148,7 +149,8 @@ class Result:
 
 
 def result_of(document: Document, run_dir: Path) -> Result:
-    """Convert the JSON document of ``brokerstorm run``. Runs of a campaign are read from its folder."""
+    """Convert the JSON document of ``brokerstorm run``. Runs of a campaign are read from its
+    folder."""
     folder = run_dir / str(document.get("campaign_id") or document["run_id"])
     if "campaign_id" in document:
         folders = [folder / str(path) for path in document["runs"]]
@@ -199,15 +201,15 @@ def _finding(row: Document) -> Finding:
 
 
 def assert_clean(result: Result) -> None:
-    """Check that every run passed, which means that no promise was broken and that the run could have shown
-    it.
+    """Check that every run passed, which means that no promise was broken and that the run could
+    have shown it.
 
-    An *unknown* run proves nothing, so it is not clean. Neither is a variant that breaks a promise, even if
-    the scenario expects it.
+    An *unknown* run proves nothing, so it is not clean. Neither is a variant that breaks a promise,
+    even if the scenario expects it.
 
     Raises:
-        AssertionError: A run did not pass. The message lists the findings with the first example of each, and
-            the path of the report.
+        AssertionError: A run did not pass. The message lists the findings with the first example of
+            each, and the path of the report.
     """
     __tracebackhide__ = True
     told = [_told(run) for run in result.runs if run.verdict != "pass"]
@@ -221,7 +223,9 @@ def _told(run: Run) -> str:
         lines.append(f"  {finding.count:,} {finding.cls}: {finding.sentence} ({finding.promise})")
         if finding.witnesses:
             first = finding.witnesses[0]
-            lines.append(f"    first {first.message} on {first.where} at {first.t_s:.3f} s: {first.sentence}")
+            lines.append(
+                f"    first {first.message} on {first.where} at {first.t_s:.3f} s: {first.sentence}"
+            )
             lines.append(f"    brokerstorm trace {first.message} {run.folder}")
     if not run.violations:
         lines += [f"  {reason}" for reason in run.reasons]

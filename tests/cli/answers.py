@@ -37,7 +37,8 @@ STARTS = (
 
 
 class StartedError(BaseException):
-    """A command was accepted: what follows would start something. Not an `Exception`, so nothing eats it."""
+    """A command was accepted: what follows would start something. Not an `Exception`, so nothing
+    eats it."""
 
 
 def refuse_to_start(*_: object, **__: object) -> None:

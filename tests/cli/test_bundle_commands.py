@@ -1,4 +1,5 @@
-"""`bundle` and `open`, and the commands that read what they leave, on the file as well as on the folder."""
+"""`bundle` and `open`, and the commands that read what they leave, on the file as well as on the
+folder."""
 
 from __future__ import annotations
 
@@ -31,7 +32,12 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     campaign = leave_campaign(root / "runs")
     there = root / "there"
     there.mkdir()
-    assert main(["--run-dir", str(campaign.root.parent), "-q", "bundle", "-o", str(there / "x.tar.gz")]) == 0
+    assert (
+        main(
+            ["--run-dir", str(campaign.root.parent), "-q", "bundle", "-o", str(there / "x.tar.gz")]
+        )
+        == 0
+    )
     assert main(["--run-dir", str(there / "runs"), "open", str(there / "x.tar.gz")]) == 0
     return root
 
@@ -71,9 +77,24 @@ def test_an_opened_bundle_has_its_issue_and_draws_its_pages_when_asked(
     assert [each.report.exists() for each in run.rounds()] == [True, True]
     issue = (run.root / "issue.md").read_text()
     for text in (
-        *("## What was expected", "## What happened", "## The sequence", "## Hit rate", "## Repeat"),
-        *("## Settings", "calls async, results checked", "## What triggers it", "- no `acked-lost`: "),
-        *("brokerstorm run kafka-quick --seed 7", "acked-lost: 2 in 1 episode", f"The life of {LOST}"),
+        *(
+            "## What was expected",
+            "## What happened",
+            "## The sequence",
+            "## Hit rate",
+            "## Repeat",
+        ),
+        *(
+            "## Settings",
+            "calls async, results checked",
+            "## What triggers it",
+            "- no `acked-lost`: ",
+        ),
+        *(
+            "brokerstorm run kafka-quick --seed 7",
+            "acked-lost: 2 in 1 episode",
+            f"The life of {LOST}",
+        ),
         *("#1 pause kafka-1", "unsafe, expected acked-lost: 1 of 1 round with acked-lost"),
     ):
         assert text in issue, text
@@ -85,7 +106,15 @@ def test_one_round_of_a_campaign_is_a_run_of_its_own(
     runs: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert (
-        told(capsys, "--run-dir", str(runs / "runs"), "bundle", name, "-o", str(tmp_path / "1.tar.gz"))[0]
+        told(
+            capsys,
+            "--run-dir",
+            str(runs / "runs"),
+            "bundle",
+            name,
+            "-o",
+            str(tmp_path / "1.tar.gz"),
+        )[0]
         == 0
     )
     assert told(capsys, "open", str(tmp_path / "1.tar.gz"), str(tmp_path / "one"))[0] == 0
@@ -99,13 +128,19 @@ def test_run_replay_takes_a_round_of_an_opened_bundle_and_the_file_of_one(
     runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[RunRequest] = []
-    monkeypatch.setattr("commands.rounds.run_request", lambda _, request: asked.append(request) or 0)
+    monkeypatch.setattr(
+        "commands.rounds.run_request", lambda _, request: asked.append(request) or 0
+    )
     own, opened = str(runs / "runs"), str(runs / "there" / "runs")
     file = tmp_path / "1.tar.gz"
     assert told(capsys, "--run-dir", own, "bundle", f"{CAMPAIGN}/unsafe-1", "-o", str(file))[0] == 0
     for place, name in ((opened, f"{CAMPAIGN}/unsafe-1"), (str(tmp_path / "runs"), str(file))):
         assert told(capsys, "--run-dir", place, "run", "--replay", name)[0] == 0
-    faults = [(each.replay.faults.read_text(), read_json(each.replay.plan)) for each in asked if each.replay]
+    faults = [
+        (each.replay.faults.read_text(), read_json(each.replay.plan))
+        for each in asked
+        if each.replay
+    ]
     assert len(faults) == 2
     assert faults[0] == faults[1]
 
@@ -113,7 +148,13 @@ def test_run_replay_takes_a_round_of_an_opened_bundle_and_the_file_of_one(
 def test_repro_repeats_what_was_asked(runs: Path, tmp_path: Path) -> None:
     run = RunDir(runs / "there" / "runs" / CAMPAIGN)
     question = asdict(replace(QUESTION, pair="a-b", rounds=10, quick=True))
-    given = {"overrides": (), "client_jars": None, "keep_up": False, "offline": False, "runtime": "auto"}
+    given = {
+        "overrides": (),
+        "client_jars": None,
+        "keep_up": False,
+        "offline": False,
+        "runtime": "auto",
+    }
     request = ReproRequest(
         bug=str(run.root),
         pair="",
@@ -129,7 +170,10 @@ def test_repro_repeats_what_was_asked(runs: Path, tmp_path: Path) -> None:
     write_json(run.campaign, document | {"reproduction": {"question": question}})
     asked = as_in_run(settings(tmp_path), request)
     assert (asked.bug, asked.pair, asked.seed, asked.quick) == (str(run.scenario), "a-b", 7, True)
-    replaced = {"until_hit": True, "overrides": ["variants.a.override.load.producers.p.client_version=2.0"]}
+    replaced = {
+        "until_hit": True,
+        "overrides": ["variants.a.override.load.producers.p.client_version=2.0"],
+    }
     write_json(run.campaign, document | {"reproduction": {"question": question | replaced}})
     hunt = as_in_run(settings(tmp_path), request)
     write_json(run.campaign, document)
@@ -162,7 +206,10 @@ def test_what_cannot_be_bundled_or_opened_is_said(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "broken.tar.gz").write_bytes(b"broken")
     whole = RunDir(runs / "runs" / CAMPAIGN / "unsafe-1")
-    for name, documents in (("unjudged", ("manifest.json",)), ("unsealed", ("manifest.json", "result.json"))):
+    for name, documents in (
+        ("unjudged", ("manifest.json",)),
+        ("unsealed", ("manifest.json", "result.json")),
+    ):
         folder = runs / "runs" / name
         folder.mkdir(exist_ok=True)
         for each in documents:
@@ -174,7 +221,9 @@ def test_what_cannot_be_bundled_or_opened_is_said(
     assert not list(tmp_path.glob("*kafka*"))
 
 
-def test_nothing_is_written_over(runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_nothing_is_written_over(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "x.tar.gz").write_text("mine")
     words = ("--run-dir", str(runs / "runs"), "bundle", CAMPAIGN, "-o", str(tmp_path / "x.tar.gz"))
     assert told(capsys, *words)[0] == Exit.USAGE
@@ -200,7 +249,10 @@ def test_rounds_of_an_opened_bundle_stay_below_its_folder(
         write_archive(
             out,
             "x",
-            {"bundle.json": b'{"schema_version": 1}', "campaign.json": json.dumps(document).encode()},
+            {
+                "bundle.json": b'{"schema_version": 1}',
+                "campaign.json": json.dumps(document).encode(),
+            },
         )
     assert told(capsys, "open", str(tmp_path / "x.tar.gz"), str(tmp_path / "x"))[0] == Exit.PASS
     code, _, err = told(capsys, "analyze", f"{tmp_path}/x")
@@ -232,14 +284,18 @@ def test_a_bundle_brings_no_page_and_nothing_else_that_is_acted_on(
         "cluster/kafka-1/pid": b"1",
         "raw/p/notes.html": b"x",
     }
-    kept = {"cluster/kafka-1/logs/server.log.2026-11-27-09": b"a line", "raw/p/hs_err_pid1.log": b"a crash"}
+    kept = {
+        "cluster/kafka-1/logs/server.log.2026-11-27-09": b"a line",
+        "raw/p/hs_err_pid1.log": b"a crash",
+    }
     file = a_bundle(runs, tmp_path / "x.tar.gz", "20260101-000000-evil", {**more, **kept})
     code, out, err = told(capsys, "--run-dir", str(tmp_path / "runs"), "--json", "open", str(file))
     assert (code, sorted(json.loads(out)["ignored"])) == (Exit.PASS, sorted(more)), err
     run = tmp_path / "runs" / "20260101-000000-evil"
     assert all((run / name).exists() for name in kept)
     assert not any((run / name).exists() for name in more)
-    (run / "report.html").write_text("<script>alert(1)</script>")  # left by a version that unpacked it
+    # left by a version that unpacked it
+    (run / "report.html").write_text("<script>alert(1)</script>")
     told(capsys, "--run-dir", str(tmp_path / "runs"), "show", "--html")
     assert len(opened) == 1
     assert "alert(1)" not in (run / "report.html").read_text()
@@ -258,7 +314,17 @@ def test_a_page_outside_the_folder_of_runs_is_drawn_anew(
 
 @pytest.mark.parametrize(
     "folder",
-    ["latest", "bundles", ".git", "history.sqlite", "history.sqlite-wal", "-rf", "--help", "$(id)", "a b"],
+    [
+        "latest",
+        "bundles",
+        ".git",
+        "history.sqlite",
+        "history.sqlite-wal",
+        "-rf",
+        "--help",
+        "$(id)",
+        "a b",
+    ],
 )
 def test_a_bundle_whose_folder_is_no_name_of_a_run_needs_a_folder(
     runs: Path, tmp_path: Path, folder: str, capsys: pytest.CaptureFixture[str]
@@ -269,7 +335,9 @@ def test_a_bundle_whose_folder_is_no_name_of_a_run_needs_a_folder(
         code, _, err = told(capsys, "--run-dir", str(base), *words)
         assert (code, "cannot be the name of a run" in err) == (Exit.USAGE, True), err
     assert not base.exists()
-    code, out, _ = told(capsys, "--run-dir", str(base), "open", str(file), str(tmp_path / "$(my) run"))
+    code, out, _ = told(
+        capsys, "--run-dir", str(base), "open", str(file), str(tmp_path / "$(my) run")
+    )
     assert (code, f"'{tmp_path}/$(my) run'" in out) == (Exit.PASS, True)
 
 

@@ -43,7 +43,9 @@ def run(
 @pytest.mark.parametrize(
     ("arguments", "code"), [(["--version"], 0), (["run", "kafka-quick", "--set", "load.rate=0"], 2)]
 )
-def test_the_process_ends_with_the_exit_code(arguments: list[str], code: int, tmp_path: Path) -> None:
+def test_the_process_ends_with_the_exit_code(
+    arguments: list[str], code: int, tmp_path: Path
+) -> None:
     done = run(*arguments, cwd=tmp_path)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -98,7 +100,9 @@ def test_exit_codes(arguments: list[str], code: int, capsys: pytest.CaptureFixtu
 
 
 def test_runs_are_where_the_environment_says(tmp_path: Path) -> None:
-    done = run("list", "runs", cwd=tmp_path, env={"BROKERSTORM_RUN_DIR": str(tmp_path / "elsewhere")})
+    done = run(
+        "list", "runs", cwd=tmp_path, env={"BROKERSTORM_RUN_DIR": str(tmp_path / "elsewhere")}
+    )
     assert f"no runs yet in {tmp_path / 'elsewhere'}" in done.stdout
     done = run("list", "runs", cwd=tmp_path)
     assert done.stdout.strip() == "no runs yet in runs"
@@ -111,15 +115,23 @@ def test_runs_are_where_the_environment_says(tmp_path: Path) -> None:
 def test_a_reader_that_leaves_is_no_error(arguments: str, tmp_path: Path) -> None:
     command = " ".join(f"'{word}'" for word in BROKERSTORM)
     script = f"{command} {arguments} | true; echo ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        ["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
     assert done.stdout.strip() == "0"
     assert done.stderr == ""
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("arguments", [["list"], ["list", "classes"], ["plan", "kafka-quick"], ["explain"]])
+@pytest.mark.parametrize(
+    "arguments", [["list"], ["list", "classes"], ["plan", "kafka-quick"], ["explain"]]
+)
 def test_a_terminal_that_knows_only_ascii(arguments: list[str], tmp_path: Path) -> None:
-    done = run(*arguments, cwd=tmp_path, env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"})
+    done = run(
+        *arguments,
+        cwd=tmp_path,
+        env={"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0"},
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.isascii()
 
@@ -159,7 +171,9 @@ def test_the_launcher_finds_the_checkout_through_links(tmp_path: Path) -> None:
 
 def test_the_launcher_says_when_nothing_was_set_up(tmp_path: Path) -> None:
     shutil.copy(ROOT / "brokerstorm", tmp_path / "brokerstorm")
-    done = subprocess.run([str(tmp_path / "brokerstorm")], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [str(tmp_path / "brokerstorm")], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 4
     assert done.stderr == f"brokerstorm is not set up yet. Run: make -C {tmp_path} setup\n"
 
@@ -170,7 +184,9 @@ def test_the_launcher_says_when_its_python_is_gone(tmp_path: Path) -> None:
     folder.mkdir(parents=True)
     (folder / "brokerstorm").symlink_to("/bin/true")
     (folder / "python").symlink_to(tmp_path / "python3.10")
-    done = subprocess.run([str(tmp_path / "brokerstorm")], capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [str(tmp_path / "brokerstorm")], capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stderr.splitlines()) == (
         4, [f"brokerstorm is not set up yet. Run: make -C {tmp_path} setup"],
     )  # fmt: skip
@@ -186,7 +202,10 @@ def test_a_python_without_our_libraries_is_an_environment_error(tmp_path: Path) 
         timeout=60,
     )
     assert done.returncode == 4
-    assert done.stderr == f"brokerstorm: {sys.executable} has no module click; run: make -C {ROOT} setup\n"
+    assert (
+        done.stderr
+        == f"brokerstorm: {sys.executable} has no module click; run: make -C {ROOT} setup\n"
+    )
 
 
 @pytest.mark.long
@@ -196,7 +215,8 @@ def test_a_library_that_only_some_commands_load_is_missed_as_well(
 ) -> None:
     """One of ours is no library."""
     program = (
-        f"import sys; sys.modules['{module}'] = None; import cli; sys.exit(cli.main(['plan', 'kafka-quick']))"
+        f"import sys; sys.modules['{module}'] = None; import cli; sys.exit(cli.main(['plan', "
+        "'kafka-quick']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -220,13 +240,17 @@ def test_make_lists_its_targets() -> None:
     assert {"setup", "run", "test", "check", "bench", "docs", "clean"} <= listed
 
 
-# ----- the machine ------------------------------------------------------------------------------------
+# ----- the machine --------------------------------------------------------------------------------
 
 
 def without_java(folder: Path) -> dict[str, str]:
     """An environment without Java, also where one is installed beside the PATH."""
     folder.mkdir()
-    return {"PATH": str(folder), "JAVA_HOME": str(folder), "BROKERSTORM_STATE": str(folder / "state")}
+    return {
+        "PATH": str(folder),
+        "JAVA_HOME": str(folder),
+        "BROKERSTORM_STATE": str(folder / "state"),
+    }
 
 
 @pytest.mark.long
@@ -272,7 +296,9 @@ def test_clean_ends_what_carries_the_runs_id_and_nothing_else(tmp_path: Path) ->
         assert sleepers[0].poll() is None
         done = run("clean", mine, "--json", cwd=tmp_path, env=env)
         assert done.returncode == 0, done.stderr
-        assert json.loads(done.stdout)["removed"] == [f"{mine}: 1 processes (sleep {sleepers[0].pid})"]
+        assert json.loads(done.stdout)["removed"] == [
+            f"{mine}: 1 processes (sleep {sleepers[0].pid})"
+        ]
         assert sleepers[0].wait(5) == -9
         assert sleepers[1].poll() is None
         assert psutil.pid_exists(sleepers[1].pid)

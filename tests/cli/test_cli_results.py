@@ -1,4 +1,5 @@
-"""Judged runs as the command line shows them again: show, compare, list, and the summary of a campaign."""
+"""Judged runs as the command line shows them again: show, compare, list, and the summary of a
+campaign."""
 
 from __future__ import annotations
 
@@ -46,7 +47,12 @@ def campaign(tmp_path: Path) -> RunDir:
     results = {"unsafe": failing(), "safe": passing()}
     rounds = [judged(RunDir(root.root / f"{p.variant}-1"), p, results[p.variant]) for p in plans]
     summarize(
-        root, plans, rounds, command="brokerstorm run kafka-quick --seed 7", about="why", duration_s=9.0
+        root,
+        plans,
+        rounds,
+        command="brokerstorm run kafka-quick --seed 7",
+        about="why",
+        duration_s=9.0,
     )
     point_latest(root)
     return root
@@ -66,7 +72,10 @@ def test_a_campaign_is_shown_again(
     code, out, _ = answer(capsys, "show", "--run-dir", str(tmp_path), "--json")
     document = json.loads(out)
     jsonschema.validate(document, schemas()["campaign.json"])
-    assert [(v["name"], v["as_expected"]) for v in document["variants"]] == [("unsafe", True), ("safe", True)]
+    assert [(v["name"], v["as_expected"]) for v in document["variants"]] == [
+        ("unsafe", True),
+        ("safe", True),
+    ]
 
 
 @pytest.mark.long
@@ -109,7 +118,10 @@ def test_compare_takes_two_runs_or_two_campaigns(
 
 
 def test_what_was_typed_wins_over_the_environment(
-    campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    campaign: RunDir,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("BROKERSTORM_RUN_DIR", str(tmp_path / "elsewhere"))
     assert answer(capsys, "--run-dir", str(tmp_path), "show")[0] == 0
@@ -135,7 +147,9 @@ def test_a_printed_command_is_one_line_however_long(
     campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     document = read_json(campaign.campaign)
-    command = shlex.join(["brokerstorm", "run", "kafka-quick", "--set", f"faults=[{'{fault: kill}, ' * 20}]"])
+    command = shlex.join(
+        ["brokerstorm", "run", "kafka-quick", "--set", f"faults=[{'{fault: kill}, ' * 20}]"]
+    )
     write_json(campaign.campaign, document | {"command": command})
     _, out, _ = answer(capsys, "show", "--run-dir", str(tmp_path))
     (line,) = [line for line in out.splitlines() if line.startswith("repeat ")]
@@ -161,7 +175,10 @@ def test_the_list_says_how_each_variant_came_out(
 
 @pytest.mark.long
 def test_html_says_where_the_page_is(
-    campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    campaign: RunDir,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr("webbrowser.open", opened.append)
@@ -171,7 +188,9 @@ def test_html_says_where_the_page_is(
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("text", ["{not json", '{"schema_version": 99}', "[]", '{"schema_version": 1}'])
+@pytest.mark.parametrize(
+    "text", ["{not json", '{"schema_version": 99}', "[]", '{"schema_version": 1}']
+)
 def test_damaged_results_are_a_line(
     text: str, campaign: RunDir, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -32,7 +32,7 @@ def answer(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, st
     return code, out, err
 
 
-# ----- help -------------------------------------------------------------------------------------------
+# ----- help ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -59,7 +59,9 @@ def test_the_help_of_the_whole_lists_every_command() -> None:
 
 
 def test_examples_are_real_commands() -> None:
-    parts = [part for name in COMMANDS for part in getattr(cli.commands[name], "commands", {}).values()]
+    parts = [
+        part for name in COMMANDS for part in getattr(cli.commands[name], "commands", {}).values()
+    ]
     for command in [*(cli.commands[name] for name in COMMANDS), *parts]:
         for line in getattr(command, "example", "").splitlines():
             words = line.split()
@@ -70,7 +72,7 @@ def test_examples_are_real_commands() -> None:
             assert used <= known | {"--help"}, line
 
 
-# ----- the same command in words and in JSON ----------------------------------------------------------
+# ----- the same command in words and in JSON ------------------------------------------------------
 
 
 @pytest.mark.long
@@ -107,14 +109,20 @@ def test_what_a_cluster_can_be_started_with_stands_beside_the_faults(
     _, out, _ = answer(capsys, "list", "faults", "--json")
     needs = {need for row in json.loads(out)["items"] for need in row["needs"]}
     assert "synced-folders" in out, "what one value of a parameter needs is said there"
-    assert needs | {"synced-folders"} == GIVES, "`up --needs` takes these, and its help names `list faults`"
+    assert needs | {"synced-folders"} == GIVES, (
+        "`up --needs` takes these, and its help names `list faults`"
+    )
     _, out, _ = answer(capsys, "list", "faults")
     assert all(need in out for need in needs)
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-def test_global_options_stand_before_or_after(place: str, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["--json", "list", "workers"] if place == "before" else ["list", "workers", "--json"]
+def test_global_options_stand_before_or_after(
+    place: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = (
+        ["--json", "list", "workers"] if place == "before" else ["list", "workers", "--json"]
+    )
     _, out, _ = answer(capsys, *arguments)
     names = [item["name"] for item in json.loads(out)["items"]]
     assert {"confluent-kafka", "kafka-python"} <= set(names)
@@ -132,14 +140,16 @@ def test_plan_shows_the_fault_times_of_the_seed(capsys: pytest.CaptureFixture[st
 
 
 def test_plan_of_one_variant_with_a_value_laid_over(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = answer(capsys, "plan", "kafka-quick", "--variant", "safe", "--set", "load.rate=123")
+    code, out, _ = answer(
+        capsys, "plan", "kafka-quick", "--variant", "safe", "--set", "load.rate=123"
+    )
     assert code == 0
     assert "kafka-quick · safe" in out
     assert "unsafe" not in out
     assert "123 msg/s" in out
 
 
-# ----- errors -----------------------------------------------------------------------------------------
+# ----- errors -------------------------------------------------------------------------------------
 
 ERRORS = [
     (["rum"], "No such command 'rum'", "run"),
@@ -151,10 +161,19 @@ ERRORS = [
     (["run", "kafka-quick", "--rounds", "0"], "0 is not in the range", ""),
     (["run", "kafka-quick", "--set", "load.rate=0"], "load.rate: must be at least 1", ""),
     (["run", "kafka-quick", "--set", "load.rate=1000000000"], "must be at most 2000000", ""),
-    (["run", "kafka-quick", "--set", "faults[0].fault=kil"], "faults[0].fault: unknown kind 'kil'", ""),
+    (
+        ["run", "kafka-quick", "--set", "faults[0].fault=kil"],
+        "faults[0].fault: unknown kind 'kil'",
+        "",
+    ),
     (["run", "kafka-quick", "--set", "cluster.version=9"], "cluster.version: must be text", ""),
     (
-        ["plan", "kafka-quick", "--set", "variants.safe.override.load.producers.shop.options.acks=1"],
+        [
+            "plan",
+            "kafka-quick",
+            "--set",
+            "variants.safe.override.load.producers.shop.options.acks=1",
+        ],
         "acks=1 contradicts enable.idempotence=true",
         "acks=all",
     ),
@@ -168,7 +187,11 @@ ERRORS = [
     (["run", "--resume", "nosuch"], "no run 'nosuch'", ""),
     (["run", "kafka-smoke", "--resume", "r"], "reuses the original options", "run --resume r"),
     (["run", "--resume", "r", "--rounds", "2"], "reuses the original options", "run --resume r"),
-    (["new", "/no/such/x.yaml", "--from", "kafka-strom"], "no such scenario: 'kafka-strom'", "kafka-storm"),
+    (
+        ["new", "/no/such/x.yaml", "--from", "kafka-strom"],
+        "no such scenario: 'kafka-strom'",
+        "kafka-storm",
+    ),
     (
         ["new", "/no/such/x.yaml", "--from", "kafka-storm", "--system", "qpid"],
         "--from kafka-storm already determines the system",
@@ -194,7 +217,11 @@ ERRORS = [
     ("arguments", "message", "hint"), ERRORS, ids=[" ".join(a)[:60] for a, _, _ in ERRORS]
 )
 def test_a_wrong_command_line_is_two_lines_at_most(
-    arguments: list[str], message: str, hint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str],
+    message: str,
+    hint: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     code, out, err = answer(capsys, "--run-dir", str(tmp_path / "runs"), *arguments)
     assert code == Exit.USAGE
@@ -241,9 +268,14 @@ def test_an_expected_error_is_its_exit_code(
     assert (code, err) == (Exit.ENVIRONMENT, "brokerstorm: no java on the PATH\n  install one\n")
 
 
-@pytest.mark.parametrize("error", [RuntimeError("first\nsecond"), BrokerstormError("on purpose, but ours")])
+@pytest.mark.parametrize(
+    "error", [RuntimeError("first\nsecond"), BrokerstormError("on purpose, but ours")]
+)
 def test_our_bug_is_one_line_and_a_file(
-    error: Exception, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    error: Exception,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fail(*_: Any, **__: Any) -> None:
         raise error
@@ -265,7 +297,9 @@ def test_our_bug_is_one_line_and_a_file(
     assert "please report it; `brokerstorm clean`" in err
 
 
-def test_unreadable_runs_are_listed_as_such(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_runs_are_listed_as_such(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     good = RunDir(tmp_path / "20260102-x").create()
     write_json(good.manifest, {"status": "complete"})
     write_json(good.result, {"verdict": "pass"})
@@ -280,7 +314,9 @@ def test_unreadable_runs_are_listed_as_such(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.long
-def test_new_writes_a_scenario_and_never_over_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_writes_a_scenario_and_never_over_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "mine.yaml"
     assert answer(capsys, "new", str(path))[0] == 0
     assert answer(capsys, "plan", str(path))[0] == 0
@@ -294,16 +330,25 @@ def test_new_writes_a_scenario_and_never_over_one(tmp_path: Path, capsys: pytest
     assert answer(capsys, "plan", str(path))[0] == 0
 
 
-def test_new_puts_the_schema_beside_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_new_puts_the_schema_beside_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     schema = tmp_path / "scenario.schema.json"
-    schema.write_text('{"title": "brokerstorm scenario", "of": "an older version"}')
-    for words, name in (([], "scenario"), (["--from", "pulsar-12779"], "scenario"), (["--suite"], "suite")):
+    schema.write_text('{"title": "brokerstorm scenario", "of": "an earlier release"}')
+    for words, name in (
+        ([], "scenario"),
+        (["--from", "pulsar-12779"], "scenario"),
+        (["--suite"], "suite"),
+    ):
         path = tmp_path / f"{name}-{len(words)}.yaml"
         assert answer(capsys, "new", str(path), *words)[0] == 0
         first = path.read_text().splitlines()[0]
         assert first == f"# yaml-language-server: $schema={name}.schema.json"
-        assert json.loads((tmp_path / f"{name}.schema.json").read_text())["title"] == f"brokerstorm {name}"
-    assert "an older version" not in schema.read_text()
+        assert (
+            json.loads((tmp_path / f"{name}.schema.json").read_text())["title"]
+            == f"brokerstorm {name}"
+        )
+    assert "an earlier release" not in schema.read_text()
     assert schema.stat().st_size < 150_000, "it is committed with every scenario"
     schema.write_text('{"title": "of somebody else"}')
     code, _, err = answer(capsys, "new", str(tmp_path / "another.yaml"))
@@ -312,14 +357,18 @@ def test_new_puts_the_schema_beside_the_file(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.long
-def test_a_run_folder_that_cannot_be_made(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_folder_that_cannot_be_made(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").write_text("")
-    code, _, err = answer(capsys, "run", "kafka-smoke", "--run-dir", str(tmp_path / "file" / "runs"))
+    code, _, err = answer(
+        capsys, "run", "kafka-smoke", "--run-dir", str(tmp_path / "file" / "runs")
+    )
     assert code == Exit.USAGE
     assert "cannot write to the run folder" in err
 
 
-# ----- up ---------------------------------------------------------------------------------------------
+# ----- up -----------------------------------------------------------------------------------------
 
 
 def test_a_cluster_that_is_refused_leaves_no_folder(

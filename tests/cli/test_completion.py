@@ -29,7 +29,9 @@ def typed(line: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Complete:
+def complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Complete:
     monkeypatch.chdir(tmp_path)
     return Complete(monkeypatch, capsys)
 
@@ -74,7 +76,9 @@ def test_names_of_ours(complete: Complete, line: str, found: list[str]) -> None:
     assert complete(line) == found
 
 
-def test_scenario_files_beside_names_and_otherwise_any_path(complete: Complete, tmp_path: Path) -> None:
+def test_scenario_files_beside_names_and_otherwise_any_path(
+    complete: Complete, tmp_path: Path
+) -> None:
     (tmp_path / "kafka-mine.yaml").touch()
     assert complete("brokerstorm run kafka-m") == ["kafka-mix", "kafka-mine.yaml"]
     assert complete("brokerstorm run ./kafka-m") == ["file,./kafka-m"]
@@ -122,12 +126,15 @@ def test_every_word_that_names_something_of_ours_is_completed() -> None:
     named |= {"run", "run_a", "run_b", "replay", "worker"}
     parameters = [(c.name, p) for c in cli.commands.values() for p in c.params if p.name in named]
     assert len(parameters) > len(named)
-    assert [f"{command} {p.name}" for command, p in parameters if p._custom_shell_complete is None] == []
+    assert [
+        f"{command} {p.name}" for command, p in parameters if p._custom_shell_complete is None
+    ] == []
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "line", ["run k", "repro s", "inject k", "show l", "run kafka-quick --variant u", "check-worker a"]
+    "line",
+    ["run k", "repro s", "inject k", "show l", "run kafka-quick --variant u", "check-worker a"],
 )
 def test_an_answer_loads_nothing_heavy(line: str, tmp_path: Path) -> None:
     code = f"import sys, cli; cli.main([]); print({HEAVY!r} & set(sys.modules))"

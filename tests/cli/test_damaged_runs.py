@@ -1,4 +1,5 @@
-"""Runs whose files were damaged at random: one clear line and a documented exit code, never a traceback.
+"""Runs whose files were damaged at random: one clear line and a documented exit code, never a
+traceback.
 
 A failure names its seed; `damaged(random.Random(seed), ...)` makes the same damage again.
 """

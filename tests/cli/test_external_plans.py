@@ -1,4 +1,5 @@
-"""plan --cluster: a fault that nothing in the connection file can do is refused before anything is sent."""
+"""plan --cluster: a fault that nothing in the connection file can do is refused before anything is
+sent."""
 
 from __future__ import annotations
 
@@ -19,15 +20,21 @@ ACTIONS = {each: {"run": ["true", "{node}"]} for each in ("kill", "restart", "ch
 
 
 @pytest.fixture
-def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """``plan(fault, drivers, command)``: exit code, stdout and stderr; the cluster has answered who it is."""
+def plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Any:
+    """``plan(fault, drivers, command)``: exit code, stdout and stderr; the cluster has answered who
+    it is."""
     monkeypatch.setenv("BROKERSTORM_STATE", str(tmp_path))
     nodes = tuple(
-        Node(name, at.port, at, at, at, Path("/nonexistent"), ("broker",)) for name, at in NODES.items()
+        Node(name, at.port, at, at, at, Path("/nonexistent"), ("broker",))
+        for name, at in NODES.items()
     )
     monkeypatch.setattr(type(EXTERNAL), "find", lambda *_: FoundCluster("abc", "4.1.2", nodes))
 
-    def call(fault: dict[str, Any], drivers: dict[str, Any], command: str = "plan") -> tuple[int, str, str]:
+    def call(
+        fault: dict[str, Any], drivers: dict[str, Any], command: str = "plan"
+    ) -> tuple[int, str, str]:
         load = {"rate": 100, "duration": "10s", "producers": {"p": {}}}
         (tmp_path / "s.yaml").write_text(json.dumps({"name": "s", "load": load, "faults": [fault]}))
         file = {
@@ -49,11 +56,31 @@ def plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     ("fault", "drivers", "why", "hint"),
     [
         ("kill", {}, "kill needs a cluster that can kill a node", "a driver does it"),
-        ("restart", {"command": ACTIONS}, "restart needs a cluster that can stop a node", "a driver does it"),
-        ("pause", {"command": ACTIONS}, "pause needs a cluster that can freeze a node", "a driver does it"),
+        (
+            "restart",
+            {"command": ACTIONS},
+            "restart needs a cluster that can stop a node",
+            "a driver does it",
+        ),
+        (
+            "pause",
+            {"command": ACTIONS},
+            "pause needs a cluster that can freeze a node",
+            "a driver does it",
+        ),
         ("pause", {"kubernetes": {"label": "pod={node}"}}, "can freeze a node", "a driver does it"),
-        ("packet-loss", {"command": ACTIONS}, "can drop packets of connections", "nothing can: leave it out"),
-        ("latency", {"command": ACTIONS}, "can be given only to a cluster that brokerstorm", "leave those"),
+        (
+            "packet-loss",
+            {"command": ACTIONS},
+            "can drop packets of connections",
+            "nothing can: leave it out",
+        ),
+        (
+            "latency",
+            {"command": ACTIONS},
+            "can be given only to a cluster that brokerstorm",
+            "leave those",
+        ),
     ],
 )
 def test_a_fault_without_a_driver_is_refused(
@@ -68,7 +95,11 @@ def test_a_fault_without_a_driver_is_refused(
 
 @pytest.mark.parametrize(
     ("fault", "drivers"),
-    [("leader-move", {}), ("kill", {"command": ACTIONS}), ("pause", {"docker": {"label": "node={node}"}})],
+    [
+        ("leader-move", {}),
+        ("kill", {"command": ACTIONS}),
+        ("pause", {"docker": {"label": "node={node}"}}),
+    ],
 )
 def test_a_fault_with_one_is_planned(plan: Any, fault: str, drivers: dict[str, Any]) -> None:
     code, out, err = plan({"fault": fault, "at": "1s"}, drivers)
@@ -76,7 +107,9 @@ def test_a_fault_with_one_is_planned(plan: Any, fault: str, drivers: dict[str, A
     assert fault in out
 
 
-def test_doctor_says_what_a_scenario_lacks_there(plan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_says_what_a_scenario_lacks_there(
+    plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(External, "examine", lambda _: iter(()))
     code, out, _ = plan({"fault": "kill", "at": "1s"}, {}, "doctor")
     assert code == Exit.ENVIRONMENT

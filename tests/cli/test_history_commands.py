@@ -56,8 +56,14 @@ def test_a_report_as_json_is_the_file(folder: Path, capsys: pytest.CaptureFixtur
     [
         (["suite", "report", "nope"], "has no suite 'nope'"),
         (["suite", "report", "--night", "never"], "no night 'never' of nightly"),
-        (["suite", "report", "--history", "missing.sqlite"], "there is not a history missing.sqlite yet"),
-        (["history", "export", "x.parquet", "--history", "missing.sqlite"], "there is not a history"),
+        (
+            ["suite", "report", "--history", "missing.sqlite"],
+            "there is not a history missing.sqlite yet",
+        ),
+        (
+            ["history", "export", "x.parquet", "--history", "missing.sqlite"],
+            "there is not a history",
+        ),
         (["history", "import", "nope"], "no run 'nope'"),
     ],
 )
@@ -86,7 +92,11 @@ def test_runs_are_taken_in_once_and_those_without_a_verdict_left_out(
     finished_run(tmp_path / "r2").result.unlink()
     assert call(tmp_path, "history", "import", "r1", "r2", "--json") == 0
     first = printed(capsys)
-    assert (first["added"], first["already_there"], list(first["left_out"])) == (1, 0, [str(tmp_path / "r2")])
+    assert (first["added"], first["already_there"], list(first["left_out"])) == (
+        1,
+        0,
+        [str(tmp_path / "r2")],
+    )
     assert call(tmp_path, "history", "import", "r1", "--json") == 0
     assert (printed(capsys)["added"], call(tmp_path, "history", "import", "r2")) == (0, 2)
 

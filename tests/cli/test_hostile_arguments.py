@@ -1,4 +1,5 @@
-"""Command lines made at random: every command answers, or gets as far as where it would start something.
+"""Command lines made at random: every command answers, or gets as far as where it would start
+something.
 
 A failure names its seed; `command_line(random.Random(seed))` makes the same one again.
 """
@@ -71,12 +72,68 @@ WORDS = (
         "[",
         "{}",
     ),
-    *("kafka-quick", "pulsar-storm", "qpid-storm", "kafka-quik", "sarama-2377", "kafka", "pulsar", "qpid"),
-    *("latest/unsafe-1", "latest/safe-1", "latest/none", "unsafe", "safe", "acked-lost", "ackd-lost", "kill"),
-    *(LOST, "1/2", "1/2/3.4", "1/99/0", "orders-2@3", "orders-9@0", "orders-2@1:2:3", "@", "1/2/" + "9" * 30),
-    *("load.rate=0", "load.rate=", "load.rate=[", "load.rate=1000", "topics.x=1", "faults=[]", "rounds=2"),
-    *("target=random", "target=", "for=5s", "kafka-1", "file:///none", "spark://h:1", "4.1.2", "jars:x"),
-    *("mine.yaml", "mine", "classes", "scenarios", "faults", "runs", "process", "docker", "quick", "-h"),
+    *(
+        "kafka-quick",
+        "pulsar-storm",
+        "qpid-storm",
+        "kafka-quik",
+        "sarama-2377",
+        "kafka",
+        "pulsar",
+        "qpid",
+    ),
+    *(
+        "latest/unsafe-1",
+        "latest/safe-1",
+        "latest/none",
+        "unsafe",
+        "safe",
+        "acked-lost",
+        "ackd-lost",
+        "kill",
+    ),
+    *(
+        LOST,
+        "1/2",
+        "1/2/3.4",
+        "1/99/0",
+        "orders-2@3",
+        "orders-9@0",
+        "orders-2@1:2:3",
+        "@",
+        "1/2/" + "9" * 30,
+    ),
+    *(
+        "load.rate=0",
+        "load.rate=",
+        "load.rate=[",
+        "load.rate=1000",
+        "topics.x=1",
+        "faults=[]",
+        "rounds=2",
+    ),
+    *(
+        "target=random",
+        "target=",
+        "for=5s",
+        "kafka-1",
+        "file:///none",
+        "spark://h:1",
+        "4.1.2",
+        "jars:x",
+    ),
+    *(
+        "mine.yaml",
+        "mine",
+        "classes",
+        "scenarios",
+        "faults",
+        "runs",
+        "process",
+        "docker",
+        "quick",
+        "-h",
+    ),
 )
 
 
@@ -91,7 +148,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(addresses, "claims", list)
     monkeypatch.setattr(leftovers, "find", lambda *_: [])
     monkeypatch.setattr(webbrowser, "open", lambda *_: True)
-    monkeypatch.setattr(machine, "checks", lambda *_, **__: [])  # of the machine, not of the arguments
+    # of the machine, not of the arguments
+    monkeypatch.setattr(machine, "checks", lambda *_, **__: [])
     return tmp_path
 
 
@@ -109,7 +167,8 @@ def test_many_hostile_command_lines(place: Path, capsys: pytest.CaptureFixture[s
 
 def check(seed: int, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = command_line(random.Random(seed))
-    codes = [*REFUSALS, Exit.FAIL] if "show" in words else REFUSALS  # `show` of unsafe-1 says its verdict
+    # `show` of unsafe-1 says its verdict
+    codes = [*REFUSALS, Exit.FAIL] if "show" in words else REFUSALS
     answer(words, capsys, f"seed {seed}", codes=codes)
 
 
@@ -132,14 +191,17 @@ def command_line(rng: random.Random) -> list[str]:
 
 
 def given(rng: random.Random, parameter: click.Parameter) -> list[str]:
-    """An argument, or an option with its value; sometimes without, or with one that it does not take."""
+    """An argument, or an option with its value; sometimes without, or with one that it does not
+    take."""
     kind = parameter.type
     fitting = list(kind.choices) if isinstance(kind, click.Choice) else []
     value = str(rng.choice(fitting)) if fitting and rng.random() < 0.7 else rng.choice(WORDS)
     if isinstance(parameter, click.Argument):
         return [value]
     option = rng.choice(parameter.opts)
-    takes_value = not getattr(parameter, "is_flag", False) and not getattr(parameter, "count", False)
+    takes_value = not getattr(parameter, "is_flag", False) and not getattr(
+        parameter, "count", False
+    )
     if takes_value == (rng.random() < 0.95):
         return [option, value] if rng.random() < 0.7 else [f"{option}={value}"]
     return [option]

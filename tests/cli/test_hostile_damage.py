@@ -1,4 +1,5 @@
-"""Files of runs, bundles, connections, histories and imports, damaged at random: every command answers.
+"""Files of runs, bundles, connections, histories and imports, damaged at random: every command
+answers.
 
 A failure names its seed; `check(seed, ...)` makes the same case again.
 """
@@ -23,7 +24,9 @@ from cli import main
 from experiments.history.store import History
 from harness.errors import Exit
 from tests.cli.answers import REFUSALS, answer
-from tests.cli.test_hostile_files import place as place  # a fixture: no starts, a limit of memory and time
+
+# a fixture: no starts, a limit of memory and time
+from tests.cli.test_hostile_files import place as place
 from tests.cli.test_hostile_scenarios import ODD, change_text, containers
 from tests.history_samples import a_round
 from tests.planted.campaign import LOST
@@ -82,7 +85,9 @@ def damaged_bytes(rng: random.Random, data: bytes) -> bytes:
     if kind == "twice":
         return data + data[at:]
     if kind == "other":
-        return rng.choice([b"null", b"[]", b"{}", b"[" * 3000, b"\xff\xfe" * 50, b"1e999", b'"\\ud800"'])
+        return rng.choice(
+            [b"null", b"[]", b"{}", b"[" * 3000, b"\xff\xfe" * 50, b"1e999", b'"\\ud800"']
+        )
     changed = bytearray(data)
     for _ in range(rng.choice([1, 3, 30])):
         if changed:
@@ -128,7 +133,9 @@ def damage(rng: random.Random, path: Path) -> None:
 def a_run(rng: random.Random, place: Path) -> tuple[str, ...]:
     shutil.rmtree(place / "runs")
     shutil.copytree(place / "whole-runs", place / "runs", symlinks=True)
-    found = sorted(path for path in (place / "runs").rglob("*") if path.is_file() and not path.is_symlink())
+    found = sorted(
+        path for path in (place / "runs").rglob("*") if path.is_file() and not path.is_symlink()
+    )
     for path in rng.sample(found, rng.choice([1, 1, 2, 4])):
         damage(rng, path)
     return rng.choice(READERS)
@@ -169,7 +176,9 @@ def _changed_member(rng: random.Random, member: tarfile.TarInfo, data: bytes, pl
         ]
         member.name = rng.choice(names)
     elif kind == "type":
-        member.type = rng.choice([tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
+        member.type = rng.choice(
+            [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE]
+        )
         member.linkname = rng.choice(["/etc/passwd", "../..", member.name])
         member.size = 0
         return b""
@@ -206,13 +215,18 @@ def a_history(rng: random.Random, place: Path) -> tuple[str, ...]:
         path.write_bytes(data)
         with sqlite3.connect(path) as connection:
             tables = [
-                row[0] for row in connection.execute("select name from sqlite_master where type='table'")
+                row[0]
+                for row in connection.execute("select name from sqlite_master where type='table'")
             ]
             table = rng.choice(tables)
             columns = [row[1] for row in connection.execute(f'pragma table_info("{table}")')]
-            odd = rng.choice([None, "x", -1, 1e308, b"\xff", "9" * 400, "[" * 400, "\x1b[31m", "../.."])
+            odd = rng.choice(
+                [None, "x", -1, 1e308, b"\xff", "9" * 400, "[" * 400, "\x1b[31m", "../.."]
+            )
             connection.execute("pragma ignore_check_constraints = on")
-            connection.execute(f'update or ignore "{table}" set "{rng.choice(columns)}" = ?', (odd,))
+            connection.execute(
+                f'update or ignore "{table}" set "{rng.choice(columns)}" = ?', (odd,)
+            )
         connection.close()
     return rng.choice(
         [

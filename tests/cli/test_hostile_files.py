@@ -63,7 +63,9 @@ KINDS: dict[str, Callable[[Path], object]] = {
     "not UTF-8": lambda path: path.write_bytes(b"\xff\xfe" * 900),
     "deep": lambda path: path.write_text("[" * 400),
     "many": lambda path: path.write_text("a: &a [" + "*a, " * 900 + "]"),
-    "odd values": lambda path: path.write_text("system: 2024-99-99\nyours: !!int x\n" + "9" * 5_000),
+    "odd values": lambda path: path.write_text(
+        "system: 2024-99-99\nyours: !!int x\n" + "9" * 5_000
+    ),
     "unprintable": lambda path: path.write_bytes(b"system: \x00\x1b[31m\n"),
 }
 #: Names that no file can have, as a text in a document.

@@ -1,4 +1,5 @@
-"""Scenario files and --set values changed at random: `plan` takes them, or says in a line what is wrong.
+"""Scenario files and --set values changed at random: `plan` takes them, or says in a line what is
+wrong.
 
 A failure names its seed; `hostile(random.Random(seed), ...)` makes the same file again.
 """
@@ -22,20 +23,77 @@ READY = [yaml.safe_load(text) for text in TEXTS]
 #: Billions of nodes from a few lines.
 LAUGHS = "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 12))
 ODD: tuple[Any, ...] = (
-    *(None, True, [], {}, [[]], [None], {"": ""}, {1: 2}, "", "x", " ", "0", "-1s", "1e9d", "5%", "all"),
+    *(
+        None,
+        True,
+        [],
+        {},
+        [[]],
+        [None],
+        {"": ""},
+        {1: 2},
+        "",
+        "x",
+        " ",
+        "0",
+        "-1s",
+        "1e9d",
+        "5%",
+        "all",
+    ),
     *(0, -1, 0.5, 10**6, 2**31, 2**63, 10**400, 1e308, float("nan"), float("inf")),
-    *("\x1b[31m", "\r\n", "\u2028", "\ud7ff", "a" * 300, "x" * 100_000, "../../etc", "${HOME}", "{{x}}"),
+    *(
+        "\x1b[31m",
+        "\r\n",
+        "\u2028",
+        "\ud7ff",
+        "a" * 300,
+        "x" * 100_000,
+        "../../etc",
+        "${HOME}",
+        "{{x}}",
+    ),
 )
 SNIPPETS = (
-    *("\t", "- ", ": ", "{", "}", "[", "'", '"', "|", ">-\n", "#", "%", "@", "`", "\x00", "\x1b[2J", "\r"),
-    *("&a ", "*a", "<<: *a\n", "!!python/object/apply:os.getcwd []\n", "---\n", "...\n", "? ", "é", "\ufeff"),
+    *(
+        "\t",
+        "- ",
+        ": ",
+        "{",
+        "}",
+        "[",
+        "'",
+        '"',
+        "|",
+        ">-\n",
+        "#",
+        "%",
+        "@",
+        "`",
+        "\x00",
+        "\x1b[2J",
+        "\r",
+    ),
+    *(
+        "&a ",
+        "*a",
+        "<<: *a\n",
+        "!!python/object/apply:os.getcwd []\n",
+        "---\n",
+        "...\n",
+        "? ",
+        "é",
+        "\ufeff",
+    ),
     *("\n  ", "\n" * 50, "[" * 2000, LAUGHS),
 )
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(40))
-def test_some_hostile_scenarios(seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_some_hostile_scenarios(
+    seed: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     check(seed, tmp_path, capsys)
 
 
@@ -88,7 +146,9 @@ def change_text(rng: random.Random, text: str) -> str:
     if kind == "repeat":
         lines = text.splitlines(keepends=True)
         return "".join(lines) + "".join(rng.choices(lines, k=rng.randint(1, 5))) if lines else text
-    return text[:at] + bytes([rng.randrange(128, 256)]).decode("utf-8", "surrogateescape") + text[at:]
+    return (
+        text[:at] + bytes([rng.randrange(128, 256)]).decode("utf-8", "surrogateescape") + text[at:]
+    )
 
 
 def change_value(rng: random.Random, data: dict[str, Any]) -> None:
@@ -110,12 +170,16 @@ def change_value(rng: random.Random, data: dict[str, Any]) -> None:
         node[key] = rng.choice([-1, 0, 1e-9, 0.5, 2, 3, 1000, 10**9]) * node[key]
     elif kind == "alike":
         alike = [
-            each[key] for each in containers(rng.choice(READY)) if isinstance(each, dict) and key in each
+            each[key]
+            for each in containers(rng.choice(READY))
+            if isinstance(each, dict) and key in each
         ]
         node[key] = copy.deepcopy(rng.choice(alike or [node[key]]))
     elif kind == "borrow":
         donor = rng.choice(list(containers(rng.choice(READY))))
-        node[key] = copy.deepcopy(rng.choice(list(donor.values() if isinstance(donor, dict) else donor)))
+        node[key] = copy.deepcopy(
+            rng.choice(list(donor.values() if isinstance(donor, dict) else donor))
+        )
     elif kind == "many" and isinstance(node, list):
         node *= rng.choice([2, 100, 3000])
     else:

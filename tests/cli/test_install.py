@@ -1,4 +1,5 @@
-"""Installed from wheel or sdist, or as a checkout: our modules and files are found, and nobody else's."""
+"""Installed from wheel or sdist, or as a checkout: our modules and files are found, and nobody
+else's."""
 
 from __future__ import annotations
 
@@ -58,7 +59,9 @@ def test_the_wheel_holds_every_file_that_a_command_reads(wheel: Path) -> None:
     )
     paths = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()]
     paths += (ROOT / "docs").rglob("*.md")
-    wanted = {f"brokerstorm/{path.relative_to(ROOT)}" for path in paths if "__pycache__" not in path.parts}
+    wanted = {
+        f"brokerstorm/{path.relative_to(ROOT)}" for path in paths if "__pycache__" not in path.parts
+    }
     assert wanted - names(wheel) == set()
 
 
@@ -70,7 +73,7 @@ def test_the_sdist_makes_the_same_wheel(wheel: Path, sdist: Path, tmp_path: Path
     assert names(build("wheel", tmp_path / "made", tree=tree)) == names(wheel)
 
 
-# ----- beside a user's own cli.py, harness/ and analysis/ ---------------------------------------------------
+# ----- beside a user's own cli.py, harness/ and analysis/ -----------------------------------------
 
 
 LAUNCHER = [sys.executable, str(ROOT / "launcher" / "brokerstorm" / "__main__.py")]
@@ -106,7 +109,9 @@ def test_an_installed_tree_finds_its_own_files(
     installed: Installed, capsys: pytest.CaptureFixture[str], kind: str
 ) -> None:
     def names(said: str) -> list[str]:
-        return [row.get("name") or row.get("kind") or row["class"] for row in json.loads(said)["items"]]
+        return [
+            row.get("name") or row.get("kind") or row["class"] for row in json.loads(said)["items"]
+        ]
 
     assert main(["--json", "list", kind]) == 0
     theirs = installed.call(str(installed.command), "--json", "list", kind).stdout
@@ -115,7 +120,10 @@ def test_an_installed_tree_finds_its_own_files(
 
 @pytest.mark.extended
 def test_an_installed_plan_is_that_of_the_tree(installed: Installed) -> None:
-    plans = [installed.call(*words, "plan", "pulsar-storm") for words in ([str(installed.command)], LAUNCHER)]
+    plans = [
+        installed.call(*words, "plan", "pulsar-storm")
+        for words in ([str(installed.command)], LAUNCHER)
+    ]
     assert plans[0].stdout == plans[1].stdout
     assert (plans[0].returncode, plans[0].stderr) == (0, "")
 
@@ -127,7 +135,7 @@ def test_a_message_names_the_page_where_it_was_installed(installed: Installed) -
     assert page.read_text().startswith("# ")
 
 
-# ----- the command in messages ---------------------------------------------------------------------------
+# ----- the command in messages --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -148,7 +156,9 @@ def test_messages_name_the_command_as_it_was_called(installed: Installed, typed:
     assert done.stderr == f"brokerstorm: which scenario?\n  `{typed} list scenarios` shows them\n"
 
 
-@pytest.mark.parametrize("typed", ["./brokerstorm", "../tree/brokerstorm", "{root}/brokerstorm", "bs"])
+@pytest.mark.parametrize(
+    "typed", ["./brokerstorm", "../tree/brokerstorm", "{root}/brokerstorm", "bs"]
+)
 def test_messages_name_the_launcher_of_a_checkout(tmp_path: Path, typed: str) -> None:
     root = tmp_path / "tree"
     (root / ".venv" / "bin").mkdir(parents=True)

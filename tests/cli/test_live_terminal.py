@@ -1,4 +1,5 @@
-"""The live view on a real terminal: a child process draws it on a pty, and pyte says what a user sees."""
+"""The live view on a real terminal: a child process draws it on a pty, and pyte says what a user
+sees."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ import pyte
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Draws at each line of its stdin and says so in the terminal's title; its clock goes a second at a time.
+#: Draws at each line of its stdin and says so in the terminal's title; its clock goes a second at a
+#: time.
 CHILD = r"""
 import sys, time
 now = [1000.0]
@@ -72,7 +74,11 @@ class Terminal:
         for name in ("COLUMNS", "LINES", "NO_COLOR"):
             environment.pop(name, None)
         self._process = subprocess.Popen(
-            [sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=child, stderr=child, env=environment
+            [sys.executable, "-c", CHILD],
+            stdin=subprocess.PIPE,
+            stdout=child,
+            stderr=child,
+            env=environment,
         )
         os.close(child)
         self._told = 0

@@ -1,4 +1,5 @@
-"""README and tutorial: each command is accepted where it stands, on a planted run in place of `make run`.
+"""README and tutorial: each command is accepted where it stands, on a planted run in place of `make
+run`.
 
 Those that would start brokers or Spark are taken as far as that.
 """
@@ -38,7 +39,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.skipif(shutil.which("go") is None, reason="a bug of sarama is shown, which is built with Go")
+@pytest.mark.skipif(
+    shutil.which("go") is None, reason="a bug of sarama is shown, which is built with Go"
+)
 @pytest.mark.parametrize("page", [*PAGES, *START_PAGES], ids=lambda page: page.stem)
 def test_each_command_of_a_page_in_its_order(
     page: Path, here: Path, capsys: pytest.CaptureFixture[str]
@@ -59,12 +62,20 @@ def test_each_command_of_a_page_in_its_order(
             code = main(words)
             out, err = capsys.readouterr()
             # What this machine lacks for 50,000/s is the doctor's to say.
-            assert code == Exit.PASS or (code == Exit.ENVIRONMENT and words == ["doctor"]), (words, err)
-            assert words[0] != "trace" or out.startswith(LOST), "the first lost message of this very run"
+            assert code == Exit.PASS or (code == Exit.ENVIRONMENT and words == ["doctor"]), (
+                words,
+                err,
+            )
+            assert words[0] != "trace" or out.startswith(LOST), (
+                "the first lost message of this very run"
+            )
 
 
 def test_no_command_names_a_message_of_another_run() -> None:
     named = [
-        words for page in PAGES for words in commands_of(page) if re.search(r"\d+/\d+/\d+", " ".join(words))
+        words
+        for page in PAGES
+        for words in commands_of(page)
+        if re.search(r"\d+/\d+/\d+", " ".join(words))
     ]
     assert named == []

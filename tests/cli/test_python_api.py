@@ -1,4 +1,5 @@
-"""The public Python API: results as data, errors as exceptions; from a checkout and from a wheel."""
+"""The public Python API: results as data, errors as exceptions; from a checkout and from a
+wheel."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import brokerstorm
 import pytest
+from brokerstorm import api
 from brokerstorm.results import result_of
 
 from cli import main
@@ -27,6 +29,19 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
 def shown(run: RunDir, runs: Path, capsys: pytest.CaptureFixture[str]) -> brokerstorm.Result:
     main(["--json", "show", str(run.root)])
     return result_of(json.loads(capsys.readouterr().out), runs)
+
+
+def test_paths_in_a_mapping_are_relative_to_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with api._file_of({"name": "x"}) as name:
+        assert Path(name).parent == tmp_path
+        assert json.loads(Path(name).read_text()) == {"name": "x"}
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.chdir("/proc")  # no file can be made there
+    with api._file_of({"name": "x"}) as name:
+        assert json.loads(Path(name).read_text()) == {"name": "x"}
 
 
 def test_a_campaign_as_data(campaign: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,7 +76,12 @@ def test_only_a_pass_is_clean(
 ) -> None:
     main(["--json", "show", str(campaign.root / "safe-1")])
     document = json.loads(capsys.readouterr().out)
-    document |= {"verdict": verdict, "exit_code": code, "reasons": ["nothing proved"], "findings": []}
+    document |= {
+        "verdict": verdict,
+        "exit_code": code,
+        "reasons": ["nothing proved"],
+        "findings": [],
+    }
     result = result_of(document, campaign.root)
     assert result.verdict == verdict
     if code:
@@ -92,7 +112,7 @@ def test_what_takes_too_long_is_stopped(tmp_path: Path) -> None:
         brokerstorm.run("kafka-smoke", run_dir=tmp_path, timeout_s=0.1, quiet=True)
 
 
-# ----- installed, in a folder with a harness/ of the user's own --------------------------------------------
+# ----- installed, in a folder with a harness/ of the user's own -----------------------------------
 
 SCRIPT = """
 import sys

@@ -1,5 +1,5 @@
-"""The command that a summary names to repeat a run: all of it, or the one round that the page is about;
-from any folder, not only from where it was typed."""
+"""The command that a summary names to repeat a run: all of it, or the one round that the page is
+about; from any folder, not only from where it was typed."""
 
 from __future__ import annotations
 
@@ -47,12 +47,22 @@ from tests.lent import settings
     ],
 )
 def test_each_round_says_how_to_repeat_that_round(
-    rounds: int | None, variant: str, repeated: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    rounds: int | None,
+    variant: str,
+    repeated: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    nothing = Preflight((), (), Estimate(True, 0, 0, 0, 0, 0.0))
+    nothing = Preflight((), (), Estimate(True, 0, 0, 0, 0, 0.0, 0.0))
     monkeypatch.setattr(running, "preflight", lambda *_, **_more: nothing)
     request = running.RunRequest(
-        **{"scenario": "kafka-quick", "seed": 7, "overrides": (), "rounds": rounds, "variant": variant},
+        **{
+            "scenario": "kafka-quick",
+            "seed": 7,
+            "overrides": (),
+            "rounds": rounds,
+            "variant": variant,
+        },
         **{"replay": None, "keep_up": False, "offline": False, "runtime": "auto", "master": None},
     )
     prepared = running.prepare_run(settings(tmp_path), request)
@@ -71,7 +81,7 @@ def test_each_round_says_how_to_repeat_that_round(
 def test_the_only_variant_is_judged_by_what_it_is_expected_to_show(
     variants: str, variant: str, together: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    nothing = Preflight((), (), Estimate(True, 0, 0, 0, 0, 0.0))
+    nothing = Preflight((), (), Estimate(True, 0, 0, 0, 0, 0.0, 0.0))
     monkeypatch.setattr(running, "preflight", lambda *_, **_more: nothing)
     path = tmp_path / "smallest.yaml"
     path.write_text(f"name: smallest\nload: {{consumers: {{c: {{}}}}}}\nvariants: {variants}\n")
@@ -122,22 +132,36 @@ def test_run_names_its_files_by_their_whole_path(folder: Path) -> None:
 
 def test_repro_and_shrink_do_too(folder: Path) -> None:
     shrink = asked(ShrinkRequest, target="short.yaml", overrides=(), runtime="auto")
-    assert files_of(settings(folder).repeat_command("shrink", shrink)) == [str(folder / "short.yaml")]
+    assert files_of(settings(folder).repeat_command("shrink", shrink)) == [
+        str(folder / "short.yaml")
+    ]
     question = asked(Question, quick=True, until_hit=False)
-    given = {"bug": "short.yaml", "overrides": (), "client_jars": Path("jars"), "fixed": "dir:mine 2.1"}
-    command = repro._repeated(settings(folder), asked(ReproRequest, **given, runtime="auto"), question, 7)
+    given = {
+        "bug": "short.yaml",
+        "overrides": (),
+        "client_jars": Path("jars"),
+        "fixed": "dir:mine 2.1",
+    }
+    command = repro._repeated(
+        settings(folder), asked(ReproRequest, **given, runtime="auto"), question, 7
+    )
     assert files_of(command) == [str(folder / name) for name in ("short.yaml", "jars", "mine 2.1")]
 
 
 def test_the_cells_and_the_command_of_a_night_mean_the_same_from_any_folder(folder: Path) -> None:
     def night(suite: str) -> Any:
         request = SuiteRequest(suite=suite, seed=5)
-        return plan_night(settings(folder), request, None, Path("h.sqlite"), lambda text: None).night
+        return plan_night(
+            settings(folder), request, None, Path("h.sqlite"), lambda text: None
+        ).night
 
     one = night("below/suite.yaml")
     os.chdir(folder / "below")
     other = night("suite.yaml")
-    assert [cell.scenario for cell in one.cells] == [str(folder / "below" / "near.yaml"), "kafka-quick"]
+    assert [cell.scenario for cell in one.cells] == [
+        str(folder / "below" / "near.yaml"),
+        "kafka-quick",
+    ]
     assert files_of(one.command) == [str(folder / "below" / "suite.yaml")]
     assert (one.command, one.cells, one.turns) == (other.command, other.cells, other.turns)
 
@@ -145,8 +169,9 @@ def test_the_cells_and_the_command_of_a_night_mean_the_same_from_any_folder(fold
 #: Of each command that plays rounds every option that it repeats; the request that it becomes.
 ASKED: dict[str, tuple[str, type]] = {
     "run": (
-        "kafka-quick --seed 0 --set load.rate=9 --set a=b=c --for 8h --rounds 2 --until-hit --max-time 90s"
-        " --window 5m --fail-fast --variant unsafe --replay r --runtime process --secure --master local[2]",
+        "kafka-quick --seed 0 --set load.rate=9 --set a=b=c --for 8h --rounds 2 --until-hit "
+        "--max-time 90s --window 5m --fail-fast --variant unsafe --replay r --runtime process "
+        "--secure --master local[2]",
         RunRequest,
     ),
     "repro": (
@@ -186,7 +211,9 @@ def test_what_is_repeated_asks_the_same(name: str, line: str) -> None:
     assert (command, parsed(words)) == ("brokerstorm", asked)
 
 
-@pytest.mark.parametrize(("name", "request_type"), [(name, kind) for name, (_, kind) in ASKED.items()])
+@pytest.mark.parametrize(
+    ("name", "request_type"), [(name, kind) for name, (_, kind) in ASKED.items()]
+)
 def test_every_parameter_is_repeated_or_known_not_to_be(name: str, request_type: type) -> None:
     asked = parsed([*name.split(), "x"])
     known = {each.name for each in fields(request_type)} | {"file"}

@@ -23,7 +23,9 @@ from experiments.history.report import report_of
 from tests.history_samples import a_night, regressed
 from tests.report_samples import HOSTILE, campaign, failing, passing, unknown
 
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
 TIMEOUT_S = 150
 PAGE_TIME_MS = 8000  # of the page's own clock; a busy machine takes longer for it
 FLAGS = (
@@ -37,11 +39,14 @@ FLAGS = (
     "--disable-sync",
     "--disable-extensions",
     "--disable-features=NetworkTimeServiceQuerying",
-    "--host-resolver-rules=MAP * ~NOTFOUND",  # the browser stays offline, whatever it or the page asks for
+    # the browser stays offline, whatever it or the page asks for
+    "--host-resolver-rules=MAP * ~NOTFOUND",
     "--enable-logging=stderr",
 )
 #: Nothing acknowledged, one window with a latency: what makes axes without a range.
-SILENT = TimeSeries(start_s=-5, step_s=1, intended=[0, 0], ok=[0, 0], p50_ms=[None] * 2, p99_ms=[None, 3.0])
+SILENT = TimeSeries(
+    start_s=-5, step_s=1, intended=[0, 0], ok=[0, 0], p50_ms=[None] * 2, p99_ms=[None, 3.0]
+)
 #: Writes down, a second after loading, every address that the page has asked for.
 SPY = """addEventListener("load", () => setTimeout(() => {
   const asked = performance.getEntriesByType("resource").map((entry) => entry.name);
@@ -63,7 +68,9 @@ class Visit:
     @property
     def problems(self) -> list[str]:
         """Console lines that are not Bokeh's own notice that it has drawn."""
-        return [line for line in self.console if "[bokeh" not in line or "document idle" not in line]
+        return [
+            line for line in self.console if "[bokeh" not in line or "document idle" not in line
+        ]
 
 
 def with_script(html: str, script: str) -> str:
@@ -91,8 +98,18 @@ def measured(html: str, folder: Path, width: int, expression: str) -> dict[str, 
     script = f"document.documentElement.dataset.measured = JSON.stringify({expression})"
     ready = f"addEventListener('load', () => setTimeout(() => {{ {script} }}, 2000));"
     page.write_text(with_script(html, ready))
-    argv = [str(BROWSER), *FLAGS, f"--user-data-dir={folder / 'profile'}", f"--window-size={width},900"]
-    argv += ["--hide-scrollbars", f"--virtual-time-budget={PAGE_TIME_MS}", "--dump-dom", page.as_uri()]
+    argv = [
+        str(BROWSER),
+        *FLAGS,
+        f"--user-data-dir={folder / 'profile'}",
+        f"--window-size={width},900",
+    ]
+    argv += [
+        "--hide-scrollbars",
+        f"--virtual-time-budget={PAGE_TIME_MS}",
+        "--dump-dom",
+        page.as_uri(),
+    ]
     found = re.search(r'data-measured="([^"]*)"', _output(argv)[0])
     assert found, "the page's load event never came"
     numbers: dict[str, float] = json.loads(unescape(found[1]))
@@ -142,15 +159,20 @@ def test_what_when_and_why_of_a_fail_stand_in_the_first_screen(tmp_path: Path) -
 
 def test_nothing_is_cut_off_at_700_pixels(tmp_path: Path) -> None:
     widths = (
-        "{page: document.documentElement.scrollWidth, table: document.querySelector('.faults').scrollWidth}"
+        "{page: document.documentElement.scrollWidth, table: "
+        "document.querySelector('.faults').scrollWidth}"
     )
     shown = measured(run_page(failing()), tmp_path, 700, widths)
     assert 300 < shown["table"] <= shown["page"] <= 700
 
 
 @pytest.mark.parametrize("cell", ["kafka-storm", HOSTILE], ids=["plain", "hostile"])
-def test_the_page_of_a_night_is_drawn_without_a_script_of_its_own(cell: str, tmp_path: Path) -> None:
-    report = report_of("nightly", a_night(11), regressed(cell=cell), {cell + " big": "</td>" + HOSTILE})
+def test_the_page_of_a_night_is_drawn_without_a_script_of_its_own(
+    cell: str, tmp_path: Path
+) -> None:
+    report = report_of(
+        "nightly", a_night(11), regressed(cell=cell), {cell + " big": "</td>" + HOSTILE}
+    )
     seen = visit(suite_page(report, tmp_path, {}), tmp_path)
     assert 'data-ready="yes"' in seen.dom
     assert seen.console == []
@@ -160,10 +182,17 @@ def test_the_page_of_a_night_is_drawn_without_a_script_of_its_own(cell: str, tmp
 
 def test_the_page_of_a_night_fits_700_pixels(tmp_path: Path) -> None:
     """Its wide tables scroll, by keyboard too; the page does not."""
-    report = report_of("nightly", a_night(11), regressed(cell="kafka-storm " + "very-long-name" * 8), {})
-    regions = "[...document.querySelectorAll('.scroll')].filter((each) => each.tabIndex !== 0).length"
+    report = report_of(
+        "nightly", a_night(11), regressed(cell="kafka-storm " + "very-long-name" * 8), {}
+    )
+    regions = (
+        "[...document.querySelectorAll('.scroll')].filter((each) => each.tabIndex !== 0).length"
+    )
     wanted = f"{{page: document.documentElement.scrollWidth, stuck: {regions}}}"
-    assert measured(suite_page(report, tmp_path, {}), tmp_path, 700, wanted) == {"page": 700, "stuck": 0}
+    assert measured(suite_page(report, tmp_path, {}), tmp_path, 700, wanted) == {
+        "page": 700,
+        "stuck": 0,
+    }
 
 
 def test_every_column_of_a_night_is_seen_on_a_phone(tmp_path: Path) -> None:
@@ -175,7 +204,9 @@ def test_every_column_of_a_night_is_seen_on_a_phone(tmp_path: Path) -> None:
 
 
 def test_a_run_that_measured_nothing_has_a_page_without_charts(tmp_path: Path) -> None:
-    nothing = failing(timeline=TimeSeries(start_s=0, step_s=1), faults=[], findings=[], percentiles=[])
+    nothing = failing(
+        timeline=TimeSeries(start_s=0, step_s=1), faults=[], findings=[], percentiles=[]
+    )
     seen = visit(run_page(nothing), tmp_path)
     assert 'data-ready="yes"' in seen.dom
     assert "Nothing was measured." in seen.dom

@@ -56,7 +56,11 @@ def test_a_history_that_cannot_be_merged_is_told_and_the_others_are_taken(
     (tmp_path / "torn.sqlite").write_text("nothing of ours " * 500)
     files = (tmp_path / "m1" / "history.sqlite", tmp_path / "torn.sqlite")
     code, merged = answer(capsys, "--run-dir", tmp_path / "all", "history", "merge", *files)
-    assert (code, sum(merged["added"].values()), list(merged["left_out"])) == (2, 9, [str(files[1])])
+    assert (code, sum(merged["added"].values()), list(merged["left_out"])) == (
+        2,
+        9,
+        [str(files[1])],
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +106,9 @@ def test_nights_and_their_runs_are_listed(
     assert len(by_id) == len(others) + 1
     assert main([*map(str, run_dir), "show", f"{NIGHT}/{first.name}"]) in (0, 1, 3)
     assert main([*map(str, run_dir), "trace", "1/0/0", NIGHT]) == 2
-    assert f"`brokerstorm list runs {NIGHT}` names them" in " ".join(capsys.readouterr().err.split())
+    assert f"`brokerstorm list runs {NIGHT}` names them" in " ".join(
+        capsys.readouterr().err.split()
+    )
 
 
 def test_a_night_is_shown_as_it_ended(

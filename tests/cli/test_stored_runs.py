@@ -63,7 +63,9 @@ def test_only_documents_are_copied_and_what_is_gone_is_gone(campaign: RunDir, ur
     assert len(list(whole.root.rglob("*.parquet"))) == len(list(campaign.root.rglob("*.parquet")))
 
 
-def test_the_runs_at_a_url_are_listed(campaign: RunDir, url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_runs_at_a_url_are_listed(
+    campaign: RunDir, url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, here, _ = told(capsys, campaign, "--json", "list", "runs")
     _, there, _ = told(capsys, campaign, "--json", "list", "runs", url)
     (own,), (found,) = json.loads(here)["items"], json.loads(there)["items"]
@@ -119,7 +121,10 @@ def bucket(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.spark
 @pytest.mark.long
 def test_executors_judge_what_an_s3_server_holds_and_the_verdict_goes_back(
-    campaign: RunDir, bucket: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    campaign: RunDir,
+    bucket: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     for name, value in CREDENTIALS.items():
         monkeypatch.setenv(name, value)
@@ -130,7 +135,9 @@ def test_executors_judge_what_an_s3_server_holds_and_the_verdict_goes_back(
     code, out, _ = told(capsys, campaign, "--json", "analyze", there.url)
     judged = json.loads(out)
     assert code == own[0] == Exit.PASS
-    outcomes = [[each["outcome"] for each in one["variants"]] for one in (judged, json.loads(own[1]))]
+    outcomes = [
+        [each["outcome"] for each in one["variants"]] for one in (judged, json.loads(own[1]))
+    ]
     assert outcomes[0] == outcomes[1]
     after = there.files()
     assert (after["report.html"].mtime_ns or 0) > (before or 0)

@@ -14,7 +14,8 @@ from harness.scenario.bundled import bundled_scenarios
 
 
 def words(text: str) -> list[str]:
-    """In any order: columns of several lines interleave. Cells below each other have dots between them."""
+    """In any order: columns of several lines interleave. Cells below each other have dots between
+    them."""
     return sorted(word for word in text.split() if word != "·")
 
 
@@ -29,7 +30,10 @@ def shown(capsys: pytest.CaptureFixture[str], columns: str, *arguments: str) -> 
     "arguments",
     [
         *(["list", kind] for kind in COLUMNS if kind != "runs"),
-        *(["plan", name] for name in ("kafka-storm", "kafka-mix", "pulsar-storm", "qpid-storm", "qpid-1871")),
+        *(
+            ["plan", name]
+            for name in ("kafka-storm", "kafka-mix", "pulsar-storm", "qpid-storm", "qpid-1871")
+        ),
     ],
     ids=" ".join,
 )
@@ -40,7 +44,9 @@ def test_no_line_is_too_long_and_no_word_is_cut(
     for columns in (60, 80):
         text = shown(capsys, str(columns), *arguments)
         assert words(text) == words(free)
-        assert [line for line in text.splitlines() if len(line) > columns and len(line.split()) > 1] == []
+        assert [
+            line for line in text.splitlines() if len(line) > columns and len(line.split()) > 1
+        ] == []
 
 
 def test_a_pipe_has_a_line_for_each_row(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +79,9 @@ def test_a_table_too_narrow_for_its_columns_has_the_last_cell_below(
     )
 
 
-def test_a_fault_that_repeats_is_shown_once_with_all_of_its_times(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_that_repeats_is_shown_once_with_all_of_its_times(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     text = shown(capsys, "", "plan", "kafka-storm", "--seed", "0")
     (line,) = [line for line in text.splitlines() if "leader-move" in line]
     assert line.split("; ") == [
@@ -81,18 +89,26 @@ def test_a_fault_that_repeats_is_shown_once_with_all_of_its_times(capsys: pytest
         "again at 27.0, 30.3, 46.3, 49.4, 52.2 s",
     ]
     assert "ElectLeaders" not in text
-    assert shown(capsys, "", "plan", "kafka-storm", "--seed", "0", "-v").count("ElectLeaders preferred") == 1
+    assert (
+        shown(capsys, "", "plan", "kafka-storm", "--seed", "0", "-v").count(
+            "ElectLeaders preferred"
+        )
+        == 1
+    )
 
 
 @pytest.mark.parametrize("name", ["kafka-storm", "kafka-mix", "pulsar-storm"])
 def test_the_plan_of_a_storm_fits_a_page(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(node_limits, "why_not", lambda need: "")  # what this machine lacks is said below it
+    # what this machine lacks is said below it
+    monkeypatch.setattr(node_limits, "why_not", lambda need: "")
     assert len(shown(capsys, "80", "plan", name, "--seed", "0").splitlines()) < 30
 
 
-def test_the_plan_of_a_further_variant_shows_what_differs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_plan_of_a_further_variant_shows_what_differs(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     first, second, _ = shown(capsys, "", "plan", "kafka-quick").split("\n\n")
     assert "  topic " in first
     assert "  faults " in first
@@ -109,15 +125,20 @@ def test_a_plan_says_in_the_words_of_the_scenario_who_writes_what_and_what_is_re
     file.write_text(TWO)
     lines = [" ".join(line.split()) for line in shown(capsys, "", "plan", str(file)).splitlines()]
     assert (
-        "required no acknowledged message lost, whatever is promised; none stored twice; 99 % of the rate"
-        in lines
+        "required no acknowledged message may be lost, whatever the settings promise; none stored "
+        "twice; 99 % of the rate" in lines
     )
     assert any(
-        line.startswith("producer producer-shop to orders (by partition): kafka-clients") for line in lines
+        line.startswith("producer producer-shop to orders (by partition): kafka-clients")
+        for line in lines
     )
-    assert any(line.startswith("producer producer-bookkeeping-2 to ledger (40 keys): ") for line in lines)
+    assert any(
+        line.startswith("producer producer-bookkeeping-2 to ledger (40 keys): ") for line in lines
+    )
     assert any(line.startswith("consumer consumer-billing from orders: ") for line in lines)
-    delayed = "+ 3.0 s latency random for 5 s (link clients, delay 250 ms, delay_jitter 50 ms, way both)"
+    delayed = (
+        "+ 3.0 s latency random for 5 s (link clients, delay 250 ms, delay_jitter 50 ms, way both)"
+    )
     assert next(line for line in lines if "latency" in line) == f"faults {delayed}"
     frozen = "+10.0 s client-freeze client:shop for 5 s (freeze 60 ms, period 160 ms to 250 ms)"
     assert frozen in lines

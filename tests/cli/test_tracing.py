@@ -24,7 +24,9 @@ def campaign(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return leave_campaign(tmp_path_factory.mktemp("tracing") / "runs")
 
 
-def traced(campaign: RunDir, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+def traced(
+    campaign: RunDir, capsys: pytest.CaptureFixture[str], *words: str
+) -> tuple[int, str, str]:
     code = main(["--run-dir", str(campaign.root.parent), "trace", *words])
     return code, *capsys.readouterr()
 
@@ -71,7 +73,10 @@ def test_a_lost_message_with_what_the_log_holds_in_its_place(
         ([], "no message given"),
         (["--first", "phantom"], "shows no example message of phantom"),
         (["--first", "latest/safe-1"], "shows no example message"),
-        (["--first", "ackd-lost"], "'ackd-lost' is neither a class nor a run; did you mean acked-lost?"),
+        (
+            ["--first", "ackd-lost"],
+            "'ackd-lost' is neither a class nor a run; did you mean acked-lost?",
+        ),
         (["--first", "ackd-lost", "latest"], "neither 'ackd-lost' nor 'latest' is a class"),
         ([LOST, "none"], "no run 'none'"),
     ],
@@ -107,7 +112,9 @@ def test_lines_of_the_logs_are_folded_and_the_rest_is_named(
 ) -> None:
     _, out, _ = traced(logged, capsys, "--first")
     shown = out.split("in the logs\n")[1].splitlines()
-    assert " ".join(shown[0].split()).startswith("00:00.004 kafka-1 INFO [Broker id=1] Leader orders-2")
+    assert " ".join(shown[0].split()).startswith(
+        "00:00.004 kafka-1 INFO [Broker id=1] Leader orders-2"
+    )
     assert "�[31mFailed�" in shown[1]
     assert "leader  kafka-1: INFO [Broker id=1] Leader orders-2 starts" in out
     _, out, _ = traced(logged, capsys, "--first", "--log-lines", "1")
@@ -116,7 +123,9 @@ def test_lines_of_the_logs_are_folded_and_the_rest_is_named(
     assert "in the logs" not in traced(logged, capsys, "--first", "--log-lines", "0")[1]
 
 
-def test_lines_that_are_asked_for_are_whole(logged: RunDir, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_that_are_asked_for_are_whole(
+    logged: RunDir, capsys: pytest.CaptureFixture[str]
+) -> None:
     _, out, _ = traced(logged, capsys, "--first", "--log-lines", "9")
     assert "java.io.IOException: gone" in out
     assert "at kafka.log.UnifiedLog.append(UnifiedLog.scala:1)" in out
@@ -134,7 +143,9 @@ def test_lines_that_are_asked_for_are_whole(logged: RunDir, capsys: pytest.Captu
 def test_the_report_folds_the_lines_below_a_witness(logged: RunDir, whole: bool) -> None:
     run = RunDir(logged.root / "unsafe-1")
     written = (
-        write_campaign_page(logged, read_campaign(logged)) if whole else write_run_page(run, read_result(run))
+        write_campaign_page(logged, read_campaign(logged))
+        if whole
+        else write_run_page(run, read_result(run))
     )
     page = written.read_text()
     assert "Log lines of kafka-1: 3" in page
@@ -159,7 +170,9 @@ def test_a_log_that_cannot_be_read_is_told_and_costs_no_report(
 def test_events_and_the_stack_of_its_client(campaign: RunDir) -> None:
     run = RunDir(campaign.root / "unsafe-1")
     epoch_ns = read_json(run.manifest)["epoch_ns"]
-    (name,) = (row["name"] for row in read_json(run.manifest)["workers"] if row["role"] == "producer")
+    (name,) = (
+        row["name"] for row in read_json(run.manifest)["workers"] if row["role"] == "producer"
+    )
     own = {"worker": name, "t_ns": epoch_ns + 2_000_000_000}
     rows = [
         {**own, "kind": "disconnect", "text": "reset by \x1b[7mpeer"},
@@ -176,7 +189,9 @@ def test_events_and_the_stack_of_its_client(campaign: RunDir) -> None:
     ]
     run.events.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     found = trace(run, LOST)
-    assert [(event.kind, event.text) for event in found.events] == [("disconnect", "reset by �[7mpeer")]
+    assert [(event.kind, event.text) for event in found.events] == [
+        ("disconnect", "reset by �[7mpeer")
+    ]
     assert [(hang.where, hang.stack) for hang in found.hangs] == [("poll", ["poll (a.py:1)"])]
     with Console(file=io.StringIO(), width=100) as out:
         print_trace(out, found)

@@ -1,7 +1,9 @@
-"""Commands and options as people type them: the answer names the place, the value and the next step."""
+"""Commands and options as people type them: the answer names the place, the value and the next
+step."""
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -45,8 +47,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             ["repro", "sarama-2377", "--quick", "--rounds", "5"],
             "--quick stops at the first hit and cannot be",
         ),
-        (["suite", "plan", "quick", "--shard", "5/4"], "--shard 5/4: the first number must be from 1 to 4"),
-        (["suite", "plan", "quick", "--shard", "1/0"], "--shard 1/0: there must be at least one shard"),
+        (
+            ["suite", "plan", "quick", "--shard", "5/4"],
+            "--shard 5/4: the first number must be from 1 to 4",
+        ),
+        (
+            ["suite", "plan", "quick", "--shard", "1/0"],
+            "--shard 1/0: there must be at least one shard",
+        ),
         (["trace", "--first", "acked-lots"], "neither a class nor a run; did you mean acked-lost?"),
         (
             ["run", "--replay", CAMPAIGN],
@@ -62,7 +70,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ),
         (["history", "export", "x.csv"], "cannot write x.csv: the export is Parquet"),
         (["history", "export", "x.parquet"], "holds no round: there is nothing to export"),
-        (["plan", "kafka-smoke", "--cluster", "missing.yaml"], "there is no connection file missing.yaml"),
+        (
+            ["plan", "kafka-smoke", "--cluster", "missing.yaml"],
+            "there is no connection file missing.yaml",
+        ),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else "",
 )
@@ -78,6 +89,30 @@ def test_what_is_typed(
     assert list(tmp_path.iterdir()) == []
 
 
+def mistyped() -> list[tuple[str, str]]:
+    """The lines of `mistyped.txt`: a command, and what its answer names."""
+    lines = (Path(__file__).parent / "mistyped.txt").read_text().splitlines()
+    pairs = (line.partition("  =>  ") for line in lines if line and not line.startswith("#"))
+    return [(words, says) for words, _, says in pairs]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("words", "says"), mistyped(), ids=[words for words, _ in mistyped()])
+def test_a_mistyped_command_is_answered_with_what_to_write(
+    words: str,
+    says: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = main(["--run-dir", "runs", *shlex.split(words)])
+    err = capsys.readouterr().err
+    assert (code, says in err) == (Exit.USAGE, True), err
+    assert len(err.splitlines()) <= 3, err
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("text", "client", "option", "value", "says"),
     [
@@ -88,8 +123,20 @@ def test_what_is_typed(
             "AllISRAck",
             "did you mean AllISRAcks? franz-go takes: AllISRAcks",
         ),
-        (SCENARIO, "franz-go", "RequiredAcks", "all", "franz-go takes: AllISRAcks, LeaderAck, NoAck"),
-        (SCENARIO, "franz-go", "RequiredAcks", "-1", "franz-go takes: AllISRAcks, LeaderAck, NoAck"),
+        (
+            SCENARIO,
+            "franz-go",
+            "RequiredAcks",
+            "all",
+            "franz-go takes: AllISRAcks, LeaderAck, NoAck",
+        ),
+        (
+            SCENARIO,
+            "franz-go",
+            "RequiredAcks",
+            "-1",
+            "franz-go takes: AllISRAcks, LeaderAck, NoAck",
+        ),
         (
             SCENARIO,
             "kafka-clients",
@@ -98,7 +145,13 @@ def test_what_is_typed(
             "leave it out, got 'x'; keys and values are bytes",
         ),
         (CONSUMER, "kafka-clients", "auto.offset.reset", "latest", "write `start` of the consumer"),
-        (CONSUMER, "kafka-clients", "enable.auto.commit", "true", "write `commit: auto` and `commit_every`"),
+        (
+            CONSUMER,
+            "kafka-clients",
+            "enable.auto.commit",
+            "true",
+            "write `commit: auto` and `commit_every`",
+        ),
         (
             CONSUMER,
             "confluent-kafka",
@@ -120,7 +173,8 @@ def test_an_option_that_cannot_be(
 
 
 def test_a_misspelt_option_is_named_with_the_one_that_is_meant() -> None:
-    """librdkafka's own words name neither the key of the scenario nor an option of a similar name."""
+    """librdkafka's own words name neither the key of the scenario nor an option of a similar
+    name."""
     client = type("Client", (), {"options": {"linger.ms": "4", "ackz": "all"}})
     spec = type("Spec", (), {"client": client})
     said = _with_near_name('No such property: "ackz"', load_worker("confluent-kafka"), spec)
@@ -138,6 +192,8 @@ def test_a_terminal_of_one_column_gets_its_answer(
 def test_half_a_character_in_a_scenario_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "mine.yaml").write_text('name: mine\nabout: "a\\ud800"\ntopics: {t: {partitions: 3}}\n')
+    (tmp_path / "mine.yaml").write_text(
+        'name: mine\nabout: "a\\ud800"\ntopics: {t: {partitions: 3}}\n'
+    )
     assert main(["plan", str(tmp_path / "mine.yaml")]) == Exit.USAGE
     assert "half of a character" in capsys.readouterr().err

@@ -1,5 +1,5 @@
-"""Docker tests use the engine that answers, or start one. On a machine that can have neither they are skipped
-with the reason; in continuous integration they fail."""
+"""Docker tests use the engine that answers, or start one. On a machine that can have neither they
+are skipped with the reason; in continuous integration they fail."""
 
 from __future__ import annotations
 
@@ -38,7 +38,9 @@ def engine(machine: None) -> Iterator[Any]:
     with ExitStack() as stack:
         if engine_rig.why_none():
             folder = stack.enter_context(
-                tempfile.TemporaryDirectory(prefix="brokerstorm-dockerd-", ignore_cleanup_errors=True)
+                tempfile.TemporaryDirectory(
+                    prefix="brokerstorm-dockerd-", ignore_cleanup_errors=True
+                )
             )
             try:
                 host = stack.enter_context(engine_rig.own_engine(Path(folder)))
@@ -68,7 +70,8 @@ def plugin(engine: Any) -> compose_plugin.Plugin:
 
 @pytest.fixture(scope="session")
 def image(engine: Any) -> Callable[..., standin.Image]:
-    """`image(system, version="")`: the official image if the engine has it, else a stand-in, built once."""
+    """`image(system, version="")`: the official image if the engine has it, else a stand-in, built
+    once."""
 
     @cache
     def provide(system: str, version: str = "") -> standin.Image:

@@ -35,10 +35,12 @@ def why_none() -> str:
 
 @contextmanager
 def own_engine(folder: Path) -> Iterator[str]:
-    """Start an engine whose socket and data are below a folder; yields the DOCKER_HOST of it, ends it after.
+    """Start an engine whose socket and data are below a folder; yields the DOCKER_HOST of it, ends
+    it after.
 
     Raises:
-        EnvironmentNotReady: not installed, not root, or it does not start: the last lines of its log.
+        EnvironmentNotReady: not installed, not root, or it does not start: the last lines of its
+            log.
     """
     program = shutil.which("dockerd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
     if program is None or os.geteuid() != 0:

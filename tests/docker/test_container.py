@@ -57,17 +57,22 @@ def docker(*arguments: str, timeout_s: float = RUN_S) -> subprocess.CompletedPro
 
 @pytest.fixture(scope="module")
 def image(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Its name; built on a minimal system of this machine's distribution, so that no registry is asked."""
+    """Its name; built on a minimal system of this machine's distribution, so that no registry is
+    asked."""
     folder = tmp_path_factory.mktemp("base")
     with BUILDS:
         base = base_image.provide(engine, 17, lambda *_: None)
-    shutil.copy(ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt", folder / "c")
+    shutil.copy(
+        ssl.get_default_verify_paths().cafile or "/etc/ssl/certs/ca-certificates.crt", folder / "c"
+    )
     (folder / "c").rename(folder / "certificates.crt")
     (folder / "Dockerfile").write_text(BASE.format(base=base))
     made = docker("build", "-t", "brokerstorm-test-base", str(folder))
     assert made.returncode == 0, made.stdout + made.stderr
     arguments = {"BASE": "brokerstorm-test-base", "JAVA": base_image.java_package(17)}
-    given = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
+    given = [
+        word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")
+    ]
     made = docker(
         "build", "--network", "host", *given, "-t", "brokerstorm-test", str(ROOT), timeout_s=BUILD_S
     )
@@ -78,18 +83,23 @@ def image(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str
 
 @pytest.fixture
 def mounts(tmp_path: Path) -> list[str]:
-    """`docker run` arguments: a scenario, jars that are fetched already, runs of a caller, no network."""
+    """`docker run` arguments: a scenario, jars that are fetched already, runs of a caller, no
+    network."""
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "contained.yaml").write_text(SCENARIO)
     (tmp_path / "runs").mkdir()
     os.chown(tmp_path / "runs", CALLER, CALLER)
     shutil.copytree(cache_folder() / "jars", tmp_path / "cache" / "jars", symlinks=True)
     where = {"work": "/work", "runs": "/runs", "cache": "/cache"}
-    given = [word for host, inside in where.items() for word in ("-v", f"{tmp_path / host}:{inside}")]
+    given = [
+        word for host, inside in where.items() for word in ("-v", f"{tmp_path / host}:{inside}")
+    ]
     return ["--network", "none", *given]
 
 
-def test_a_run_in_a_container_belongs_to_its_caller(image: str, mounts: list[str], tmp_path: Path) -> None:
+def test_a_run_in_a_container_belongs_to_its_caller(
+    image: str, mounts: list[str], tmp_path: Path
+) -> None:
     done = docker("run", "--rm", *mounts, image, "--json", "run", "contained.yaml")
     assert done.returncode == Exit.PASS, done.stderr[-3000:]
     assert json.loads(done.stdout)["verdict"] == "pass"
@@ -104,7 +114,9 @@ def test_a_container_that_is_stopped_heals_and_seals_first(
     name = f"brokerstorm-test-{os.getpid()}"
     docker("run", "--detach", "--name", name, *mounts, image, "run", "contained.yaml")
     try:
-        assert wait_until(lambda: "took effect" in docker("logs", name).stderr, RUN_S), docker("logs", name)
+        assert wait_until(lambda: "took effect" in docker("logs", name).stderr, RUN_S), docker(
+            "logs", name
+        )
         assert docker("stop", "--time", "120", name).returncode == 0
         state = json.loads(docker("inspect", name).stdout)[0]["State"]
         assert state["ExitCode"] == Exit.UNKNOWN, docker("logs", name).stderr[-3000:]

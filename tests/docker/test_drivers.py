@@ -13,15 +13,24 @@ from harness.clusters import open_cluster
 from harness.clusters.docker import engine as docker_engine
 from harness.rundir import RunDir
 from harness.systems.kafka.assembly import KafkaCluster
-from tests.driver_rig.external import ORDERS, clean_heals, connection_file, external, killed_amid_a_kill
+from tests.driver_rig.external import (
+    ORDERS,
+    clean_heals,
+    connection_file,
+    external,
+    killed_amid_a_kill,
+)
 from tests.live.cluster_rig import UP_S, fire, make_whole, new_run_id
 
-#: A cluster of its own in containers, for what `tests/live/test_drivers.py` shows by day with processes.
+#: A cluster of its own in containers, for what `tests/live/test_drivers.py` shows by day with
+#: processes.
 pytestmark = [pytest.mark.docker, pytest.mark.slow, pytest.mark.usefixtures("plugin")]
 
 
 @pytest.fixture(scope="module")
-def ours(image: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaCluster]:
+def ours(
+    image: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[KafkaCluster]:
     image("kafka")
     found = open_cluster(
         "kafka", run_id=new_run_id(), folder=tmp_path_factory.mktemp("cluster"), runtime="docker"
@@ -49,7 +58,10 @@ def test_containers_are_killed_stopped_and_paused_by_label(
         for step, done in (
             ({"fault": "kill", "target": "kafka-1", "for": "1s"}, "kafka-1: no longer answers"),
             ({"fault": "restart", "target": "kafka-2"}, "kafka-2: stopped in"),
-            ({"fault": "pause", "target": "kafka-3", "for": "2s"}, "kafka-3: answers nothing, its driver"),
+            (
+                {"fault": "pause", "target": "kafka-3", "for": "2s"},
+                "kafka-3: answers nothing, its driver",
+            ),
         ):
             rows = fire(found, run, [ORDERS], step)  # type: ignore[arg-type]
             assert rows["effect"]["effective"], rows

@@ -1,6 +1,8 @@
-"""The contract of images that compose/ relies on, for stand-ins and, where they can be had, official ones.
+"""The contract of images that compose/ relies on, for stand-ins and, where they can be had,
+official ones.
 
-Paths, entry point, user, health command, mounted configuration, formatted storage, signals, a second start.
+Paths, entry point, user, health command, mounted configuration, formatted storage, signals, a
+second start.
 """
 
 from __future__ import annotations
@@ -38,13 +40,16 @@ controller.listener.names=CONTROLLER
 log.dirs=/var/lib/kafka/data
 log.cleaner.dedupe.buffer.size=2097152
 """
-ZOOKEEPER = "tickTime=1000\ndataDir=/pulsar/data/zookeeper\nclientPort=12181\nadmin.enableServer=false\n"
+ZOOKEEPER = (
+    "tickTime=1000\ndataDir=/pulsar/data/zookeeper\nclientPort=12181\nadmin.enableServer=false\n"
+)
 SMALL = "-Xms32m -Xmx192m -XX:+UseSerialGC -XX:TieredStopAtLevel=1"
 
 
 @dataclass(frozen=True)
 class Contract:
-    """What an image must have, whoever made it: ``commands`` can be executed, ``writable`` by its user."""
+    """What an image must have, whoever made it: ``commands`` can be executed, ``writable`` by its
+    user."""
 
     system: str
     version: str
@@ -59,22 +64,34 @@ KAFKA_IMAGE = Contract(
     "kafka",
     "4.1.2",
     "appuser",
-    ("/etc/kafka/docker/run", "/opt/kafka/bin/kafka-server-start.sh", "/opt/kafka/bin/kafka-storage.sh"),
+    (
+        "/etc/kafka/docker/run",
+        "/opt/kafka/bin/kafka-server-start.sh",
+        "/opt/kafka/bin/kafka-storage.sh",
+    ),
     ("/var/lib/kafka/data", "/opt/kafka/config"),
     starts="/etc/kafka/docker/run",
 )
-PULSAR_IMAGE = Contract("pulsar", "4.0.8", "10000", ("/pulsar/bin/pulsar",), ("/pulsar/data",), "/pulsar")
+PULSAR_IMAGE = Contract(
+    "pulsar", "4.0.8", "10000", ("/pulsar/bin/pulsar",), ("/pulsar/data",), "/pulsar"
+)
 QPID_IMAGE = Contract(
     "qpid", "9.2.1", "qpid", ("/opt/qpid/bin/run",), ("/var/lib/qpid",), starts="/opt/qpid/bin/run"
 )
-CONTRACTS = (KAFKA_IMAGE, PULSAR_IMAGE, QPID_IMAGE)
+#: Every change is held to one; the images of the others take minutes to build.
+CONTRACTS = (
+    KAFKA_IMAGE,
+    pytest.param(PULSAR_IMAGE, marks=pytest.mark.extended),
+    pytest.param(QPID_IMAGE, marks=pytest.mark.extended),
+)
 
 
 @pytest.fixture(params=["stand-in", "official"], scope="module")
 def tag(
     request: pytest.FixtureRequest, engine: Any, image: Callable[..., standin.Image]
 ) -> Callable[[Contract], str]:
-    """The tag of an image of the wanted kind. An official one is pulled where a registry gives it."""
+    """The tag of an image of the wanted kind. An official one is pulled where a registry gives
+    it."""
 
     def choose(contract: Contract) -> str:
         name = standin.image_of(spec_of(contract.system, contract.version))
@@ -156,7 +173,7 @@ def stop(container: Any) -> float:
     return time.monotonic() - began
 
 
-@pytest.mark.parametrize("contract", CONTRACTS, ids=lambda each: each.system)
+@pytest.mark.parametrize("contract", CONTRACTS, ids=["kafka", "pulsar", "qpid"])
 def test_paths_user_and_tools(
     contract: Contract, tag: Callable[[Contract], str], start: Callable[..., Any], engine: Any
 ) -> None:
@@ -202,13 +219,18 @@ def test_kafka_takes_what_is_mounted_and_formats_its_storage(
     wait_healthy(container, 19094)
 
 
+@pytest.mark.extended
 def test_pulsar_commands_take_their_files_by_variable(
     tag: Callable[[Contract], str], start: Callable[..., Any], tmp_path: Path
 ) -> None:
     container = start(
         tag(PULSAR_IMAGE),
         command=["bash", "-c", "exec bin/pulsar zookeeper"],
-        environment={"PULSAR_MEM": SMALL, "PULSAR_GC": " ", "PULSAR_ZK_CONF": "/pulsar/brokerstorm/zoo.cfg"},
+        environment={
+            "PULSAR_MEM": SMALL,
+            "PULSAR_GC": " ",
+            "PULSAR_ZK_CONF": "/pulsar/brokerstorm/zoo.cfg",
+        },
         volumes=mount(tmp_path, "/pulsar/brokerstorm", {"zoo.cfg": ZOOKEEPER}),
         network_mode="none",
     )
@@ -225,6 +247,7 @@ def test_pulsar_commands_take_their_files_by_variable(
     assert stop(container) < STOP_S
 
 
+@pytest.mark.extended
 def test_qpid_takes_what_is_mounted(
     tag: Callable[[Contract], str], start: Callable[..., Any], tmp_path: Path
 ) -> None:
@@ -245,7 +268,7 @@ def test_qpid_takes_what_is_mounted(
     assert stop(container) < STOP_S
 
 
-@pytest.mark.parametrize("system", ["kafka", "qpid"])
+@pytest.mark.parametrize("system", ["kafka", pytest.param("qpid", marks=pytest.mark.extended)])
 def test_a_container_without_its_configuration_says_so(
     system: str, image: Callable[..., standin.Image], start: Callable[..., Any]
 ) -> None:
@@ -266,7 +289,10 @@ def test_a_stand_in_is_built_once_and_an_official_image_is_left_alone(
     first = image("qpid")
     if first.kind == "stand-in":
         said: list[str] = []
-        assert standin.provide(engine, spec, on_progress=lambda text, share: said.append(text)) == first
+        assert (
+            standin.provide(engine, spec, on_progress=lambda text, share: said.append(text))
+            == first
+        )
         assert not any("building" in text for text in said)
         assert first.recipe
 
@@ -279,7 +305,9 @@ def test_an_image_without_our_label_is_never_replaced(
     theirs = "brokerstorm/test-official:1"
     container = start(ours.tag, entrypoint=["true"], network_mode="none")
     container.wait(timeout=READY_S)
-    engine.api.commit(container.id, *theirs.split(":"), changes=[f"LABEL {standin.STANDIN_LABEL}=no"])
+    engine.api.commit(
+        container.id, *theirs.split(":"), changes=[f"LABEL {standin.STANDIN_LABEL}=no"]
+    )
     try:
         before = engine.api.inspect_image(theirs)["Id"]
         services = tuple(each.model_copy(update={"image": theirs}) for each in spec.services)

@@ -1,4 +1,5 @@
-"""A broker or a controller that joins as one container more and leaves with its data; and the other way."""
+"""A broker or a controller that joins as one container more and leaves with its data; and the other
+way."""
 
 from __future__ import annotations
 
@@ -20,7 +21,9 @@ FIVE = frozenset({FOURTH_BROKER, DYNAMIC_QUORUM, SPARE_CONTROLLER})
 
 
 @pytest.fixture(scope="module")
-def pool(image: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterPool]:
+def pool(
+    image: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ClusterPool]:
     image("kafka")
     with closing(ClusterPool(tmp_path_factory.mktemp("pool"))) as clusters:
         yield clusters
@@ -44,7 +47,12 @@ def has_data(engine: Any, node: str) -> bool:
     [("add-broker", frozenset({SPARE_BROKER}), True), ("remove-broker", FIVE, False)],
 )
 def test_a_broker_comes_and_goes(
-    pool: ClusterPool, engine: Any, tmp_path: Path, kind: str, needs: frozenset[str], meanwhile: bool
+    pool: ClusterPool,
+    engine: Any,
+    tmp_path: Path,
+    kind: str,
+    needs: frozenset[str],
+    meanwhile: bool,
 ) -> None:
     kafka = of(pool, needs)
 
@@ -53,7 +61,9 @@ def test_a_broker_comes_and_goes(
 
     assert is_there() == (not meanwhile, not meanwhile)
     with sending(kafka, ORDERS):
-        rig = FaultRig(kafka, RunDir(tmp_path / "run").create(), {"fault": kind, "at": 0, "for": 60})
+        rig = FaultRig(
+            kafka, RunDir(tmp_path / "run").create(), {"fault": kind, "at": 0, "for": 60}
+        )
         rig.wait_for("effect")
         # A broker that was drained is gone for the others before its container is.
         wait_until(f"{FOURTH} {kind}", lambda: is_there() == (meanwhile, meanwhile))
@@ -71,12 +81,17 @@ def test_a_controller_votes_and_one_that_is_killed_votes_again(
     with sending(kafka, ORDERS):
         rig = FaultRig(kafka, RunDir(tmp_path / "joins").create(), joins)
         rig.wait_for("effect")
-        assert (set(kafka.admin.quorum().voters), has_data(engine, FIFTH)) == ({*three, FIFTH}, True)
+        assert (set(kafka.admin.quorum().voters), has_data(engine, FIFTH)) == (
+            {*three, FIFTH},
+            True,
+        )
         rig.finish(now=True)
         assert (set(kafka.admin.quorum().voters), has_data(engine, FIFTH)) == (three, False)
         for kind in ("controller-kill", "remove-controller"):
             before = kafka.admin.quorum()
-            rig = FaultRig(kafka, RunDir(tmp_path / kind).create(), {"fault": kind, "at": 0, "for": 60})
+            rig = FaultRig(
+                kafka, RunDir(tmp_path / kind).create(), {"fault": kind, "at": 0, "for": 60}
+            )
             rig.wait_for("effect")
             assert kafka.admin.quorum().leader != before.leader
             rig.finish(now=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import signal
 import socket
@@ -26,8 +27,16 @@ from harness.clusters.layout import addresses
 from harness.clusters.nodes.processes import run_processes
 from harness.protocols.cluster import TopicSettings
 from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
-from harness.rundir import RunDir
-from tests.live.cluster_rig import fire, make_whole, new_run_id, sending, up, wait_until
+from harness.rundir import RunDir, read_jsonl
+from tests.live.cluster_rig import (
+    UP_S,
+    injector_of,
+    make_whole,
+    new_run_id,
+    sending,
+    up,
+    wait_until,
+)
 from tests.live.run_rig import brokerstorm
 from tests.machine import ORPHANS
 
@@ -75,11 +84,19 @@ def is_whole(cluster: BrokerCluster[Any]) -> bool:
     return bool(found) and None not in found.values()
 
 
-def strike(cluster: BrokerCluster[Any], folder: Path, step: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def strike(
+    cluster: BrokerCluster[Any], folder: Path, step: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
+    """The rows of a fault that is ended when its effect was seen; the last of each event."""
     run = RunDir(folder).create()
-    rows = fire(cluster, run, [ORDERS[cluster.system]], step)
+    injector = injector_of(cluster, run, [ORDERS[cluster.system]], {**step, "at": 0})
+    injector.start(time.monotonic_ns())
+    wait_until("an effect", lambda: any(row["event"] == "effect" for row in read_jsonl(run.faults)))
+    assert injector.heal_all(UP_S) == []
+    rows = {row["event"]: row for row in read_jsonl(run.faults)}
     log.info("%s", rows["effect"]["evidence"])
     assert rows["effect"]["effective"], rows
+    assert rows["healed"]["ok"], rows
     assert Ledger(run).entries() == []
     assert is_whole(cluster)
     return rows
@@ -100,7 +117,10 @@ def callers(pid: int, ports: set[int]) -> set[str]:
 def test_nodes_reach_each_other_through_the_proxy_only_and_are_late_when_it_is(
     kafka: BrokerCluster[Any], engine: Any, tmp_path: Path
 ) -> None:
-    names = [docker_engine.service_of(one) for one in docker_engine.containers(engine, kafka.runtime.run_id)]
+    names = [
+        docker_engine.service_of(one)
+        for one in docker_engine.containers(engine, kafka.runtime.run_id)
+    ]
     assert sorted(names) == ["kafka-1", "kafka-2", "kafka-3", SERVICE]
     ports = {kafka.runtime.spec.ports[name] for name in ("peer", "controller")}
     met: set[str] = set()
@@ -116,23 +136,29 @@ def test_nodes_reach_each_other_through_the_proxy_only_and_are_late_when_it_is(
         "delay": "300ms",
         "delay_jitter": "50ms",
     }
-    rows = strike(kafka, tmp_path / "run", {**step, "for": "2s"})
+    rows = strike(kafka, tmp_path / "run", step)
     assert "before (kafka-" in rows["effect"]["evidence"], rows
 
 
 FAULTS = [
-    {"fault": "latency", "target": "kafka-1", "delay": "300ms", "for": "2s"},
-    {"fault": "latency", "target": "kafka-3", "link": "all", "way": "out", "delay": "250ms", "for": "2s"},
-    {"fault": "bandwidth", "target": "kafka-1", "link": "peers", "rate": 200, "for": "2s"},
-    {"fault": "bandwidth", "target": "kafka-2", "rate": 200, "for": "2s"},
-    {"fault": "blackhole", "target": "kafka-2", "link": "peers", "for": "5s"},
-    {"fault": "blackhole", "target": "all", "for": "2s"},
-    {"fault": "connection-reset", "target": "kafka-3", "for": "1s"},
-    {"fault": "connection-reset", "target": "kafka-3", "link": "peers", "for": "1s"},
-    {"fault": "partition", "target": "kafka-1", "link": "peers", "way": "in", "for": "4s"},
-    {"fault": "partition", "shape": "ring", "link": "peers", "for": "6s"},
-    {"fault": "packet-loss", "target": "leader-of:orders", "share": 0.3, "for": "5s"},
-    {"fault": "name-change", "target": "kafka-2", "for": "40s"},
+    {"fault": "latency", "target": "kafka-1", "delay": "300ms"},
+    {
+        "fault": "latency",
+        "target": "kafka-3",
+        "link": "all",
+        "way": "out",
+        "delay": "250ms",
+    },
+    {"fault": "bandwidth", "target": "kafka-1", "link": "peers", "rate": 200},
+    {"fault": "bandwidth", "target": "kafka-2", "rate": 200},
+    {"fault": "blackhole", "target": "kafka-2", "link": "peers"},
+    {"fault": "blackhole", "target": "all"},
+    {"fault": "connection-reset", "target": "kafka-3"},
+    {"fault": "connection-reset", "target": "kafka-3", "link": "peers"},
+    {"fault": "partition", "target": "kafka-1", "link": "peers", "way": "in"},
+    {"fault": "partition", "shape": "ring", "link": "peers"},
+    {"fault": "packet-loss", "target": "leader-of:orders", "share": 0.3},
+    {"fault": "name-change", "target": "kafka-2"},
 ]
 
 
@@ -150,7 +176,8 @@ def test_kafka(
 
 @pytest.mark.slow
 def test_nodes_that_swap_their_addresses_are_found(kafka: BrokerCluster[Any]) -> None:
-    """An engine gives the first free address: two nodes that are started in another order swap theirs."""
+    """An engine gives the first free address: two nodes that are started in another order swap
+    theirs."""
     before = {node: kafka.runtime.find(node).address for node in ("kafka-2", "kafka-3")}
     for node in ("kafka-2", "kafka-3"):
         kafka.runtime.kill(node)
@@ -164,13 +191,13 @@ def test_nodes_that_swap_their_addresses_are_found(kafka: BrokerCluster[Any]) ->
 
 OTHERS = {
     ("qpid", "group"): [
-        {"fault": "latency", "target": "qpid-2", "link": "all", "delay": "300ms", "for": "2s"},
-        {"fault": "partition", "target": "leader-of:orders", "for": "3s"},
-        {"fault": "partition", "target": "leader-of:orders", "link": "peers", "for": "9s"},
+        {"fault": "latency", "target": "qpid-2", "link": "all", "delay": "300ms"},
+        {"fault": "partition", "target": "leader-of:orders"},
+        {"fault": "partition", "target": "leader-of:orders", "link": "peers"},
     ],
     ("pulsar", "small"): [
-        {"fault": "latency", "target": "bookie-1", "link": "peers", "delay": "300ms", "for": "2s"},
-        {"fault": "partition", "target": "broker-1", "for": "3s"},
+        {"fault": "latency", "target": "bookie-1", "link": "peers", "delay": "300ms"},
+        {"fault": "partition", "target": "broker-1"},
     ],
 }
 
@@ -197,7 +224,7 @@ import os, sys, faults
 from pathlib import Path
 from harness.clusters import open_cluster
 from harness.protocols.cluster import TopicSettings
-from harness.rundir import RunDir
+from harness.rundir import RunDir, read_jsonl
 from harness.protocols.network import CLIENT_DETOURS, PEER_DETOURS
 cluster = open_cluster("kafka", run_id=sys.argv[1], folder=Path(sys.argv[2], "cluster"), runtime="docker",
                        needs=frozenset({CLIENT_DETOURS, PEER_DETOURS}))
@@ -220,7 +247,9 @@ def test_a_harness_killed_amid_network_faults_leaves_nothing_after_clean(
     try:
         command = [sys.executable, "-c", HARNESS, run_id, str(tmp_path)]
         with ORPHANS:
-            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False)
+            done = subprocess.run(
+                command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+            )
             assert done.returncode == -signal.SIGKILL, done.stderr
             assert len(docker_engine.containers(engine, run_id)) == 4
             assert len(list(run_processes(run_id))) == 1  # the proxy before clients
@@ -236,3 +265,45 @@ def test_a_harness_killed_amid_network_faults_leaves_nothing_after_clean(
     assert list(run_processes(run_id)) == []
     assert rules_of(run_id) == []
     assert run_id not in {claim.run_id for claim in addresses.claims()}
+
+
+#: Late answers: first for consumers only, then for producers only.
+LINKS = """
+name: links
+topics: {orders: {partitions: 3, replication: 3}}
+load:
+  rate: 300
+  duration: 14s
+  producers: {shop: {}}
+  consumers: {billing: {}}
+faults:
+  - {fault: latency, target: kafka-1, link: consumers, way: out, delay: 500ms, at: 3s, for: 3s}
+  - {fault: latency, target: kafka-1, link: producers, way: out, delay: 500ms, at: 9s, for: 3s}
+"""
+
+
+@pytest.mark.slow
+def test_a_fault_on_one_client_role_is_proved_on_a_connection_of_this_role(
+    image: Callable[..., Any], tmp_path: Path
+) -> None:
+    image("kafka")
+    (tmp_path / "links.yaml").write_text(LINKS)
+    runs = tmp_path / "runs"
+    command = [
+        sys.executable,
+        "cli.py",
+        "--run-dir",
+        str(runs),
+        "run",
+        str(tmp_path / "links.yaml"),
+    ]
+    command += ["--runtime", "docker", "--seed", "1"]
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (journal,) = runs.glob("*-links/faults.jsonl")
+    rows = [json.loads(line) for line in journal.read_text().splitlines()]
+    evidence = [row["evidence"] for row in rows if row["event"] == "effect"]
+    assert ["(consumers -> kafka-1)" in each for each in evidence] == [True, False], evidence
+    assert ["(producers -> kafka-1)" in each for each in evidence] == [False, True], evidence

@@ -1,6 +1,8 @@
-"""The same scenario, seed and faults come to the same verdict on both runtimes (figures: bench.runtimes).
+"""The same scenario, seed and faults come to the same verdict on both runtimes (figures:
+bench.runtimes).
 
-Each run is held against the same words, so that one part can be run alone: ``-k kafka-storm-docker``.
+Each run is held against the same words, so that one part can be run alone: ``-k
+kafka-storm-docker``.
 """
 
 from __future__ import annotations
@@ -52,5 +54,7 @@ def test_either_runtime_comes_to_the_same_verdict(
     assert document["verdict"] == "pass", document["reasons"]
     assert [found for found in document["findings"] if found["status"] == "violation"] == []
     follow_summary(tmp_path / "latest")
-    fired = [(row["id"], row["kind"], row["effective"], row["healed"]) for row in document["faults"]]
+    fired = [
+        (row["id"], row["kind"], row["effective"], row["healed"]) for row in document["faults"]
+    ]
     assert fired == [(row["id"], row["fault"], True, True) for row in plan["timeline"]]

@@ -1,4 +1,5 @@
-"""Clusters in containers: they come up, lose nodes and get them back, and leave nothing in the engine."""
+"""Clusters in containers: they come up, lose nodes and get them back, and leave nothing in the
+engine."""
 
 from __future__ import annotations
 
@@ -161,7 +162,8 @@ def test_a_container_is_given_less_cpu_and_all_of_it_again(whole: KafkaCluster) 
 @pytest.mark.parametrize(
     ("step", "shown"),
     [
-        # Longer than replica.lag.time.max.ms: a node that lives shows it only as a replica that falls behind.
+        # Longer than replica.lag.time.max.ms: a node that lives shows it only as a replica that
+        # falls behind.
         ({"fault": "disk-full", "for": 8}, "no space left on its data volume (a write got ENOSPC)"),
         ({"fault": "slow-disk", "for": 3, "rate": "200kB"}, "200 kB/s at most:"),
         # A node that has just been started has little in the page cache that it could be short of.
@@ -191,21 +193,31 @@ def test_a_container_has_damaged_files_and_is_wiped_where_it_refuses_them(
     with sending(whole, ORDERS):
         wait_until("messages", lambda: min(whole.admin.end_offsets(["orders"]).values()) > 100)
     whole.runtime.stop("kafka-2")
-    for place in whole.runtime.damage_files("kafka-2", "log", "flip", places=5, size_bytes=1, seed=7):
+    for place in whole.runtime.damage_files(
+        "kafka-2", "log", "flip", places=5, size_bytes=1, seed=7
+    ):
         found = whole.runtime.read_data("kafka-2", place.file)
         assert found is not None
         assert found[place.offset : place.offset + 1].hex() == place.after != place.before
     whole.runtime.start("kafka-2")
     whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
 
-    step = {"fault": "file-damage", "files": "metadata", "damage": "cut", "places": 100, "size": "1MB"}
+    step = {
+        "fault": "file-damage",
+        "files": "metadata",
+        "damage": "cut",
+        "places": 100,
+        "size": "1MB",
+    }
     run = RunDir(tmp_path / "run").create()
     effect = fire(whole, run, [ORDERS], {"target": "kafka-2", "for": 0.1, **step})["effect"]
     assert effect["effective"], effect
     assert effect["details"]["wiped"] == {"kafka-2": "ended"}
     whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
     rows = whole.admin.read_replicas(["orders"], timeout_s=60)
-    assert {(row.in_sync, row.is_read, row.odd) for row in rows} == {(True, True, ())}, "all came again"
+    assert {(row.in_sync, row.is_read, row.odd) for row in rows} == {(True, True, ())}, (
+        "all came again"
+    )
 
 
 def test_a_node_cut_off_from_its_peers_is_fenced_and_clients_still_reach_it(
@@ -234,7 +246,10 @@ def test_a_node_cut_off_from_its_peers_is_fenced_and_clients_still_reach_it(
 def test_a_frozen_node_can_be_killed_and_stopped(whole: KafkaCluster) -> None:
     whole.runtime.pause("kafka-1")
     whole.runtime.kill("kafka-1")
-    assert (whole.runtime.is_running("kafka-1"), whole.runtime.is_paused("kafka-1")) == (False, False)
+    assert (whole.runtime.is_running("kafka-1"), whole.runtime.is_paused("kafka-1")) == (
+        False,
+        False,
+    )
     whole.runtime.start("kafka-1")
     whole.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=1)
     whole.runtime.pause("kafka-1")
@@ -297,10 +312,13 @@ def test_a_node_that_never_becomes_healthy_ends_the_start_with_its_last_lines(
         broker_config={"num.io.threads": "many"},
     )
     try:
-        with pytest.raises(EnvironmentNotReady, match=r"(?s)kafka-\d died .*num.io.threads") as caught:
+        with pytest.raises(
+            EnvironmentNotReady, match=r"(?s)kafka-\d died .*num.io.threads"
+        ) as caught:
             cluster.up(timeout_s=UP_S)
         assert "cluster.config" in caught.value.hint
-        dead = str(caught.value).partition(" ")[0]  # the first of three; the others may not have begun
+        # the first of three; the others may not have begun
+        dead = str(caught.value).partition(" ")[0]
         assert "num.io.threads" in (tmp_path / dead / "logs" / "stdout.log").read_text()
     finally:
         cluster.down()
@@ -338,7 +356,9 @@ def test_a_run_in_containers_is_judged_as_any_other(run: LiveRun, engine: Any) -
     assert docker_engine.leftovers(engine, run.root.name) == {}
 
 
-def test_clean_removes_a_run_whose_harness_was_killed_with_a_node_frozen(run: LiveRun, engine: Any) -> None:
+def test_clean_removes_a_run_whose_harness_was_killed_with_a_node_frozen(
+    run: LiveRun, engine: Any
+) -> None:
     run.wait_for_fault()
     with ORPHANS:
         run.signal(signal.SIGKILL)
@@ -357,7 +377,9 @@ def test_management_in_a_container_is_for_the_harness_alone(
     """Settings of a broker can name a variable of its environment: the password is not there."""
     image("qpid")
     folder = tmp_path / "cluster"
-    cluster = open_cluster("qpid", run_id=new_run_id(), folder=folder, topology="memory", runtime="docker")
+    cluster = open_cluster(
+        "qpid", run_id=new_run_id(), folder=folder, topology="memory", runtime="docker"
+    )
     try:
         cluster.up(timeout_s=UP_S)
         password = cluster.runtime.management.secret_file.read_text()
@@ -365,11 +387,16 @@ def test_management_in_a_container_is_for_the_harness_alone(
         code, environment = container.exec_run(["cat", "/proc/1/environ"])
         assert (code, password.encode() in environment) == (0, False)
         assert not any(
-            password in path.read_text(errors="replace") for path in folder.rglob("*") if path.is_file()
+            password in path.read_text(errors="replace")
+            for path in folder.rglob("*")
+            if path.is_file()
         )
         (node,) = cluster.runtime.nodes
         guest = urllib3.make_headers(basic_auth="guest:guest")
-        assert urllib3.request("GET", f"http://{node.admin}/api/latest/broker", headers=guest).status == 401
+        assert (
+            urllib3.request("GET", f"http://{node.admin}/api/latest/broker", headers=guest).status
+            == 401
+        )
         cluster.runtime.stop(node.name)
         cluster.runtime.start(node.name)
         attached = attach_cluster(folder)

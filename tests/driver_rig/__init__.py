@@ -1,1 +1,2 @@
-"""Nodes for drivers, and what drivers reach them by: an operator's program, a stand-in of Kubernetes' API."""
+"""Nodes for drivers, and what drivers reach them by: an operator's program, a stand-in of
+Kubernetes' API."""

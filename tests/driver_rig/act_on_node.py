@@ -2,8 +2,9 @@
 
     python tests/driver_rig/act_on_node.py CLUSTER_FOLDER ACTION NODE
 
-The nodes are processes of a test; this knows them by their pid files only, as the program of a command driver
-knows a stranger's. The standard library alone: it starts often, on machines that do other things.
+The nodes are processes of a test; this knows them by their pid files only, as the program of a
+command driver knows a stranger's. The standard library alone: it starts often, on machines that do
+other things.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def remember(folder: Path, pid: int) -> None:
     """How it was started, before it is ended."""
     of = Path(f"/proc/{pid}")
     read = {
-        name: (of / name).read_bytes().decode().rstrip("\0").split("\0") for name in ("cmdline", "environ")
+        name: (of / name).read_bytes().decode().rstrip("\0").split("\0")
+        for name in ("cmdline", "environ")
     }
     (folder / "started_as.json").write_text(json.dumps(read))
 
@@ -50,7 +52,9 @@ def restart(folder: Path, row: dict[str, object]) -> None:
             start_new_session=True,
         )
     started_s = int(fields(process.pid)[STARTED]) / os.sysconf("SC_CLK_TCK")
-    (folder / "pid.json").write_text(json.dumps({**row, "pid": process.pid, "started_s": started_s}))
+    (folder / "pid.json").write_text(
+        json.dumps({**row, "pid": process.pid, "started_s": started_s})
+    )
 
 
 def main(cluster: str, action: str, node: str) -> int:

@@ -1,4 +1,5 @@
-"""A cluster of ours as somebody else's, reached by a connection file alone; a harness that dies amid a fault.
+"""A cluster of ours as somebody else's, reached by a connection file alone; a harness that dies
+amid a fault.
 
     python -m tests.driver_rig.external CONNECTION_FILE RUN NODE
 
@@ -50,7 +51,9 @@ def connection_file(cluster: KafkaCluster, folder: Path, drivers: dict[str, Any]
 
 def _ways_in(cluster: KafkaCluster) -> dict[str, Any]:
     if cluster.made:
-        found: dict[str, Any] = yaml.safe_load((cluster.runtime.folder / "connection.yaml").read_text())
+        found: dict[str, Any] = yaml.safe_load(
+            (cluster.runtime.folder / "connection.yaml").read_text()
+        )
         return found
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})  # what it is asked dies with it
     told = admin.describe_cluster().result(UP_S).cluster_id
@@ -86,7 +89,10 @@ def killed_amid_a_kill(file: Path, run: RunDir, node: str) -> None:
 def clean_heals(file: Path, run: RunDir, ours: KafkaCluster, node: str) -> None:
     """Afterwards the node answers, and neither fault nor topic of the run is left."""
     clean = subprocess.run(
-        [sys.executable, "cli.py", "clean", "--cluster", str(file)], cwd=ROOT, capture_output=True, text=True
+        [sys.executable, "cli.py", "clean", "--cluster", str(file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
     assert clean.returncode == 0, clean.stderr
     assert run.run_id in clean.stdout

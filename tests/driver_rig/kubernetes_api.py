@@ -1,8 +1,8 @@
 """A stand-in of Kubernetes' API server, and of the StatefulSet that owns its pods.
 
-It speaks what the driver asks: list the pods of a namespace by label, delete one. Behind each pod is a
-process of `Nodes`; a pod that was deleted is replaced, not ready until its process answers. There is no
-kubelet and no network.
+It speaks what the driver asks: list the pods of a namespace by label, delete one. Behind each pod
+is a process of `Nodes`; a pod that was deleted is replaced, not ready until its process answers.
+There is no kubelet and no network.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         (selector,) = parse_qs(url.query)["labelSelector"]
         pods = [pod for pod in self.server.pods if selector == f"app=kafka,pod-name={pod}"]
-        self._answer({"apiVersion": "v1", "kind": "PodList", "items": [self._pod(pod) for pod in pods]})
+        self._answer(
+            {"apiVersion": "v1", "kind": "PodList", "items": [self._pod(pod) for pod in pods]}
+        )
 
     def do_DELETE(self) -> None:
         url = urlsplit(self.path)
@@ -107,7 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.over.wait(60)
             return
         allowed = self._is_allowed() and urlsplit(self.path).path.startswith(PODS)
-        body = json.dumps(document if allowed else {"kind": "Status", "reason": "Unauthorized"}).encode()
+        body = json.dumps(
+            document if allowed else {"kind": "Status", "reason": "Unauthorized"}
+        ).encode()
         self.send_response(200 if allowed else 401)
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(body)))

@@ -1,4 +1,5 @@
-"""A node of the tests of drivers: a process that listens and answers every request, as a broker does."""
+"""A node of the tests of drivers: a process that listens and answers every request, as a broker
+does."""
 
 from __future__ import annotations
 

@@ -26,7 +26,8 @@ def operator(cluster: Path, action: str) -> list[str]:
 class Nodes:
     """Processes that answer requests, one a name, each with a folder as a cluster's nodes have.
 
-    They are an operator's: none bears the id of a run, or a `clean` beside these tests would end them.
+    They are an operator's: none bears the id of a run, or a `clean` beside these tests would end
+    them.
     """
 
     def __init__(self, folder: Path, *names: str) -> None:
@@ -36,7 +37,10 @@ class Nodes:
             (folder / name / "logs").mkdir(parents=True)
             (folder / name / "pid.json").write_text(json.dumps({"node": name}))
             server = [sys.executable, "-S", str(HERE / "node_server.py"), str(endpoint.port)]
-            how = {"cmdline": server, "environ": [f"{key}={value}" for key, value in ENVIRONMENT.items()]}
+            how = {
+                "cmdline": server,
+                "environ": [f"{key}={value}" for key, value in ENVIRONMENT.items()],
+            }
             (folder / name / "started_as.json").write_text(json.dumps(how))
             self.start(name)
         if not wait_until(lambda: all(map(self.answers, names)), 60, every_s=0.02):

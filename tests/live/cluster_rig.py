@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,21 +53,32 @@ def new_run_id() -> str:
 
 
 @contextmanager
-def up(system: str, folder: Path, *topics: TopicSettings, **more: Any) -> Iterator[BrokerCluster[Any]]:
+def up(
+    system: str, folder: Path, *topics: TopicSettings, **more: Any
+) -> Iterator[BrokerCluster[Any]]:
     """A cluster that works, with its topics; gone at the end. ``more``: as of `open_cluster`."""
     with cluster_of(system, new_run_id(), folder / "cluster", **more) as found:
         if topics:
             found.admin.create_topics(topics)
-            found.admin.wait_ready([topic.name for topic in topics], timeout_s=UP_S, run_tag=RUN_TAG)
+            found.admin.wait_ready(
+                [topic.name for topic in topics], timeout_s=UP_S, run_tag=RUN_TAG
+            )
         yield found
 
 
 class ClusterPool:
-    """One cluster at a time: that which was asked for last. The next who asks for the same is given it."""
+    """One cluster at a time: that which was asked for last. The next who asks for the same is given
+    it.
+
+    Tests that mostly wait may run at the same time on it: the first one begins those that follow
+    (`begin`), and each takes its own outcome (`result`).
+    """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._stack = ExitStack()
+        self._executor = ThreadPoolExecutor(thread_name_prefix="ahead")
+        self._begun: dict[str, Future[None]] = {}
         self._asked: dict[str, Any] = {}
         self._up: BrokerCluster[Any] | None = None
 
@@ -86,25 +98,42 @@ class ClusterPool:
         return BorrowedCluster(self.get(system, **how))
 
     def kafka_for_faults(self) -> KafkaCluster:
-        """Three brokers with topic `ORDERS` that every kind of fault can hit, all of them running."""
+        """Three brokers with topic `ORDERS` that every kind of fault can hit, all of them
+        running."""
         cluster: KafkaCluster = self.get("kafka", needs=EVERYTHING, broker_config=IMPATIENT)
         if ORDERS.name not in cluster.admin.topics():
             cluster.admin.create_topics([ORDERS])
         make_whole(cluster, ORDERS.name)
         return cluster
 
+    def begin(self, name: str, work: Callable[[], None]) -> None:
+        """Run something on the cluster in a thread, unless work of this name was begun before."""
+        if name not in self._begun:
+            self._begun[name] = self._executor.submit(work)
+
+    def result(self, name: str) -> None:
+        """Wait until work of this name is done; raises what it raised."""
+        self._begun[name].result()
+
     def close(self) -> None:
         """End the cluster; nothing of it may stay."""
+        wait(self._begun.values())  # work of tests that were skipped meanwhile
+        self._begun.clear()
         self._stack.close()
         if self._up is None:
             return
         runtime, self._up = self._up.runtime, None
-        left = [*run_processes(runtime.run_id), *groups_left(runtime.run_id), *volumes_below(runtime.folder)]
+        left = [
+            *run_processes(runtime.run_id),
+            *groups_left(runtime.run_id),
+            *volumes_below(runtime.folder),
+        ]
         assert left == []
 
 
 class BorrowedCluster:
-    """A cluster of the pool, for a command that would start and end one: it is up, and the pool ends it."""
+    """A cluster of the pool, for a command that would start and end one: it is up, and the pool
+    ends it."""
 
     def __init__(self, cluster: BrokerCluster[Any]) -> None:
         self._cluster = cluster
@@ -121,7 +150,8 @@ class BorrowedCluster:
 
 
 def make_whole(cluster: BrokerCluster[Any], *names: str) -> None:
-    """Every node running and every partition of the topics in sync, whatever the test before did."""
+    """Every node running and every partition of the topics in sync, whatever the test before
+    did."""
     for node in cluster.runtime.nodes:
         cluster.runtime.resume(node.name)
         cluster.runtime.start(node.name)
@@ -129,16 +159,21 @@ def make_whole(cluster: BrokerCluster[Any], *names: str) -> None:
 
 
 def wait_until(what: str, condition: Callable[[], bool], timeout_s: float = 90.0) -> None:
-    assert waiting.wait_until(condition, timeout_s, every_s=0.05), f"{what}: not within {timeout_s:.0f} s"
+    assert waiting.wait_until(condition, timeout_s, every_s=0.05), (
+        f"{what}: not within {timeout_s:.0f} s"
+    )
 
 
 def injector_of(
-    cluster: BrokerCluster[Any], run: RunDir, topics: Sequence[TopicSettings], *steps: dict[str, Any]
+    cluster: BrokerCluster[Any],
+    run: RunDir,
+    topics: Sequence[TopicSettings],
+    *steps: dict[str, Any],
 ) -> faults.Injector:
     """An injector of the steps that is about to start."""
     nodes = {node.name: node.roles for node in cluster.runtime.nodes}
     known: dict[str, Any] = {"topics": list(topics), "nodes": nodes, "system": cluster.system}
-    timeline = faults.compile(list(steps), seed=7, load_s=300, **known)
+    timeline = faults.compile(list(steps), faults.inventory_of(**known), seed=7, load_s=300)
     faults.refuse_unsupported(timeline, cluster)
     return faults.Injector(timeline, cluster, run)
 
@@ -157,7 +192,8 @@ def fire(
 
 
 class FaultRig:
-    """Fault steps that began on a Kafka cluster; the fixture `begin` ends them whatever a test does."""
+    """Fault steps that began on a Kafka cluster; the fixture `begin` ends them whatever a test
+    does."""
 
     def __init__(
         self,
@@ -180,7 +216,8 @@ class FaultRig:
         return self.rows(event)[0]
 
     def finish(self, *, now: bool = False) -> None:
-        """Everything came, took effect, and is healed; ``now``: do not wait for the time to heal."""
+        """Everything came, took effect, and is healed; ``now``: do not wait for the time to
+        heal."""
         if not now:
             self.injector.join(280)
         assert self.injector.heal_all(UP_S) == [], read_jsonl(self.run.faults)
@@ -203,8 +240,8 @@ def assert_whole(cluster: BrokerCluster[Any]) -> None:
 
 @contextmanager
 def sending(cluster: BrokerCluster[Any], topic: TopicSettings) -> Iterator[None]:
-    """Some hundred messages a second to every partition of a Kafka topic: a broker that writes nothing meets
-    no limit."""
+    """Some hundred messages a second to every partition of a Kafka topic: a broker that writes
+    nothing meets no limit."""
     over = threading.Event()
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "linger.ms": 5})
 

@@ -1,4 +1,5 @@
-"""Runs `brokerstorm` as a user would, in a process of its own or in this one, and looks at the outcome."""
+"""Runs `brokerstorm` as a user would, in a process of its own or in this one, and looks at the
+outcome."""
 
 from __future__ import annotations
 
@@ -62,8 +63,8 @@ class Said:
 
 
 def brokerstorm(*arguments: str) -> Said:
-    """A command in this process: quicker, where neither signals nor the process are the subject. What judges
-    uses the Spark session that is open (fixture `spark`)."""
+    """A command in this process: quicker, where neither signals nor the process are the subject.
+    What judges uses the Spark session that is open (fixture `spark`)."""
     out, err = io.StringIO(), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err):
         code = main(arguments)
@@ -71,8 +72,8 @@ def brokerstorm(*arguments: str) -> Said:
 
 
 class InsideCommand:
-    """A command that runs in this process when it is waited for, with as much of `subprocess.Popen` as a
-    `LiveRun` needs. It judges in the Spark session that is open."""
+    """A command that runs in this process when it is waited for, with as much of `subprocess.Popen`
+    as a `LiveRun` needs. It judges in the Spark session that is open."""
 
     def __init__(self, arguments: list[str], stdout: TextIO, stderr: TextIO) -> None:
         self.pid = os.getpid()
@@ -99,7 +100,8 @@ class LiveRun:
 
     Args:
         replay: an earlier one, to do again with its faults; else ``scenario`` is run.
-        inside: in this process, while `wait` is called: where signals and processes are not the subject.
+        inside: in this process, while `wait` is called: where signals and processes are not the
+            subject.
     """
 
     def __init__(
@@ -139,7 +141,9 @@ class LiveRun:
             assert self.process.poll() is None, f"ended before {what}: {self.errors()}"
             return False
 
-        assert wait_until(is_seen, RUN_TIMEOUT_S), f"no {what} in {RUN_TIMEOUT_S} s: {self.errors()}"
+        assert wait_until(is_seen, RUN_TIMEOUT_S), (
+            f"no {what} in {RUN_TIMEOUT_S} s: {self.errors()}"
+        )
 
     def wait_for_phase(self, name: str) -> None:
         if name == "up":

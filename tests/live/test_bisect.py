@@ -1,4 +1,5 @@
-"""A bisection over releases with the genuine client on live brokers: killed in the middle, it goes on."""
+"""A bisection over releases with the genuine client on live brokers: killed in the middle, it goes
+on."""
 
 from __future__ import annotations
 
@@ -24,11 +25,17 @@ def test_a_bisection_that_is_killed_ends_at_the_release_that_fixed_it(tmp_path: 
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "launcher")}
 
     with subprocess.Popen([*command, *asked], env=environment, stdout=subprocess.DEVNULL) as first:
-        assert wait_until(lambda: len(list(runs.glob("*/1.38.1-2/manifest.json"))) == 1, timeout_s=600)
+        assert wait_until(
+            lambda: len(list(runs.glob("*/1.38.1-2/manifest.json"))) == 1, timeout_s=600
+        )
         first.send_signal(signal.SIGKILL)
     (folder,) = runs.glob("*-bisect-sarama-2377")
     done = subprocess.run(
-        [*command, "--resume", folder.name], env=environment, capture_output=True, text=True, check=False
+        [*command, "--resume", folder.name],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     document = json.loads(done.stdout)

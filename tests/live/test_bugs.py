@@ -1,4 +1,5 @@
-"""Known bugs on real brokers with the genuine clients: red on the affected version, green on the fixed one.
+"""Known bugs on real brokers with the genuine clients: red on the affected version, green on the
+fixed one.
 
 One look at each (`--quick`); hit rates are measured by hand and stand in docs/known-bugs.md.
 """
@@ -23,21 +24,29 @@ from tests.live.run_rig import brokerstorm
 #: All rounds are judged in one session.
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("spark")]
 
-#: The reports that this project began with: every change is held to the first pair of each. For one look less
-#: of the same is enough than in the bundled scenario, of which figures are published.
+#: The reports that this project began with: every change is held to the first pair of each. For one
+#: look less of the same is enough than in the bundled scenario, of which figures are published.
 ALWAYS: dict[str, dict[str, Any]] = {
-    "pulsar-12779": {  # less than half of the topics and of the load, so that each has as much; more unloads
+    # less than half of the topics and of the load, so that each has as much; more unloads
+    "pulsar-12779": {
         "topics": {"orders": {"count": 40, "partitions": 1}},
         "load": {"rate": 2000, "warm_up": "1s", "duration": "12s"},
         "faults": [
-            {"fault": "unload-storm", "at": "1s", "times": 16, "pairs": True, "gap": ["300ms", "600ms"]}
+            {
+                "fault": "unload-storm",
+                "at": "1s",
+                "times": 16,
+                "pairs": True,
+                "gap": ["300ms", "600ms"],
+            }
         ],
     },
     # 90 messages, 50 ms each: all but the first 20 wait for longer than the timeout.
     "pulsar-18911": {"load": {"rate": 60, "duration": "1500ms"}},
     "pulsar-async-unchecked": {"load": {"warm_up": "500ms", "duration": "9s"}},
     "sarama-2377": {"limits": {"call": "10s"}},
-    "qpid-1871": {"load": {"rate": 270, "duration": "3s"}, "limits": {"drain": "15s"}},  # 135 rollbacks
+    # 135 rollbacks
+    "qpid-1871": {"load": {"rate": 270, "duration": "3s"}, "limits": {"drain": "15s"}},
 }
 
 
@@ -50,7 +59,9 @@ def first_pair(bug: str, changes: dict[str, Any]) -> str:
     scenario = yaml.safe_load(bundled_bugs()[bug].read_text())
     name, arms = next(iter(scenario["bug"]["pairs"].items()))
     scenario["bug"]["pairs"] = {name: arms}
-    scenario["variants"] = {arm: scenario["variants"][arm] for arm in (arms["affected"], arms["fixed"])}
+    scenario["variants"] = {
+        arm: scenario["variants"][arm] for arm in (arms["affected"], arms["fixed"])
+    }
     for key, value in changes.items():
         scenario[key] = {**scenario.get(key, {}), **value} if isinstance(value, dict) else value
     return yaml.safe_dump(scenario)

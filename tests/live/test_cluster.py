@@ -1,4 +1,5 @@
-"""Real clusters as processes: they come up, they lose nodes and get them back, they leave nothing."""
+"""Real clusters as processes: they come up, they lose nodes and get them back, they leave
+nothing."""
 
 from __future__ import annotations
 
@@ -65,7 +66,9 @@ def test_topics_come_and_go_and_can_come_again(kafka: KafkaCluster) -> None:
     for chosen in (topics, topics[:1]):
         admin.create_topics(chosen)
         admin.wait_ready(["round-0"], timeout_s=UP_S, run_tag=1)
-        assert set(admin.end_offsets(["round-0"]).values()) == {1}, "a fresh topic holds the probe only"
+        assert set(admin.end_offsets(["round-0"]).values()) == {1}, (
+            "a fresh topic holds the probe only"
+        )
         admin.delete_topics([t.name for t in chosen])
         assert not any(name.startswith("round-") for name in admin.topics())
     admin.delete_topics(["never-there"])
@@ -92,7 +95,9 @@ def test_a_killed_node_loses_its_leaders_and_gets_back_in_sync(kafka: KafkaClust
     assert runtime.pid("kafka-2") is None
     assert pid is not None
     assert not psutil.pid_exists(pid)
-    wait_until("leaders elsewhere", lambda: set(admin.leaders("orders").values()) <= {"kafka-1", "kafka-3"})
+    wait_until(
+        "leaders elsewhere", lambda: set(admin.leaders("orders").values()) <= {"kafka-1", "kafka-3"}
+    )
     assert "kafka-2" not in admin.registered()
     runtime.start("kafka-2")
     wait_until("full ISR", lambda: in_sync(kafka))
@@ -134,7 +139,9 @@ def test_what_the_leader_alone_acknowledged_is_seen_by_readers_once_the_high_wat
     try:
         for node in followers:  # both: without a quorum of controllers none of them leaves the ISR
             kafka.runtime.pause(node)
-        producer.produce("alone", b"x", partition=0, on_delivery=lambda _, sent: stored.append(sent.offset()))
+        producer.produce(
+            "alone", b"x", partition=0, on_delivery=lambda _, sent: stored.append(sent.offset())
+        )
         producer.flush(UP_S)
         assert stored == [1]
         assert admin.end_offsets(["alone"]) == {"alone-0": 1}, "it is not replicated yet"
@@ -173,8 +180,8 @@ def test_leaders_go_where_they_are_sent_and_back(kafka: KafkaCluster) -> None:
 
 
 def last_leaders(cluster: KafkaCluster) -> dict[int, str | None]:
-    """Partition -> who leads in its last epoch, by the history that Kafka keeps; every epoch has its time and
-    begins where those before it end."""
+    """Partition -> who leads in its last epoch, by the history that Kafka keeps; every epoch has
+    its time and begins where those before it end."""
     told = cluster.admin.leaderships(["orders"], {})
     for number in PARTITIONS:
         own = [one for one in told if one.stream == f"orders-{number}"]
@@ -194,8 +201,8 @@ def last_life(log: Path) -> str:
 
 def test_a_stopped_node_hands_its_leaders_over_before_it_goes(kafka: KafkaCluster) -> None:
     log = kafka.runtime.folder / "kafka-3" / "logs" / "stdout.log"
-    # A node that was killed is a replica in sync again before its start is over; told to stop in between, it
-    # hands nothing over.
+    # A node that was killed is a replica in sync again before its start is over; told to stop in
+    # between, it hands nothing over.
     wait_until("kafka-3 has started", lambda: "Kafka Server started" in last_life(log))
     kafka.runtime.stop("kafka-3", timeout_s=60.0)
     assert "controlled shutdown" in last_life(log).lower(), last_life(log)[-5000:]
@@ -287,7 +294,9 @@ def test_a_killed_harness_leaves_only_what_is_found_and_removed(
 
 
 def test_settings_that_kafka_refuses_end_before_any_node_runs(run_id: str, tmp_path: Path) -> None:
-    cluster = open_cluster("kafka", run_id=run_id, folder=tmp_path, broker_config={"num.io.threads": "many"})
+    cluster = open_cluster(
+        "kafka", run_id=run_id, folder=tmp_path, broker_config={"num.io.threads": "many"}
+    )
     try:
         with pytest.raises(EnvironmentNotReady, match=r"num\.io\.threads") as caught:
             cluster.up(timeout_s=UP_S)
@@ -297,7 +306,9 @@ def test_settings_that_kafka_refuses_end_before_any_node_runs(run_id: str, tmp_p
         cluster.down()
 
 
-def test_a_node_that_dies_at_start_is_an_error_with_its_last_words(run_id: str, tmp_path: Path) -> None:
+def test_a_node_that_dies_at_start_is_an_error_with_its_last_words(
+    run_id: str, tmp_path: Path
+) -> None:
     cluster = open_cluster("kafka", run_id=run_id, folder=tmp_path)
     node = cluster.runtime.nodes[1]
     try:
@@ -319,7 +330,9 @@ def test_every_supported_line_of_versions_works(version: str, tmp_path: Path) ->
     with up("kafka", tmp_path, ORDERS, version=version) as cluster:
         assert cluster.admin.controller() in {node.name for node in cluster.runtime.nodes}
         cluster.admin.move_leaders("orders", dict.fromkeys(PARTITIONS, "kafka-3"))
-        wait_until("leaders moved", lambda: set(cluster.admin.leaders("orders").values()) == {"kafka-3"})
+        wait_until(
+            "leaders moved", lambda: set(cluster.admin.leaders("orders").values()) == {"kafka-3"}
+        )
         cluster.runtime.kill("kafka-3")
         wait_until("leaders off", lambda: "kafka-3" not in cluster.admin.leaders("orders").values())
         cluster.runtime.start("kafka-3")

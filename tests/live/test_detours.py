@@ -1,4 +1,5 @@
-"""The real proxy before servers of our own that answer as brokers do: what each impairment does to bytes."""
+"""The real proxy before servers of our own that answer as brokers do: what each impairment does to
+bytes."""
 
 from __future__ import annotations
 
@@ -12,10 +13,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from faults.kit.round_trips import measure
+from harness import waiting
 from harness.clusters.cluster import spec_of
 from harness.clusters.layout import addresses
 from harness.clusters.layout.detours import DetourMap
@@ -23,12 +26,14 @@ from harness.clusters.network.proxied import LocalDetours
 from harness.clusters.nodes.processes import run_processes
 from harness.owners import ROLE
 from harness.protocols.network import (
+    ANSWERS,
     CLIENT_DETOURS,
     CLIENT_ROLES,
     CLIENTS,
     PEER_DETOURS,
     PRODUCERS,
     REQUESTS,
+    AnswerChange,
     Flow,
     Impairment,
     Stalled,
@@ -37,7 +42,7 @@ from harness.protocols.network import (
 from harness.systems.kafka import SYSTEM as KAFKA
 
 pytestmark = pytest.mark.live
-NEEDS = frozenset({CLIENT_DETOURS, PEER_DETOURS, REQUESTS})
+NEEDS = frozenset({CLIENT_DETOURS, PEER_DETOURS, REQUESTS, ANSWERS})
 
 
 class Broker:
@@ -45,6 +50,9 @@ class Broker:
 
     def __init__(self, host: str, port: int) -> None:
         self.kinds: queue.Queue[int] = queue.Queue()
+        #: Requests wait for their answers while it is not set.
+        self.answers = threading.Event()
+        self.answers.set()
         self._listening = socket.create_server((host, port))
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -62,6 +70,7 @@ class Broker:
                 while size := link.recv(4, socket.MSG_WAITALL):
                     body = link.recv(struct.unpack(">i", size)[0], socket.MSG_WAITALL)
                     self.kinds.put(int.from_bytes(body[:2]))
+                    self.answers.wait()
                     link.sendall(struct.pack(">i", 6) + body[4:8] + b"\0\0")
             except OSError:
                 return
@@ -96,7 +105,9 @@ class Rig:
         return [Flow(self.wire, "target"), Flow(self.wire, "source")]
 
     def took(self, ballast: int = 0, timeout_s: float = 3.0) -> float | None:
-        return measure(KAFKA.request, [self.wire], timeout_s=timeout_s, ballast=ballast)[str(self.wire)]
+        return measure(KAFKA.request, [self.wire], timeout_s=timeout_s, ballast=ballast)[
+            str(self.wire)
+        ]
 
     def open(self) -> socket.socket:
         """A connection of a client, used once already."""
@@ -114,6 +125,12 @@ class Rig:
         for broker in self.brokers.values():
             broker.close()
         addresses.release(self.run_id)
+
+
+def heartbeat(number: int) -> bytes:
+    """A whole request, version 0: its answer is an error's number."""
+    body = struct.pack(">h2sih2s", 2, b"me", 1, 2, b"it")
+    return struct.pack(">ihhih", 10 + len(body), 12, 0, number, -1) + body
 
 
 def request(kind: str, ballast: int = 0) -> bytes:
@@ -234,6 +251,92 @@ def test_a_stalled_request_arrives_after_its_sender_has_left(rig: Rig) -> None:
     assert broker.kinds.get(timeout=5) == KAFKA.request_kinds["EndTxn"]
 
 
+def changed(act: Any, *, number: int = 0, delay_s: float = 0.0, **how: Any) -> Impairment:
+    """A change of the answers to every heartbeat, or to that of a number."""
+    return Impairment(
+        "answer",
+        delay_s=delay_s,
+        requests=("Heartbeat",),
+        share=1.0,
+        number=number,
+        answer=AnswerChange(act, **how),
+    )
+
+
+def answer_to(link: socket.socket, number: int) -> int:
+    """The error in the answer to a heartbeat of this number."""
+    link.sendall(heartbeat(number))
+    length, answered, error = struct.unpack(">iih", link.recv(10, socket.MSG_WAITALL))
+    assert (length, answered) == (6, number)
+    return int(error)
+
+
+@pytest.mark.parametrize("instead", [True, False])
+def test_an_answer_says_an_error_in_place_of_the_broker_or_after_it_worked(
+    rig: Rig, instead: bool
+) -> None:
+    broker = rig.brokers["kafka-1", "client"]
+    with rig.open() as link:
+        assert answer_to(link, 1) == 0
+        change = changed("error", error="NOT_COORDINATOR", instead=instead, number=2)
+        rig.detours.impair("fault", rig.both(), change)
+        broker.kinds = queue.Queue()
+        assert [answer_to(link, number) for number in (2, 3, 4)] == [0, 16, 0]
+        found = rig.detours.answered("fault")
+        rig.detours.repair("fault")
+        assert not rig.detours.is_impaired("fault")
+        assert answer_to(link, 5) == 0
+    assert (found.seen, found.met, found.unfit) == (3, 1, 0)
+    assert [text.split(" ", 1)[1] for text in found.described] == [
+        'Heartbeat v0 of "" (correlation id 3)'
+    ]
+    assert broker.kinds.qsize() == (3 if instead else 4)
+
+
+def test_an_answer_in_place_of_the_brokers_waits_for_those_before_it(rig: Rig) -> None:
+    """The answers of a connection come in the order of its requests."""
+    with rig.open() as link:
+        change = changed("error", error="NOT_COORDINATOR", instead=True, number=2)
+        rig.detours.impair("fault", rig.both(), change)
+        link.sendall(heartbeat(1) + heartbeat(2) + heartbeat(3))
+        answers = [struct.unpack(">iih", link.recv(10, socket.MSG_WAITALL)) for _ in range(3)]
+    assert answers == [(6, 1, 0), (6, 2, 16), (6, 3, 0)]
+
+
+def test_an_answer_is_dropped_and_the_connection_stays_or_is_closed(rig: Rig) -> None:
+    with rig.open() as link:
+        rig.detours.impair("fault", rig.both(), changed("drop", number=1))
+        link.sendall(heartbeat(1))
+        assert answer_to(link, 2) == 0
+        rig.detours.repair("fault")
+        rig.detours.impair("fault", rig.both(), changed("drop", close=True))
+        link.sendall(heartbeat(3))
+        assert link.recv(10) == b""
+
+
+def test_an_answer_that_is_held_goes_on_when_the_fault_ends(rig: Rig) -> None:
+    with rig.open() as link:
+        rig.detours.impair("fault", rig.both(), changed("delay", delay_s=60.0))
+        link.sendall(heartbeat(1))
+        assert waiting.wait_until(lambda: rig.detours.answered("fault").met == 1, 5, every_s=0.01)
+        rig.detours.repair("fault")
+        assert struct.unpack(">iih", link.recv(10, socket.MSG_WAITALL)) == (6, 1, 0)
+
+
+def test_an_answer_that_comes_after_the_fault_is_the_brokers(rig: Rig) -> None:
+    """Its request came while the fault lasted."""
+    with rig.open() as link:
+        broker = rig.brokers["kafka-1", "client"]
+        broker.kinds = queue.Queue()
+        broker.answers.clear()
+        rig.detours.impair("fault", rig.both(), changed("error", error="NOT_COORDINATOR"))
+        link.sendall(heartbeat(1))
+        broker.kinds.get(timeout=5)
+        rig.detours.repair("fault")
+        broker.answers.set()
+        assert struct.unpack(">iih", link.recv(10, socket.MSG_WAITALL)) == (6, 1, 0)
+
+
 def test_impairments_of_one_wire_are_repaired_each_by_its_name(rig: Rig) -> None:
     rig.detours.impair("other", [Flow(rig.wire, "source")], Impairment("delay", delay_s=0.2))
     rig.detours.impair("fault", rig.both(), Impairment("hold"))
@@ -264,23 +367,27 @@ def test_a_node_has_another_address_and_then_the_old_one_again(rig: Rig) -> None
     assert measure(KAFKA.request, [new])[str(new)] is None
 
 
+ASK = (
+    "import socket, sys; link = socket.create_connection((sys.argv[1], int(sys.argv[2])));"
+    "link.settimeout(0.5); link.sendall(bytes.fromhex(sys.argv[3])); print(len(link.recv(4)))"
+)
+
+
+def answered(rig: Rig, role: str) -> bool:
+    """Whether the first broker answers a process with this role."""
+    end = rig.detours.plan.splits()[0].listen
+    command = [sys.executable, "-c", ASK, end.host, str(end.port), request("ApiVersions").hex()]
+    env = {**os.environ, ROLE: role} if role else {**os.environ}
+    return subprocess.run(command, env=env, capture_output=True, check=False).stdout == b"4\n"
+
+
 def test_connections_are_told_apart_by_the_role_of_their_process(tmp_path: Path) -> None:
     rig = Rig(tmp_path, NEEDS | {CLIENT_ROLES})
     end = rig.detours.plan.splits()[0].listen
-    ask = (
-        "import socket, sys; link = socket.create_connection((sys.argv[1], int(sys.argv[2])));"
-        "link.settimeout(0.5); link.sendall(bytes.fromhex(sys.argv[3])); print(len(link.recv(4)))"
-    )
-
-    def answered(role: str) -> bool:
-        command = [sys.executable, "-c", ask, end.host, str(end.port), request("ApiVersions").hex()]
-        env = {**os.environ, ROLE: role} if role else {**os.environ}
-        return subprocess.run(command, env=env, capture_output=True, check=False).stdout == b"4\n"
-
     try:
         cut = Flow(rig.between(PRODUCERS, "kafka-1"), "target")
         rig.detours.impair("fault", [cut], Impairment("hold"))
-        assert {role: answered(role) for role in ("producer", "consumer", "pipeline", "")} == {
+        assert {role: answered(rig, role) for role in ("producer", "consumer", "pipeline", "")} == {
             "producer": False, "consumer": True, "pipeline": True, "": True
         }  # fmt: skip
         with socket.create_connection((end.host, end.port), timeout=5) as link:
@@ -289,7 +396,29 @@ def test_connections_are_told_apart_by_the_role_of_their_process(tmp_path: Path)
             assert rig.detours.found_by(rig.detours.wires()) >= {CLIENTS}
             assert PRODUCERS not in rig.detours.found_by(rig.detours.wires())
         rig.detours.repair("fault")
-        assert answered("producer")
+        assert answered(rig, "producer")
+    finally:
+        rig.close()
+
+
+def test_each_instance_of_an_application_has_wires_of_its_own(tmp_path: Path) -> None:
+    first, second = "application-billing-1", "application-billing-2"
+    rig = Rig(tmp_path, NEEDS | {CLIENT_ROLES})
+    for name in (first, second, second):
+        rig.detours.give_wires(name)
+    try:
+        rig.detours.impair(
+            "fault", [Flow(rig.between(first, "kafka-1"), "target")], Impairment("hold")
+        )
+        wires = [rig.between(name, "kafka-1") for name in (first, second)]
+        took = measure(KAFKA.request, wires)
+        assert took[str(wires[0])] is None
+        assert took[str(wires[1])] is not None
+        assert [answered(rig, role) for role in (first, second, "producer")] == [False, True, True]
+        rig.detours.rename("other", "kafka-2")  # the addresses of instances are no names of nodes
+        rig.detours.repair("other")
+        rig.detours.repair("fault")
+        assert answered(rig, first)
     finally:
         rig.close()
 

@@ -1,4 +1,5 @@
-"""Faults on a cluster of ours that counts as somebody else's: reached by its connection file alone."""
+"""Faults on a cluster of ours that counts as somebody else's: reached by its connection file
+alone."""
 
 from __future__ import annotations
 
@@ -38,7 +39,10 @@ pytestmark = pytest.mark.live
 LIARS = {
     "kill": {"run": [sys.executable, "-S", "-c", "", "{node}"]},
     "stop": {"run": [sys.executable, "-S", "-c", "raise SystemExit('no route to {node}')"]},
-    "pause": {"run": [sys.executable, "-S", "-c", "import time; time.sleep(60)", "{node}"], "timeout": 1},
+    "pause": {
+        "run": [sys.executable, "-S", "-c", "import time; time.sleep(60)", "{node}"],
+        "timeout": 1,
+    },
 }
 SCENARIO = """
 name: believed
@@ -62,7 +66,9 @@ class Pods:
     def __init__(self, cluster: KafkaCluster) -> None:
         self._cluster = cluster
         self.folder = cluster.runtime.folder
-        self.endpoints: dict[str, Endpoint] = {node.name: node.client for node in cluster.runtime.nodes}
+        self.endpoints: dict[str, Endpoint] = {
+            node.name: node.client for node in cluster.runtime.nodes
+        }
 
     def answers(self, node: str) -> bool:
         return self._cluster.admin.answers(node)
@@ -97,7 +103,9 @@ def test_an_operators_program_pauses_and_restarts_nodes(ours: KafkaCluster, tmp_
         assert Ledger(run).entries() == []
         file = connection_file(ours, tmp_path, commands(folder, "pause", "resume", "check"))
         only_pauses = identified(read_connection(file)).cluster(run.run_id, run.root)
-        with pytest.raises(ScenarioError, match="kill needs a cluster that can kill a node") as caught:
+        with pytest.raises(
+            ScenarioError, match="kill needs a cluster that can kill a node"
+        ) as caught:
             injector_of(only_pauses, run, [ORDERS], {"fault": "kill", "at": 0})  # type: ignore[arg-type]
         assert "drivers:" in caught.value.hint
     finally:
@@ -109,7 +117,8 @@ def test_clean_heals_a_node_that_a_killed_run_left_dead(ours: KafkaCluster, tmp_
     run = RunDir(tmp_path / new_run_id())
     killed_amid_a_kill(file, run, "kafka-3")
     assert not ours.admin.answers("kafka-3")
-    for _ in range(10):  # brokers still take it for one that is there, and now and then for the controller
+    # brokers still take it for one that is there, and now and then for the controller
+    for _ in range(10):
         assert KafkaQuestions(ours.bootstrap, {}).identity().cluster_id
     clean_heals(file, run, ours, "kafka-3")
 
@@ -137,18 +146,25 @@ def test_a_run_with_drivers_that_lie_fail_and_hang_says_so_and_knows_nothing(
     file = connection_file(ours, tmp_path, {"command": {**honest, **LIARS}})
     scenario = tmp_path / "believed.yaml"
     scenario.write_text(SCENARIO)
-    said = brokerstorm("--json", "--run-dir", str(tmp_path), "run", str(scenario), "--cluster", str(file))
+    said = brokerstorm(
+        "--json", "--run-dir", str(tmp_path), "run", str(scenario), "--cluster", str(file)
+    )
     assert said.code == Exit.UNKNOWN, said.err
     found = said.document
-    assert (found["verdict"], found["reasons"]) == ("unknown", ["none of 3 injected faults had an effect"])
+    assert (found["verdict"], found["reasons"]) == (
+        "unknown",
+        ["none of 3 injected faults had an effect"],
+    )
     assert 0 < found["sends"]["ok"] == found["sends"]["attempted"] <= 10_500
-    assert [(fault["effective"], fault["healed"]) for fault in found["faults"]] == [(False, True)] * 3
+    assert [(fault["effective"], fault["healed"]) for fault in found["faults"]] == [
+        (False, True)
+    ] * 3
     lines = [line for line in said.err.splitlines() if "NO EFFECT" in line]
     for line, why in zip(
         lines,
         (
-            "kill kafka-1 had NO EFFECT: could not be applied: the command driver says that it killed"
-            " kafka-1, which still answers at",
+            "kill kafka-1 had NO EFFECT: could not be applied: the command driver says that it "
+            "killed kafka-1, which still answers at",
             'the command driver\'s stop of kafka-2 ended with exit code 1; it said "no route to kafka-2"',
             "the command driver's pause of kafka-3 did not end within 1 s and was killed",
         ),

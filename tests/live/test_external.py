@@ -1,4 +1,5 @@
-"""A run on a cluster that somebody else started, full of their topics: not one of them is touched."""
+"""A run on a cluster that somebody else started, full of their topics: not one of them is
+touched."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ SMALLER = ["--set", "load.rate=1000", "--set", "load.duration=5s"]
 @pytest.mark.live
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(
-    "system", ["kafka", *(pytest.param(other, marks=pytest.mark.slow) for other in ("pulsar", "qpid"))]
+    "system",
+    ["kafka", *(pytest.param(other, marks=pytest.mark.slow) for other in ("pulsar", "qpid"))],
 )
 def test_the_commands_of_the_page_leave_topics_of_others_as_they_were(
     pool: ClusterPool, system: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

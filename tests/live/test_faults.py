@@ -1,4 +1,5 @@
-"""Every kind of fault on real brokers: what it does, that it is proved, and that nothing of it stays."""
+"""Every kind of fault on real brokers: what it does, that it is proved, and that nothing of it
+stays."""
 
 from __future__ import annotations
 
@@ -60,9 +61,15 @@ def test_targets_by_what_a_node_does(kafka: KafkaCluster, begin: Begin) -> None:
         text: resolve(parse(text, view.inventory), view, draw=1)[0]
         for text in ("follower-of:orders-3", "replica-of:orders-3", "coordinator-of:group:ours")
     }
-    assert found["coordinator-of:group:ours"] == kafka.admin.coordinator("group", "billing") is not None
+    assert (
+        found["coordinator-of:group:ours"]
+        == kafka.admin.coordinator("group", "billing")
+        is not None
+    )
     assert found["replica-of:orders-3"] in states["orders-3"].replicas
-    assert found["follower-of:orders-3"] in set(states["orders-3"].replicas) - {states["orders-3"].leader}
+    assert found["follower-of:orders-3"] in set(states["orders-3"].replicas) - {
+        states["orders-3"].leader
+    }
 
 
 @pytest.mark.extended
@@ -87,7 +94,9 @@ def test_kill_and_the_preferred_election_after_it(kafka: KafkaCluster, begin: Be
     pids = {node.name: kafka.runtime.pid(node.name) for node in kafka.runtime.nodes}
     preferred = {p: nodes[0] for p, nodes in kafka.admin.replicas("orders").items()}
     kafka.admin.elect_preferred("orders")  # else the kill may bring leaders to their first replicas
-    wait_until("leaders at their first replicas", lambda: kafka.admin.leaders("orders") == preferred)
+    wait_until(
+        "leaders at their first replicas", lambda: kafka.admin.leaders("orders") == preferred
+    )
     before = kafka.admin.leaders("orders")
     rig = begin({"fault": "kill", "target": "leader-of:orders", "at": 0, "for": "5m"})
     (target,) = rig.wait_for("inject")["targets"]
@@ -129,7 +138,8 @@ def test_leader_moves_and_a_burst_of_them(kafka: KafkaCluster, begin: Begin) -> 
 def test_truncated_logs_begin_later(kafka: KafkaCluster, begin: Begin) -> None:
     with sending(kafka, ORDERS):
         wait_until(
-            "messages everywhere", lambda: min(e for _, e in kafka.admin.log_spans("orders").values()) > 9
+            "messages everywhere",
+            lambda: min(e for _, e in kafka.admin.log_spans("orders").values()) > 9,
         )
         rig = begin({"fault": "truncate", "share": 0.5, "at": 0})
         rig.finish()
@@ -153,7 +163,8 @@ def test_retention_removes_what_was_acknowledged_until_it_is_put_back(
     with sending(kafka, kept):
         rig = FaultRig(kafka, RunDir(tmp_path / "kept").create(), step, topics=[kept])
         wait_until(
-            "a log begins later", lambda: max(b for b, _ in kafka.admin.log_spans("kept").values()) > 0
+            "a log begins later",
+            lambda: max(b for b, _ in kafka.admin.log_spans("kept").values()) > 0,
         )
         assert rig.wait_for("effect")["effective"]
         rig.finish(now=True)
@@ -170,7 +181,10 @@ def test_a_topic_grows_and_its_new_partitions_work(kafka: KafkaCluster, tmp_path
     make_whole(kafka, grown.name)
     with sending(kafka, grown):
         rig = FaultRig(
-            kafka, RunDir(tmp_path / "grows").create(), {"fault": "grow-partitions", "at": 0}, topics=[grown]
+            kafka,
+            RunDir(tmp_path / "grows").create(),
+            {"fault": "grow-partitions", "at": 0},
+            topics=[grown],
         )
         rig.finish()
     assert rig.rows("effect")[-1]["evidence"] == "grown: 2 -> 5 partitions with a leader"
@@ -198,12 +212,16 @@ def test_a_topic_is_deleted_and_made_again_as_it_was(kafka: KafkaCluster, tmp_pa
 
 @pytest.mark.extended
 @pytest.mark.skipif(bool(clocks.why_not()), reason=clocks.why_not())
-def test_a_broker_whose_clock_jumped_stamps_messages_with_its_time(kafka: KafkaCluster, begin: Begin) -> None:
+def test_a_broker_whose_clock_jumped_stamps_messages_with_its_time(
+    kafka: KafkaCluster, begin: Begin
+) -> None:
     if "stamped" not in kafka.admin.topics():
         kafka.admin.create_topics(
             [TopicSettings("stamped", 3, 3, {"message.timestamp.type": "LogAppendTime"})]
         )
-    rig = begin({"fault": "clock-jump", "target": "kafka-2", "by": "1h", "way": "back", "at": 0, "for": 5})
+    rig = begin(
+        {"fault": "clock-jump", "target": "kafka-2", "by": "1h", "way": "back", "at": 0, "for": 5}
+    )
     rig.wait_for("effect")
     leaders = kafka.admin.leaders("stamped")
     ahead_s = KafkaQuestions(kafka.bootstrap, {}).clocks("stamped", 3)
@@ -216,7 +234,9 @@ def test_a_broker_whose_clock_jumped_stamps_messages_with_its_time(kafka: KafkaC
     }
 
 
-def test_replicas_move_throttled_and_the_throttle_is_lifted(kafka: KafkaCluster, tmp_path: Path) -> None:
+def test_replicas_move_throttled_and_the_throttle_is_lifted(
+    kafka: KafkaCluster, tmp_path: Path
+) -> None:
     moved = TopicSettings("moved", 2, 2)
     if moved.name not in kafka.admin.topics():
         kafka.admin.create_topics([moved])
@@ -264,7 +284,8 @@ cluster, run = attach_cluster(Path(sys.argv[1])), RunDir(Path(sys.argv[2]))
 nodes = [node.name for node in cluster.runtime.nodes]
 topics = [TopicSettings("orders", 12, 3)]
 step = {"fault": sys.argv[3], "target": "kafka-2", "at": 0, "for": "100s"}
-timeline = faults.compile([step], seed=1, load_s=200, topics=topics, nodes=nodes)
+inventory = faults.inventory_of(topics=topics, nodes=nodes)
+timeline = faults.compile([step], inventory, seed=1, load_s=200)
 injector = faults.Injector(timeline, cluster, run, on_event=lambda row: print(row.event, flush=True))
 injector.start(time.monotonic_ns())
 time.sleep(200)
@@ -317,15 +338,21 @@ def test_a_killed_harness_leaves_a_dead_node_that_is_started_if_kept(
 
 @pytest.mark.extended
 def test_damaged_files_are_served_or_refused(kafka: KafkaCluster, begin: Begin) -> None:
-    """Kafka does not look at checksums of what it kept in good order: only other replicas show the damage.
-    A broker that refuses its metadata is wiped, and has what the others have in the end."""
+    """Kafka does not look at checksums of what it kept in good order: only other replicas show the
+    damage. A broker that refuses its metadata is wiped, and has what the others have in the end."""
     with sending(kafka, ORDERS):
         wait_until("messages", lambda: min(kafka.admin.end_offsets(["orders"]).values()) > 100)
     assert wrong_replicas(kafka) == set()
     begin({"fault": "file-damage", "target": "kafka-2", "places": 20, "at": 0, "for": 0.1}).finish()
     assert ("kafka-2", "damaged") in wrong_replicas(kafka)
 
-    step = {"fault": "file-damage", "target": "kafka-2", "files": "metadata", "damage": "cut", "places": 100}
+    step = {
+        "fault": "file-damage",
+        "target": "kafka-2",
+        "files": "metadata",
+        "damage": "cut",
+        "places": 100,
+    }
     rig = begin({**step, "size": "1MB", "at": 0, "for": 0.1})
     rig.finish()
     details = rig.rows("effect")[-1]["details"]

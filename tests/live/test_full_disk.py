@@ -1,4 +1,5 @@
-"""A disk that fills in the middle of a load, of the driver and of an executor: what was captured is kept."""
+"""A disk that fills in the middle of a load, of the driver and of an executor: what was captured is
+kept."""
 
 from __future__ import annotations
 
@@ -67,7 +68,16 @@ def staging(pool: ClusterPool, tmp_path: Path) -> Path:
 def begun(runs: Path, file: Path, *words: str) -> subprocess.Popen[str]:
     scenario = file.with_name("filling.yaml")
     scenario.write_text(SCENARIO)
-    command = [*BROKERSTORM, "--json", "--run-dir", str(runs), "run", str(scenario), "--cluster", str(file)]
+    command = [
+        *BROKERSTORM,
+        "--json",
+        "--run-dir",
+        str(runs),
+        "run",
+        str(scenario),
+        "--cluster",
+        str(file),
+    ]
     return subprocess.Popen(
         [*command, *words],
         stdout=subprocess.PIPE,

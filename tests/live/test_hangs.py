@@ -1,4 +1,5 @@
-"""Who waits in vain is noticed while the load is on; who cannot run, or has time left, is left alone."""
+"""Who waits in vain is noticed while the load is on; who cannot run, or has time left, is left
+alone."""
 
 from __future__ import annotations
 
@@ -16,7 +17,8 @@ from tests.live.run_rig import LiveRun
 pytestmark = [pytest.mark.live, pytest.mark.slow]
 LATEST_S = 10.0  # after a deadline
 
-#: sarama up to v1.37.2 never answers (scenarios/bugs/sarama-2377.yaml); the load goes on for longer.
+#: sarama up to v1.37.2 never answers (scenarios/bugs/sarama-2377.yaml); the load goes on for
+#: longer.
 SARAMA = """
 name: hang
 topics: {orders: {partitions: 6, config: {min.insync.replicas: 3}}, clicks: {partitions: 6}}
@@ -62,7 +64,8 @@ load:
 require: {rate_ratio: 0}
 limits: {stall: 5s, drain: 10s}
 """
-#: Frozen for longer than the deadline; then a broker that is away for less than the client's own time-out.
+#: Frozen for longer than the deadline; then a broker that is away for less than the client's own
+#: time-out.
 PATIENT = """
 name: patient
 topics: {orders: {partitions: 6}}
@@ -96,7 +99,8 @@ def start(tmp_path: Path) -> Iterator[Callable[[str], LiveRun]]:
 
 
 def noticed(live: LiveRun) -> list[dict[str, Any]]:
-    """The rows that the harness wrote of workers that wait, with ``after_s``: seconds into the load."""
+    """The rows that the harness wrote of workers that wait, with ``after_s``: seconds into the
+    load."""
     run = RunDir(live.root)
     epoch_ns = read_json(run.manifest)["epoch_ns"]
     rows = [row for row in read_jsonl(run.events) if "since_ns" in row]
@@ -120,7 +124,9 @@ def test_a_hang_is_noticed_within_seconds_of_its_deadline_while_others_go_on(
     assert "goroutine" in (live.root / hang["stacks"]).read_text()
     assert "producer-shop (sarama 1.37.2) hangs: " in live.errors()
     found = live.document()
-    assert {finding["class"] for finding in found["findings"] if finding["status"] == "violation"} == {"hang"}
+    assert {
+        finding["class"] for finding in found["findings"] if finding["status"] == "violation"
+    } == {"hang"}
     follow_summary(live.root)
 
 

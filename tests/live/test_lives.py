@@ -39,7 +39,11 @@ KAFKA = (
     "options: {acks: all, enable.idempotence: true}",
     "options: {session.timeout.ms: 6000}",
 )
-PULSAR = ("system: pulsar\ntopics: {orders: {count: 4}}", "client: pulsar-client", "client: pulsar-client")
+PULSAR = (
+    "system: pulsar\ntopics: {orders: {count: 4}}",
+    "client: pulsar-client",
+    "client: pulsar-client",
+)
 QPID = (
     "system: qpid\ntopics: {orders: {}}",
     "client: pika",

@@ -27,6 +27,7 @@ def kept(kafka: KafkaCluster) -> dict[int, list[str]]:
     return {p: nodes for p, nodes in kafka.admin.replicas(ORDERS.name).items() if FOURTH in nodes}
 
 
+@pytest.mark.extended
 def test_a_broker_joins_takes_replicas_and_leaves(pool: ClusterPool, tmp_path: Path) -> None:
     kafka = of(pool, SPARE_BROKER)
     assert FOURTH not in kafka.admin.registered()
@@ -55,7 +56,9 @@ def test_a_broker_is_drained_leaves_and_joins_again(pool: ClusterPool, tmp_path:
 
 
 @pytest.mark.extended
-def test_a_controller_gets_a_vote_and_the_active_one_loses_its_own(pool: ClusterPool, tmp_path: Path) -> None:
+def test_a_controller_gets_a_vote_and_the_active_one_loses_its_own(
+    pool: ClusterPool, tmp_path: Path
+) -> None:
     kafka = of(pool, DYNAMIC_QUORUM, SPARE_CONTROLLER)
     three = {"kafka-1", "kafka-2", "kafka-3"}
     assert set(kafka.admin.quorum().voters) == three

@@ -85,20 +85,29 @@ def captured(run: Path) -> tuple[dict[str, int], int]:
     sends = json.loads((run / "result.json").read_text())["sends"]
     files = (run / "sealed" / "deliveries").rglob("*.parquet")
     events = [
-        event for file in files for event in pq.read_table(file, columns=["event"])["event"].to_pylist()
+        event
+        for file in files
+        for event in pq.read_table(file, columns=["event"])["event"].to_pylist()
     ]
-    return {each: sends[each] for each in ("ok", "fail", "info") if sends[each]}, events.count(Event.DELIVER)
+    return {each: sends[each] for each in ("ok", "fail", "info") if sends[each]}, events.count(
+        Event.DELIVER
+    )
 
 
 @pytest.mark.parametrize(
-    ("system", "client"), [("kafka", "confluent-kafka"), ("pulsar", "pulsar-client"), ("qpid", "pika")]
+    ("system", "client"),
+    [("kafka", "confluent-kafka"), ("pulsar", "pulsar-client"), ("qpid", "pika")],
 )
-def test_counts_of_every_round_are_those_of_its_result(system: str, client: str, tmp_path: Path) -> None:
+def test_counts_of_every_round_are_those_of_its_result(
+    system: str, client: str, tmp_path: Path
+) -> None:
     scenario = tmp_path / "metered.yaml"
     scenario.write_text(SCENARIO.format(system=system, client=client))
     page, runs = Page(), tmp_path / "runs"
     with page.watched():
-        said = brokerstorm("--run-dir", str(runs), "run", str(scenario), "--prometheus", str(page.port))
+        said = brokerstorm(
+            "--run-dir", str(runs), "run", str(scenario), "--prometheus", str(page.port)
+        )
     assert said.code == 0, said.out + said.err
     follow_summary(runs / "latest")
     rounds = {str(path.parent.relative_to(runs)): path.parent for path in runs.rglob("sealed")}

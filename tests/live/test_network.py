@@ -1,4 +1,5 @@
-"""Network faults on real brokers: what they do, that they are proved, and that nothing of them stays."""
+"""Network faults on real brokers: what they do, that they are proved, and that nothing of them
+stays."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import pytest
 
 import faults
 from faults.engine.ledger import Ledger
+from faults.engine.prover import Prover
 from faults.kit.round_trips import measure
 from harness.clusters.cluster import BrokerCluster, open_cluster
 from harness.errors import ScenarioError
@@ -30,7 +32,9 @@ def topic_of(system: str) -> TopicSettings:
     return ORDERS if system == "kafka" else TopicSettings("orders", 1, 1)
 
 
-def cut(cluster: BrokerCluster[Any], run: RunDir, step: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def cut(
+    cluster: BrokerCluster[Any], run: RunDir, step: dict[str, Any]
+) -> dict[str, dict[str, Any]]:
     """One fault that takes effect and of which nothing stays; the last row of each event."""
     rows = fire(cluster, run, [topic_of(cluster.system)], step)
     assert rows["effect"]["effective"], rows
@@ -47,13 +51,23 @@ def test_latency_for_clients(kafka: BrokerCluster[Any], tmp_path: Path) -> None:
     assert "before (clients -> kafka-1)" in rows["effect"]["evidence"]
 
 
-def test_a_leader_cut_off_from_its_peers(kafka: BrokerCluster[Any], begin: Callable[..., FaultRig]) -> None:
+def test_a_leader_cut_off_from_its_peers(
+    kafka: BrokerCluster[Any],
+    begin: Callable[..., FaultRig],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The others elect leaders while clients still reach the old one."""
-    rig = begin({"fault": "partition", "target": "leader-of:orders", "link": "peers", "at": 0, "for": "5m"})
+    looks, look = [], Prover._look
+    monkeypatch.setattr(Prover, "_look", lambda self: (look(self), looks.append(1))[0])
+    rig = begin(
+        {"fault": "partition", "target": "leader-of:orders", "link": "peers", "at": 0, "for": "5m"}
+    )
     (target,) = rig.wait_for("inject")["targets"]
     assert "no answer on 4 of 4 wires" in rig.wait_for("effect")["evidence"]
     wait_until("leaders elsewhere", lambda: target not in kafka.admin.leaders("orders").values())
     assert kafka.admin.answers(target)
+    seen = len(looks)  # one may be under way, and have read the leaders of before
+    wait_until("a whole look after that", lambda: len(looks) >= seen + 2)
     rig.finish(now=True)
     assert rig.rows("effect")[-1]["details"]["leaders_moved"] >= 1
 
@@ -69,10 +83,14 @@ def test_a_fault_that_a_killed_process_left(kafka: BrokerCluster[Any], tmp_path:
         " RunDir(Path(sys.argv[2])), None); assert row.effective, row; os.kill(os.getpid(), 9)"
     )
     command = [sys.executable, "-c", code, str(kafka.runtime.folder), str(run.root)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
     assert done.returncode == -9, done.stderr
     wires = [
-        wire for wire in kafka.runtime.detours.wires() if (wire.source, wire.target) == (CLIENTS, "kafka-2")
+        wire
+        for wire in kafka.runtime.detours.wires()
+        if (wire.source, wire.target) == (CLIENTS, "kafka-2")
     ]
     assert measure(SYSTEMS["kafka"].request, wires) == {"clients -> kafka-2": None}
     assert faults.heal_from_ledger(kafka, run) == []
@@ -85,9 +103,14 @@ def test_a_cluster_without_detours_refuses(tmp_path: Path) -> None:
     try:
         nodes = {node.name: node.roles for node in cluster.runtime.nodes}
         timeline = faults.compile(
-            [{"fault": "latency", "at": 0}], seed=1, load_s=60, topics=[topic_of("kafka")], nodes=nodes
+            [{"fault": "latency", "at": 0}],
+            faults.inventory_of(topics=[topic_of("kafka")], nodes=nodes),
+            seed=1,
+            load_s=60,
         )
-        with pytest.raises(ScenarioError, match="latency needs a cluster that can impair") as caught:
+        with pytest.raises(
+            ScenarioError, match="latency needs a cluster that can impair"
+        ) as caught:
             faults.refuse_unsupported(timeline, cluster)
         assert "--needs client-detours" in caught.value.hint
     finally:

@@ -1,4 +1,5 @@
-"""Packets that the kernel loses on loopback: counted, survived by TCP, and gone after the repair."""
+"""Packets that the kernel loses on loopback: counted, survived by TCP, and gone after the
+repair."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ from harness.clusters.network import packets
 
 pytestmark = pytest.mark.live
 NODE = "kafka-1"
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="iptables needs root: refused with these words")
+needs_root = pytest.mark.skipif(
+    os.geteuid() != 0, reason="iptables needs root: refused with these words"
+)
 
 
 @dataclass
@@ -45,7 +48,8 @@ def talk(server: socket.socket) -> bytes:
     with socket.create_connection(server.getsockname(), timeout=30) as client:
         served, _ = server.accept()
         served.settimeout(30)
-        with served, served.makefile("rb") as stream:  # a socket with a timeout returns what is there
+        # a socket with a timeout returns what is there
+        with served, served.makefile("rb") as stream:
             for _ in range(4):
                 client.sendall(b"x" * 65536)
                 got = stream.read(65536)
@@ -57,7 +61,8 @@ def test_a_share_of_the_packets_is_lost_and_all_bytes_arrive(rig: Rig) -> None:
     assert rig.packets.why_not("all") == ""
     rig.packets.lose("fault-1", NODE, "clients", "both", 0.1)
     assert rig.packets.is_losing("fault-1")
-    for _ in range(50):  # a talk is a handful of packets; each retry after a lost one takes twice as long
+    # a talk is a handful of packets; each retry after a lost one takes twice as long
+    for _ in range(50):
         assert len(talk(rig.server)) == 65536
         if rig.packets.lost("fault-1") > 0:
             break

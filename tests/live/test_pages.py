@@ -1,7 +1,8 @@
-"""README and tutorial on live brokers: `make run` in small, and every further command on that very run.
+"""README and tutorial on live brokers: `make run` in small, and every further command on that very
+run.
 
-`make run` itself takes two minutes at 50,000/s; here it is the same scenario with `SMALLER`. What would start
-brokers again is taken as far as that.
+`make run` itself takes two minutes at 50,000/s; here it is the same scenario with `SMALLER`. What
+would start brokers again is taken as far as that.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from tests.planted.parts import in_two_parts
 
 pytestmark = [pytest.mark.live, pytest.mark.usefixtures("spark")]
 
-#: Less load and one fault, the one that loses messages; the machine that runs the tests may be busy.
+#: Less load and one fault, the one that loses messages; the machine that runs the tests may be
+#: busy.
 SMALLER = [
     *("--set", "load.rate=10000", "--set", "load.duration=8s", "--set", "load.warm_up=1s"),
     *("--set", 'faults=[{fault: pause, target: "leader-of:orders", at: 1s, for: 6s}]'),
@@ -35,7 +37,9 @@ SMALLER = [
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The folder in which `make run` was called."""
-    (recipe,) = re.findall(r"^\t\./brokerstorm (run .+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    (recipe,) = re.findall(
+        r"^\t\./brokerstorm (run .+)$", (ROOT / "Makefile").read_text(), re.MULTILINE
+    )
     place = tmp_path_factory.mktemp("pages")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(place)
@@ -43,7 +47,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("BROKERSTORM_RUN_DIR", str(place / "runs"))
         said = brokerstorm(*recipe.split(), *SMALLER)
         assert said.code == Exit.PASS, said.out + said.err
-        for each in ("unsafe-1", "safe-1"):  # a load of a minute is sealed in parts, this one is too short
+        # a load of a minute is sealed in parts, this one is too short
+        for each in ("unsafe-1", "safe-1"):
             in_two_parts(RunDir(place / "runs" / "latest" / each))
         patch.setattr(webbrowser, "open", lambda *_: True)
         yield place
@@ -62,7 +67,8 @@ def test_a_message_of_every_part_is_found(ran: Path) -> None:
     run = ran / "runs" / "latest" / "safe-1"
     for lane in range(6):
         sent = re.search(
-            rf"1/{lane} sent seq 0\.\.(\d+)", brokerstorm("trace", f"1/{lane}/999999999", str(run)).err
+            rf"1/{lane} sent seq 0\.\.(\d+)",
+            brokerstorm("trace", f"1/{lane}/999999999", str(run)).err,
         )
         assert sent is not None
         found = brokerstorm("trace", f"1/{lane}/{sent[1]}", str(run))
@@ -93,4 +99,6 @@ def test_each_command_of_a_page_on_the_run_that_it_began_with(
             said = brokerstorm(*words)
         codes = {"analyze": [Exit.FAIL], "doctor": [Exit.PASS, Exit.ENVIRONMENT]}
         assert said.code in codes.get(words[0], [Exit.PASS]), (words, said.out, said.err)
-        assert words[0] != "trace" or said.out.startswith(lost[1]), "the first lost message of this very run"
+        assert words[0] != "trace" or said.out.startswith(lost[1]), (
+            "the first lost message of this very run"
+        )

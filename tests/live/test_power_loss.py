@@ -1,4 +1,5 @@
-"""power-loss on real brokers: what was not synced is gone from their disks, and they come back without it."""
+"""power-loss on real brokers: what was not synced is gone from their disks, and they come back
+without it."""
 
 from __future__ import annotations
 
@@ -25,7 +26,14 @@ def test_all_brokers_lose_what_they_acknowledged(pool: ClusterPool, tmp_path: Pa
     with sending(kafka, ORDERS):
         wait_until("messages", lambda: min(kafka.admin.end_offsets(["orders"]).values()) > 100)
     before = kafka.admin.end_offsets(["orders"])
-    step = {"fault": "power-loss", "nodes": "all", "at": 0, "for": 1, "tail": "torn", "directories": "lost"}
+    step = {
+        "fault": "power-loss",
+        "nodes": "all",
+        "at": 0,
+        "for": 1,
+        "tail": "torn",
+        "directories": "lost",
+    }
     rig = FaultRig(kafka, RunDir(tmp_path / "run").create(), step)
     rig.finish()
     effect = rig.rows("effect")[-1]

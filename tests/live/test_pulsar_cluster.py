@@ -1,4 +1,5 @@
-"""A real Pulsar cluster as processes: it works, bundles move, owners die, and what goes wrong is said."""
+"""A real Pulsar cluster as processes: it works, bundles move, owners die, and what goes wrong is
+said."""
 
 from __future__ import annotations
 
@@ -61,15 +62,16 @@ def test_a_cluster_that_is_up_works(whole: PulsarCluster) -> None:
     before = admin.end_offsets(NAMES)
     assert set(before) == {*(f"orders-{n}-0" for n in range(6)), *(f"clicks-{n}" for n in range(4))}
     admin.wait_ready(NAMES, timeout_s=UP_S, run_tag=1)
-    assert {stream: n - before[stream] for stream, n in admin.end_offsets(NAMES).items()} == dict.fromkeys(
-        before, 1
-    ), "one probe a stream"
+    assert {
+        stream: n - before[stream] for stream, n in admin.end_offsets(NAMES).items()
+    } == dict.fromkeys(before, 1), "one probe a stream"
     assert whole.bootstrap.startswith("pulsar://127.0.")
     assert len(whole.admin_url.split(",")) == 3
 
 
 def test_administration_is_for_the_harness_alone(whole: PulsarCluster) -> None:
-    """A broker reads files as our user for whoever may register a cluster. Clients need no token."""
+    """A broker reads files as our user for whoever may register a cluster. Clients need no
+    token."""
     root = f"http://{whole.runtime.nodes[-1].admin}/admin/v2"
     stolen = {
         "serviceUrl": "http://127.0.0.1:1",
@@ -84,7 +86,9 @@ def test_administration_is_for_the_harness_alone(whole: PulsarCluster) -> None:
         ("POST", f"namespaces/{whole.admin.namespace}/permissions/anonymous", ["functions"]),
         ("POST", "brokers/configuration/maxTenants/1", None),
     ]
-    answers = {path: urllib3.request(how, f"{root}/{path}", json=body).status for how, path, body in asked}
+    answers = {
+        path: urllib3.request(how, f"{root}/{path}", json=body).status for how, path, body in asked
+    }
     assert set(answers.values()) <= {401, 403}, answers
     ended = urllib3.request("POST", f"{root}/brokers/shutdown?maxConcurrentUnloadPerSec=1")
     assert ended.status in (401, 403)
@@ -132,18 +136,24 @@ def test_owners_are_those_that_a_lookup_finds(whole: PulsarCluster) -> None:
     assert len(set(admin.bundle_owners().values())) > 1, "not all bundles at one broker"
 
 
-def test_unloads_make_streams_load_anew(whole: PulsarCluster, inject: Callable[..., dict[str, Any]]) -> None:
+def test_unloads_make_streams_load_anew(
+    whole: PulsarCluster, inject: Callable[..., dict[str, Any]]
+) -> None:
     effect = inject({"fault": "unload", "target": "topic:clicks"})
     assert effect["effective"], effect
     effect = inject({"fault": "unload-storm", "times": 4, "pairs": True})
     assert effect["effective"], effect
     assert effect["details"]["done"] == 8
     # Asking loads a stream that nobody uses, which opens its next ledger.
-    loaded = {stream: whole.admin.incarnation(stream) for stream in whole.admin.partition_states(NAMES)}
+    loaded = {
+        stream: whole.admin.incarnation(stream) for stream in whole.admin.partition_states(NAMES)
+    }
     assert {one.stream: one.term for one in whole.admin.leaderships(NAMES, {})} == loaded
 
 
-def test_a_bundle_goes_where_it_is_sent(whole: PulsarCluster, inject: Callable[..., dict[str, Any]]) -> None:
+def test_a_bundle_goes_where_it_is_sent(
+    whole: PulsarCluster, inject: Callable[..., dict[str, Any]]
+) -> None:
     owner = whole.admin.leaders("orders-1")[0]
     effect = inject({"fault": "transfer", "target": "bundle-of:orders-1"})
     assert effect["effective"], effect
@@ -248,7 +258,10 @@ def test_other_clusters_work_too(version: str, topology: str, tmp_path: Path) ->
         assert cluster.admin.registered() == {node.name for node in cluster.runtime.nodes}
         step = {"fault": "change-config", "config": CHANGED, "for": "1s"}
         run = RunDir(tmp_path / "run").create()
-        assert fire(cluster, run, TOPICS, step)["effect"]["details"]["changed"].keys() == CHANGED.keys()
+        assert (
+            fire(cluster, run, TOPICS, step)["effect"]["details"]["changed"].keys()
+            == CHANGED.keys()
+        )
 
 
 def test_a_broker_loads_no_code_from_a_folder_that_a_stranger_names(
@@ -258,16 +271,21 @@ def test_a_broker_loads_no_code_from_a_folder_that_a_stranger_names(
     archive = tmp_path / "stranger.nar"
     with zipfile.ZipFile(archive, "w") as made:
         made.writestr("META-INF/MANIFEST.MF", "Manifest-Version: 1.0\n")
-        made.writestr("META-INF/services/pulsar-offloader.yaml", "offloaderFactoryClass: stranger.Code\n")
+        made.writestr(
+            "META-INF/services/pulsar-offloader.yaml", "offloaderFactoryClass: stranger.Code\n"
+        )
     rest = whole.admin._rest
     rest.put("/namespaces/public/stranger", {"replication_clusters": ["brokerstorm"]})
     policy = {"managedLedgerOffloadDriver": "filesystem", "offloadersDirectory": str(tmp_path)}
     rest.post("/namespaces/public/stranger/offloadPolicies", policy)
     rest.put("/persistent/public/stranger/topic")
-    rest.get("/persistent/public/stranger/topic/stats")  # it is loaded, with the policies of its namespace
+    # it is loaded, with the policies of its namespace
+    rest.get("/persistent/public/stranger/topic/stats")
 
     logs = [(node.folder / "logs").rglob("*") for node in whole.runtime.nodes]
     lines = [path.read_text(errors="replace") for each in logs for path in each if path.is_file()]
-    assert any("createManagedLedgerOffloader" in text for text in lines), "a broker looked into the folder"
+    assert any("createManagedLedgerOffloader" in text for text in lines), (
+        "a broker looked into the folder"
+    )
     folder = whole.runtime.nodes[0].folder.parent
     assert not list(folder.rglob("stranger.nar-unpacked"))

@@ -1,4 +1,5 @@
-"""Qpid as processes: one broker through a whole run; a group whose mastership moves and whose master dies."""
+"""Qpid as processes: one broker through a whole run; a group whose mastership moves and whose
+master dies."""
 
 from __future__ import annotations
 
@@ -73,10 +74,15 @@ def test_a_run_from_cluster_to_verdict(run: LiveRun) -> None:
     document = run.document()
     sends = document["sends"]
     assert (code, document["verdict"], document["reasons"]) == (Exit.PASS, "pass", []), run.errors()
-    assert 0 < sends["attempted"] == sends["ok"] <= 7 * 200  # what a slow machine did not offer is no attempt
+    # what a slow machine did not offer is no attempt
+    assert 0 < sends["attempted"] == sends["ok"] <= 7 * 200
     assert document["rows"]["deliveries"] >= sends["ok"]
     (closed,) = document["faults"]
-    assert (closed["kind"], closed["effective"], closed["healed"]) == ("connection-close", True, True)
+    assert (closed["kind"], closed["effective"], closed["healed"]) == (
+        "connection-close",
+        True,
+        True,
+    )
     assert run.processes() == []
     follow_summary(run.root)
 
@@ -92,7 +98,9 @@ def inject(cluster: QpidCluster, folder: Path, step: dict[str, Any]) -> dict[str
 
 
 @pytest.mark.extended
-def test_a_group_serves_from_another_node_when_its_master_goes(group: QpidCluster, tmp_path: Path) -> None:
+def test_a_group_serves_from_another_node_when_its_master_goes(
+    group: QpidCluster, tmp_path: Path
+) -> None:
     admin = group.admin
     for ability in (HasMastership, HasBacklogs, HasConnections, HasHealthProbe):
         assert isinstance(admin, ability)
@@ -108,7 +116,8 @@ def test_a_group_serves_from_another_node_when_its_master_goes(group: QpidCluste
     second = admin.master()
     assert second not in (None, first)
 
-    # The master of before may still be joining as a replica: until it has, another kill is not for now.
+    # The master of before may still be joining as a replica: until it has, another kill is not for
+    # now.
     kill = {"fault": "kill", "target": "controller", "for": "2s", "wait": 60}
     effect = inject(group, tmp_path / "kill", kill)
     assert effect["effective"], effect
@@ -120,7 +129,8 @@ def test_a_group_serves_from_another_node_when_its_master_goes(group: QpidCluste
 
 
 def test_management_is_for_the_harness_alone(tmp_path: Path) -> None:
-    """Every account of the machine is `guest`; the management of a broker writes files as our user."""
+    """Every account of the machine is `guest`; the management of a broker writes files as our
+    user."""
     with up("qpid", tmp_path, TOPICS[0], topology="memory") as cluster:
         node, stolen = cluster.runtime.nodes[0], tmp_path / "stolen"
         provider = {"type": "PlainPasswordFile", "path": str(stolen)}
@@ -128,10 +138,15 @@ def test_management_is_for_the_harness_alone(tmp_path: Path) -> None:
             "PUT",
             f"http://{node.admin}/api/latest/authenticationprovider/stranger",
             body=json.dumps(provider),
-            headers={"Content-Type": "application/json", **urllib3.make_headers(basic_auth="guest:guest")},
+            headers={
+                "Content-Type": "application/json",
+                **urllib3.make_headers(basic_auth="guest:guest"),
+            },
         )
         assert (answer.status, stolen.exists()) == (401, False)
-        with pytest.raises(pika.exceptions.ProbableAccessDeniedError, match=r"PERFORM_ACTION\(manage\)"):
+        with pytest.raises(
+            pika.exceptions.ProbableAccessDeniedError, match=r"PERFORM_ACTION\(manage\)"
+        ):
             as_guest(node, "$management")
         assert ask_amqp_management(node, "org.apache.qpid.VirtualHostLogger") == 403
         # A later command is the harness, too.
@@ -143,13 +158,17 @@ def as_guest(node: Node, virtual_host: str) -> pika.BlockingConnection:
     proof = pika.PlainCredentials("guest", "guest")
     return pika.BlockingConnection(
         pika.ConnectionParameters(
-            host=node.client.host, port=node.client.port, virtual_host=virtual_host, credentials=proof
+            host=node.client.host,
+            port=node.client.port,
+            virtual_host=virtual_host,
+            credentials=proof,
         )
     )
 
 
 def ask_amqp_management(node: Node, kind: str) -> int:
-    """Ask the virtual host's own management node to create something; returns the status of its answer."""
+    """Ask the virtual host's own management node to create something; returns the status of its
+    answer."""
     connection = as_guest(node, "")
     try:
         channel = connection.channel()
@@ -159,7 +178,11 @@ def ask_amqp_management(node: Node, kind: str) -> int:
             headers={"type": kind, "operation": "CREATE", "name": "stranger"},
             reply_to=replies,
         )
-        attributes = {"name": "stranger", "qpid-type": "VirtualHostFile", "fileName": "/nonexistent/stolen"}
+        attributes = {
+            "name": "stranger",
+            "qpid-type": "VirtualHostFile",
+            "fileName": "/nonexistent/stolen",
+        }
         channel.basic_publish("", "$management", amqp_map(attributes), asked)
         _, properties, _ = next(channel.consume(replies, auto_ack=True, inactivity_timeout=UP_S))
         assert properties
@@ -169,9 +192,13 @@ def ask_amqp_management(node: Node, kind: str) -> int:
 
 
 def amqp_map(texts: dict[str, str]) -> bytes:
-    """A map as AMQP 0-10 encodes it: size, count, and each name with a text of 16-bit length (code 0x95)."""
+    """A map as AMQP 0-10 encodes it: size, count, and each name with a text of 16-bit length (code
+    0x95)."""
     entries = b"".join(
-        struct.pack(">B", len(name)) + name.encode() + struct.pack(">BH", 0x95, len(text)) + text.encode()
+        struct.pack(">B", len(name))
+        + name.encode()
+        + struct.pack(">BH", 0x95, len(text))
+        + text.encode()
         for name, text in texts.items()
     )
     counted = struct.pack(">I", len(texts)) + entries

@@ -1,4 +1,5 @@
-"""Resource faults on real brokers: what the kernel and the cluster show, and that nothing of it stays."""
+"""Resource faults on real brokers: what the kernel and the cluster show, and that nothing of it
+stays."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ def needing(need: str) -> pytest.MarkDecorator:
 
 
 def struck(begin: Begin, step: dict[str, Any]) -> str:
-    """The evidence of a fault that takes effect and is healed, while messages are written to every broker."""
+    """The evidence of a fault that takes effect and is healed, while messages are written to every
+    broker."""
     rig = begin({"at": 0, "for": "5m", **step})
     with sending(rig.cluster, ORDERS):
         effect = rig.wait_for("effect")
@@ -39,7 +41,9 @@ def test_a_node_is_held_to_less_cpu(kafka: KafkaCluster, begin: Begin) -> None:
 @pytest.mark.extended
 @needing("memory-group")
 def test_a_node_is_held_to_less_memory(kafka: KafkaCluster, begin: Begin) -> None:
-    assert "of memory" in struck(begin, {"fault": "memory-limit", "target": "kafka-1", "headroom": "1MB"})
+    assert "of memory" in struck(
+        begin, {"fault": "memory-limit", "target": "kafka-1", "headroom": "1MB"}
+    )
     assert kafka.runtime.memory_use("kafka-1").limit is None
 
 

@@ -1,4 +1,5 @@
-"""A run whose command is killed with -9 while a broker is down goes on, or is judged by what it left."""
+"""A run whose command is killed with -9 while a broker is down goes on, or is judged by what it
+left."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def killed(folder: Path, duration: str) -> RunDir:
         process = subprocess.Popen(command, stdout=said, stderr=said, start_new_session=True)
 
     def is_down() -> bool:
-        return any('"effect"' in each.read_text() for each in folder.glob("runs/*-cut/faults.jsonl"))
+        return any(
+            '"effect"' in each.read_text() for each in folder.glob("runs/*-cut/faults.jsonl")
+        )
 
     try:
         assert wait_until(is_down, RUN_TIMEOUT_S), (folder / "said").read_text()

@@ -56,7 +56,9 @@ def test_a_run_from_cluster_to_verdict(passed: LiveRun) -> None:
 def kill_producer(run: LiveRun) -> None:
     """As soon as the fault is applied."""
     run.wait_for_fault()
-    (producer,) = [p for p in run.processes() if any("raw/producer" in word for word in p.cmdline())]
+    (producer,) = [
+        p for p in run.processes() if any("raw/producer" in word for word in p.cmdline())
+    ]
     producer.kill()
 
 
@@ -68,7 +70,8 @@ def test_the_same_faults_again_and_a_producer_that_dies_makes_the_run_unknown(
         assert run.wait_while(lambda: kill_producer(run)) == Exit.UNKNOWN, run.errors()
         document = run.document()
     targets = [
-        [fault["target"].split()[0] for fault in each["faults"]] for each in (passed.document(), document)
+        [fault["target"].split()[0] for fault in each["faults"]]
+        for each in (passed.document(), document)
     ]
     assert targets[0] == targets[1]
     assert any("producer-shop" in reason for reason in document["reasons"]), document["reasons"]
@@ -90,6 +93,7 @@ load:
 """
 
 
+@pytest.mark.extended
 def test_a_load_that_claims_no_rate_goes_at_what_is_kept(tmp_path: Path) -> None:
     path, runs = tmp_path / "not-kept.yaml", tmp_path / "runs"
     path.write_text(NOT_KEPT)
@@ -123,7 +127,8 @@ def test_a_load_that_claims_no_rate_goes_at_what_is_kept(tmp_path: Path) -> None
     ids=["ctrl-c", "sigterm", "ctrl-c twice"],
 )
 def test_stopped_while_a_fault_is_applied(run: LiveRun, signals: list[int], code: int) -> None:
-    """One signal: what was sent is audited and judged, a run cut short proves nothing. Two end at once."""
+    """One signal: what was sent is audited and judged, a run cut short proves nothing. Two end at
+    once."""
     run.wait_for_fault()
     for number in signals:
         run.signal(number)
@@ -181,7 +186,8 @@ def spoil_storage(run: LiveRun) -> None:
 @pytest.mark.extended
 def test_a_broker_that_never_comes_back(tmp_path: Path) -> None:
     scenario = SCENARIO.replace("duration: 8s", "duration: 4s").replace(
-        'pause, target: "leader-of:orders", at: 1s, for: 4s', "kill, target: kafka-2, at: 1s, for: 2s"
+        'pause, target: "leader-of:orders", at: 1s, for: 4s',
+        "kill, target: kafka-2, at: 1s, for: 2s",
     )
     scenario += "limits: {recovery: 2s, drain: 4s}\n"
     with LiveRun(tmp_path, scenario=scenario, inside=True) as live:

@@ -1,4 +1,5 @@
-"""Secrets of every kind in a connection file: nothing that commands print, leave or start shows one."""
+"""Secrets of every kind in a connection file: nothing that commands print, leave or start shows
+one."""
 
 from __future__ import annotations
 
@@ -27,11 +28,15 @@ from tests.driver_rig.external import ACTIONS, commands
 from tests.live.cluster_rig import ClusterPool, make_whole
 from tests.live.run_rig import BROKERSTORM, RUN_TIMEOUT_S, Said
 
-pytestmark = [pytest.mark.slow]  # a run with every language, judged, and a dozen commands: two minutes
+# a run with every language, judged, and a dozen commands: two minutes
+pytestmark = [pytest.mark.slow]
 
 #: What shells, JSON and URLs write in another way is in each.
 KEY_PASSWORD = "k3y-p4ss \"q'\\b%41$;{x}"
-WRONG = {name: f"{name}-wr0ng-\"q'\\b%41$;{{x}}" for name in ("password", "plain", "token", "client_secret")}
+WRONG = {
+    name: f"{name}-wr0ng-\"q'\\b%41$;{{x}}"
+    for name in ("password", "plain", "token", "client_secret")
+}
 #: Between two looks at all processes.
 LOOK_S = 0.5
 SCENARIO = """
@@ -66,7 +71,9 @@ class Place:
 
     def __post_init__(self) -> None:
         forms = {form for text in self.secrets.values() for form in _forms(text)}
-        self._any = re.compile(b"|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True)))
+        self._any = re.compile(
+            b"|".join(re.escape(form) for form in sorted(forms, key=len, reverse=True))
+        )
 
     def holds(self, content: bytes) -> bool:
         return bool(self._any.search(content))
@@ -112,8 +119,8 @@ class Place:
         return [str(path.relative_to(root)) for path in files if self.holds(_decoded(path))]
 
     def is_clean(self, cluster: Path) -> None:
-        """No secret in what commands said and left, nor in the cluster's folder or this user's state, but
-        where the secrets of clusters of ours are documented to be."""
+        """No secret in what commands said and left, nor in the cluster's folder or this user's
+        state, but where the secrets of clusters of ours are documented to be."""
         state = self.leaks(state_folder().parent)
         assert self.seen == []
         assert [leak for leak in state if not leak.startswith("security/")] == []
@@ -169,8 +176,20 @@ def place(cluster: KafkaCluster, tmp_path: Path) -> Place:
     authority = Authority("of the client")
     certificate, key = written(authority.issue("me"), documented, "me")
     # PBES1: Java 17 has no factory of the name under which Kafka's client asks for others.
-    made = ["openssl", "pkcs8", "-topk8", "-v1", "PBE-SHA1-3DES", "-in", str(key), "-passout", "stdin"]
-    encrypted = subprocess.run(made, input=KEY_PASSWORD.encode(), capture_output=True, check=True).stdout
+    made = [
+        "openssl",
+        "pkcs8",
+        "-topk8",
+        "-v1",
+        "PBE-SHA1-3DES",
+        "-in",
+        str(key),
+        "-passout",
+        "stdin",
+    ]
+    encrypted = subprocess.run(
+        made, input=KEY_PASSWORD.encode(), capture_output=True, check=True
+    ).stdout
     key.write_bytes(encrypted)
     for name, text in WRONG.items():
         (documented / name).write_text(text)
@@ -188,13 +207,17 @@ def place(cluster: KafkaCluster, tmp_path: Path) -> Place:
     password = cluster.made.secrets[CLIENT].reveal()
 
     def connection(name: str, auth: Mapping[str, Any]) -> None:
-        (folder / f"{name}.yaml").write_text(json.dumps({**written_down, **nodes, "tls": tls, "auth": auth}))
+        (folder / f"{name}.yaml").write_text(
+            json.dumps({**written_down, **nodes, "tls": tls, "auth": auth})
+        )
 
     user = {"user": CLIENT, "mechanism": "scram-sha-512"}
     connection("right", {**user, "password": {"env": "STORM_PASSWORD"}})
     connection("wrong-password", {**user, "password": {"file": str(documented / "password")}})
     connection("wrong-plain", {**user, "mechanism": "plain", "password": {"env": "STORM_PLAIN"}})
-    connection("wrong-token", {"mechanism": "oauthbearer", "token": {"file": str(documented / "token")}})
+    connection(
+        "wrong-token", {"mechanism": "oauthbearer", "token": {"file": str(documented / "token")}}
+    )
     oauth = {"mechanism": "oauthbearer", "client_id": "me", "token_url": "http://127.0.0.1:9/token"}
     connection("wrong-client", {**oauth, "client_secret": {"env": "STORM_CLIENT"}})
     return Place(
@@ -238,7 +261,10 @@ def test_no_secret_is_shown_or_left(place: Place, cluster: KafkaCluster) -> None
 def test_no_refused_secret_is_shown_or_left(place: Place, cluster: KafkaCluster) -> None:
     (place.folder / "whispers.yaml").write_text(SCENARIO)
     for wrong in ("wrong-password", "wrong-plain", "wrong-token", "wrong-client"):
-        for name, *words in (("doctor", "doctor"), ("run", "-vv", "--json", "run", "whispers.yaml")):
+        for name, *words in (
+            ("doctor", "doctor"),
+            ("run", "-vv", "--json", "run", "whispers.yaml"),
+        ):
             said = place.call(f"{wrong}-{name}", *words, "--cluster", f"{wrong}.yaml")
             assert said.code == 4, said
     place.is_clean(cluster.runtime.folder)

@@ -1,4 +1,5 @@
-"""Workers keep the contract on brokers with TLS and users as on plain ones, and nobody else gets in."""
+"""Workers keep the contract on brokers with TLS and users as on plain ones, and nobody else gets
+in."""
 
 from __future__ import annotations
 
@@ -42,9 +43,12 @@ LOCKED_OUT = {("confluent-kafka", "an older version writes the same rows")}
 
 
 def asked() -> Iterator[Any]:
-    """Every check of every worker; by day the first one of the system that scenarios are of by default."""
+    """Every check of every worker; by day the first one of the system that scenarios are of by
+    default."""
     by_day = load_worker(DEFAULT.client)
-    for worker in sorted(known_workers().values(), key=lambda worker: (worker.system, worker.library)):
+    for worker in sorted(
+        known_workers().values(), key=lambda worker: (worker.system, worker.library)
+    ):
         for number, check in enumerate(checks_of(worker)):
             marks = [] if worker == by_day and number == 0 else [pytest.mark.slow]
             if (worker.library, check.name) in LOCKED_OUT:
@@ -55,7 +59,9 @@ def asked() -> Iterator[Any]:
 
 
 @pytest.mark.parametrize(("worker", "check"), list(asked()))
-def test_contract(pool: ClusterPool, worker: WorkerSpec, check: WorkerCheck, tmp_path: Path) -> None:
+def test_contract(
+    pool: ClusterPool, worker: WorkerSpec, check: WorkerCheck, tmp_path: Path
+) -> None:
     rig = Rig(CheckPlace(pool.get(worker.system, secure=True), tmp_path), worker)
     try:
         check.run(rig)
@@ -162,12 +168,18 @@ def test_kafka_clients_show_a_token(pool: ClusterPool, worker: WorkerSpec, tmp_p
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "worker",
-    [pytest.param(each, id=each.library) for each in PRODUCERS if "oauthbearer-client" in each.security.auth],
+    [
+        pytest.param(each, id=each.library)
+        for each in PRODUCERS
+        if "oauthbearer-client" in each.security.auth
+    ],
 )
 def test_kafka_clients_fetch_a_token(pool: ClusterPool, worker: WorkerSpec, tmp_path: Path) -> None:
     _, secrets = ways_in(pool.get("kafka", secure=True))
     with token_server(secrets[TOKEN].reveal()) as (url, asked):
-        auth = Auth("oauthbearer", Secret("s3kr1t"), token_url=url, client_id="storm", scope="brokers")
+        auth = Auth(
+            "oauthbearer", Secret("s3kr1t"), token_url=url, client_id="storm", scope="brokers"
+        )
         assert_lets_in(pool, worker, tmp_path, auth)
     assert asked
     assert all("scope=brokers" in body for body in asked)
@@ -180,9 +192,13 @@ def test_a_token_that_is_over_ends_a_worker_before_it_is_ready(
 ) -> None:
     cluster, now = pool.get("kafka", secure=True), datetime.now(UTC)
     security, secrets = ways_in(cluster)
-    over = signed_token(secrets["token-key"], CLIENT, (now - timedelta(days=2), now - timedelta(days=1)))
+    over = signed_token(
+        secrets["token-key"], CLIENT, (now - timedelta(days=2), now - timedelta(days=1))
+    )
     with rig_on(cluster, tmp_path, worker) as rig:
-        assert_says_why(rig.producer(rig.topic(), security=replace(security, auth=Auth("oauthbearer", over))))
+        assert_says_why(
+            rig.producer(rig.topic(), security=replace(security, auth=Auth("oauthbearer", over)))
+        )
 
 
 @pytest.mark.slow  # a wrong password is told after the client has tried for a while

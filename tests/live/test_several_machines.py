@@ -1,5 +1,6 @@
-"""The load of a run from three machines: addresses of their own, and clocks of their own where the kernel
-lets tests have time namespaces. Executors begin in empty folders, and the run is kept in an S3 bucket."""
+"""The load of a run from three machines: addresses of their own, and clocks of their own where the
+kernel lets tests have time namespaces. Executors begin in empty folders, and the run is kept in an
+S3 bucket."""
 
 from __future__ import annotations
 
@@ -38,9 +39,10 @@ pytestmark = [pytest.mark.live, pytest.mark.spark]
 HOSTS = ("127.0.0.11", "127.0.0.12", "127.0.0.13")
 AHEAD_S = (0, 1000, -500)
 RUN_S = 300.0
-#: What is acknowledged without an answer is lost with the leader. On a busy machine it takes seconds from
-#: when the fault is due until the leader is known, and what waits for it would make batches of more than
-#: 1,001 messages, whose positions are false (scenarios/bugs/librdkafka-acks0.yaml).
+#: What is acknowledged without an answer is lost with the leader. On a busy machine it takes
+#: seconds from when the fault is due until the leader is known, and what waits for it would make
+#: batches of more than 1,001 messages, whose positions are false
+#: (scenarios/bugs/librdkafka-acks0.yaml).
 SCENARIO = """
 name: several
 topics: {orders: {partitions: 6, replication: 3}}
@@ -71,16 +73,17 @@ faults:
   - {fault: pause, target: "leader-of:orders", at: 1s, for: 3s}
 require: {rate_ratio: 0.5}
 """
-#: Several times as many as may wait at the driver. Each that comes ends the oldest of those, so a task has
-#: `MOST_STRANGERS` times this pause to show its token: most of a second, on a machine that does other things.
+#: Several times as many as may wait at the driver. Each that comes ends the oldest of those, so a
+#: task has `MOST_STRANGERS` times this pause to show its token: most of a second, on a machine that
+#: does other things.
 STRANGERS = 100
 PAUSE_S = 0.05
 #: That a driver may grow by in the seconds of a load, strangers or not.
 MOST_MB = 200
 SENDS = 3000 * (1 + 14)
 
-#: An application that commits every second does again what it did since, when it is killed. A broker that is
-#: slow for a minute is sent what it has, so the producer is idempotent.
+#: An application that commits every second does again what it did since, when it is killed. A
+#: broker that is slow for a minute is sent what it has, so the producer is idempotent.
 PIPELINE = """
 name: piped
 topics: {orders: {partitions: 6}, invoices: {partitions: 3}}
@@ -103,7 +106,9 @@ require: {dedup: once, rate_ratio: 0.5}
 def clocks() -> list[list[str]]:
     """Words before the command of each Spark worker."""
     namespace = ["unshare", "--time", "--monotonic"]
-    allowed = subprocess.run([*namespace, "7", "true"], capture_output=True, check=False).returncode == 0
+    allowed = (
+        subprocess.run([*namespace, "7", "true"], capture_output=True, check=False).returncode == 0
+    )
     return [[*namespace, str(ahead)] if ahead and allowed else [] for ahead in AHEAD_S]
 
 
@@ -158,7 +163,10 @@ def agents() -> list[psutil.Process]:
     return [each for each in found if "brokerstorm-box-" in " ".join(each.info["cmdline"] or [])]
 
 
-def test_three_machines_find_what_one_does(master: str, scenario: Path, bucket: str, tmp_path: Path) -> None:
+@pytest.mark.extended
+def test_three_machines_find_what_one_does(
+    master: str, scenario: Path, bucket: str, tmp_path: Path
+) -> None:
     one = told(tmp_path / "one", "run", str(scenario), "--seed", "7")
     words = ("--load-master", master, "--load-store", bucket)
     three = told(tmp_path / "three", "run", str(scenario), "--seed", "7", *words)
@@ -171,8 +179,11 @@ def test_three_machines_find_what_one_does(master: str, scenario: Path, bucket: 
     assert [each["clients"] for each in executors] == [
         [f"producer-shop-{n}", f"consumer-billing-{n}"] for n in (1, 2, 3)
     ]
-    here = [-ahead_s * 10**9 if words else 0 for ahead_s, words in zip(AHEAD_S, clocks(), strict=True)]
-    found = sorted(executors, key=lambda each: int(each["ahead_ns"]))  # Spark numbers tasks as it likes
+    here = [
+        -ahead_s * 10**9 if words else 0 for ahead_s, words in zip(AHEAD_S, clocks(), strict=True)
+    ]
+    # Spark numbers tasks as it likes
+    found = sorted(executors, key=lambda each: int(each["ahead_ns"]))
     for each, ahead_ns in zip(found, sorted(here), strict=True):
         assert abs(each["ahead_ns"] - ahead_ns) <= each["bound_ns"] < 10**8
     address, _, query = bucket.partition("?")
@@ -213,7 +224,8 @@ def forwarded(source: tuple[str, int], target: tuple[str, int]) -> Iterator[list
 
 
 def fill(port: int, stop: threading.Event) -> None:
-    """Opens `STRANGERS` connections to the driver's port, sends rubbish, then replaces one each `PAUSE_S`."""
+    """Opens `STRANGERS` connections to the driver's port, sends rubbish, then replaces one each
+    `PAUSE_S`."""
     links: deque[socket.socket] = deque()
     while not stop.is_set():
         with suppress(OSError):
@@ -228,17 +240,29 @@ def fill(port: int, stop: threading.Event) -> None:
 
 
 def at_port(process: psutil.Process, port: int, status: str) -> list[str]:
-    """Own addresses of the connections of a process at a port, by what they are: LISTEN, ESTABLISHED."""
-    found = [each for each in process.net_connections("tcp") if each.laddr and each.laddr.port == port]
+    """Own addresses of the connections of a process at a port, by what they are: LISTEN,
+    ESTABLISHED."""
+    found = [
+        each for each in process.net_connections("tcp") if each.laddr and each.laddr.port == port
+    ]
     return [each.laddr.ip for each in found if each.status == status]
 
 
 @pytest.mark.extended
-def test_tasks_come_through_a_tunnel_while_strangers_fill_the_port(master: str, tmp_path: Path) -> None:
+def test_tasks_come_through_a_tunnel_while_strangers_fill_the_port(
+    master: str, tmp_path: Path
+) -> None:
     port, end, stop = free_port(), ("127.0.0.21", free_port()), threading.Event()
     path = tmp_path / "safe.yaml"
     path.write_text(SAFE)
-    words = ("--load-master", master, "--load-port", str(port), "--load-address", f"{end[0]}:{end[1]}")
+    words = (
+        "--load-master",
+        master,
+        "--load-port",
+        str(port),
+        "--load-address",
+        f"{end[0]}:{end[1]}",
+    )
     strangers = threading.Thread(target=fill, args=(port, stop), daemon=True)
     with forwarded(end, (HOST, port)) as came:
         process = begun(tmp_path / "runs", "--json", "run", str(path), *words)
@@ -257,7 +281,8 @@ def test_tasks_come_through_a_tunnel_while_strangers_fill_the_port(master: str, 
     document = json.loads(out)
     assert (process.returncode, document["reasons"]) == (Exit.PASS, []), err
     assert len(came) == 2 * len(HOSTS), "two connections of each task"
-    # Strangers that may wait, and the tasks', each of which may be one that waits and one that was let in.
+    # Strangers that may wait, and the tasks', each of which may be one that waits and one that was
+    # let in.
     assert held <= MOST_STRANGERS + 4 * len(HOSTS)
     assert grown_mb < MOST_MB, (held, grown_mb)
 
@@ -267,7 +292,8 @@ def test_tasks_come_through_a_tunnel_while_strangers_fill_the_port(master: str, 
 def test_a_cluster_of_others_is_loaded_as_from_one(
     master: str, scenario: Path, pool: ClusterPool, secure: bool, tmp_path: Path
 ) -> None:
-    """Its operator kills the leader. Executors find the authority and the password where the file says."""
+    """Its operator kills the leader. Executors find the authority and the password where the file
+    says."""
     cluster: KafkaCluster = pool.get("kafka", secure=secure)
     file = connection_file(cluster, tmp_path, commands(cluster.runtime.folder, *ACTIONS))
     words = ("run", str(scenario), "--seed", "7", "--cluster", str(file))
@@ -296,16 +322,21 @@ def test_an_executor_without_a_secret_ends_the_run_before_the_load(
     monkeypatch.setenv("STORM_PASSWORD", cluster.made.secrets[CLIENT].reveal())
     said = told(tmp_path, "run", str(scenario), "--cluster", str(file), "--load-master", master)
     assert said[0] == Exit.ENVIRONMENT, said
-    assert "auth.password: the environment variable STORM_PASSWORD is empty or not set" in str(said[1])
+    assert "auth.password: the environment variable STORM_PASSWORD is empty or not set" in str(
+        said[1]
+    )
     assert agents() == []
 
 
 @pytest.mark.extended
-def test_clients_are_killed_and_pipelines_run_on_other_machines(master: str, tmp_path: Path) -> None:
+def test_clients_are_killed_and_pipelines_run_on_other_machines(
+    master: str, tmp_path: Path
+) -> None:
     path = tmp_path / "piped.yaml"
     path.write_text(PIPELINE)
     code, document, err = told(tmp_path / "runs", "run", str(path), "--load-master", master)
-    # Without transactions a kill between output and commit makes an output twice; not every kill comes there.
+    # Without transactions a kill between output and commit makes an output twice; not every kill
+    # comes there.
     twice = violations(document)
     assert twice <= {"input-twice"}, err
     assert code == (Exit.FAIL if twice else Exit.PASS), err
@@ -320,12 +351,18 @@ def test_clients_are_killed_and_pipelines_run_on_other_machines(master: str, tmp
     assert agents() == []
 
 
-def test_a_machine_that_is_lost_makes_the_run_unknown(master: str, scenario: Path, tmp_path: Path) -> None:
-    """Spark then ends the other tasks, too; what they had captured is kept, and the rest accuses nobody."""
+@pytest.mark.extended
+def test_a_machine_that_is_lost_makes_the_run_unknown(
+    master: str, scenario: Path, tmp_path: Path
+) -> None:
+    """Spark then ends the other tasks, too; what they had captured is kept, and the rest accuses
+    nobody."""
     kept = ("--set", "load.producers.shop.options.acks=all")
     process = begun(tmp_path, "--json", "run", str(scenario), *kept, "--load-master", master)
     try:
-        assert wait_until(lambda: len(agents()) >= 9 and list(tmp_path.glob("*/faults.jsonl")), RUN_S)
+        assert wait_until(
+            lambda: len(agents()) >= 9 and list(tmp_path.glob("*/faults.jsonl")), RUN_S
+        )
         next(each for each in agents() if "harness.remote.agent" in each.info["cmdline"]).kill()
         out, err = process.communicate(timeout=RUN_S)
     finally:
@@ -361,7 +398,9 @@ def stores() -> set[psutil.Process]:
 
 
 @pytest.mark.extended
-def test_a_store_that_goes_away_leaves_the_run_here(scenario: Path, master: str, tmp_path: Path) -> None:
+def test_a_store_that_goes_away_leaves_the_run_here(
+    scenario: Path, master: str, tmp_path: Path
+) -> None:
     others = stores()
     with s3_bucket(tmp_path / "log") as bucket:
         (server,) = stores() - others

@@ -1,4 +1,5 @@
-"""A night on live brokers: killed in the middle, it goes on; shared cluster, rows in the history."""
+"""A night on live brokers: killed in the middle, it goes on; shared cluster, rows in the
+history."""
 
 from __future__ import annotations
 
@@ -30,7 +31,16 @@ cells:
 def test_a_night_that_is_killed_goes_on(tmp_path: Path) -> None:
     (tmp_path / "two.yaml").write_text(SUITE)
     runs = tmp_path / "runs"
-    command = [sys.executable, "-m", "brokerstorm", "--json", "--run-dir", str(runs), "suite", "run"]
+    command = [
+        sys.executable,
+        "-m",
+        "brokerstorm",
+        "--json",
+        "--run-dir",
+        str(runs),
+        "suite",
+        "run",
+    ]
     command.append(str(tmp_path / "two.yaml"))
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "launcher")}
 
@@ -47,5 +57,8 @@ def test_a_night_that_is_killed_goes_on(tmp_path: Path) -> None:
     (cell,) = document["cells"]
     assert [each["verdict"] for each in cell["rounds"]] == ["pass", "pass"]
     with closing(sqlite3.connect(runs / "history.sqlite")) as file:
-        assert file.execute("SELECT count(*), count(DISTINCT seed) FROM rounds").fetchone() == (2, 2)
+        assert file.execute("SELECT count(*), count(DISTINCT seed) FROM rounds").fetchone() == (
+            2,
+            2,
+        )
     assert len(list(runs.glob("*/*-cut-1"))) == 1  # what was captured until then

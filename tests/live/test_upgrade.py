@@ -1,4 +1,5 @@
-"""rolling-upgrade on real brokers: their processes are of the other version, and features follow."""
+"""rolling-upgrade on real brokers: their processes are of the other version, and features
+follow."""
 
 from __future__ import annotations
 
@@ -16,7 +17,9 @@ NEW = "4.1.2"
 
 
 @pytest.mark.extended
-def test_kafka_is_upgraded_under_load_and_its_features_are_raised(pool: ClusterPool, tmp_path: Path) -> None:
+def test_kafka_is_upgraded_under_load_and_its_features_are_raised(
+    pool: ClusterPool, tmp_path: Path
+) -> None:
     needs = frozenset({need_of(NEW)})
     kafka = pool.get("kafka", version="3.9.1", needs=needs, broker_config=IMPATIENT)
     kafka.admin.create_topics([ORDERS])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def test_the_self_test_writes_the_golden_files(worker: WorkerSpec) -> None:
         raise
 
 
-# ----- what only one worker is asked -------------------------------------------------------------------
+# ----- what only one worker is asked --------------------------------------------------------------
 
 
 @pytest.fixture
@@ -59,14 +60,18 @@ def rig(pool: ClusterPool, request: pytest.FixtureRequest, tmp_path: Path) -> It
 
 
 def about(library: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("rig", [library], indirect=True, ids=[name_of(load_worker(library))])
+    return pytest.mark.parametrize(
+        "rig", [library], indirect=True, ids=[name_of(load_worker(library))]
+    )
 
 
 @about("confluent-kafka")
 def test_a_full_queue_may_be_a_fail(rig: Rig) -> None:
     topic, options = rig.topic(), {"queue.buffering.max.messages": "50", "linger.ms": "20"}
     asked = {"when_full": "fail"}
-    fails = rig.producer(topic, rate=5000, warm_up_s=0, load_s=1, options=options, asked=asked).send_all()
+    fails = rig.producer(
+        topic, rate=5000, warm_up_s=0, load_s=1, options=options, asked=asked
+    ).send_all()
     sends = fails.sends
     assert outcomes(sends) == {Outcome.OK, Outcome.FAIL}
     refused = sends[sends["outcome"] == Outcome.FAIL]
@@ -133,7 +138,11 @@ def test_audit_gives_one_stalled_partition_up_and_reads_the_others(rig: Rig) -> 
     node = leaders[0]
     assert node is not None
     # small fetches, so that the audit is still reading when the broker freezes
-    slow = {"fetch.message.max.bytes": "50000", "queued.min.messages": "1", "queued.max.messages.kbytes": "1"}
+    slow = {
+        "fetch.message.max.bytes": "50000",
+        "queued.min.messages": "1",
+        "queued.max.messages.kbytes": "1",
+    }
     audit = rig.auditor(topic, stall_s=8, options=slow)
     audit.wait_ready(READY_S)
     audit.tell("start 1")
@@ -176,7 +185,9 @@ def test_a_hang_is_judged_from_the_journal_and_shows_where_it_waits(rig: Rig) ->
         )
         for version, how in asked.items()
     }
-    judges = {version: HangDetector(SendSegments(worker.folder), 12) for version, worker in runs.items()}
+    judges = {
+        version: HangDetector(SendSegments(worker.folder), 12) for version, worker in runs.items()
+    }
     for worker in runs.values():
         worker.begin()
     for worker in runs.values():
@@ -237,7 +248,12 @@ def sent_again(sends: np.ndarray) -> set[tuple[int, int]]:
             "every send is one row with one outcome",
             "not where the client says",
         ),
-        ("lay.FAIL, f", "lay.INFO, f", "too large for the client is a fail", "outcomes: INFO, must be FAIL"),
+        (
+            "lay.FAIL, f",
+            "lay.INFO, f",
+            "too large for the client is a fail",
+            "outcomes: INFO, must be FAIL",
+        ),
     ],
     ids=["kafka a wrong place", "kafka a refusal that is called unknown"],
 )
@@ -256,11 +272,12 @@ def test_a_worker_that_breaks_the_contract_is_found(
     assert words in result.text
 
 
-# ----- what every worker is asked, one system after the other --------------------------------------------
+# ----- what every worker is asked, one system after the other -------------------------------------
 
 
 def kit_of(worker: WorkerSpec) -> tuple[str, bool]:
-    """The kit that it shares with other workers: that of its language; of Python, whether that of asyncio."""
+    """The kit that it shares with other workers: that of its language; of Python, whether that of
+    asyncio."""
     programs = [path.read_text() for path in worker.folder.glob("*.py")]
     return worker.language, any("worker_kit.asyncio" in text for text in programs)
 
@@ -297,37 +314,86 @@ DEARER = {
     "what failed is sent again until it is stored",
     "work on a message delays neither heartbeats nor commits",
 }
+#: What the kit makes is equal byte for byte in the golden files, for every worker in every
+#: language.
+IN_GOLDEN_FILES = {
+    "a rate profile is followed",
+    "payloads are whole whatever their filling",
+    "sizes are those of a table",
+    "sizes differ by message",
+}
 
 
 def asked() -> Iterator[Any]:
-    """Worker and check of everything that can be asked. By every change the first worker of each kit is asked
-    all that is cheap, and the others what rests on their client.
+    """Worker and check of everything that can be asked.
+
+    For every change, `FIRST` is asked everything. The first worker of each other kit is asked all
+    that is cheap and that its golden files do not show, and the others what rests on their client.
     """
     workers = sorted(known_workers().values(), key=lambda worker: (worker.system, worker.library))
-    of_kits = {kit_of(worker): worker for worker in reversed(workers) if worker.system == DEFAULT.name}
+    of_kits = {
+        kit_of(worker): worker for worker in reversed(workers) if worker.system == DEFAULT.name
+    }
     for worker in workers:
         for check in checks_of(worker):
             of_its_kit = worker in of_kits.values()
             marks = []
             if check.is_slow(worker) or (check.by_kit and not of_its_kit):
                 marks.append(pytest.mark.slow)
-            is_asked_of_all = check.name in OF_EVERY_CLIENT
-            if not is_asked_of_all and (not of_its_kit or (check.name in DEARER and worker.library != FIRST)):
+            asked_of_one = check.name in DEARER | IN_GOLDEN_FILES and worker.library != FIRST
+            if check.name not in OF_EVERY_CLIENT and (not of_its_kit or asked_of_one):
                 marks.append(pytest.mark.extended)
             name = f"{worker.system} {worker.library}: {check.name}"
             if not check.missing(worker):
                 yield pytest.param(worker, check, id=name, marks=marks)
 
 
+#: Checks that run on a cluster at the same time: each of them waits most of the time.
+AT_A_TIME = 3
+
+
 @pytest.mark.parametrize(("worker", "check"), list(asked()))
-def test_contract(pool: ClusterPool, worker: WorkerSpec, check: WorkerCheck, tmp_path: Path) -> None:
-    rig = Rig(CheckPlace(pool.get(worker.system), tmp_path), worker)
+def test_contract(
+    request: pytest.FixtureRequest,
+    pool: ClusterPool,
+    worker: WorkerSpec,
+    check: WorkerCheck,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    cluster = pool.get(worker.system)
+    for nodeid, each in [(request.node.nodeid, check), *next_checks(request.node)]:
+        place = CheckPlace(cluster, tmp_path_factory.mktemp("check"))
+        pool.begin(nodeid, partial(run_check, each, place, worker))
     try:
-        check.run(rig)
+        pool.result(request.node.nodeid)
     except NotHere as error:
         pytest.skip(str(error))
+
+
+def run_check(check: WorkerCheck, place: CheckPlace, worker: WorkerSpec) -> None:
+    rig = Rig(place, worker)
+    try:
+        check.run(rig)
     finally:
         rig.close()
+
+
+def next_checks(test: pytest.Function) -> list[tuple[str, WorkerCheck]]:
+    """Node ids and checks of the tests that follow, as far as they can run at the same time as
+    ``test``."""
+    found: list[tuple[str, WorkerCheck]] = []
+    worker, check = test.callspec.params["worker"], test.callspec.params["check"]
+    tests = test.session.items
+    begin = tests.index(test) + 1
+    for later in tests[begin : begin + AT_A_TIME - 1]:
+        params = later.callspec.params if hasattr(later, "callspec") else {}
+        if check.freezes_brokers or params.get("worker") is not worker or "check" not in params:
+            break
+        check = params["check"]
+        if check.freezes_brokers:
+            break
+        found.append((later.nodeid, check))
+    return found
 
 
 @pytest.mark.slow

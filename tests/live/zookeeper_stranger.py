@@ -20,7 +20,9 @@ def assert_a_stranger_is_refused(cluster: PulsarCluster) -> None:
     """Whether it reads, creates or deletes; the cluster stays as it was."""
     (zookeeper,) = [node for node in cluster.runtime.nodes if "zookeeper" in node.roles]
     for ask in (_read, _create, _delete):
-        with closing(KazooClient(str(zookeeper.client), connection_retry={"max_tries": 1})) as stranger:
+        with closing(
+            KazooClient(str(zookeeper.client), connection_retry={"max_tries": 1})
+        ) as stranger:
             assert stranger.start_async().wait(_ANSWER_S), "the connection itself is accepted"
             with pytest.raises((KazooException, KazooTimeoutError)):
                 ask(stranger).get(timeout=_ANSWER_S)

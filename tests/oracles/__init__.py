@@ -1,11 +1,13 @@
-"""Slow, obvious definitions of every anomaly class, one row at a time: what the kernels are held to.
+"""Slow, obvious definitions of every anomaly class, one row at a time: what the kernels are held
+to.
 
-Nothing here is shared with the kernels but the table of classes. `judge` gives every message its one
-class; messages are named (instance, lane, seq, attempt), other rows (stream, position).
+Nothing here is shared with the kernels but the table of classes. `judge` gives every message its
+one class; messages are named (instance, lane, seq, attempt), other rows (stream, position).
 """
 
 from __future__ import annotations
 
+from tests.oracles.applied import ORACLES as APPLIED
 from tests.oracles.died import ORACLES as DIED
 from tests.oracles.dispatched import ORACLES as DISPATCHED
 from tests.oracles.facts import Facts, Hit, Name
@@ -25,12 +27,14 @@ from tests.oracles.unsent import ORACLES as UNSENT
 __all__ = ["Facts", "Hit", "Name", "judge"]
 
 
-#: Of several hits of one class and status the first stands: what the log holds, before what was given out.
+#: Of several hits of one class and status the first stands: what the log holds, before what was
+#: given out.
 _ALL = (
     *LOGGED,
     *ORDERED,
     *TRANSACTED,
     *PIPED,
+    *APPLIED,
     *DISPATCHED,
     *SETTLED,
     *REFUSED,

@@ -9,17 +9,25 @@ WHY = {"error": "gave up", "fenced": "fenced", "asked": "as configured", "crashe
 
 def client_died(facts: Facts) -> list[Hit]:
     context = facts.context
+    made_up = any(fault.details.false_errors for fault in context.faults)
     hits = []
     for client in context.clients:
         if not client.died:
             continue
         unmet = {
             "readiness-restored": not context.readiness_restored and client.died.why != "crashed",
+            "answers-kept": made_up and client.died.why != "crashed",
             "own-name": client.died.why == "fenced",
         }
         missing = frozenset(name for name, lacks in unmet.items() if lacks)
         hits.append(
-            Hit("client-died", ("client", client.name), WHY[client.died.why], missing, client.died.t_ns)
+            Hit(
+                "client-died",
+                ("client", client.name),
+                WHY[client.died.why],
+                missing,
+                client.died.t_ns,
+            )
         )
     return hits
 

@@ -5,7 +5,13 @@ from __future__ import annotations
 from harness.records import Check, Event, Outcome, Txn
 from tests.oracles.facts import Facts, Hit, Place, Row, identity, place
 from tests.oracles.logged import absence, is_read, nobody_sent, time_of
-from tests.oracles.removed import cut_of, is_before_first_given, is_removed, remade_ns, topic_of_stream
+from tests.oracles.removed import (
+    cut_of,
+    is_before_first_given,
+    is_removed,
+    remade_ns,
+    topic_of_stream,
+)
 from tests.oracles.transacted import may_be_committed, members, transactions
 
 BREAKS = (Event.ASSIGN, Event.REVOKE, Event.SEEK)
@@ -22,7 +28,8 @@ def groups(facts: Facts) -> list[str]:
 
 
 def assignments(facts: Facts) -> dict[int, tuple[int, int, bool]]:
-    """By position in `Facts.deliveries`, of matched deliveries: (assignment, when it began, by a seek)."""
+    """By position in `Facts.deliveries`, of matched deliveries: (assignment, when it began, by a
+    seek)."""
     out: dict[int, tuple[int, int, bool]] = {}
     for stream, session in sorted({(r["stream"], r["session"]) for r in facts.deliveries}):
         mine = [(i, r) for i, r in enumerate(facts.deliveries) if r["session"] == session]
@@ -85,8 +92,8 @@ def repeat(
 
 
 def first_of_remade_ns(facts: Facts, group: str, stream: int) -> int:
-    """When a group was first given something of a topic that was made again: commits from before may be of
-    positions in the one before. 0 = it is the first of its name."""
+    """When a group was first given something of a topic that was made again: commits from before
+    may be of positions in the one before. 0 = it is the first of its name."""
     if not remade_ns(facts, topic_of_stream(facts, stream)):
         return 0
     times = [
@@ -121,7 +128,9 @@ def not_dispatched(facts: Facts) -> list[Hit]:
         places = {place(r) for r in mine if facts.matches(r)}
         elsewhere = {identity(r) for r in facts.given() if not facts.matches(r)}
         for name, rows in facts.copies.items():
-            wanted = [r for r in rows if context.stream_name(r["stream"]).rpartition("-")[0] in topics]
+            wanted = [
+                r for r in rows if context.stream_name(r["stream"]).rpartition("-")[0] in topics
+            ]
             unseen = [r for r in wanted if place(r) not in places]
             unseen = [r for r in unseen if r["position"] >= cut_of(facts, r["stream"])]
             if name not in facts.sent or not unseen or name in elsewhere:
@@ -149,11 +158,16 @@ def not_dispatched(facts: Facts) -> list[Hit]:
 
 
 def skipped_by_latest(facts: Facts, group: str, row: Row) -> bool | None:
-    """Whether a group that begins at the latest message began behind a row; None = that is not known."""
+    """Whether a group that begins at the latest message began behind a row; None = that is not
+    known."""
     if not facts.context.reading(group).starts_latest:
         return False
-    own = [r for r in facts.deliveries if r["stream"] == row["stream"] and group_of(facts, r) == group]
-    assigns = sorted((r["t_ns"], i, r["position"]) for i, r in enumerate(own) if r["event"] == Event.ASSIGN)
+    own = [
+        r for r in facts.deliveries if r["stream"] == row["stream"] and group_of(facts, r) == group
+    ]
+    assigns = sorted(
+        (r["t_ns"], i, r["position"]) for i, r in enumerate(own) if r["event"] == Event.ASSIGN
+    )
     if assigns and assigns[0][2] >= 0:
         return False
     first_ns: dict[int, int] = {}
@@ -180,26 +194,35 @@ def may_be_dropped(facts: Facts, group: str, row: Row, *, was_refused: bool = Fa
     if not reading.may_drop:
         return False
     rows = [r for copies in facts.copies.values() for r in copies if r["stream"] == row["stream"]]
-    called = {id(r): facts.sent[identity(r)]["t_start_ns"] for r in rows if identity(r) in facts.sent}
+    called = {
+        id(r): facts.sent[identity(r)]["t_start_ns"] for r in rows if identity(r) in facts.sent
+    }
     ends = [s.end_ns for s in context.sessions.values() if s.group == group]
     until = max(ends) if ends and all(ends) else None
     if reading.order == "stream" and not was_refused:
         later = {place(r) for r in rows if place(r) > place(row)}
-        mine = [r["t_ns"] for r in facts.given() if group_of(facts, r) == group and place(r) in later]
+        mine = [
+            r["t_ns"] for r in facts.given() if group_of(facts, r) == group and place(r) in later
+        ]
         until = min([*mine, *([until] if until is not None else [])], default=None)
     since = next((called[id(r)] for r in rows if place(r) == place(row) and id(r) in called), None)
     if until is None or not since:
         return None
-    stored = sum(1 for r in rows if called.get(id(r), 0) <= until) * (context.message_bytes + 1024)
+    held = {place(r): r for r in reversed(facts.log) if r["stream"] == row["stream"]}
+    count = sum(1 for r in held.values() if called.get(id(r), 0) <= until)
+    stored = count * (context.message_bytes + 1024)
     answers = [
-        until - since >= limit.after_s * 1e9 if limit.after_s is not None else stored > limit.beyond_bytes
+        until - since >= limit.after_s * 1e9
+        if limit.after_s is not None
+        else stored > limit.beyond_bytes
         for limit in reading.drops
     ]
     return any(answers) or (None if not reading.drops else False)
 
 
 def start(facts: Facts, group: str, stream: int) -> int:
-    """Where the group began to read the stream: at 0, unless its first assignment told otherwise."""
+    """Where the group began to read the stream: at 0, unless its first assignment told
+    otherwise."""
     told = [
         (r["t_ns"], i, r["position"])
         for i, r in enumerate(facts.deliveries)
@@ -211,9 +234,15 @@ def start(facts: Facts, group: str, stream: int) -> int:
 
 
 def is_given_though_aborted(facts: Facts, row: Row) -> bool:
-    """A delivery of the copy of which nobody read the end, though its producer says: not committed."""
+    """A delivery of the copy of which nobody read the end, though its producer says: not
+    committed."""
     name, there = identity(row), facts.at.get(place(row))
-    if there is None or identity(there) != name or not facts.is_message(there) or facts.visible(there):
+    if (
+        there is None
+        or identity(there) != name
+        or not facts.is_message(there)
+        or facts.visible(there)
+    ):
         return False
     key = members(facts).get(name)
     if key is not None:
@@ -224,13 +253,20 @@ def is_given_though_aborted(facts: Facts, row: Row) -> bool:
 def from_elsewhere(facts: Facts) -> list[Hit]:
     """aborted-read, delivered-then-lost, phantom in delivery."""
     aborted, phantoms, holes, lost = [], [], [], []
-    unknown = {identity(row) for row in facts.log if facts.is_message(row) and row["txn"] == Txn.UNKNOWN}
+    unknown = {
+        identity(row) for row in facts.log if facts.is_message(row) and row["txn"] == Txn.UNKNOWN
+    }
     for row in facts.from_log():
         name = identity(row)
         if facts.matches(row) or (name in unknown and not is_given_though_aborted(facts, row)):
             continue
         there = facts.at.get(place(row))
-        if there and facts.is_message(there) and not facts.visible(there) and identity(there) == name:
+        if (
+            there
+            and facts.is_message(there)
+            and not facts.visible(there)
+            and identity(there) == name
+        ):
             session = facts.context.sessions.get(row["session"])
             split = "read committed" if session and session.committed_only else "read uncommitted"
             aborted.append(Hit("aborted-read", name, split, t_ns=row["t_ns"]))

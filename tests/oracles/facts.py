@@ -52,13 +52,16 @@ def once(log: list[Row]) -> list[Row]:
 
 
 class Facts:
-    """``sent``: identity -> send row. ``copies``: identity -> its visible log rows, in log order."""
+    """``sent``: identity -> send row. ``copies``: identity -> its visible log rows, in log
+    order."""
 
     def __init__(self, context: Context, tables: Mapping[str, Mapping[str, Any]]) -> None:
         self.context = context
         self.sends = [row for row in rows_of(tables["sends"]) if row["kind"] != 0]
         self.log = once(sorted(rows_of(tables["log"]), key=place))
-        self.deliveries = sorted(rows_of(tables["deliveries"]), key=lambda r: (r["session"], r["ordinal"]))
+        self.deliveries = sorted(
+            rows_of(tables["deliveries"]), key=lambda r: (r["session"], r["ordinal"])
+        )
         self.sent: dict[Identity, Row] = {}
         for row in self.sends:
             self.sent.setdefault(identity(row), row)
@@ -66,7 +69,9 @@ class Facts:
         for row in self.log:
             if self.is_message(row) and row["txn"] <= Txn.COMMITTED:
                 self.copies.setdefault(identity(row), []).append(row)
-        self.withheld = {identity(r) for r in self.log if self.is_message(r) and not self.visible(r)}
+        self.withheld = {
+            identity(r) for r in self.log if self.is_message(r) and not self.visible(r)
+        }
         hidden = [r for r in self.log if self.is_message(r) and r["txn"] in (Txn.OPEN, Txn.UNKNOWN)]
         self.undecided = {identity(r) for r in hidden} - set(self.copies)
         self.at = {place(row): row for row in self.log}
@@ -90,7 +95,9 @@ class Facts:
 
     def top(self, instance: int, lane: int) -> int:
         """Highest sequence that the journal has of first attempts; -1 = none."""
-        return max((s for i, ln, s, a in self.sent if (i, ln, a) == (instance, lane, 0)), default=-1)
+        return max(
+            (s for i, ln, s, a in self.sent if (i, ln, a) == (instance, lane, 0)), default=-1
+        )
 
     def present(self, name: Identity) -> bool:
         """It was certainly stored: the log holds it, or a queue gave it out."""

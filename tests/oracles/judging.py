@@ -1,4 +1,5 @@
-"""A tiny history judged by the kernels, with every message named, and its context without a disk."""
+"""A tiny history judged by the kernels, with every message named, and its context without a
+disk."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ Label = tuple[str, str, frozenset[str], str]
 
 
 def context_from(history: History, *, end_ns: int = 0, consumers: bool | None = None) -> Context:
-    """The context of a tiny history, every worker done at ``end_ns`` unless the history says otherwise.
+    """The context of a tiny history, every worker done at ``end_ns`` unless the history says
+    otherwise.
 
     ``consumers``: whether there were any; None = if there are deliveries.
     """
@@ -52,7 +54,9 @@ def context_from(history: History, *, end_ns: int = 0, consumers: bool | None = 
     ):
         for client in clients:
             own = {number: getattr(client, number), "done": True, "t_end_ns": end}
-            workers.append({"name": client.name, "role": role} | own | history.workers.get(client.name, {}))
+            workers.append(
+                {"name": client.name, "role": role} | own | history.workers.get(client.name, {})
+            )
     manifest = {
         "run_id": "tiny",
         "epoch_ns": EPOCH_NS,
@@ -106,17 +110,25 @@ def judged_tables(tables: Tables, context: Context) -> Partial:
 
 
 def plain(seqs: Sequence[int], count: int) -> Tables:
-    """Tables of one producer and partition: 0 .. count-1 sent 20 us apart and acknowledged, ``seqs`` stored.
+    """Tables of one producer and partition: 0 .. count-1 sent 20 us apart and acknowledged,
+    ``seqs`` stored.
 
     For histories too long for the DSL, which compares every row with every other.
     """
     numbers, stored = np.arange(count), np.asarray(seqs)
     start = EPOCH_NS + numbers * 20_000
     common = {"instance": 1, "kind": 2, "stream": 1}
-    sends = {"seq": numbers, "t_start_ns": start, "t_done_ns": start + 5_000_000, "position": numbers * 0 - 1}
+    sends = {
+        "seq": numbers,
+        "t_start_ns": start,
+        "t_done_ns": start + 5_000_000,
+        "position": numbers * 0 - 1,
+    }
     log = {"seq": stored, "position": np.arange(len(stored))}
     return {
-        "sends": sends | {"outcome": numbers * 0 + 1} | {k: numbers * 0 + v for k, v in common.items()},
+        "sends": sends
+        | {"outcome": numbers * 0 + 1}
+        | {k: numbers * 0 + v for k, v in common.items()},
         "log": log | {k: stored * 0 + v for k, v in common.items()},
         "deliveries": {},
     }

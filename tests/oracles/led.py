@@ -1,7 +1,9 @@
-"""One partition with three replicas, acknowledged by its leader alone: what truly lost each message.
+"""One partition with three replicas, acknowledged by its leader alone: what truly lost each
+message.
 
-Nodes follow the leader, are cut off while they still believe that they lead, acknowledge what will be thrown
-away, and truncate when they come back, as Kafka's replicas do (KIP-101). Time is the number of the step.
+Nodes follow the leader, are cut off while they still believe that they lead, acknowledge what will
+be thrown away, and truncate when they come back, as Kafka's replicas do (KIP-101). Time is the
+number of the step.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ class Partition:
     logs: list[list[Entry]] = field(default_factory=lambda: [[] for _ in NODES])
     believes: list[int] = field(default_factory=lambda: [0, 0, 0])  # the epoch each node knows
     leaders: list[tuple[int, int]] = field(default_factory=lambda: [(0, 1)])  # by epoch: node, time
-    over: dict[int, int] = field(default_factory=dict)  # epoch -> its leader is known to follow again
+    # epoch -> its leader is known to follow again
+    over: dict[int, int] = field(default_factory=dict)
     acked: list[Acked] = field(default_factory=list)
     now: int = 1
 

@@ -1,4 +1,5 @@
-"""Oracles of outcome against log: lost, refused yet stored, stranger, misplaced, repeated, hanging."""
+"""Oracles of outcome against log: lost, refused yet stored, stranger, misplaced, repeated,
+hanging."""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def expected_absence(facts: Facts, name: Identity) -> frozenset[str]:
 
 
 def is_read(facts: Facts, unmet: frozenset[str] | set[str], where: Place | None) -> bool:
-    """The reading came to the place: that is proved, or the log holds something there or behind it."""
+    """The reading came to the place: that is proved, or the log holds something there or behind
+    it."""
     if "audit-complete" not in unmet:
         return True
     if where is None or not facts.context.has_offsets:
@@ -56,10 +58,14 @@ def is_read(facts: Facts, unmet: frozenset[str] | set[str], where: Place | None)
 
 def claims(facts: Facts) -> dict[Place, Identity]:
     """Corrupt rows by place, with the message whose acknowledgement named it."""
-    absent = [n for n, r in facts.sent.items() if r["outcome"] == OK and not acked_is_stored(facts, n)]
+    absent = [
+        n for n, r in facts.sent.items() if r["outcome"] == OK and not acked_is_stored(facts, n)
+    ]
     elsewhere = [n for n in misplaced(facts)]
     found: dict[Place, Identity] = {}
-    order = {name: number for number, name in enumerate(sorted(facts.sent, key=lambda n: (n[3] > 0, n)))}
+    order = {
+        name: number for number, name in enumerate(sorted(facts.sent, key=lambda n: (n[3] > 0, n)))
+    }
     for name in (*sorted(absent, key=order.__getitem__), *sorted(elsewhere, key=order.__getitem__)):
         where = facts.acked_place(name)
         row = facts.at.get(where) if where else None
@@ -69,7 +75,9 @@ def claims(facts: Facts) -> dict[Place, Identity]:
 
 
 def misplaced(facts: Facts) -> list[Identity]:
-    found = []
+    found: list[Identity] = []
+    if facts.context.has_queues_only:  # the copy at the place may have been given away
+        return found
     for name, row in facts.sent.items():
         where = facts.acked_place(name)
         copies = facts.copies.get(name, [])
@@ -79,7 +87,8 @@ def misplaced(facts: Facts) -> list[Identity]:
 
 
 def acked_is_stored(facts: Facts, name: Identity) -> bool:
-    """Stored, be it in a transaction that was aborted or never ended: acknowledged before that was known."""
+    """Stored, be it in a transaction that was aborted or never ended: acknowledged before that was
+    known."""
     return facts.present(name) or name in facts.withheld
 
 
@@ -87,7 +96,12 @@ def acked_lost(facts: Facts) -> list[Hit]:
     hits = []
     corrupt = set(claims(facts).values())
     for name, row in facts.sent.items():
-        if row["outcome"] != OK or acked_is_stored(facts, name) or name in corrupt or resent(facts, name):
+        if (
+            row["outcome"] != OK
+            or acked_is_stored(facts, name)
+            or name in corrupt
+            or resent(facts, name)
+        ):
             continue
         unmet = set(expected_absence(facts, name))
         if not is_read(facts, unmet, facts.acked_place(name)):
@@ -116,8 +130,10 @@ def shape(facts: Facts, name: Identity) -> str:
 
 
 def false_nack(facts: Facts) -> list[Hit]:
+    made_up = any(fault.details.false_errors for fault in facts.context.faults)
+    unmet = frozenset({"answers-kept"} if made_up else ())
     return [
-        Hit("false-nack", name, t_ns=time_of(facts, name))
+        Hit("false-nack", name, t_ns=time_of(facts, name), unmet=unmet)
         for name, row in facts.sent.items()
         if row["outcome"] == FAIL and facts.present(name)
     ]
@@ -146,7 +162,9 @@ def info(facts: Facts) -> list[Hit]:
             unmet = expected_absence(facts, name) & {"audit-complete"}
             if not is_read(facts, unmet, facts.acked_place(name)):
                 continue
-            hits.append(Hit("info-not-stored", name, unmet=frozenset(unmet), t_ns=time_of(facts, name)))
+            hits.append(
+                Hit("info-not-stored", name, unmet=frozenset(unmet), t_ns=time_of(facts, name))
+            )
     return hits
 
 
@@ -166,7 +184,9 @@ def strangers(facts: Facts) -> list[Hit]:
         if name in facts.sent:
             continue
         cls, split = (
-            ("phantom", "never sent") if nobody_sent(facts, name) else ("send-record-missing", "stored")
+            ("phantom", "never sent")
+            if nobody_sent(facts, name)
+            else ("send-record-missing", "stored")
         )
         hits.append(Hit(cls, name, split, t_ns=time_of(facts, name)))
     for row in facts.log:
@@ -225,8 +245,9 @@ def growths_of(facts: Facts, lane: int) -> list[int]:
 
 
 def scattered(facts: Facts, instances: list[int], lane: int) -> set[Identity]:
-    """Messages of a key outside the partition that holds most copies, of equals the lowest. Of a topic that
-    grew: in one partition more, as they come up, than there were numbers of partitions until then."""
+    """Messages of a key outside the partition that holds most copies, of equals the lowest. Of a
+    topic that grew: in one partition more, as they come up, than there were numbers of partitions
+    until then."""
     own = sorted(
         (time_of(facts, name), place(row), name)
         for name, rows in facts.copies.items()
@@ -257,7 +278,9 @@ def write_duplicate(facts: Facts) -> list[Hit]:
             hits.append(Hit("write-duplicate", name, "same send", t_ns=time_of(facts, name)))
         attempts = [n[3] for n in facts.copies if n[:3] == name[:3] and n in facts.sent]
         if len(attempts) > 1 and name[3] == max(attempts):
-            hits.append(Hit("write-duplicate", name, "application re-send", t_ns=time_of(facts, name)))
+            hits.append(
+                Hit("write-duplicate", name, "application re-send", t_ns=time_of(facts, name))
+            )
     return hits
 
 
@@ -272,7 +295,9 @@ def unchecked(facts: Facts) -> list[Hit]:
             hits.append(Hit("unchecked-failure", name, error, t_ns=time_of(facts, name)))
         elif row["outcome"] == INFO:
             what = "stored after all" if facts.present(name) else "not stored"
-            hits.append(Hit("unchecked-failure", name, f"{error}, {what}", t_ns=time_of(facts, name)))
+            hits.append(
+                Hit("unchecked-failure", name, f"{error}, {what}", t_ns=time_of(facts, name))
+            )
     return hits
 
 

@@ -23,7 +23,11 @@ def is_premature_repeat(name: Identity, sequence: Sequence) -> bool:
     """Stored before a message sent earlier, and once more after all of those."""
     earlier = [places[0] for other, places in sequence.items() if other[2] < name[2]]
     first, last = sequence[name][0], sequence[name][-1]
-    return len(sequence[name]) > 1 and any(first < e for e in earlier) and all(last > e for e in earlier)
+    return (
+        len(sequence[name]) > 1
+        and any(first < e for e in earlier)
+        and all(last > e for e in earlier)
+    )
 
 
 def order(facts: Facts) -> list[Hit]:
@@ -43,7 +47,8 @@ def order(facts: Facts) -> list[Hit]:
 
 
 def numbering(facts: Facts) -> list[Hit]:
-    """The client's own numbers must grow along first copies; those that `order` tells are taken out."""
+    """The client's own numbers must grow along first copies; those that `order` tells are taken
+    out."""
     told = {hit.name for hit in order(facts)}
     firsts: dict[tuple[int, int, int], list[Row]] = defaultdict(list)
     for row in facts.log:

@@ -1,4 +1,5 @@
-"""Oracles of pipelines: inputs made twice, not at all, or in another order; and writes past a fence."""
+"""Oracles of pipelines: inputs made twice, not at all, or in another order; and writes past a
+fence."""
 
 from __future__ import annotations
 
@@ -16,18 +17,27 @@ def outputs(facts: Facts, pipeline: PipelineGroup, stream: int) -> list[Row]:
     """Rows that name an input of the stream, in the order of the log; what nobody sees as well."""
     first = facts.context.topic_streams(pipeline.source).start
     own = facts.context.topic_streams(pipeline.to)
-    rows = [r for r in facts.log if facts.is_message(r) and r["stream"] in own and r["source_position"] >= 0]
+    rows = [
+        r
+        for r in facts.log
+        if facts.is_message(r) and r["stream"] in own and r["source_position"] >= 0
+    ]
     rows = [r for r in rows if first + r["source_partition"] == stream]
     since_ns = remade_ns(facts, pipeline.source)
-    return [r for r in rows if is_of_present_input(facts, pipeline, stream, r)] if since_ns else rows
+    return (
+        [r for r in rows if is_of_present_input(facts, pipeline, stream, r)] if since_ns else rows
+    )
 
 
 def is_of_present_input(facts: Facts, pipeline: PipelineGroup, stream: int, row: Row) -> bool:
-    """Sent after the topic of its input was made again, and the pipeline was first handed that input."""
+    """Sent after the topic of its input was made again, and the pipeline was first handed that
+    input."""
     sent = facts.sent.get(identity(row))
     if sent is None:
         return True
-    there = [r for r in facts.log if r["stream"] == stream and r["position"] == row["source_position"]]
+    there = [
+        r for r in facts.log if r["stream"] == stream and r["position"] == row["source_position"]
+    ]
     handed = [handed_ns(facts, pipeline, identity(r)) for r in there if facts.visible(r)]
     since_ns = [remade_ns(facts, pipeline.source), *(min(times) for times in handed if times)]
     return bool(sent["t_start_ns"] >= max(since_ns))
@@ -111,20 +121,30 @@ def skipped_of(facts: Facts, pipeline: PipelineGroup, stream: int) -> Iterator[H
             or facts.lane_stream(row["lane"]) not in (0, stream)
         ):
             continue
-        last_ns = max(handed_ns(facts, pipeline, identity(row)), default=time_of(facts, identity(row)))
-        split = "removed" if is_removed_output(facts, made, output, position, last_ns) else "no output"
+        last_ns = max(
+            handed_ns(facts, pipeline, identity(row)), default=time_of(facts, identity(row))
+        )
+        split = (
+            "removed" if is_removed_output(facts, made, output, position, last_ns) else "no output"
+        )
         split = "aborted" if position in aborted else split
         if context.instance(pipeline.instance).promise.holds("delivery") is False:
             split = "not durable"
         yield Hit("input-skipped", identity(row), split, lacks, time_of(facts, identity(row)))
 
 
-def is_removed_output(facts: Facts, made: list[Row], output: int, position: int, last_ns: int) -> bool:
-    """It would be in a topic that is another one now, or before what is left of the log: its input was handed
-    out before the fault, and lies before those of all outputs behind the cut."""
+def is_removed_output(
+    facts: Facts, made: list[Row], output: int, position: int, last_ns: int
+) -> bool:
+    """It would be in a topic that is another one now, or before what is left of the log: its input
+    was handed out before the fault, and lies before those of all outputs behind the cut."""
     if last_ns < remade_ns(facts, topic_of_stream(facts, output)):
         return True
-    own = [r for r in seen(facts, made) if r["stream"] == output and r["position"] >= cut_of(facts, output)]
+    own = [
+        r
+        for r in seen(facts, made)
+        if r["stream"] == output and r["position"] >= cut_of(facts, output)
+    ]
     name = facts.context.stream_name(output)
     cuts = [f for f in facts.context.faults if f.effective and name in f.details.cut]
     is_before = all(position < r["source_position"] for r in own)
@@ -134,14 +154,20 @@ def is_removed_output(facts: Facts, made: list[Row], output: int, position: int,
 def late_rows(facts: Facts) -> list[tuple[Row, tuple[int, int]]]:
     """Rows of a life behind those of a later one, in one stream, and the transaction of each."""
     own, table, context = members(facts), facts.context.transactions, facts.context
-    ids = {(int(table.instance[i]), int(table.number[i])): int(table.id[i]) for i in range(len(table))}
+    ids = {
+        (int(table.instance[i]), int(table.number[i])): int(table.id[i]) for i in range(len(table))
+    }
     late = []
     for number, row in enumerate(facts.log):
         if not facts.is_message(row) or identity(row) not in own:
             continue
         me, mine = context.instance(row["instance"]), own[identity(row)]
         for other in facts.log[:number]:
-            if other["stream"] != row["stream"] or not facts.is_message(other) or identity(other) not in own:
+            if (
+                other["stream"] != row["stream"]
+                or not facts.is_message(other)
+                or identity(other) not in own
+            ):
                 continue
             it, its = context.instance(other["instance"]), own[identity(other)]
             same = me.life_of and it.life_of == me.life_of and ids[its] == ids[mine]

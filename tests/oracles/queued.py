@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
+from analysis.capture.context import SETTLE_NS
 from harness.records import Event
 from tests.oracles.facts import Facts, Hit, Identity, Row, identity
 from tests.oracles.stalled import STEP_NS, is_excused
@@ -20,18 +21,21 @@ MARKS = (
     Event.ROLLBACK_END,
     Event.RECOVER,
 )
+OF_ONE = (Event.ACK_CALLED, Event.ACK_CONFIRMED, Event.NACK)
 BACK = (Event.ROLLBACK_BEGIN, Event.ROLLBACK_END, Event.RECOVER)
 
 
 @dataclass
 class Given:
-    """A delivery from a queue. ``fate``: open, settled, back, doubt or auto; ``stretch``: its transaction."""
+    """A delivery from a queue. ``fate``: open, settled, back, doubt or auto; ``stretch``: its
+    transaction."""
 
     row: Row
     number: int  # place in the journals, sessions one after the other
     stretch: int
     fate: str = "open"
     fate_ns: int = NEVER
+    one_by_one: bool = False
 
     @property
     def name(self) -> Identity:
@@ -39,7 +43,8 @@ class Given:
 
 
 class Walk:
-    """All journals, session by session. ``backs``: (session, how many deliveries so far, event) of each."""
+    """All journals, session by session. ``backs``: (session, how many deliveries so far, event) of
+    each."""
 
     def __init__(self, facts: Facts) -> None:
         self.given: list[Given] = []
@@ -62,21 +67,43 @@ class Walk:
             self._stretch += 1
 
         self._stretch += 1
+        one_by_one = any(r["event"] in OF_ONE and r["position"] >= 0 for r in rows)
         marks = [r for r in rows if r["event"] in MARKS]
         for row in rows:
             if row["event"] == Event.DELIVER and facts.is_message(row):
-                if own and own[-1].row["epoch"] != row["epoch"]:
+                if own and own[-1].row["epoch"] != row["epoch"] and not one_by_one:
                     end("doubt", row["t_ns"])
-                given = Given(row, len(self.given), self._stretch, "auto" if auto else "open")
+                given = Given(
+                    row,
+                    len(self.given),
+                    self._stretch,
+                    "auto" if auto and not one_by_one else "open",
+                )
+                given.one_by_one = one_by_one
                 own.append(given)
                 held.append(given)
                 self.given.append(given)
+            elif one_by_one:
+                self._name_one(
+                    row, own, has_receipts=known is not None and known.reading.acks_confirmed
+                )
             elif row["event"] == Event.NACK and own:
                 own[-1].fate, own[-1].fate_ns = "back", row["t_ns"]
             elif row in marks:
                 self._mark(row, marks, end, session)
 
-    def _mark(self, row: Row, marks: list[Row], end: Callable[[str, int], None], session: int) -> None:
+    def _name_one(self, row: Row, own: list[Given], *, has_receipts: bool) -> None:
+        if row["event"] not in OF_ONE or row["position"] < 0:
+            return
+        fates = {Event.NACK: "back", Event.ACK_CONFIRMED: "settled" if has_receipts else "doubt"}
+        for given in reversed(own):
+            if (given.row["stream"], given.row["position"]) == (row["stream"], row["position"]):
+                given.fate, given.fate_ns = fates.get(row["event"], "doubt"), row["t_ns"]
+                return
+
+    def _mark(
+        self, row: Row, marks: list[Row], end: Callable[[str, int], None], session: int
+    ) -> None:
         at = next(i for i, r in enumerate(marks) if r is row)
         after = marks[at + 1]["event"] if at + 1 < len(marks) else None
         event = Event(row["event"])
@@ -95,7 +122,9 @@ class Walk:
             self.backs.append((session, len(self.given), event))
 
     def in_time(self, name: Identity) -> list[Given]:
-        return sorted((g for g in self.given if g.name == name), key=lambda g: (g.row["t_ns"], g.number))
+        return sorted(
+            (g for g in self.given if g.name == name), key=lambda g: (g.row["t_ns"], g.number)
+        )
 
 
 def transacted(facts: Facts, session: int) -> bool:
@@ -106,7 +135,11 @@ def transacted(facts: Facts, session: int) -> bool:
 def twice(facts: Facts) -> list[Hit]:
     hits, walk = [], Walk(facts)
     for given in walk.given:
-        before = [g for g in walk.given[: given.number] if (g.name, g.stretch) == (given.name, given.stretch)]
+        before = [
+            g
+            for g in walk.given[: given.number]
+            if (g.name, g.stretch) == (given.name, given.stretch)
+        ]
         if before and transacted(facts, given.row["session"]):
             hits.append(Hit("twice-in-transaction", given.name))
     return hits
@@ -122,9 +155,24 @@ def repeats(facts: Facts) -> list[Hit]:
             if any(g.fate == "settled" for g in ordered)
             else NEVER
         )
-        for before, now in pairwise(ordered):
+        for number, (before, now) in enumerate(pairwise(ordered)):
             t_ns = now.row["t_ns"]
-            if settled < t_ns:
+            sent = facts.sent.get(name)
+            from_ns = (
+                ordered[number - 1].row["t_ns"] if number else sent["t_start_ns"] if sent else 0
+            )
+            is_late, reason = settled < t_ns, ""
+            if before.one_by_one:
+                reason = reason_of(facts, before, from_ns, t_ns)
+            if before.one_by_one and (reason or not is_late):
+                if not reason or (reason == "disturbed" and not is_late):
+                    known = facts.context.sessions.get(before.row["session"])
+                    has_receipts = known is not None and known.reading.acks_confirmed
+                    is_in_doubt = before.fate == "doubt" and not has_receipts
+                    reason = "no receipt" if is_in_doubt else "not acknowledged"
+                split = "confirmed after a fault" if reason == "disturbed" else reason
+                key = ("delivery-duplicate", split)
+            elif is_late:
                 key = ("redelivered-after-ack", "confirmed")
                 if transacted(facts, now.row["session"]):
                     key = ("committed-and-redelivered", "")
@@ -137,9 +185,29 @@ def repeats(facts: Facts) -> list[Hit]:
         ("committed-and-redelivered", ""),
         ("redelivered-after-ack", "confirmed"),
         ("delivery-duplicate", "after rollback"),
+        ("delivery-duplicate", "after nack"),
+        ("delivery-duplicate", "after ack timeout"),
+        ("delivery-duplicate", "confirmed after a fault"),
+        ("delivery-duplicate", "no receipt"),
         ("delivery-duplicate", "not acknowledged"),
     ]
     return [hit for key in order for hit in found.get(key, [])]
+
+
+def reason_of(facts: Facts, before: Given, from_ns: int, t_ns: int) -> str:
+    """Why the broker may send a message again that is acknowledged one by one; empty = no
+    reason."""
+    known = facts.context.sessions.get(before.row["session"])
+    until_ns = min(before.fate_ns, t_ns)
+    if before.fate == "back" and before.fate_ns <= t_ns:
+        return "after nack"
+    limit_ns = known.reading.ack_timeout_ns if known else 0
+    if 0 < limit_ns < until_ns - from_ns:
+        return "after ack timeout"
+    for fault in facts.context.faults:
+        if fault.effective and fault.over_ns + SETTLE_NS >= from_ns and fault.start_ns <= until_ns:
+            return "disturbed"
+    return "disturbed" if known and known.end_ns and known.end_ns < until_ns else ""
 
 
 def lost(facts: Facts) -> list[Hit]:
@@ -150,7 +218,9 @@ def lost(facts: Facts) -> list[Hit]:
             continue
         if name in facts.copies or name not in facts.sent:
             continue
-        unmet = set() if all(s.complete for s in context.sessions.values()) else {"delivery-capture"}
+        unmet = (
+            set() if all(s.complete for s in context.sessions.values()) else {"delivery-capture"}
+        )
         if not context.readiness_restored:
             unmet.add("readiness-restored")
         if not context.stream_bounds(ordered[-1].row["stream"]).is_complete:
@@ -177,7 +247,9 @@ def rollback_order(facts: Facts) -> list[Hit]:
     return hits
 
 
-def waits(walk: Walk, given: Given, session: int, lane: tuple[int, int], first: Given, alone: bool) -> bool:
+def waits(
+    walk: Walk, given: Given, session: int, lane: tuple[int, int], first: Given, alone: bool
+) -> bool:
     """Given back by this session before, and next given to it at that moment or later."""
     if given.row["session"] != session or given.name[:2] != lane or given.number >= first.number:
         return False
@@ -212,7 +284,12 @@ def silent(facts: Facts) -> list[Hit]:
             steps = [t for t in range(start, end, STEP_NS) if not is_excused(facts, t)]
             idle = STEP_NS * sum(1 for t in steps if not any(a <= t < b for a, b in session.frozen))
             found.append(
-                (bool(told) and told[-1]["event"] in BACK, start, idle > context.stall_ns, session.number)
+                (
+                    bool(told) and told[-1]["event"] in BACK,
+                    start,
+                    idle > context.stall_ns,
+                    session.number,
+                )
             )
         hanging = [f for f in found if f[0] and f[2]]
         for _, start, _, _ in hanging:

@@ -6,7 +6,13 @@ from analysis.classes import CLASSES, status_of
 from analysis.findings import Status
 from tests.oracles.facts import Facts, Hit
 
-_URGENCY = [Status.VIOLATION, Status.SUSPECT, Status.APPLICATION_ERROR, Status.PERMITTED, Status.INFO]
+_URGENCY = [
+    Status.VIOLATION,
+    Status.SUSPECT,
+    Status.APPLICATION_ERROR,
+    Status.PERMITTED,
+    Status.INFO,
+]
 
 
 def ranked(facts: Facts, hits: list[Hit]) -> list[Hit]:

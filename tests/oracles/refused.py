@@ -25,12 +25,16 @@ def refused(facts: Facts) -> list[Hit]:
         for where in sorted(given):
             hit = of_message(facts, group, where, given[where])
             hits += [hit] if hit else []
-    return sorted(hits, key=lambda hit: PERMITTED.index(hit.split) + 1 if hit.split in PERMITTED else 0)
+    return sorted(
+        hits, key=lambda hit: PERMITTED.index(hit.split) + 1 if hit.split in PERMITTED else 0
+    )
 
 
 def of_message(facts: Facts, group: str, where: Place, given: list[Row]) -> Hit | None:
     context, reading, last = facts.context, facts.context.reading(group), given[-1]
-    settled = [first_event(facts, group, event, where) for event in (Event.ACK_CALLED, Event.ACK_CONFIRMED)]
+    settled = [
+        first_event(facts, group, event, where) for event in (Event.ACK_CALLED, Event.ACK_CONFIRMED)
+    ]
     since = refusals(facts, where, last)
     sought = any(
         r["event"] == Event.SEEK and group_of(facts, r) == group and r["stream"] in (0, where[0])
@@ -39,7 +43,13 @@ def of_message(facts: Facts, group: str, where: Place, given: list[Row]) -> Hit 
     is_removed = last["position"] < cut_of(facts, where[0]) or remade_ns(
         facts, topic_of_stream(facts, where[0])
     )
-    if identity(last) not in facts.sent or min(settled) < NEVER or not since or sought or is_removed:
+    if (
+        identity(last) not in facts.sent
+        or min(settled) < NEVER
+        or not since
+        or sought
+        or is_removed
+    ):
         return None
     times = max(len(given), *(r["redelivery"] + 1 for r in given))
     if reading.max_deliveries and times >= reading.max_deliveries:
@@ -86,7 +96,9 @@ def unmet(facts: Facts, group: str, given: list[Row]) -> frozenset[str]:
     delay_counts = not context.drained and reading.nack_delay_ns is None
     if reading.max_deliveries is None or delay_counts:
         missing.add("settings-known")
-    later = any(f.effective and f.over_ns + RECONNECT_NS >= given[-1]["t_ns"] for f in context.faults)
+    later = any(
+        f.effective and f.over_ns + RECONNECT_NS >= given[-1]["t_ns"] for f in context.faults
+    )
     if reading.max_deliveries and (later or all(r["redelivery"] < 0 for r in given)):
         missing.add("attempts-known")
     return frozenset(missing)

@@ -11,7 +11,8 @@ from tests.oracles.facts import Facts, Hit, Identity, Place, Row, place
 def cut_of(facts: Facts, stream: int) -> int:
     name = facts.context.stream_name(stream)
     return max(
-        (fault.details.cut.get(name, 0) for fault in facts.context.faults if fault.effective), default=0
+        (fault.details.cut.get(name, 0) for fault in facts.context.faults if fault.effective),
+        default=0,
     )
 
 
@@ -40,8 +41,8 @@ def before_remade(facts: Facts, name: Identity) -> bool:
 
 
 def is_removed(facts: Facts, name: Identity, where: Place | None) -> bool:
-    """It lay before a cut; or the first topic of the name acknowledged it: before the second was there, or at
-    a position that the second had not come to."""
+    """It lay before a cut; or the first topic of the name acknowledged it: before the second was
+    there, or at a position that the second had not come to."""
     done_ns = facts.sent[name]["t_done_ns"]
     known = where is not None and 0 < where[0] <= len(facts.context.streams)
     if known and where and where[2] < cut_of(facts, where[0]):
@@ -68,14 +69,17 @@ def between_topics(facts: Facts, hits: list[Hit]) -> list[Hit]:
     """Of what was sent before its topic was made again nobody knows to which of the two it came."""
     return [
         replace(hit, unmet=hit.unmet | {"topic-kept"})
-        if "topic-kept" in CLASSES[hit.cls].needs and len(hit.name) == 4 and before_remade(facts, hit.name)
+        if "topic-kept" in CLASSES[hit.cls].needs
+        and len(hit.name) == 4
+        and before_remade(facts, hit.name)
         else hit
         for hit in hits
     ]
 
 
 def is_before_first_given(facts: Facts, rows: list[Row], row: Row) -> bool:
-    """Whether a log row of a topic that was made again lies before the first that a group was given of it."""
+    """Whether a log row of a topic that was made again lies before the first that a group was given
+    of it."""
     if not remade_ns(facts, topic_of_stream(facts, row["stream"])):
         return False
     given = [place(r) for r in rows if r["stream"] == row["stream"] and facts.matches(r)]

@@ -1,4 +1,5 @@
-"""Oracle of replicas that differ: every position of every replica, compared with the same of the others."""
+"""Oracle of replicas that differ: every position of every replica, compared with the same of the
+others."""
 
 from __future__ import annotations
 
@@ -12,7 +13,9 @@ def replica_divergence(facts: Facts) -> list[Hit]:
     hits = []
     for row in context.replicas:
         others = [each for each in context.replicas if each.in_sync and each is not row]
-        others = [each for each in others if each.stream == row.stream and each.ledger == row.ledger]
+        others = [
+            each for each in others if each.stream == row.stream and each.ledger == row.ledger
+        ]
         before = ""
         for position in range(row.end) if row.in_sync else ():
             wrong = wrong_at(row, position, others)

@@ -1,4 +1,5 @@
-"""Oracles of subscriptions that settle message by message: every repeat beside the delivery before it."""
+"""Oracles of subscriptions that settle message by message: every repeat beside the delivery before
+it."""
 
 from __future__ import annotations
 
@@ -89,10 +90,12 @@ class Repeat:
             rows[i]
             for i in number
             if number[i][0] == number[own][0]
-            and (rows[i]["stream"], rows[i]["session"]) == (self.before["stream"], self.before["session"])
+            and (rows[i]["stream"], rows[i]["session"])
+            == (self.before["stream"], self.before["session"])
         ]
         return max(
-            self.facts.sent[identity(r)]["t_start_ns"] if identity(r) in self.facts.sent else 0 for r in same
+            self.facts.sent[identity(r)]["t_start_ns"] if identity(r) in self.facts.sent else 0
+            for r in same
         )
 
     def unhurt(self, start: int, end: int, alive: int = 0) -> bool:
@@ -102,7 +105,10 @@ class Repeat:
         faults = [
             f
             for f in context.faults
-            if f.effective and f.start_ns <= end and f.over_ns + RECONNECT_NS >= start and f.over_ns >= alive
+            if f.effective
+            and f.start_ns <= end
+            and f.over_ns + RECONNECT_NS >= start
+            and f.over_ns >= alive
         ]
         return not ended and not faults
 
@@ -121,10 +127,29 @@ class Repeat:
         return any(f.effective and f.confirmed_acks == "at-risk" for f in self.since_confirmed())
 
     def doubtful(self) -> bool:
-        return any(f.confirmed_acks != "kept" for f in self.since_confirmed()) and not self.crashed()
+        return (
+            any(f.confirmed_acks != "kept" for f in self.since_confirmed()) and not self.crashed()
+        )
+
+    def was_sought(self) -> bool:
+        """The group sought in the stream after it was first given a message of the entry."""
+        first_ns = min(self.first_given(p) for p in self.entry())
+        return any(
+            r["event"] == Event.SEEK
+            and r["stream"] == self.now["stream"]
+            and group_of(self.facts, r) == self.group
+            and first_ns <= r["t_ns"] <= self.now["t_ns"]
+            for r in self.facts.deliveries
+        )
 
     def verdict(self) -> tuple[str, str]:
-        reading, t_ns, before = self.facts.context.reading(self.group), self.now["t_ns"], self.before["t_ns"]
+        if self.was_sought():
+            return "delivery-duplicate", "after seek"
+        reading, t_ns, before = (
+            self.facts.context.reading(self.group),
+            self.now["t_ns"],
+            self.before["t_ns"],
+        )
         limit = reading.ack_timeout_ns
         in_time = bool(limit) and self.acked() < t_ns and self.acked() - self.handed() <= limit
         young = bool(limit) and self.acked() >= t_ns and t_ns - self.handed() < limit
@@ -132,7 +157,10 @@ class Repeat:
         shared = reading.subscription in ("shared", "key_shared")
         calm = self.unhurt(before, t_ns) and self.same_connection()
         if shared and (in_time or young) and not refused and calm:
-            return "premature-redelivery", "acknowledged in time" if in_time else "before the timeout"
+            return (
+                "premature-redelivery",
+                "acknowledged in time" if in_time else "before the timeout",
+            )
         overdue = bool(limit) and not in_time and not young
         settled = self.confirmed() < t_ns
         if reading.batch_index_acks:
@@ -177,6 +205,7 @@ def repeats(facts: Facts) -> list[Hit]:
     order = [
         ("premature-redelivery", "acknowledged in time"),
         ("premature-redelivery", "before the timeout"),
+        ("delivery-duplicate", "after seek"),
         ("delivery-duplicate", "no receipt"),
         ("redelivered-after-ack", "confirmed"),
         ("redelivered-after-ack", "after a crash"),
@@ -191,7 +220,11 @@ def repeats(facts: Facts) -> list[Hit]:
 def unmet(facts: Facts, cls: str, group: str) -> frozenset[str]:
     members = [s for s in facts.context.sessions.values() if s.group == group]
     judged = cls in ("premature-redelivery", "per-key-reorder")
-    return frozenset({"delivery-capture"}) if judged and not all(s.complete for s in members) else frozenset()
+    return (
+        frozenset({"delivery-capture"})
+        if judged and not all(s.complete for s in members)
+        else frozenset()
+    )
 
 
 def per_key(facts: Facts) -> list[Hit]:
@@ -208,24 +241,33 @@ def per_key(facts: Facts) -> list[Hit]:
         keys = {(r["stream"], r["lane"]) for r in firsts.values()}
         missing = unmet(facts, "per-key-reorder", group)
         for key in sorted(keys):
-            own = [firsts[p] for p in sorted(firsts) if (firsts[p]["stream"], firsts[p]["lane"]) == key]
+            own = [
+                firsts[p] for p in sorted(firsts) if (firsts[p]["stream"], firsts[p]["lane"]) == key
+            ]
             for i, row in enumerate(own):
                 name = identity(row)
                 if any(later["t_ns"] < row["t_ns"] for later in own[i + 1 :]):
                     hits.append(Hit("per-key-reorder", name, "overtaken", missing, row["t_ns"]))
                 elif any(is_held(facts, group, earlier, row) for earlier in own[:i]):
-                    hits.append(Hit("per-key-reorder", name, "held elsewhere", missing, row["t_ns"]))
+                    hits.append(
+                        Hit("per-key-reorder", name, "held elsewhere", missing, row["t_ns"])
+                    )
     return hits
 
 
 def is_held(facts: Facts, group: str, earlier: Row, row: Row) -> bool:
-    """Another session was given the earlier message and has not settled it when this one is given."""
+    """Another session was given the earlier message and has not settled it when this one is
+    given."""
     where, since = place(earlier), earlier["t_ns"]
     session = facts.context.sessions.get(earlier["session"])
     released = [
         first_event(facts, group, Event.ACK_CALLED, where, since),
         first_event(facts, group, Event.NACK, where, since),
-        *(r["t_ns"] for r in given_in_time(facts, group) if place(r) == where and r["t_ns"] > since),
+        *(
+            r["t_ns"]
+            for r in given_in_time(facts, group)
+            if place(r) == where and r["t_ns"] > since
+        ),
         (session.end_ns if session else 0) or NEVER,
     ]
     return bool(earlier["session"] != row["session"] and since <= row["t_ns"] < min(released))

@@ -34,7 +34,10 @@ def of_stream(facts: Facts, group: str, stream: int) -> list[Hit]:
     given = sorted(
         (r["t_ns"], i, place(r))
         for i, r in enumerate(mine)
-        if r["event"] == Event.DELIVER and r["stream"] == stream and facts.is_message(r) and facts.matches(r)
+        if r["event"] == Event.DELIVER
+        and r["stream"] == stream
+        and facts.is_message(r)
+        and facts.matches(r)
     )
     members = [s for s in context.sessions.values() if s.group == group]
     end = max((s.end_ns for s in members), default=0) or context.end_ns
@@ -46,9 +49,14 @@ def of_stream(facts: Facts, group: str, stream: int) -> list[Hit]:
         waiting = [acked for acked, where in available(facts, group, stream) if where > above]
         if number == len(given) and reading.is_individual:
             seen = {p for _, _, p in given}
-            waiting = [acked for acked, where in available(facts, group, stream) if where not in seen]
+            waiting = [
+                acked for acked, where in available(facts, group, stream) if where not in seen
+            ]
         start = max(begin, min(waiting, default=stop))
-        if stop - start > context.stall_ns and idle_ns(facts, group, stream, start, stop) > context.stall_ns:
+        if (
+            stop - start > context.stall_ns
+            and idle_ns(facts, group, stream, start, stop) > context.stall_ns
+        ):
             unmet = frozenset() if context.readiness_restored else frozenset({"readiness-restored"})
             cls, split = "stall", "resumed" if number < len(given) else "to the end"
             if split == "to the end" and is_vacant(facts, group, stream, context.end_ns - 1):
@@ -76,18 +84,25 @@ def acknowledged(facts: Facts, stream: int) -> list[tuple[int, Place]]:
 
 
 def available(facts: Facts, group: str, stream: int) -> list[tuple[int, Place]]:
-    """As `acknowledged`; readers of committed data wait for the end of all transactions before it."""
+    """As `acknowledged`; readers of committed data wait for the end of all transactions before
+    it."""
     found = acknowledged(facts, stream)
     if not any(s.committed_only for s in facts.context.sessions.values() if s.group == group):
         return found
-    rows = [r for r in facts.log if r["stream"] == stream and facts.is_message(r) and r["txn"] != Txn.NONE]
+    rows = [
+        r
+        for r in facts.log
+        if r["stream"] == stream and facts.is_message(r) and r["txn"] != Txn.NONE
+    ]
     ends = [(place(row), end_ns(facts, group, row, rows)) for row in rows]
-    return [(max([t_ns, *(end for at, end in ends if at <= where)]), where) for t_ns, where in found]
+    return [
+        (max([t_ns, *(end for at, end in ends if at <= where)]), where) for t_ns, where in found
+    ]
 
 
 def end_ns(facts: Facts, group: str, row: Row, rows: list[Row]) -> int:
-    """When the transaction of a row of the log was over, as its producer was answered; else when something
-    at or behind its first row in the stream was given out."""
+    """When the transaction of a row of the log was over, as its producer was answered; else when
+    something at or behind its first row in the stream was given out."""
     if row["txn"] == Txn.OPEN:
         return NEVER_NS
     key, own = members(facts).get(identity(row)), members(facts)
@@ -113,7 +128,9 @@ def idle_ns(facts: Facts, group: str, stream: int, start: int, stop: int) -> int
 
 
 def is_held(facts: Facts, group: str, stream: int, t_ns: int) -> bool:
-    told = [r for r in facts.deliveries if r["event"] == Event.ASSIGN and group_of(facts, r) == group]
+    told = [
+        r for r in facts.deliveries if r["event"] == Event.ASSIGN and group_of(facts, r) == group
+    ]
     if facts.context.reading(group).is_individual and not told:
         return any(
             (s.start_ns or facts.context.load_start_ns) <= t_ns
@@ -153,7 +170,8 @@ def is_vacant(facts: Facts, group: str, stream: int, t_ns: int) -> bool:
 
 
 def left_ns(facts: Facts, group: str, stream: int) -> int:
-    """When the last one that held the stream gave it back; where it ended with it, or still has it: never."""
+    """When the last one that held the stream gave it back; where it ended with it, or still has it:
+    never."""
     never = 1 << 62
     ends = []
     for number in {r["session"] for r in facts.deliveries if group_of(facts, r) == group}:

@@ -1,4 +1,5 @@
-"""Random small histories, drawn step by step, and the comparison of kernels and oracles on one of them."""
+"""Random small histories, drawn step by step, and the comparison of kernels and oracles on one of
+them."""
 
 from __future__ import annotations
 
@@ -26,7 +27,11 @@ from tests.planted.tiny import EPOCH_NS, History
 STEP_MS = 500  # every time is on this grid, so that the stall oracle can walk it
 UNSAFE = PromisePlan(delivery="leader", order=False, dedup=False, because={}, required={})
 REQUIRED = PromisePlan(
-    delivery="leader", order=False, dedup=False, because={}, required={"dedup": True, "delivery": "durable"}
+    delivery="leader",
+    order=False,
+    dedup=False,
+    because={},
+    required={"dedup": True, "delivery": "durable"},
 )
 SHARED = DURABLE.model_copy(update={"required": {"keys": True}})
 PROMISES = st.sampled_from([DURABLE, UNSAFE, REQUIRED, SHARED])
@@ -34,7 +39,8 @@ OUTCOMES = st.sampled_from(["ok"] * 6 + ["fail", "info", "open"])
 TRANSACTED = st.sampled_from(["ok"] * 3 + ["aborted"] * 2 + ["fail", "info", "open"])
 WAITS = st.sampled_from([0, 0, 0, 1, 1, 2, 40, 400])  # grid steps; 15 s is 30, 130 s is 260
 
-ASKED = st.integers(0, 60) | st.integers(0, 2_000)  # grid steps: before most deliveries, or behind some
+# grid steps: before most deliveries, or behind some
+ASKED = st.integers(0, 60) | st.integers(0, 2_000)
 
 
 @dataclass(frozen=True)
@@ -81,7 +87,8 @@ class Story:
         }[self.mode]
 
     def grow(self) -> list[int]:
-        """When the topic is given more partitions, in grid steps: up to twice, one more each time."""
+        """When the topic is given more partitions, in grid steps: up to twice, one more each
+        time."""
         count = self.draw(st.sampled_from([1, 1, 2, 0]))
         growths = sorted(self.draw(st.integers(0, 12)) for _ in range(count))
         for at in growths:
@@ -91,7 +98,8 @@ class Story:
         return growths
 
     def natural(self, message: Message) -> int:
-        """Partition where a message belongs; of a key, once it was sent, the one that it had then."""
+        """Partition where a message belongs; of a key, once it was sent, the one that it had
+        then."""
         if self.mode == "partition":
             return message.lane
         if self.mode == "routed":
@@ -144,7 +152,8 @@ class Story:
             row["txn_end"] = -1 if row["txn"] == Txn.OPEN else 1000 * row["instance"] + other
 
     def chosen(self, key: int) -> int:
-        """Partition of a key now, by what its client knows of the growths: all, none, or what is not true."""
+        """Partition of a key now, by what its client knows of the growths: all, none, or what is
+        not true."""
         known = self.draw(st.sampled_from(["now"] * 3 + ["late", "odd"])) if self.growths else "now"
         if known == "odd":
             return int(self.draw(st.integers(0, self.h.partitions - 1)))
@@ -175,7 +184,9 @@ class Story:
             self.edit(stored)
         for message in stored:
             away = self.rarely() and self.rarely()
-            partition = self.draw(st.integers(0, self.h.partitions - 1)) if away else self.natural(message)
+            partition = (
+                self.draw(st.integers(0, self.h.partitions - 1)) if away else self.natural(message)
+            )
             odd = self.rarely() and self.rarely()
             self.h.log(
                 message.seq,
@@ -197,7 +208,9 @@ class Story:
             where = self.draw(st.integers(0, len(stored)))
             lane = self.draw(st.sampled_from([*self.lanes(), 9]))
             seq = self.draw(st.sampled_from([0, 1, 3, 7, 97, 1 << 40]))
-            stored.insert(where, Message(self.draw(st.integers(1, 3)), lane, seq, int(self.rarely())))
+            stored.insert(
+                where, Message(self.draw(st.integers(1, 3)), lane, seq, int(self.rarely()))
+            )
             return
         if not stored:
             return
@@ -226,16 +239,23 @@ class Story:
     def give_all_back(self) -> None:
         """From then on nobody holds anything, however long the rest is."""
         for session, streams in self.h._owned.items():
-            self.h.revoke(*(stream - 1 for stream in sorted(streams)), session=session, at_ms=self.tick())
+            self.h.revoke(
+                *(stream - 1 for stream in sorted(streams)), session=session, at_ms=self.tick()
+            )
 
     def act(self, session: int, partition: int, at: dict[tuple[int, int], int]) -> None:
         draw, h, key = self.draw, self.h, (session, partition)
-        action = draw(st.sampled_from(["read"] * 6 + ["assign", "commit", "revoke", "seek", "epoch"]))
+        action = draw(
+            st.sampled_from(["read"] * 6 + ["assign", "commit", "revoke", "seek", "epoch"])
+        )
         somewhere = draw(st.integers(0, 6))
         at_ms = self.tick()
         if action == "assign":
             h.assign(
-                partition, session=session, position=draw(st.sampled_from([-1, -1, somewhere])), at_ms=at_ms
+                partition,
+                session=session,
+                position=draw(st.sampled_from([-1, -1, somewhere])),
+                at_ms=at_ms,
             )
             at[key] = somewhere
         elif action == "commit":
@@ -313,10 +333,13 @@ class Story:
 
     def node_dies(self) -> None:
         start = self.draw(st.integers(0, 100)) * STEP_MS
-        self.h.fault("kill", "kafka-1", start, start + 60 * STEP_MS, effective=self.draw(st.booleans()))
+        self.h.fault(
+            "kill", "kafka-1", start, start + 60 * STEP_MS, effective=self.draw(st.booleans())
+        )
 
     def is_taken_away(self) -> None:
-        """The begin of a log, or a topic that is made again, with a leader that never changes or does."""
+        """The begin of a log, or a topic that is made again, with a leader that never changes or
+        does."""
         start = self.draw(st.integers(0, 60)) * STEP_MS
         is_effective = self.draw(st.sampled_from([True, True, False]))
         topic = self.draw(st.sampled_from([topic.name for topic in self.h.plan.topics]))
@@ -337,7 +360,9 @@ class Story:
         leader = self.draw(st.sampled_from(["kafka-1", "kafka-2", ""]))
         for node in ("kafka-2", "kafka-1", "kafka-3")[: self.draw(st.integers(1, 3))]:
             edges = sorted(self.draw(st.sets(st.integers(0, 10), max_size=6)))
-            odd = [(a, b - 1, self.draw(st.sampled_from(["a", "b", ""]))) for a, b in pairwise(edges)]
+            odd = [
+                (a, b - 1, self.draw(st.sampled_from(["a", "b", ""]))) for a, b in pairwise(edges)
+            ]
             kept = [span for span in odd if self.draw(st.booleans())]
             read_to = self.draw(st.sampled_from([10, 10, 7]))
             self.h.replica(
@@ -400,10 +425,17 @@ def check(history: History, context: Context, chunk_rows: int) -> None:
     tables = history.tables()
     facts = Facts(context, tables)
     expected = Counter(label(facts, hit) for hit in judge(facts))
-    with patch.object(bucket, "CHUNK_ROWS", chunk_rows), patch.object(indexed, "CHUNK_ROWS", chunk_rows):
+    with (
+        patch.object(bucket, "CHUNK_ROWS", chunk_rows),
+        patch.object(indexed, "CHUNK_ROWS", chunk_rows),
+    ):
         partial = judged_tables(tables, context)
     assert labels(partial) == expected
-    skipped = {c for c, why in untested(context, partial.counts).items() if why.startswith("not applicable")}
+    skipped = {
+        c
+        for c, why in untested(context, partial.counts).items()
+        if why.startswith("not applicable")
+    }
     assert skipped.isdisjoint(cls for cls, _, _, _ in expected)
 
 

@@ -15,6 +15,7 @@ from tests.oracles.judging import context_from
 from tests.oracles.stories import PROMISES, STEP_MS, Message, Story
 from tests.planted.plans import DURABLE
 from tests.planted.tiny import EPOCH_NS, History
+from tests.planted.tiny_applications import applied, made
 from tests.planted.tiny_pipelines import committed, piped
 
 _ORDER = {"exclusive": "stream", "failover": "stream", "shared": "none", "key_shared": "key"}
@@ -29,9 +30,9 @@ REQUIRED_ORDER = DURABLE.model_copy(update={"dedup": False, "required": {"order"
 
 
 class PipelineStory(Story):
-    """Members of a pipeline, of which one may be the later life of another: mostly one output an input, in
-    order. What they did not make, made twice or in another order stands in one log with repeats, aborted
-    transactions, strays and an audit cut short."""
+    """Members of a pipeline, of which one may be the later life of another: mostly one output an
+    input, in order. What they did not make, made twice or in another order stands in one log with
+    repeats, aborted transactions, strays and an audit cut short."""
 
     def __init__(self, draw: Any) -> None:
         super().__init__(draw)
@@ -77,7 +78,10 @@ class PipelineStory(Story):
                 committed(self.h, self.draw(st.integers(-1, 7)), partition)
         if self.members > 1 and self.draw(st.booleans()):
             self.h.workers["pipeline-billing-1"] = {"t_start_ns": self.draw(st.integers(1, 2))}
-            self.h.workers["pipeline-billing-2"] = {"t_start_ns": 2, "life_of": "pipeline-billing-1"}
+            self.h.workers["pipeline-billing-2"] = {
+                "t_start_ns": 2,
+                "life_of": "pipeline-billing-1",
+            }
         if self.begun and self.rarely():
             first = self.draw(st.integers(0, 8))
             last, is_marker = first + self.draw(st.integers(0, 2)), self.draw(st.booleans())
@@ -135,7 +139,11 @@ class PulsarStory(Story):
             for row in self.h.rows["log"]:
                 number += self.draw(st.sampled_from([1, 1, 1, 1, 2, -1]))
                 named = row["check"] == Check.OK and not self.rarely()
-                row |= {"client_name": self.h.name("client", "p"), "client_seq": number} if named else {}
+                row |= (
+                    {"client_name": self.h.name("client", "p"), "client_seq": number}
+                    if named
+                    else {}
+                )
 
     def deliver(self) -> None:
         at: dict[tuple[int, int], int] = {}
@@ -146,15 +154,20 @@ class PulsarStory(Story):
 
     def act(self, session: int, partition: int, at: dict[tuple[int, int], int]) -> None:
         draw, h, key = self.draw, self.h, (session, partition)
-        action = draw(st.sampled_from(["read"] * 6 + ["ack"] * 4 + ["nack", "epoch"]))
-        if action == "read":
+        action = draw(st.sampled_from(["read"] * 6 + ["ack"] * 4 + ["nack", "epoch", "seek"]))
+        if action == "seek":
+            at[key] = draw(st.integers(0, 6))
+            h.seek(at[key], partition, session=session, at_ms=self.tick())
+        elif action == "read":
             start = draw(st.integers(0, 6)) if self.rarely() else at.get(key, 0)
             at[key] = self.read(session, partition, start)
         elif action == "epoch":
             h._epoch[session] = h._epoch.get(session, 0) + 1
         else:
             mine = [
-                r["position"] for r in h.rows["deliveries"] if r["session"] == session and r["event"] == 1
+                r["position"]
+                for r in h.rows["deliveries"]
+                if r["session"] == session and r["event"] == 1
             ]
             position = draw(st.sampled_from(mine or [0]))
             if action == "nack":
@@ -212,7 +225,9 @@ class QueueStory(Story):
 
     def act(self, session: int, partition: int, at: dict[tuple[int, int], int]) -> None:
         draw, h = self.draw, self.h
-        action = draw(st.sampled_from(["read"] * 6 + ["commit", "back", "recover", "nack", "half", "epoch"]))
+        action = draw(
+            st.sampled_from(["read"] * 6 + ["commit", "back", "recover", "nack", "half", "epoch"])
+        )
         at_ms = self.tick()
         events = {
             "commit": (Event.COMMIT_CALLED, Event.COMMIT),
@@ -222,7 +237,12 @@ class QueueStory(Story):
             "half": (
                 draw(
                     st.sampled_from(
-                        [Event.COMMIT_CALLED, Event.ROLLBACK_BEGIN, Event.ACK_CALLED, Event.ACK_CONFIRMED]
+                        [
+                            Event.COMMIT_CALLED,
+                            Event.ROLLBACK_BEGIN,
+                            Event.ACK_CALLED,
+                            Event.ACK_CONFIRMED,
+                        ]
                     )
                 ),
             ),
@@ -235,7 +255,11 @@ class QueueStory(Story):
             first = draw(st.integers(0, len(self.sent) - 1))
             for message in self.sent[first : first + draw(st.integers(1, 3))]:
                 seq = message.seq + (40 if self.rarely() and self.rarely() else 0)
-                where = {"instance": message.instance, "lane": message.lane, "attempt": message.attempt}
+                where = {
+                    "instance": message.instance,
+                    "lane": message.lane,
+                    "attempt": message.attempt,
+                }
                 partition = self.natural(message)
                 h.deliver(seq, session=session, partition=partition, at_ms=self.tick(), **where)
 
@@ -277,6 +301,73 @@ def pipeline_histories(draw: Any) -> tuple[History, Context]:
     return story.h, replace(context, sessions=sessions)
 
 
+class ApplicationStory(Story):
+    """A program that makes outputs of what is sent, mostly one of each, in no particular order."""
+
+    def __init__(self, draw: Any) -> None:
+        super().__init__(draw)
+        one_of = {
+            "makes": ["one", "one", "at-most-one", "any"],
+            "promise": ["exactly-once", "at-least-once", "at-most-once"],
+            "order": ["partition", "key", "none"],
+        }
+        chosen = {key: draw(st.sampled_from(values)) for key, values in one_of.items()}
+        before = self.h
+        self.h = applied(
+            before.partitions,
+            draw(st.integers(1, 2)),
+            application=chosen,
+            mode=before.mode,
+            keys=before.keys,
+            producers=before.producers,
+            sessions=before.sessions,
+            promise=before.promise,
+        )
+        self.h.faults = before.faults
+        for partition in range(before.partitions):
+            if draw(st.booleans()):
+                committed(self.h, draw(st.integers(-1, 12)), partition)
+
+    def make(self) -> None:
+        """Outputs of some messages, of some of them several, and rarely one of nothing. Some
+        commits are requested in the meantime."""
+        for each in self.h.transactions:
+            if self.draw(st.booleans()):
+                asked_ns = EPOCH_NS + (self.now + self.draw(st.integers(1, 4))) * STEP_MS * 10**6
+                each |= {"t_asked_ns": asked_ns, "t_done_ns": asked_ns + STEP_MS * 10**6}
+        for message in (
+            self.draw(st.lists(st.sampled_from(self.sent), max_size=12)) if self.sent else []
+        ):
+            seq = message.seq + 50 if self.rarely() else message.seq
+            made(
+                self.h,
+                seq,
+                instance=message.instance,
+                lane=message.lane,
+                attempt=message.attempt,
+                to=self.draw(st.integers(0, self.h.plan.topics[1].partitions - 1)),
+                check=Check.FOREIGN if self.rarely() else Check.OK,
+                at_ms=self.tick(),
+            )
+        if self.rarely():
+            self.h.manifest["nameless_outputs"] = {"billing": 1}
+        if self.rarely():
+            until = self.draw(st.integers(1, 40)) * STEP_MS
+            self.h.fault("sets-clocks", "kafka-1", 0, until, details={"moved_clocks": True})
+
+
+@st.composite
+def application_histories(draw: Any) -> tuple[History, Context]:
+    story = ApplicationStory(draw)
+    story.send_all()
+    story.store()
+    story.end()
+    story.deliver()
+    story.make()
+    story.circumstances()
+    return story.h, _context(story, draw)
+
+
 @st.composite
 def pulsar_histories(draw: Any) -> tuple[History, Context]:
     story = PulsarStory(draw)
@@ -287,9 +378,67 @@ def pulsar_histories(draw: Any) -> tuple[History, Context]:
     return story.h, _context(story, draw)
 
 
+class WorkQueueStory(QueueStory):
+    """Members that acknowledge or refuse each message by its position, and faults (NATS)."""
+
+    def __init__(self, draw: Any) -> None:
+        super().__init__(draw)
+        reading = ConsumerPromise(
+            subscription="queue",
+            order="none",
+            ack_timeout_s=draw(st.sampled_from([0.0, 1.0, 30.0])),
+            acks_confirmed=draw(st.booleans()),
+        )
+        self.h = History(
+            partitions=draw(st.integers(1, 2)),
+            producers=draw(st.integers(1, 2)),
+            sessions=draw(st.sampled_from([1, 1, 2])),
+            promise=DURABLE,
+            system="nats",
+            reading=reading,
+            settle="ack",
+            results=draw(_RESULTS),
+        )
+        topics = [
+            t.model_copy(update={"config": {"retention": "workqueue"}}) for t in self.h.plan.topics
+        ]
+        self.h.planned(self.h.plan.model_copy(update={"topics": topics}))
+
+    def act(self, session: int, partition: int, at: dict[tuple[int, int], int]) -> None:
+        draw, h = self.draw, self.h
+        action = draw(st.sampled_from(["read"] * 5 + ["ack"] * 4 + ["call", "nack", "epoch"]))
+        mine = [
+            r
+            for r in h.rows["deliveries"]
+            if r["session"] == session and r["event"] == Event.DELIVER
+        ]
+        if action == "epoch":
+            h._epoch[session] = h._epoch.get(session, 0) + 1
+        elif action == "read" or not mine:
+            number = draw(st.integers(0, len(self.sent) - 1))
+            message = self.sent[number]
+            where = {"instance": message.instance, "lane": message.lane, "attempt": message.attempt}
+            where |= {"partition": self.natural(message), "position": number + 1}
+            h.deliver(message.seq, session=session, at_ms=self.tick(), **where)
+        else:
+            row = draw(st.sampled_from(mine))
+            place, named = row["position"], {"partition": row["stream"] - 1, "session": session}
+            if action == "nack":
+                h.nack(place, at_ms=self.tick(), **named)
+            else:
+                h.acked(place, at_ms=self.tick(), confirmed=action == "ack", **named)
+
+    def circumstances(self) -> None:
+        super().circumstances()
+        if self.rarely():
+            start = self.draw(st.integers(0, 40)) * STEP_MS
+            effective = self.draw(st.sampled_from([True, True, False]))
+            self.h.fault("kill", "nats-1", start, start + STEP_MS, effective=effective)
+
+
 @st.composite
 def queue_histories(draw: Any) -> tuple[History, Context]:
-    story = QueueStory(draw)
+    story = draw(st.sampled_from([QueueStory, WorkQueueStory]))(draw)
     story.send_all()
     story.deliver()
     story.store()

@@ -1,4 +1,5 @@
-"""Oracles of transactions: visible though aborted, torn, lost, mixed, without an end, read too early."""
+"""Oracles of transactions: visible though aborted, torn, lost, mixed, without an end, read too
+early."""
 
 from __future__ import annotations
 
@@ -17,7 +18,9 @@ def transactions(facts: Facts) -> dict[Key, Mapping[str, Any]]:
     table = facts.context.transactions
     names = ("asked", "outcome", "t_asked_ns", "t_done_ns")
     return {
-        (int(table.instance[i]), int(table.number[i])): {name: int(getattr(table, name)[i]) for name in names}
+        (int(table.instance[i]), int(table.number[i])): {
+            name: int(getattr(table, name)[i]) for name in names
+        }
         for i in range(len(table))
     }
 
@@ -41,7 +44,9 @@ def members(facts: Facts) -> dict[Identity, Key]:
 
 def state(facts: Facts, name: Identity) -> Txn:
     """Of the last copy that nobody sees; those of which nobody knows the end count last."""
-    hidden = [r for r in facts.log if facts.is_message(r) and not facts.visible(r) and identity(r) == name]
+    hidden = [
+        r for r in facts.log if facts.is_message(r) and not facts.visible(r) and identity(r) == name
+    ]
     hidden.sort(key=lambda r: r["txn"] == Txn.UNKNOWN)
     return Txn(hidden[-1]["txn"]) if hidden else Txn.NONE
 
@@ -56,8 +61,8 @@ def aborted_read(facts: Facts) -> list[Hit]:
 
 
 def of_no_transaction(facts: Facts) -> list[Hit]:
-    """Messages in no transaction of the journal: acknowledged and held as aborted or open, or aborted and
-    visible."""
+    """Messages in no transaction of the journal: acknowledged and held as aborted or open, or
+    aborted and visible."""
     hits = []
     known = members(facts)
     for name, row in facts.sent.items():
@@ -93,13 +98,19 @@ def hanging_transaction(facts: Facts) -> list[Hit]:
 
 
 def mixed_transaction(facts: Facts) -> list[Hit]:
-    """The first row of every further marker of a transaction in a stream, and of every further transaction of
-    a marker."""
+    """The first row of every further marker of a transaction in a stream, and of every further
+    transaction of a marker."""
     own = members(facts)
-    rows = [r for r in facts.log if facts.is_message(r) and r["txn_end"] >= 0 and identity(r) in own]
+    rows = [
+        r for r in facts.log if facts.is_message(r) and r["txn_end"] >= 0 and identity(r) in own
+    ]
     hits = []
     for split, by, what in (
-        ("ended in parts", lambda r: (own[identity(r)], r["stream"]), lambda r: (r["stream"], r["txn_end"])),
+        (
+            "ended in parts",
+            lambda r: (own[identity(r)], r["stream"]),
+            lambda r: (r["stream"], r["txn_end"]),
+        ),
         ("ended with another", lambda r: (r["stream"], r["txn_end"]), lambda r: own[identity(r)]),
     ):
         seen: dict[Any, list[Any]] = {}
@@ -138,7 +149,9 @@ def atomicity(facts: Facts) -> list[Hit]:
     """torn-transaction, lost-commit: named by the first message that is not visible."""
     hits = []
     for key, transaction in transactions(facts).items():
-        own = sorted((n for n, k in members(facts).items() if k == key), key=lambda n: (n[3] > 0, n))
+        own = sorted(
+            (n for n, k in members(facts).items() if k == key), key=lambda n: (n[3] > 0, n)
+        )
         seen = [name for name in own if facts.present(name)]
         unsure = [name for name in own if name not in seen and is_unsure(facts, name)]
         gone = [name for name in own if name not in seen and name not in unsure]
@@ -147,7 +160,9 @@ def atomicity(facts: Facts) -> list[Hit]:
         committed = transaction["outcome"] == Outcome.OK
         named = ("event", *gone[0][:3], 0)
         taken = [
-            n for n in gone if state(facts, n) == Txn.NONE and is_removed(facts, n, facts.acked_place(n))
+            n
+            for n in gone
+            if state(facts, n) == Txn.NONE and is_removed(facts, n, facts.acked_place(n))
         ]
         if seen:
             split = "committed" if committed else "commit not answered"

@@ -1,1 +1,2 @@
-"""Captures with known truth: tiny hand-made histories and large planted runs, for tests and benches."""
+"""Captures with known truth: tiny hand-made histories and large planted runs, for tests and
+benches."""

@@ -1,4 +1,5 @@
-"""Plants anomalies at random places that do not touch each other, and says what judging must find."""
+"""Plants anomalies at random places that do not touch each other, and says what judging must
+find."""
 
 from __future__ import annotations
 

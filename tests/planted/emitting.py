@@ -1,7 +1,9 @@
-"""Columns of a planted run, chunk by chunk, for all streams or for one bucket's, in the order of sealing.
+"""Columns of a planted run, chunk by chunk, for all streams or for one bucket's, in the order of
+sealing.
 
-The order is a function of the row alone (``slot``), so the rows of one bucket are the same, in the same
-order, whether they are made directly or made for the whole run and routed by `harness.seal.seal`.
+The order is a function of the row alone (``slot``), so the rows of one bucket are the same, in the
+same order, whether they are made directly or made for the whole run and routed by
+`harness.seal.seal`.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ class Stray:
 class World:
     """Everything settled: the streams of the run and what the rows have in common.
 
-    ``lanes_of``: stream indexes that an instance sends to, in turn. ``strays``: log rows whose header
-    names a lane of another stream.
+    ``lanes_of``: stream indexes that an instance sends to, in turn. ``strays``: log rows whose
+    header names a lane of another stream.
     """
 
     def __init__(
@@ -71,7 +73,8 @@ class World:
         self._script_counts(sessions)
 
     def _acknowledged_specials(self) -> dict[tuple[int, int, int], tuple[int, int]]:
-        """(lane, clean index, attempt) of a send -> (stream id, position) of the special row it became."""
+        """(lane, clean index, attempt) of a send -> (stream id, position) of the special row it
+        became."""
         found = {}
         for stream in self.streams:
             for row in np.flatnonzero(stream.log < 0).tolist():
@@ -96,7 +99,9 @@ class World:
         flat = counts.reshape(sessions + 1, -1)
         self.first_ordinal = (np.cumsum(flat, axis=1) - flat).reshape(counts.shape)
         self.session_rows = flat.sum(axis=1)
-        self.assign_slots = [np.sort(np.concatenate(s)) if s else np.zeros(0, np.int64) for s in later]
+        self.assign_slots = [
+            np.sort(np.concatenate(s)) if s else np.zeros(0, np.int64) for s in later
+        ]
 
     def slots(self, stream: npt.NDArray[Any], row: npt.NDArray[Any]) -> Int64:
         """Place of a log or script row in the order of the run: batch, stream, row."""
@@ -157,7 +162,8 @@ def chunk_of(view: Sequence[int]) -> int:
 def stacked(
     world: World, view: Sequence[int], start: int, end: int, lengths: Sequence[int]
 ) -> tuple[Int64, Int64]:
-    """(stream index, row) of rows start .. end-1 of every stream, a batch of each stream in turn."""
+    """(stream index, row) of rows start .. end-1 of every stream, a batch of each stream in
+    turn."""
     rows = np.arange(start, end, dtype=np.int64).reshape(-1, 1, BATCH)
     there = rows < np.array(lengths, np.int64)[None, :, None]
     stream = np.broadcast_to(np.array(view, np.int64)[None, :, None], there.shape)[there]
@@ -172,7 +178,8 @@ def exchanged(
     buckets: Mapping[int, int],
     bucket: int,
 ) -> tuple[Int64, Int64]:
-    """Rows go by their header's lane: take out those of other buckets, put in those of other streams."""
+    """Rows go by their header's lane: take out those of other buckets, put in those of other
+    streams."""
     away = [s for s in strays if buckets[s.stream] == bucket != buckets[s.home]]
     added = [s for s in strays if buckets[s.stream] != bucket == buckets[s.home]]
     if not away and not added:
@@ -186,7 +193,9 @@ def exchanged(
 
 
 def _places(strays: Sequence[Stray]) -> tuple[Int64, Int64]:
-    return np.array([s.stream for s in strays], np.int64), np.array([s.row for s in strays], np.int64)
+    return np.array([s.stream for s in strays], np.int64), np.array(
+        [s.row for s in strays], np.int64
+    )
 
 
 def log_columns(world: World, stream: Int64, row: Int64) -> Columns:
@@ -194,7 +203,9 @@ def log_columns(world: World, stream: Int64, row: Int64) -> Columns:
     out = blank("log", len(row))
     out["position"][:] = row
     identify(world, stream, row, out)
-    out["broker_time_ms"][:] = WALL_MS + (np.maximum(out["t_intended_ns"], EPOCH_NS) - EPOCH_NS) // 1_000_000
+    out["broker_time_ms"][:] = (
+        WALL_MS + (np.maximum(out["t_intended_ns"], EPOCH_NS) - EPOCH_NS) // 1_000_000
+    )
     return out
 
 

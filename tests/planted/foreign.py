@@ -1,4 +1,5 @@
-"""A planted history as another tool would have it: texts for numbers, in CSV, JSON Lines or Parquet."""
+"""A planted history as another tool would have it: texts for numbers, in CSV, JSON Lines or
+Parquet."""
 
 from __future__ import annotations
 
@@ -31,7 +32,14 @@ KNOWN: dict[str, Any] = {
     "producers": {"acks": "all", "idempotence": True, "deadline": "130s", "results": "checked"},
     "groups": {"group": {"topics": [TOPIC], "from_start": True}},
     "evidence": dict.fromkeys(
-        ("all_sends", "producers_ended", "cluster_recovered", "only_writer", "all_deliveries", "drained"),
+        (
+            "all_sends",
+            "producers_ended",
+            "cluster_recovered",
+            "only_writer",
+            "all_deliveries",
+            "drained",
+        ),
         True,
     ),
 }
@@ -49,7 +57,8 @@ def rows_of(history: History, columns: Mapping[str, tuple[str, ...]] = COLUMNS) 
             for i in range(len(sealed["stream"]))
         ]
     found["log_bounds"] = [
-        {name: row[name] for name in ("stream", "begin", "end", "read_to")} for row in history.log_bounds()
+        {name: row[name] for name in ("stream", "begin", "end", "read_to")}
+        for row in history.log_bounds()
     ]
     return found
 

@@ -8,7 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from harness.records import Event
-from tests.planted.emitting import Columns, Int64, Stray, World, blank, chunk_of, exchanged, identify, stacked
+from tests.planted.emitting import (
+    Columns,
+    Int64,
+    Stray,
+    World,
+    blank,
+    chunk_of,
+    exchanged,
+    identify,
+    stacked,
+)
 from tests.planted.scripts import BATCH, PAD
 
 
@@ -59,7 +69,8 @@ def _journal(world: World, stream: Int64, row: Int64, session: int, subscription
     event, position = event[mine], position[mine]
     given = np.flatnonzero(event == Event.DELIVER)
     part = {
-        name: out[name][given] for name in ("stream", "instance", "lane", "seq", "attempt", "kind", "check")
+        name: out[name][given]
+        for name in ("stream", "instance", "lane", "seq", "attempt", "kind", "check")
     }
     identify(world, stream[given], position[given].astype(np.int64), part)
     for name, array in part.items():
@@ -87,7 +98,11 @@ def _script_rows(
         window = slice(low * BATCH, high * BATCH)
         mine = (script.script_session[window] == session) & (script.script_event[window] != PAD)
         by_batch = mine.reshape(-1, BATCH)
-        ranks = np.cumsum(by_batch, axis=1) - 1 + world.first_ordinal[session, low:high, number][:, None]
+        ranks = (
+            np.cumsum(by_batch, axis=1)
+            - 1
+            + world.first_ordinal[session, low:high, number][:, None]
+        )
         ranks[~by_batch] = -1
         ordinal[here] = ranks.ravel()[rows - low * BATCH]
     return event, position, ordinal

@@ -27,7 +27,10 @@ def task_of(run: RunDir) -> Task:
 
 def reports_of(task: Task) -> list[BucketReport]:
     """What is found in a run, its tasks one after the other, those of spread streams included."""
-    once = [kernel.judge(task.context, with_hits=task.with_hits) for kernel in (deaths, replicas, unsent)]
+    once = [
+        kernel.judge(task.context, with_hits=task.with_hits)
+        for kernel in (deaths, replicas, unsent)
+    ]
     reports = [*(BucketReport(each.bucket, each) for each in once), *_answers(task)]
     split = splits_of([report.streams for report in reports if report.streams])
     return [*reports, *_answers(replace(task, order=tuple(split)))]

@@ -4,7 +4,8 @@
                   anomalies={"acked-lost-middle": 40, "legal-redelivery": 20}, seed=7)
     truth.counts()                      # {"acked-lost": 40, "delivery-duplicate": 60}
 
-``raw=True`` leaves the workers' segments instead of sealed tables; sealing them gives the same rows.
+``raw=True`` leaves the workers' segments instead of sealed tables; sealing them gives the same
+rows.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def plant(
 
     Args:
         messages: sends in all, rounded down to the same number for every (producer, partition).
-        producers: producer ``i`` sends to every topic, or to topic ``i % topics`` if there are as many.
+        producers: producer ``i`` sends to every topic, or to topic ``i % topics`` if there are as
+            many.
         buckets: default: one a partition, at most 16.
         anomalies: number of each kind of `tests.planted.anomalies.PLANTERS`.
         deaths: clients that give themselves up as the load ends, producers and consumers by turns.
@@ -188,7 +190,9 @@ def write_documents(run: RunDir, plan: Plan, load_ns: int, dead: Sequence[str]) 
 
 
 def _write_sealed(run: RunDir, plan: Plan, world: World, deliveries: bool, threads: int) -> None:
-    buckets = {n: plan.stream_bucket(plan.streams()[s.number - 1]) for n, s in enumerate(world.streams)}
+    buckets = {
+        n: plan.stream_bucket(plan.streams()[s.number - 1]) for n, s in enumerate(world.streams)
+    }
     with ThreadPoolExecutor(threads) as pool:
         jobs = [
             pool.submit(_write_bucket, run, plan, world, buckets, bucket, deliveries)
@@ -209,7 +213,8 @@ def _write_bucket(
     if deliveries:
         group = len(plan.streams()) + 1
         chunks["deliveries"] = _each(
-            journals.deliveries(world, view, c.session, group, buckets, bucket) for c in plan.consumers
+            journals.deliveries(world, view, c.session, group, buckets, bucket)
+            for c in plan.consumers
         )
     for table, parts in chunks.items():
         file = GroupedFile(run.bucket_file(table, bucket, 0), table)
@@ -226,14 +231,19 @@ def _each(sources: Iterable[Iterator[Columns]]) -> Iterator[Columns]:
 # -- raw
 
 
-def _write_raw(run: RunDir, plan: Plan, world: World, bounds: list[dict[str, Any]], deliveries: bool) -> None:
+def _write_raw(
+    run: RunDir, plan: Plan, world: World, bounds: list[dict[str, Any]], deliveries: bool
+) -> None:
     view = list(range(len(world.streams)))
     streams = [("stream", text) for text in plan.streams()]
     first_error = len(streams) + 1 + deliveries
     for producer in plan.producers:
         # every second worker numbers its errors backwards, so local ids collide
         texts = ERRORS if producer.instance % 2 else ERRORS[::-1]
-        local = {first_error + ERRORS.index(text): n for n, text in enumerate(texts, start=len(streams) + 1)}
+        local = {
+            first_error + ERRORS.index(text): n
+            for n, text in enumerate(texts, start=len(streams) + 1)
+        }
         write_worker_names(run, producer.name, streams + [("error", text) for text in texts])
         writer = SegmentWriter(run, producer.name, TableId.SENDS, producer.instance)
         for columns in sending.sends(world, view, producer.instance):
@@ -251,7 +261,9 @@ def _write_raw(run: RunDir, plan: Plan, world: World, bounds: list[dict[str, Any
     group = len(streams) + 1
     for consumer in plan.consumers:
         write_worker_names(run, consumer.name, [*streams, ("subscription", "group")])
-        writer = SegmentWriter(run, consumer.name, TableId.DELIVERIES, consumer.session, subscription=group)
+        writer = SegmentWriter(
+            run, consumer.name, TableId.DELIVERIES, consumer.session, subscription=group
+        )
         for columns in journals.deliveries(world, view, consumer.session, group, None, 0):
             writer.append(raw_rows(TableId.DELIVERIES, columns))
         writer.close()

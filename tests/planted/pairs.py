@@ -18,8 +18,8 @@ Build = Callable[[], History]
 
 @dataclass(frozen=True)
 class Pair:
-    """``planted`` must show exactly ``shows``; ``near_miss`` exactly ``twin``, all of it harmless, unless the
-    two differ by their class only: told for what they are, which the promise decides."""
+    """``planted`` must show exactly ``shows``; ``near_miss`` exactly ``twin``, all of it harmless,
+    unless the two differ by their class only: told for what they are, which the promise decides."""
 
     name: str
     planted: Build
@@ -40,8 +40,8 @@ class Pair:
 
 
 def found(history: History, *, clock_bound_ns: int = 0, **sessions: bool) -> Found:
-    """What is said of which message. ``sessions``: changes to every consumer session. ``clock_bound_ns``: of
-    several machines."""
+    """What is said of which message. ``sessions``: changes to every consumer session.
+    ``clock_bound_ns``: of several machines."""
     context = context_from(history)
     own = {n: replace(s, **sessions) for n, s in context.sessions.items()}
     context = replace(context, sessions=own, clock_bound_ns=clock_bound_ns)

@@ -11,7 +11,8 @@ from harness.seal.parquet import BucketFile
 
 
 def in_two_parts(run: RunDir) -> RunDir:
-    """Split every sealed file of two rows or more in the middle; returns the run, with a fresh seal.json."""
+    """Split every sealed file of two rows or more in the middle; returns the run, with a fresh
+    seal.json."""
     report = read_json(run.seal_report)
     for first in sorted(run.sealed.glob("*/bucket=*/part-0.parquet")):
         rows = pq.read_table(first, partitioning=None)

@@ -1,4 +1,5 @@
-"""Plans for planted captures, made from the real models so that a change of the contract shows here."""
+"""Plans for planted captures, made from the real models so that a change of the contract shows
+here."""
 
 from __future__ import annotations
 
@@ -22,13 +23,20 @@ DURABLE = PromisePlan(
     delivery="durable",
     order=True,
     dedup=True,
-    because={"delivery": "acks=all", "order": "enable.idempotence=true", "dedup": "enable.idempotence=true"},
+    because={
+        "delivery": "acks=all",
+        "order": "enable.idempotence=true",
+        "dedup": "enable.idempotence=true",
+    },
     required={"delivery": "durable", "order": None, "dedup": None},
 )
 
 
-def lane_groups(topics: Mapping[str, int], mode: LaneMode, keys: int, buckets: int) -> list[LaneGroup]:
-    """One group a topic, lanes numbered through; the streams of keyed and routed topics share a bucket."""
+def lane_groups(
+    topics: Mapping[str, int], mode: LaneMode, keys: int, buckets: int
+) -> list[LaneGroup]:
+    """One group a topic, lanes numbered through; the streams of keyed and routed topics share a
+    bucket."""
     groups: list[LaneGroup] = []
     first = stream = 0
     for number, (topic, partitions) in enumerate(topics.items()):
@@ -58,7 +66,9 @@ def _producer(instance: int, groups: list[int], promise: PromisePlan, results: s
     )
 
 
-def _consumer(session: int, topics: list[str], promise: ConsumerPromise, settle: str) -> ConsumerPlan:
+def _consumer(
+    session: int, topics: list[str], promise: ConsumerPromise, settle: str
+) -> ConsumerPlan:
     return ConsumerPlan(
         name=f"c-{session}",
         session=session,
@@ -76,9 +86,15 @@ def _consumer(session: int, topics: list[str], promise: ConsumerPromise, settle:
 
 
 def with_pipeline(
-    plan: Plan, partitions: int, *, members: int = 1, transactional: bool = True, committed_only: bool = True
+    plan: Plan,
+    partitions: int,
+    *,
+    members: int = 1,
+    transactional: bool = True,
+    committed_only: bool = True,
 ) -> Plan:
-    """The plan of one topic with a second, ``invoices``, which ``members`` of group ``billing`` write."""
+    """The plan of one topic with a second, ``invoices``, which ``members`` of group ``billing``
+    write."""
     source = plan.topics[0]
     lanes = plan.lane_groups[0]
     own = LaneGroup("invoices", "partition", lanes.first + lanes.count, partitions, lanes.buckets)
@@ -89,12 +105,17 @@ def with_pipeline(
     reading = ConsumerPromise(committed_only=committed_only)
     return plan.model_copy(
         update={
-            "topics": [source, source.model_copy(update={"name": "invoices", "partitions": partitions})],
+            "topics": [
+                source,
+                source.model_copy(update={"name": "invoices", "partitions": partitions}),
+            ],
             "lane_groups": [lanes, own],
             "producers": [
                 *(p.model_copy(update={"groups": [0]}) for p in plan.producers),
                 *(
-                    _producer(i, [1], promise, "checked").model_copy(update={"name": name, "rate_per_s": 0.0})
+                    _producer(i, [1], promise, "checked").model_copy(
+                        update={"name": name, "rate_per_s": 0.0}
+                    )
                     for i, name in zip(instances, names, strict=True)
                 ),
             ],
@@ -137,7 +158,8 @@ def build_plan(
     results: str = "checked",
     **changes: Any,
 ) -> Plan:
-    """A plan with ``producers`` instances 1..n on every topic and one group of ``sessions`` consumers."""
+    """A plan with ``producers`` instances 1..n on every topic and one group of ``sessions``
+    consumers."""
     lanes = groups if groups is not None else lane_groups(topics, mode, keys, buckets)
     names = list(topics)
     fields: dict[str, Any] = {
@@ -150,14 +172,17 @@ def build_plan(
         "system": "kafka",
         "version": "4.1.2",
         "broker_config": {},
-        "topics": [TopicPlan(name=t, partitions=n, replication=3, config={}) for t, n in topics.items()],
+        "topics": [
+            TopicPlan(name=t, partitions=n, replication=3, config={}) for t, n in topics.items()
+        ],
         "lane_groups": lanes,
         "buckets": buckets,
         "producers": [
             _producer(i, list(range(len(lanes))), promise, results) for i in range(1, producers + 1)
         ],
         "consumers": [
-            _consumer(i, names, reading or ConsumerPromise(), settle) for i in range(1, sessions + 1)
+            _consumer(i, names, reading or ConsumerPromise(), settle)
+            for i in range(1, sessions + 1)
         ],
         "payload_bytes": 150,
         "rate_per_s": 1000.0 * producers,

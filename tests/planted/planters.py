@@ -1,4 +1,5 @@
-"""The kinds of anomaly that can be planted and their near-misses, each with the hits it must give."""
+"""The kinds of anomaly that can be planted and their near-misses, each with the hits it must
+give."""
 
 from __future__ import annotations
 
@@ -20,10 +21,11 @@ NOWHERE = {"stream": 0, "position": -1}
 
 @dataclass
 class Truth:
-    """What judging must find: messages by (class, split), each once. Everything else must be silent.
+    """What judging must find: messages by (class, split), each once. Everything else must be
+    silent.
 
-    ``attempted``, ``ok``, ``fail``, ``info``, ``open`` count sends; ``rows`` the rows of each table; ``dead``
-    names the clients that gave themselves up (client-died, which is of no message).
+    ``attempted``, ``ok``, ``fail``, ``info``, ``open`` count sends; ``rows`` the rows of each
+    table; ``dead`` names the clients that gave themselves up (client-died, which is of no message).
     """
 
     found: dict[tuple[str, str], list[Identity]] = field(default_factory=lambda: defaultdict(list))
@@ -159,7 +161,9 @@ def _info_not_stored(block: Block, truth: Truth) -> None:
 def _corrupt(block: Block, truth: Truth) -> None:
     block.stream.drop(block.at(5))
     # the acknowledged position is the corrupt row's, which is how the message is recognised
-    ref = block.stream.special(check=Check.CORRUPT, ack_lane=block.stream.lane, ack_index=block.at(5))
+    ref = block.stream.special(
+        check=Check.CORRUPT, ack_lane=block.stream.lane, ack_index=block.at(5)
+    )
     block.stream.insert(block.at(5), ref)
     truth.add("corrupt", block.stream.identity(block.at(5)), "in the log")
 
@@ -206,15 +210,21 @@ def _delivery(what: str, cls: str, split: str = "") -> Planter:
 
 
 def _rebalance(block: Block, truth: Truth) -> None:
-    _redelivered(block, truth, "rebalance", range(REDELIVERED), "delivery-duplicate", "after rebalance")
+    _redelivered(
+        block, truth, "rebalance", range(REDELIVERED), "delivery-duplicate", "after rebalance"
+    )
 
 
 def _rewind(block: Block, truth: Truth) -> None:
-    _redelivered(block, truth, "rewind", range(REDELIVERED), "delivery-duplicate", "after rebalance")
+    _redelivered(
+        block, truth, "rewind", range(REDELIVERED), "delivery-duplicate", "after rebalance"
+    )
     _redelivered(block, truth, "", range(-REWOUND, 0), "rewind-past-commit", "")
 
 
-def _redelivered(block: Block, truth: Truth, what: str, offsets: range, cls: str, split: str) -> None:
+def _redelivered(
+    block: Block, truth: Truth, what: str, offsets: range, cls: str, split: str
+) -> None:
     if what:
         block.stream.disturb(what, block.at(5))
     for offset in offsets:

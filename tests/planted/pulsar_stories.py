@@ -1,4 +1,5 @@
-"""Histories of Pulsar clients in five messages: each story shows one class, or a near-miss of it."""
+"""Histories of Pulsar clients in five messages: each story shows one class, or a near-miss of
+it."""
 
 from __future__ import annotations
 
@@ -9,11 +10,15 @@ from tests.planted.plans import DURABLE
 from tests.planted.tiny import EPOCH_NS, History
 
 NO_DEDUP = DURABLE.model_copy(update={"dedup": False})
-SHARED = ConsumerPromise(subscription="shared", order="none", ack_timeout_s=1.0, acks_confirmed=False)
+SHARED = ConsumerPromise(
+    subscription="shared", order="none", ack_timeout_s=1.0, acks_confirmed=False
+)
 RECEIPTS = ConsumerPromise(subscription="shared", order="none", acks_confirmed=True)
 BY_INDEX = RECEIPTS.model_copy(update={"batch_index_acks": True})
 #: Refused messages come again after 1 s, as often as it takes; or twice at most.
-REFUSING = SHARED.model_copy(update={"ack_timeout_s": 0.0, "nack_delay_s": 1.0, "max_deliveries": 0})
+REFUSING = SHARED.model_copy(
+    update={"ack_timeout_s": 0.0, "nack_delay_s": 1.0, "max_deliveries": 0}
+)
 DEAD_LETTERS = REFUSING.model_copy(update={"max_deliveries": 2})
 KEYED = ConsumerPromise(subscription="key_shared", order="key", acks_confirmed=False)
 FAILOVER = ConsumerPromise(subscription="failover", order="stream", acks_confirmed=False)
@@ -49,8 +54,14 @@ def threads(*ids: int) -> History:
 
 
 def timed(acked_ms: float, again_ms: float, *, batch: int = 1, fault: bool = False) -> History:
-    """Message 1 (position 1) is handed over at 2 s and again at ``again_ms``; the ack timeout is 1 s."""
-    h = five(SHARED, batch=batch).deliver(0, at_ms=2_000).acked(0, at_ms=2_010).deliver(1, at_ms=2_000)
+    """Message 1 (position 1) is handed over at 2 s and again at ``again_ms``; the ack timeout is 1
+    s."""
+    h = (
+        five(SHARED, batch=batch)
+        .deliver(0, at_ms=2_000)
+        .acked(0, at_ms=2_010)
+        .deliver(1, at_ms=2_000)
+    )
     if acked_ms < again_ms:
         h.acked(1, at_ms=acked_ms)
     if fault:
@@ -64,9 +75,17 @@ def refused() -> History:
     return h.deliver(1, position=1, at_ms=2_500).deliver(2, 3, 4)
 
 
-def never_again(reading: ConsumerPromise = REFUSING, *, drained: bool = True, for_s: float = 20.0) -> History:
-    """Message 1 is refused at 2 s, the others are acknowledged; the consumer runs ``for_s`` after that."""
-    h = five(reading).deliver(0, 1, 2, 3, 4, redelivery=0, at_ms=1_990).acked(0, 2, 3, 4).nack(1, at_ms=2_000)
+def never_again(
+    reading: ConsumerPromise = REFUSING, *, drained: bool = True, for_s: float = 20.0
+) -> History:
+    """Message 1 is refused at 2 s, the others are acknowledged; the consumer runs ``for_s`` after
+    that."""
+    h = (
+        five(reading)
+        .deliver(0, 1, 2, 3, 4, redelivery=0, at_ms=1_990)
+        .acked(0, 2, 3, 4)
+        .nack(1, at_ms=2_000)
+    )
     h.workers["c-1"] = {"t_start_ns": EPOCH_NS, "t_end_ns": EPOCH_NS + round((2 + for_s) * 1e9)}
     h.manifest["drained"] = drained
     return h
@@ -74,7 +93,9 @@ def never_again(reading: ConsumerPromise = REFUSING, *, drained: bool = True, fo
 
 def refused_in_between(*acknowledged: int) -> History:
     """Cumulative: message 1 is refused at 2 s and never comes again."""
-    reading = FAILOVER.model_copy(update={"acks_confirmed": True, "nack_delay_s": 1.0, "max_deliveries": 0})
+    reading = FAILOVER.model_copy(
+        update={"acks_confirmed": True, "nack_delay_s": 1.0, "max_deliveries": 0}
+    )
     h = History(system="pulsar", reading=reading, settle="cumulative").sent(5).log(0, 1, 2, 3, 4)
     h.deliver(0, 1, 2, 3, 4, redelivery=0, at_ms=1_990).acked(*acknowledged).nack(1, at_ms=2_000)
     h.workers["c-1"] = {"t_start_ns": EPOCH_NS, "t_end_ns": EPOCH_NS + 22_000_000_000}
@@ -88,7 +109,8 @@ def given_twice(reading: ConsumerPromise) -> History:
 
 
 def confirmed(confirmed_ms: float, again_ms: float, **more: Any) -> History:
-    """Message 1 is acknowledged at 2.1 s; the broker's answer and the second delivery come when told."""
+    """Message 1 is acknowledged at 2.1 s; the broker's answer and the second delivery come when
+    told."""
     h = five(**more).deliver(0, 1, at_ms=2_000)
     if confirmed_ms < again_ms:
         h.acked(1, at_ms=2_100, confirmed_ms=confirmed_ms)
@@ -103,9 +125,20 @@ def half_a_batch(*acked: int) -> History:
     return h.deliver(1, position=1, at_ms=3_000).deliver(2, 3, 4)
 
 
-def half_a_batch_between_unloads(confirmed_ms: float, sent_ms: float, nacked: bool = False) -> History:
-    """Messages 0 and 1 are one entry, acknowledged one by one. Message 1 comes again after an unload. The
-    unload before was over at 1.8 s, and message 2, sent at ``sent_ms``, came over the same connection."""
+def sought(to: int = 0) -> History:
+    """All messages are acknowledged, the application seeks, and message 1 comes twice more."""
+    h = five().deliver(0, 1, 2, 3, 4, at_ms=2_000).acked(0, 1, 2, 3, 4, at_ms=2_100)
+    if to:
+        h.seek(to, at_ms=2_200)
+    return h.deliver(1, position=1, at_ms=2_300).deliver(1, position=1, at_ms=9_000)
+
+
+def half_a_batch_between_unloads(
+    confirmed_ms: float, sent_ms: float, nacked: bool = False
+) -> History:
+    """Messages 0 and 1 are one entry, acknowledged one by one. Message 1 comes again after an
+    unload. The unload before was over at 1.8 s, and message 2, sent at ``sent_ms``, came over the
+    same connection."""
     h = pulsar(BY_INDEX, batch=2).sent(2).send(2, at_ms=sent_ms).send(3).send(4).log(0, 1, 2, 3, 4)
     h.fault("unload", "orders", 1_700, 1_800, acks="kept").fault(
         "unload", "orders", 2_500, 2_600, acks="kept"

@@ -17,7 +17,21 @@ DONE = (Event.COMMIT_CALLED, Event.COMMIT)
 
 def queue(settle: str = "transacted", **more: Any) -> History:
     """Six messages sent to a queue; `log` says which remained."""
-    return History(system="qpid", reading=QUEUE, settle=settle, promise=NO_DEDUP, **more).sent(6).at(1_000)
+    return (
+        History(system="qpid", reading=QUEUE, settle=settle, promise=NO_DEDUP, **more)
+        .sent(6)
+        .at(1_000)
+    )
+
+
+def work_queue(*, confirmed: bool = True, timeout_s: float = 30.0) -> History:
+    """Six messages sent to a stream of NATS that removes them once they are acknowledged."""
+    reading = QUEUE.model_copy(update={"acks_confirmed": confirmed, "ack_timeout_s": timeout_s})
+    h = History(system="nats", reading=reading, settle="ack", promise=NO_DEDUP, sessions=2)
+    topics = [
+        topic.model_copy(update={"config": {"retention": "workqueue"}}) for topic in h.plan.topics
+    ]
+    return h.planned(h.plan.model_copy(update={"topics": topics})).sent(6).at(1_000)
 
 
 def consumed(*given: int, remain: tuple[int, ...] = (), **more: Any) -> History:

@@ -1,4 +1,5 @@
-"""Raw segments as a worker would leave them, made from sealed columns: `harness.seal.seal` undone."""
+"""Raw segments as a worker would leave them, made from sealed columns: `harness.seal.seal`
+undone."""
 
 from __future__ import annotations
 

@@ -3,10 +3,11 @@
     truth = plant_repeated(tmp / "run", messages=1_000_000_000, tile=5_000_000, each=2)
     truth["acked-lost"]                 # 1_200: three kinds, two of each in each of 200 tiles
 
-A *tile* is what `tests.planted.large` makes. Every further one is the same rows moved on in sequence, place
-and time, so that clients, lanes and journals go on through all of the run. What lies in a tile is found in
-each. Messages of the first tile that the log holds again behind the last (``far``) need all of the run to be
-found. Rows of a bucket are made some at a time: memory is that of a tile.
+A *tile* is what `tests.planted.large` makes. Every further one is the same rows moved on in
+sequence, place and time, so that clients, lanes and journals go on through all of the run. What
+lies in a tile is found in each. Messages of the first tile that the log holds again behind the last
+(``far``) need all of the run to be found. Rows of a bucket are made some at a time: memory is that
+of a tile.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def plant_repeated(
     seed: int = 7,
     threads: int = 2,
 ) -> dict[str, int]:
-    """Write a complete run of about ``messages`` sends below ``root``; messages by class to be found.
+    """Write a complete run of about ``messages`` sends below ``root``; messages by class to be
+    found.
 
     Args:
         tile: sends of a tile; there are ``messages // tile``, at least one.
@@ -84,7 +86,9 @@ def plant_repeated(
     made = _Repeated(once, RunDir(root).create(), times, far, truth.dead)
     made.write(threads)
     shutil.rmtree(once.root)
-    counts = Counter({name: n * (1 if name == _ONCE else times) for name, n in truth.counts().items()})
+    counts = Counter(
+        {name: n * (1 if name == _ONCE else times) for name, n in truth.counts().items()}
+    )
     counts["write-duplicate"] += far
     return dict(counts)
 
@@ -109,7 +113,9 @@ class _Steps:
         if table == "deliveries":
             by["ordinal"] = tile * self.ordinals[rows["session"]]
             by["epoch"] = tile * self.epochs[rows["session"]]
-        return rows | {name: (rows[name] + more).astype(rows[name].dtype) for name, more in by.items()}
+        return rows | {
+            name: (rows[name] + more).astype(rows[name].dtype) for name, more in by.items()
+        }
 
 
 def _is_message(table: str, rows: Columns) -> npt.NDArray[np.bool_]:
@@ -122,9 +128,12 @@ def _is_message(table: str, rows: Columns) -> npt.NDArray[np.bool_]:
 
 
 class _Repeated:
-    """The run that is made of a tile. ``far``: how many streams repeat an early message at their end."""
+    """The run that is made of a tile. ``far``: how many streams repeat an early message at their
+    end."""
 
-    def __init__(self, once: RunDir, run: RunDir, times: int, far: int, dead: Sequence[str]) -> None:
+    def __init__(
+        self, once: RunDir, run: RunDir, times: int, far: int, dead: Sequence[str]
+    ) -> None:
         self._once, self._run, self._times, self._dead = once, run, times, dead
         self._plan = read_document(once.plan, Plan)
         self._bounds = read_rows(once.log_bounds, Bounds)
@@ -156,11 +165,20 @@ class _Repeated:
         with ThreadPoolExecutor(threads) as pool:
             found = list(pool.map(self._bucket, range(plan.buckets)))
         files = {name: file for written in found for name, file in written.items()}
-        rows = {t: sum(f.rows for name, f in files.items() if name.startswith(f"{t}/")) for t in SEALED}
+        rows = {
+            t: sum(f.rows for name, f in files.items() if name.startswith(f"{t}/")) for t in SEALED
+        }
         bounds = [asdict(self._moved_bounds(each)) for each in self._bounds]
         lines = ((self._run.names, read_jsonl(self._once.names)), (self._run.log_bounds, bounds))
         files |= {path.name: write_sealed_rows(path, told) for path, told in lines}
-        report = {"schema_version": 1, "rows": rows, "tables": {}, "workers": {}, "wall_s": 0.0, "cpu_s": 0.0}
+        report = {
+            "schema_version": 1,
+            "rows": rows,
+            "tables": {},
+            "workers": {},
+            "wall_s": 0.0,
+            "cpu_s": 0.0,
+        }
         report["files"] = {name: asdict(file) for name, file in sorted(files.items())}
         report["documents"] = {n: asdict(file) for n, file in sealed_documents(self._run).items()}
         write_json(self._run.seal_report, report)
@@ -194,7 +212,9 @@ class _Repeated:
     def _first_of_far(self, once: Columns) -> npt.NDArray[np.intp]:
         """A row of each far stream: its first message of a sequence that is whole everywhere."""
         rows = np.flatnonzero(
-            np.isin(once["stream"], self._far) & (once["seq"] == _FAR_SEQ) & (once["kind"] == Kind.LOAD)
+            np.isin(once["stream"], self._far)
+            & (once["seq"] == _FAR_SEQ)
+            & (once["kind"] == Kind.LOAD)
         )
         return rows[np.unique(once["stream"][rows], return_index=True)[1]]
 
@@ -209,7 +229,9 @@ class _Repeated:
             place = np.searchsorted(self._far, stream)
             rows["ordinal"] = self._times * self._steps.ordinals[session] + place
             rows["epoch"] = (self._times * self._steps.epochs[session]).astype(once["epoch"].dtype)
-            rows["t_ns"] = EPOCH_NS + self._times * self._steps.load_ns + DELIVERY_LAG_NS + place + 1
+            rows["t_ns"] = (
+                EPOCH_NS + self._times * self._steps.load_ns + DELIVERY_LAG_NS + place + 1
+            )
         return rows
 
     @staticmethod

@@ -1,8 +1,9 @@
 """The script of a planted run by stream: who is in its log in which order, who was given what.
 
 A stream without anomalies holds the messages of its topic's producer instances in turn: clean index
-``seq * instances + i``. Anomalies are edits of that order, each within a block of `SPAN` consecutive
-messages of every instance that no other anomaly touches, so each has exactly the effect its name says.
+``seq * instances + i``. Anomalies are edits of that order, each within a block of `SPAN`
+consecutive messages of every instance that no other anomaly touches, so each has exactly the effect
+its name says.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class Stream:
     sessions: int
     specials: list[dict[str, int]] = field(default_factory=list)
     sends: dict[int, dict[str, int]] = field(default_factory=dict)  # clean index -> changed columns
-    resends: list[tuple[int, int]] = field(default_factory=list)  # (after, of): attempt 1 of clean index
+    # (after, of): attempt 1 of clean index
+    resends: list[tuple[int, int]] = field(default_factory=list)
     unrecorded: set[int] = field(default_factory=set)
     log: Int32 = field(init=False)
     first: Int32 = field(init=False)  # position of the first copy by clean index, -1 not stored
@@ -80,7 +82,8 @@ class Stream:
     def special(self, **columns: int) -> Ref:
         """A log row that is none of this stream's messages, or not plainly so.
 
-        With ``ack_lane`` and ``ack_index`` (and ``attempt``) it is where that send was acknowledged.
+        With ``ack_lane`` and ``ack_index`` (and ``attempt``) it is where that send was
+        acknowledged.
         """
         self.specials.append(columns)
         return -len(self.specials)
@@ -112,7 +115,8 @@ class Stream:
         return self.specials[-int(self.log[position]) - 1]
 
     def acknowledged_position(self, index: int) -> int:
-        """Where the broker said it put a message that its log lacks: right after the one before it."""
+        """Where the broker said it put a message that its log lacks: right after the one before
+        it."""
         before = index - len(self.instances)
         return int(self.first[before]) + 1 if before >= 0 else 0
 
@@ -162,15 +166,19 @@ class Stream:
             skipped.append(here)
             extra.append((4 * (here + 1) + 3, Event.DELIVER, here))
         else:
-            given_to = here + REDELIVERED - 1  # here: the commit; up to given_to was delivered, uncommitted
+            # here: the commit; up to given_to was delivered, uncommitted
+            given_to = here + REDELIVERED - 1
             start = here if what == "rebalance" else here - REWOUND
             extra.append((4 * here + 1, Event.COMMIT, here))
             extra.append((4 * given_to + 3, Event.REVOKE, -1))
             extra.append((4 * given_to + 3, Event.ASSIGN, start))
-            extra += [(4 * given_to + 3, Event.DELIVER, place) for place in range(start, given_to + 1)]
+            extra += [
+                (4 * given_to + 3, Event.DELIVER, place) for place in range(start, given_to + 1)
+            ]
 
 
-#: Rows delivered but not committed when a planted rebalance happens, and committed ones a rewind repeats.
+#: Rows delivered but not committed when a planted rebalance happens, and committed ones a rewind
+#: repeats.
 REDELIVERED = 3
 REWOUND = 2
 

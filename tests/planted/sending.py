@@ -84,7 +84,9 @@ def _indexes(stream: Stream, i: int, start: int, end: int, indexes: Any) -> list
     return [x for x in indexes if x % count == i and start <= x // count < end]
 
 
-def _resends(world: World, numbers: list[int], instance: int, start: int, end: int, out: Columns) -> Columns:
+def _resends(
+    world: World, numbers: list[int], instance: int, start: int, end: int, out: Columns
+) -> Columns:
     """Put attempt 1 rows in and take unrecorded rows out."""
     width = len(numbers)
     drop: list[int] = []
@@ -94,7 +96,8 @@ def _resends(world: World, numbers: list[int], instance: int, start: int, end: i
         i = stream.instances.tolist().index(instance)
         count = len(stream.instances)
         drop += [
-            (x // count - start) * width + column for x in _indexes(stream, i, start, end, stream.unrecorded)
+            (x // count - start) * width + column
+            for x in _indexes(stream, i, start, end, stream.unrecorded)
         ]
         of = dict(stream.resends)
         put += [

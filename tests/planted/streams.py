@@ -1,8 +1,9 @@
 """The eleven planted streams: ten messages each, and the one right label.
 
-No checker we know of labels all eleven right. Each stream is what one producer sent to one partition
-and what an independent reader found there; expected is the class with its exact messages (empty for
-a run that must come out clean). Message numbers are 0-based, so "1,4,2,3,4" reads 0, 3, 1, 2, 3 here.
+No checker we know of labels all eleven right. Each stream is what one producer sent to one
+partition and what an independent reader found there; expected is the class with its exact messages
+(empty for a run that must come out clean). Message numbers are 0-based, so "1,4,2,3,4" reads 0, 3,
+1, 2, 3 here.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ _ALL: Final = _without()
 STREAMS: Final[Sequence[PlantedStream]] = (
     PlantedStream("clean", _ALL),
     # 3 stored before 1 and 2, then again in its place: one root cause, message 3
-    PlantedStream("premature-then-repeat", (0, 3, 1, 2, *range(3, 10)), "premature-then-repeat", (3,)),
+    PlantedStream(
+        "premature-then-repeat", (0, 3, 1, 2, *range(3, 10)), "premature-then-repeat", (3,)
+    ),
     # 1 comes after 2: 1 is the late one
     PlantedStream("swap", (0, 2, 1, *range(3, 10)), "producer-reorder", (1,)),
     PlantedStream("duplicate-in-place", (0, 1, 1, *range(2, 10)), "write-duplicate", (1,)),

@@ -1,11 +1,13 @@
-"""Runs of millions of rows made of tiny histories: a block each, one after the other, on every topic.
+"""Runs of millions of rows made of tiny histories: a block each, one after the other, on every
+topic.
 
     stories = [Story(overtaken, {("per-key-reorder", "overtaken"): ["1/0/1"]}), Story(in_turn, {})]
     run, truth = plant_stories(tmp / "run", plain, stories, each=40, topics=4, blocks=30_000)
 
-A story is a `History` of a few messages that shows one class or, as its near-miss, something harmless.
-Blocks are moved in sequence, place and time so that they follow each other: whatever a block is found to show
-of is known beforehand, and hangs on its own rows alone. Every topic has its own consumers.
+A story is a `History` of a few messages that shows one class or, as its near-miss, something
+harmless. Blocks are moved in sequence, place and time so that they follow each other: whatever a
+block is found to show of is known beforehand, and hangs on its own rows alone. Every topic has its
+own consumers.
 """
 
 from __future__ import annotations
@@ -44,12 +46,18 @@ class Story:
 
 
 def plant_stories(
-    root: Path, plain: Callable[[], History], stories: Sequence[Story], *, each: int, topics: int, blocks: int
+    root: Path,
+    plain: Callable[[], History],
+    stories: Sequence[Story],
+    *,
+    each: int,
+    topics: int,
+    blocks: int,
 ) -> tuple[RunDir, Truth]:
     """``blocks`` blocks a topic, all plain but ``each`` of every story at random places.
 
-    All histories must have one plan and as many messages in each lane; those of queues take one topic,
-    because the events of their sessions name none.
+    All histories must have one plan and as many messages in each lane; those of queues take one
+    topic, because the events of their sessions name none.
     """
     templates = [Story(plain, {}), *stories]
     tiling = _Tiling([story.build() for story in templates], topics)
@@ -70,7 +78,9 @@ def plant_stories(
     truth: Truth = {}
     for topic, block in np.argwhere(story_of > 0).tolist():
         for key, messages in templates[story_of[topic, block]].shows.items():
-            truth.setdefault(key, set()).update(tiling.moved(name, topic, block) for name in messages)
+            truth.setdefault(key, set()).update(
+                tiling.moved(name, topic, block) for name in messages
+            )
     return run, truth
 
 
@@ -85,9 +95,14 @@ class _Tiling:
         self._messages = self._lengths(self._tables[0])
         assert all((self._lengths(t) == self._messages).all() for t in self._tables)
         assert all(h.plan.consumers == self._history.plan.consumers for h in histories)
-        self._epochs = np.array([int(t["deliveries"]["epoch"].max(initial=0)) for t in self._tables])
+        self._epochs = np.array(
+            [int(t["deliveries"]["epoch"].max(initial=0)) for t in self._tables]
+        )
         last = max(
-            int(t[table][name].max()) for t in self._tables for table, name in _LATEST if t[table][name].size
+            int(t[table][name].max())
+            for t in self._tables
+            for table, name in _LATEST
+            if t[table][name].size
         )
         self.window_ns = last - EPOCH_NS + _PAUSE_NS
 
@@ -121,7 +136,9 @@ class _Tiling:
     def names(self) -> list[dict[str, Any]]:
         texts = [("stream", text) for text in self.plan.streams()]
         texts += [("subscription", "group"), ("client", "p")]
-        return [{"id": n, "kind": kind, "text": text} for n, (kind, text) in enumerate(texts, start=1)]
+        return [
+            {"id": n, "kind": kind, "text": text} for n, (kind, text) in enumerate(texts, start=1)
+        ]
 
     def bounds(self, story_of: Ints) -> list[dict[str, Any]]:
         rows = np.array([len(t["log"]["seq"]) for t in self._tables])[story_of].sum(axis=1)
@@ -129,11 +146,14 @@ class _Tiling:
         return [
             {"stream": text, "stream_id": n, "begin": 0, "end": end, "read_to": end, "why": "end"}
             | {"isolation": isolation}
-            for n, (text, end) in enumerate(zip(self.plan.streams(), rows.tolist(), strict=True), start=1)
+            for n, (text, end) in enumerate(
+                zip(self.plan.streams(), rows.tolist(), strict=True), start=1
+            )
         ]
 
     def moved(self, message: str, topic: int, block: int) -> str:
-        """The name of a template's message (``instance/lane/seq``, perhaps an attempt) in its block."""
+        """The name of a template's message (``instance/lane/seq``, perhaps an attempt) in its
+        block."""
         instance, lane, rest = message.split("/")
         seq, dot, attempt = rest.partition(".")
         here = int(seq) + block * int(self._messages[int(lane)])
@@ -148,12 +168,16 @@ class _Tiling:
         for number, tables in enumerate(self._tables):
             own, rows = np.flatnonzero(stories == number), len(tables[table]["stream"])
             blocks.append(np.repeat(own, rows))
-            parts.append({name: np.tile(column, len(own)) for name, column in tables[table].items()})
+            parts.append(
+                {name: np.tile(column, len(own)) for name, column in tables[table].items()}
+            )
         block = np.concatenate(blocks)
         out = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
         # Rows of a block are in their template's order already, session by session.
         order = (
-            np.lexsort((block, out["session"])) if table == "deliveries" else np.argsort(block, kind="stable")
+            np.lexsort((block, out["session"]))
+            if table == "deliveries"
+            else np.argsort(block, kind="stable")
         )
         block, out = block[order], {name: column[order] for name, column in out.items()}
         if table == "deliveries":
@@ -168,7 +192,9 @@ class _Tiling:
         out["lane"] = out["lane"] + np.where(named, topic * self._lanes, 0)
         out["stream"] = out["stream"] + np.where(out["stream"] > 0, topic, 0)
         place = "ledger" if self._history.system == "pulsar" else "position"
-        out[place] = out[place] + np.where((out["ledger"] > 0) | (place == "position"), block * _PLACES, 0)
+        out[place] = out[place] + np.where(
+            (out["ledger"] > 0) | (place == "position"), block * _PLACES, 0
+        )
         if place == "position":
             out[place] = np.where(out["position"] < block * _PLACES, -1, out["position"])
         for name in _TIMES:

@@ -2,9 +2,9 @@
 
     run, truth = plant_transactions(tmp / "run", messages=10_000_000, topics=8, each=40)
 
-Every pair of topics ``orders-NN``, ``invoices-NN`` has blocks in a row, all plain but ``each`` of every story
-at random places. Blocks are moved in sequence, place, time and transaction, so what each shows is known
-beforehand.
+Every pair of topics ``orders-NN``, ``invoices-NN`` has blocks in a row, all plain but ``each`` of
+every story at random places. Blocks are moved in sequence, place, time and transaction, so what
+each shows is known beforehand.
 """
 
 from __future__ import annotations
@@ -34,7 +34,13 @@ _PAUSE_NS = 1_000_000
 
 
 def plant_transactions(
-    root: Path, *, messages: int, topics: int, each: int, stories: Sequence[Planted] = STORIES, seed: int = 0
+    root: Path,
+    *,
+    messages: int,
+    topics: int,
+    each: int,
+    stories: Sequence[Planted] = STORIES,
+    seed: int = 0,
 ) -> tuple[RunDir, Truth]:
     """The run, and what judging must say: messages or rows by (class, split).
 
@@ -61,7 +67,9 @@ def plant_transactions(
 class _Tiling:
     """Moves the rows of blocks to their topics and turn."""
 
-    def __init__(self, stories: Sequence[Planted], messages: int, topics: int, each: int, seed: int) -> None:
+    def __init__(
+        self, stories: Sequence[Planted], messages: int, topics: int, each: int, seed: int
+    ) -> None:
         self._stories, self._topics = stories, topics
         self._histories = [story.build() for story in stories]
         self._tables = [history.tables() for history in self._histories]
@@ -89,7 +97,10 @@ class _Tiling:
         """Messages of instances 0, 1, 2 by lane."""
         sends = tables["sends"]
         return [
-            [int(((sends["instance"] == i) & (sends["lane"] == lane)).sum()) for lane in range(_STREAMS)]
+            [
+                int(((sends["instance"] == i) & (sends["lane"] == lane)).sum())
+                for lane in range(_STREAMS)
+            ]
             for i in range(3)
         ]
 
@@ -103,7 +114,8 @@ class _Tiling:
         for t in range(self._topics):
             names = (f"orders-{t:02d}", f"invoices-{t:02d}")
             topics += [
-                each.model_copy(update={"name": name}) for each, name in zip(base.topics, names, strict=True)
+                each.model_copy(update={"name": name})
+                for each, name in zip(base.topics, names, strict=True)
             ]
             for number, name in enumerate(names):
                 first = t * _STREAMS + number * len(BOTH)
@@ -113,29 +125,49 @@ class _Tiling:
             readers.append(reader.model_copy(update=group))
             pipelines.append(
                 PipelinePlan(
-                    name=name, instance=2, session=t + 1, source=names[0], to=names[1], transactional=True
+                    name=name,
+                    instance=2,
+                    session=t + 1,
+                    source=names[0],
+                    to=names[1],
+                    transactional=True,
                 )
             )
         own = [
             producer.model_copy(update={"name": f"p-{OWN + 2 * k}", "instance": OWN + 2 * k})
             for k in range(self._clients)
         ]
-        changes = {"topics": topics, "lane_groups": groups, "pipelines": pipelines, "consumers": readers}
-        changes |= {"producers": [producer, pipeline, *own], "buckets": 2 * self._topics, "rate_per_s": 0.0}
+        changes = {
+            "topics": topics,
+            "lane_groups": groups,
+            "pipelines": pipelines,
+            "consumers": readers,
+        }
+        changes |= {
+            "producers": [producer, pipeline, *own],
+            "buckets": 2 * self._topics,
+            "rate_per_s": 0.0,
+        }
         return base.model_copy(update=changes)
 
     def later_lives(self, like: dict[str, Any]) -> list[dict[str, Any]]:
         """Rows of the manifest: of each client with a block of its own, the second life."""
         return [
             like
-            | {"name": f"p-{OWN + 2 * k}.2", "life_of": f"p-{OWN + 2 * k}", "instance": OWN + 2 * k + 1}
+            | {
+                "name": f"p-{OWN + 2 * k}.2",
+                "life_of": f"p-{OWN + 2 * k}",
+                "instance": OWN + 2 * k + 1,
+            }
             | {"t_start_ns": like["t_start_ns"] + 1}
             for k in range(self._clients)
         ]
 
     def names(self) -> list[dict[str, Any]]:
         texts = [("stream", text) for text in self.plan().streams()] + [("subscription", "group")]
-        return [{"id": n, "kind": kind, "text": text} for n, (kind, text) in enumerate(texts, start=1)]
+        return [
+            {"id": n, "kind": kind, "text": text} for n, (kind, text) in enumerate(texts, start=1)
+        ]
 
     def bounds(self) -> list[dict[str, Any]]:
         end = self.blocks * self._room
@@ -149,7 +181,12 @@ class _Tiling:
                 stale.setdefault(stream + topic * _STREAMS, []).extend(moved)
         return [
             {"stream": text, "stream_id": n, "begin": 0, "end": end, "read_to": end, "why": "end"}
-            | {"isolation": "read_uncommitted", "stable": end, "marked": end, "stale": stale.get(n, [])}
+            | {
+                "isolation": "read_uncommitted",
+                "stable": end,
+                "marked": end,
+                "stale": stale.get(n, []),
+            }
             for n, text in enumerate(self.plan().streams(), start=1)
         ]
 
@@ -166,7 +203,9 @@ class _Tiling:
         found = []
         for topic, block in np.ndindex(self.story_of.shape):
             for row in self._histories[self.story_of[topic, block]].transactions:
-                shift = {name: row[name] + block * self.window_ns for name in _TIMES if row.get(name)}
+                shift = {
+                    name: row[name] + block * self.window_ns for name in _TIMES if row.get(name)
+                }
                 number, instance = int(row["number"]), int(row["instance"])
                 if instance >= OWN:
                     instance += int(self._own[topic, block]) - OWN
@@ -179,7 +218,9 @@ class _Tiling:
         found: Truth = {}
         for topic, block in np.argwhere(self.story_of > 0).tolist():
             for key, names in self._stories[self.story_of[topic, block]].shows.items():
-                found.setdefault(key, set()).update(self._moved(name, topic, block) for name in names)
+                found.setdefault(key, set()).update(
+                    self._moved(name, topic, block) for name in names
+                )
         return found
 
     def _moved(self, name: str, topic: int, block: int) -> str:
@@ -200,7 +241,9 @@ class _Tiling:
         for number, tables in enumerate(self._tables):
             own = np.flatnonzero(stories == number)
             blocks.append(np.repeat(own, len(tables[table]["stream"])))
-            parts.append({name: np.tile(column, len(own)) for name, column in tables[table].items()})
+            parts.append(
+                {name: np.tile(column, len(own)) for name, column in tables[table].items()}
+            )
         block = np.concatenate(blocks)
         order = np.argsort(block, kind="stable")
         block = block[order]

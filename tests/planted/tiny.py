@@ -8,13 +8,13 @@
     h.tables()["log"]["seq"]                 # arrays, exactly the sealed columns of harness.records
     run = h.write(tmp_path / "run")          # a complete run directory
 
-Sequences are dense from 0. Every call advances the clock by `TICK_NS`; ``at_ms`` (since start of load)
-sets it. In a topic of mode "partition", lane i is partition i, and ``partition`` alone is enough; with
-"key" or "routed" give ``lane`` and ``partition`` (where it was found) apart.
+Sequences are dense from 0. Every call advances the clock by `TICK_NS`; ``at_ms`` (since start of
+load) sets it. In a topic of mode "partition", lane i is partition i, and ``partition`` alone is
+enough; with "key" or "routed" give ``lane`` and ``partition`` (where it was found) apart.
 
-Positions are numbers 0, 1, 2 ... in every system. With ``system="pulsar"`` they come out as ledger, entry and
-batch index (`ENTRIES` entries a ledger, ``batch`` messages an entry); acknowledgements name the same numbers.
-With "qpid" a delivery has no position and `log` says what remained.
+Positions are numbers 0, 1, 2 ... in every system. With ``system="pulsar"`` they come out as ledger,
+entry and batch index (`ENTRIES` entries a ledger, ``batch`` messages an entry); acknowledgements
+name the same numbers. With "qpid" a delivery has no position and `log` says what remained.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ import numpy.typing as npt
 from harness.contracts.plan import ConsumerPromise, Plan, PromisePlan
 from harness.records import SEALED, Check, Kind, Outcome
 from harness.rundir import RunDir
+from harness.systems import system_of
 from tests.planted.plans import DURABLE, build_plan
 from tests.planted.tiny_journals import EPOCH_NS, Journals, Row
 from tests.planted.writing import Tables, write_run
@@ -84,7 +85,8 @@ class History(Journals):
         """Another plan, before anything happened."""
         self.plan = plan
         self.texts: list[Row] = [
-            {"id": i, "kind": "stream", "text": text} for i, text in enumerate(plan.streams(), start=1)
+            {"id": i, "kind": "stream", "text": text}
+            for i, text in enumerate(plan.streams(), start=1)
         ]
         self._subscription = self.name("subscription", "group")
         return self
@@ -123,9 +125,9 @@ class History(Journals):
         """One send. ``outcome``: ok, fail, info, or open (never completed, t_done 0).
         ``dropped``: acknowledged at -1:-1, as a broker's deduplication does.
 
-        ``position``: what the acknowledgement said; left out, it is where the log holds the message,
-        or, for an ok one that the log lacks, the position after the ok before it. ``due_ms``: intended
-        time, if not the time of the call.
+        ``position``: what the acknowledgement said; left out, it is where the log holds the
+        message, or, for an ok one that the log lacks, the position after the ok before it.
+        ``due_ms``: intended time, if not the time of the call.
         """
         start = self._tick(at_ms)
         due = start if due_ms is None else EPOCH_NS + round(due_ms * 1e6)
@@ -247,14 +249,20 @@ class History(Journals):
         begin: int = 0,
         ledger: int = 0,
     ) -> History:
-        """What a node has of a stream with ten positions. ``odd``: first, last, digest; empty = damaged."""
+        """What a node has of a stream with ten positions. ``odd``: first, last, digest; empty =
+        damaged."""
         self.plan = self.plan.model_copy(update={"audit": "every-replica"})
         spans = [
             {"first": first, "last": last, "digest": digest, "intact": bool(digest)}
             for first, last, digest in odd
         ]
         row = {"stream_id": partition + 1, "stream": self.plan.streams()[partition], "node": node}
-        read = {"begin": begin, "end": 10, "read_to": 10 if read_to is None else read_to, "refused": refused}
+        read = {
+            "begin": begin,
+            "end": 10,
+            "read_to": 10 if read_to is None else read_to,
+            "refused": refused,
+        }
         self.replicas.append(
             row | read | {"leads": leads, "in_sync": in_sync, "odd": spans, "ledger": ledger}
         )
@@ -273,7 +281,8 @@ class History(Journals):
                 rows = sorted(rows, key=lambda row: int(row[owners[table]]))
             rows = [row | self._place(table, row) for row in rows]
             arrays: dict[str, npt.NDArray[Any]] = {
-                c.name: np.array([row.get(c.name, c.missing) for row in rows], c.dtype) for c in columns
+                c.name: np.array([row.get(c.name, c.missing) for row in rows], c.dtype)
+                for c in columns
             }
             tables[table] = arrays
         return tables
@@ -283,8 +292,14 @@ class History(Journals):
         rows = []
         for number, stream in enumerate(self.plan.streams(), start=1):
             end = self._next.get(number, 0)
-            row: Row = {"stream": stream, "stream_id": number, "begin": 0, "end": end, "read_to": end}
-            isolation = "remaining" if self.system == "qpid" else "read_uncommitted"
+            row: Row = {
+                "stream": stream,
+                "stream_id": number,
+                "begin": 0,
+                "end": end,
+                "read_to": end,
+            }
+            isolation = "remaining" if self._are_queues() else "read_uncommitted"
             row |= {"why": "end", "isolation": isolation, "stable": end, "marked": end}
             change = self._bounds.get(number, {})
             if "end" in change and "read_to" not in change:
@@ -313,6 +328,11 @@ class History(Journals):
         )
 
     # -- inside
+
+    def _are_queues(self) -> bool:
+        return all(
+            system_of(self.system).removes_settled(topic.config) for topic in self.plan.topics
+        )
 
     def _place(self, table: str, row: Row) -> Row:
         """Where the system says a row is, from its number."""

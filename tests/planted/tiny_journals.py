@@ -1,4 +1,5 @@
-"""Consumers, faults and clients of a tiny history; `tests.planted.tiny.History` adds sends and the log."""
+"""Consumers, faults and clients of a tiny history; `tests.planted.tiny.History` adds sends and the
+log."""
 
 from __future__ import annotations
 
@@ -52,10 +53,11 @@ class Journals:
         redelivery: int = -1,
         at_ms: float | None = None,
     ) -> Self:
-        """A session was given these messages; the first delivery of a stream assigns it if nobody did.
+        """A session was given these messages; the first delivery of a stream assigns it if nobody
+        did.
 
-        ``position``: of the first of them; left out, each is the next copy of that message in the log
-        at or after what the session read last, else its first copy.
+        ``position``: of the first of them; left out, each is the next copy of that message in the
+        log at or after what the session read last, else its first copy.
         """
         stream = partition + 1
         if self.system == "kafka" and stream not in self._owned.get(session, set()):
@@ -63,7 +65,9 @@ class Journals:
         for seq in seqs:
             identity = self._identity(instance, lane, partition, seq, attempt, kind)
             found = self._find(session, stream, identity) if position is None else position
-            self._event(Event.DELIVER, session, stream, found, at_ms, **identity, redelivery=redelivery)
+            self._event(
+                Event.DELIVER, session, stream, found, at_ms, **identity, redelivery=redelivery
+            )
             self._read[session, stream] = found + 1
             position = None if position is None else position + 1
         return self
@@ -101,21 +105,25 @@ class Journals:
         confirmed_ms: float | None = None,
         confirmed: bool = True,
     ) -> Self:
-        """Messages at these positions acknowledged; confirmed at once, at ``confirmed_ms``, or never."""
+        """Messages at these positions acknowledged; confirmed at once, at ``confirmed_ms``, or
+        never."""
         for position in positions:
             self._event(Event.ACK_CALLED, session, partition + 1, position, at_ms)
         for position in positions if confirmed else ():
             self._event(Event.ACK_CONFIRMED, session, partition + 1, position, confirmed_ms)
         return self
 
-    def nack(self, *positions: int, partition: int = 0, session: int = 1, at_ms: float | None = None) -> Self:
+    def nack(
+        self, *positions: int, partition: int = 0, session: int = 1, at_ms: float | None = None
+    ) -> Self:
         """Messages at these positions refused."""
         for position in positions:
             self._event(Event.NACK, session, partition + 1, position, at_ms)
         return self
 
     def ends(self, *events: Event, session: int = 1, at_ms: float | None = None) -> Self:
-        """The session's transaction ends (or is said to): commit, roll back, recover; no stream is named."""
+        """The session's transaction ends (or is said to): commit, roll back, recover; no stream is
+        named."""
         for event in events:
             self._event(event, session, 0, -1, at_ms)
         return self
@@ -144,7 +152,13 @@ class Journals:
         return {"instance": instance, "lane": chosen, "seq": seq, "attempt": attempt, "kind": kind}
 
     def _event(
-        self, event: Event, session: int, stream: int, position: int, at_ms: float | None, **more: Any
+        self,
+        event: Event,
+        session: int,
+        stream: int,
+        position: int,
+        at_ms: float | None,
+        **more: Any,
     ) -> None:
         mine = [row for row in self.rows["deliveries"] if row["session"] == session]
         self.rows["deliveries"].append(
@@ -188,11 +202,17 @@ class Journals:
         acks: str | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> Self:
-        """A fault from ``at_ms`` to ``until_ms``, with its proof and its heal. ``acks``: what it did to
-        confirmed acknowledgements; None as in captures that do not say it."""
+        """A fault from ``at_ms`` to ``until_ms``, with its proof and its heal. ``acks``: what it
+        did to confirmed acknowledgements; None as in captures that do not say it."""
         number = len({r["id"] for r in self.faults}) + 1
         begin, end = (EPOCH_NS + round(ms * 1e6) for ms in (at_ms, until_ms))
-        inject = {"kind": kind, "target": target, "targets": [target], "planned_s": at_ms / 1e3, "params": {}}
+        inject = {
+            "kind": kind,
+            "target": target,
+            "targets": [target],
+            "planned_s": at_ms / 1e3,
+            "params": {},
+        }
         effect = {"effective": effective, "evidence": "planted", "details": dict(details or {})}
         said = {} if acks is None else {"confirmed_acks": acks}
         self.faults += [
@@ -207,7 +227,13 @@ class Journals:
         """The client of a worker (p-1, c-1) said that it is of no further use."""
         words = {"name": "_FATAL", "text": "_FATAL: Local: Fatal error"}
         self.events.append(
-            {"worker": worker, "kind": "client-died", "t_ns": self._tick(at_ms), "why": why, **words}
+            {
+                "worker": worker,
+                "kind": "client-died",
+                "t_ns": self._tick(at_ms),
+                "why": why,
+                **words,
+            }
         )
         return self
 

@@ -1,8 +1,9 @@
-"""Pipelines of a tiny history: what was made of the messages of ``orders``, in the topic ``invoices``.
+"""Pipelines of a tiny history: what was made of the messages of ``orders``, in the topic
+``invoices``.
 
 h = piped()                  # orders-0 and invoices-0; producer 1 sends, instance 2 is the pipeline
 h.sent(3).log(0, 1, 2)
-made(h, 0, 1, 2)             # outputs of the inputs at these positions, sent and stored in this order
+made(h, 0, 1, 2)             # outputs of the inputs at these positions, stored in this order
 committed(h, 3)
 """
 
@@ -23,7 +24,8 @@ def piped(
     committed_only: bool = True,
     **where: object,
 ) -> History:
-    """Partition ``partitions + j`` of the verbs is ``invoices-j``; members are the last producers."""
+    """Partition ``partitions + j`` of the verbs is ``invoices-j``; members are the last
+    producers."""
     h = History(partitions=partitions, **where)  # type: ignore[arg-type]
     plan = with_pipeline(
         h.plan, to, members=members, transactional=transactional, committed_only=committed_only
@@ -44,14 +46,24 @@ def made(
 ) -> History:
     """Outputs ``first ..`` of a member, of the inputs at these positions of partition ``source``.
 
-    ``how``: they stand so in the log, in a transaction of this ``number`` with its marker; left out: none.
+    ``how``: they stand so in the log, in a transaction of this ``number`` with its marker; left
+    out: none.
     """
     at = h.partitions + source % h.plan.topics[1].partitions
     seqs = range(first, first + len(sources))
     rows = len(h.rows["log"])
     if how:
-        transaction(h, number, *seqs, outcome=outcome, asked=asked, partitions=(at,), instance=instance)
-        stored(h, *seqs, how=how, partition=at, instance=instance, marker=how not in ("open", "unknown"))
+        transaction(
+            h, number, *seqs, outcome=outcome, asked=asked, partitions=(at,), instance=instance
+        )
+        stored(
+            h,
+            *seqs,
+            how=how,
+            partition=at,
+            instance=instance,
+            marker=how not in ("open", "unknown"),
+        )
     else:
         for seq in seqs:
             h.send(seq, outcome, partition=at, instance=instance)

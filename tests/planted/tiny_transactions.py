@@ -1,11 +1,17 @@
-"""Transactions of a tiny history: what was sent in one, how it ended, and the markers in the log."""
+"""Transactions of a tiny history: what was sent in one, how it ended, and the markers in the
+log."""
 
 from __future__ import annotations
 
 from harness.records import Asked, Outcome, Txn
 from tests.planted.tiny import History
 
-_ASKED = {"commit": Asked.COMMIT, "abort": Asked.ABORT, "both": Asked.COMMIT | Asked.ABORT, "": Asked.NOTHING}
+_ASKED = {
+    "commit": Asked.COMMIT,
+    "abort": Asked.ABORT,
+    "both": Asked.COMMIT | Asked.ABORT,
+    "": Asked.NOTHING,
+}
 _OUTCOMES = {"ok": Outcome.OK, "aborted": Outcome.ABORTED, "info": Outcome.INFO}
 
 
@@ -38,9 +44,15 @@ def transaction(
 
 
 def stored(
-    h: History, *seqs: int, how: str = "committed", partition: int = 0, instance: int = 1, marker: bool = True
+    h: History,
+    *seqs: int,
+    how: str = "committed",
+    partition: int = 0,
+    instance: int = 1,
+    marker: bool = True,
 ) -> History:
-    """The log holds these messages next, and behind them the marker that ends their transaction so."""
+    """The log holds these messages next, and behind them the marker that ends their transaction
+    so."""
     first = len(h.rows["log"])
     h.log(*seqs, partition=partition, instance=instance)
     end = h._next.get(partition + 1, 0) if marker else -1

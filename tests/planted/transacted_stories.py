@@ -1,9 +1,10 @@
-"""Blocks of a run with transactions and a pipeline: one of each class, beside blocks that only look like it.
+"""Blocks of a run with transactions and a pipeline: one of each class, beside blocks that only look
+like it.
 
-A block is a `History` of two partitions of ``orders`` and two of ``invoices``: a transaction that is
-committed, one that is aborted, and what the pipeline made of the first, in transactions of its own.
-Everything that readers of committed data see is delivered and made into an output, unless the story is
-about that.
+A block is a `History` of two partitions of ``orders`` and two of ``invoices``: a transaction that
+is committed, one that is aborted, and what the pipeline made of the first, in transactions of its
+own. Everything that readers of committed data see is delivered and made into an output, unless the
+story is about that.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ OWN = 100
 
 
 class Block:
-    """A block being told. ``inputs``: positions by partition that an output is still to be made of."""
+    """A block being told. ``inputs``: positions by partition that an output is still to be made
+    of."""
 
     def __init__(self) -> None:
         self.h = piped(2, 2, sessions=0)
@@ -38,7 +40,9 @@ class Block:
         self._numbers[instance] = self._numbers.get(instance, 0) + 1
         return self._numbers[instance]
 
-    def send(self, count: int, outcome: str = "ok", asked: str = "commit", instance: int = 1) -> range:
+    def send(
+        self, count: int, outcome: str = "ok", asked: str = "commit", instance: int = 1
+    ) -> range:
         """Messages of both partitions in a transaction; their sequences."""
         seqs = range(self._sent, self._sent + count) if instance == 1 else range(count)
         self._sent += count if instance == 1 else 0
@@ -77,7 +81,8 @@ class Block:
         return self.store(self.send(MORE, "aborted", "abort"), "aborted")
 
     def output(self, *sources: int, partition: int = 0, how: str = "committed") -> Block:
-        """Outputs of a partition, in a transaction that ended so for the pipeline and in the log."""
+        """Outputs of a partition, in a transaction that ended so for the pipeline and in the
+        log."""
         outcome, asked = ("aborted", "abort") if how == "aborted" else ("ok", "commit")
         made(
             self.h,
@@ -216,7 +221,9 @@ _NEXT = range(SIZE + MORE, SIZE + 2 * MORE)
 _LATE = SIZE + MORE + 2  # position behind both transactions and their markers
 
 
-def _all(instance: int = 1, seqs: Sequence[int] = _NEXT, partitions: Sequence[int] = BOTH) -> list[str]:
+def _all(
+    instance: int = 1, seqs: Sequence[int] = _NEXT, partitions: Sequence[int] = BOTH
+) -> list[str]:
     return [f"{instance}/{partition}/{seq}" for partition in partitions for seq in seqs]
 
 
@@ -230,7 +237,8 @@ STORIES: tuple[Planted, ...] = (
         {("mixed-transaction", "ended with another"): [f"orders-{p}@{_LATE + MORE}" for p in BOTH]},
     ),
     Planted(
-        two_ends_of_one, {("mixed-transaction", "ended in parts"): [f"orders-{p}@{_LATE + 3}" for p in BOTH]}
+        two_ends_of_one,
+        {("mixed-transaction", "ended in parts"): [f"orders-{p}@{_LATE + 3}" for p in BOTH]},
     ),
     Planted(lambda: without_an_end("ok"), {("hanging-transaction", "ended"): _all()}),
     Planted(

@@ -1,4 +1,5 @@
-"""A planted run on disk: the files around the tables, and the sealed tables by the plan's buckets."""
+"""A planted run on disk: the files around the tables, and the sealed tables by the plan's
+buckets."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ Tables = dict[str, dict[str, npt.NDArray[Any]]]
 Rows = Sequence[Mapping[str, Any]]
 
 
-def bucket_of(router: Router, table: str, columns: Mapping[str, npt.NDArray[Any]]) -> npt.NDArray[np.int64]:
+def bucket_of(
+    router: Router, table: str, columns: Mapping[str, npt.NDArray[Any]]
+) -> npt.NDArray[np.int64]:
     """Bucket of each row by the rule of `harness.seal.seal`: the header's lane, else the stream."""
     buckets = router.of_rows(columns["lane"], columns["stream"])
     if table == "sends":
@@ -65,8 +68,11 @@ class GroupedFile:
 _GROUP_ROWS = 1 << 18  # what harness.seal.seal makes of a run of some ten million rows
 
 
-def write_sealed(run: RunDir, plan: Plan, chunks: Iterable[Tables]) -> tuple[dict[str, int], dict[str, Any]]:
-    """Seal chunks of rows, in order, without a raw form; rows by table, and the files as in seal.json."""
+def write_sealed(
+    run: RunDir, plan: Plan, chunks: Iterable[Tables]
+) -> tuple[dict[str, int], dict[str, Any]]:
+    """Seal chunks of rows, in order, without a raw form; rows by table, and the files as in
+    seal.json."""
     router = Router(plan)
     files: dict[tuple[str, int], BucketFile] = {}
     rows = dict.fromkeys(SEALED, 0)
@@ -80,7 +86,9 @@ def write_sealed(run: RunDir, plan: Plan, chunks: Iterable[Tables]) -> tuple[dic
                     files[key] = BucketFile(run.bucket_file(*key, 0), table)
                 chosen = np.flatnonzero(buckets == bucket)
                 files[key].write({c.name: columns[c.name][chosen] for c in SEALED[table]})
-    written = {file.path.relative_to(run.sealed).as_posix(): file.commit() for file in files.values()}
+    written = {
+        file.path.relative_to(run.sealed).as_posix(): file.commit() for file in files.values()
+    }
     return rows, {path: asdict(file) for path, file in written.items()}
 
 

@@ -18,8 +18,8 @@ HOSTILE = "\x1b[31m<script>alert('x')</script> & \"quoted\" [bold]{{ 7*7 }}[/bol
 
 
 def steps(text: str, first_position: int = 41200) -> tuple[SequenceStep, ...]:
-    """``1 [4] 2 3 4+ (5)`` -> steps; positions count on from ``first_position``. ``[(4)]`` is a missing
-    witness."""
+    """``1 [4] 2 3 4+ (5)`` -> steps; positions count on from ``first_position``. ``[(4)]`` is a
+    missing witness."""
     made = []
     position = first_position
     for word in text.split():
@@ -124,7 +124,12 @@ def lost_finding() -> Finding:
         ),
         attribution=(
             Attribution(
-                kind="kill", inside=7, episodes=7, chance_share=0.18, p_value=0.003, not_attributable=False
+                kind="kill",
+                inside=7,
+                episodes=7,
+                chance_share=0.18,
+                p_value=0.003,
+                not_attributable=False,
             ),
             Attribution(
                 kind="leader-move",

@@ -9,7 +9,12 @@ from typing import Any
 
 from analysis.findings import Result, Status, TimeSeries, Usage, ValidityCheck, Verdict
 from analysis.verdict.campaign import Campaign, RunSummary, VariantResult
-from tests.report_samples.findings import duplicate_finding, fault_rows, lost_finding, reorder_finding
+from tests.report_samples.findings import (
+    duplicate_finding,
+    fault_rows,
+    lost_finding,
+    reorder_finding,
+)
 
 LOAD_S = 35
 
@@ -23,7 +28,10 @@ def timeline(rate: int = 50_000, *, lossy: bool = False) -> TimeSeries:
         intended = rate if second < LOAD_S else 0
         down = second in (8, 9, 10) or second in (20, 21, 22, 23, 24)
         backlog += intended
-        ok = min(backlog, 0 if down else int(rate * (3 if backlog > rate else 1) * dice.uniform(0.97, 1.0)))
+        ok = min(
+            backlog,
+            0 if down else int(rate * (3 if backlog > rate else 1) * dice.uniform(0.97, 1.0)),
+        )
         backlog -= ok
         made.intended.append(intended)
         made.ok.append(ok)
@@ -96,8 +104,12 @@ def failing(**changes: Any) -> Result:
         faults=fault_rows(),
         timeline=timeline(lossy=True),
         coverage=[
-            ValidityCheck("faults", True, "3 of 3 faults took effect while messages were in flight"),
-            ValidityCheck("rate", True, "99.98 % of the intended rate outside outages (needs 99 %)"),
+            ValidityCheck(
+                "faults", True, "3 of 3 faults took effect while messages were in flight"
+            ),
+            ValidityCheck(
+                "rate", True, "99.98 % of the intended rate outside outages (needs 99 %)"
+            ),
             ValidityCheck("audit", True, "read to the end of 12 of 12 partitions"),
             ValidityCheck("records", True, "every attempt has its record; no damaged segment"),
         ],
@@ -105,7 +117,13 @@ def failing(**changes: Any) -> Result:
         given={"billing": 1_748_530},
         given_again={"billing": 420},
         given_delay_ms={"billing": {"p50": 31.2, "p99": 2_840.0, "max": 9_310.0}},
-        exposure={"assignments": 15, "redeliveries": 0, "acks_confirmed": 61, "nacks": 0, "rollbacks": 0},
+        exposure={
+            "assignments": 15,
+            "redeliveries": 0,
+            "acks_confirmed": 61,
+            "nacks": 0,
+            "rollbacks": 0,
+        },
         usage=usage(),
         duration_s={
             "ready": 8.2,
@@ -173,8 +191,12 @@ def unknown(**changes: Any) -> Result:
         "findings": [suspect],
         "faults": faults,
         "coverage": [
-            ValidityCheck("faults", False, "1 of 2 faults took effect; pause kafka-3 changed nothing"),
-            ValidityCheck("rate", True, "99.98 % of the intended rate outside outages (needs 99 %)"),
+            ValidityCheck(
+                "faults", False, "1 of 2 faults took effect; pause kafka-3 changed nothing"
+            ),
+            ValidityCheck(
+                "rate", True, "99.98 % of the intended rate outside outages (needs 99 %)"
+            ),
             ValidityCheck("audit", False, "orders-3 read to 41,203 of 48,000 (stall)"),
         ],
     }
@@ -183,16 +205,16 @@ def unknown(**changes: Any) -> Result:
 
 def campaign(*, met: bool = True) -> Campaign:
     unsafe = failing() if met else passing(variant="unsafe")
-    red = RunSummary.of(unsafe, path="unsafe-1", round_number=1)
-    green = RunSummary.of(passing(), path="safe-1", round_number=1)
+    red = RunSummary.from_result(unsafe, path="unsafe-1", round_number=1)
+    green = RunSummary.from_result(passing(), path="safe-1", round_number=1)
     return Campaign(
         campaign_id="20261120-204400-kafka-acks1",
         scenario="kafka-acks1",
         about="acks=1 loses acknowledged messages when a leader dies; acks=all does not",
         seed=7,
         variants=[
-            VariantResult.of("unsafe", "acked-lost", [red], about="acks=1, no idempotence"),
-            VariantResult.of("safe", "clean", [green], about="acks=all, idempotent"),
+            VariantResult.from_runs("unsafe", "acked-lost", [red], about="acks=1, no idempotence"),
+            VariantResult.from_runs("safe", "clean", [green], about="acks=all, idempotent"),
         ],
         duration_s={"total": 131.0},
         command="brokerstorm run kafka-acks1 --seed 7",

@@ -27,9 +27,15 @@ print("closed")
 """
 
 
+@pytest.mark.extended
 def test_a_jvm_that_a_signal_ended_first_is_no_bug_of_ours() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", PROGRAM],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
     )
     assert (done.returncode, done.stdout.strip()) == (0, "closed"), done.stderr[-2000:]
     assert (

@@ -15,8 +15,8 @@ from tests.planted.tiny import History
 pytestmark = pytest.mark.spark
 
 ROOT = Path(__file__).resolve().parents[2]
-#: Processor seconds of a whole cold start with a trivial run: about 10 measured. Wall time depends on what
-#: else the machine does.
+#: Processor seconds of a whole cold start with a trivial run: about 10 measured. Wall time depends
+#: on what else the machine does.
 MAX_CPU_S = 45.0
 TIMEOUT_S = 240.0
 
@@ -43,7 +43,8 @@ def children_cpu_s() -> float:
 
 
 def test_a_cold_start_is_silent_tidy_and_quick(tmp_path: Path) -> None:
-    """Where the user stands lies a folder `analysis` of theirs, and a foreign Spark is configured."""
+    """Where the user stands lies a folder `analysis` of theirs, and a foreign Spark is
+    configured."""
     run, here = capture(tmp_path / "run"), tmp_path / "here"
     (here / "analysis").mkdir(parents=True)
     (here / "analysis" / "__init__.py").write_text("raise ImportError('not this one')\n")
@@ -53,7 +54,9 @@ def test_a_cold_start_is_silent_tidy_and_quick(tmp_path: Path) -> None:
         "PYSPARK_PYTHON": "/nonexistent/python",
         "PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell",
     }
-    environment = {k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PYTHONPATH")} | foreign
+    environment = {
+        k: v for k, v in os.environ.items() if k not in ("JAVA_HOME", "PYTHONPATH")
+    } | foreign
     before = children_cpu_s()
     done = subprocess.run(
         [sys.executable, "-c", ANALYZE, str(run), str(ROOT)],
@@ -71,7 +74,9 @@ def test_a_cold_start_is_silent_tidy_and_quick(tmp_path: Path) -> None:
 
 
 def test_an_unusable_java_ends_with_one_line(tmp_path: Path) -> None:
-    script = ANALYZE.replace("print(analyze", "import harness.errors\ntry:\n  print(analyze").rstrip()
+    script = ANALYZE.replace(
+        "print(analyze", "import harness.errors\ntry:\n  print(analyze"
+    ).rstrip()
     script += "\nexcept harness.errors.EnvironmentNotReady as error:\n  print(error)\n"
     done = subprocess.run(
         [sys.executable, "-c", script, str(capture(tmp_path / "run")), str(ROOT)],

@@ -1,4 +1,5 @@
-"""docs/howto/ask-the-history.md: DuckDB and Spark SQL answer its questions alike."""
+"""The part of docs/querying.md about the history: DuckDB and Spark SQL answer its questions
+alike."""
 
 from __future__ import annotations
 
@@ -16,8 +17,9 @@ from tests.history_samples import regressed
 
 pytestmark = pytest.mark.spark
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "howto" / "ask-the-history.md"
-QUESTIONS = re.findall(r"^## (.+?)$(.*?)(?=^## |\Z)", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "querying.md"
+PART = PAGE.read_text().partition("## Query the history of nightly runs")[2]
+QUESTIONS = re.findall(r"^### (.+?)$(.*?)(?=^### |\Z)", PART, re.MULTILINE | re.DOTALL)
 TYPES = {"varchar", "int64", "double", "uint64"}
 
 
@@ -36,12 +38,20 @@ def rows(code: str) -> list[list[str]]:
     out = io.StringIO()
     with contextlib.redirect_stdout(out):
         exec(compile(code, str(PAGE), "exec"), {"__name__": "page"})
-    lines = [re.split(r"[│|]", line.strip("│|")) for line in out.getvalue().splitlines() if line[:1] in "│|"]
+    lines = [
+        re.split(r"[│|]", line.strip("│|"))
+        for line in out.getvalue().splitlines()
+        if line[:1] in "│|"
+    ]
     cells = [[cell.strip() for cell in line] for line in lines]
     return [line for line in cells if not set(line) <= TYPES]
 
 
-@pytest.mark.parametrize(("question", "text"), QUESTIONS, ids=["classes", "slower"])
+@pytest.mark.parametrize(
+    ("question", "text"),
+    [QUESTIONS[0], *(pytest.param(*each, marks=pytest.mark.extended) for each in QUESTIONS[1:])],
+    ids=["classes", "slower"],
+)
 def test_both_engines_give_the_same_answer(
     folder: Path, question: str, text: str, spark: SparkContext
 ) -> None:

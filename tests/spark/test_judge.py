@@ -79,7 +79,10 @@ def test_result_json_is_what_was_returned(spark: SparkContext, tmp_path: Path) -
     assert document["schema_version"] == 1
     assert document["verdict"] == result.verdict
     assert document["findings"][0]["class"] == result.findings[0].cls
-    assert document["findings"][0]["witnesses"][0]["message"] == result.findings[0].witnesses[0].message
+    assert (
+        document["findings"][0]["witnesses"][0]["message"]
+        == result.findings[0].witnesses[0].message
+    )
 
 
 def test_buckets_merge_into_one_finding_with_its_fault(spark: SparkContext, tmp_path: Path) -> None:
@@ -96,7 +99,12 @@ def test_buckets_merge_into_one_finding_with_its_fault(spark: SparkContext, tmp_
     (finding,) = (f for f in result.findings if f.status is Status.VIOLATION)
     assert (finding.cls, finding.count, finding.episodes) == ("acked-lost", 12, 6)
     assert all(w.near is not None and w.near.fault == 1 for w in finding.witnesses)
-    assert {round(w.near.after_s * 1000) for w in finding.witnesses if w.near} <= {100, 101, 200, 201}
+    assert {round(w.near.after_s * 1000) for w in finding.witnesses if w.near} <= {
+        100,
+        101,
+        200,
+        201,
+    }
     (share,) = finding.attribution
     assert (share.kind, share.inside, share.episodes) == ("kill", 6, 6)
     assert [f.kind for f in result.faults] == ["kill"]
@@ -121,7 +129,14 @@ def garble(run: RunDir, table: str) -> None:
     path.write_bytes(bytes(content))
 
 
-@pytest.mark.parametrize("table", ["sends", "log", "deliveries"])
+@pytest.mark.parametrize(
+    "table",
+    [
+        "sends",
+        pytest.param("log", marks=pytest.mark.extended),
+        pytest.param("deliveries", marks=pytest.mark.extended),
+    ],
+)
 @pytest.mark.parametrize(
     ("damage", "told"),
     [
@@ -132,7 +147,11 @@ def garble(run: RunDir, table: str) -> None:
     ids=["missing", "garbled", "swapped"],
 )
 def test_a_damaged_capture_is_unknown_and_accuses_nobody(
-    spark: SparkContext, tmp_path: Path, table: str, damage: Callable[[RunDir, str], None], told: str
+    spark: SparkContext,
+    tmp_path: Path,
+    table: str,
+    damage: Callable[[RunDir, str], None],
+    told: str,
 ) -> None:
     run = write(clean(), tmp_path / "run")
     damage(run, table)
@@ -149,7 +168,9 @@ def test_changed_bounds_are_unknown(spark: SparkContext, tmp_path: Path) -> None
     assert "log_bounds.jsonl is not the file that was sealed" in "\n".join(result.reasons)
 
 
-@pytest.mark.parametrize("tables", [("log",), ("sends", "log", "deliveries")], ids=["one file", "a bucket"])
+@pytest.mark.parametrize(
+    "tables", [("log",), ("sends", "log", "deliveries")], ids=["one file", "a bucket"]
+)
 def test_without_checksums_missing_rows_accuse_nobody(
     spark: SparkContext, tmp_path: Path, tables: tuple[str, ...]
 ) -> None:
@@ -173,7 +194,9 @@ def test_a_kernel_that_raises_is_unknown_and_named(spark: SparkContext, tmp_path
     assert result.exit_code == 3
 
 
-def test_a_violation_elsewhere_survives_a_damaged_bucket(spark: SparkContext, tmp_path: Path) -> None:
+def test_a_violation_elsewhere_survives_a_damaged_bucket(
+    spark: SparkContext, tmp_path: Path
+) -> None:
     history = clean()
     history.send(20, partition=2)
     history.send(21, partition=2).log(21, partition=2).deliver(21, partition=2)  # 20 is lost
@@ -258,7 +281,9 @@ def test_with_little_memory_buckets_are_judged_one_after_the_other(
     monkeypatch.setattr(spark, "parallelize", counted)
     history = History(partitions=3, buckets=3)
     for partition in range(3):
-        history.sent(2, partition=partition).log(0, 1, partition=partition).deliver(0, 1, partition=partition)
+        history.sent(2, partition=partition).log(0, 1, partition=partition).deliver(
+            0, 1, partition=partition
+        )
     run = write(history, tmp_path / "run")
     whole = judge(run, spark)
     monkeypatch.setattr(analysis.spark.judge, "free_memory_mb", lambda: 200)
@@ -266,11 +291,15 @@ def test_with_little_memory_buckets_are_judged_one_after_the_other(
     assert slices == [([0, 1, 2], 3), ([0, 1, 2], 1)]
 
 
-def test_a_stream_over_two_buckets_is_judged_as_a_whole(spark: SparkContext, tmp_path: Path) -> None:
+def test_a_stream_over_two_buckets_is_judged_as_a_whole(
+    spark: SparkContext, tmp_path: Path
+) -> None:
     """Message 1/1/0 was stored in the wrong partition, and delivered after its successors there."""
     history = History(partitions=2, buckets=2)
     history.sent(3, partition=0).sent(2, partition=1)
-    history.log(0, partition=0).log(0, lane=1, partition=0).log(1, 2, partition=0).log(1, partition=1)
+    history.log(0, partition=0).log(0, lane=1, partition=0).log(1, 2, partition=0).log(
+        1, partition=1
+    )
     history.deliver(0, 1, 2, partition=0).deliver(0, lane=1, partition=0).deliver(1, partition=1)
     result = judge(write(history, tmp_path / "run"), spark)
     assert found(result) == {"wrong-partition": 1, "delivery-reorder": 1}

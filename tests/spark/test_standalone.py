@@ -22,7 +22,8 @@ pytestmark = pytest.mark.spark
 ROOT = Path(__file__).resolve().parents[2]
 ANALYZE_S = 240.0
 
-#: What the command does, without the command: a process of its own, because a process has one Spark master.
+#: What the command does, without the command: a process of its own, because a process has one Spark
+#: master.
 ANALYZE = """
 import sys
 from pathlib import Path
@@ -66,7 +67,9 @@ def master(cluster: Cluster) -> str:
     return cluster.url()
 
 
-def analyze(run: Path, master: str, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def analyze(
+    run: Path, master: str, cwd: Path, **environment: str
+) -> subprocess.CompletedProcess[str]:
     cwd.mkdir()
     return subprocess.run(
         [sys.executable, "-c", ANALYZE.format(root=str(ROOT)), str(run), master],
@@ -98,7 +101,9 @@ def test_executors_without_our_modules_judge(master: str, tmp_path: Path) -> Non
     done = installed.call(*words, PYSPARK_PYTHON=str(installed.python))
     assert (done.returncode, done.stderr) == (Exit.FAIL, ""), done.stdout + done.stderr
     document = json.loads(done.stdout)
-    violations = {f["class"]: f["count"] for f in document["findings"] if f["status"] == "violation"}
+    violations = {
+        f["class"]: f["count"] for f in document["findings"] if f["status"] == "violation"
+    }
     assert violations == {"acked-lost": 6}
     assert document["rows"]["sends"] == 30
     assert sorted(installed.hostile.rglob("*")) == before
@@ -106,14 +111,15 @@ def test_executors_without_our_modules_judge(master: str, tmp_path: Path) -> Non
 
 @pytest.mark.extended
 def test_executors_without_numpy_are_named(master: str, tmp_path: Path) -> None:
-    """A Python that has PySpark's needs, but neither NumPy nor PyArrow: the interpreter without packages."""
+    """A Python that has PySpark's needs, but neither NumPy nor PyArrow: the interpreter without
+    packages."""
     bare = tmp_path / "python"
     bare.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     bare.chmod(0o755)
     done = analyze(planted(tmp_path / "run"), master, tmp_path / "empty", PYSPARK_PYTHON=str(bare))
-    assert done.stdout.startswith("EnvironmentNotReady: executors cannot judge: No module named 'numpy'"), (
-        done.stdout + done.stderr
-    )
+    assert done.stdout.startswith(
+        "EnvironmentNotReady: executors cannot judge: No module named 'numpy'"
+    ), done.stdout + done.stderr
     assert "PYSPARK_PYTHON" in done.stdout
 
 

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.spark
 
 
 def captured(root: Path) -> RunDir:
-    """Two sends that the log has, the second twice, and one that it lacks though it was read there."""
+    """Two sends that the log has, the second twice, and one that it lacks though it was read
+    there."""
     run, plan = RunDir(root).create(), plan_of()
     run.plan.write_text(plan.model_dump_json())
     run.manifest.write_text('{"run_id": "r", "status": "running", "epoch_ns": 1000000000000}')
@@ -45,7 +46,10 @@ def test_findings_are_told_once_and_end_the_load(spark: SparkContext, tmp_path: 
     assert enough.wait(60)
     windows.stop()
     found = [line.split(": ")[1] for line in told if line.startswith("so far")]
-    assert found == ["write-duplicate 1, unless the log is cut later", "acked-lost 1, open until the end"]
+    assert found == [
+        "write-duplicate 1, unless the log is cut later",
+        "acked-lost 1, open until the end",
+    ]
     assert [row["kind"] for row in read_jsonl(run.events)] == ["found-so-far"] * 2
     assert not (run.root / FOLDER).exists()
     assert not [*run.raw.glob("*/*.seg")], "what was judged is sealed"

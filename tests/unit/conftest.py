@@ -15,7 +15,8 @@ WORKERS = Path(__file__).resolve().parents[2] / "workers"
 
 @pytest.fixture
 def worker_module(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, str], ModuleType]]:
-    """``worker_module(worker, module)``: found as the worker's own process finds it, gone afterwards."""
+    """``worker_module(worker, module)``: found as the worker's own process finds it, gone
+    afterwards."""
     before = set(sys.modules)
 
     def load(worker: str, module: str) -> ModuleType:

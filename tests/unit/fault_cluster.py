@@ -1,7 +1,7 @@
 """A cluster that exists only as state, for the logic of the fault engine.
 
-Nodes run, stop, are fenced and come back by a clock; no broker, no process. What it cannot show is in
-tests/live.
+Nodes run, stop, are fenced and come back by a clock; no broker, no process. What it cannot show is
+in tests/live.
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ class StateRuntime:
 
     def __init__(self) -> None:
         end = Endpoint("127.0.0.1", 1)
-        self.nodes: Sequence[Node] = [Node(n, i + 1, end, end, end, Path()) for i, n in enumerate(NAMES)]
+        self.nodes: Sequence[Node] = [
+            Node(n, i + 1, end, end, end, Path()) for i, n in enumerate(NAMES)
+        ]
         self.running = set(NAMES)
         self.paused: set[str] = set()
         self.changed_at: dict[str, float] = {}
@@ -96,7 +98,9 @@ class StateRuntime:
         if self.start_fails:
             self.start_fails -= 1
             raise EnvironmentNotReady(f"{node} died at start")
-        if self.versions[node] != self.dies_as and not (self.refuses_damage and node in self.damaged):
+        if self.versions[node] != self.dies_as and not (
+            self.refuses_damage and node in self.damaged
+        ):
             self.running.add(node)
         self._note("start", node)
 
@@ -154,10 +158,16 @@ class StateRuntime:
 
 
 class StateAdmin:
-    """Admin, HasLeaders and HasTopics: away for ``fence_s`` = fenced; back for ``join_s`` = in sync."""
+    """Admin, HasLeaders and HasTopics: away for ``fence_s`` = fenced; back for ``join_s`` = in
+    sync."""
 
     def __init__(
-        self, runtime: StateRuntime, *, partitions: int = 6, fence_s: float = 0.03, join_s: float = 0.03
+        self,
+        runtime: StateRuntime,
+        *,
+        partitions: int = 6,
+        fence_s: float = 0.03,
+        join_s: float = 0.03,
     ):
         self.runtime = runtime
         self.fence_s, self.join_s = fence_s, join_s
@@ -177,7 +187,9 @@ class StateAdmin:
         fenced = self._refresh()
         leader = next((node for node in sorted(self.voters) if node not in fenced), None)
         others = set(NAMES) - self.voters - fenced
-        return Quorum(leader, 3 - len(self.voters), dict.fromkeys(self.voters, 0), dict.fromkeys(others, 0))
+        return Quorum(
+            leader, 3 - len(self.voters), dict.fromkeys(self.voters, 0), dict.fromkeys(others, 0)
+        )
 
     def add_voter(self, node: str) -> str:
         if self.refusals:
@@ -208,7 +220,9 @@ class StateAdmin:
         fenced = self._fenced()
         for partition, leader in self.leader.items():
             if leader is None or leader in fenced:
-                self.leader[partition] = next((n for n in self.order[partition] if n not in fenced), None)
+                self.leader[partition] = next(
+                    (n for n in self.order[partition] if n not in fenced), None
+                )
         return fenced
 
     def leaders(self, topic: str) -> dict[int, str | None]:
@@ -220,7 +234,9 @@ class StateAdmin:
 
     def isr(self, topic: str) -> dict[int, list[str]]:
         fenced = self._refresh()
-        return {p: [node for node in nodes if node not in fenced] for p, nodes in self.order.items()}
+        return {
+            p: [node for node in nodes if node not in fenced] for p, nodes in self.order.items()
+        }
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
         in_sync = self.isr("orders")
@@ -283,7 +299,9 @@ class StateAdmin:
         self.own = {**{k: v for k, v in self.own.items() if k not in to}, **given}
 
     def truncate(self, topic: str, to: Mapping[int, int]) -> None:
-        self.spans |= {partition: (offset, self.spans[partition][1]) for partition, offset in to.items()}
+        self.spans |= {
+            partition: (offset, self.spans[partition][1]) for partition, offset in to.items()
+        }
 
     def grow(self, topic: str, to: int) -> None:
         for partition in range(len(self.order), to):

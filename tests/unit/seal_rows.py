@@ -21,7 +21,9 @@ STREAMS = 3
 
 
 def plan_of(mode: LaneMode = "partition", buckets: int = 2) -> Plan:
-    return build_plan(topics={"orders": STREAMS}, mode=mode, keys=5, buckets=buckets, producers=2, sessions=2)
+    return build_plan(
+        topics={"orders": STREAMS}, mode=mode, keys=5, buckets=buckets, producers=2, sessions=2
+    )
 
 
 def new_run(root: Path) -> RunDir:

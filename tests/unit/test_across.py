@@ -1,4 +1,5 @@
-"""The second pass: streams with rows in several buckets, against a slow look at the whole stream."""
+"""The second pass: streams with rows in several buckets, against a slow look at the whole
+stream."""
 
 from __future__ import annotations
 
@@ -29,11 +30,18 @@ def splits(run: RunDir, few_rows: int = FEW_ROWS) -> list[SplitStreams]:
     return splits_of([stream_rows(bucket, few_rows=few_rows) for bucket in buckets])
 
 
-def judged(history: History, root: Path, few_rows: int = FEW_ROWS) -> tuple[list[Episode], list[str]]:
-    """The one stream that is split, with strays carried (or, ``few_rows=0``, read from their bucket)."""
+def judged(
+    history: History, root: Path, few_rows: int = FEW_ROWS
+) -> tuple[list[Episode], list[str]]:
+    """The one stream that is split, with strays carried (or, ``few_rows=0``, read from their
+    bucket)."""
     run = history.write(root)
-    found = [judge_split(str(run.root), split, load_context(run)) for split in splits(run, few_rows)]
-    return [e for one in found for e in one.episodes], [c for one in found for c in one.contradictions]
+    found = [
+        judge_split(str(run.root), split, load_context(run)) for split in splits(run, few_rows)
+    ]
+    return [e for one in found for e in one.episodes], [
+        c for one in found for c in one.contradictions
+    ]
 
 
 def stored(history: History, order: list[tuple[int, int]]) -> None:
@@ -89,7 +97,12 @@ def test_a_stray_delivered_after_its_successors_is_a_reorder(tmp_path: Path) -> 
     stored(history, [(0, 0), (1, 7), (0, 1), (0, 2)])
     history.deliver(0, 1, 2, lane=0).deliver(7, lane=1)
     (episode,), contradictions = judged(history, tmp_path / "run")
-    assert (episode.cls, episode.count, episode.instance, episode.lane) == ("delivery-reorder", 1, 1, 1)
+    assert (episode.cls, episode.count, episode.instance, episode.lane) == (
+        "delivery-reorder",
+        1,
+        1,
+        1,
+    )
     (witness,) = episode.witnesses
     assert (witness.message, witness.where) == ("1/1/7", "orders-0")
     assert witness.detail == "after 1/0/2 at position 3"
@@ -97,7 +110,9 @@ def test_a_stray_delivered_after_its_successors_is_a_reorder(tmp_path: Path) -> 
 
 
 def test_where_no_order_is_promised_it_is_none(tmp_path: Path) -> None:
-    shared = ConsumerPromise(subscription="shared", order="none", ack_timeout_s=1.0, acks_confirmed=False)
+    shared = ConsumerPromise(
+        subscription="shared", order="none", ack_timeout_s=1.0, acks_confirmed=False
+    )
     history = History(partitions=2, buckets=2, reading=shared)
     stored(history, [(0, 0), (1, 7), (0, 1), (0, 2)])
     history.deliver(0, 1, 2, lane=0).deliver(7, lane=1)
@@ -138,10 +153,14 @@ def test_what_one_bucket_can_see_is_left_to_it(tmp_path: Path) -> None:
 def test_two_messages_at_one_position_contradict_each_other(tmp_path: Path) -> None:
     history = History(partitions=2, buckets=2)
     history.log(0, 1, lane=0).log(5, lane=1, position=1)
-    assert judged(history, tmp_path / "run")[1] == ["orders-0 holds both 1/0/1 and 1/1/5 at position 1"]
+    assert judged(history, tmp_path / "run")[1] == [
+        "orders-0 holds both 1/0/1 and 1/1/5 at position 1"
+    ]
 
 
-def test_rows_of_several_buckets_contradict_nothing_where_the_log_was_read_again(tmp_path: Path) -> None:
+def test_rows_of_several_buckets_contradict_nothing_where_the_log_was_read_again(
+    tmp_path: Path,
+) -> None:
     """Which of the two was recorded before the reader went back, nobody knows."""
     history = History(partitions=2, buckets=2).sent(3).send(0, partition=1).log(0, 1, 2)
     run = history.log(0, lane=1, partition=0, position=1).write(tmp_path / "run")
@@ -169,7 +188,9 @@ def test_a_loss_before_that_place_stays_proved(tmp_path: Path) -> None:
     history.log(0, 2, position=0).log(3).log(4, position=4)
     history.rows["log"][1]["position"] = 2
     history.rows["log"][2]["position"] = 4
-    (lost,) = [f for f in judge_here(history.write(tmp_path / "run")).findings if f.cls == "acked-lost"]
+    (lost,) = [
+        f for f in judge_here(history.write(tmp_path / "run")).findings if f.cls == "acked-lost"
+    ]
     assert (lost.status, lost.count) == (Status.VIOLATION, 1)
 
 

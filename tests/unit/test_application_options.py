@@ -1,4 +1,5 @@
-"""Consumers as applications have them: who commits, where a group begins, options that say what is so."""
+"""Consumers as applications have them: who commits, where a group begins, options that say what is
+so."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def consumer_of(tmp_path: Path, consumer: str) -> ConsumerPlan:
         ("sarama", "Consumer.Offsets.Initial: oldest"),
     ],
 )
-def test_an_option_that_says_what_is_so_anyway_is_accepted(tmp_path: Path, client: str, options: str) -> None:
+def test_an_option_that_says_what_is_so_anyway_is_accepted(
+    tmp_path: Path, client: str, options: str
+) -> None:
     assert consumer_of(tmp_path, f"client: {client}, options: {{{options}}}").client == client
 
 
@@ -63,11 +66,14 @@ def test_keys_of_a_consumer_become_options_of_its_client(
             "options: {enable.auto.commit: true}",
             "is set by brokerstorm itself: write `commit: auto` and `commit_every` of the consumer",
         ),
-        ("options: {auto.offset.reset: latest}", "set by brokerstorm itself: write `start` of the consumer"),
+        (
+            "options: {auto.offset.reset: latest}",
+            "set by brokerstorm itself: write `start` of the consumer",
+        ),
         (
             "client: kafka-python, commit: auto",
-            "commit: is not supported by the kafka-python worker: its client does not say which positions it "
-            "commits by itself, got 'auto'; supported: explicit",
+            "commit: is not supported by the kafka-python worker: its client does not say which "
+            "positions it commits by itself, got 'auto'; supported: explicit",
         ),
         ("start: none", "start: has no meaning in a run: its groups are new"),
         ("client: kafka-clients, commit: auto, settle: ack", "commit: needs settle: auto"),
@@ -92,7 +98,10 @@ def test_keys_of_a_consumer_become_options_of_its_client(
         ("pattern: .*", "pattern: "),
         ("pauses: {every: 2s, for: 2s}", "pauses.for: must be less than every (2 s)"),
         ("pauses: {every: 60s, for: 20s}", "pauses.for: must be less than limits.stall (15 s)"),
-        ("client: kafka-clients, settle: ack, seeks: {every: 5s, back: 1}", "seeks: needs settle: auto"),
+        (
+            "client: kafka-clients, settle: ack, seeks: {every: 5s, back: 1}",
+            "seeks: needs settle: auto",
+        ),
     ],
 )
 def test_what_could_not_be_judged_is_refused_with_a_sentence(
@@ -142,6 +151,39 @@ def test_pauses_and_seeks_begin_after_their_period_and_end_with_the_load(
 
 
 @pytest.mark.parametrize(
+    ("consumer", "partitions", "problem"),
+    [
+        ("seeks: {every: 5s, back: 10}", 2, "seeks: needs one topic with partitions: 1"),
+        ("seeks: {every: 5s, back: 10}, count: 2", 1, "count: must be 1 with seeks"),
+        ("seeks: {every: 5s, back: 10}, receive: listener", 1, "receive: must be loop with seeks"),
+        (
+            "seeks: {every: 5s, back: 10}}, d: {client: pulsar-client",
+            1,
+            "group: must be a name of its own",
+        ),
+        ("seeks: {every: 5s, back: 10}, reader: true", 1, "seeks: cannot be combined with reader"),
+        ("seeks: {every: 5s, back: 10}, settle: cumulative", 1, ""),
+    ],
+)
+def test_a_seek_on_pulsar_is_of_the_only_member_in_the_only_partition(
+    tmp_path: Path, consumer: str, partitions: int, problem: str
+) -> None:
+    file = tmp_path / "application.yaml"
+    consumers = f"{{c: {{client: pulsar-client, {consumer}}}}}"
+    file.write_text(
+        f"name: x\nsystem: pulsar\ntopics: {{orders: {{partitions: {partitions}}}}}\n"
+        f"load: {{producers: {{p: {{client: pulsar-client}}}}, consumers: {consumers}}}\n"
+    )
+    if not problem:
+        spec = load_scenario(file, clients=known_workers).load.consumers["c"]
+        assert spec.seeks is not None
+        return
+    with pytest.raises(ScenarioError) as caught:
+        load_scenario(file, clients=known_workers)
+    assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("system", "told"),
     [("kafka", "orders-.*"), ("pulsar", "persistent://public/bs-{tag}/orders-.*")],
 )
@@ -178,9 +220,26 @@ def test_a_pattern_is_of_addresses_and_chooses_the_topics_that_it_matches(
         ),
     ],
 )
-def test_a_delay_that_could_not_be_judged_is_refused(tmp_path: Path, producer: str, problem: str) -> None:
+def test_a_delay_that_could_not_be_judged_is_refused(
+    tmp_path: Path, producer: str, problem: str
+) -> None:
     file = tmp_path / "application.yaml"
     file.write_text(f"name: x\nsystem: pulsar\nload: {{producers: {{p: {{{producer}}}}}}}\n")
     with pytest.raises(ScenarioError) as caught:
         load_scenario(file, clients=known_workers)
     assert problem in str(caught.value)
+
+
+@pytest.mark.parametrize("client", ["pulsar-client", "pulsar-client-java"])
+def test_a_reader_of_pulsar_has_no_subscription_that_settles(tmp_path: Path, client: str) -> None:
+    file = tmp_path / "application.yaml"
+    file.write_text(
+        "name: x\nsystem: pulsar\n"
+        f"load: {{consumers: {{c: {{client: {client}, reader: true, group: own}}}}}}\n"
+    )
+    plan = build_plan(load_scenario(file, clients=known_workers), seed=1)
+    reader = plan.consumers[0]
+    assert (reader.reader, reader.settle, reader.promise.order) == (True, "none", "stream")
+    spec = client_spec(plan, RunDir(tmp_path), reader, Endpoints(""))
+    assert spec.consumer is not None
+    assert spec.consumer.reader

@@ -56,11 +56,14 @@ def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_two_resolutions_never_share_a_folder(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = jars.resolve(WANTED)
-    (first / "log-2.0.jar").unlink()  # so it is resolved again, and the repository has changed meanwhile
+    # so it is resolved again, and the repository has changed meanwhile
+    (first / "log-2.0.jar").unlink()
     monkeypatch.setenv("BEHAVE", "newer")
     second = jars.resolve(WANTED)
     assert second != first
-    assert jars.resolve(WANTED) == jars.jars_folder(WANTED) == second, "what was resolved last is used"
+    assert jars.resolve(WANTED) == jars.jars_folder(WANTED) == second, (
+        "what was resolved last is used"
+    )
     digest = jars.resolved(second).rpartition(" ")[2]
     assert second.name.endswith(f"-{digest[:12]}"), "the key tells what was resolved"
     (second / "log-2.0.jar").unlink()
@@ -90,7 +93,10 @@ def test_jars_are_fetched_once_and_then_taken_from_the_cache(calls: Path) -> Non
 
 def test_the_folder_depends_on_all_that_was_asked_but_not_on_the_order(calls: Path) -> None:
     one = jars.jars_folder(WANTED)
-    assert jars.jars_folder(Artifacts(WANTED.coordinates[::-1], WANTED.exclude)).name[-12:] == one.name[-12:]
+    assert (
+        jars.jars_folder(Artifacts(WANTED.coordinates[::-1], WANTED.exclude)).name[-12:]
+        == one.name[-12:]
+    )
     assert jars.jars_folder(Artifacts(WANTED.coordinates)) != one
     assert one.name.startswith("broker-1.2.3-")
 
@@ -135,7 +141,10 @@ def test_two_processes_fetch_once(calls: Path, monkeypatch: pytest.MonkeyPatch) 
         "from harness.toolchains.jars import resolve; from harness.toolchains.coordinates import Artifacts; "
         f"resolve(Artifacts({WANTED.coordinates!r}, {WANTED.exclude!r}))"
     )
-    both = [subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2]) for _ in range(2)]
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], cwd=Path(__file__).parents[2])
+        for _ in range(2)
+    ]
     assert [process.wait(60) for process in both] == [0, 0]
     assert calls.read_text().count("call") == 1
 
@@ -147,9 +156,13 @@ def test_offline_without_jars_says_how_to_get_them(calls: Path) -> None:
     assert not calls.exists()
 
 
-def test_a_cache_that_cannot_be_written_is_named(calls: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_named(
+    calls: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BROKERSTORM_CACHE", "/proc/nothing")
-    with pytest.raises(EnvironmentNotReady, match="cannot write to the cache /proc/nothing") as caught:
+    with pytest.raises(
+        EnvironmentNotReady, match="cannot write to the cache /proc/nothing"
+    ) as caught:
         jars.resolve(WANTED)
     assert "BROKERSTORM_CACHE" in caught.value.hint
 
@@ -169,13 +182,14 @@ def test_a_marker_that_is_torn_means_not_complete(tmp_path: Path) -> None:
 
 
 MVN_UNKNOWN = (
-    "[ERROR] Failed to execute goal on project resolve: Could not resolve dependencies for project x: "
-    "Could not find artifact org.apache.kafka:kafka_2.13:jar:4.9.9 in central (https://...) -> [Help 1]"
+    "[ERROR] Failed to execute goal on project resolve: Could not resolve dependencies for project "
+    "x: Could not find artifact org.apache.kafka:kafka_2.13:jar:4.9.9 in central (https://...) -> "
+    "[Help 1]"
 )
 MVN_PART = MVN_UNKNOWN.replace("kafka_2.13:jar:4.9.9", "kafka-tools-api:jar:4.9.9")
 MVN_CACHED = (
-    "[ERROR] Could not resolve dependencies: org.apache.kafka:kafka_2.13:jar:4.9.9 was not found in "
-    "https://r during a previous attempt. This failure was cached"
+    "[ERROR] Could not resolve dependencies: org.apache.kafka:kafka_2.13:jar:4.9.9 was not found "
+    "in https://r during a previous attempt. This failure was cached"
 )
 IVY_UNKNOWN = ":: org.apache.kafka#kafka_2.13;4.9.9: not found\n\t\tserver-access-error: none"
 MVN_NETWORK = (
@@ -186,7 +200,9 @@ TITLE = "org.apache.kafka:kafka_2.13:4.9.9"
 
 
 @pytest.mark.parametrize("output", [MVN_UNKNOWN, MVN_CACHED, IVY_UNKNOWN])
-def test_an_unknown_version_is_the_users_to_correct(output: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_version_is_the_users_to_correct(
+    output: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(maven, "_versions", lambda title: "there are: 4.4.0")
     error = maven.failure(output, TITLE)
     assert isinstance(error, UsageError)
@@ -216,7 +232,7 @@ def test_any_other_failure_keeps_the_resolvers_words() -> None:
 def test_versions_on_both_sides_of_an_unknown_one_the_newest_and_how_many_more() -> None:
     output = "x\n\tfound revs: [3.0.0, 3.1.0, 3.3.6, 2.8.1, 2.9.0, 4.0.8, 4.10.0, 4.2.0-rc1]\nother 9.9.9"
     known = maven.listed_versions(output)
-    hint = "near it: 2.9.0, 3.0.0, 3.1.0, 3.3.6; the newest is 4.10.0; 2 more"
+    hint = "the closest ones are 2.9.0, 3.0.0, 3.1.0, 3.3.6; the newest is 4.10.0; 2 more"
     assert others_hint("3.0.5", known) == hint
     assert others_hint("3.0.5", []) == ""
 
@@ -232,7 +248,9 @@ def test_without_maven_on_the_path_one_is_fetched_into_the_cache(
     assert "apt install maven" in caught.value.hint
 
 
-def test_a_maven_that_came_damaged_is_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_maven_that_came_damaged_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path / "cache"))
 
     def fetch_half(command: list[str], folder: Path, *_: object) -> None:
@@ -244,11 +262,14 @@ def test_a_maven_that_came_damaged_is_not_used(monkeypatch: pytest.MonkeyPatch, 
     assert list((tmp_path / "cache" / "tools").glob("apache-maven-*/*")) == []
 
 
-@pytest.mark.parametrize(("chosen", "is_there"), [("9.9.9", False), ("9.9.91", True), ("1.2.3", True)])
+@pytest.mark.parametrize(
+    ("chosen", "is_there"), [("9.9.9", False), ("9.9.91", True), ("1.2.3", True)]
+)
 def test_what_maven_chose_and_only_warns_of_is_not_there(
     chosen: str, is_there: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`dependency:tree` ends well without poms that are lacking, and warns of some that it does not need."""
+    """`dependency:tree` ends well without poms that are lacking, and warns of some that it does not
+    need."""
     mvn = tmp_path / "mvn"
     mvn.write_text(
         "#!/bin/sh\n"
@@ -286,18 +307,24 @@ def test_maven_takes_the_versions_that_a_project_was_built_with(
     managed = Artifacts(("org.example:broker:1.2.3",), managed="org.example:parent:1.2.3")
     for wanted in (managed, Artifacts(managed.coordinates)):
         maven.Maven("mvn").fetch(wanted, tmp_path, print)
-    management = poms[0].partition("<dependencyManagement>")[2].partition("</dependencyManagement>")[0]
+    management = (
+        poms[0].partition("<dependencyManagement>")[2].partition("</dependencyManagement>")[0]
+    )
     assert "<artifactId>parent</artifactId><version>1.2.3</version><type>pom</type>" in management
     assert "<scope>import</scope>" in management
     assert "dependencyManagement" not in poms[1]
     assert jars.jars_folder(managed) != jars.jars_folder(Artifacts(managed.coordinates))
 
 
-def test_a_run_notes_which_jars_its_brokers_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_notes_which_jars_its_brokers_have(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     """Beside the runtime and why it was chosen, which is the command's to say."""
     plan = build_plan(Scenario.model_validate({"name": "mine"}), seed=1)
     facts = {"runtime": "process", "broker jars": "2, sha256 0123456789abcdef"}
-    monkeypatch.setattr("experiments.opening.open_cluster", lambda *_, **__: SimpleNamespace(facts=facts))
+    monkeypatch.setattr(
+        "experiments.opening.open_cluster", lambda *_, **__: SimpleNamespace(facts=facts)
+    )
     options = RoundOptions(runtime="process", offline=True)
     opener = ClusterOpener(Resolved(plans=[plan], options=options), BaseProgress())
     opened = opener.open(plan, RunDir(tmp_path))
@@ -308,7 +335,9 @@ def test_a_cached_jar_that_changed_is_fetched_again_and_offline_refused(calls: P
     folder = jars.resolve(WANTED)
     digest = jars.resolved(folder)
     (folder / "log-2.0.jar").write_text("changed\n")
-    assert jars.resolved(folder) != digest, "the digest is of what is there, not of what was fetched"
+    assert jars.resolved(folder) != digest, (
+        "the digest is of what is there, not of what was fetched"
+    )
     with pytest.raises(EnvironmentNotReady, match=r"log-2\.0\.jar is not as it was fetched"):
         jars.resolve(WANTED, offline=True)
     assert jars.resolve(WANTED) == folder

@@ -116,7 +116,9 @@ def start(tmp_path: Path) -> Iterator[Start]:
     made: list[WorkerProcess] = []
 
     def begin(program: str, part: SpecPart) -> WorkerProcess:
-        spec = worker_spec("w", part=part, streams={"orders-0": 1}, capture_dir=str(tmp_path / "raw"))
+        spec = worker_spec(
+            "w", part=part, streams={"orders-0": 1}, capture_dir=str(tmp_path / "raw")
+        )
         script = tmp_path / "mine" / f"{spec.role}.py"
         script.parent.mkdir()
         script.write_text(program)
@@ -136,7 +138,13 @@ def start(tmp_path: Path) -> Iterator[Start]:
 def producer_part(lanes: list[int], **more: Any) -> SpecPart:
     """One lane on each of these partitions."""
     count = max(lanes) + 1
-    group = {"topic": "orders", "mode": "partition", "first": 0, "count": count, "partitions": count}
+    group = {
+        "topic": "orders",
+        "mode": "partition",
+        "first": 0,
+        "count": count,
+        "partitions": count,
+    }
     return sending(**{"rate_per_s": 400.0, "load_s": 0.5, "lane_groups": [group], **more})
 
 
@@ -201,7 +209,8 @@ def test_a_call_that_waits_is_shown_and_keeps_nobody(start: Start, tmp_path: Pat
 
 
 def test_a_task_that_waits_keeps_only_its_own_lanes(start: Start) -> None:
-    """Of four tasks with a lane each one waits for ever; the others follow their part of the schedule."""
+    """Of four tasks with a lane each one waits for ever; the others follow their part of the
+    schedule."""
     worker = start(PRODUCER, producer_part([0, 1, 2, 3], threads=4))
     seen(worker, lambda stats: stats.attempted == 3 * 50 + 1)
     worker.tell("stop")

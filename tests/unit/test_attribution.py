@@ -10,14 +10,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.capture.context import SETTLE_NS
-from analysis.verdict.attribution import LEAD_NS, SHIFTS, RunSpan, attribute, inside, nearest, windows
+from analysis.verdict.attribution import (
+    LEAD_NS,
+    SHIFTS,
+    RunSpan,
+    attribute,
+    inside,
+    nearest,
+    windows,
+)
 from harness.faultlog import FaultRecord
 
 S = 1_000_000_000
 
 
 def kill(at_s: float, until_s: float, number: int = 1, kind: str = "kill") -> FaultRecord:
-    return FaultRecord(number, kind, inject_ns=round(at_s * S), end_ns=round(until_s * S), effective=True)
+    return FaultRecord(
+        number, kind, inject_ns=round(at_s * S), end_ns=round(until_s * S), effective=True
+    )
 
 
 def test_windows_reach_from_the_lead_to_the_settled_and_merge() -> None:
@@ -106,7 +116,10 @@ def test_inside_agrees_with_turning_each_window_by_hand(
 ) -> None:
     edges = sorted(borders)[: len(borders) // 2 * 2]
     intervals = list(zip(edges[::2], edges[1::2], strict=True))
-    slow = [sum(any(a <= (t - shift) % 100 < b for a, b in intervals) for t in times) for shift in shifts]
+    slow = [
+        sum(any(a <= (t - shift) % 100 < b for a, b in intervals) for t in times)
+        for shift in shifts
+    ]
     offset = 1_000  # a span need not start at 0
     fast = inside(
         np.array(times, np.int64) + offset,
@@ -133,7 +146,8 @@ def test_nearest_before_the_first_fault_is_negative() -> None:
 
 
 def test_all_faults_are_asked_together_and_each_kind_pays_for_the_others() -> None:
-    """Seven episodes, each at some fault of three kinds: together no chance; of a kind alone less is sure."""
+    """Seven episodes, each at some fault of three kinds: together no chance; of a kind alone less
+    is sure."""
     kinds = ("kill", "pause", "kill", "pause", "restart", "kill", "restart")
     at = (3, 31, 47, 72, 110, 151, 180)
     faults = [kill(t, t + 0.1, n, kind) for n, (t, kind) in enumerate(zip(at, kinds, strict=True))]

@@ -1,4 +1,5 @@
-"""A log that is read while it grows: its leader epochs tell what was truncated since, and is read again."""
+"""A log that is read while it grows: its leader epochs tell what was truncated since, and is read
+again."""
 
 from __future__ import annotations
 
@@ -56,8 +57,8 @@ class Partition:
 
     @property
     def now(self) -> list[tuple[int, int]]:
-        """As the leader of now tells it: epochs with messages, and its own. Of one below all of which it has
-        something it says that it ends where the log begins."""
+        """As the leader of now tells it: epochs with messages, and its own. Of one below all of
+        which it has something it says that it ends where the log begins."""
         starts: dict[int, int] = {}
         for position in range(self.begin, len(self.log)):
             starts.setdefault(self.log[position][0], position)
@@ -74,7 +75,8 @@ class Partition:
 
 
 STEPS = st.lists(
-    st.tuples(st.sampled_from(["append", "elect", "retain", "follow"]), st.integers(0, 6)), max_size=40
+    st.tuples(st.sampled_from(["append", "elect", "retain", "follow"]), st.integers(0, 6)),
+    max_size=40,
 )
 
 
@@ -83,7 +85,9 @@ def audit(worker_module: Callable[[str, str], ModuleType]) -> ModuleType:
     return worker_module("confluent_kafka", "audit")
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(STEPS)
 def test_epochs_tell_what_was_truncated(audit: ModuleType, steps: list[tuple[str, int]]) -> None:
     partition = Partition()
@@ -96,7 +100,10 @@ def test_epochs_tell_what_was_truncated(audit: ModuleType, steps: list[tuple[str
 
 def test_after_retention_what_the_log_still_has_is_not_read_again(audit: ModuleType) -> None:
     """Epochs 0 to 2 are gone whole: each is said to end at 40, where the log begins."""
-    read, now = [(0, 0), (1, 10), (2, 20), (3, 30), (4, 60)], [(0, 0), (1, 40), (2, 40), (3, 40), (4, 60)]
+    read, now = (
+        [(0, 0), (1, 10), (2, 20), (3, 30), (4, 60)],
+        [(0, 0), (1, 40), (2, 40), (3, 40), (4, 60)],
+    )
     assert audit.truncated_from(read, 70, now, 40) == 70
     assert audit.truncated_from(read, 70, [*now[:4], (4, 55)], 40) == 55
     assert audit.truncated_from(read, 70, [*now[:3], (4, 40)], 40) == 40
@@ -113,8 +120,8 @@ def test_of_what_was_read_again_the_later_rows_count() -> None:
     columns["seq"][:] = [0, 1, 2, 3, 4, 5, 12, 13, 14, 20, 21, 22]
     columns["stream"][9:] = 2
     bounds = {1: Bounds(end=5, read_to=5, again=2), 2: Bounds(end=3, read_to=3)}
-    tables = {name: Columns.of(name, {}) for name in ("sends", "deliveries")}
-    bucket = Bucket(0, Context(bounds=bounds), log=Columns.of("log", columns), **tables)
+    tables = {name: Columns.from_arrays(name, {}) for name in ("sends", "deliveries")}
+    bucket = Bucket(0, Context(bounds=bounds), log=Columns.from_arrays("log", columns), **tables)
     assert bucket.log["seq"].tolist() == [0, 1, 12, 13, 14, 20, 21, 22]
     assert np.array_equal(bucket.log["position"], [0, 1, 2, 3, 4, 0, 1, 2])
 
@@ -125,8 +132,8 @@ def test_entries_that_a_ledger_was_closed_without_are_not_in_the_log() -> None:
     columns["ledger"][:] = [7, 7, 7, 8, 8, 9]
     columns["position"][:] = [0, 1, 2, 0, 5, 3]
     terms = {1: (Leadership(term=7, entries=2), Leadership(term=8))}
-    tables = {name: Columns.of(name, {}) for name in ("sends", "deliveries")}
-    bucket = Bucket(0, Context(terms=terms), log=Columns.of("log", columns), **tables)
+    tables = {name: Columns.from_arrays(name, {}) for name in ("sends", "deliveries")}
+    bucket = Bucket(0, Context(terms=terms), log=Columns.from_arrays("log", columns), **tables)
     assert bucket.log["ledger"].tolist() == [7, 7, 8, 8, 9]
 
 
@@ -178,15 +185,22 @@ def test_a_damaged_file_makes_what_was_read_uncertain(tmp_path: Path) -> None:
     """No leader changes by it: terms do not tell."""
     watch = object.__new__(LeaderWatch)
     watch._told = [Leadership(stream="orders-0", term=1, first=0)]
-    damage = FaultRecord(1, "file-damage", details=FaultDetails(damaged={"kafka-1": [{"offset": 7}]}))
+    damage = FaultRecord(
+        1, "file-damage", details=FaultDetails(damaged={"kafka-1": [{"offset": 7}]})
+    )
     assert watch.epochs([]) == {"orders-0": [(1, 0)]}
     assert watch.epochs([damage]) == {}
 
 
 def test_only_what_brokers_say_is_not_there_is_not_there(audit: ModuleType) -> None:
     told = SimpleNamespace(error=None, partitions={0: None, 1: None})
-    consumer = SimpleNamespace(list_topics=lambda topic, timeout: SimpleNamespace(topics={topic: told}))
+    consumer = SimpleNamespace(
+        list_topics=lambda topic, timeout: SimpleNamespace(topics={topic: told})
+    )
     role = SimpleNamespace(consumer=consumer)
-    assert [audit.AuditRole._lacks(role, "orders", partition) for partition in (1, 2)] == [False, True]
+    assert [audit.AuditRole._lacks(role, "orders", partition) for partition in (1, 2)] == [
+        False,
+        True,
+    ]
     told.error = "no broker knows now"
     assert not audit.AuditRole._lacks(role, "orders", 2)

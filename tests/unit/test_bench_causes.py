@@ -1,4 +1,5 @@
-"""The bench that holds causes against the brokers' logs tells overlapping leader epochs apart by time."""
+"""The bench that holds causes against the brokers' logs tells overlapping leader epochs apart by
+time."""
 
 from __future__ import annotations
 
@@ -7,8 +8,8 @@ import pytest
 from analysis.findings import Cause
 from bench.causes import Line, agrees
 
-#: kafka-2 froze, was deposed by kafka-3 at 7 s, acknowledged 120 to 179 when it thawed at 10 s, and led again
-#: from 14 s on, from a lower offset on than it had come to itself.
+#: kafka-2 froze, was deposed by kafka-3 at 7 s, acknowledged 120 to 179 when it thawed at 10 s, and
+#: led again from 14 s on, from a lower offset on than it had come to itself.
 LOGS = [
     Line("kafka-2", -5.0, "Leader", "orders-0", 0, 0),
     Line("kafka-3", 7.0, "Leader", "orders-0", 100, 1),
@@ -22,7 +23,9 @@ LOGS = [
 ]
 
 
-def blamed(leader: str, term: int, following: str, first: int, *, at_s: float, to: int = 179) -> Cause:
+def blamed(
+    leader: str, term: int, following: str, first: int, *, at_s: float, to: int = 179
+) -> Cause:
     return Cause(
         sentence="", named=True, count=60, episodes=1, stream="orders-0", places=f"120 to {to}",
         leader=leader, term=term, next_leader=following, next_term=term + 1, next_first=str(first),
@@ -39,7 +42,13 @@ def blamed(leader: str, term: int, following: str, first: int, *, at_s: float, t
         (blamed("kafka-3", 1, "kafka-2", 120, at_s=15.0, to=120), ["in time"]),
         (blamed("kafka-3", 1, "kafka-2", 120, at_s=6.0, to=120), ["in time", "nobody else"]),
     ],
-    ids=["the one that thawed", "the one after it", "just before the move", "long after it", "before it led"],
+    ids=[
+        "the one that thawed",
+        "the one after it",
+        "just before the move",
+        "long after it",
+        "before it led",
+    ],
 )
 def test_each_statement_is_held_against_the_acknowledgement(cause: Cause, wrong: list[str]) -> None:
     assert [check for check, held in agrees(cause, LOGS).items() if not held] == wrong

@@ -1,4 +1,5 @@
-"""Runs that are killed amid a fault: each kind has one, and what is looked for when it was cleaned up."""
+"""Runs that are killed amid a fault: each kind has one, and what is looked for when it was cleaned
+up."""
 
 from __future__ import annotations
 
@@ -32,7 +33,9 @@ def test_what_is_left_is_found_by_the_folder(tmp_path: Path) -> None:
     entry.touch()
     clock = {"LD_PRELOAD": "", "BROKERSTORM_CLOCK": f"{tmp_path}/runs/one/cluster/kafka-1/clock"}
     command = [sys.executable, "-c", "print(flush=True); input()"]
-    with subprocess.Popen(command, env=clock, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as node:
+    with subprocess.Popen(
+        command, env=clock, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as node:
         assert node.stdout is not None
         node.stdout.readline()
         found = list(left("no-such-run", tmp_path))

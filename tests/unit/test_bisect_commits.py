@@ -41,7 +41,11 @@ def repo(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 
 
 def bisect(
-    folder: Path, repo: tuple[Path, list[str]], play: Callable[[int], bool | RoundOutcome], *, is_fix: bool
+    folder: Path,
+    repo: tuple[Path, list[str]],
+    play: Callable[[int], bool | RoundOutcome],
+    *,
+    is_fix: bool,
 ) -> dict[str, Any]:
     """``play``: whether the commit of a number shows it; it may raise."""
     checkout, commits = repo
@@ -53,7 +57,9 @@ def bisect(
         return said if isinstance(said, RoundOutcome) else outcome(said)
 
     played = MadeUp(folder, script)
-    return conclude(played, Bisection(asked, no_plan, commits=commits_of(played.root, asked))).document()
+    return conclude(
+        played, Bisection(asked, no_plan, commits=commits_of(played.root, asked))
+    ).document()
 
 
 @pytest.mark.long
@@ -75,7 +81,9 @@ def test_git_bisect_run_finds_the_commit(
 
 
 @pytest.mark.long
-def test_commits_that_do_not_build_are_skipped(tmp_path: Path, repo: tuple[Path, list[str]]) -> None:
+def test_commits_that_do_not_build_are_skipped(
+    tmp_path: Path, repo: tuple[Path, list[str]]
+) -> None:
     def play(number: int) -> bool | RoundOutcome:
         return unusable("it does not build") if number in (5, 6) else number < 7
 
@@ -99,7 +107,11 @@ def test_what_stops_a_round_stops_git(tmp_path: Path, repo: tuple[Path, list[str
 
 def test_ends_are_commits_of_one_line(repo: tuple[Path, list[str]], tmp_path: Path) -> None:
     checkout, commits = repo
-    assert ordered_ends(checkout, "HEAD", commits[2]) == (commits[-1], commits[2], [commits[2], commits[-1]])
+    assert ordered_ends(checkout, "HEAD", commits[2]) == (
+        commits[-1],
+        commits[2],
+        [commits[2], commits[-1]],
+    )
     with pytest.raises(UsageError, match="has no commit 'v9'"):
         ordered_ends(checkout, "v9", "HEAD")
     with pytest.raises(UsageError, match="are the same commit"):

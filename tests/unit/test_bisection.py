@@ -1,5 +1,5 @@
-"""Bisecting with scripted rounds: what is found, at what error; versions that are skipped; both directions;
-going on after a kill at every point."""
+"""Bisecting with scripted rounds: what is found, at what error; versions that are skipped; both
+directions; going on after a kill at every point."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def bisection(**asked: Any) -> Bisection:
     return Bisection(question(**asked), no_plan)
 
 
-def go_on(folder: Path, shows: Shows, *, is_fix: bool = True, **more: Any) -> tuple[dict[str, Any], MadeUp]:
+def go_on(
+    folder: Path, shows: Shows, *, is_fix: bool = True, **more: Any
+) -> tuple[dict[str, Any], MadeUp]:
     """The document after everything was played that was not, and who played it."""
     played = MadeUp(folder, script(shows), **more)
     return conclude(played, bisection(is_fix=is_fix)).document(), played
@@ -78,7 +80,9 @@ def broken_in(version: str) -> Shows:
 def run(
     folder: Path, shows: Shows, *, unusable_ones: Iterable[str] = (), is_fix: bool = True
 ) -> dict[str, Any]:
-    return conclude(MadeUp(folder, script(shows, unusable_ones)), bisection(is_fix=is_fix)).document()
+    return conclude(
+        MadeUp(folder, script(shows, unusable_ones)), bisection(is_fix=is_fix)
+    ).document()
 
 
 @pytest.mark.long
@@ -100,7 +104,9 @@ def test_the_change_is_found_in_both_directions(tmp_path: Path, first: str, is_f
 
 
 @pytest.mark.long
-def test_a_bug_of_60_percent_of_the_rounds_ends_right_within_the_stated_error(tmp_path: Path) -> None:
+def test_a_bug_of_60_percent_of_the_rounds_ends_right_within_the_stated_error(
+    tmp_path: Path,
+) -> None:
     dice = random.Random(1945)
     right, shown, clean = 0, outcome(True), outcome(False)
     for _ in range(300):
@@ -124,12 +130,18 @@ def test_versions_that_do_not_build_are_skipped_and_their_neighbours_tried(tmp_p
     assert set(skipped) == {"skipped: it does not build"}
     near = run(tmp_path / "near", fixed_in("1.14.0"), unusable_ones=RELEASES[12:14])
     assert (near["outcome"], near["exit_code"]) == ("narrowed", 3)
-    assert (near["before"], near["between"], near["first"]) == ("1.11.0", ["1.12.0", "1.13.0"], "1.14.0")
+    assert (near["before"], near["between"], near["first"]) == (
+        "1.11.0",
+        ["1.12.0", "1.13.0"],
+        "1.14.0",
+    )
 
 
 def test_a_version_whose_rounds_do_not_count_is_skipped(tmp_path: Path) -> None:
     def shows(version: str, number: int) -> bool | str:
-        return "no fault took effect" if version == "1.14.0" else fixed_in("1.20.0")(version, number)
+        return (
+            "no fault took effect" if version == "1.14.0" else fixed_in("1.20.0")(version, number)
+        )
 
     told = run(tmp_path, shows)
     assert (told["outcome"], told["first"]) == ("found", "1.20.0")
@@ -196,7 +208,9 @@ def test_killed_at_any_round_it_goes_on_and_plays_none_twice(tmp_path: Path) -> 
         with pytest.raises(KeyboardInterrupt):
             go_on(folder, shows, stops_after=kill)
         told, rest = go_on(folder, shows)
-        assert [each.name for each in rest.requests] == [each.name for each in whole.requests[kill:]]
+        assert [each.name for each in rest.requests] == [
+            each.name for each in whole.requests[kill:]
+        ]
         assert {**told, "bisect_id": ""} == {**answer, "bisect_id": ""}
         assert json.loads((folder / FILE).read_text()) == json.loads(json.dumps(told))
 

@@ -23,7 +23,10 @@ METADATA = (
     "digestType=CRC32C, password=OMITTED, "
     "ensembles={0=[a:1, b:1, c:1], 4=[a:1, d:1, c:1]}, customMetadata={}}"
 )
-INTERNAL = {"lastConfirmedEntry": "10:6", "ledgers": [{"ledgerId": 10, "entries": 0, "metadata": METADATA}]}
+INTERNAL = {
+    "lastConfirmedEntry": "10:6",
+    "ledgers": [{"ledgerId": 10, "entries": 0, "metadata": METADATA}],
+}
 
 
 def test_entries_go_round_the_ensemble_of_their_stretch() -> None:
@@ -55,7 +58,9 @@ def bookie(name: str, number: int, entries: Mapping[int, bytes]) -> Iterator[Nod
                         _, head, ledger, entry = struct.unpack(">iiqq", ask)
                         data = entries.get(entry, b"")
                         code = 0 if data else 2
-                        link.sendall(struct.pack(">iiiqq", 24 + len(data), head, code, ledger, entry) + data)
+                        link.sendall(
+                            struct.pack(">iiiqq", 24 + len(data), head, code, ledger, entry) + data
+                        )
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -69,14 +74,22 @@ def test_a_bookie_that_lacks_an_entry_or_has_it_damaged() -> None:
     whole = {entry: entry_of(10, entry, b"message %d" % entry) for entry in range(5)}
     damaged = bytearray(whole[1])
     damaged[-1] ^= 1
-    again = entry_of(10, 4, b"message 4", confirmed=3)  # a recovery wrote it once more: the same message
+    # a recovery wrote it once more: the same message
+    again = entry_of(10, 4, b"message 4", confirmed=3)
     with ExitStack() as stack:
         one = stack.enter_context(bookie("bookie-1", 1, whole | {1: bytes(damaged), 4: again}))
         two = stack.enter_context(bookie("bookie-2", 2, {n: whole[n] for n in (0, 1, 2, 4)}))
-        metadata = METADATA.replace("0=[a:1, b:1, c:1], 4=[a:1, d:1, c:1]", "0=[one-mesh:1, two-mesh:1]")
-        internal = {"lastConfirmedEntry": "10:4", "ledgers": [{"ledgerId": 10, "metadata": metadata}]}
+        metadata = METADATA.replace(
+            "0=[a:1, b:1, c:1], 4=[a:1, d:1, c:1]", "0=[one-mesh:1, two-mesh:1]"
+        )
+        internal = {
+            "lastConfirmedEntry": "10:4",
+            "ledgers": [{"ledgerId": 10, "metadata": metadata}],
+        }
         rows = read_parts(
-            list(parts_of("orders-0", internal)), {"one-mesh:1": one, "two-mesh:1": two}, within_s=30
+            list(parts_of("orders-0", internal)),
+            {"one-mesh:1": one, "two-mesh:1": two},
+            within_s=30,
         )
     assert all(row.is_read and row.in_sync for row in rows)
     found = [(s.replica.node, s.first, s.last, s.split) for s in stretches(rows)]

@@ -53,8 +53,16 @@ BAD = [
         "fixed: old",
         "fixed: must be a variant that expects clean, and this one expects acked-lost",
     ),
-    ("fixed: new", "fixed: new, role: x", "bug.pairs.old-new.role: unknown key, got 'x'; allowed: about, "),
-    ("override: {load", "override: {bug: {}, load", "variants.old.override.bug: a variant cannot change bug"),
+    (
+        "fixed: new",
+        "fixed: new, role: x",
+        "bug.pairs.old-new.role: unknown key, got 'x'; allowed: about, ",
+    ),
+    (
+        "override: {load",
+        "override: {bug: {}, load",
+        "variants.old.override.bug: a variant cannot change bug",
+    ),
 ]
 
 
@@ -104,7 +112,8 @@ def test_every_bundled_bug_can_be_used(name: str) -> None:
     plans = {plan.variant: plan for plan in choose_plans(scenario, seed=1, rounds=1)}
     for key, pair in scenario.bug.pairs.items():
         assert plans[pair.affected].faults == plans[pair.fixed].faults
-        is_of_brokers = key.startswith("brokers-")  # else the client is what differs, on the same brokers
+        # else the client is what differs, on the same brokers
+        is_of_brokers = key.startswith("brokers-")
         assert (plans[pair.affected].version != plans[pair.fixed].version) == is_of_brokers
 
 

@@ -1,4 +1,5 @@
-"""Archives of bundles: equal bytes for equal files, and hostile ones refused before anything is written."""
+"""Archives of bundles: equal bytes for equal files, and hostile ones refused before anything is
+written."""
 
 from __future__ import annotations
 
@@ -82,7 +83,10 @@ HOSTILE: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: tar_of(member("run/a", b"", type=tarfile.LNKTYPE, linkname="x")),
         "not a plain file",
     ),
-    "device": (lambda: tar_of(member("run/a", b"", type=tarfile.CHRTYPE, devmajor=1)), "not a plain file"),
+    "device": (
+        lambda: tar_of(member("run/a", b"", type=tarfile.CHRTYPE, devmajor=1)),
+        "not a plain file",
+    ),
     "pipe": (lambda: tar_of(member("run/a", b"", type=tarfile.FIFOTYPE)), "not a plain file"),
     "folder": (lambda: tar_of(member("run/a", b"", type=tarfile.DIRTYPE)), "not a plain file"),
     "twice": (lambda: tar_of(member("run/a"), member("run/a")), "twice"),
@@ -121,7 +125,8 @@ def test_a_hostile_archive_is_refused_and_leaves_nothing(
 
 
 @pytest.mark.parametrize(
-    ("content", "why"), [(b"", "cut short"), (b"PK\x03\x04", "no .tar.gz"), (b"\x1f\x8b\x08", "cut short")]
+    ("content", "why"),
+    [(b"", "cut short"), (b"PK\x03\x04", "no .tar.gz"), (b"\x1f\x8b\x08", "cut short")],
 )
 def test_what_is_no_archive_is_refused(tmp_path: Path, content: bytes, why: str) -> None:
     path = tmp_path / "x.tar.gz"

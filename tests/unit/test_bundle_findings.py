@@ -1,4 +1,5 @@
-"""A bundle that is opened shows what the run showed; what was cut off accuses nobody and acquits nobody."""
+"""A bundle that is opened shows what the run showed; what was cut off accuses nobody and acquits
+nobody."""
 
 from __future__ import annotations
 
@@ -95,7 +96,10 @@ def test_the_report_says_why_it_cannot_follow_the_first_witness(tmp_path: Path) 
     run.bucket_file("sends", 0, 0).write_bytes(b"damaged")
     _, opened = bundled(run, tmp_path)
     issue = (opened.root / "issue.md").read_text()
-    assert "The life of 1/0/37 cannot be shown: the capture is damaged: sealed/sends/bucket=00" in issue
+    assert (
+        "The life of 1/0/37 cannot be shown: the capture is damaged: sealed/sends/bucket=00"
+        in issue
+    )
 
 
 def lost_late() -> History:
@@ -108,7 +112,8 @@ def lost_late() -> History:
 
 
 def lossy(lost_in: tuple[int, ...] = (0,), partitions: int = 4, messages: int = 40) -> History:
-    """Message 2 of some partitions is acknowledged and not in the log; each partition has its bucket."""
+    """Message 2 of some partitions is acknowledged and not in the log; each partition has its
+    bucket."""
     history = History(partitions=partitions, buckets=partitions, sessions=0)
     for partition in range(partitions):
         history.sent(messages, partition=partition)
@@ -219,7 +224,9 @@ def test_logs_that_do_not_fit_are_cut_to_what_was_found(tmp_path: Path) -> None:
     log.write_text("".join(lines))
     made, opened = bundled(run, tmp_path, most=150_000)
     assert made.bytes <= 150_000
-    kept = (opened.cluster / "kafka-1" / "logs" / "stdout.log").read_text().splitlines(keepends=True)
+    kept = (
+        (opened.cluster / "kafka-1" / "logs" / "stdout.log").read_text().splitlines(keepends=True)
+    )
     assert lines[1_200] in kept  # at the very second of the first lost message
     assert (kept[0], kept[-1]) == (lines[0], lines[-1])
     assert "lines left out of the bundle ---" in "".join(kept)

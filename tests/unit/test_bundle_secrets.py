@@ -22,7 +22,14 @@ PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEpAIBAAKCAQEA7bq\nq8vW2x1Zt0u\n-----E
 JAAS = 'org.apache.kafka.PlainLoginModule required username="u" password="jaasPw-4411";'
 #: Each is planted in a place of its own; none may stand in the archive.
 SECRETS = (
-    *("sasl-Pw-0001", "keyPw-0002", "pulsarTok-0003", "jaasPw-4411", "storePw-0004", "brokerSecret-0005"),
+    *(
+        "sasl-Pw-0001",
+        "keyPw-0002",
+        "pulsarTok-0003",
+        "jaasPw-4411",
+        "storePw-0004",
+        "brokerSecret-0005",
+    ),
     *(
         "envPw-0006!",
         "cli-Pw 0007",
@@ -43,7 +50,11 @@ SECRETS = (
 )
 #: Names and values that say something about the run and are no secrets.
 KEPT = (
-    *("delegation.token.max.lifetime.ms=604800000", "ssl.keystore.location=/etc/ks.jks", "acks=all"),
+    *(
+        "delegation.token.max.lifetime.ms=604800000",
+        "ssl.keystore.location=/etc/ks.jks",
+        "acks=all",
+    ),
     *(
         "ssl.key.password = null",
         "a-credentials-1.4.jar:/lib/b.jar",
@@ -54,10 +65,18 @@ KEPT = (
 
 
 def plant(run: RunDir) -> None:
-    """Secrets in settings, broker configuration, command line, logs, errors, stacks and the scenario."""
+    """Secrets in settings, broker configuration, command line, logs, errors, stacks and the
+    scenario."""
     plan = read_json(run.plan)
-    plan["producers"][0]["options"] |= {"sasl.password": "sasl-Pw-0001", "ssl.key.pem": PEM, "acks": "all"}
-    plan["producers"][0]["options"] |= {"sasl.jaas.config": JAAS, "authParams": "token:pulsarTok-0003"}
+    plan["producers"][0]["options"] |= {
+        "sasl.password": "sasl-Pw-0001",
+        "ssl.key.pem": PEM,
+        "acks": "all",
+    }
+    plan["producers"][0]["options"] |= {
+        "sasl.jaas.config": JAAS,
+        "authParams": "token:pulsarTok-0003",
+    }
     plan["broker_config"] = {"ssl.keystore.password": "storePw-0004", "num.partitions": "3"}
     write_json(run.plan, plan)
     manifest = read_json(run.manifest)
@@ -87,9 +106,11 @@ def plant(run: RunDir) -> None:
     (run.stacks / "p-1.txt").write_text('at login(password="stackPw-0011") in env PW=envPw-0006!\n')
     worker = run.worker("p-1")
     worker.mkdir(parents=True)
-    (worker / "stderr.log").write_text("retry with c2FzbC1Qdy0wMDAx and keyPw-0002\n")  # base64 of the first
+    # base64 of the first
+    (worker / "stderr.log").write_text("retry with c2FzbC1Qdy0wMDAx and keyPw-0002\n")
     write_jsonl(
-        run.events, [{"t_ns": 1, "kind": "note", "text": "refused password=errPw-0012", "token": None}]
+        run.events,
+        [{"t_ns": 1, "kind": "note", "text": "refused password=errPw-0012", "token": None}],
     )
 
 
@@ -150,7 +171,12 @@ def test_a_redacted_run_is_judged_as_before(opened: tuple[bytes, RunDir]) -> Non
             ("AWS_ACCESS_KEY_ID", False),
         ),
         *(("acks", False), ("ssl.keystore.location", False), ("token.max.lifetime.ms", False)),
-        *(("tokenExpiryMs", False), ("key", False), ("sasl.mechanism", False), ("max.in.flight", False)),
+        *(
+            ("tokenExpiryMs", False),
+            ("key", False),
+            ("sasl.mechanism", False),
+            ("max.in.flight", False),
+        ),
     ],
 )
 def test_names_of_secrets(name: str, secret: bool) -> None:
@@ -162,7 +188,10 @@ def test_an_ordinary_word_goes_only_beside_its_name() -> None:
     text = "password=orders\norders-1 has a leader, says guest\nuser=x password: guest\n"
     redactor.collect("a.log", text)
     cleaned, count = redactor.redacted("a.log", text)
-    assert cleaned == f"password={REDACTED}\norders-1 has a leader, says guest\nuser=x password: {REDACTED}\n"
+    assert (
+        cleaned
+        == f"password={REDACTED}\norders-1 has a leader, says guest\nuser=x password: {REDACTED}\n"
+    )
     assert count == 2
 
 
@@ -174,7 +203,9 @@ def test_the_folder_of_a_shell_is_no_password() -> None:
 
 def test_a_document_stays_one(tmp_path: Path) -> None:
     redactor = Redactor({})
-    text = json.dumps({"a": {"token": {"value": 'x"y\\z-12345', "tries": 3}}, "log": 'has x"y\\z-12345'})
+    text = json.dumps(
+        {"a": {"token": {"value": 'x"y\\z-12345', "tries": 3}}, "log": 'has x"y\\z-12345'}
+    )
     redactor.collect("a.json", text)
     cleaned, _ = redactor.redacted("a.json", text)
     assert json.loads(cleaned) == {

@@ -22,7 +22,13 @@ AT = lay.SEGMENT_HEADER_BYTES
 
 def lanes_of(count: int, *, keyed: bool, begin: int = 0) -> list[Lane]:
     return [
-        Lane(begin + i, "orders", b"k%06d" % i if keyed else None, -1 if keyed else i, i if keyed else 0)
+        Lane(
+            begin + i,
+            "orders",
+            b"k%06d" % i if keyed else None,
+            -1 if keyed else i,
+            i if keyed else 0,
+        )
         for i in range(count)
     ]
 
@@ -63,7 +69,9 @@ def test_payloads_and_rows_are_those_of_messages_made_one_by_one(
     rows = mmap.mmap(-1, AT + sum(counts) * 96)
     open_rows.use(rows)
     values, at = [], AT
-    for begin, count in zip((first + sum(counts[:i]) for i in range(len(counts))), counts, strict=True):
+    for begin, count in zip(
+        (first + sum(counts[:i]) for i in range(len(counts))), counts, strict=True
+    ):
         columns = payloads.columns(begin, count, schedule, NOW_NS)
         values += payloads.of(begin, count, kind, columns)
         open_rows.write(at, begin, count, kind, columns, NOW_NS)
@@ -102,7 +110,9 @@ def test_taking_nothing_back_changes_nothing() -> None:
     assert set(rows[:]) == {1}
 
 
-def test_a_big_endian_machine_is_told_before_it_writes_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_big_endian_machine_is_told_before_it_writes_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("sys.byteorder", "big")
     with pytest.raises(Exception, match="little-endian"):
         Payloads(lanes_of(1, keyed=False), 1, Sizes(52, 52, 1))

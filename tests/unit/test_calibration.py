@@ -14,7 +14,13 @@ from harness.run.calibration import HEADROOM, rounded, step_words, with_rates
 from harness.scenario.model import Scenario
 
 STEP = RateStep(
-    variant="a", rate_per_s=50_000, tried_per_s=75_000, acked_per_s=52_310, late_s=1.5, open=9, held=False
+    variant="a",
+    rate_per_s=50_000,
+    tried_per_s=75_000,
+    acked_per_s=52_310,
+    late_s=1.5,
+    open=9,
+    held=False,
 )
 
 
@@ -53,7 +59,9 @@ def rates(plans: list[Plan]) -> set[float]:
     return {plan.rate_per_s for plan in plans}
 
 
-def test_a_machine_that_keeps_the_most_is_asked_once_for_each_variant_and_not_for_each_round() -> None:
+def test_a_machine_that_keeps_the_most_is_asked_once_for_each_variant_and_not_for_each_round() -> (
+    None
+):
     machine = Machine(a=100_000, b=75_000)
     assert rates(with_rates(plans_of({"at_most": 50_000}), machine)) == {50_000.0}
     assert machine.asked == [("b", 50_000), ("a", 50_000)]
@@ -91,10 +99,16 @@ def test_rates_that_are_claimed_and_rates_that_were_measured_are_left_alone() ->
 def test_producers_share_the_measured_rate_as_they_share_the_most() -> None:
     producers = {"p": {"share": 2.0, "count": 2}, "q": {"share": 1.0}}
     plan = plans_of({"at_most": 50_000}, producers=producers)[0]
-    assert [p.rate_per_s for p in decided(plan, 31_000, [STEP]).producers] == [10_334, 10_333, 10_333]
+    assert [p.rate_per_s for p in decided(plan, 31_000, [STEP]).producers] == [
+        10_334,
+        10_333,
+        10_333,
+    ]
 
 
-def test_a_least_that_leaves_a_producer_without_messages_is_refused_before_anything_is_started() -> None:
+def test_a_least_that_leaves_a_producer_without_messages_is_refused_before_anything_is_started() -> (
+    None
+):
     with pytest.raises(ScenarioError, match="2 msg/s shared by 3 producers"):
         plans_of({"at_most": 100}, producers={"p": {"count": 3}})
 
@@ -119,6 +133,8 @@ def test_words() -> None:
     )
 
 
-@pytest.mark.parametrize(("rate", "down"), [(31_999, 31_000), (999.9, 990), (99, 99), (7, 7), (0, 0)])
+@pytest.mark.parametrize(
+    ("rate", "down"), [(31_999, 31_000), (999.9, 990), (99, 99), (7, 7), (0, 0)]
+)
 def test_a_rate_is_rounded_down_to_two_digits(rate: float, down: int) -> None:
     assert rounded(rate) == down

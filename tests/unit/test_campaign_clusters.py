@@ -36,9 +36,13 @@ PLAN: Any = SimpleNamespace(
 class Campaign(CampaignRunner):
     """One whose clusters, faults and judging only leave a line in a log."""
 
-    def __init__(self, folder: Path, interrupts: Interrupts, log: list[str], **options: bool) -> None:
+    def __init__(
+        self, folder: Path, interrupts: Interrupts, log: list[str], **options: bool
+    ) -> None:
         context = replace(settings(folder), interrupts=interrupts)
-        super().__init__(context, Resolved(plans=[], options=RoundOptions(**options)), RunDir(folder), "")  # type: ignore[arg-type]
+        super().__init__(
+            context, Resolved(plans=[], options=RoundOptions(**options)), RunDir(folder), ""
+        )  # type: ignore[arg-type]
         self.progress = Notes()
         self.log = log
         self.phases: list[str] = []
@@ -72,7 +76,9 @@ class Opened:
         self.log.append("down")
 
 
-def test_sealing_and_judging_are_phases_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sealing_and_judging_are_phases_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     campaign = Campaign(tmp_path, Interrupts(), [])
     play([WHOLE], campaign, tmp_path, monkeypatch)
     assert campaign.phases == ["seal", "judge"]
@@ -97,12 +103,16 @@ def play(
     left = iter(outcomes)
     live = lambda *_, **__: SimpleNamespace(execute=lambda: next(left))  # noqa: E731
     monkeypatch.setattr(module, "LiveRun", live)
-    monkeypatch.setattr(module, "drop_topics", lambda admin, plan: campaign.log.append("topics deleted"))
+    monkeypatch.setattr(
+        module, "drop_topics", lambda admin, plan: campaign.log.append("topics deleted")
+    )
     for name in ("seal", "drop_segments"):
         monkeypatch.setattr(module, name, lambda *_: None)
     for number, _ in enumerate(outcomes, start=1):
         try:
-            campaign.run_round(PLAN, RunDir(tmp_path / str(number)), is_last=number == len(outcomes))
+            campaign.run_round(
+                PLAN, RunDir(tmp_path / str(number)), is_last=number == len(outcomes)
+            )
         except Interrupted:
             campaign.log.append("stopped")
 
@@ -132,7 +142,11 @@ def test_a_round_that_was_cut_is_judged_and_the_next_one_is_not_played(
     interrupts = Interrupts()
     interrupts.begin_finishing()
     interrupts.stop.set()
-    assert rounds([WHOLE], tmp_path, monkeypatch, interrupts, judges_cut=True) == ["up", "down", "judged"]
+    assert rounds([WHOLE], tmp_path, monkeypatch, interrupts, judges_cut=True) == [
+        "up",
+        "down",
+        "judged",
+    ]
     assert interrupts.gives_up.is_set(), "whatever comes next is ended at once"
     campaign = Campaign(tmp_path, interrupts, [])
     played = Rounds(RunDir(tmp_path), campaign)

@@ -29,7 +29,10 @@ def test_segments_are_numbered_full_size_and_headed(tmp_path: Path) -> None:
     for _ in range(2):
         rows, at, end = writer.rotate()
         assert (at, end) == (64, 64 + 3 * 96) == (64, len(rows))
-    assert [p.name for p in sorted(tmp_path.iterdir())] == ["sends-9-000000.seg", "sends-9-000001.seg"]
+    assert [p.name for p in sorted(tmp_path.iterdir())] == [
+        "sends-9-000000.seg",
+        "sends-9-000001.seg",
+    ]
     head = np.fromfile(tmp_path / "sends-9-000001.seg", SEGMENT_HEADER, count=1)[0]
     assert (head["table"], head["owner"], head["index"], head["capacity"], head["run_tag"]) == (
         1,
@@ -72,9 +75,12 @@ def test_a_killed_writer_leaves_every_row_it_wrote(tmp_path: Path) -> None:
     """
     env = {"PYTHONPATH": str(KIT)}
     assert (
-        subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=env).returncode == -signal.SIGKILL
+        subprocess.run([sys.executable, "-c", textwrap.dedent(code)], env=env).returncode
+        == -signal.SIGKILL
     )
-    rows = np.concatenate([np.fromfile(p, RAW_SENDS, offset=64) for p in sorted(tmp_path.glob("*.seg"))])
+    rows = np.concatenate(
+        [np.fromfile(p, RAW_SENDS, offset=64) for p in sorted(tmp_path.glob("*.seg"))]
+    )
     assert rows["seq"][rows["state"] != 0].tolist() == list(range(250))
 
 
@@ -178,6 +184,13 @@ def test_the_workers_own_options_give_way_to_the_scenario(tmp_path: Path) -> Non
     settings.write_text('[options.audit]\nlinger = "5"\nacks = "all"\n')
     keys = ("run_id", "name", "capture_dir", "bootstrap")
     client = {"library": "x", "version": "", "options": {"linger": 10}}
-    raw = {"protocol": 1, "run_tag": 1, "role": "audit", "streams": {}, "client": client, "audit": {}}
+    raw = {
+        "protocol": 1,
+        "run_tag": 1,
+        "role": "audit",
+        "streams": {},
+        "client": client,
+        "audit": {},
+    }
     path.write_text(json.dumps({**dict.fromkeys(keys, "x"), **raw}))
     assert read_spec(path, settings).options == {"linger": "10", "acks": "all"}

@@ -26,7 +26,8 @@ def epochs(history: History, *, over_ms: float = 0) -> History:
 
 
 def lossy(at_ms: float = 4_500, history: History | None = None) -> History:
-    """Three messages stay, two acknowledged at 3 and 4 are not there, two more take their places."""
+    """Three messages stay, two acknowledged at 3 and 4 are not there, two more take their
+    places."""
     h = history or History().fault("pause", "kafka-3", 5_000, 10_000)
     for seq in range(3):
         h.send(seq, position=seq, at_ms=1_000 + seq)
@@ -56,7 +57,11 @@ def test_a_loss_names_the_leader_the_epoch_and_the_fault(tmp_path: Path) -> None
     )
     assert (cause.count, cause.episodes, finding.caused_episodes, finding.episodes) == (2, 1, 1, 1)
     assert cause.moved_by is not None
-    assert (cause.moved_by.fault, cause.moved_by.after_s, cause.moved_by.is_target) == (1, 2.9, True)
+    assert (cause.moved_by.fault, cause.moved_by.after_s, cause.moved_by.is_target) == (
+        1,
+        2.9,
+        True,
+    )
     assert finding.attribution == ()  # nothing is left to be asked of chance
     assert finding.witnesses[0].cause.startswith(
         "acknowledged at 3 by kafka-3 in epoch 4; epoch 5 began at 3"
@@ -73,16 +78,23 @@ def test_a_leader_that_was_deposed_is_said_to_be(tmp_path: Path) -> None:
 
 
 def thawed(kept_at_ms: float) -> History:
-    """kafka-3 thaws at 10 s and acknowledges at 3 to 6 what it is about to throw away; kafka-1, which led by
-    then, keeps 3 and 4, the last of them due at ``kept_at_ms``; epoch 6 begins at 5."""
-    h = History().fault("pause", "kafka-3", 5_000, 10_000).fault("leader-move", "kafka-2", 14_000, 14_500)
+    """kafka-3 thaws at 10 s and acknowledges at 3 to 6 what it is about to throw away; kafka-1,
+    which led by then, keeps 3 and 4, the last of them due at ``kept_at_ms``; epoch 6 begins at
+    5."""
+    h = (
+        History()
+        .fault("pause", "kafka-3", 5_000, 10_000)
+        .fault("leader-move", "kafka-2", 14_000, 14_500)
+    )
     for seq in range(3):
         h.send(seq, position=seq, at_ms=1_000 + seq)
     for seq in range(3, 7):
         h.send(seq, position=seq, at_ms=7_000 + seq, took_ms=3_000)
     h.send(7, position=3, at_ms=kept_at_ms - 1).send(8, position=4, at_ms=kept_at_ms)
     h.send(9, position=5, at_ms=15_000).send(10, position=6, at_ms=15_001)
-    return epochs(h.log(0, 1, 2, 7, 8, 9, 10), over_ms=10_200).led("kafka-2", 6, at_ms=14_200, first=5)
+    return epochs(h.log(0, 1, 2, 7, 8, 9, 10), over_ms=10_200).led(
+        "kafka-2", 6, at_ms=14_200, first=5
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,7 +104,8 @@ def thawed(kept_at_ms: float) -> History:
         (["orders-0"], False, "durable", Status.VIOLATION),
         (["orders-0"], True, None, Status.VIOLATION),
         (["orders-0"], None, None, Status.SUSPECT),
-        (["orders-1"], False, None, Status.VIOLATION),  # a replica in sync of this one kept what it had
+        # a replica in sync of this one kept what it had
+        (["orders-1"], False, None, Status.VIOLATION),
     ],
 )
 def test_what_went_with_the_power_is_held_to_what_is_synced(
@@ -128,7 +141,9 @@ def test_what_was_given_out_and_went_with_the_power_is_held_to_the_same(
 
 def test_what_a_fault_removed_on_purpose_is_not_lost(tmp_path: Path) -> None:
     """Two of the messages that are gone lay before the cut; the third, behind it, is lost."""
-    history = History().fault("truncate", "orders-0", 5_000, 5_001, details={"cut": {"orders-0": 2}})
+    history = History().fault(
+        "truncate", "orders-0", 5_000, 5_001, details={"cut": {"orders-0": 2}}
+    )
     for seq in range(4):
         history.send(seq, position=seq)
     history.log(3, position=3).bounds(begin=2, end=4, read_to=4)
@@ -142,12 +157,16 @@ def test_what_a_fault_removed_on_purpose_is_not_lost(tmp_path: Path) -> None:
 
 def test_what_a_fault_removed_before_it_was_given_to_anybody_is_not_missed(tmp_path: Path) -> None:
     """Of a log that was read while it grew the audit has it, and the consumer could not get it."""
-    history = History().fault("truncate", "orders-0", 5_000, 5_001, details={"cut": {"orders-0": 2}})
+    history = History().fault(
+        "truncate", "orders-0", 5_000, 5_001, details={"cut": {"orders-0": 2}}
+    )
     for seq in range(4):
         history.send(seq, position=seq)
     history.log(0, 1, 2, 3).deliver(0, 3)
     result = judge_here(history.write(tmp_path / "run"))
-    missed = [(f.count, f.witnesses[0].message) for f in result.findings if f.cls == "not-dispatched"]
+    missed = [
+        (f.count, f.witnesses[0].message) for f in result.findings if f.cls == "not-dispatched"
+    ]
     assert missed == [(1, "1/0/2")]
 
 
@@ -156,9 +175,14 @@ def remade() -> History:
     return History().fault("recreate-topic", "orders", 5_000, 6_000, details={"remade": ["orders"]})
 
 
-def test_what_was_acknowledged_before_a_topic_was_made_again_is_not_expected_in_it(tmp_path: Path) -> None:
-    """0 was in the first one; of 1 nobody knows in which it was acknowledged; 2 and 3 are of the second."""
-    history = remade().send(0, position=7, at_ms=4_000).send(1, position=8, at_ms=5_500, took_ms=700)
+def test_what_was_acknowledged_before_a_topic_was_made_again_is_not_expected_in_it(
+    tmp_path: Path,
+) -> None:
+    """0 was in the first one; of 1 nobody knows in which it was acknowledged; 2 and 3 are of the
+    second."""
+    history = (
+        remade().send(0, position=7, at_ms=4_000).send(1, position=8, at_ms=5_500, took_ms=700)
+    )
     history.send(2, position=0, at_ms=7_000).send(3, position=1, at_ms=7_001).log(3, position=1)
     result = judge_here(history.write(tmp_path / "run"))
     lost = [finding for finding in result.findings if finding.cls == "acked-lost"]
@@ -173,7 +197,8 @@ def test_what_was_acknowledged_before_a_topic_was_made_again_is_not_expected_in_
     ("epoch_at", "kept_at_ms", "status"),
     [
         (None, 6_500, Status.PERMITTED),
-        (None, 6_100, Status.SUSPECT),  # the second topic may have come to 8 when 1 was acknowledged
+        # the second topic may have come to 8 when 1 was acknowledged
+        (None, 6_100, Status.SUSPECT),
         (5, 6_500, Status.SUSPECT),  # and a change of its leader may have cut 1 off
     ],
 )
@@ -190,14 +215,19 @@ def test_an_acknowledgement_above_what_the_topic_made_again_had_is_of_the_first(
 
 
 def test_positions_that_begin_again_with_their_topic_are_no_return(tmp_path: Path) -> None:
-    """The second topic has other messages at the places of the first: nothing is wrong with either."""
+    """The second topic has other messages at the places of the first: nothing is wrong with
+    either."""
     history = remade()
     for seq in range(4):
         history.send(seq, position=seq % 2, at_ms=4_000 if seq < 2 else 7_000)
     history.log(2, 3).deliver(0, position=0, at_ms=4_100).deliver(1, position=1, at_ms=4_101)
-    history.commit(2, at_ms=4_200).deliver(2, position=0, at_ms=7_100).deliver(3, position=1, at_ms=7_101)
+    history.commit(2, at_ms=4_200).deliver(2, position=0, at_ms=7_100).deliver(
+        3, position=1, at_ms=7_101
+    )
     result = judge_here(history.write(tmp_path / "run"))
-    assert [(f.cls, f.status, f.count) for f in result.findings] == [("acked-lost", Status.PERMITTED, 2)]
+    assert [(f.cls, f.status, f.count) for f in result.findings] == [
+        ("acked-lost", Status.PERMITTED, 2)
+    ]
 
 
 @pytest.mark.parametrize(("given_out", "status"), [(1, Status.SUSPECT), (0, Status.VIOLATION)])
@@ -246,12 +276,16 @@ def test_where_nobody_tells_where_a_leader_began_the_log_tells_what_the_power_to
             history.log(seq, position=seq)
     end = 5 if lost == (1,) else min(lost)
     for seq in (5, 6):
-        history.send(seq, position=end + seq - 5, at_ms=12_000 + seq).log(seq, position=end + seq - 5)
+        history.send(seq, position=end + seq - 5, at_ms=12_000 + seq).log(
+            seq, position=end + seq - 5
+        )
     _, finding = judged(history, tmp_path)
     assert (finding.status, finding.count) == (status, len(lost))
 
 
-def test_a_later_change_is_no_cause_of_what_its_deposed_leader_had_not_come_to(tmp_path: Path) -> None:
+def test_a_later_change_is_no_cause_of_what_its_deposed_leader_had_not_come_to(
+    tmp_path: Path,
+) -> None:
     _, finding = judged(thawed(kept_at_ms=13_900), tmp_path)
     (cause,) = finding.causes
     assert cause.sentence == (
@@ -268,15 +302,16 @@ def test_what_two_leaders_may_have_acknowledged_has_no_named_cause(tmp_path: Pat
     named, unnamed = finding.causes
     assert (named.named, named.count, unnamed.named, unnamed.count) == (True, 2, False, 2)
     assert unnamed.sentence == (
-        "acknowledged at 5 to 6, by kafka-3 in epoch 4 or by kafka-1 in epoch 5: the recorded data do not "
-        "show which"
+        "acknowledged at 5 to 6, by kafka-3 in epoch 4 or by kafka-1 in epoch 5: the recorded data "
+        "do not show which"
     )
     assert (finding.caused_episodes, finding.episodes) == (0, 1)
     assert [(row.fault, row.count, row.episodes) for row in finding.by_fault] == [(1, 4, 1)]
 
 
 def test_messages_are_counted_beside_the_fault_that_their_cause_names(tmp_path: Path) -> None:
-    """Acknowledged within 2 s of a kill that is over, lost by the leader change after a later pause."""
+    """Acknowledged within 2 s of a kill that is over, lost by the leader change after a later
+    pause."""
     h = epochs(lossy(at_ms=4_200)).fault("kill", "kafka-2", 2_000, 4_000)
     _, finding = judged(h, tmp_path)
     assert [(row.fault, row.count) for row in finding.by_fault] == [(1, 2)]
@@ -286,13 +321,17 @@ def test_a_fault_that_hit_another_node_is_near_in_time_alone(tmp_path: Path) -> 
     h = epochs(lossy())
     for row in h.faults:
         row.update({"targets": ["kafka-2"]} if row["event"] == "inject" else {})
-    assert cause_of(h, tmp_path).sentence.endswith("2.9 s after fault #1 (pause kafka-2) (by the time alone)")
+    assert cause_of(h, tmp_path).sentence.endswith(
+        "2.9 s after fault #1 (pause kafka-2) (by the time alone)"
+    )
 
 
 def test_a_change_in_no_fault_s_window_says_so(tmp_path: Path) -> None:
     h = epochs(lossy())
     h.faults.clear()
-    assert cause_of(h, tmp_path).sentence.endswith("epoch 5 began at 3 on kafka-1, in no fault's window")
+    assert cause_of(h, tmp_path).sentence.endswith(
+        "epoch 5 began at 3 on kafka-1, in no fault's window"
+    )
 
 
 def test_without_who_led_nothing_is_said_and_chance_is_asked(tmp_path: Path) -> None:
@@ -357,8 +396,8 @@ def test_an_entry_beyond_its_closed_ledger_names_the_owner(tmp_path: Path) -> No
         h.send(seq, position=seq, at_ms=4_000 + seq)
     h.log(0, 1).led("broker-1", 7, at_ms=-5_000, entries=2).led("broker-2", 9, at_ms=5_300)
     assert cause_of(h, tmp_path).sentence == (
-        "acknowledged at 7:2 by broker-1 in ledger 7; "
-        "ledger 9 began after 2 entries of ledger 7 on broker-2, 0.3 s after fault #1 (kill broker-1)"
+        "acknowledged at 7:2 by broker-1 in ledger 7; ledger 9 began after 2 entries of ledger 7 "
+        "on broker-2, 0.3 s after fault #1 (kill broker-1)"
     )
 
 
@@ -366,12 +405,14 @@ def test_a_queue_has_nothing_but_the_time(tmp_path: Path) -> None:
     h = History(system="qpid").fault("kill", "qpid-1", 5_000, 9_000)
     for seq in range(3):
         h.send(seq, at_ms=4_000 + seq)
-    h.deliver(0, 1, position=-1).led("qpid-1", 1, at_ms=-5_000).led("qpid-2", 2, at_ms=6_000, late_ns=10**9)
+    h.deliver(0, 1, position=-1).led("qpid-1", 1, at_ms=-5_000).led(
+        "qpid-2", 2, at_ms=6_000, late_ns=10**9
+    )
     cause = cause_of(h, tmp_path)
     assert (cause.by_time, cause.term) == (True, None)
     assert cause.sentence == (
-        "acknowledged while qpid-1 led, by the time alone; qpid-2 led from 6.0 s (seen up to 1.0 s late), "
-        "1.0 s after fault #1 (kill qpid-1)"
+        "acknowledged while qpid-1 led, by the time alone; qpid-2 led from 6.0 s (seen up to 1.0 s "
+        "late), 1.0 s after fault #1 (kill qpid-1)"
     )
 
 

@@ -35,14 +35,22 @@ HOWTO = ROOT / "docs" / "howto" / "run-in-ci.md"
     ],
 )
 def test_the_schema_of_the_ci_system_takes_the_file(file: str, schema: str) -> None:
-    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, str(FOLDER / file)]
+    command = [
+        sys.executable,
+        "-m",
+        "check_jsonschema",
+        "--builtin-schema",
+        schema,
+        str(FOLDER / file),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("number", [0, 1])
 def test_kubernetes_knows_every_key_of_its_objects(number: int) -> None:
-    """Its client's classes are made from the published schema: what they do not know gets lost in them."""
+    """Its client's classes are made from the published schema: what they do not know gets lost in
+    them."""
     client = pytest.importorskip("kubernetes").client
     written = list(yaml.safe_load_all((FOLDER / "kubernetes-nightly.yaml").read_text()))[number]
     with client.ApiClient() as api:
@@ -90,7 +98,10 @@ def test_the_image_has_the_languages_of_the_nightly_suite(file: str) -> None:
     text = (FOLDER / file).read_text()
     image = re.search(r"image: golang:(\d+\.\d+)-bookworm", text)
     assert image, "Debian's golang-go is older than workers ask for"
-    lines = [re.search(r"^go (\S+)", path.read_text(), re.M) for path in (ROOT / "workers").glob("*/go.mod")]
+    lines = [
+        re.search(r"^go (\S+)", path.read_text(), re.M)
+        for path in (ROOT / "workers").glob("*/go.mod")
+    ]
     assert numbers(f"{image[1]}.99") >= max(numbers(line[1]) for line in lines if line)
     assert {"nodejs", "npm", "cargo-web", "openjdk-17-jre-headless"} <= set(text.split())
 
@@ -107,10 +118,16 @@ def test_a_night_that_was_killed_gets_a_page() -> None:
 def test_the_suite_of_the_how_to_can_be_used(tmp_path: Path) -> None:
     (text,) = files_of(HOWTO).values()
     (tmp_path / "client.yaml").write_text(text)
-    assert [spec.control for spec in load_suite(tmp_path / "client.yaml").suite.cells] == [False, False, True]
+    assert [spec.control for spec in load_suite(tmp_path / "client.yaml").suite.cells] == [
+        False,
+        False,
+        True,
+    ]
 
 
-@pytest.mark.parametrize("folder", [FOLDER, ROOT / ".github" / "workflows"], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "folder", [FOLDER, ROOT / ".github" / "workflows"], ids=lambda path: path.name
+)
 def test_every_action_is_pinned_to_a_commit(folder: Path) -> None:
     """A tag or a branch is what its owner, or a thief of the account, says it is today."""
     used = re.findall(r"uses: *(\S+)", "".join(path.read_text() for path in folder.glob("*.yml")))

@@ -68,14 +68,26 @@ def test_every_entry_is_complete() -> None:
         ("info-stored", "", DURABLE, (), Status.INFO),
         ("dedup-silent-loss", "", DURABLE, (), Status.VIOLATION),
         ("dedup-silent-loss", "", LEADER, (), Status.PERMITTED),
-        ("unchecked-failure", "TimeoutException, not stored", DURABLE, (), Status.APPLICATION_ERROR),
+        (
+            "unchecked-failure",
+            "TimeoutException, not stored",
+            DURABLE,
+            (),
+            Status.APPLICATION_ERROR,
+        ),
         ("rollback-order", "after a rollback", DURABLE, (), Status.PERMITTED),
         ("rollback-order", "after a rollback", ORDERED, (), Status.VIOLATION),
         ("twice-in-transaction", "", LEADER, (), Status.VIOLATION),
         ("redelivered-after-ack", "after a crash", DURABLE, (), Status.PERMITTED),
         ("redelivered-after-ack", "confirmed", DURABLE, (), Status.VIOLATION),
         ("redelivered-after-ack", "confirmed", DURABLE, ("acks-kept",), Status.SUSPECT),
-        ("premature-redelivery", "acknowledged in time", None, ("delivery-capture",), Status.SUSPECT),
+        (
+            "premature-redelivery",
+            "acknowledged in time",
+            None,
+            ("delivery-capture",),
+            Status.SUSPECT,
+        ),
         ("delivery-duplicate", "not acknowledged", None, (), Status.PERMITTED),
         ("info-not-stored", "", DURABLE, ("audit-complete",), Status.INFO),
     ],
@@ -89,11 +101,17 @@ def test_status(
 def test_the_reason_names_the_setting_or_the_requirement() -> None:
     assert why_promise("acked-lost", "tail", DURABLE) == "breaks delivery: acks=all"
     assert why_promise("acked-lost", "tail", LEADER) == "not promised; delivery: acks=1"
-    assert why_promise("acked-lost", "tail", REQUIRED) == "breaks delivery: required by the scenario"
+    assert (
+        why_promise("acked-lost", "tail", REQUIRED) == "breaks delivery: required by the scenario"
+    )
     left_open = "not promised; redelivery-order: JMS leaves the order of redelivered messages open"
     assert why_promise("rollback-order", "after a rollback", DURABLE) == left_open
-    assert why_promise("rollback-order", "after a rollback", ORDERED).startswith("breaks redelivery-order")
-    said = why_promise("per-key-reorder", "overtaken", None, {"order": "subscriptionType=Key_Shared"})
+    assert why_promise("rollback-order", "after a rollback", ORDERED).startswith(
+        "breaks redelivery-order"
+    )
+    said = why_promise(
+        "per-key-reorder", "overtaken", None, {"order": "subscriptionType=Key_Shared"}
+    )
     assert said == "wrong under any settings; subscriptionType=Key_Shared"
     assert "the application did not check" in why_promise("unchecked-failure", "", DURABLE)
 

@@ -1,4 +1,5 @@
-"""Whole buckets: the planted streams, what other checkers miscount, root causes, symptoms, evidence."""
+"""Whole buckets: the planted streams, what other checkers miscount, root causes, symptoms,
+evidence."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def sequence(witness: RawWitness) -> str:
 
 
 @pytest.mark.parametrize("stream", STREAMS, ids=lambda s: s.name)
-def test_the_eleven_planted_streams_have_one_right_label(stream: PlantedStream, tmp_path: Path) -> None:
+def test_the_eleven_planted_streams_have_one_right_label(
+    stream: PlantedStream, tmp_path: Path
+) -> None:
     history = stream.history()
     partial = judged(history)
     said = [(cls, message) for cls, _, _, message in labels(partial)]
@@ -44,7 +47,9 @@ def test_the_eleven_planted_streams_have_one_right_label(stream: PlantedStream, 
     context = load_context(run)
     tables = history.tables()
     from_disk = classify(load_bucket(str(run.root), 0, context))
-    assert from_disk == classify(Bucket(0, context, tables["sends"], tables["log"], tables["deliveries"]))
+    assert from_disk == classify(
+        Bucket(0, context, tables["sends"], tables["log"], tables["deliveries"])
+    )
     assert from_disk.counts.items() <= partial.counts.items()  # the rest is counted once a run
 
 
@@ -80,20 +85,34 @@ def test_several_producers_on_one_partition_are_judged_apart() -> None:
     for seq in range(4):
         for instance in (1, 2, 3):
             h.send(seq, instance=instance)
-    for instance, seqs in ((1, (0, 1)), (2, (1, 0)), (3, (0, 1, 1)), (1, (2, 3)), (2, (2, 3)), (3, (3,))):
+    for instance, seqs in (
+        (1, (0, 1)),
+        (2, (1, 0)),
+        (3, (0, 1, 1)),
+        (1, (2, 3)),
+        (2, (2, 3)),
+        (3, (3,)),
+    ):
         h.log(*seqs, instance=instance)
     said = {(cls, message) for cls, _, _, message in labels(judged(h))}
-    assert said == {("producer-reorder", "2/0/0"), ("write-duplicate", "3/0/1"), ("acked-lost", "3/0/2")}
+    assert said == {
+        ("producer-reorder", "2/0/0"),
+        ("write-duplicate", "3/0/1"),
+        ("acked-lost", "3/0/2"),
+    }
 
 
 def test_a_violation_is_the_root_cause_before_what_is_permitted() -> None:
-    """Late and stored twice: where only "once" is required, the duplicate counts and late is a symptom."""
+    """Late and stored twice: where only "once" is required, the duplicate counts and late is a
+    symptom."""
     stored = (0, 2, 1, 1, 3)
     ordered = judged(History().sent(4).log(*stored))
     assert {cls for cls, *_ in labels(ordered)} == {"producer-reorder"}
     unordered = judged(History(promise=UNORDERED).sent(4).log(*stored))
     assert {cls for cls, *_ in labels(unordered)} == {"write-duplicate"}
-    assert any(s.startswith("producer-reorder") for s in witness_of(unordered, "write-duplicate").symptoms)
+    assert any(
+        s.startswith("producer-reorder") for s in witness_of(unordered, "write-duplicate").symptoms
+    )
 
 
 def test_a_lost_message_that_consumers_saw_says_so() -> None:
@@ -116,7 +135,8 @@ def test_of_an_unread_tail_nothing_is_said_and_a_passed_position_is_proved() -> 
     unmet = {message: names for cls, _, names, message in labels(found) if cls == "acked-lost"}
     assert unmet == {
         "1/0/1": frozenset(),  # the reader went past position 1
-        "1/0/4": {"audit-complete"},  # something behind it was read, by a reader that does not vouch for it
+        # something behind it was read, by a reader that does not vouch for it
+        "1/0/4": {"audit-complete"},
     }
     assert found.counts["acked_unread"] == 2
     promise = context_from(h).instance(1).promise
@@ -125,7 +145,8 @@ def test_of_an_unread_tail_nothing_is_said_and_a_passed_position_is_proved() -> 
 
 
 def test_of_a_stream_that_nobody_read_nothing_is_said() -> None:
-    """A run that was stopped before its audit: neither lost nor suspected, be the outcome known or not."""
+    """A run that was stopped before its audit: neither lost nor suspected, be the outcome known or
+    not."""
     h = History().send(0).send(1, "info").deliver(1)
     context = replace(context_from(h), bounds={})
     found = judged_tables(h.tables(), context)
@@ -166,8 +187,15 @@ def test_what_lies_before_the_first_assignment_is_not_proved_missing() -> None:
 
 
 def test_consumer_groups_are_judged_apart() -> None:
-    """Both groups read everything but one message; what one repeats or misses is not the other's."""
-    h = History(sessions=2).sent(4).log(0, 1, 2, 3).deliver(0, 1, 2, 3).deliver(0, 2, 2, 3, session=2)
+    """Both groups read everything but one message; what one repeats or misses is not the
+    other's."""
+    h = (
+        History(sessions=2)
+        .sent(4)
+        .log(0, 1, 2, 3)
+        .deliver(0, 1, 2, 3)
+        .deliver(0, 2, 2, 3, session=2)
+    )
     context = context_from(h)
     sessions = {n: replace(s, group=f"group-{n}") for n, s in context.sessions.items()}
     partial = judged_tables(h.tables(), replace(context, sessions=sessions))
@@ -178,7 +206,10 @@ def test_consumer_groups_are_judged_apart() -> None:
     assert witness_of(partial, "not-dispatched").detail == "group group-2 was not given position 1"
     assert partial.given == {"group-1": 4, "group-2": 4}
     assert partial.given_again == {"group-1": 0, "group-2": 1}
-    assert {group: delays.total for group, delays in partial.delays.items()} == {"group-1": 4, "group-2": 3}
+    assert {group: delays.total for group, delays in partial.delays.items()} == {
+        "group-1": 4,
+        "group-2": 3,
+    }
 
 
 def test_a_probe_is_not_among_the_messages_that_a_group_was_given() -> None:
@@ -190,7 +221,9 @@ def test_hits_less_than_a_second_apart_are_one_episode() -> None:
     h = History()
     for seq, at_ms in enumerate((0, 100, 900, 2_500, 2_600)):
         h.send(seq, at_ms=float(at_ms))
-    episodes = [(e.count, e.last_ns - e.first_ns) for e in judged(h).episodes if e.cls == "acked-lost"]
+    episodes = [
+        (e.count, e.last_ns - e.first_ns) for e in judged(h).episodes if e.cls == "acked-lost"
+    ]
     assert episodes == [(3, 900_000_000), (2, 100_000_000)]
 
 

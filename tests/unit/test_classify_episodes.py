@@ -26,7 +26,9 @@ def lost_every_two_seconds(count: int) -> History:
     return h
 
 
-def test_episodes_beyond_the_limit_are_folded_with_exact_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_episodes_beyond_the_limit_are_folded_with_exact_counts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(episodes, "MAX_EPISODES", 3)
     found = partial_of(lost_every_two_seconds(10))
     assert [e.episodes for e in found] == [1, 1, 1, 7]
@@ -36,7 +38,9 @@ def test_episodes_beyond_the_limit_are_folded_with_exact_counts(monkeypatch: pyt
     assert rest.last_ns - rest.first_ns == 6 * 2_000_000_000
 
 
-def test_the_largest_episodes_come_first_and_keep_witnesses(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_largest_episodes_come_first_and_keep_witnesses(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(episodes, "WITNESS_EPISODES", 1)
     h = History()
     for seq in range(3):

@@ -1,4 +1,5 @@
-"""A run whose client gave itself up: the verdict, what it rests on, and what it is not blamed on."""
+"""A run whose client gave itself up: the verdict, what it rests on, and what it is not blamed
+on."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ def test_a_client_that_gives_itself_up_fails_the_run_with_its_own_words(tmp_path
     ],
     ids=["no brokers", "fenced", "asked for", "an error"],
 )
-def test_what_it_is_depends_on_brokers_and_reason(history: History, status: Status, tmp_path: Path) -> None:
+def test_what_it_is_depends_on_brokers_and_reason(
+    history: History, status: Status, tmp_path: Path
+) -> None:
     result = judge_here(history.write(tmp_path / "run"))
     assert [f.status for f in result.findings if f.cls == "client-died"] == [status]
     assert (result.verdict is Verdict.FAIL) is (status is Status.VIOLATION)
@@ -67,9 +70,14 @@ def test_a_dead_consumer_is_no_stall_as_well(tmp_path: Path) -> None:
 def test_nothing_is_said_of_clients_whose_workers_never_tell(tmp_path: Path) -> None:
     history = History().sent(1).log(0)
     silent = {
-        role: [client.model_copy(update={"says_died": False}) for client in getattr(history.plan, role)]
+        role: [
+            client.model_copy(update={"says_died": False}) for client in getattr(history.plan, role)
+        ]
         for role in ("producers", "consumers")
     }
     history.plan = history.plan.model_copy(update=silent)
     result = judge_here(history.write(tmp_path / "run"))
-    assert result.untested["client-died"] == "not applicable: no worker says when its client gives itself up"
+    assert (
+        result.untested["client-died"]
+        == "not applicable: no worker says when its client gives itself up"
+    )

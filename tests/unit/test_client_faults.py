@@ -6,8 +6,10 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
+import psutil
 import pytest
 
 from experiments.resolved import Resolved
@@ -15,9 +17,10 @@ from faults.kinds import KINDS
 from faults.kit.cluster_view import ClusterView
 from faults.kit.errors import FiringSkipped
 from faults.kit.params import Inventory
-from harness.errors import ScenarioError
+from harness.errors import EnvironmentNotReady, ScenarioError
 from harness.plan.build import build_plan
 from harness.scenario.model import Scenario
+from harness.waiting import wait_until
 
 
 class Lives:
@@ -76,14 +79,33 @@ def lives() -> Iterator[Lives]:
     made.close()
 
 
+class Instances(Lives):
+    """The three instances of an application."""
+
+    def instances(self, one: str, count: int) -> list[str]:
+        return [f"{one.rpartition('-')[0]}-{number}" for number in range(1, count + 1)]
+
+    def begin(self, name: str) -> None:
+        if name not in self.processes:
+            self.processes[name], self.count[name] = self._process(), 1
+        super().begin(name)
+
+
 def prepared(kind: str, lives: Lives | None, target: str, **keys: Any) -> Any:
-    view = ClusterView(None, Inventory((), ()))  # type: ignore[arg-type]
+    roles = dict.fromkeys(lives.processes, "application") if isinstance(lives, Instances) else {}
+    view = ClusterView(
+        SimpleNamespace(runtime=SimpleNamespace(nodes=())), Inventory((), (), client_roles=roles)
+    )  # type: ignore[arg-type]
     if lives is not None:
         view.lives, view.clients = lives, lives.pids
-    return KINDS[kind].prepare(KINDS[kind].params.model_validate({"target": target, **keys}), view, 1)
+    return KINDS[kind].prepare(
+        KINDS[kind].params.model_validate({"target": target, **keys}), view, 1
+    )
 
 
-@pytest.mark.parametrize(("kind", "how"), [("client-kill", "killed"), ("client-restart", "stopped in ")])
+@pytest.mark.parametrize(
+    ("kind", "how"), [("client-kill", "killed"), ("client-restart", "stopped in ")]
+)
 def test_a_client_is_ended_and_begins_a_life_of_its_own(lives: Lives, kind: str, how: str) -> None:
     before = lives.pids()
     injection = prepared(kind, lives, "client:producer")
@@ -106,6 +128,88 @@ def test_a_client_is_ended_and_begins_a_life_of_its_own(lives: Lives, kind: str,
     after = lives.pids()
     assert after["consumer-1"] == before["consumer-1"]
     assert after["producer-1"] != before["producer-1"]
+
+
+@pytest.fixture
+def instances() -> Iterator[Instances]:
+    made = Instances(*(f"application-billing-{number}" for number in (1, 2, 3)))
+    yield made
+    made.close()
+
+
+def test_instances_restart_one_after_the_other(instances: Instances) -> None:
+    injection = prepared("rolling-restart", instances, "client:billing", ready_within=0.3)
+    before = instances.pids()
+    injection.apply()
+    proof = injection.proof()
+    assert proof.effective
+    assert (
+        "application-billing-2 stopped after 0.0 s, application-billing-2.2 ready" in proof.evidence
+    )
+    assert before.keys() == instances.pids().keys()
+    assert not set(before.values()) & set(instances.pids().values())
+    assert (injection.is_undone(), injection.missing()) == (True, "")
+
+
+def test_a_rollout_stops_at_an_instance_that_does_not_get_ready(instances: Instances) -> None:
+    injection = prepared("rolling-restart", instances, "client:billing", ready_within=0.1)
+    instances.ready = False
+    with pytest.raises(EnvironmentNotReady, match=r"billing-1\.2 was not ready 0\.1 s after"):
+        injection.apply()
+    assert not injection.proof().effective
+    assert instances.count["application-billing-2"] == 1
+
+
+@pytest.mark.parametrize(
+    ("to", "during", "said"),
+    [
+        (5, 5, "now 5: application-billing-4 ready, application-billing-5 ready"),
+        (1, 1, "now 1: application-billing-2 stopped, application-billing-3 stopped"),
+    ],
+)
+def test_instances_come_and_go(instances: Instances, to: int, during: int, said: str) -> None:
+    before = instances.pids()
+    injection = prepared("scale", instances, "client:billing", to=to)
+    assert not injection.proof().effective
+    injection.apply()
+    assert len(instances.pids()) == during
+    assert not injection.is_undone()
+    proof = injection.proof()
+    assert proof.effective
+    assert proof.evidence == said
+    injection.heal()
+    injection.heal()
+    assert (injection.is_undone(), injection.missing()) == (True, "")
+    assert instances.pids().keys() == before.keys()
+
+
+def test_an_instance_that_was_never_ready_proves_nothing(instances: Instances) -> None:
+    injection = prepared("scale", instances, "client:billing", to=4, ready_within=0.1)
+    instances.ready = False
+    with pytest.raises(EnvironmentNotReady, match=r"billing-4 not ready 0\.1 s after the start"):
+        injection.apply()
+    assert not injection.proof().effective
+    assert "application-billing-4 not ready" in injection.proof().evidence
+    with pytest.raises(FiringSkipped, match="4 instances of client:billing run already"):
+        prepared("scale", instances, "client:billing", to=4)
+
+
+def test_a_freeze_stops_the_children_of_a_process(lives: Lives) -> None:
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(600)'])"
+    parent = subprocess.Popen([sys.executable, "-c", program])
+    assert lives.kill("producer-1")
+    lives.processes["producer-1"] = parent
+    assert wait_until(lambda: bool(psutil.Process(parent.pid).children()), 10)
+    (child,) = psutil.Process(parent.pid).children()
+    injection = prepared("client-freeze", lives, "client:producer-1", freeze=60, period=(70, 80))
+    assert {each.pid for each in injection.ledger_entry().paused} == {parent.pid, child.pid}
+    injection.apply()
+    try:
+        assert wait_until(lambda: child.status() == psutil.STATUS_STOPPED, 5)
+    finally:
+        injection.heal()
+    assert wait_until(lambda: child.status() != psutil.STATUS_STOPPED, 5)
+    child.kill()
 
 
 def test_a_client_that_had_died_before_was_not_hit(lives: Lives) -> None:
@@ -168,13 +272,20 @@ def test_a_clock_that_a_client_does_not_look_at_proves_nothing(lives: Lives) -> 
             "client",
             "remove messages of this load by the time that clients give them",
         ),
-        ("confluent-kafka", "20s", "client:q", "client:q is not a client of this load; clients: producer-p"),
+        (
+            "confluent-kafka",
+            "20s",
+            "client:q",
+            "client:q is not a client of this load; clients: producer-p",
+        ),
     ],
 )
 def test_whose_clock_can_be_set(client: str, duration: str, target: str, said: str) -> None:
     load = {"rate": 100, "duration": duration, "producers": {"p": {"client": client}}}
     faults = [{"fault": "clock-jump", "at": "1s", "target": target}]
-    plan = build_plan(Scenario.model_validate({"name": "x", "load": load, "faults": faults}), seed=1)
+    plan = build_plan(
+        Scenario.model_validate({"name": "x", "load": load, "faults": faults}), seed=1
+    )
     if said:
         with pytest.raises(ScenarioError, match=said):
             _ = Resolved(plans=[plan]).timelines

@@ -1,4 +1,5 @@
-"""Clients have the names that the scenario gives them, each its own, and faults take those names."""
+"""Clients have the names that the scenario gives them, each its own, and faults take those
+names."""
 
 from __future__ import annotations
 

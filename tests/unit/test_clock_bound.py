@@ -1,4 +1,5 @@
-"""A load from several machines: what rests on an order of two clocks is not said within their bound."""
+"""A load from several machines: what rests on an order of two clocks is not said within their
+bound."""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ ORDERED = {
     "premature-redelivery",
     "rewind-past-commit",
 }
-PAIRS = [pair for pair in (*DELIVERED, *PULSAR, *QUEUED) if ORDERED & {cls for cls, _ in pair.shows}]
+PAIRS = [
+    pair for pair in (*DELIVERED, *PULSAR, *QUEUED) if ORDERED & {cls for cls, _ in pair.shows}
+]
 MINUTE_NS = 60 * 10**9
 
 
@@ -44,8 +47,9 @@ MS = 10**6
 
 
 def by_turns(late_ms: float, *, sessions: tuple[int, int]) -> History:
-    """Message 0 of a key is given to one consumer, and 1 to another (or the same) ``late_ms`` before that. 0
-    is acknowledged at once: of two that overlap, one is out of order whatever came first."""
+    """Message 0 of a key is given to one consumer, and 1 to another (or the same) ``late_ms``
+    before that. 0 is acknowledged at once: of two that overlap, one is out of order whatever came
+    first."""
     h = keyed_history()
     h.deliver(1, lane=0, session=sessions[1], at_ms=100)
     h.deliver(0, lane=0, session=sessions[0], at_ms=100 + late_ms)
@@ -64,20 +68,27 @@ def test_two_consumers_give_an_order_beyond_their_clocks_only(
 
 
 def held(settled_ms: float) -> History:
-    """Message 0 of a key is acknowledged by its consumer ``settled_ms`` after another was given 1."""
-    h = keyed_history().deliver(0, lane=0, session=1, at_ms=100).deliver(1, lane=0, session=2, at_ms=200)
+    """Message 0 of a key is acknowledged by its consumer ``settled_ms`` after another was given
+    1."""
+    h = (
+        keyed_history()
+        .deliver(0, lane=0, session=1, at_ms=100)
+        .deliver(1, lane=0, session=2, at_ms=200)
+    )
     return h.acked(0, session=1, at_ms=200 + settled_ms)
 
 
 @pytest.mark.parametrize(("settled_ms", "is_told"), [(5, False), (15, True)])
-def test_a_message_is_held_elsewhere_beyond_the_clocks_only(settled_ms: float, is_told: bool) -> None:
+def test_a_message_is_held_elsewhere_beyond_the_clocks_only(
+    settled_ms: float, is_told: bool
+) -> None:
     told = found(held(settled_ms), clock_bound_ns=10 * MS)
     assert ("per-key-reorder" in {cls for cls, _ in told}) is is_told
 
 
 def given_to_another(why: str, late_ms: float) -> History:
-    """Message 0 is given to a consumer, and 0.5 s later to another; the first one refuses it or ends
-    ``late_ms`` after that, as its own clock says. Its ack timeout is 3 s."""
+    """Message 0 is given to a consumer, and 0.5 s later to another; the first one refuses it or
+    ends ``late_ms`` after that, as its own clock says. Its ack timeout is 3 s."""
     reading = ConsumerPromise(subscription="shared", order="none", ack_timeout_s=3.0)
     h = History(system="pulsar", sessions=2, reading=reading, settle="ack").sent(1).log(0)
     h.deliver(0, session=1, at_ms=100).deliver(0, session=2, at_ms=600)
@@ -89,6 +100,8 @@ def given_to_another(why: str, late_ms: float) -> History:
 
 @pytest.mark.parametrize("why", ["nack", "end"])
 @pytest.mark.parametrize(("late_ms", "is_told"), [(5, False), (15, True)])
-def test_a_reason_of_another_machine_may_have_come_before(why: str, late_ms: float, is_told: bool) -> None:
+def test_a_reason_of_another_machine_may_have_come_before(
+    why: str, late_ms: float, is_told: bool
+) -> None:
     told = found(given_to_another(why, late_ms), clock_bound_ns=10 * MS)
     assert ("premature-redelivery" in {cls for cls, _ in told}) is is_told

@@ -1,4 +1,5 @@
-"""Clocks of other machines: what a time is wrong by after it was put on the line is within what is said."""
+"""Clocks of other machines: what a time is wrong by after it was put on the line is within what is
+said."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ _HOUR_NS = 3600 * 10**9
 
 @st.composite
 def measured(draw: st.DrawFn) -> tuple[ClockLine, int, float]:
-    """Another clock that began elsewhere and goes too fast or too slow, measured every ten seconds or so over
-    ways of which one direction may take all of the time."""
+    """Another clock that began elsewhere and goes too fast or too slow, measured every ten seconds
+    or so over ways of which one direction may take all of the time."""
     ahead_ns = draw(st.integers(-(10**17), 10**17))
     drift = draw(st.floats(-5e-4, 5e-4))
     anchors, here_ns = [], 10**12
@@ -65,7 +66,9 @@ def test_no_time_stays_no_time() -> None:
 
 def test_large_differences_are_exact() -> None:
     """A machine that has run for three years beside one that has just started."""
-    line = ClockLine((Anchor(10**17 + 1, -(10**17) + 3, 9), Anchor(10**17 + _HOUR_NS, -(10**17) + 3, 9)))
+    line = ClockLine(
+        (Anchor(10**17 + 1, -(10**17) + 3, 9), Anchor(10**17 + _HOUR_NS, -(10**17) + 3, 9))
+    )
     assert line.here(10**17 + 1234) == 1237
 
 

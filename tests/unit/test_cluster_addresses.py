@@ -39,7 +39,10 @@ def orphan(run_id: str) -> Iterator[ProcessId]:
     """A process of the run whose parent is gone, as after `kill -9` of the harness."""
     code = "import subprocess, sys; print(subprocess.Popen(['sleep', '600'], stdout=subprocess.DEVNULL).pid)"
     done = subprocess.run(
-        [sys.executable, "-c", code], env={**os.environ, RUN_ID: run_id}, stdout=subprocess.PIPE, check=True
+        [sys.executable, "-c", code],
+        env={**os.environ, RUN_ID: run_id},
+        stdout=subprocess.PIPE,
+        check=True,
     )
     identity = identify(int(done.stdout))
     assert identity is not None
@@ -51,7 +54,9 @@ def orphan(run_id: str) -> Iterator[ProcessId]:
 def die(block: int) -> None:
     """Let the claim look as if its harness had died."""
     claim = next(claim for claim in addresses.claims() if claim.block == block)
-    addresses._write(replace(claim, owner=ProcessId(claim.owner.pid, claim.owner.started_s - 3600.0)))
+    addresses._write(
+        replace(claim, owner=ProcessId(claim.owner.pid, claim.owner.started_s - 3600.0))
+    )
 
 
 def test_two_runs_get_two_blocks(tmp_path: Path) -> None:
@@ -71,7 +76,11 @@ def test_processes_that_claim_at_once_never_share(tmp_path: Path) -> None:
     )
     crowd = [
         subprocess.Popen(
-            [sys.executable, "-c", code], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
         for _ in range(4)
     ]
@@ -168,7 +177,9 @@ def test_a_worker_whose_harness_lives_is_no_leftover_under_any_run_id(run_id: st
         worker.wait()
 
 
-def test_a_kept_cluster_is_a_leftover_only_by_name(tmp_path: Path, run_id: str, orphan: ProcessId) -> None:
+def test_a_kept_cluster_is_a_leftover_only_by_name(
+    tmp_path: Path, run_id: str, orphan: ProcessId
+) -> None:
     block = addresses.claim(run_id, tmp_path, PORTS)
     addresses.keep(block, run_id)
     die(block)

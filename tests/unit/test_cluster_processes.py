@@ -238,7 +238,8 @@ def test_processes_are_found_by_environment_but_never_ourselves(
 
 def test_the_telling_lines_of_a_java_log() -> None:
     log = (
-        "INFO a\nERROR it broke\n\tat x.Y.z(Y.java:1)\n\t... 5 more\nCaused by: x.FooException: why\nINFO b\n"
+        "INFO a\nERROR it broke\n\tat x.Y.z(Y.java:1)\n\t... 5 more\n"
+        "Caused by: x.FooException: why\nINFO b\n"
     )
     assert telling_lines(log) == ["ERROR it broke", "Caused by: x.FooException: why"]
     assert telling_lines("one\ntwo\n") == ["one", "two"]

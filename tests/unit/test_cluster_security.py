@@ -76,17 +76,23 @@ def test_the_management_password_is_for_us_alone_and_for_later_commands(
     layout = describe_cluster("nats").runtime.layout
     first, later = Management("run-1"), Management("run-1")
     assert first.environment() != later.environment(), "each cluster has a password of its own"
-    with pytest.raises(EnvironmentNotReady, match="cannot read the management password of run-1") as raised:
+    with pytest.raises(
+        EnvironmentNotReady, match="cannot read the management password of run-1"
+    ) as raised:
         later.restore()
     assert raised.value.hint == "`brokerstorm clean run-1` removes the cluster"
     first.keep(layout)
     later.restore()
     assert later.environment() == first.environment()
-    files = [path for path in (tmp_path / "state" / "security" / "run-1").rglob("*") if path.is_file()]
+    files = [
+        path for path in (tmp_path / "state" / "security" / "run-1").rglob("*") if path.is_file()
+    ]
     of_all = {"management.secret", "management.passwd", "management.token"}
     assert {path.name for path in files} == {*of_all, "routes.conf"}
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
-    assert not set(first.environment().values()) & set(first.values().values()), "no template is told it"
+    assert not set(first.environment().values()) & set(first.values().values()), (
+        "no template is told it"
+    )
     made.forget("run-1")
     assert not any((tmp_path / "state" / "security").iterdir())
 
@@ -95,14 +101,16 @@ SYSTEMS = ("kafka", "nats", "pulsar", "qpid")
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
-def test_what_is_secret_lies_outside_of_the_run_and_for_us_alone(secure: Any, tmp_path: Path) -> None:
+def test_what_is_secret_lies_outside_of_the_run_and_for_us_alone(
+    secure: Any, tmp_path: Path
+) -> None:
     secure.made.make(secure.runtime.layout)
     secrets = [secret.reveal() for secret in secure.made.secrets.values()]
     files = [path for path in (tmp_path / "state").rglob("*") if path.is_file()]
     assert {stat.S_IMODE(path.stat().st_mode) for path in files} == {0o600}
-    assert {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state/security").rglob("*/")} == {
-        0o700
-    }
+    assert {
+        stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "state/security").rglob("*/")
+    } == {0o700}
     layout = secure.runtime.layout
     for node in layout.all_nodes.values():
         for target in layout.services[node.name].templates:
@@ -119,7 +127,9 @@ def test_the_connection_file_can_be_read_back(secure: Any, tmp_path: Path) -> No
     secure.made.make(secure.runtime.layout)
     path = tmp_path / made.CONNECTION_FILE
     access = assembly_of(secure.system).access(secure.made)
-    path.write_text(secure.made.connection(secure.system, "", {"bootstrap": secure.bootstrap}, access))
+    path.write_text(
+        secure.made.connection(secure.system, "", {"bootstrap": secure.bootstrap}, access)
+    )
     found = read_connection(path)
     assert found.file.bootstrap == secure.bootstrap
     assert found.security.tls == secure.security.tls
@@ -139,13 +149,13 @@ def test_another_process_finds_the_secrets_until_they_are_gone(
     assert cluster.made
     cluster.made.make(cluster.runtime.layout)
     names = list(cluster.made.secrets)
-    again = made.ClusterSecurity.of("described", names)
+    again = made.ClusterSecurity.made_for("described", names)
     assert [again.secrets[name].reveal() for name in names] == [
         cluster.made.secrets[name].reveal() for name in names
     ]
     made.forget("described")
     with pytest.raises(EnvironmentNotReady, match="the secrets of described are gone"):
-        made.ClusterSecurity.of("described", names)
+        made.ClusterSecurity.made_for("described", names)
 
 
 def test_containers_are_refused(tmp_path: Path) -> None:

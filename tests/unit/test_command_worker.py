@@ -1,4 +1,5 @@
-"""Workers in a language without a toolchain of ours: a command, and another one that makes what it needs."""
+"""Workers in a language without a toolchain of ours: a command, and another one that makes what it
+needs."""
 
 from __future__ import annotations
 
@@ -62,7 +63,9 @@ def test_a_worker_in_perl_writes_the_golden_files(folder: Path) -> None:
 def test_a_wrong_byte_of_the_self_test_is_named(folder: Path) -> None:
     program = folder / "worker.pl"
     program.write_text(program.read_text().replace("t + 41_500", "t + 41_501"))
-    with pytest.raises(ContractBroken, match=r"sends-7-000000\.seg: byte 280 is 0x1d, must be 0x1c"):
+    with pytest.raises(
+        ContractBroken, match=r"sends-7-000000\.seg: byte 280 is 0x1d, must be 0x1c"
+    ):
         self_test(worker(folder, PERL))
 
 
@@ -131,7 +134,9 @@ def test_built_once_for_a_version_and_anew_when_a_source_changes(folder: Path) -
 
 
 def test_what_does_not_build_is_one_line(folder: Path) -> None:
-    chosen = worker(folder, 'command = ["{build}/x"]\nbuild = ["sh", "-c", "echo no compiler >&2; exit 3"]\n')
+    chosen = worker(
+        folder, 'command = ["{build}/x"]\nbuild = ["sh", "-c", "echo no compiler >&2; exit 3"]\n'
+    )
     for _ in range(2):
         with pytest.raises(
             WorkerError, match=r"^appender 1\.2\.0 does not build: sh ended with 3: no compiler$"
@@ -165,7 +170,9 @@ def test_a_client_of_the_user_is_made_by_the_command_for_it(folder: Path, tmp_pa
     assert argv[2] == "2.0.1"
     known()
     broken = worker(folder, text.replace("{source}/code", "{source}/nothing"))
-    with pytest.raises(WorkerError, match=r"2\.0\.1 from .* does not build: cp ended with 1") as caught:
+    with pytest.raises(
+        WorkerError, match=r"2\.0\.1 from .* does not build: cp ended with 1"
+    ) as caught:
         launch(broken, f"dir:{source}")
     assert "nothing" in Path(caught.value.hint.rpartition(" ")[2]).read_text()
 

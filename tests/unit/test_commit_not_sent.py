@@ -17,7 +17,8 @@ WHY_NOT = "not applicable: no worker sees whether its client sends the commits t
 
 
 def unsent(end: int | None) -> History:
-    """The commit of 3 is confirmed and not sent; the group ends at ``end``, None = nobody could ask."""
+    """The commit of 3 is confirmed and not sent; the group ends at ``end``, None = nobody could
+    ask."""
     h = History().sent(3).log(0, 1, 2).deliver(0, 1, 2).commit_not_sent(3)
     return h if end is None else committed(h, end, group="group")
 
@@ -46,7 +47,8 @@ def test_a_run_whose_workers_cannot_see_it_does_not_claim_that_it_looked(tmp_pat
 
 
 class Admin:
-    """Answers as the brokers do; the group has committed 7 in partition 0 and nothing in partition 1."""
+    """Answers as the brokers do; the group has committed 7 in partition 0 and nothing in partition
+    1."""
 
     def committed_offsets(self, group: str, topics: list[str]) -> dict[str, int]:
         assert topics == ["orders"]
@@ -63,5 +65,8 @@ def test_groups_are_asked_whose_workers_watch_commits(tmp_path: Path, watches: b
     if not watches:
         assert not run.raw_committed_offsets.exists()
         return
-    rows = [(row["group"], row["stream"], row["position"]) for row in read_jsonl(run.raw_committed_offsets)]
+    rows = [
+        (row["group"], row["stream"], row["position"])
+        for row in read_jsonl(run.raw_committed_offsets)
+    ]
     assert rows == [("group", "orders-0", 7), ("group", "orders-1", -1)]

@@ -5,7 +5,13 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-from analysis.report.compare import Comparison, ComparisonRow, change_text, compare, compare_campaigns
+from analysis.report.compare import (
+    Comparison,
+    ComparisonRow,
+    change_text,
+    compare,
+    compare_campaigns,
+)
 from analysis.report.terminal import console
 from analysis.report.terminal_lookups import print_comparison
 from tests.report_samples import campaign, failing, lost_finding, passing
@@ -64,7 +70,10 @@ def test_campaigns_are_compared_variant_by_variant_over_their_rounds() -> None:
     )
     lost = row(comparison, "unsafe", "acked-lost")
     assert (lost.a, lost.b) == (1486, 1486)
-    assert (row(comparison, "unsafe", "ok").a, row(comparison, "unsafe", "ok").b) == (1_749_580, 3_499_580)
+    assert (row(comparison, "unsafe", "ok").a, row(comparison, "unsafe", "ok").b) == (
+        1_749_580,
+        3_499_580,
+    )
     assert row(comparison, "unsafe", "p99").b == 3911.0
     result = row(comparison, "unsafe", "result")
     assert (result.a, result.b) == ("as expected", "not as expected")

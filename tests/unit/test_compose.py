@@ -24,7 +24,11 @@ def changed(tmp_path: Path, old: str, new: str) -> Path:
 def test_the_kafka_file_has_three_combined_nodes_from_the_default_version() -> None:
     spec = read_compose(KAFKA)
     assert (spec.system, spec.version, spec.java) == ("kafka", "4.1.2", 17)
-    assert [(s.name, s.number) for s in spec.services] == [("kafka-1", 1), ("kafka-2", 2), ("kafka-3", 3)]
+    assert [(s.name, s.number) for s in spec.services] == [
+        ("kafka-1", 1),
+        ("kafka-2", 2),
+        ("kafka-3", 3),
+    ]
     assert all(s.roles == ["broker", "controller"] for s in spec.services)
     assert len(set(spec.ports.values())) == len(spec.ports) == 4
     assert all(template.is_file() for s in spec.services for template in s.templates.values())
@@ -99,7 +103,9 @@ def node(number: int) -> dict[str, object]:
     return {**who, "bind": at, "advertised": at, "data": f"/d/{number}"}
 
 
-def server_properties(version: str, settings: dict[str, object] | None = None, of: int = 2) -> dict[str, str]:
+def server_properties(
+    version: str, settings: dict[str, object] | None = None, of: int = 2
+) -> dict[str, str]:
     spec = read_compose(KAFKA, version=version)
     template = spec.services[1].templates["server.properties"]
     values = {
@@ -130,7 +136,9 @@ def test_each_endpoint_has_its_own_listener_and_the_quorum_is_static() -> None:
 
 def test_a_broker_that_joins_is_no_controller() -> None:
     spec = read_compose(KAFKA, profiles=frozenset({"spare-broker"}))
-    assert [service.name for service in spec.nodes if "controller" not in service.roles] == ["kafka-4"]
+    assert [service.name for service in spec.nodes if "controller" not in service.roles] == [
+        "kafka-4"
+    ]
     properties = server_properties("4.1.2", of=4)
     assert properties["process.roles"] == "broker"
     assert "4@" not in properties["controller.quorum.voters"]
@@ -144,7 +152,11 @@ def test_settings_unknown_to_old_brokers_are_left_out_for_them() -> None:
 
 
 def test_the_users_settings_replace_or_extend_the_template() -> None:
-    settings = {"min.insync.replicas": "1", "unclean.leader.election.enable": "true", "num.foo": "7"}
+    settings = {
+        "min.insync.replicas": "1",
+        "unclean.leader.election.enable": "true",
+        "num.foo": "7",
+    }
     properties = server_properties("4.1.2", settings)
     assert properties["min.insync.replicas"] == "1"
     assert properties["unclean.leader.election.enable"] == "true"
@@ -161,7 +173,9 @@ def test_a_setting_of_a_block_goes_into_it() -> None:
     text = "name=x\njetstream {\n  sync_interval=2m\n  store_dir=d\n}\ncluster {\n  name=y\n}\n"
     inside = "jetstream {\n  sync_interval=always\n  store_dir=d\n}"
     assert inside in overlay(text, {"jetstream.sync_interval": "always"})
-    assert overlay(text, {"cluster.pool_size": 3}).endswith("cluster {\n  name=y\n  pool_size=3\n}\n")
+    assert overlay(text, {"cluster.pool_size": 3}).endswith(
+        "cluster {\n  name=y\n  pool_size=3\n}\n"
+    )
     assert overlay(text, {"leaf.x": 1}).endswith("}\nleaf.x=1\n"), "no block of that name"
 
 

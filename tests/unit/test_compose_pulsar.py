@@ -40,7 +40,11 @@ def settings(
 ) -> dict[str, str]:
     runtime = runtime_of(version, topology, folder, **config)
     found = next(one for one in runtime.nodes if one.name == node)
-    lines = [line for line in runtime.layout.conf_text(found, target).splitlines() if line and line[0] != "#"]
+    lines = [
+        line
+        for line in runtime.layout.conf_text(found, target).splitlines()
+        if line and line[0] != "#"
+    ]
     return dict(line.split("=", 1) for line in lines)
 
 
@@ -53,7 +57,12 @@ def test_settings_with_a_prefix_are_those_of_bookies(tmp_path: Path) -> None:
     assert not {"journalSyncData", "bookie.journalSyncData"} & set(broker)
     with pytest.raises(UsageError, match="journalDirectory cannot be set"):
         settings(
-            "4.0.8", "small", "bookie-1", "bookkeeper.conf", tmp_path, **{"bookie.journalDirectory": "/x"}
+            "4.0.8",
+            "small",
+            "bookie-1",
+            "bookkeeper.conf",
+            tmp_path,
+            **{"bookie.journalDirectory": "/x"},
         )
 
 
@@ -84,7 +93,9 @@ def test_each_process_reads_its_password_of_zookeeper_from_a_file_of_our_user(
         (file,) = [Path(flag.partition("=")[2]) for flag in command if "auth.login.config" in flag]
         assert password not in " ".join(command)
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        section, shown = ("Server", "user_management") if name == "zookeeper" else ("Client", "password")
+        section, shown = (
+            ("Server", "user_management") if name == "zookeeper" else ("Client", "password")
+        )
         assert file.read_text().startswith(f"{section} {{")
         assert f'{shown}="{password}"' in file.read_text()
 
@@ -92,8 +103,17 @@ def test_each_process_reads_its_password_of_zookeeper_from_a_file_of_our_user(
 def test_a_topology_says_which_services_there_are() -> None:
     small, three = read_compose(PULSAR), read_compose(PULSAR, topology="bookies-3")
     assert small.topology == "small"
-    assert [s.name for s in small.nodes] == ["zookeeper", "bookie-1", "broker-1", "broker-2", "broker-3"]
-    assert {s.name for s in three.services} - {s.name for s in small.services} == {"bookie-2", "bookie-3"}
+    assert [s.name for s in small.nodes] == [
+        "zookeeper",
+        "bookie-1",
+        "broker-1",
+        "broker-2",
+        "broker-3",
+    ]
+    assert {s.name for s in three.services} - {s.name for s in small.services} == {
+        "bookie-2",
+        "bookie-3",
+    }
     with pytest.raises(UsageError, match="pulsar has no topology 'large'") as caught:
         read_compose(PULSAR, topology="large")
     assert "small, bookies-3" in caught.value.hint
@@ -113,9 +133,21 @@ def test_services_start_after_what_they_need() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("{condition: service_healthy}", "{condition: healthy}", "condition: must be 'service_started'"),
-        ("{zookeeper: {condition: service_healthy}}", "{broker-1: {}}", "services depend on each other"),
-        ("admin: bookie}", "admin: books}", "bookie-1.x-brokerstorm.endpoints: no port 'books'; there are"),
+        (
+            "{condition: service_healthy}",
+            "{condition: healthy}",
+            "condition: must be 'service_started'",
+        ),
+        (
+            "{zookeeper: {condition: service_healthy}}",
+            "{broker-1: {}}",
+            "services depend on each other",
+        ),
+        (
+            "admin: bookie}",
+            "admin: books}",
+            "bookie-1.x-brokerstorm.endpoints: no port 'books'; there are",
+        ),
         ("once: true", "ones: true", "did you mean once"),
     ],
 )
@@ -125,7 +157,8 @@ def test_what_cannot_be_started_is_an_error(tmp_path: Path, old: str, new: str, 
 
 
 @pytest.mark.parametrize(
-    ("version", "from_archive"), [("4.0.8", True), ("3.3.6", True), ("2.8.1", False), ("4.2.4", False)]
+    ("version", "from_archive"),
+    [("4.0.8", True), ("3.3.6", True), ("2.8.1", False), ("4.2.4", False)],
 )
 def test_jars_come_from_where_the_repository_has_them(version: str, from_archive: bool) -> None:
     wanted = read_compose(PULSAR, version=version).artifacts
@@ -136,7 +169,9 @@ def test_jars_come_from_where_the_repository_has_them(version: str, from_archive
 @pytest.mark.parametrize(
     ("version", "managed"), [("2.8.1", False), ("2.10.2", True), ("3.0.0", True), ("4.2.4", True)]
 )
-def test_poms_that_exclude_each_other_get_the_versions_of_the_project(version: str, managed: bool) -> None:
+def test_poms_that_exclude_each_other_get_the_versions_of_the_project(
+    version: str, managed: bool
+) -> None:
     wanted = read_compose(PULSAR, version=version).artifacts
     assert wanted.managed == (f"org.apache.pulsar:pulsar:{version}" if managed else "")
 
@@ -154,7 +189,10 @@ def test_old_and_new_brokers_get_the_settings_they_know(tmp_path: Path) -> None:
 
 def test_three_bookies_keep_two_copies_of_an_entry(tmp_path: Path) -> None:
     broker = settings("4.0.8", "bookies-3", "broker-1", "broker.conf", tmp_path)
-    found = [broker[f"managedLedgerDefault{what}"] for what in ("EnsembleSize", "WriteQuorum", "AckQuorum")]
+    found = [
+        broker[f"managedLedgerDefault{what}"]
+        for what in ("EnsembleSize", "WriteQuorum", "AckQuorum")
+    ]
     assert found == ["3", "2", "2"]
     bookie = settings("4.0.8", "bookies-3", "bookie-3", "bookkeeper.conf", tmp_path)
     assert bookie["advertisedAddress"] == "127.0.9.6"
@@ -162,7 +200,9 @@ def test_three_bookies_keep_two_copies_of_an_entry(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("version", "can"), [("2.8.1", False), ("2.10.1", False), ("4.0.8", True)])
-def test_only_brokers_that_can_transfer_have_the_ability(version: str, can: bool, tmp_path: Path) -> None:
+def test_only_brokers_that_can_transfer_have_the_ability(
+    version: str, can: bool, tmp_path: Path
+) -> None:
     admin = assembly_of("pulsar").admin(runtime_of(version, "", tmp_path), lambda name: True)
     assert isinstance(admin, HasBundles)
     assert isinstance(admin, HasTransfers) is can
@@ -183,7 +223,13 @@ def test_jars_are_unpacked_from_the_lib_folder_of_a_distribution(
 
         def fetch_archive(self, wanted: Artifacts, target: Path, report: Any) -> Path:
             tree = tmp_path / "tree"
-            for name in ("lib/a.jar", "lib/b.jar", "lib/deep/c.jar", "examples/d.jar", "lib/readme.txt"):
+            for name in (
+                "lib/a.jar",
+                "lib/b.jar",
+                "lib/deep/c.jar",
+                "examples/d.jar",
+                "lib/readme.txt",
+            ):
                 path = tree / "pulsar-1" / name
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(name)

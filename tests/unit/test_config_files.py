@@ -1,4 +1,5 @@
-"""Settings of brokers in a file of the brokers: what is set, what is left aside, what is refused."""
+"""Settings of brokers in a file of the brokers: what is set, what is left aside, what is
+refused."""
 
 from __future__ import annotations
 
@@ -13,9 +14,12 @@ from harness.nested_conf import read_nested
 from harness.plan.build import build_plan
 from harness.scenario.model import Scenario
 
-KAFKA = "broker.id=1\nlisteners=PLAINTEXT://:9092\nssl.keystore.password=hunter2\nnum.io.threads=5\n"
+KAFKA = (
+    "broker.id=1\nlisteners=PLAINTEXT://:9092\nssl.keystore.password=hunter2\nnum.io.threads=5\n"
+)
 PULSAR = (
-    "zookeeperServers=\nttlDurationDefaultInSeconds=30\ndefaultRetentionTimeInMinutes=0\ntlsEnabled=false\n"
+    "zookeeperServers=\nttlDurationDefaultInSeconds=30\n"
+    "defaultRetentionTimeInMinutes=0\ntlsEnabled=false\n"
 )
 NATS = """# a server
 listen: 0.0.0.0:4222
@@ -90,14 +94,24 @@ def test_a_backlog_that_may_be_dropped_is_judged_so(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("system", "text", "problem"),
     [
-        ("pulsar", "subscriptionExpirationTimeMinutes=5\n", "must be off: it removes a subscription"),
+        (
+            "pulsar",
+            "subscriptionExpirationTimeMinutes=5\n",
+            "must be off: it removes a subscription",
+        ),
         ("pulsar", "brokerDeleteInactiveTopicsEnabled=true\n", "must be off: it removes topics"),
-        ("qpid", "a=1\n", "brokers of qpid have no file of settings that is read here, got 'brokers.conf'"),
+        (
+            "qpid",
+            "a=1\n",
+            "brokers of qpid have no file of settings that is read here, got 'brokers.conf'",
+        ),
         ("nats", "jetstream {\n", "the block jetstream does not end"),
         ("kafka", "min.insync.replicas=7\n", "min.insync.replicas: must be 1, 2 or 3"),
     ],
 )
-def test_files_that_cannot_be_used_are_one_line(tmp_path: Path, system: str, text: str, problem: str) -> None:
+def test_files_that_cannot_be_used_are_one_line(
+    tmp_path: Path, system: str, text: str, problem: str
+) -> None:
     with pytest.raises(ScenarioError) as caught:
         loaded(tmp_path, system, text)
     assert problem in str(caught.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -33,7 +34,9 @@ def role(worker_module: Callable[[str, str], ModuleType], tmp_path: Path) -> Any
     report = SimpleNamespace(error=lambda kind, text: None)
     streams = {f"orders-{i}": i for i in range(12)}
     spec = SimpleNamespace(part=PART, run_tag=1, folder=tmp_path, streams=streams)
-    session = SimpleNamespace(spec=spec, names=names, report=report, control=SimpleNamespace(stop_load=False))
+    session = SimpleNamespace(
+        spec=spec, names=names, report=report, control=SimpleNamespace(stop_load=False)
+    )
     settings = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0}
     return worker.ProducerRole(session, Producer(settings), worker.Outcomes({}))
 
@@ -66,12 +69,33 @@ def test_nothing_stays_of_a_full_queue_that_was_waited_for(role: Any) -> None:
     assert gc.collect() == 0, "the worker collects no cycles: they would keep a mapped segment each"
 
 
+def test_the_thread_that_polls_ends_after_the_others_had_their_reports(role: Any) -> None:
+    class Late(Producer):
+        def flush(self, timeout: float = -1) -> int:
+            self.purge()  # the reports of all messages, now and not before
+            return super().flush(timeout)
+
+    role.producer = Late({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})
+    role.control.stopped, role.control.draining = False, True
+    role.control.t0_ns, role.control.stop_load = 0, True  # what was to be sent is on its way
+    role.control.deadline_ns = time.monotonic_ns() + 20_000_000_000
+    other = role.for_thread(SimpleNamespace(thread=1, threads=2, segments=role.segments))
+    other.offer(0, 10, LOAD)
+    thread = threading.Thread(target=other._produce_or_fail, daemon=True)
+    thread.start()
+    role._settle(role.control.deadline_ns)
+    assert (other.info, other.open_calls()) == (10, 0)
+    thread.join(20)
+    assert not thread.is_alive()
+
+
 def test_a_client_that_declares_itself_dead_ends_no_worker(role: Any) -> None:
     said: list[tuple[str, ...]] = []
     fatal = KafkaError(KafkaError.OUT_OF_ORDER_SEQUENCE_NUMBER, "lost count", fatal=True)
 
     class Dead(Producer):
-        """After its fatal error librdkafka raises it once out of poll, and refuses every message."""
+        """After its fatal error librdkafka raises it once out of poll, and refuses every
+        message."""
 
         def poll(self, timeout: float = -1) -> int:
             raise KafkaException(fatal)

@@ -59,7 +59,9 @@ def test_a_variable_that_was_read_is_inherited_by_nobody(
 
 
 def test_a_secret_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(EnvironmentNotReady, match=r"auth\.password: the environment variable STORM_NOT_SET"):
+    with pytest.raises(
+        EnvironmentNotReady, match=r"auth\.password: the environment variable STORM_NOT_SET"
+    ):
         read_connection(written(tmp_path, FILE.replace("STORM_PASSWORD", "STORM_NOT_SET")))
 
 

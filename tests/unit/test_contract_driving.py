@@ -24,8 +24,12 @@ def test_what_is_sent_on_a_lane_after_its_first_refusal() -> None:
     """A broker may fence a producer on one partition and take it back on another (docs/bugs/)."""
     sends = np.zeros(7, RAW[TableId.SENDS])
     sends["lane"] = [0, 1, 0, 1, 0, 1, 1]
-    sends["outcome"] = [Outcome.OK] * 2 + [Outcome.FAIL] + [Outcome.OK] + [Outcome.FAIL] * 2 + [Outcome.OK]
+    sends["outcome"] = (
+        [Outcome.OK] * 2 + [Outcome.FAIL] + [Outcome.OK] + [Outcome.FAIL] * 2 + [Outcome.OK]
+    )
     assert outcomes(after_refusals(sends[[0, 2, 4]])) == {Outcome.FAIL}
     assert len(after_refusals(sends[[0, 1, 3]])) == 0
     assert len(after_refusals(sends[:0])) == 0
-    assert outcomes(after_refusals(sends)) == {Outcome.FAIL, Outcome.OK}, "lane 1 went on after a refusal"
+    assert outcomes(after_refusals(sends)) == {Outcome.FAIL, Outcome.OK}, (
+        "lane 1 went on after a refusal"
+    )

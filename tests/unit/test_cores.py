@@ -21,12 +21,20 @@ def test_what_nodes_clients_and_the_run_itself_did_not_use_others_did() -> None:
         machine(9, 0.0),  # before the load
         machine(10, 100.0, own_s=5.0),
         machine(20, 119.0, own_s=6.0, stolen_s=1.0),
-        *(MetricRow(t_ns=t * S, worker="producer-1", cpu_s=cpu_s) for t, cpu_s in ((10, 3.0), (20, 7.0))),
+        *(
+            MetricRow(t_ns=t * S, worker="producer-1", cpu_s=cpu_s)
+            for t, cpu_s in ((10, 3.0), (20, 7.0))
+        ),
         # killed and started again: it counts from nothing again
-        *(MetricRow(t_ns=t * S, node="kafka-1", cpu_s=s) for t, s in ((10, 8.0), (14, 9.0), (20, 3.0))),
+        *(
+            MetricRow(t_ns=t * S, node="kafka-1", cpu_s=s)
+            for t, s in ((10, 8.0), (14, 9.0), (20, 3.0))
+        ),
     ]
     found = cpu_use(metrics, 10 * S, 20 * S)
-    assert found == CpuShares(2, clients=0.4, brokers=0.4, own=0.1, others=pytest.approx(1.0), stolen=0.1)
+    assert found == CpuShares(
+        2, clients=0.4, brokers=0.4, own=0.1, others=pytest.approx(1.0), stolen=0.1
+    )
     assert cpu_use(metrics, 10 * S, 19 * S) is None  # one sample of the machine
 
 
@@ -49,7 +57,9 @@ def test_what_gives_the_cpu_back_is_said(use: CpuShares, said: str) -> None:
 def test_a_rate_that_was_not_reached_says_who_took_the_cpu() -> None:
     (rate,) = [
         check
-        for check in coverage(facts(traffic(ok_share=0.97), cpu=CpuShares(2, 0.4, 0.6, 0.1, 0.9, 0.0)))
+        for check in coverage(
+            facts(traffic(ok_share=0.97), cpu=CpuShares(2, 0.4, 0.6, 0.1, 0.9, 0.0))
+        )
         if check.name == "rate"
     ]
     assert not rate.ok

@@ -58,7 +58,9 @@ github.com/rabbitmq/amqp091-go.(*Channel).Publish(...)
 main.main()
 \t/build/main.go:7 +0xda
 """
-GO_CAUGHT_IN_WORKER = GO_CAUGHT.replace("github.com/rabbitmq/amqp091-go.(*Channel).Publish", "main.publish")
+GO_CAUGHT_IN_WORKER = GO_CAUGHT.replace(
+    "github.com/rabbitmq/amqp091-go.(*Channel).Publish", "main.publish"
+)
 ASSERTION = "%4|a warning\n*** rdkafka_queue.c:50:rd_kafka_q_destroy_final: assert: rkq->rkq_refcnt > 0 ***\n"
 JVM = """\
 #
@@ -107,7 +109,8 @@ def test_a_client_that_ends_its_process_is_known_by_the_first_line(
     ("exit_code", "log"),
     [
         (None, GO_CLIENT),  # it lives, or its exit is not known
-        (-signal.SIGKILL, GO_CLIENT),  # by somebody else: the harness, an operator, the kernel without memory
+        # by somebody else: the harness, an operator, the kernel without memory
+        (-signal.SIGKILL, GO_CLIENT),
         (-signal.SIGTERM, ""),
         (-signal.SIGBUS, ""),  # what a full disk does to mapped pages
         (2, "usage: worker SPEC.json\n"),
@@ -115,7 +118,8 @@ def test_a_client_that_ends_its_process_is_known_by_the_first_line(
         (2, "fatal error: runtime: out of memory\n\ngoroutine 1 [running]:\nx.y.Z()\n\t/z.go:1\n"),
         (-signal.SIGABRT, "terminate called after throwing an instance of 'std::bad_alloc'\n"),
         (-signal.SIGABRT, "memory allocation of 33554432 bytes failed\n"),  # Rust
-        (-signal.SIGABRT, "FATAL ERROR: Reached heap limit - JavaScript heap out of memory\n"),  # V8
+        # V8
+        (-signal.SIGABRT, "FATAL ERROR: Reached heap limit - JavaScript heap out of memory\n"),
         (70, GO_CAUGHT_IN_WORKER),
         (70, RUST_WORKER),
         (70, NODE_WORKER),

@@ -1,4 +1,5 @@
-"""Python workers tell that their client gave itself up: once, in its words, by a table for each client."""
+"""Python workers tell that their client gave itself up: once, in its words, by a table for each
+client."""
 
 from __future__ import annotations
 

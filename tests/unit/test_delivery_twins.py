@@ -21,7 +21,8 @@ def corrupt_delivery() -> History:
 
 
 def rebalanced(commit: int, start: int) -> History:
-    """0..3 delivered, ``commit`` committed, then another session is given the partition from ``start``."""
+    """0..3 delivered, ``commit`` committed, then another session is given the partition from
+    ``start``."""
     h = History(sessions=2).sent(5).log(0, 1, 2, 3, 4)
     h.assign(0).deliver(0, 1, 2, 3).commit(commit).revoke(0)
     return h.assign(0, session=2).deliver(*range(start, 5), session=2)
@@ -43,16 +44,26 @@ def waited(for_s: float, *, acked: bool = True) -> History:
     h = History()
     for seq in range(4):
         h.send(seq, "ok" if acked or seq < 3 else "info", at_ms=seq * 300.0)
-    h.log(0, 1, 2, 3).assign(0, at_ms=0).deliver(0, at_ms=400).deliver(1, at_ms=500).deliver(2, at_ms=700)
+    h.log(0, 1, 2, 3).assign(0, at_ms=0).deliver(0, at_ms=400).deliver(1, at_ms=500).deliver(
+        2, at_ms=700
+    )
     return h.deliver(3, at_ms=900 + for_s * 1e3)
 
 
 def given_back(*, taken: bool = False, closed_s: float = 30.0, runs_s: float = 30.0) -> History:
-    """Two members; the one that held the partition gives it back at 0.6 s, and 1 waits in it from 0.9 s on.
+    """Two members; the one that held the partition gives it back at 0.6 s, and 1 waits in it from
+    0.9 s on.
 
     The last producer is closed after ``closed_s``, the members run until ``runs_s``.
     """
-    h = History(sessions=2).send(0).send(1, at_ms=900).log(0, 1).assign(0, at_ms=0).deliver(0, at_ms=500)
+    h = (
+        History(sessions=2)
+        .send(0)
+        .send(1, at_ms=900)
+        .log(0, 1)
+        .assign(0, at_ms=0)
+        .deliver(0, at_ms=500)
+    )
     h.revoke(0, at_ms=600)
     if taken:
         h.assign(0, session=2, at_ms=15_000).deliver(1, session=2, at_ms=15_500)
@@ -64,7 +75,8 @@ def given_back(*, taken: bool = False, closed_s: float = 30.0, runs_s: float = 3
 
 
 def missed(for_s: float) -> History:
-    """Members of a share group: one is killed at 0.8 s, and what waited for it comes ``for_s`` later."""
+    """Members of a share group: one is killed at 0.8 s, and what waited for it comes ``for_s``
+    later."""
     share = ConsumerPromise(subscription="shared", order="none", member_timeout_s=20.0)
     h = History(sessions=2, reading=share, settle="ack")
     for seq in range(4):
@@ -88,7 +100,8 @@ NEVER_GIVEN: Found = {("not-dispatched", "not given"): ["1/0/1"]}
 
 
 def unsent_commit(end: int) -> History:
-    """0..4 delivered, and the commit of 5 confirmed without a request; in the end the group is at ``end``."""
+    """0..4 delivered, and the commit of 5 confirmed without a request; in the end the group is at
+    ``end``."""
     h = five().assign(0).deliver(0, 1, 2, 3, 4).commit_not_sent(5)
     return committed(h, end, group="group")
 
@@ -116,7 +129,8 @@ PAIRS = [
         NOTHING,
     ),
     Pair(
-        "delivered, acknowledged, then lost",  # the acknowledgement is the root, the delivery a symptom
+        # the acknowledgement is the root, the delivery a symptom
+        "delivered, acknowledged, then lost",
         lambda: vanished("ok"),
         {("acked-lost", "tail"): ["1/0/4"]},
         lambda: vanished("ok").log(4),
@@ -235,7 +249,8 @@ def test_aborted_read_depends_on_what_the_consumer_asked_for() -> None:
 
 
 def test_what_a_group_skips_by_beginning_at_the_latest_message_again_is_not_known() -> None:
-    """Nothing was committed when the partition was assigned again, so the client may have begun anew."""
+    """Nothing was committed when the partition was assigned again, so the client may have begun
+    anew."""
     again = from_latest().deliver(0, 1).revoke(0).assign(0).deliver(4)
     assert list(labels(judged(again))) == [
         ("not-dispatched", "not given", frozenset({"start-known"}), f"1/0/{seq}") for seq in (2, 3)

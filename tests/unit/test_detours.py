@@ -1,4 +1,5 @@
-"""Where detours lead, and which flows a network fault is about: all of it is known before anything starts."""
+"""Where detours lead, and which flows a network fault is about: all of it is known before anything
+starts."""
 
 from __future__ import annotations
 
@@ -6,11 +7,13 @@ import ipaddress
 import json
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import faults
 from faults.kinds.partition import Partition, PartitionParams, bridge, ring
+from faults.kinds.request_error import RequestError, RequestErrorParams
 from faults.kinds.request_stall import RequestStall, RequestStallParams
 from faults.kit.errors import StepProblem
 from faults.kit.network import flows_of, wires_of
@@ -18,12 +21,13 @@ from faults.kit.params import Inventory
 from faults.schedule.timeline import needs_of
 from harness.clusters.cluster import describe_cluster, spec_of
 from harness.clusters.docker.wiring import DockerWiring
-from harness.clusters.layout.detours import DetourMap
+from harness.clusters.layout.detours import DetourMap, wires_of_routes
 from harness.clusters.layout.node_layout import Layout, LoopbackWiring
 from harness.clusters.network.proxied import detours_of, toxic_of
 from harness.errors import ScenarioError, UsageError
 from harness.protocols.cluster import Endpoint, TopicSettings
 from harness.protocols.network import (
+    ANSWERS,
     CLIENT_DETOURS,
     CLIENT_ROLES,
     CLIENTS,
@@ -38,7 +42,13 @@ from harness.protocols.network import (
 )
 
 BOTH = frozenset({CLIENT_DETOURS, PEER_DETOURS})
-CLUSTERS = [("kafka", ""), ("nats", ""), ("pulsar", "small"), ("pulsar", "bookies-3"), ("qpid", "group")]
+CLUSTERS = [
+    ("kafka", ""),
+    ("nats", ""),
+    ("pulsar", "small"),
+    ("pulsar", "bookies-3"),
+    ("qpid", "group"),
+]
 NODES = ("kafka-1", "kafka-2", "kafka-3")
 
 
@@ -67,7 +77,9 @@ def test_a_pair_of_nodes_has_two_ways() -> None:
 
 
 def test_pulsars_brokers_are_cut_from_storage_and_not_from_each_other() -> None:
-    pairs = {(w.source, w.target) for w in plan("pulsar", "bookies-3").wires() if w.source != CLIENTS}
+    pairs = {
+        (w.source, w.target) for w in plan("pulsar", "bookies-3").wires() if w.source != CLIENTS
+    }
     assert ("broker-1", "zookeeper") in pairs
     assert ("broker-2", "bookie-3") in pairs
     assert ("broker-1", "broker-2") not in pairs
@@ -105,13 +117,20 @@ def test_brokers_advertise_the_detour_and_listen_where_they_always_did() -> None
     assert detours.jvm_flags("/x") == ["-Djdk.net.hosts.file=/x/hosts"]
 
 
-@pytest.mark.parametrize(("version", "says_so"), [("3.8.1", False), ("3.9.0", True), ("4.1.2", True)])
-def test_the_leader_of_the_quorum_is_found_where_a_fault_can_stand(version: str, says_so: bool) -> None:
-    """Else it is announced by the name of its machine (KIP-853); older brokers refuse to be told."""
+@pytest.mark.parametrize(
+    ("version", "says_so"), [("3.8.1", False), ("3.9.0", True), ("4.1.2", True)]
+)
+def test_the_leader_of_the_quorum_is_found_where_a_fault_can_stand(
+    version: str, says_so: bool
+) -> None:
+    """Else it is announced by the name of its machine (KIP-853); older brokers refuse to be
+    told."""
     spec = spec_of("kafka", version)
     layout = Layout(spec, Path("/tmp"), 7, DockerWiring(spec))
     text = layout.conf_text(layout.node("kafka-1"), "server.properties")
-    settings = dict(line.partition("=")[::2] for line in text.splitlines() if not line.startswith("#"))
+    settings = dict(
+        line.partition("=")[::2] for line in text.splitlines() if not line.startswith("#")
+    )
     assert settings["advertised.listeners"].endswith(",CONTROLLER://kafka-1-mesh:19095") == says_so
     assert settings["listener.security.protocol.map"].startswith("CLIENT:PLAINTEXT,")
 
@@ -186,11 +205,39 @@ def test_clients_find_the_listener_that_tells_their_roles_apart(system: str, top
     assert {str(split.listen) for split in splits} == {
         str(route.listen) for route in usual.routes() if route.source == CLIENTS
     }
-    ends = [str(end) for split in splits for end in (split.producers, split.consumers, split.others)]
-    assert len(set(ends)) == len(ends) == 3 * len(splits)
-    assert set(ends) <= routes
+    named = {route.name for route in roles.routes()}
+    for split in splits:
+        ends = {
+            f"{source}.{split.target}.{split.port}" for source in (CLIENTS, PRODUCERS, CONSUMERS)
+        }
+        assert ends <= named
     assert not routes & {str(split.listen) for split in splits}
     assert usual.splits() == []
+
+
+INSTANCES = ["application-billing-1", "application-billing-2", "application-my_app"]
+
+
+@pytest.mark.parametrize(
+    ("link", "found"),
+    [
+        ("applications", INSTANCES),
+        ("application:billing", INSTANCES[:2]),
+        ("application:billing-2", INSTANCES[1:2]),
+        ("application:my.app", INSTANCES[2:]),
+        ("clients", [CLIENTS, PRODUCERS, CONSUMERS, *INSTANCES]),
+        ("consumers", [CONSUMERS]),
+    ],
+)
+def test_a_link_of_applications_has_the_wires_of_their_instances(
+    link: str, found: list[str]
+) -> None:
+    ways = plan(needs={CLIENT_DETOURS, CLIENT_ROLES})
+    routes = [*ways.routes(), *(route for name in INSTANCES for route in ways.of_instance(name))]
+    flows = flows_of(wires_of_routes(routes), ["kafka-1"], link, "both")
+    assert {flow.wire.source for flow in flows} == set(found)
+    assert {flow.wire.target for flow in flows} == {"kafka-1"}
+    assert plan().of_instance(INSTANCES[0]) == []
 
 
 def test_a_ring_of_three_leaves_each_a_majority_of_its_own() -> None:
@@ -211,7 +258,11 @@ WIRE = Wire(CLIENTS, "kafka-1", {"client": Endpoint("127.0.7.101", 1)})
 @pytest.mark.parametrize(
     ("impairment", "kind", "attributes"),
     [
-        (Impairment("delay", delay_s=0.25, jitter_s=0.05), "latency", {"latency": 250, "jitter": 50}),
+        (
+            Impairment("delay", delay_s=0.25, jitter_s=0.05),
+            "latency",
+            {"latency": 250, "jitter": 50},
+        ),
         (Impairment("throttle", kilobytes_per_s=64), "bandwidth", {"rate": 64}),
         (Impairment("swallow"), "timeout", {"timeout": 0}),
         (Impairment("reset"), "reset_peer", {"timeout": 0}),
@@ -222,7 +273,9 @@ WIRE = Wire(CLIENTS, "kafka-1", {"client": Endpoint("127.0.7.101", 1)})
         ),
     ],
 )
-def test_impairments_are_toxics(impairment: Impairment, kind: str, attributes: dict[str, object]) -> None:
+def test_impairments_are_toxics(
+    impairment: Impairment, kind: str, attributes: dict[str, object]
+) -> None:
     toxic = toxic_of("fault-1", Flow(WIRE, "source"), impairment, "kafka")
     assert toxic == {
         "name": "fault-1-downstream", "type": kind, "stream": "downstream", "attributes": attributes
@@ -233,23 +286,41 @@ def timeline(*steps: dict[str, object]) -> faults.Timeline:
     topics = [TopicSettings("orders", 3, 3)]
     return faults.compile(
         [{"at": 1, **step} for step in steps],
+        faults.inventory_of(
+            topics=topics,
+            nodes=NODES,
+            client_roles={
+                "p-1": "producer",
+                "enrich-1": "pipeline",
+                "application-billing-1": "application",
+                "application-billing-2": "application",
+            },
+        ),
         seed=1,
         load_s=60,
-        topics=topics,
-        nodes=NODES,
-        client_roles={"p-1": "producer", "enrich-1": "pipeline"},
     )
 
 
 def test_needs_follow_from_the_link() -> None:
     assert needs_of([timeline({"fault": "latency"})]) == {CLIENT_DETOURS}
     assert needs_of([timeline({"fault": "partition", "link": "peers"})]) == {PEER_CUTS}
-    assert needs_of([timeline({"fault": "partition", "link": "all"})]) == {CLIENT_DETOURS, PEER_CUTS}
+    assert needs_of([timeline({"fault": "partition", "link": "all"})]) == {
+        CLIENT_DETOURS,
+        PEER_CUTS,
+    }
     assert needs_of([timeline({"fault": "name-change"})]) == {PEER_DETOURS}
     assert needs_of([timeline({"fault": "blackhole", "link": "all"})]) == BOTH
     stall = {"fault": "request-stall", "requests": ["EndTxn"], "link": "peers"}
     assert needs_of([timeline(stall)]) == {PEER_DETOURS, REQUESTS}
-    assert needs_of([timeline({"fault": "latency", "link": "producers"})]) == {CLIENT_DETOURS, CLIENT_ROLES}
+    drop = {"fault": "answer-drop", "requests": ["EndTxn"]}
+    assert needs_of([timeline(drop)]) == {CLIENT_DETOURS, ANSWERS}
+    assert needs_of([timeline({"fault": "latency", "link": "producers"})]) == {
+        CLIENT_DETOURS,
+        CLIENT_ROLES,
+    }
+    for link in ("applications", "application:billing-2"):
+        needs = needs_of([timeline({"fault": "bandwidth", "link": link})])
+        assert needs == {CLIENT_DETOURS, CLIENT_ROLES}
     assert needs_of([timeline({"fault": "kill"})]) == frozenset()
 
 
@@ -257,13 +328,27 @@ def test_needs_follow_from_the_link() -> None:
     ("step", "said"),
     [
         ({"fault": "partition", "shape": "ring"}, "goes with link: peers"),
-        ({"fault": "partition", "shape": "ring", "link": "peers", "target": "kafka-1"}, "has no target"),
+        (
+            {"fault": "partition", "shape": "ring", "link": "peers", "target": "kafka-1"},
+            "has no target",
+        ),
         ({"fault": "partition", "shape": "bridge", "link": "peers", "way": "in"}, "both ways"),
         ({"fault": "partition", "link": "peers", "target": "all"}, "together: true"),
         ({"fault": "partition", "link": "brokers"}, "link"),
         ({"fault": "packet-loss", "link": "producers"}, "link"),
-        ({"fault": "latency", "link": "consumers"}, "no process of this scenario is only a consumer"),
-        ({"fault": "latency", "delay": "10ms", "delay_jitter": "20ms"}, "must not be more than delay"),
+        (
+            {"fault": "latency", "link": "consumers"},
+            "no process of this scenario is only a consumer",
+        ),
+        (
+            {"fault": "latency", "link": "application:shop"},
+            "application:shop is not an application here; instances: billing-1, billing-2",
+        ),
+        ({"fault": "latency", "link": "application:"}, "link"),
+        (
+            {"fault": "latency", "delay": "10ms", "delay_jitter": "20ms"},
+            "must not be more than delay",
+        ),
         ({"fault": "bandwidth", "rate": 0}, "rate"),
         ({"fault": "request-stall", "requests": []}, "requests"),
         ({"fault": "request-stall", "requests": ["EndTxn"], "share": 0}, "share"),
@@ -290,6 +375,39 @@ def test_requests_are_those_of_the_protocol(system: str, said: str) -> None:
 def test_nobody_reads_requests_in_tls() -> None:
     cluster = describe_cluster("kafka", needs=frozenset({CLIENT_DETOURS, REQUESTS}), secure=True)
     assert "TLS" in RequestStall().refusal(RequestStallParams(requests=("EndTxn",)), cluster)
+
+
+@pytest.mark.parametrize(
+    ("system", "step", "said"),
+    [
+        ("kafka", {"requests": ["Produc"], "error": "NOT_COORDINATOR"}, "did you mean Produce?"),
+        (
+            "kafka",
+            {"requests": ["Produce"], "error": "NOT_A_LEADER"},
+            "answers of kafka cannot say 'NOT_A_LEADER'",
+        ),
+        ("nats", {"requests": ["Produce"], "error": "NOT_COORDINATOR"}, "cannot be changed"),
+    ],
+)
+def test_answers_are_those_of_the_protocol(system: str, step: dict[str, Any], said: str) -> None:
+    cluster = describe_cluster(system, needs=frozenset({CLIENT_DETOURS, ANSWERS}))
+    assert said in RequestError().refusal(RequestErrorParams(**step), cluster)
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ({"share": 0.5, "nth": 3}, "share and nth exclude each other"),
+        ({"partitions": 0.5}, "a request is answered as a whole"),
+        ({"link": "peers"}, "must be about clients"),
+    ],
+)
+def test_a_change_of_answers_that_means_nothing_is_refused(
+    step: dict[str, object], said: str
+) -> None:
+    error = {"fault": "request-error", "requests": ["Produce"], "error": "NOT_COORDINATOR"}
+    with pytest.raises(ScenarioError, match=said):
+        timeline({**error, **step})
 
 
 def test_all_nodes_may_be_cut_from_clients_at_once() -> None:

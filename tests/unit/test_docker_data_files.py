@@ -1,4 +1,5 @@
-"""Files of a container that are damaged: copied by its engine's archives, and put back as they were owned."""
+"""Files of a container that are damaged: copied by its engine's archives, and put back as they were
+owned."""
 
 from __future__ import annotations
 
@@ -39,7 +40,9 @@ class Archives:
         with tarfile.open(fileobj=packed, mode="w") as archive:
             for name, data in self.files.items():
                 if name.startswith(below):
-                    member = tarfile.TarInfo(f"data/{name}" if not below else name.rpartition("/")[2])
+                    member = tarfile.TarInfo(
+                        f"data/{name}" if not below else name.rpartition("/")[2]
+                    )
                     member.uid, member.gid, member.mode, member.size = 1000, 7, 0o640, len(data)
                     archive.addfile(member, io.BytesIO(data))
         whole = packed.getvalue()[: self.gives]
@@ -58,13 +61,23 @@ class Archives:
 
 
 def damaged(container: Archives, folder: Path, damage: str, places: int) -> list[DamagedPlace]:
-    how = {"files": "log", "damage": damage, "places": places, "size_bytes": 64, "rng": random.Random(3)}
+    how = {
+        "files": "log",
+        "damage": damage,
+        "places": places,
+        "size_bytes": 64,
+        "rng": random.Random(3),
+    }
     do = partial(damage_files, kinds=KINDS, **how)
-    return data_files.damage(container, MOUNT, lambda path: path.endswith(".blk"), do, folder=folder)
+    return data_files.damage(
+        container, MOUNT, lambda path: path.endswith(".blk"), do, folder=folder
+    )
 
 
 @pytest.mark.parametrize("damage", ["flip", "zero", "cut"])
-def test_a_container_has_the_damaged_files_and_nothing_else_changed(damage: str, tmp_path: Path) -> None:
+def test_a_container_has_the_damaged_files_and_nothing_else_changed(
+    damage: str, tmp_path: Path
+) -> None:
     container = Archives()
     before = dict(container.files)
     places = damaged(container, tmp_path, damage, 5)
@@ -89,6 +102,8 @@ def test_an_engine_that_keeps_the_old_bytes_is_not_believed(tmp_path: Path) -> N
 def test_an_engine_that_breaks_off_is_one_line(tmp_path: Path) -> None:
     container = Archives()
     container.gives = 500_000
-    with pytest.raises(EnvironmentNotReady, match=r"cannot read /var/lib/data of nats-1: unexpected end"):
+    with pytest.raises(
+        EnvironmentNotReady, match=r"cannot read /var/lib/data of nats-1: unexpected end"
+    ):
         damaged(container, tmp_path, "flip", 1)
     assert list(tmp_path.iterdir()) == []

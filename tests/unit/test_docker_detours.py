@@ -1,5 +1,5 @@
-"""Network faults among nodes in containers: rules in namespaces, which are only lists here; and, where
-this machine makes one, in a namespace of the kernel."""
+"""Network faults among nodes in containers: rules in namespaces, which are only lists here; and,
+where this machine makes one, in a namespace of the kernel."""
 
 from __future__ import annotations
 
@@ -99,7 +99,9 @@ def test_abilities(detours: ContainerDetours) -> None:
     assert not isinstance(detours, RenamesNodes)
 
 
-def test_wires_are_there_before_any_container_and_nothing_is_asked(detours: ContainerDetours) -> None:
+def test_wires_are_there_before_any_container_and_nothing_is_asked(
+    detours: ContainerDetours,
+) -> None:
     found = detours.wires()
     assert len(found) == 6
     (one,) = [wire for wire in found if str(wire) == "kafka-1 -> kafka-2"]
@@ -113,7 +115,11 @@ def test_a_node_that_is_cut_off_hears_nobody_and_nobody_hears_it(
     cut(detours, "kafka-2")
     ends = {f"--{end} {port}" for end in ("dport", "sport") for port in (19093, 19095)}
     assert machine.dropped("kafka-2") == {(f"172.20.0.{n}", end) for n in (1, 3) for end in ends}
-    assert machine.dropped("kafka-1") == machine.dropped("kafka-3") == {("172.20.0.2", e) for e in ends}
+    assert (
+        machine.dropped("kafka-1")
+        == machine.dropped("kafka-3")
+        == {("172.20.0.2", e) for e in ends}
+    )
     tag = packets.tag("run-1", "fault-1")
     assert all(line.endswith(f'"{tag}" -j DROP') for line in machine.rules[102])
 
@@ -137,7 +143,9 @@ def test_a_repair_takes_its_own_rules_only(machine: Machine, detours: ContainerD
     assert machine.rules == {101: ["-A INPUT -s 10.0.0.9/32 -j DROP"], 102: [], 103: []}
 
 
-def test_another_process_repairs_what_a_killed_one_left(machine: Machine, detours: ContainerDetours) -> None:
+def test_another_process_repairs_what_a_killed_one_left(
+    machine: Machine, detours: ContainerDetours
+) -> None:
     cut(detours, "kafka-2")
     later, other_run = detours_on(machine), detours_on(machine, "run-2")
     assert later.is_impaired("fault-1")
@@ -186,11 +194,15 @@ def test_without_a_proxy_nothing_but_to_hold_is_possible_between_containers(
     assert detours.why_not("all", "hold") == ""
 
 
-def test_an_engine_whose_containers_are_elsewhere(machine: Machine, detours: ContainerDetours) -> None:
+def test_an_engine_whose_containers_are_elsewhere(
+    machine: Machine, detours: ContainerDetours
+) -> None:
     nodes = ["kafka-1", "kafka-2", "kafka-3"]
     detours.check(nodes)
     machine.at.pop("kafka-2")
-    with pytest.raises(EnvironmentNotReady, match="runs kafka-2 where its network cannot be reached"):
+    with pytest.raises(
+        EnvironmentNotReady, match="runs kafka-2 where its network cannot be reached"
+    ):
         detours.check(nodes)
     detours.check(["kafka-1", "kafka-3"])  # one that has not joined is no node
 
@@ -202,7 +214,9 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert "needs root" in namespaces.why_not()
     monkeypatch.setattr("os.geteuid", lambda: 0)
-    monkeypatch.setattr("shutil.which", lambda name: None if name == "iptables" else f"/sbin/{name}")
+    monkeypatch.setattr(
+        "shutil.which", lambda name: None if name == "iptables" else f"/sbin/{name}"
+    )
     assert namespaces.why_not() == "iptables is not installed (Debian: apt install iptables)"
     assert namespaces.why_no_addresses() == ""
     monkeypatch.setattr("shutil.which", lambda name: None if name == "ip" else f"/sbin/{name}")
@@ -211,7 +225,9 @@ def test_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert namespaces.why_not() == ""
 
 
-def test_what_a_machine_cannot_is_refused_before_anything_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_machine_cannot_is_refused_before_anything_starts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def open_with(*needs: str) -> None:
         DockerRuntime.require(frozenset(needs))
 
@@ -226,7 +242,9 @@ def test_what_a_machine_cannot_is_refused_before_anything_starts(monkeypatch: py
     open_with(CLIENT_DETOURS)
     with pytest.raises(EnvironmentNotReady, match="needs peer-cuts: it needs wings"):
         open_with(PEER_CUTS)
-    chosen = runtime_choice.choose("auto", spec_of("kafka"), needs=frozenset({PEER_CUTS}), offline=True)
+    chosen = runtime_choice.choose(
+        "auto", spec_of("kafka"), needs=frozenset({PEER_CUTS}), offline=True
+    )
     assert (chosen.runtime, chosen.why) == ("process", "it needs wings")
 
 
@@ -270,7 +288,9 @@ def test_addresses_of_a_namespace(namespace: int) -> None:
         namespaces.connect(namespace, Endpoint("172.31.9.121", 19093), 5)
     here = {one.address for found in psutil.net_if_addrs().values() for one in found}
     assert not {"172.31.9.120", "172.31.9.121"} & here
-    with pytest.raises(EnvironmentNotReady, match=r"no interface .* has the address 172\.31\.9\.200"):
+    with pytest.raises(
+        EnvironmentNotReady, match=r"no interface .* has the address 172\.31\.9\.200"
+    ):
         namespaces.add_addresses(namespace, "172.31.9.200", ["172.31.9.122"])
     with pytest.raises(EnvironmentNotReady, match="ip in a container's network"):
         namespaces.add_addresses(namespace, "127.0.0.1", ["172.31.9.300"])

@@ -17,7 +17,8 @@ MB = 1_000_000
 
 
 class StateContainer(LimitedContainers):
-    """A container with a 900 MB limit of its own that uses 500 MB; below ``floor`` the kernel says busy."""
+    """A container with a 900 MB limit of its own that uses 500 MB; below ``floor`` the kernel says
+    busy."""
 
     def __init__(self, compose: Path, floor: int = 0) -> None:
         compose.write_text("services: {kafka-1: {mem_limit: 900m}}\n")
@@ -28,7 +29,11 @@ class StateContainer(LimitedContainers):
         self.oom_killed = False
         self.stats: dict[str, Any] = {
             "cpu_stats": {
-                "throttling_data": {"periods": 40, "throttled_periods": 38, "throttled_time": 3_500_000_000}
+                "throttling_data": {
+                    "periods": 40,
+                    "throttled_periods": 38,
+                    "throttled_time": 3_500_000_000,
+                }
             },
             "memory_stats": {"usage": 500 * MB, "failcnt": 7, "stats": {"total_rss": 300 * MB}},
         }
@@ -42,7 +47,9 @@ class StateContainer(LimitedContainers):
     def container(self, node: str) -> Any:
         api = SimpleNamespace(stats=lambda name, *, stream, one_shot: self.stats)
         attrs = {"HostConfig": dict(self.host), "State": {"OOMKilled": self.oom_killed}}
-        return SimpleNamespace(id="1", attrs=attrs, update=self._update, client=SimpleNamespace(api=api))
+        return SimpleNamespace(
+            id="1", attrs=attrs, update=self._update, client=SimpleNamespace(api=api)
+        )
 
     def _update(self, **changes: int) -> None:
         if 0 < changes.get("mem_limit", 0) < self.floor:

@@ -1,4 +1,5 @@
-"""The proxy between nodes in containers: what is asked of the engine, of the proxy and of the kernel."""
+"""The proxy between nodes in containers: what is asked of the engine, of the proxy and of the
+kernel."""
 
 from __future__ import annotations
 
@@ -141,7 +142,9 @@ def rig(tmp_path: Path, added: list[Any], monkeypatch: pytest.MonkeyPatch) -> It
 
 
 @pytest.mark.parametrize(("system", "topology"), CLUSTERS)
-def test_every_pair_has_addresses_of_its_own_at_the_end_of_the_network(system: str, topology: str) -> None:
+def test_every_pair_has_addresses_of_its_own_at_the_end_of_the_network(
+    system: str, topology: str
+) -> None:
     plan = MeshMap(spec_of(system, topology=topology), 7, NEEDS, lambda: "172.20.255")
     usual = {(route.source, route.target): route.listen.host for route in plan.routes()}
     assert len(set(usual.values())) == len(usual) >= 6
@@ -149,9 +152,9 @@ def test_every_pair_has_addresses_of_its_own_at_the_end_of_the_network(system: s
     assert len(plan.listening()) == 2 * len(usual)
     last = ipaddress.ip_network("172.20.255.0/24")
     assert {ipaddress.ip_address(host) for host in plan.listening()} <= set(last.hosts())
-    assert {str(route.upstream) for route in plan.routes() if route.target == plan.sources()[0]} <= {
-        f"{plan.sources()[0]}-mesh:{port}" for port in spec_of(system).ports.values()
-    }
+    assert {
+        str(route.upstream) for route in plan.routes() if route.target == plan.sources()[0]
+    } <= {f"{plan.sources()[0]}-mesh:{port}" for port in spec_of(system).ports.values()}
     assert str(plan.api).startswith("127.0.7.")
 
 
@@ -189,14 +192,20 @@ def test_a_network_may_be_too_small(subnet: str) -> None:
     assert "default-address-pools" in caught.value.hint
 
 
-def test_the_image_is_the_program_and_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_image_is_the_program_and_is_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = tmp_path / "toxiproxy-server"
     program.write_bytes(b"\x7fELF")
     monkeypatch.setattr(toxiproxy, "fetch", lambda **options: program)
     engine = Engine()
     tag = docker_proxy.provide(engine)
     assert tag.startswith(f"brokerstorm/toxiproxy:{toxiproxy.VERSION}-")
-    assert (engine.member.name, engine.member.mode, engine.member.size) == ("toxiproxy-server", 0o755, 4)
+    assert (engine.member.name, engine.member.mode, engine.member.size) == (
+        "toxiproxy-server",
+        0o755,
+        4,
+    )
     assert 'ENTRYPOINT ["/toxiproxy-server"]' in engine.changes
     assert docker_proxy.provide(engine) == tag
     assert engine.made == [tag]
@@ -211,10 +220,16 @@ def test_what_is_laid_over_the_compose_file(rig: Rig, monkeypatch: pytest.Monkey
     proxy = services.pop(docker_proxy.SERVICE)
     api = rig.peers.plan.api
     assert proxy["ports"] == [f"{api.host}:{api.port}:{api.port}"]
-    assert proxy["labels"] == {"brokerstorm.run": "run-1", "brokerstorm.owner": "${BROKERSTORM_OWNER}"}
+    assert proxy["labels"] == {
+        "brokerstorm.run": "run-1",
+        "brokerstorm.owner": "${BROKERSTORM_OWNER}",
+    }
     assert set(services) == {"kafka-1", "kafka-2", "kafka-3"}
     (mount,) = services["kafka-2"]["volumes"]
-    assert (mount["source"], mount["target"]) == (str(rig.peers.hosts_path("kafka-2")), "/etc/hosts")
+    assert (mount["source"], mount["target"]) == (
+        str(rig.peers.hosts_path("kafka-2")),
+        "/etc/hosts",
+    )
     assert mount["read_only"]
 
 
@@ -224,7 +239,10 @@ def test_the_proxy_is_there_before_any_node(rig: Rig, added: list[Any]) -> None:
     assert added == [(PROXY_PID, "172.20.0.2", rig.peers._map.listening())]
     assert len(rig.proxies) == 12
     assert rig.route("kafka-1", "kafka-2")["upstream"] == "kafka-2-mesh:19093"
-    assert rig.hosts("kafka-1")["kafka-2-mesh"] == rig.route("kafka-1", "kafka-2")["listen"].partition(":")[0]
+    assert (
+        rig.hosts("kafka-1")["kafka-2-mesh"]
+        == rig.route("kafka-1", "kafka-2")["listen"].partition(":")[0]
+    )
     assert rig.peers.hosts_path("kafka-1").stat().st_mode & 0o777 == 0o644
 
 
@@ -242,7 +260,9 @@ def test_a_flow_of_a_pair_is_impaired_and_repaired(rig: Rig) -> None:
     assert not rig.peers.is_impaired("fault-1")
 
 
-def test_a_name_means_another_address_in_the_same_file(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_means_another_address_in_the_same_file(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig.start()
     path = rig.peers.hosts_path("kafka-1")
     before, inode = rig.hosts("kafka-1"), path.stat().st_ino
@@ -253,7 +273,9 @@ def test_a_name_means_another_address_in_the_same_file(rig: Rig, monkeypatch: py
     assert not rig.route("kafka-1", "kafka-2")["enabled"]
     (mine,) = [wire for wire in wires if wire.source == "kafka-1" and "peer" in wire.endpoints]
     assert mine.endpoints["peer"] == Endpoint(moved, 19093)
-    monkeypatch.setattr(namespaces, "established", lambda pid: {(moved, 19093), ("172.20.255.1", 1)})
+    monkeypatch.setattr(
+        namespaces, "established", lambda pid: {(moved, 19093), ("172.20.255.1", 1)}
+    )
     assert rig.peers.found_by(wires) == {"kafka-1"}
     rig.peers.repair("fault-1")
     assert rig.hosts("kafka-1") == before
@@ -276,7 +298,9 @@ def test_two_nodes_have_other_addresses_and_each_gets_its_own_back(rig: Rig) -> 
     assert rig.hosts("kafka-1") == before
 
 
-def test_a_connection_is_made_as_the_source_would(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_is_made_as_the_source_would(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     asked: list[tuple[int, str]] = []
 
     def connect(pid: int, end: Endpoint, timeout_s: float) -> socket.socket:
@@ -286,7 +310,9 @@ def test_a_connection_is_made_as_the_source_would(rig: Rig, monkeypatch: pytest.
     monkeypatch.setattr(namespaces, "connect", connect)
     rig.start()
     (wire,) = [wire for wire in rig.peers.wires() if str(wire) == "kafka-1 -> kafka-2"]
-    (moved, *_) = [wire for wire in rig.peers.rename("fault-1", "kafka-2") if wire.source == "kafka-1"]
+    (moved, *_) = [
+        wire for wire in rig.peers.rename("fault-1", "kafka-2") if wire.source == "kafka-1"
+    ]
     for one in (wire, moved):
         with pytest.raises(ConnectionRefusedError):
             rig.peers.connect(one, "peer", 1.0)
@@ -318,18 +344,30 @@ def test_a_proxy_that_died(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
         "get",
         lambda found: SimpleNamespace(attrs=rig.engine.attrs, logs=lambda tail: b"oh no"),
     )
-    with pytest.raises(EnvironmentNotReady, match=r"(?s)the network proxy between the nodes died.*oh no"):
+    with pytest.raises(
+        EnvironmentNotReady, match=r"(?s)the network proxy between the nodes died.*oh no"
+    ):
         rig.start()
 
 
 def test_abilities(tmp_path: Path) -> None:
     made = container_detours(
-        "run-1", tmp_path, spec_of("kafka"), 7, frozenset({PEER_DETOURS}), Engine(), lambda node: None
+        "run-1",
+        tmp_path,
+        spec_of("kafka"),
+        7,
+        frozenset({PEER_DETOURS}),
+        Engine(),
+        lambda node: None,
     )
     assert isinstance(made, RenamingContainers)
     assert isinstance(made, HasDetours)
     assert isinstance(made, RenamesNodes)
-    assert [made.why_not("all", how) for how in ("hold", "delay", "swallow", "throttle", "reset")] == [""] * 5
+    assert [
+        made.why_not("all", how) for how in ("hold", "delay", "swallow", "throttle", "reset")
+    ] == [""] * 5
     assert len(made.wires()) == 6
-    with pytest.raises(EnvironmentNotReady, match="the network proxy between the nodes is not there"):
+    with pytest.raises(
+        EnvironmentNotReady, match="the network proxy between the nodes is not there"
+    ):
         made.rename("fault-1", "kafka-1")

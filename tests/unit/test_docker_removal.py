@@ -40,7 +40,9 @@ class Thing:
             "Labels": {**labels, docker_engine.SERVICE_LABEL: name},
         }
 
-    def logs(self, *, stream: bool, follow: bool, stdout: bool = True, stderr: bool = True) -> list[bytes]:
+    def logs(
+        self, *, stream: bool, follow: bool, stdout: bool = True, stderr: bool = True
+    ) -> list[bytes]:
         return [f"{self.name} out\n".encode()] if stdout else []
 
     def remove(self, **how: bool) -> None:
@@ -48,7 +50,9 @@ class Thing:
 
         if self.stuck:
             raise APIError("in use", explanation=f"{self.name} is in use")
-        if self.kind != "container" and any(each.kind == "container" for each in self.engine.things):
+        if self.kind != "container" and any(
+            each.kind == "container" for each in self.engine.things
+        ):
             raise APIError("in use", explanation="has active endpoints")
         self.engine.removed.append((self.name, dict(how)))
         self.engine.things.remove(self)
@@ -74,7 +78,8 @@ class Kind:
         return [
             each
             for each in self.engine.things
-            if each.kind == self.kind and wanted <= {f"{k}={v}" for k, v in each.attrs["Labels"].items()}
+            if each.kind == self.kind
+            and wanted <= {f"{k}={v}" for k, v in each.attrs["Labels"].items()}
         ]
 
 
@@ -96,7 +101,9 @@ def test_containers_go_first_and_take_their_volumes_along(engine: Any) -> None:
     docker_engine.remove(engine, "run-1")  # nothing left is no error
 
 
-def test_what_containers_said_is_kept_where_processes_write_theirs(engine: Any, tmp_path: Path) -> None:
+def test_what_containers_said_is_kept_where_processes_write_theirs(
+    engine: Any, tmp_path: Path
+) -> None:
     engine.add("container", "kafka-1")
     docker_engine.keep_logs(engine, "run-1", tmp_path)
     assert (tmp_path / "kafka-1" / "logs" / "stdout.log").read_text() == "kafka-1 out\n"
@@ -105,10 +112,14 @@ def test_what_containers_said_is_kept_where_processes_write_theirs(engine: Any, 
     assert not (tmp_path / "gone").exists()
 
 
-def test_what_stays_is_named_with_the_engine_s_words(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_stays_is_named_with_the_engine_s_words(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine.add("network", "n", stuck=True)
     monkeypatch.setattr(docker_engine, "_REMOVE_S", 0.2)
-    with pytest.raises(HealError, match=r"1 containers, networks or volumes of run-1 .*: n is in use"):
+    with pytest.raises(
+        HealError, match=r"1 containers, networks or volumes of run-1 .*: n is in use"
+    ):
         docker_engine.remove(engine, "run-1")
 
 
@@ -139,7 +150,9 @@ def test_what_a_killed_harness_left_in_the_engine_is_found_and_removed(
     let_its_harness_die()
     (left,) = found_here()
     assert left.in_engine == {"containers": ("kafka-1",), "networks": ("n",), "volumes": ("v",)}
-    assert "1 containers (kafka-1), 1 networks (n), 1 volumes (v), addresses 127.0." in left.describe()
+    assert (
+        "1 containers (kafka-1), 1 networks (n), 1 volumes (v), addresses 127.0." in left.describe()
+    )
     leftovers.remove([left])
     assert (found_engine.things, addresses.claims()) == ([], [])
     assert (tmp_path / "kafka-1" / "logs" / "stdout.log").read_text() == "kafka-1 out\n"
@@ -154,7 +167,9 @@ def test_a_kept_cluster_is_left_alone_until_it_is_named(found_engine: Any, tmp_p
     assert named.in_engine["containers"] == ("kafka-1",)
 
 
-def test_containers_of_a_run_without_a_claim_are_left_alone_until_it_is_named(found_engine: Any) -> None:
+def test_containers_of_a_run_without_a_claim_are_left_alone_until_it_is_named(
+    found_engine: Any,
+) -> None:
     assert found_here() == []
     assert [one.run_id for one in leftovers.find("run-1")] == ["run-1"]
 

@@ -1,5 +1,5 @@
-"""Containers without an engine: what nodes are told, which runtime `auto` means, and in what words it goes
-wrong."""
+"""Containers without an engine: what nodes are told, which runtime `auto` means, and in what words
+it goes wrong."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def conf_of(system: str, node: str, target: str, topology: str = "") -> dict[str, str]:
     spec = spec_of(system, topology=topology)
     layout = DockerRuntime("r", Path("/x"), 9, spec, None).layout
-    lines = [line for line in layout.conf_text(layout.node(node), target).splitlines() if "=" in line]
+    lines = [
+        line for line in layout.conf_text(layout.node(node), target).splitlines() if "=" in line
+    ]
     return {key: value for key, _, value in (line.partition("=") for line in lines)}
 
 
@@ -75,13 +77,16 @@ def test_pulsar_in_a_container_tells_each_side_its_own_address() -> None:
 def test_a_group_of_qpid_nodes_meets_by_mesh_names() -> None:
     spec = spec_of("qpid", topology="group")
     layout = DockerRuntime("r", Path("/x"), 9, spec, None).layout
-    found = json.loads(layout.conf_text(layout.node("qpid-2"), "config.json"))["virtualhostnodes"][0]
+    found = json.loads(layout.conf_text(layout.node("qpid-2"), "config.json"))["virtualhostnodes"][
+        0
+    ]
     assert (found["address"], found["helperAddress"]) == ("qpid-2-mesh:25690", "qpid-1-mesh:25690")
 
 
 @pytest.mark.parametrize("system", ["kafka", "nats", "pulsar", "qpid"])
 def test_every_address_that_is_given_out_is_published(system: str) -> None:
-    """Clients and the harness use the node's address of the block: compose must publish that port there."""
+    """Clients and the harness use the node's address of the block: compose must publish that port
+    there."""
     spec = spec_of(system)
     import yaml
 
@@ -96,14 +101,17 @@ def test_every_address_that_is_given_out_is_published(system: str) -> None:
 
 @pytest.mark.parametrize("system", ["kafka", "nats", "pulsar", "qpid"])
 def test_a_container_has_the_heap_and_the_compiler_of_a_process(system: str) -> None:
-    """The optimising compiler of a cold broker takes the cores of the clients, on either runtime."""
+    """The optimising compiler of a cold broker takes the cores of the clients, on either
+    runtime."""
     spec = spec_of(system)
     import yaml
 
     services = yaml.safe_load(spec.file.read_text())["services"]
     for service in spec.nodes:
         given = " ".join(map(str, services[service.name].get("environment", {}).values())).split()
-        wanted = [flag for flag in service.jvm if re.match(r"-Xmx|-XX:(\+Use|Tiered|MaxDirect)", flag)]
+        wanted = [
+            flag for flag in service.jvm if re.match(r"-Xmx|-XX:(\+Use|Tiered|MaxDirect)", flag)
+        ]
         assert set(wanted) - set(given) == set(), service.name
 
 
@@ -115,15 +123,15 @@ def test_everything_that_compose_makes_has_a_label() -> None:
         document = yaml.safe_load(file.read_text())
         kinds = [
             *document["services"].values(),
-            *document["networks"].values(),
-            *document["volumes"].values(),
+            *document.get("networks", {}).values(),
+            *document.get("volumes", {}).values(),
         ]
         needed = {engine.LABEL, engine.OWNER_LABEL}
         assert [each for each in kinds if not needed <= each.get("labels", {}).keys()] == []
         for name, service in document["services"].items():
-            assert all(isinstance(volume, str) and ":" in volume for volume in service.get("volumes", [])), (
-                name
-            )
+            assert all(
+                isinstance(volume, str) and ":" in volume for volume in service.get("volumes", [])
+            ), name
 
 
 def test_the_env_file_keeps_awkward_paths() -> None:
@@ -159,7 +167,9 @@ def test_an_engine_that_went_away_mid_run_is_an_error_only_for_who_acts() -> Non
     runtime = DockerRuntime("r", Path("/x"), 9, spec_of("kafka"), GoneEngine())
     runtime._ids["kafka-1"] = "0123"
     assert (runtime.pid("kafka-1"), runtime.is_reachable("kafka-1")) == (None, False)
-    with pytest.raises(EnvironmentNotReady, match="cannot ask for the state of kafka-1: Connection refused"):
+    with pytest.raises(
+        EnvironmentNotReady, match="cannot ask for the state of kafka-1: Connection refused"
+    ):
         runtime.start("kafka-1")
     assert runtime.is_running("kafka-2") is False  # it never had a container
 
@@ -201,7 +211,9 @@ class ComposedEngine:
         self.volumes_of: dict[str, list[str]] = {}
         self.containers = self.volumes = self.api = self
 
-    def join(self, spec: Any, files: list[Path], folder: Path, values: Any, env: Any, services: Any) -> None:
+    def join(
+        self, spec: Any, files: list[Path], folder: Path, values: Any, env: Any, services: Any
+    ) -> None:
         self.add(services)
 
     def add(self, names: list[str]) -> None:
@@ -267,7 +279,9 @@ def test_a_broker_that_is_to_leave_is_there_from_the_start(
 ) -> None:
     asked = []
     monkeypatch.setattr(groups, "make", lambda *_: "")
-    monkeypatch.setattr(docker_topology, "up", lambda *_, **of: asked.append(sorted(of["profiles"])))
+    monkeypatch.setattr(
+        docker_topology, "up", lambda *_, **of: asked.append(sorted(of["profiles"]))
+    )
     needs = frozenset({need} - {""})
     spec = spec_of("kafka", needs=needs)
     with pytest.raises(EnvironmentNotReady, match="its container is gone"):  # nothing was composed
@@ -286,17 +300,20 @@ def test_a_start_waits_for_longer_than_a_node_is_given_to_become_healthy(system:
     for service in spec_of(system).nodes:
         check = services[service.name]["healthcheck"]
         late_s = int(check["interval"].removesuffix("s")) * check["retries"]
-        assert late_s < UP_TIMEOUT_S or "zookeeper" in service.roles, service.name  # compose waits for that
+        # compose waits for that
+        assert late_s < UP_TIMEOUT_S or "zookeeper" in service.roles, service.name
 
 
-# -- auto -------------------------------------------------------------------------------------------------
+# -- auto ------------------------------------------------------------------------------------------
 
 
 def choose(system: str = "kafka", version: str = "", *, needs: frozenset[str] = NOTHING) -> Any:
     return runtime_choice.choose("auto", spec_of(system, version), needs=needs, offline=True)
 
 
-def test_auto_without_an_engine_means_processes_and_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_auto_without_an_engine_means_processes_and_costs_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///no/such/docker.sock")
     spec = spec_of("kafka")
     started = time.process_time()
@@ -313,7 +330,12 @@ def test_docker_is_not_imported_to_find_that_there_is_none() -> None:
     )
     environment = {**os.environ, "DOCKER_HOST": "unix:///no/such/docker.sock"}
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True, text=True, check=True
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert done.stdout.split() == ["False", "False"]
 
@@ -330,7 +352,9 @@ def test_what_was_asked_for_is_not_questioned() -> None:
     assert str(asked) == "docker (asked for)"
 
 
-def test_a_refusal_of_the_registry_is_remembered_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_of_the_registry_is_remembered_for_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     addresses.state_folder()
     runtime_choice._remember_refusal("apache/kafka:1")
     assert runtime_choice._was_refused("apache/kafka:1")
@@ -340,10 +364,12 @@ def test_a_refusal_of_the_registry_is_remembered_for_a_while(monkeypatch: pytest
     assert not runtime_choice._was_refused("apache/kafka:1")
 
 
-# -- an engine that is not well ------------------------------------------------------------------------------
+# -- an engine that is not well --------------------------------------------------------------------
 
 
-def test_a_file_in_the_socket_s_place_is_no_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_in_the_socket_s_place_is_no_engine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "docker.sock").write_text("")
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/docker.sock")
     with pytest.raises(EnvironmentNotReady, match="is not a socket"):
@@ -398,7 +424,7 @@ def test_the_plugin_s_words_get_a_next_step(said: str, text: str, hint: str) -> 
     assert "\n" not in str(error)
 
 
-# -- the group of the containers ----------------------------------------------------------------------------
+# -- the group of the containers -------------------------------------------------------------------
 
 
 class DriverEngine:

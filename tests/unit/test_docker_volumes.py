@@ -1,4 +1,5 @@
-"""Volumes of containers: refused where there can be none, owned as in the image, gone at the end."""
+"""Volumes of containers: refused where there can be none, owned as in the image, gone at the
+end."""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ def test_they_are_refused_before_the_run_with_the_reason(monkeypatch: pytest.Mon
     spec = spec_of("kafka")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(
-        EnvironmentNotReady, match="a fault of this scenario needs data-volume: mounting a volume needs root"
+        EnvironmentNotReady,
+        match="a fault of this scenario needs data-volume: mounting a volume needs root",
     ) as caught:
         DockerRuntime.require(VOLUME)
     assert "runtimes.md" in caught.value.hint
@@ -95,7 +97,9 @@ def test_they_are_refused_before_the_run_with_the_reason(monkeypatch: pytest.Mon
 def test_a_slow_one_needs_groups_that_slow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(volumes, "why_no_volume", lambda: "")
     monkeypatch.setattr(volumes, "throttle", lambda: None)
-    with pytest.raises(EnvironmentNotReady, match="needs slow-volume: this system has no control groups"):
+    with pytest.raises(
+        EnvironmentNotReady, match="needs slow-volume: this system has no control groups"
+    ):
         DockerRuntime.require(frozenset({"slow-volume"}))
 
 
@@ -120,7 +124,8 @@ def test_they_belong_to_the_user_of_the_image_and_replace_the_engine_s(bound: Bo
 @needs_root
 def test_a_container_that_keeps_its_data_elsewhere_is_not_believed(bound: BoundVolumes) -> None:
     bound.make()
-    ours = dict.fromkeys(bound.limits.volumes, os.getpid())  # this process sees no /var/lib/kafka/data
+    # this process sees no /var/lib/kafka/data
+    ours = dict.fromkeys(bound.limits.volumes, os.getpid())
     with pytest.raises(EnvironmentNotReady, match="data of kafka-1"):
         bound.check(ours)
     with pytest.raises(EnvironmentNotReady, match="kafka-1 is not on this machine") as caught:

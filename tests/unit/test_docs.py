@@ -1,4 +1,5 @@
-"""The docs: links lead somewhere, what is named exists, pages about the code say what is in the code."""
+"""The docs: links lead somewhere, what is named exists, pages about the code say what is in the
+code."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def anchors(page: Path) -> frozenset[str]:
     """What a code host makes of the headings of a page."""
     headings = re.findall(r"^#+ (.+)$", without_code_blocks(page), re.MULTILINE)
     plain = (re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower() for heading in headings)
-    return frozenset(re.sub(r"[^\w\- ]", "", heading).strip().replace(" ", "-") for heading in plain)
+    return frozenset(
+        re.sub(r"[^\w\- ]", "", heading).strip().replace(" ", "-") for heading in plain
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -86,7 +89,9 @@ def is_defined(dotted: str) -> bool:
     if file is None:
         return is_defined(module)  # a member of a class
     return (
-        re.search(rf"^(?:class |def |from .* import .*\b)?{name}\b|^ +{name},$", file.read_text(), re.M)
+        re.search(
+            rf"^(?:class |def |from .* import .*\b)?{name}\b|^ +{name},$", file.read_text(), re.M
+        )
         is not None
     )
 
@@ -112,14 +117,16 @@ def test_commands_and_options_that_a_page_names_exist(page: Path) -> None:
             words, command = call.split(), cast("click.Command", cli)
             while words and isinstance(command, click.Group) and words[0] in command.commands:
                 command = command.commands[words.pop(0)]
-            known = {name for each in (cli, command) for option in each.params for name in option.opts}
+            known = {
+                name for each in (cli, command) for option in each.params for name in option.opts
+            }
             options = [word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)]
             if command is cli or not known.issuperset(options):
                 wrong.append(call)
     assert wrong == []
 
 
-# ----- architecture.md ---------------------------------------------------------------------------------
+# ----- architecture.md ----------------------------------------------------------------------------
 
 
 @cache
@@ -175,14 +182,18 @@ def test_the_architecture_page_lists_packages_above_what_they_import() -> None:
     assert wrong == []
 
 
-# ----- troubleshooting.md ------------------------------------------------------------------------------
+# ----- troubleshooting.md -------------------------------------------------------------------------
 
 TROUBLE = ROOT / "docs" / "howto" / "troubleshooting.md"
 
 
 def test_troubleshooting_has_every_exit_code() -> None:
     table = TROUBLE.read_text().partition("## When the verdict is unknown")[0]
-    listed = {int(code) for cell in re.findall(r"^\| ([\d, ]+) \|", table, re.M) for code in cell.split(",")}
+    listed = {
+        int(code)
+        for cell in re.findall(r"^\| ([\d, ]+) \|", table, re.M)
+        for code in cell.split(",")
+    }
     assert listed == {code.value for code in Exit}
 
 
@@ -199,7 +210,9 @@ def test_troubleshooting_quotes_messages_that_there_are() -> None:
 
 def linked_from(page: Path) -> set[Path]:
     """Files that a page links to."""
-    return {(page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text())}
+    return {
+        (page.parent / link.partition("#")[0]).resolve() for link in LINK.findall(page.read_text())
+    }
 
 
 def test_the_index_links_to_every_page_but_those_of_single_bugs() -> None:
@@ -227,11 +240,31 @@ def test_the_site_lists_every_page_but_those_of_single_bugs() -> None:
 
 
 def test_the_vocabulary_names_classes_that_there_are() -> None:
-    table = (ROOT / "docs" / "explanation" / "vocabulary.md").read_text().partition("## In the code")[2]
+    table = (
+        (ROOT / "docs" / "explanation" / "architecture.md")
+        .read_text()
+        .partition("## Names in the code")[2]
+    )
     code = "".join(path.read_text() for path in sources())
     names = re.findall(r"`(\w+)`", table)
     assert names
     assert [name for name in names if not re.search(rf"^class {name}\b", code, re.MULTILINE)] == []
+
+
+def test_the_messages_on_the_troubleshooting_page_are_those_that_programs_print() -> None:
+    """A reader searches the page for the words on the terminal."""
+    page = (ROOT / "docs" / "howto" / "troubleshooting.md").read_text()
+    tables = page.partition("## When something is not ready")[2]
+    rows = re.findall(r"^\| (.+?) \|", tables, re.MULTILINE)
+    quoted = [
+        part.strip()
+        for row in rows
+        for text in re.findall(r"`([^`]+)`", row)
+        for part in text.split("...")
+    ]
+    code = re.sub(r'"\s*\n\s*f?"', "", " ".join(path.read_text() for path in sources()))
+    assert len(quoted) > 15
+    assert [text for text in quoted if text not in " ".join(code.split())] == []
 
 
 #: What makes pip take our name from a package index: not a path, a wheel or a URL.
@@ -243,8 +276,20 @@ BY_NAME = re.compile(
 def test_nothing_says_to_install_us_from_an_index() -> None:
     """There is no release: whoever registers the name would be installed."""
     suffixes = {".md", ".py", ".toml", ".yml", ".yaml"}
-    folders = ("analysis", "commands", "docs", "examples", "experiments", "harness", "launcher", "workers")
-    files = [*PAGES, *(path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file())]
+    folders = (
+        "analysis",
+        "commands",
+        "docs",
+        "examples",
+        "experiments",
+        "harness",
+        "launcher",
+        "workers",
+    )
+    files = [
+        *PAGES,
+        *(path for folder in folders for path in (ROOT / folder).rglob("*") if path.is_file()),
+    ]
     named = {
         path.relative_to(ROOT).as_posix(): found[0]
         for path in files

@@ -1,6 +1,9 @@
-"""docs/querying.md: every block runs where `make run` was called, here on a planted run of that shape.
+"""The part of docs/querying.md about a run: every block runs where `make run` was called.
 
-After a change of a query, `python -m tests.unit.test_docs_queries` writes what it prints into the page.
+Here it runs on a planted run of that shape.
+
+After a change of a query, `python -m tests.unit.test_docs_queries` writes what it prints into the
+page.
 """
 
 from __future__ import annotations
@@ -36,12 +39,15 @@ ANOMALIES = {
 
 
 def make_run(folder: Path) -> Truth:
-    """The folders that `make run` leaves, with a known few anomalies of several kinds in ``unsafe-1``.
+    """The folders that `make run` leaves, with a known few anomalies of several kinds in
+    ``unsafe-1``.
 
     It is sealed in two parts.
     """
     campaign = RunDir(folder / "runs" / "r1")
-    truth = plant(campaign.root / "unsafe-1", messages=20_000, partitions=4, anomalies=ANOMALIES, seed=11)
+    truth = plant(
+        campaign.root / "unsafe-1", messages=20_000, partitions=4, anomalies=ANOMALIES, seed=11
+    )
     in_two_parts(RunDir(campaign.root / "unsafe-1"))
     write_json(campaign.campaign, {"runs": ["unsafe-1"]})
     write_hits(folder / "hits.parquet", *hits_here(RunDir(campaign.root / "unsafe-1")))
@@ -51,7 +57,8 @@ def make_run(folder: Path) -> Truth:
 
 def blocks() -> list[tuple[str, str]]:
     """(code, output shown) of each query of the page."""
-    return [(match["code"], match["output"]) for match in _BLOCK.finditer(PAGE.read_text())]
+    about_a_run = PAGE.read_text().partition("## Query the history of nightly runs")[0]
+    return [(match["code"], match["output"]) for match in _BLOCK.finditer(about_a_run)]
 
 
 def printed(code: str) -> str:
@@ -90,7 +97,9 @@ def test_the_duckdb_query_finds_what_was_planted(folder: Path) -> None:
 
 def test_the_folder_is_one_that_make_run_leaves() -> None:
     (scenario,) = re.findall(r"run (kafka-\w+) --runtime", (DOCS.parent / "Makefile").read_text())
-    variants = yaml.safe_load((DOCS.parent / "scenarios" / f"{scenario}.yaml").read_text())["variants"]
+    variants = yaml.safe_load((DOCS.parent / "scenarios" / f"{scenario}.yaml").read_text())[
+        "variants"
+    ]
     folders = re.findall(
         r'^run = "runs/latest/(\w+)-1"$', "".join(code for code, _ in blocks()), re.MULTILINE
     )
@@ -99,8 +108,12 @@ def test_the_folder_is_one_that_make_run_leaves() -> None:
 
 
 def test_the_format_page_lists_every_sealed_column() -> None:
-    section = (DOCS / "capture-format.md").read_text().split("### Sealed columns\n")[1].split("\n**")[0]
-    rows = re.findall(r"^\| ([\w, ]+) \| (\w+) \| (\w+) \| (\w+) \| (.*) \|$", section, re.MULTILINE)[1:]
+    section = (
+        (DOCS / "capture-format.md").read_text().split("### Sealed columns\n")[1].split("\n**")[0]
+    )
+    rows = re.findall(
+        r"^\| ([\w, ]+) \| (\w+) \| (\w+) \| (\w+) \| (.*) \|$", section, re.MULTILINE
+    )[1:]
     listed = {
         (table, *row)
         for tables, *row in rows

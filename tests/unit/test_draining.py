@@ -1,9 +1,11 @@
-"""When consumers have seen everything: positions, backlogs, and consumers that never acknowledge."""
+"""When consumers have seen everything: positions, backlogs, and consumers that never
+acknowledge."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,8 +64,12 @@ def test_some_member_stands_at_the_end_of_each_partition() -> None:
     assert not caught_up(plan, {"a-0": 10, "a-1": 5}, [{"a-0": 10}, {"a-1": 5}, {}])
     assert caught_up(plan, {"a-0": 10, "a-1": 5}, [{"a-0": 10}, {"a-1": 5}, {"a-0": 10, "a-1": 5}])
     asked = DrainCheck(plan, Positions(), stored=10)  # type: ignore[arg-type]
-    assert not asked.is_done([StatsLine(positions={"a-0": 9}), StatsLine(), StatsLine(positions={"a-0": 10})])
-    assert asked.is_done([StatsLine(positions={"a-0": 10}), StatsLine(), StatsLine(positions={"a-0": 10})])
+    assert not asked.is_done(
+        [StatsLine(positions={"a-0": 9}), StatsLine(), StatsLine(positions={"a-0": 10})]
+    )
+    assert asked.is_done(
+        [StatsLine(positions={"a-0": 10}), StatsLine(), StatsLine(positions={"a-0": 10})]
+    )
 
 
 def test_a_position_above_the_end_is_of_the_topic_that_was_there_before() -> None:
@@ -137,7 +143,9 @@ def test_who_never_acknowledges_is_done_when_it_was_handed_everything() -> None:
     assert asked.is_done([StatsLine(delivered=10)])
 
 
-def test_a_subscription_that_is_not_durable_is_done_when_all_is_given_out_and_nothing_comes() -> None:
+def test_a_subscription_that_is_not_durable_is_done_when_all_is_given_out_and_nothing_comes() -> (
+    None
+):
     """It is given messages again: how many it was given proves nothing."""
     plan, admin = plan_of("pulsar", c={"options": {"subscriptionMode": "NonDurable"}}), Backlogs()
     name = group_id(plan, "group")
@@ -151,7 +159,8 @@ def test_a_subscription_that_is_not_durable_is_done_when_all_is_given_out_and_no
     slow = plan_of("pulsar", c={"options": {"subscriptionMode": "NonDurable"}, "work": "5s"})
     asked = DrainCheck(slow, admin, stored=10)  # type: ignore[arg-type]
     asked.is_done([StatsLine(delivered=12)])
-    assert not asked.is_done([StatsLine(delivered=12)])  # it may be at work on one, with more in its hands
+    # it may be at work on one, with more in its hands
+    assert not asked.is_done([StatsLine(delivered=12)])
 
 
 class Watermarks:
@@ -166,8 +175,11 @@ class Watermarks:
 
 
 @pytest.mark.parametrize("missing", ["", "1 partitions took no probe message"])
-def test_nothing_is_read_as_the_end_before_all_that_was_acknowledged_can_be_seen(missing: str) -> None:
-    """Else what the leader alone has acknowledged looks lost; where that is not known, no loss is proved."""
+def test_nothing_is_read_as_the_end_before_all_that_was_acknowledged_can_be_seen(
+    missing: str,
+) -> None:
+    """Else what the leader alone has acknowledged looks lost; where that is not known, no loss is
+    proved."""
     live: Any = object.__new__(LiveRun)
     live._plan, live._is_restored = plan_of("kafka", c={}), True
     live._cluster = SimpleNamespace(admin=Watermarks(missing))
@@ -183,6 +195,8 @@ def test_nothing_is_read_as_the_end_before_all_that_was_acknowledged_can_be_seen
         scheduled=[], readers=[], command=lambda *_: None, report_deaths=lambda: None
     )
     live._hangs = live._stalls = SimpleNamespace(stop=lambda: None)
+    live._applications = SimpleNamespace(drain=lambda *_: True, end=lambda: None)
+    live._interrupts.gives_up = Event()
     live._wait_read = lambda *_: told.update(restored_before=live._is_restored) or True
     live._drain()
     assert told["readiness_restored"] == told["restored_before"] == (not missing)
@@ -200,7 +214,9 @@ def test_pipelines_come_to_their_end_in_the_order_in_which_they_read_one_another
         },
     }
     topics: dict[str, Any] = {name: {} for name in "abcde"}
-    plan = build_plan(Scenario.model_validate({"name": "x", "topics": topics, "load": load}), seed=1)
+    plan = build_plan(
+        Scenario.model_validate({"name": "x", "topics": topics, "load": load}), seed=1
+    )
     assert [[member.name for member in stage] for stage in stages(plan.pipelines)] == [
         ["pipeline-first-1", "pipeline-first-2", "pipeline-other"],
         ["pipeline-next"],

@@ -1,4 +1,5 @@
-"""Drivers on real processes: what they do is seen by requests of ours, what they say is not believed."""
+"""Drivers on real processes: what they do is seen by requests of ours, what they say is not
+believed."""
 
 from __future__ import annotations
 
@@ -52,7 +53,9 @@ class Driven:
 
     def __init__(self, nodes: Nodes, drivers: dict[str, Any], limit_s: float = 60) -> None:
         found = drivers_of(DriversPart.model_validate(drivers), nodes.folder, ENVIRONMENT)
-        self.parts = abilities_of(found, nodes.endpoints, nodes.answers, seen_s=limit_s, back_s=limit_s)
+        self.parts = abilities_of(
+            found, nodes.endpoints, nodes.answers, seen_s=limit_s, back_s=limit_s
+        )
 
     def able(self, ability: type[T]) -> T:
         return next(part for part in self.parts if isinstance(part, ability))
@@ -111,9 +114,14 @@ def test_a_driver_that_lies_is_told(nodes: Nodes, action: str, ability: type) ->
     liar = by_command(
         nodes,
         0.3,
-        **{action: {"run": NOTHING}, "check": {"run": [*NOTHING[:3], "raise SystemExit(3)", "{node}"]}},
+        **{
+            action: {"run": NOTHING},
+            "check": {"run": [*NOTHING[:3], "raise SystemExit(3)", "{node}"]},
+        },
     )
-    with pytest.raises(EnvironmentNotReady, match=f"says that it {action}.* kafka-1, which still answers"):
+    with pytest.raises(
+        EnvironmentNotReady, match=f"says that it {action}.* kafka-1, which still answers"
+    ):
         getattr(liar.able(ability), action)("kafka-1")
     assert liar.able(Killable).is_running("kafka-1")
     assert not liar.able(Pausable).is_paused("kafka-1")
@@ -123,15 +131,15 @@ def test_a_driver_that_lies_is_told(nodes: Nodes, action: str, ability: type) ->
 def test_a_heal_that_is_only_said_is_told(nodes: Nodes) -> None:
     by_command(nodes).able(Killable).kill("kafka-1")
     with pytest.raises(HealError, match="says that it started kafka-1, but nothing listens at"):
-        by_command(nodes, 0.3, restart={"run": NOTHING}, check={"run": NOTHING}).able(Killable).start(
-            "kafka-1"
-        )
+        by_command(nodes, 0.3, restart={"run": NOTHING}, check={"run": NOTHING}).able(
+            Killable
+        ).start("kafka-1")
     by_command(nodes).able(Killable).start("kafka-1")
     by_command(nodes).able(Pausable).pause("kafka-1")
     with pytest.raises(HealError, match="says that it resumed kafka-1, which does not answer"):
-        by_command(nodes, 0.3, resume={"run": NOTHING}, check={"run": NOTHING}).able(Pausable).resume(
-            "kafka-1"
-        )
+        by_command(nodes, 0.3, resume={"run": NOTHING}, check={"run": NOTHING}).able(
+            Pausable
+        ).resume("kafka-1")
 
 
 @pytest.mark.parametrize(
@@ -156,7 +164,13 @@ def test_a_command_that_fails_or_hangs_is_told_within_its_limit(
 
 def test_no_shell_reads_a_name(nodes: Nodes, tmp_path: Path) -> None:
     seen = tmp_path / "seen"
-    program = [sys.executable, "-S", "-c", "import sys; open(sys.argv[1], 'w').write(sys.argv[2])", str(seen)]
+    program = [
+        sys.executable,
+        "-S",
+        "-c",
+        "import sys; open(sys.argv[1], 'w').write(sys.argv[2])",
+        str(seen),
+    ]
     part = DriversPart.model_validate({"command": {"check": {"run": [*program, "a {node} $HOME"]}}})
     (driver,) = drivers_of(part, nodes.folder, ENVIRONMENT)
     assert driver.state("x; touch y") == "running"
@@ -168,7 +182,11 @@ def test_what_no_driver_can_do_and_undo_is_no_ability(nodes: Nodes, api: Kuberne
     assert by_command(nodes, kill=None, stop=None).abilities == {Pausable}
     assert by_kubernetes(api).abilities == {Killable, Stoppable}
     assert Driven(nodes, {}).abilities == set()
-    assert Driven(nodes, {"docker": {"label": "node={node}"}}).abilities == {Killable, Stoppable, Pausable}
+    assert Driven(nodes, {"docker": {"label": "node={node}"}}).abilities == {
+        Killable,
+        Stoppable,
+        Pausable,
+    }
 
 
 @pytest.mark.parametrize(
@@ -181,7 +199,9 @@ def test_what_no_driver_can_do_and_undo_is_no_ability(nodes: Nodes, api: Kuberne
         ({"kubernetes": {"label": "app=kafka"}}, "does not say which node"),
     ],
 )  # fmt: skip
-def test_a_driver_that_names_no_node_or_cannot_heal_is_refused(drivers: dict[str, Any], why: str) -> None:
+def test_a_driver_that_names_no_node_or_cannot_heal_is_refused(
+    drivers: dict[str, Any], why: str
+) -> None:
     with pytest.raises(ValidationError, match=why):
         DriversPart.model_validate(drivers)
 
@@ -201,7 +221,9 @@ def test_pods_are_deleted_without_grace_and_their_replacements_awaited(api: Kube
 def test_an_api_server_that_refuses_hangs_or_lies_is_told(api: KubernetesApi) -> None:
     found = by_kubernetes(api)
     api.kubeconfig(api.nodes.folder, token="wrong")
-    with pytest.raises(EnvironmentNotReady, match="cannot ask for kafka-1: the API server answers 401"):
+    with pytest.raises(
+        EnvironmentNotReady, match="cannot ask for kafka-1: the API server answers 401"
+    ):
         found.able(Killable).kill("kafka-1")
     found = by_kubernetes(api, 0.3, timeout=0.5)
     with pytest.raises(EnvironmentNotReady, match="finds 0 pods of kafka-9"):
@@ -211,8 +233,12 @@ def test_an_api_server_that_refuses_hangs_or_lies_is_told(api: KubernetesApi) ->
         found.able(Killable).kill("kafka-1")
     api.hangs.clear()
     api.kills, api.replaces = False, False
-    with pytest.raises(EnvironmentNotReady, match="says that it killed kafka-1, which still answers"):
+    with pytest.raises(
+        EnvironmentNotReady, match="says that it killed kafka-1, which still answers"
+    ):
         found.able(Killable).kill("kafka-1")
     api.nodes.kill("kafka-1")
-    with pytest.raises(EnvironmentNotReady, match=r"waited 0.5 s in vain for a ready pod of kafka-1"):
+    with pytest.raises(
+        EnvironmentNotReady, match=r"waited 0.5 s in vain for a ready pod of kafka-1"
+    ):
         found.able(Killable).start("kafka-1")

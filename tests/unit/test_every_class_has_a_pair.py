@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from analysis.classes import CLASSES
 from tests.unit import (
+    test_application_twins,
     test_delivery_twins,
     test_kernels_twins,
     test_pipeline_twins,
@@ -25,5 +26,6 @@ def test_every_class_has_a_pair() -> None:
         *test_queue_twins.PAIRS,
         *test_transaction_twins.PAIRS,
         *test_pipeline_twins.PAIRS,
+        *test_application_twins.PAIRS,
     ]
     assert {cls for pair in pairs for cls, _ in pair.shows} | WITHOUT_A_TWIN == set(CLASSES)

@@ -44,7 +44,9 @@ def test_what_a_killed_process_left_is_ended_by_who_holds_the_folder_alone(
         (HealError("still paused", hint="`brokerstorm clean`"), "`brokerstorm clean`"),
     ],
 )
-def test_what_ends_it_early_says_how_to_go_on(root: RunDir, error: BrokerstormError, hint: str) -> None:
+def test_what_ends_it_early_says_how_to_go_on(
+    root: RunDir, error: BrokerstormError, hint: str
+) -> None:
     with pytest.raises(type(error)) as caught, playing(root, GOES_ON):
         raise error
     assert caught.value.hint == hint

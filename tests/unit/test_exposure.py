@@ -9,7 +9,15 @@ import numpy as np
 from analysis.capture.bucket import Bucket, Columns
 from analysis.capture.context import Context
 from analysis.kernels import deaths
-from analysis.kernels.exposure import COUNTED, COUNTED_ONCE, OF_FAULTS, Calls, exposure_of, of_bucket, open_at
+from analysis.kernels.exposure import (
+    COUNTED,
+    COUNTED_ONCE,
+    OF_FAULTS,
+    Calls,
+    exposure_of,
+    of_bucket,
+    open_at,
+)
 from harness.contracts.rows import FaultDetails, FaultEvent, WorkerRow
 from harness.exposure import CAPTURED
 from harness.faultlog import FaultLog, FaultRecord
@@ -20,11 +28,11 @@ from tests.planted.tiny import EPOCH_NS, History
 
 
 def table(name: str, **columns: list[int]) -> Columns:
-    return Columns.of(name, {key: np.array(values) for key, values in columns.items()})
+    return Columns.from_arrays(name, {key: np.array(values) for key, values in columns.items()})
 
 
 def bucket(sends: Columns, deliveries: Columns, faults: tuple[FaultRecord, ...] = ()) -> Bucket:
-    log = Columns.of("log", {})
+    log = Columns.from_arrays("log", {})
     return Bucket(0, Context(faults=faults), sends, log, deliveries)
 
 
@@ -50,7 +58,14 @@ def test_what_a_bucket_shows() -> None:
         t_done_ns=[30, 0, 0, 40],
         outcome=[Outcome.OK, Outcome.INFO, Outcome.INFO, Outcome.FAIL],
     )
-    events = [Event.DELIVER, Event.DELIVER, Event.DELIVER, Event.ASSIGN, Event.NACK, Event.ROLLBACK_END]
+    events = [
+        Event.DELIVER,
+        Event.DELIVER,
+        Event.DELIVER,
+        Event.ASSIGN,
+        Event.NACK,
+        Event.ROLLBACK_END,
+    ]
     deliveries = table(
         "deliveries",
         event=list(events),
@@ -78,7 +93,9 @@ def test_what_a_bucket_shows() -> None:
 
 def test_calls_are_told_by_any_chunks() -> None:
     rng = np.random.default_rng(7)
-    faults = tuple(FaultRecord(n, "kill", inject_ns=5 * n, end_ns=5 * n + 1, effective=True) for n in (2, 4))
+    faults = tuple(
+        FaultRecord(n, "kill", inject_ns=5 * n, end_ns=5 * n + 1, effective=True) for n in (2, 4)
+    )
     for _ in range(100):
         count = int(rng.integers(0, 9))
         start = rng.integers(1, 30, count)
@@ -96,7 +113,9 @@ def test_calls_are_told_by_any_chunks() -> None:
         assert calls.counts() == {
             "sends_open_at_fault": open_at(np.array([10, 20]), start[ours], done[ours]),
             "sends_before_first_ok": int(np.count_nonzero(start[ours] < acked.min(initial=never))),
-            "sends_not_ok": int(np.isin(outcome[ours], [Outcome.OK, Outcome.ABORTED], invert=True).sum()),
+            "sends_not_ok": int(
+                np.isin(outcome[ours], [Outcome.OK, Outcome.ABORTED], invert=True).sum()
+            ),
         }
 
 
@@ -117,7 +136,7 @@ def test_buckets_faults_and_workers_are_summed() -> None:
         FaultEvent(id=1, event="inject", kind="kill", t_ns=5),
         FaultEvent(id=1, event="effect", effective=True),
         FaultEvent(id=2, event="inject", kind="kill", t_ns=6),
-        FaultEvent(id=2, event="effect", effective=True, details=FaultDetails(held=4)),
+        FaultEvent(id=2, event="effect", effective=True, details=FaultDetails(held=4, answers=3)),
     ]
     workers = [WorkerRow(name="p", exposure={"reconnects": n} if n else {}) for n in (3, 4, 0)]
     found = exposure_of(
@@ -126,5 +145,5 @@ def test_buckets_faults_and_workers_are_summed() -> None:
         [*workers, WorkerRow(name="p")],
     )
     assert (found["deliveries"], found["faults_effective"], found["reconnects"]) == (12, 2, 7)
-    assert found["requests_held"] == 4
+    assert (found["requests_held"], found["answers_changed"]) == (4, 3)
     assert "ok" not in found

@@ -1,4 +1,5 @@
-"""Clusters that others started: who is asked, what our topics are called, and what the ledger remembers."""
+"""Clusters that others started: who is asked, what our topics are called, and what the ledger
+remembers."""
 
 from __future__ import annotations
 
@@ -44,7 +45,9 @@ def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MadeNames:
 
 
 def connection(**changed: Any) -> Connection:
-    return Connection(Path("staging.yaml"), ConnectionFile.model_validate({**FILE, **changed}), Security())
+    return Connection(
+        Path("staging.yaml"), ConnectionFile.model_validate({**FILE, **changed}), Security()
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,7 +68,9 @@ def test_only_the_cluster_that_the_file_calls_yours(
             self.asked += 1
             return external.FoundCluster("abc", "", ())
 
-        def admin(self, connection: Connection, found: external.FoundCluster, made: MadeNames) -> Any:
+        def admin(
+            self, connection: Connection, found: external.FoundCluster, made: MadeNames
+        ) -> Any:
             raise AssertionError
 
         def examine(self, connection: Connection, nodes: Sequence[Any], admin: Any) -> Any:
@@ -78,7 +83,9 @@ def test_only_the_cluster_that_the_file_calls_yours(
     assert answers.asked == (reason.endswith("abc"))
 
 
-def test_workers_are_told_the_names_at_the_brokers_and_the_capture_has_those_of_the_scenario() -> None:
+def test_workers_are_told_the_names_at_the_brokers_and_the_capture_has_those_of_the_scenario() -> (
+    None
+):
     (plan, *_) = choose_plans(read_scenario("kafka-quick"), seed=1, rounds=1)
     elsewhere = ExternalPlan(file="staging.yaml", cluster_id="abc", prefix="storm", nodes={})
     plan = with_tag(plan.model_copy(update={"external": elsewhere}), 7)
@@ -156,7 +163,9 @@ def test_a_topic_that_is_there_already_is_never_ours(made: MadeNames) -> None:
         shared(kafka, made).delete_topics(["theirs"])
 
 
-def test_what_a_killed_run_left_is_found_by_cluster(made: MadeNames, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_killed_run_left_is_found_by_cluster(
+    made: MadeNames, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made.add("topic", ["storm-00000007-orders"])
     row = read_json(made.path)
     assert row["owner"]["pid"] == os.getpid()
@@ -167,8 +176,15 @@ def test_what_a_killed_run_left_is_found_by_cluster(made: MadeNames, monkeypatch
     assert not list(made_on("another"))
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
-def test_a_new_connection_file_can_be_read_and_says_nothing_yet(system: str, tmp_path: Path) -> None:
+def test_no_connection_file_is_written_for_a_system_that_cannot_be_asked(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="system: rabbitmq: --cluster cannot ask"):
+        new_connection(tmp_path / "staging.yaml", "rabbitmq")
+
+
+@pytest.mark.parametrize("system", [name for name, each in SYSTEMS.items() if each.external()])
+def test_a_new_connection_file_can_be_read_and_says_nothing_yet(
+    system: str, tmp_path: Path
+) -> None:
     path = tmp_path / "staging.yaml"
     path.write_text(new_connection(path, system))
     found = read_connection(path).file
@@ -204,7 +220,9 @@ def test_settings_of_a_topic_that_was_just_made_are_asked_for_until_it_is_known(
     questions._client = LateBroker(2, KafkaError.UNKNOWN_TOPIC_OR_PART)  # type: ignore[assignment]
     assert questions.settings(["orders"]) == {"orders": {}}
     questions._client = LateBroker(1, KafkaError.TOPIC_AUTHORIZATION_FAILED)  # type: ignore[assignment]
-    with pytest.raises(EnvironmentNotReady, match="settings of orders cannot be read: Broker: Topic") as told:
+    with pytest.raises(
+        EnvironmentNotReady, match="settings of orders cannot be read: Broker: Topic"
+    ) as told:
         questions.settings(["orders"])
     assert "allowed to describe" in told.value.hint
 
@@ -218,6 +236,10 @@ def test_a_closed_port_is_told_before_every_answer_is_late(monkeypatch: pytest.M
 
 
 def test_a_client_that_cannot_be_made_is_told_with_the_key_to_look_at() -> None:
-    with pytest.raises(EnvironmentNotReady, match=r"127.0.0.1:1: .*ssl\.ca\.location failed") as told:
-        KafkaQuestions("127.0.0.1:1", {"security.protocol": "SSL", "ssl.ca.location": "/nonexistent"})
+    with pytest.raises(
+        EnvironmentNotReady, match=r"127.0.0.1:1: .*ssl\.ca\.location failed"
+    ) as told:
+        KafkaQuestions(
+            "127.0.0.1:1", {"security.protocol": "SSL", "ssl.ca.location": "/nonexistent"}
+        )
     assert told.value.hint.startswith("look at tls of the connection file")

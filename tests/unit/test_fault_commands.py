@@ -1,4 +1,5 @@
-"""The commands that `plan` shows: every kind has its own, with rules where nothing is decided yet."""
+"""The commands that `plan` shows: every kind has its own, with rules where nothing is decided
+yet."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ RUN = "public/{namespace of the run}"
 
 
 def sent(step: dict[str, Any]) -> list[str]:
-    timeline = faults.compile([{"at": 1, **step}], seed=7, load_s=600, topics=TOPICS, nodes=ROLES)
+    timeline = faults.compile(
+        [{"at": 1, **step}], faults.inventory_of(topics=TOPICS, nodes=ROLES), seed=7, load_s=600
+    )
     return faults.commands_of(timeline.firings[0], timeline)
 
 
@@ -94,7 +97,11 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"fault": "add-controller"},
-        ["start a controller that is not a broker", "AddRaftVoter", "after 10 s: RemoveRaftVoter; SIGTERM"],
+        [
+            "start a controller that is not a broker",
+            "AddRaftVoter",
+            "after 10 s: RemoveRaftVoter; SIGTERM",
+        ],
     ),
     (
         {"fault": "remove-controller"},
@@ -104,8 +111,8 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
     (
         {"fault": "reassign", "topic": "lone", "cancel_after": 2},
         [
-            "AlterPartitionReassignments lone, every partition: one replica -> a node that has none, "
-            "chosen then",
+            "AlterPartitionReassignments lone, every partition: one replica -> a node that has "
+            "none, chosen then",
             "after 2 s: cancel what has not arrived",
         ],
     ),
@@ -162,7 +169,9 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
     ),
     (
         {"fault": "transfer", "target": "bundle-of:orders", "to": "kafka-1"},
-        [f"PUT /admin/v2/namespaces/{RUN}/{{the bundle of orders then}}/unload?destinationBroker=kafka-1"],
+        [
+            f"PUT /admin/v2/namespaces/{RUN}/{{the bundle of orders then}}/unload?destinationBroker=kafka-1"
+        ],
     ),
     (
         {"fault": "mastership-move", "to": "kafka-2"},
@@ -172,9 +181,13 @@ WORDS: list[tuple[dict[str, Any], list[str]]] = [
 
 
 def test_settings_of_a_namespace_are_changed_by_rest() -> None:
-    step = {"fault": "change-config", "config": {"publishRate.publishThrottlingRateInMsg": 100}, "at": 1}
+    step = {
+        "fault": "change-config",
+        "config": {"publishRate.publishThrottlingRateInMsg": 100},
+        "at": 1,
+    }
     known: dict[str, Any] = {"topics": TOPICS, "nodes": ROLES, "system": "pulsar"}
-    timeline = faults.compile([step], seed=7, load_s=600, **known)
+    timeline = faults.compile([step], faults.inventory_of(**known), seed=7, load_s=600)
     assert faults.commands_of(timeline.firings[0], timeline) == [
         "admin REST, policies of the run's namespace: publishRate.publishThrottlingRateInMsg=100",
         "after 10 s: as before",
@@ -188,11 +201,16 @@ def test_the_words(step: dict[str, Any], commands: list[str]) -> None:
 
 def test_storms_say_how_often() -> None:
     (line,) = sent({"fault": "unload-storm", "times": 40, "pairs": True})
-    assert "chosen then}/unload (40 times, 0.02 to 0.2 s apart; each again 0.02 to 0.15 s later)" in line
+    assert (
+        "chosen then}/unload (40 times, 0.02 to 0.2 s apart; each again 0.02 to 0.15 s later)"
+        in line
+    )
     (line,) = sent({"fault": "unload-storm", "target": "bundles", "times": 40})
     assert "/{a bundle with a topic, chosen then}/unload (40 times" in line
     (line,) = sent({"fault": "client-freeze", "target": "client:producer"})
-    assert line == "SIGSTOP client:producer, SIGCONT 0.06 s later; again every 0.16 to 0.25 s for 5 s"
+    assert (
+        line == "SIGSTOP client:producer, SIGCONT 0.06 s later; again every 0.16 to 0.25 s for 5 s"
+    )
 
 
 def test_plan_shows_what_the_cluster_is_started_with_and_what_each_draw_sends(

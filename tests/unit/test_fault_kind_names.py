@@ -1,4 +1,5 @@
-"""Only faults/ knows the kinds of fault by name; everybody else reads what a fault says of itself."""
+"""Only faults/ knows the kinds of fault by name; everybody else reads what a fault says of
+itself."""
 
 from __future__ import annotations
 
@@ -14,12 +15,17 @@ from tests.unit.test_imports import tree_of
 ROOT = Path(__file__).resolve().parents[2]
 #: Also words for something else: a call, lanes, a column of the report, toxics of the proxy.
 OTHER_MEANINGS = {"kill", "partition", "latency", "bandwidth"}
-#: Its table gives kinds colours; one that it does not name has a look as well, and no verdict asks it.
+#: Its table gives kinds colours; one that it does not name has a look as well, and no verdict asks
+#: it.
 COLOURS = ROOT / "analysis" / "report" / "looks.py"
 #: Words of other tools, and what they are called here; nothing is asked of a fault there.
 OTHER_TOOLS = ROOT / "harness" / "other_words.py"
-#: What drivers do to a node (kill, restart, pause ...) is named by the same verbs; no fault is asked there.
-ACTIONS = (ROOT / "harness" / "connections" / "drivers.py", ROOT / "harness" / "clusters" / "drivers")
+#: What drivers do to a node (kill, restart, pause ...) is named by the same verbs; no fault is
+#: asked there.
+ACTIONS = (
+    ROOT / "harness" / "connections" / "drivers.py",
+    ROOT / "harness" / "clusters" / "drivers",
+)
 PARTS = ("analysis", "bench", "commands", "docs", "harness", "tests/oracles")
 
 
@@ -41,7 +47,8 @@ def words(node: ast.AST) -> set[object]:
 
 
 def knows_a_kind(tree: ast.AST) -> Iterator[int]:
-    """Lines with a kind's name, a kind compared with a word that is one, or searched for a part of it."""
+    """Lines with a kind's name, a kind compared with a word that is one, or searched for a part of
+    it."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and node.value in KINDS.keys() - OTHER_MEANINGS:
             yield node.lineno
@@ -82,13 +89,18 @@ def test_it_is_seen(code: str) -> None:
     assert list(knows_a_kind(ast.parse(code)))
 
 
-@pytest.mark.parametrize("code", ['lane.mode == "partition"', 'runtime.call("kill")', "kinds[fault.kind]"])
+@pytest.mark.parametrize(
+    "code", ['lane.mode == "partition"', 'runtime.call("kill")', "kinds[fault.kind]"]
+)
 def test_other_uses_are_left_alone(code: str) -> None:
     assert not list(knows_a_kind(ast.parse(code)))
 
 
 def test_nobody_outside_faults_knows_a_kind_by_name() -> None:
-    files = [ROOT / "cli.py", *(path for part in PARTS for path in sorted((ROOT / part).rglob("*.py")))]
+    files = [
+        ROOT / "cli.py",
+        *(path for part in PARTS for path in sorted((ROOT / part).rglob("*.py"))),
+    ]
     wrong = [
         f"{path.relative_to(ROOT)}:{line}"
         for path in files

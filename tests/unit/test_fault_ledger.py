@@ -1,4 +1,5 @@
-"""The ledger with real processes: what another process left stopped goes on, and nothing else is touched."""
+"""The ledger with real processes: what another process left stopped goes on, and nothing else is
+touched."""
 
 from __future__ import annotations
 
@@ -50,7 +51,9 @@ def sleeper() -> Iterator[psutil.Process]:
 
 
 def wait_status(process: psutil.Process, *, stopped: bool) -> None:
-    assert wait_until(lambda: (process.status() == psutil.STATUS_STOPPED) == stopped, 5, every_s=0.01)
+    assert wait_until(
+        lambda: (process.status() == psutil.STATUS_STOPPED) == stopped, 5, every_s=0.01
+    )
 
 
 def stop(process: psutil.Process) -> None:
@@ -58,7 +61,9 @@ def stop(process: psutil.Process) -> None:
     wait_status(process, stopped=True)
 
 
-def test_a_stopped_process_goes_on_without_any_cluster(run: RunDir, sleeper: psutil.Process) -> None:
+def test_a_stopped_process_goes_on_without_any_cluster(
+    run: RunDir, sleeper: psutil.Process
+) -> None:
     stop(sleeper)
     Ledger(run).write(paused(3, process_of("kafka-1", sleeper.pid)))
     assert faults.heal_from_ledger(None, run) == []
@@ -95,17 +100,28 @@ def test_killed_nodes_are_started_only_on_a_cluster_that_is_kept(run: RunDir) ->
     Ledger(run).write(KILLED)
     assert faults.heal_from_ledger(cluster, run) == []  # type: ignore[arg-type]
     assert cluster.runtime.is_running("kafka-2")
-    assert [(row["id"], row["event"]) for row in read_jsonl(run.faults)] == [(2, "heal"), (2, "healed")]
+    assert [(row["id"], row["event"]) for row in read_jsonl(run.faults)] == [
+        (2, "heal"),
+        (2, "healed"),
+    ]
 
 
 def test_a_fault_that_leaves_nothing_to_undo_is_not_said_to_be_applied(run: RunDir) -> None:
     """The harness was killed between a leader move and the look at its effect."""
-    row = {"id": 1, "event": "inject", "kind": "leader-move", "target": "orders", "targets": ["orders-0"]}
+    row = {
+        "id": 1,
+        "event": "inject",
+        "kind": "leader-move",
+        "target": "orders",
+        "targets": ["orders-0"],
+    }
     write_jsonl(run.faults, [{**row, "planned_s": 8.0, "params": {}, "t_ns": 1}])
     assert faults.heal_from_ledger(None, run) == []
     assert [fault.is_applied for fault in read_faults(run.faults)] == [True]
     assert faults.heal_from_ledger(StateCluster(), run) == []  # type: ignore[arg-type]
-    assert [(fault.is_applied, fault.effective) for fault in read_faults(run.faults)] == [(False, False)]
+    assert [(fault.is_applied, fault.effective) for fault in read_faults(run.faults)] == [
+        (False, False)
+    ]
 
 
 def test_rounds_of_a_campaign(run: RunDir, sleeper: psutil.Process) -> None:

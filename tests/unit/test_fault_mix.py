@@ -21,7 +21,10 @@ KILL, MOVE = {"fault": "kill", "for": 5}, {"fault": "leader-move"}
 
 def compiled(*steps: Any, seed: int = 7, load_s: float = 60.0) -> faults.Timeline:
     return faults.compile(
-        list(steps), seed=seed, load_s=load_s, topics=[TopicSettings("orders", 12, 3)], nodes=NODES
+        list(steps),
+        faults.inventory_of(topics=[TopicSettings("orders", 12, 3)], nodes=NODES),
+        seed=seed,
+        load_s=load_s,
     )
 
 
@@ -78,7 +81,9 @@ def test_nothing_is_applied_in_a_quiet_period_and_one_node_at_most_is_away(
     seed: int, every: float, jitter: float, kill_s: float, quiet_s: float, wait: float | None
 ) -> None:
     of = [{"fault": "kill", "for": kill_s}, {"fault": "pause", "for": 2}, MOVE]
-    step = mix(*of, every=every, jitter=jitter * every, quiet={"every": 20, "for": quiet_s}, wait=wait)
+    step = mix(
+        *of, every=every, jitter=jitter * every, quiet={"every": 20, "for": quiet_s}, wait=wait
+    )
     timeline = compiled(step, seed=seed)
     away_until_s = 0.0
     for firing in timeline.firings:
@@ -99,7 +104,10 @@ def test_a_draw_waits_for_the_next_one_but_not_into_the_quiet() -> None:
 def test_beside_ordinary_steps_and_numbered_by_time() -> None:
     firings = compiled({"fault": "pause", "at": 9}, mix(MOVE, **{"from": 8})).firings
     assert [f.id for f in firings] == list(range(1, len(firings) + 1))
-    assert [(f.t_s, f.kind, f.step) for f in firings[:2]] == [(8, "leader-move", 1), (9, "pause", 0)]
+    assert [(f.t_s, f.kind, f.step) for f in firings[:2]] == [
+        (8, "leader-move", 1),
+        (9, "pause", 0),
+    ]
 
 
 @pytest.mark.parametrize(
@@ -111,9 +119,15 @@ def test_beside_ordinary_steps_and_numbered_by_time() -> None:
         ({"mix": {"every": 3}}, "faults[0].mix.of: is missing"),
         (mix(), "faults[0].mix.of: "),
         (mix(KILL, evry=2), "faults[0].mix.evry: unknown key"),
-        (mix({"fault": "kil"}), "faults[0].mix.of[0].fault: unknown kind 'kil'; did you mean kill?"),
+        (
+            mix({"fault": "kil"}),
+            "faults[0].mix.of[0].fault: unknown kind 'kil'; did you mean kill?",
+        ),
         (mix(KILL, {"weight": 2}), "faults[0].mix.of[1].fault: is missing"),
-        (mix({**KILL, "at": 3}), "faults[0].mix.of[0].at: not allowed here: the mix decides the times"),
+        (
+            mix({**KILL, "at": 3}),
+            "faults[0].mix.of[0].at: not allowed here: the mix decides the times",
+        ),
         (mix({**KILL, "weight": 0}), "faults[0].mix.of[0].weight: must be greater than 0, got 0"),
         (mix({**KILL, "wieght": 2}), "faults[0].mix.of[0].wieght: unknown key"),
         (mix({**KILL, "target": "kafka-9"}), "faults[0].mix.of[0].target: no node 'kafka-9'"),
@@ -124,7 +138,10 @@ def test_beside_ordinary_steps_and_numbered_by_time() -> None:
         (mix(KILL, jitter=4), "faults[0].mix: jitter (4 s) must be shorter than every (4 s)"),
         (mix(KILL, until="2m"), "faults[0].mix.until: 120 s is after the end of load at 60 s"),
         (mix(KILL, every="90s"), "faults[0].mix.of[0]: can never be drawn"),
-        (mix(MOVE, every="59.5s", jitter=50, until=59.6), "faults[0].mix.every: never draws anything"),
+        (
+            mix(MOVE, every="59.5s", jitter=50, until=59.6),
+            "faults[0].mix.every: never draws anything",
+        ),
         (mix(MOVE, every="1ms"), "faults[0].mix.every: more than 10000 draws"),
         (mix(KILL, quiet={"every": 9, "for": 9}), "faults[0].mix.quiet: for (9 s) must be shorter"),
         (mix(KILL, quiet={"every": 9}), "faults[0].mix.quiet.for: is missing"),
@@ -150,5 +167,7 @@ def test_a_day_of_faults_is_laid_out_in_moments() -> None:
     assert len(timeline.firings) > 20_000
     assert timeline.firings[-1].t_s > 86000
     assert all(
-        not start_s <= f.t_s < end_s for f in timeline.firings[:500] for start_s, end_s in timeline.quiet[:99]
+        not start_s <= f.t_s < end_s
+        for f in timeline.firings[:500]
+        for start_s, end_s in timeline.quiet[:99]
     )

@@ -17,8 +17,20 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "faults.md"
 
 GOOD: list[dict[str, Any]] = [
     {"fault": "kill", "target": "leader-of:orders", "at": "10s", "for": "5s"},
-    {"fault": "leader-move", "topic": "orders", "partitions": 12, "every": "5s", "jitter": "1s", "until": 40},
-    {"fault": "leader-move", "topic": "orders", "at": 20, "storm": {"times": 3, "gap": ["20ms", 0.2]}},
+    {
+        "fault": "leader-move",
+        "topic": "orders",
+        "partitions": 12,
+        "every": "5s",
+        "jitter": "1s",
+        "until": 40,
+    },
+    {
+        "fault": "leader-move",
+        "topic": "orders",
+        "at": 20,
+        "storm": {"times": 3, "gap": ["20ms", 0.2]},
+    },
     {"fault": "leader-move", "topic": "orders", "at": 20, "moves": {"0": "kafka-1"}},
     {"fault": "controller-kill", "at": 1},
     {"fault": "rolling-restart", "at": 1, "down": "2s"},
@@ -42,8 +54,20 @@ GOOD: list[dict[str, Any]] = [
     {"fault": "connection-reset", "every": 2},
     {"fault": "name-change", "at": 1, "target": "kafka-1"},
     {"fault": "packet-loss", "at": 1, "share": 0.2, "link": "all", "way": "out"},
-    {"mix": {"of": [{"fault": "kill", "weight": 3, "for": "5s"}, {"fault": "leader-move"}], "every": "4s"}},
-    {"mix": {"of": [{"fault": "pause"}], "every": 9, "quiet": {"every": "30s", "for": "10s"}, "wait": 1}},
+    {
+        "mix": {
+            "of": [{"fault": "kill", "weight": 3, "for": "5s"}, {"fault": "leader-move"}],
+            "every": "4s",
+        }
+    },
+    {
+        "mix": {
+            "of": [{"fault": "pause"}],
+            "every": 9,
+            "quiet": {"every": "30s", "for": "10s"},
+            "wait": 1,
+        }
+    },
 ]
 BAD: list[dict[str, Any]] = [
     {"fault": "clock-drift", "at": 1, "speed": 0},
@@ -82,7 +106,9 @@ def validator() -> Any:
 def test_schema_and_compile_take_the_same_steps(validator: Any, step: dict[str, Any]) -> None:
     validator.validate([step])
     topics, nodes = [TopicSettings("orders", 12, 3)], ["kafka-1", "kafka-2"]
-    assert faults.compile([step], seed=1, load_s=60, topics=topics, nodes=nodes).firings
+    assert faults.compile(
+        [step], faults.inventory_of(topics=topics, nodes=nodes), seed=1, load_s=60
+    ).firings
 
 
 @pytest.mark.parametrize("step", BAD, ids=str)
@@ -90,7 +116,7 @@ def test_schema_and_compile_refuse_the_same_steps(validator: Any, step: dict[str
     assert not validator.is_valid([step])
     topics, nodes = [TopicSettings("orders", 12, 3)], ["kafka-1", "kafka-2"]
     with pytest.raises(ScenarioError):
-        faults.compile([step], seed=1, load_s=60, topics=topics, nodes=nodes)
+        faults.compile([step], faults.inventory_of(topics=topics, nodes=nodes), seed=1, load_s=60)
 
 
 def test_every_kind_is_described() -> None:
@@ -98,7 +124,8 @@ def test_every_kind_is_described() -> None:
     assert set(listed) == {*KINDS, "mix"}
     for row in listed.values():
         assert row.about.endswith(".")
-        assert row.abilities or row.kind == "mix" or row.kind.startswith("client-")
+        of_clients = row.kind == "scale" or row.kind.startswith(("client-", "output-"))
+        assert row.abilities or row.kind == "mix" or of_clients
         assert all(key.about for key in row.keys), row
 
 

@@ -22,15 +22,22 @@ NODES = ["kafka-1", "kafka-2", "kafka-3"]
 TOPICS = [TopicSettings("orders", 12, 3), TopicSettings("audit-7", 3, 3)]
 
 
-def compiled(*steps: Any, seed: int = 7, load_s: float = 60.0, topics: Any = TOPICS) -> faults.Timeline:
+def compiled(
+    *steps: Any, seed: int = 7, load_s: float = 60.0, topics: Any = TOPICS
+) -> faults.Timeline:
     named = {"group:billing": ["billing-1"]}
     return faults.compile(
-        list(steps), seed=seed, load_s=load_s, topics=topics, nodes=NODES, coordinated=named
+        list(steps),
+        faults.inventory_of(topics=topics, nodes=NODES, coordinated=named),
+        seed=seed,
+        load_s=load_s,
     )
 
 
 def test_at_for_and_target() -> None:
-    (firing,) = compiled({"fault": "kill", "target": "leader-of:orders", "at": "10s", "for": "500ms"}).firings
+    (firing,) = compiled(
+        {"fault": "kill", "target": "leader-of:orders", "at": "10s", "for": "500ms"}
+    ).firings
     assert (firing.id, firing.kind, firing.target, firing.t_s, firing.for_s) == (
         1,
         "kill",
@@ -44,7 +51,16 @@ def test_every_from_until() -> None:
     timeline = compiled(
         {"fault": "leader-move", "topic": "orders", "every": "5s", "from": "5s", "until": "40s"}
     )
-    assert [firing.t_s for firing in timeline.firings] == [5.0, 10.0, 15.0, 20.0, 25.0, 30.0, 35.0, 40.0]
+    assert [firing.t_s for firing in timeline.firings] == [
+        5.0,
+        10.0,
+        15.0,
+        20.0,
+        25.0,
+        30.0,
+        35.0,
+        40.0,
+    ]
 
 
 def test_every_stops_early_enough_to_heal_under_load() -> None:
@@ -98,7 +114,10 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
             {"fault": "kill", "at": 1, "traget": "all"},
             "faults[0].traget: unknown key; did you mean target?",
         ),
-        ({"fault": "kill", "at": "60s"}, "faults[0].at: would fire at 60 s, but the load ends at 60 s"),
+        (
+            {"fault": "kill", "at": "60s"},
+            "faults[0].at: would fire at 60 s, but the load ends at 60 s",
+        ),
         ({"fault": "kill"}, "faults[0]: needs either `at` or `every`"),
         ({"fault": "kill", "at": 1, "every": 2}, "faults[0]: needs either `at` or `every`"),
         ({"fault": "kill", "at": 1, "until": 2}, "faults[0]: `until` goes with `every`"),
@@ -106,8 +125,14 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
             {"fault": "kill", "every": 1, "jitter": 1},
             "faults[0]: jitter (1 s) must be shorter than every (1 s)",
         ),
-        ({"fault": "kill", "every": 1, "until": "2m"}, "faults[0].until: 120 s is after the end of load"),
-        ({"fault": "kill", "every": "90s"}, "faults[0].every: does not fire and end within the 60 s of load"),
+        (
+            {"fault": "kill", "every": 1, "until": "2m"},
+            "faults[0].until: 120 s is after the end of load",
+        ),
+        (
+            {"fault": "kill", "every": "90s"},
+            "faults[0].every: does not fire and end within the 60 s of load",
+        ),
         (
             {"fault": "leader-move", "topic": "orders", "every": "1ms"},
             "faults[0].every: more than 10000 firings",
@@ -120,8 +145,14 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
         ({"fault": "kill", "at": -1}, "faults[0].at: must be greater than or equal to 0, got -1"),
         ({"fault": "kill", "at": 1, "for": 0}, "faults[0].for: must be greater than 0, got 0"),
         ({"fault": "kill", "at": 1, "target": "kafka-9"}, "faults[0].target: no node 'kafka-9'"),
-        ({"fault": "kill", "at": 1, "target": "kafka-1, kafka-9"}, "faults[0].target: no node 'kafka-9'"),
-        ({"fault": "pause", "at": 1, "target": "kafka-1,kafka-1"}, "faults[0].target: has kafka-1 twice"),
+        (
+            {"fault": "kill", "at": 1, "target": "kafka-1, kafka-9"},
+            "faults[0].target: no node 'kafka-9'",
+        ),
+        (
+            {"fault": "pause", "at": 1, "target": "kafka-1,kafka-1"},
+            "faults[0].target: has kafka-1 twice",
+        ),
         (
             {"fault": "kill", "at": 1, "target": "leader-of:order"},
             "no topic 'order'; did you mean orders?",
@@ -146,7 +177,10 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
             {"fault": "leader-move", "at": 1},
             "faults[0].topic: must be given, there are several topics: orders, audit-7",
         ),
-        ({"fault": "leader-move", "topic": "ordres", "at": 1}, "no topic 'ordres'; did you mean orders?"),
+        (
+            {"fault": "leader-move", "topic": "ordres", "at": 1},
+            "no topic 'ordres'; did you mean orders?",
+        ),
         (
             {"fault": "leader-move", "topic": "orders", "partitions": 13, "at": 1},
             "faults[0].partitions: 13 is more than the 12 of orders",
@@ -156,14 +190,27 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
             "faults[0].moves: orders has",
         ),
         (
-            {"fault": "leader-move", "topic": "orders", "at": 59.9, "storm": {"times": 9, "gap": [1, 2]}},
+            {
+                "fault": "leader-move",
+                "topic": "orders",
+                "at": 59.9,
+                "storm": {"times": 9, "gap": [1, 2]},
+            },
             "faults[0].storm: would fire at",
         ),
         (
-            {"fault": "leader-move", "topic": "orders", "at": 1, "storm": {"times": 3, "gap": [2, 1]}},
+            {
+                "fault": "leader-move",
+                "topic": "orders",
+                "at": 1,
+                "storm": {"times": 3, "gap": [2, 1]},
+            },
             "faults[0].storm: gap: the shortest comes first",
         ),
-        ({"fault": "leader-move", "at": 1, "storm": {"times": 3}}, "faults[0].storm.gap: is missing"),
+        (
+            {"fault": "leader-move", "at": 1, "storm": {"times": 3}},
+            "faults[0].storm.gap: is missing",
+        ),
         (
             {"fault": "leader-move", "at": 1, "storm": {"times": 3, "gap": 1}},
             "faults[0].storm.gap: must be a pair such as [20ms, 200ms], got 1",
@@ -172,8 +219,14 @@ def test_editing_one_step_leaves_the_others_alone() -> None:
             {"fault": "leader-move", "at": 1, "moves": {"x": "kafka-1"}},
             "faults[0].moves.x: must be a whole number",
         ),
-        ({"fault": "kill", "at": 1, "together": "x"}, "faults[0].together: must be true or false, got 'x'"),
-        ({"fault": "kill", "at": [1]}, "faults[0].at: must be a duration such as 10s, 250ms or 2m, got [1]"),
+        (
+            {"fault": "kill", "at": 1, "together": "x"},
+            "faults[0].together: must be true or false, got 'x'",
+        ),
+        (
+            {"fault": "kill", "at": [1]},
+            "faults[0].at: must be a duration such as 10s, 250ms or 2m, got [1]",
+        ),
         ("kill", "faults[0]: must be a mapping"),
     ],
 )
@@ -190,11 +243,17 @@ def test_the_firings_of_all_steps_together_are_bounded() -> None:
         compiled(dense, dense)
 
 
-def test_a_cluster_is_asked_once_for_faults_that_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_is_asked_once_for_faults_that_are_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(timeline, "find_ability", lambda cluster, ability: asked.append(ability) or cluster)
+    monkeypatch.setattr(
+        timeline, "find_ability", lambda cluster, ability: asked.append(ability) or cluster
+    )
     step = {"fault": "kill", "target": "kafka-1", "for": "1s"}
-    several = compiled(*[{**step, "at": n} for n in range(5)], {**step, "at": 9, "target": "kafka-2"})
+    several = compiled(
+        *[{**step, "at": n} for n in range(5)], {**step, "at": 9, "target": "kafka-2"}
+    )
     faults.refuse_unsupported(several, describe_cluster("kafka"))
     assert len(asked) == 2 * len(KINDS["kill"].abilities)
 
@@ -202,7 +261,9 @@ def test_a_cluster_is_asked_once_for_faults_that_are_the_same(monkeypatch: pytes
 def test_the_step_is_counted_from_zero() -> None:
     with pytest.raises(ScenarioError, match=r"^faults\[2\]\.target: "):
         compiled(
-            {"fault": "kill", "at": 1}, {"fault": "kill", "at": 2}, {"fault": "kill", "at": 3, "target": "x"}
+            {"fault": "kill", "at": 1},
+            {"fault": "kill", "at": 2},
+            {"fault": "kill", "at": 3, "target": "x"},
         )
 
 
@@ -216,7 +277,10 @@ def test_topic_names_that_end_in_a_number() -> None:
         {"fault": "kill", "at": t, "target": f"leader-of:{name}"}
         for t, name in [(1, "audit-7"), (9, "audit-7-2")]
     ]
-    assert [f.target for f in compiled(*steps).firings] == ["leader-of:audit-7", "leader-of:audit-7-2"]
+    assert [f.target for f in compiled(*steps).firings] == [
+        "leader-of:audit-7",
+        "leader-of:audit-7-2",
+    ]
 
 
 def test_description() -> None:
@@ -250,7 +314,9 @@ def schedules(draw: Any) -> dict[str, Any]:
 
 
 @settings(deadline=None, max_examples=50)
-@given(step=schedules(), seed=st.integers(0, 2**32), load_s=st.floats(1, 120), for_s=st.floats(0.1, 5))
+@given(
+    step=schedules(), seed=st.integers(0, 2**32), load_s=st.floats(1, 120), for_s=st.floats(0.1, 5)
+)
 def test_firings_lie_in_the_load_and_jitter_in_its_bounds(
     step: dict[str, Any], seed: int, load_s: float, for_s: float
 ) -> None:

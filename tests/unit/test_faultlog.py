@@ -16,7 +16,13 @@ from harness.progress.view import RunView
 from harness.rundir import append_jsonl
 
 S = 1_000_000_000
-INJECT = {"event": "inject", "t_ns": 0, "kind": "kill", "target": "leader-of:orders", "targets": ["kafka-1"]}
+INJECT = {
+    "event": "inject",
+    "t_ns": 0,
+    "kind": "kill",
+    "target": "leader-of:orders",
+    "targets": ["kafka-1"],
+}
 UNDONE = {"event": "heal", "t_ns": 10 * S}
 RUN_END_NS = 300 * S
 
@@ -40,7 +46,9 @@ def end_s(*rows: dict[str, Any]) -> float | None:
     return said
 
 
-def test_a_fault_is_over_when_nothing_of_it_is_applied_and_nobody_waits_for_the_cluster_any_more() -> None:
+def test_a_fault_is_over_when_nothing_of_it_is_applied_and_nobody_waits_for_the_cluster_any_more() -> (
+    None
+):
     slow = {"event": "healed", "t_ns": 130 * S, "ok": False, "undone": True}
     whole = {"event": "healed", "t_ns": 17 * S, "ok": True, "undone": True}
     stuck = {"event": "healed", "t_ns": 130 * S, "ok": False, "undone": False}

@@ -1,4 +1,5 @@
-"""Go workers: what a version means, what is built when, and clear words when it cannot be (Go will do)."""
+"""Go workers: what a version means, what is built when, and clear words when it cannot be (Go will
+do)."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ BUILD: dict[str, Any] = {
         {"path": "example.com/new/client", "from": "1.40.0"},
     ],
 }
-needs_go = pytest.mark.skipif(shutil.which("go") is None and not go.USUAL_PLACE.exists(), reason="needs Go")
+needs_go = pytest.mark.skipif(
+    shutil.which("go") is None and not go.USUAL_PLACE.exists(), reason="needs Go"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -64,7 +67,9 @@ def built_as(worker: WorkerSpec, build: dict[str, Any]) -> WorkerSpec:
         ("1.30.0", "example.com/old/client v1.30.0"),
     ],
 )
-def test_the_module_path_follows_from_the_version(worker: WorkerSpec, version: str, module: str) -> None:
+def test_the_module_path_follows_from_the_version(
+    worker: WorkerSpec, version: str, module: str
+) -> None:
     assert str(go_build.module_of(worker, version)) == module
 
 
@@ -95,11 +100,13 @@ def test_a_go_that_is_older_than_a_module_asks_for_is_not_ready(
     assert not found.ok
     assert "too old for the worker of pulsar-client-go, which needs Go 1.24.0" in found.detail
     assert found.remedy == "install Go 1.24.0 or newer and have `go` on PATH"
-    assert "which needs Go 1.23.0" in SERVER.readiness()[1]
+    assert "which needs Go 1.24.0" in SERVER.readiness()[1]
 
 
 @needs_go
-def test_sources_are_built_as_if_written_for_the_version(worker: WorkerSpec, tmp_path: Path) -> None:
+def test_sources_are_built_as_if_written_for_the_version(
+    worker: WorkerSpec, tmp_path: Path
+) -> None:
     (worker.folder / "go.mod").write_text(
         "module hello\n\nrequire (\n\texample.com/new/client v1.43.3\n\texample.com/other v1.2.3\n"
         "\texample.com/new/client/pkg/messages v0.9.0\n"
@@ -114,19 +121,26 @@ def test_sources_are_built_as_if_written_for_the_version(worker: WorkerSpec, tmp
     assert "example.com/new/client" not in text
     assert "of-the-client" not in text
     assert "brokerstorm/kit => ../go_kit" in text
-    assert "pkg/messages" not in text  # it is the client's own: Go takes the version that the client asks for
+    # it is the client's own: Go takes the version that the client asks for
+    assert "pkg/messages" not in text
     assert '"example.com/old/client"' in (copy / "main.go").read_text()
 
 
 @pytest.mark.long
 @needs_go
 def test_a_worker_imports_the_kit_wherever_its_folder_is(worker: WorkerSpec) -> None:
-    (worker.folder / "go.mod").write_text("module hello\n\ngo 1.19\n\nrequire brokerstorm/kit v0.0.0\n")
+    (worker.folder / "go.mod").write_text(
+        "module hello\n\ngo 1.19\n\nrequire brokerstorm/kit v0.0.0\n"
+    )
     (worker.folder / "main.go").write_text(
         'package main\n\nimport (\n\t"os"\n\n\t"brokerstorm/kit"\n)\n\n'
         "func main() { os.Exit(kit.Main(nil, nil)) }\n"
     )
-    fetched = {**BUILD, "modules": [{"path": "golang.org/x/sys", "from": "0.1.0"}], "default": "0.5.0"}
+    fetched = {
+        **BUILD,
+        "modules": [{"path": "golang.org/x/sys", "from": "0.1.0"}],
+        "default": "0.5.0",
+    }
     argv, _ = go_build.launch(built_as(worker, fetched), "", False, lambda text, share: None)
     assert subprocess.run(argv, capture_output=True, text=True, check=False).returncode == 2
     golden = worker.folder.parent / "golden"
@@ -168,7 +182,9 @@ def test_built_once_and_anew_when_something_changes(worker: WorkerSpec) -> None:
 @needs_go
 def test_a_source_for_newer_versions_is_left_out_of_older_ones(worker: WorkerSpec) -> None:
     (worker.folder / "main.go").write_text("package main\n\nfunc main() { newer() }\n")
-    (worker.folder / "newer.go").write_text("//go:build is_newer\n\npackage main\n\nfunc newer() {}\n")
+    (worker.folder / "newer.go").write_text(
+        "//go:build is_newer\n\npackage main\n\nfunc newer() {}\n"
+    )
     module = {"path": "brokerstorm.invalid/x", "from": "1.0.0"}
     tagged = built_as(worker, {**BUILD, "modules": [module], "tags": {"is_newer": "1.40.0"}})
     go_build.launch(tagged, "1.40.0", False, lambda text, share: None)
@@ -179,7 +195,9 @@ def test_a_source_for_newer_versions_is_left_out_of_older_ones(worker: WorkerSpe
 @needs_go
 def test_what_does_not_build_is_one_line(worker: WorkerSpec) -> None:
     (worker.folder / "main.go").write_text("package main\n\nfunc main() { nothing() }\n")
-    broken = built_as(worker, {**BUILD, "modules": [{"path": "brokerstorm.invalid/x", "from": "1.0.0"}]})
+    broken = built_as(
+        worker, {**BUILD, "modules": [{"path": "brokerstorm.invalid/x", "from": "1.0.0"}]}
+    )
     with pytest.raises(
         WorkerError, match=r"hello 1\.43\.3 does not build with .*undefined: nothing"
     ) as caught:

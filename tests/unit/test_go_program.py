@@ -30,7 +30,9 @@ def test_sources_are_a_version_that_says_its_number(tmp_path: Path) -> None:
     assert spec.version == "2.99.1"
     assert spec.program is not None
     assert spec.program.own is not None
-    assert spec.program.place != GoProgram(SERVER, "2.99.1").place, "its own build is another program"
+    assert spec.program.place != GoProgram(SERVER, "2.99.1").place, (
+        "its own build is another program"
+    )
 
 
 def test_a_folder_without_sources_is_refused(tmp_path: Path) -> None:
@@ -54,7 +56,9 @@ def test_offline_it_must_have_been_built(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def runtime(tmp_path: Path, *needs: str) -> ProcessRuntime:
     launch = Launch(spec_of("nats"), Java("", 0, ""), Path(), {}, program=tmp_path / "nats-server")
-    return ProcessRuntime("r", tmp_path, 3, launch, lambda node, folder: None, needs=frozenset(needs))
+    return ProcessRuntime(
+        "r", tmp_path, 3, launch, lambda node, folder: None, needs=frozenset(needs)
+    )
 
 
 def test_a_node_is_started_as_the_program_with_its_arguments(tmp_path: Path) -> None:
@@ -72,6 +76,8 @@ def test_it_has_no_clock_of_its_own(tmp_path: Path) -> None:
 
 def test_each_node_is_told_an_address_of_its_own_for_each_other(tmp_path: Path) -> None:
     layout = runtime(tmp_path, "peer-detours").layout
-    texts = {node.name: layout.management_texts(node, "secret")["routes.conf"] for node in layout.nodes}
+    texts = {
+        node.name: layout.management_texts(node, "secret")["routes.conf"] for node in layout.nodes
+    }
     routes = {name: text.partition("routes=[")[2].partition("]")[0] for name, text in texts.items()}
     assert len({each for text in routes.values() for each in text.split(",")}) == 6

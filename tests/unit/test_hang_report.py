@@ -1,4 +1,5 @@
-"""A hang that was seen during the run: rows of events.jsonl to context, coverage, result and surfaces."""
+"""A hang that was seen during the run: rows of events.jsonl to context, coverage, result and
+surfaces."""
 
 from __future__ import annotations
 
@@ -30,7 +31,12 @@ from tests.unit.test_verdict import facts, finding, manifest, traffic
 S = 1_000_000_000
 WHERE = "github.com/Shopify/sarama.(*syncProducer).SendMessages (sync_producer.go:138)"
 EVENTS: list[dict[str, Any]] = [
-    {"worker": "consumer-1", "kind": "stall", "t_ns": 5_000_000_000, "text": "the client's own event"},
+    {
+        "worker": "consumer-1",
+        "kind": "stall",
+        "t_ns": 5_000_000_000,
+        "text": "the client's own event",
+    },
     {
         "worker": "producer-1",
         "kind": "hang",
@@ -45,7 +51,13 @@ EVENTS: list[dict[str, Any]] = [
             "    sync_producer.go:138\x1b[2J",
         ],
     },
-    {"worker": "producer-2", "kind": "hang", "t_ns": 32_000_000_000, "since_ns": 1, "text": "no dump came"},
+    {
+        "worker": "producer-2",
+        "kind": "hang",
+        "t_ns": 32_000_000_000,
+        "since_ns": 1,
+        "text": "no dump came",
+    },
 ]
 ROWS = hang_rows([typed(row, EventRow, "") for row in EVENTS], 9_000_000_000)
 
@@ -70,7 +82,9 @@ def test_the_page_shows_the_stack_and_nothing_of_it_is_markup() -> None:
 @pytest.mark.parametrize("verbose", [False, True])
 def test_the_summary_names_the_call_and_verbose_the_stack(verbose: bool) -> None:
     out = io.StringIO()
-    print_result(Console(file=out, width=140, color_system=None), failing(hangs=ROWS), verbose=verbose)
+    print_result(
+        Console(file=out, width=140, color_system=None), failing(hangs=ROWS), verbose=verbose
+    )
     text = out.getvalue()
     assert "producer-1, hang noticed at 00:22.000: 50 sends open" in text
     assert f"waits in {WHERE}" in text
@@ -88,7 +102,9 @@ def test_it_survives_the_document(tmp_path: Path) -> None:
 def test_a_worker_that_was_ended_for_hanging_lost_no_record() -> None:
     def capture(**worker: Any) -> tuple[bool, str]:
         row = {"name": "producer-1", "done": False, "exit_code": -9, **worker}
-        check = next(c for c in coverage(facts(manifest=manifest(workers=[row]))) if c.name == "capture")
+        check = next(
+            c for c in coverage(facts(manifest=manifest(workers=[row]))) if c.name == "capture"
+        )
         return check.ok, check.text
 
     assert capture(hung=True) == (
@@ -100,7 +116,9 @@ def test_a_worker_that_was_ended_for_hanging_lost_no_record() -> None:
 
 
 def test_sends_that_were_open_for_too_short_to_be_a_hang_make_it_unknown() -> None:
-    def drain(n_open: int, *, hang: int = 0, deadline_s: float = 20, **worker: Any) -> tuple[bool, str]:
+    def drain(
+        n_open: int, *, hang: int = 0, deadline_s: float = 20, **worker: Any
+    ) -> tuple[bool, str]:
         series = traffic()
         series.totals["open"] = n_open
         found = (
@@ -120,8 +138,8 @@ def test_sends_that_were_open_for_too_short_to_be_a_hang_make_it_unknown() -> No
 
     assert drain(50) == (
         False,
-        "50 sends were open when the drain ended, and not past their deadline yet: raise limits.drain, or "
-        "lower limits.call",
+        "50 sends were open when the drain ended, and not past their deadline yet: raise "
+        "limits.drain, or lower limits.call",
     )
     assert drain(0)[0]
     assert drain(50, deadline_s=0)[0], "imported, without a deadline"
@@ -144,8 +162,12 @@ def stalled(since_ns: int = EPOCH_NS + 6 * S) -> EventRow:
     )
 
 
-RULE = "no violation: a queue is judged by what remains after the drain and by the silence before it; "
-HELD = "no violation: no partition that it held was silent for longer than limits.stall (15 s) with "
+RULE = (
+    "no violation: a queue is judged by what remains after the drain and by the silence before it; "
+)
+HELD = (
+    "no violation: no partition that it held was silent for longer than limits.stall (15 s) with "
+)
 LEFT = "2 messages remained, and that silence was no longer than limits.stall (15 s)"
 
 
@@ -160,12 +182,18 @@ LEFT = "2 messages remained, and that silence was no longer than limits.stall (1
 def test_a_stall_that_is_no_violation_says_by_which_rule(
     system: str, left: int, said: str, tmp_path: Path
 ) -> None:
-    h = History(system=system).fault("kill", "node-1", 5_000, 9_000).sent(4).deliver(0, 1, position=-1)
+    h = (
+        History(system=system)
+        .fault("kill", "node-1", 5_000, 9_000)
+        .sent(4)
+        .deliver(0, 1, position=-1)
+    )
     context = load_context(h.bounds(end=left, read_to=left).write(tmp_path / "run"))
     context = replace(context, stall_ns=15 * S)
     (row,) = judged_hangs([stalled()], context, [], {})
     assert row.judged == (
-        f"{said}. Of the 24.0 s until it was noticed, 3.0 s with fault #1 (kill node-1) do not count"
+        f"{said}. Of the 24.0 s until it was noticed, 3.0 s with fault #1 (kill node-1) do not "
+        "count"
     )
     (row,) = judged_hangs([stalled(since_ns=EPOCH_NS + 10 * S)], context, [], {})
     assert row.judged == said
@@ -184,7 +212,9 @@ def test_a_stall_that_judging_found_too_names_its_class(tmp_path: Path) -> None:
 
 
 def test_the_terminal_and_the_page_say_what_judging_made_of_it() -> None:
-    row = HangRow(worker="c-1", kind="stall", t_s=3.0, text="handed nothing", judged="no violation: <why>")
+    row = HangRow(
+        worker="c-1", kind="stall", t_s=3.0, text="handed nothing", judged="no violation: <why>"
+    )
     out = Console(file=io.StringIO(), width=100)
     print_result(out, failing(hangs=[row]))
     assert "no violation: <why>" in out.file.getvalue()  # type: ignore[attr-defined]

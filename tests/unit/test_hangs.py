@@ -1,4 +1,5 @@
-"""Hangs while they happen: planted journals, frozen processes, and the stack that waits in a dump."""
+"""Hangs while they happen: planted journals, frozen processes, and the stack that waits in a
+dump."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from harness.records import RAW_SENDS, SEGMENT_HEADER_BYTES
 from harness.run.hangs import hang_sentence, take_stacks
 from harness.run.liveness import Hang, HangDetector, OpenCalls, SendSegments
 from harness.run.manifest import ManifestFile
+from harness.run.place import RunPlace
 from harness.run.stacks import parse, waiting
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
@@ -93,7 +95,8 @@ def test_a_client_that_answers_overdue_calls_is_left_to_answer_the_rest(tmp_path
 
 
 def test_a_slow_client_is_no_hang_however_long_it_is_slow(tmp_path: Path) -> None:
-    """A broker is away for less than the deadline, again and again: each call ends, the next one is open."""
+    """A broker is away for less than the deadline, again and again: each call ends, the next one is
+    open."""
     judged = judge(tmp_path)
     for second in range(0, 100, 4):
         plant(tmp_path, 0, [(second + 0.5, 0)])
@@ -127,7 +130,10 @@ def test_reports_of_one_freeze_count_once(tmp_path: Path) -> None:
 
 def test_the_sentence_tells_since_when_and_the_last_progress() -> None:
     text = hang_sentence(Hang(20, 71 * S, 31.2, 30.0, 70 * S), epoch_ns=64 * S - S // 4)
-    assert text == "20 sends open, the oldest since 00:07.2 (31.2 s, deadline 30 s), last answer at 00:06.2"
+    assert (
+        text
+        == "20 sends open, the oldest since 00:07.2 (31.2 s, deadline 30 s), last answer at 00:06.2"
+    )
     assert hang_sentence(Hang(1, 71 * S, 31.2, 30.0, 0), epoch_ns=64 * S).endswith("no answer ever")
 
 
@@ -146,8 +152,12 @@ def test_whoever_hangs_is_told_of_before_the_first_stack_is_waited_for(
     run, order, said = RunDir(tmp_path / "run").create(), list[str](), io.StringIO()
     manifest = ManifestFile(run, command="x", versions={})
     manifest.set_epoch(64 * S)
-    plan = build_plan(Scenario.model_validate({"name": "x", "load": {"producers": {"p": {}}}}), seed=1)
-    pool = WorkerPool(plan, run, Endpoints("", ""), manifest, PlainProgress(said), owner="x", offline=True)
+    plan = build_plan(
+        Scenario.model_validate({"name": "x", "load": {"producers": {"p": {}}}}), seed=1
+    )
+    pool = WorkerPool(
+        RunPlace(plan, run, Endpoints("", ""), manifest, PlainProgress(said), "x", offline=True)
+    )
     for number in (1, 2):
         spec = worker_spec(f"producer-{number}", "sarama", sending(instance=number))
         pool._now["producer"].append(Hung(spec, tmp_path))
@@ -163,7 +173,10 @@ def test_whoever_hangs_is_told_of_before_the_first_stack_is_waited_for(
     pool.end_hanging_producers()
     assert order == ["stacks of producer-1, 2 told", "stacks of producer-2, 2 told"]
     rows = read_jsonl(run.events)
-    assert [(row["kind"], row["instance"], row["open"]) for row in rows] == [("hang", 1, 1), ("hang", 2, 1)]
+    assert [(row["kind"], row["instance"], row["open"]) for row in rows] == [
+        ("hang", 1, 1),
+        ("hang", 2, 1),
+    ]
     assert pool._hung == {"producer-1", "producer-2"}
 
 
@@ -294,7 +307,8 @@ def test_a_thread_that_listens_to_the_harness_is_not_shown() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "no dump\n\nat all\n", 'Exception in thread "main" x\n\tat java.lang.A.b(A.java:1)\n']
+    "text",
+    ["", "no dump\n\nat all\n", 'Exception in thread "main" x\n\tat java.lang.A.b(A.java:1)\n'],
 )
 def test_what_is_no_dump_has_no_stack(text: str) -> None:
     assert waiting(text) is None

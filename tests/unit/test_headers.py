@@ -14,11 +14,15 @@ from harness.scenario.model import Scenario
 
 
 def test_a_text_stands_for_itself_and_a_size_for_letters_that_stay_the_same() -> None:
-    headers = read_headers({"tenant": "acme", "trace": {"bytes": 100}, "x": {"bytes": 3, "count": 2}})
+    headers = read_headers(
+        {"tenant": "acme", "trace": {"bytes": 100}, "x": {"bytes": 3, "count": 2}}
+    )
     assert list(headers) == ["tenant", "trace", "x_1", "x_2"]
     assert headers["tenant"] == "acme"
     assert [len(headers[name]) for name in ("trace", "x_1", "x_2")] == [100, 3, 3]
-    assert headers == read_headers({"tenant": "acme", "trace": {"bytes": 100}, "x": {"bytes": 3, "count": 2}})
+    assert headers == read_headers(
+        {"tenant": "acme", "trace": {"bytes": 100}, "x": {"bytes": 3, "count": 2}}
+    )
 
 
 @pytest.mark.parametrize(
@@ -51,9 +55,9 @@ def test_a_worker_is_told_the_headers_and_what_is_compressible() -> None:
         "producers": {"p": {"headers": {"tenant": "acme"}, "options": {"compression.type": "lz4"}}},
     }
     plan = build_plan(Scenario.model_validate({"name": "s", "load": load}), seed=1)
-    spec = client_spec(plan, RunDir(Path()), plan.producers[0], Endpoints("localhost:1")).document()[
-        "producer"
-    ]
+    spec = client_spec(
+        plan, RunDir(Path()), plan.producers[0], Endpoints("localhost:1")
+    ).document()["producer"]
     assert spec["headers"] == [["tenant", "acme"]]
     assert (spec["payload_bytes"], spec["payload_compressible"]) == (1000, 600)
     assert plan.producers[0].codec == "lz4 (compression.type=lz4)"

@@ -1,4 +1,5 @@
-"""Changes are told on the right night, with the right night named, and not told when chance explains it."""
+"""Changes are told on the right night, with the right night named, and not told when chance
+explains it."""
 
 from __future__ import annotations
 
@@ -32,7 +33,10 @@ def story(hits: Sequence[int], rounds: int = 3, **changes: Any) -> Story:
 
 
 def of_p99(levels: Sequence[float], cell: str = "a", **changes: Any) -> list[Round]:
-    return [a_round(at, cell=cell, latency_ms={"p99": level}, **changes) for at, level in enumerate(levels)]
+    return [
+        a_round(at, cell=cell, latency_ms={"p99": level}, **changes)
+        for at, level in enumerate(levels)
+    ]
 
 
 def only(changes: Sequence[Change]) -> Change:
@@ -42,7 +46,9 @@ def only(changes: Sequence[Change]) -> Change:
 
 def test_figures_of_nights_at_another_rate_are_no_comparison() -> None:
     rounds = of_p99(noisy(1), rate_asked_per_s=50_000.0)
-    slower = [replace(row, rate_asked_per_s=31_000.0, latency_ms={"p99": 20.0}) for row in rounds[-4:]]
+    slower = [
+        replace(row, rate_asked_per_s=31_000.0, latency_ms={"p99": 20.0}) for row in rounds[-4:]
+    ]
     same = [replace(row, rate_asked_per_s=50_000.0) for row in slower]
     assert only(story_of([*rounds[:-4], *same]).changes).subject == "p99"
     assert story_of([*rounds[:-4], *slower]).changes == []
@@ -51,7 +57,12 @@ def test_figures_of_nights_at_another_rate_are_no_comparison() -> None:
 def test_a_class_that_shows_in_every_round_is_new_on_its_first_night() -> None:
     told = story([0] * 10 + [3])
     change, state = only(told.fresh), told.states[0]
-    assert (change.subject, change.at, change.told, change.is_worse) == (LOST, a_night(10), a_night(10), True)
+    assert (change.subject, change.at, change.told, change.is_worse) == (
+        LOST,
+        a_night(10),
+        a_night(10),
+        True,
+    )
     assert (state.standing, state.since, state.is_first) == (Standing.NEW, a_night(10), True)
     assert (state.rate.hits, state.rate.rounds) == (3, 3)
     assert state.rate.low < 0.5
@@ -115,7 +126,11 @@ def test_of_several_clients_only_the_one_that_changed_is_named() -> None:
     rounds = []
     for at in range(12):
         versions = {"lib": "2.1", "other": "3.0.8" if at >= 10 else "3.0.9"}
-        facts = {"client": "lib, other", "client_version": ", ".join(versions.values()), "versions": versions}
+        facts = {
+            "client": "lib, other",
+            "client_version": ", ".join(versions.values()),
+            "versions": versions,
+        }
         rounds += [a_round(at, number, hit=at >= 10, **facts) for number in range(3)]
     assert only(story_of(rounds).changes).differences == ["other 3.0.9 -> 3.0.8"]
 
@@ -127,7 +142,10 @@ def test_a_slower_client_is_told_on_its_second_night_and_the_first_is_named() ->
     assert (change.kind, change.subject) == ("figure", "p99")
     assert (change.at, change.told) == (a_night(15), a_night(16))
     assert change.is_worse
-    assert (change.before, change.after) == (pytest.approx(80, rel=0.1), pytest.approx(160, rel=0.1))
+    assert (change.before, change.after) == (
+        pytest.approx(80, rel=0.1),
+        pytest.approx(160, rel=0.1),
+    )
 
 
 def test_one_odd_night_and_a_step_that_is_too_small_are_no_change() -> None:
@@ -154,7 +172,8 @@ def test_what_the_control_cell_shows_too_is_the_machines() -> None:
 
 
 def test_what_a_slow_machine_hides_is_told_with_its_own_direction() -> None:
-    """The machine is twice as slow from night 14 on, the cell is as before: it needs half the time."""
+    """The machine is twice as slow from night 14 on, the cell is as before: it needs half the
+    time."""
     machine = [2.0 if at >= 14 else 1.0 for at in range(NIGHTS)]
     control = [level * factor for level, factor in zip(noisy(4, 5.0), machine, strict=True)]
     rounds = [*of_p99(noisy(3)), *of_p99(control, "control", is_control=True)]
@@ -186,7 +205,9 @@ CELLS = [
     *(SimulatedCell(f"c{n}", "", rates=(0.05, 0.05)) for n in range(9)),
     SimulatedCell("control", "", is_control=True),
 ]
-WANDERING = [replace(cell, rates=(0.0, 0.0), wanders=0.0 if cell.is_control else 0.3) for cell in CELLS]
+WANDERING = [
+    replace(cell, rates=(0.0, 0.0), wanders=0.0 if cell.is_control else 0.3) for cell in CELLS
+]
 
 
 @pytest.mark.extended
@@ -197,17 +218,24 @@ WANDERING = [replace(cell, rates=(0.0, 0.0), wanders=0.0 if cell.is_control else
         pytest.param(CELLS, World(fate=1.0), id="the rounds of a night share their fate"),
         pytest.param(CELLS, World(fate=0.5), id="those of every other night do"),
         pytest.param(WANDERING, World(), id="figures drift from night to night"),
-        pytest.param(CELLS, World(machine=0.3), id="the machine drifts, and the control cell with it"),
+        pytest.param(
+            CELLS, World(machine=0.3), id="the machine drifts, and the control cell with it"
+        ),
     ],
 )
 def test_false_alarms_stay_below_what_is_promised(cells: list[SimulatedCell], world: World) -> None:
-    """Of mornings, in worlds where nothing changes; where independence is assumed up to 82 of 100 cry."""
+    """Of mornings, in worlds where nothing changes; where independence is assumed up to 82 of 100
+    cry."""
     mornings, told = 0, {"class": 0, "figure": 0}
     for seed in range(2):
         story = story_of(simulated(seed, world=world, every=cells)[1])
         mornings += len(story.nights)
         for kind in told:
-            own = {change.told for change in story.changes if change.kind == kind and not change.machine}
+            own = {
+                change.told
+                for change in story.changes
+                if change.kind == kind and not change.machine
+            }
             told[kind] += len(own)
     assert told["class"] <= ALPHA["class"] * mornings
     assert told["figure"] <= ALPHA["figure"] * mornings
@@ -224,6 +252,7 @@ def test_independent_rounds_and_nights_are_seen_to_be() -> None:
     assert Drift([level.cumsum()]).variogram(0, 0)[8] > 4
 
 
+@pytest.mark.extended
 @pytest.mark.long
 def test_of_a_simulated_season_the_true_changes_are_told_and_hardly_any_other() -> None:
     """Whole figures, over many seasons: docs/explanation/what-changed.md."""

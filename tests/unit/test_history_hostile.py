@@ -1,4 +1,5 @@
-"""History files that a stranger wrote or that were damaged: one line of error, never a traceback or a hang.
+"""History files that a stranger wrote or that were damaged: one line of error, never a traceback or
+a hang.
 
 A failure names its seed; `damaged(random.Random(seed), ...)` makes the same file again.
 """
@@ -106,7 +107,9 @@ def test_what_takes_too_long_ends(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         assert connection.execute("SELECT 1").fetchone() == (1,)
 
 
-def test_a_signal_is_heard_while_a_history_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_is_heard_while_a_history_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The handler of a signal runs in the next Python code, which is that of the watch."""
     monkeypatch.setattr(opening.time, "monotonic", [0.0].pop)  # the next call raises
     with (

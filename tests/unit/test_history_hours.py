@@ -26,7 +26,8 @@ def night(result: Result) -> Result:
     rate = [6000] * steps
     series = TimeSeries(start_s=-STEP_S, step_s=STEP_S, intended=[9, *rate], ok=[9, *rate])
     faults = [
-        replace(fault, t_s=3600.0 * n + 5, outage_s=n + 0.5) for n, fault in enumerate(fault_rows()[:2])
+        replace(fault, t_s=3600.0 * n + 5, outage_s=n + 0.5)
+        for n, fault in enumerate(fault_rows()[:2])
     ]
     return replace(result, timeline=series, faults=faults)
 
@@ -43,7 +44,9 @@ def lost_at(*windows: tuple[int, int], count: int = 0) -> Any:
 
 
 def rows(folder: Path, result: Result) -> list[Round]:
-    return rounds_with_hours(finished_run(folder, result=night(result), load_s=HOURS * 3600), LABELS)
+    return rounds_with_hours(
+        finished_run(folder, result=night(result), load_s=HOURS * 3600), LABELS
+    )
 
 
 def test_an_hour_says_what_was_found_sent_and_hit_in_it(tmp_path: Path) -> None:
@@ -67,7 +70,10 @@ def test_an_hour_says_what_was_found_sent_and_hit_in_it(tmp_path: Path) -> None:
     ("changes", "words"),
     [
         ({"findings": [lost_at((3700, 2), count=3)]}, ["unknown", "fail", "unknown"]),
-        ({"findings": [], "coverage": [ValidityCheck("audit", False, "cut short")]}, ["unknown"] * 3),
+        (
+            {"findings": [], "coverage": [ValidityCheck("audit", False, "cut short")]},
+            ["unknown"] * 3,
+        ),
     ],
 )
 def test_an_hour_is_no_better_than_what_is_known(
@@ -79,4 +85,7 @@ def test_an_hour_is_no_better_than_what_is_known(
 
 
 def test_a_shorter_run_has_no_hours(tmp_path: Path) -> None:
-    assert len(rounds_with_hours(finished_run(tmp_path / "r1", result=passing(run_id="r1")), LABELS)) == 1
+    assert (
+        len(rounds_with_hours(finished_run(tmp_path / "r1", result=passing(run_id="r1")), LABELS))
+        == 1
+    )

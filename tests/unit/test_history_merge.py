@@ -24,11 +24,15 @@ def a_history(path: Path, *cells: str, skipped: str = "") -> Path:
 
 
 def test_all_of_it_is_taken_once(tmp_path: Path) -> None:
-    first, second = a_history(tmp_path / "1.db", "a"), a_history(tmp_path / "2.db", "b", skipped="c")
+    first, second = (
+        a_history(tmp_path / "1.db", "a"),
+        a_history(tmp_path / "2.db", "b", skipped="c"),
+    )
     with History.open(tmp_path / "all.sqlite") as history:
         assert [history.merge(each) for each in (first, second, second)] == [(2, 0), (1, 1), (0, 2)]
         assert [row.cell for row in history.rounds("nightly", since="night-02")] == ["a", "b"]
-        assert list(history.every_round())[-1] == a_round(2, cell="b", hit=True)  # with its findings
+        # with its findings
+        assert list(history.every_round())[-1] == a_round(2, cell="b", hit=True)
         assert history.skipped("night-02", "nightly") == {"c": "no time left"}
 
 

@@ -16,10 +16,24 @@ from experiments.history.changes import Standing
 from experiments.history.compare import compare_nights
 from experiments.history.decision import Decision
 from experiments.history.page import suite_page
-from experiments.history.report import SuiteReport, new_cells, night_of, read_report, report_of, word_of
+from experiments.history.report import (
+    SuiteReport,
+    new_cells,
+    night_of,
+    read_report,
+    report_of,
+    word_of,
+)
 from experiments.history.rounds import Found
 from experiments.history.store import History
-from experiments.history.summary import SCHEMA_FILE, document, junit_xml, markdown, schema, write_report
+from experiments.history.summary import (
+    SCHEMA_FILE,
+    document,
+    junit_xml,
+    markdown,
+    schema,
+    write_report,
+)
 from harness.errors import FailOn
 from tests.history_samples import LOST, a_night, a_round, regressed
 from tests.report_samples import HOSTILE
@@ -34,8 +48,8 @@ def report() -> SuiteReport:
 
 def test_the_headline_is_one_sentence_that_names_what_is_new(report: SuiteReport) -> None:
     assert report.headline == (
-        "1 fail, 1 broken, 2 pass: acked-lost is new in kafka-storm since night-11 (0 of 33 rounds, then"
-        " 3 of 3); p99 of slower went from 81 ms to 240 ms at night-10"
+        "1 fail, 1 broken, 2 pass: acked-lost is new in kafka-storm since night-11 (0 of 33 "
+        "rounds, then 3 of 3); p99 of slower went from 81 ms to 240 ms at night-10"
     )
     assert report.verdict == "fail"
     assert new_cells(report.fresh, report.cells) == {"kafka-storm"}
@@ -77,17 +91,24 @@ def test_a_night_that_was_ended_early_is_no_pass(tmp_path: Path) -> None:
         assert known.headline.startswith("ended early, 1 cell not played to the end; 1 pass")
         begun = [("nightly", a_night(2))]
         assert night_of(history, begun=begun) == ("nightly", a_night(2))
-        assert read_report(history, "nightly", a_night(2), unplayed={"all": "ended early"}).exit_code == 3
+        assert (
+            read_report(history, "nightly", a_night(2), unplayed={"all": "ended early"}).exit_code
+            == 3
+        )
 
 
 def test_the_page_says_why_a_cell_is_red_and_when_nothing_could_be_tested(tmp_path: Path) -> None:
-    red = a_round(0, verdict="fail", exit_code=1, reasons=["latency_max: 195 ms, at most 1 ms required"])
+    red = a_round(
+        0, verdict="fail", exit_code=1, reasons=["latency_max: 195 ms, at most 1 ms required"]
+    )
     page = suite_page(report_of("nightly", a_night(0), [red], {}), tmp_path, {})
     assert "latency_max: 195 ms, at most 1 ms required" in page
     assert "Nothing could be tested this morning" in page
     assert "last 1 night" not in page
     later = [*regressed(), replace(red, night=a_night(11))]
-    tested = " ".join(suite_page(report_of("nightly", a_night(11), later, {}), tmp_path, {}).split())
+    tested = " ".join(
+        suite_page(report_of("nightly", a_night(11), later, {}), tmp_path, {}).split()
+    )
     assert "1 class of a cell and 3 figures were tested" in tested
 
 
@@ -147,7 +168,7 @@ def test_page_summary_junit_json_and_exit_code_say_one_thing(
 def test_the_most_urgent_decides(
     words: dict[str, str], broken: set[int], fail_on: FailOn, new: tuple[str, ...], code: int
 ) -> None:
-    assert Decision.of(words, broken, new, fail_on).exit_code == code
+    assert Decision.from_words(words, broken, new, fail_on).exit_code == code
 
 
 def test_a_red_cell_that_was_never_judged_before_is_new() -> None:
@@ -182,9 +203,17 @@ def test_what_a_variant_is_expected_to_show_need_not_show_in_all_rounds_of_a_nig
 
 def test_a_finding_has_its_witness_and_the_command_that_repeats_it(report: SuiteReport) -> None:
     (row,) = report.findings
-    assert (row.state.standing, row.state.cls, row.state.cell) == (Standing.NEW, LOST, "kafka-storm")
+    assert (row.state.standing, row.state.cls, row.state.cell) == (
+        Standing.NEW,
+        LOST,
+        "kafka-storm",
+    )
     assert row.found is not None
-    assert (row.found.message, row.seed, row.command) == ("1/3/88121", 1103, "brokerstorm run s --seed 1103")
+    assert (row.found.message, row.seed, row.command) == (
+        "1/3/88121",
+        1103,
+        "brokerstorm run s --seed 1103",
+    )
 
 
 def test_the_matrix_has_the_worst_cells_first_and_a_word_a_night(report: SuiteReport) -> None:
@@ -209,7 +238,12 @@ def test_a_variant_that_shows_what_it_is_expected_to_passes() -> None:
 
 
 def test_a_sticky_seed_says_what_it_showed() -> None:
-    rounds = [a_round(0), a_round(1, hit=True), a_round(2), a_round(2, 2, hit=True, is_sticky=True, seed=7)]
+    rounds = [
+        a_round(0),
+        a_round(1, hit=True),
+        a_round(2),
+        a_round(2, 2, hit=True, is_sticky=True, seed=7),
+    ]
     (row,) = report_of("nightly", a_night(2), rounds, {}).findings
     assert row.sticky == ["seed 7: shows it again"]
 
@@ -276,7 +310,9 @@ def test_a_folder_to_publish_has_all_that_its_page_links(tmp_path: Path) -> None
         folder.mkdir(parents=True)
         (folder / "report.html").write_text(str(folder))
     rounds = [a_round(at, hit=at == 0, folder=str(folder)) for at, folder in enumerate(folders)]
-    page = write_report(report_of("nightly", a_night(1), rounds, {}), tmp_path / "out", publish=True)["page"]
+    page = write_report(
+        report_of("nightly", a_night(1), rounds, {}), tmp_path / "out", publish=True
+    )["page"]
     links = {link for link in re.findall(r'href="([^"#]+)"', page.read_text()) if ":" not in link}
     published = page.parent.rename(tmp_path / "elsewhere")
     assert {(published / link).read_text() for link in links} == {str(folder) for folder in folders}
@@ -297,7 +333,10 @@ def test_an_earlier_night_is_told_as_it_was_that_morning(tmp_path: Path) -> None
 
 
 def test_two_nights_are_compared_cell_by_cell() -> None:
-    before = [a_round(0, number, latency_ms={"p99": 80.0}, versions={"lib": "2.1"}) for number in (1, 2, 3)]
+    before = [
+        a_round(0, number, latency_ms={"p99": 80.0}, versions={"lib": "2.1"})
+        for number in (1, 2, 3)
+    ]
     after = [
         a_round(1, number, hit=number < 3, latency_ms={"p99": 160.0}, versions={"lib": "2.2"})
         for number in (1, 2, 3)

@@ -8,23 +8,41 @@ from typing import Any
 import pytest
 
 from analysis.report.documents import write_result
-from experiments.history.rounds import Labels, broken_round, derived_labels, fingerprint, round_of, rounds_of
+from experiments.history.rounds import (
+    Labels,
+    broken_round,
+    derived_labels,
+    fingerprint,
+    round_of,
+    rounds_of,
+)
 from harness.errors import UsageError
 from harness.rundir import RunDir, append_jsonl, write_json
 from tests.planted.plans import build_plan
 from tests.report_samples.results import failing, passing
 
-LABELS = Labels(night="2026-11-20", suite="nightly", cell="kafka-acks1 confluent-kafka", settings={"acks": 1})
-MACHINE = {"cpus": 2, "memory_bytes": 4 * 2**30, "kernel": "6.1", "system": "Linux", "python": "3.11.7"}
+LABELS = Labels(
+    night="2026-11-20", suite="nightly", cell="kafka-acks1 confluent-kafka", settings={"acks": 1}
+)
+MACHINE = {
+    "cpus": 2,
+    "memory_bytes": 4 * 2**30,
+    "kernel": "6.1",
+    "system": "Linux",
+    "python": "3.11.7",
+}
 
 
 def finished_run(folder: Path, *, result: Any = None, **plan: Any) -> RunDir:
-    """A run folder with its documents, and CPU figures of a producer and of a node that started twice."""
+    """A run folder with its documents, and CPU figures of a producer and of a node that started
+    twice."""
     run = RunDir(folder).create()
     judged = failing(run_id=folder.name) if result is None else result
     write_result(run, judged)
     usual = {"scenario": judged.scenario, "system": "kafka", "version": "4.1.2"}
-    write_json(run.plan, build_plan(topics={"orders": 1}).model_copy(update={**usual, **plan}).model_dump())
+    write_json(
+        run.plan, build_plan(topics={"orders": 1}).model_copy(update={**usual, **plan}).model_dump()
+    )
     write_json(
         run.manifest,
         {
@@ -43,7 +61,12 @@ def finished_run(folder: Path, *, result: Any = None, **plan: Any) -> RunDir:
                     "client": "confluent-kafka",
                     "client_version": "2.16.1",
                 },
-                {"name": "audit-1", "role": "audit", "client": "kafka-python", "client_version": "3.0.12"},
+                {
+                    "name": "audit-1",
+                    "role": "audit",
+                    "client": "kafka-python",
+                    "client_version": "3.0.12",
+                },
             ],
         },
     )
@@ -95,11 +118,16 @@ def test_each_variant_of_a_campaign_is_a_cell_and_its_rounds_are_counted(tmp_pat
     campaign = RunDir(tmp_path)
     write_json(campaign.campaign, {"runs": ["a-1", "b-1", "a-2"]})
     made = rounds_of(campaign, LABELS)
-    assert [(each.cell.rpartition("/")[2], each.round) for each in made] == [("a", 1), ("b", 1), ("a", 2)]
+    assert [(each.cell.rpartition("/")[2], each.round) for each in made] == [
+        ("a", 1),
+        ("b", 1),
+        ("a", 2),
+    ]
 
 
 def test_a_round_of_a_bug_is_what_its_campaign_says(tmp_path: Path) -> None:
-    """The same result three times: it counts; it has not met what the bug needs; it is another bug's."""
+    """The same result three times: it counts; it has not met what the bug needs; it is another
+    bug's."""
     for name in ("a-1", "a-2", "a-3"):
         finished_run(tmp_path / name, variant="a")
     runs = [
@@ -109,7 +137,11 @@ def test_a_round_of_a_bug_is_what_its_campaign_says(tmp_path: Path) -> None:
     ]
     campaign = RunDir(tmp_path)
     reproduction = {"question": {"expect": "acked-lost"}}
-    document = {"runs": ["a-1", "a-2", "a-3"], "variants": [{"runs": runs}], "reproduction": reproduction}
+    document = {
+        "runs": ["a-1", "a-2", "a-3"],
+        "variants": [{"runs": runs}],
+        "reproduction": reproduction,
+    }
     write_json(campaign.campaign, document)
     made = rounds_of(campaign, LABELS)
     assert [(row.verdict, "acked-lost" in [found.cls for found in row.found]) for row in made] == [
@@ -126,7 +158,12 @@ def test_a_run_that_no_suite_started_gets_labels_of_its_own(tmp_path: Path) -> N
 
 def test_a_round_that_broke_has_a_reason_and_no_verdict() -> None:
     made = broken_round(LABELS, scenario="kafka-acks1", exit_code=4, reason="no cluster")
-    assert (made.verdict, made.exit_code, made.reasons, made.is_judged) == (None, 4, ["no cluster"], False)
+    assert (made.verdict, made.exit_code, made.reasons, made.is_judged) == (
+        None,
+        4,
+        ["no cluster"],
+        False,
+    )
 
 
 def test_a_run_that_was_not_judged_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The history file: idempotent, whole after kill -9, with two writers, of another schema, locked, damaged."""
+"""The history file: idempotent, whole after kill -9, with two writers, of another schema, locked,
+damaged."""
 
 from __future__ import annotations
 
@@ -46,7 +47,9 @@ def a_round(key: str = "k1", **changes: Any) -> Round:
         seed=2**63 - 1,
         verdict="fail",
         exit_code=1,
-        found=[Found(cls="acked-lost", status="violation", count=3, message="1/2/3", where="orders-2")],
+        found=[
+            Found(cls="acked-lost", status="violation", count=3, message="1/2/3", where="orders-2")
+        ],
         latency_ms={"p99": 12.5},
         recoveries_s=[0.5],
         settings={"acks": "all"},
@@ -83,12 +86,19 @@ def test_what_a_suite_asks(file: Path) -> None:
     with History.open(file) as history:
         for night in (1, 2, 3):
             for number in (1, 2):
-                row = a_round(f"{night}-{number}", night=f"n{night}", round=number, duration_s=10.0 * night)
+                row = a_round(
+                    f"{night}-{number}", night=f"n{night}", round=number, duration_s=10.0 * night
+                )
                 history.add(row)
         history.add(a_round("open", night="n3", cell="other", exit_code=None))
         history.skip("n3", "nightly", "big", "no time left")
         assert history.nights() == ["n1", "n2", "n3"]
-        assert [row.key for row in history.last_rounds("kafka-storm", 2)] == ["2-1", "2-2", "3-1", "3-2"]
+        assert [row.key for row in history.last_rounds("kafka-storm", 2)] == [
+            "2-1",
+            "2-2",
+            "3-1",
+            "3-2",
+        ]
         assert history.expected_s("kafka-storm") == 20.0
         assert history.expected_s("never") is None
         assert history.skipped("n3", "nightly") == {"big": "no time left"}
@@ -144,7 +154,9 @@ def test_a_locked_file_is_waited_for_and_then_told(file: Path) -> None:
     holder = sqlite3.connect(file, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
     with History.open(file, wait_s=0.05) as history:
-        with pytest.raises(EnvironmentNotReady, match=r"another process has held the history .* for 0\.05 s"):
+        with pytest.raises(
+            EnvironmentNotReady, match=r"another process has held the history .* for 0\.05 s"
+        ):
             history.add(a_round())
         holder.execute("ROLLBACK")
         assert history.add(a_round())

@@ -21,7 +21,13 @@ from tests.planted.tiny import History
 from tests.planted.tiny_pipelines import committed, made, piped
 from tests.planted.tiny_transactions import stored, transaction
 
-ANOMALIES = {"acked-lost-middle": 45, "acked-lost-tail": 2, "false-nack": 3, "info-stored": 60, "foreign": 2}
+ANOMALIES = {
+    "acked-lost-middle": 45,
+    "acked-lost-tail": 2,
+    "false-nack": 3,
+    "info-stored": 60,
+    "foreign": 2,
+}
 
 
 def rows_of(run: RunDir, path: Path) -> list[dict[str, Any]]:
@@ -75,7 +81,8 @@ def test_deliveries_in_the_wrong_order_across_buckets_are_there(tmp_path: Path) 
 def test_folded_episodes_have_the_status_of_their_hits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a consumer whose settings are not known: suspect, also where episodes are folded together."""
+    """Of a consumer whose settings are not known: suspect, also where episodes are folded
+    together."""
     monkeypatch.setattr(episodes, "MAX_EPISODES", 1)
     reading = ConsumerPromise(unknown=["order"])
     history = History(reading=reading).sent(40).log(*range(40))

@@ -1,4 +1,5 @@
-"""Documents of a run folder that nobody of ours wrote: one line of error or a verdict, never a traceback."""
+"""Documents of a run folder that nobody of ours wrote: one line of error or a verdict, never a
+traceback."""
 
 from __future__ import annotations
 
@@ -59,7 +60,8 @@ def damaged(text: str) -> Iterator[str]:
 
 
 def used(run: RunDir, name: str) -> None:
-    """What commands do with a run: judge, show, trace, list, seal again; the result is only read."""
+    """What commands do with a run: judge, show, trace, list, seal again; the result is only
+    read."""
     uses: tuple[Callable[[RunDir], object], ...] = (read_result,)
     if name != run.result.name:
         uses = (judge_here, load_report, lambda run: read_document(run.plan, Plan))
@@ -127,7 +129,9 @@ def test_deep_json_goes_through_the_redactor(tmp_path: Path) -> None:
 def test_half_a_character_becomes_one_that_can_be_written(tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     path.write_text('{"a\\ud800": ["\\udc80b", "\\ud83d\\ude00", 1]}')
-    assert read_json(path) == {"a\N{REPLACEMENT CHARACTER}": ["\N{REPLACEMENT CHARACTER}b", "\U0001f600", 1]}
+    assert read_json(path) == {
+        "a\N{REPLACEMENT CHARACTER}": ["\N{REPLACEMENT CHARACTER}b", "\U0001f600", 1]
+    }
 
 
 def test_a_folder_in_the_place_of_a_part_is_named(tmp_path: Path) -> None:

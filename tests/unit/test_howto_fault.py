@@ -14,7 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "fault"
 WRITTEN = {
-    path.relative_to(EXAMPLE).as_posix() for path in EXAMPLE.rglob("*.*") if "__pycache__" not in path.parts
+    path.relative_to(EXAMPLE).as_posix()
+    for path in EXAMPLE.rglob("*.*")
+    if "__pycache__" not in path.parts
 }
 COPIED = (
     *("analysis", "commands", "compose", "docs", "experiments", "faults"),
@@ -42,7 +44,12 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def python(tree: Path, *arguments: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(tree)}
     done = subprocess.run(
-        [sys.executable, *arguments], cwd=tree, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, *arguments],
+        cwd=tree,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -83,4 +90,13 @@ def test_it_is_listed_planned_and_in_the_schema(tree: Path) -> None:
 @pytest.mark.long
 def test_its_test_passes_and_those_of_the_registry_do(tree: Path) -> None:
     tests = [name for name in WRITTEN if Path(name).name.startswith("test_")]
-    python(tree, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests, "tests/unit/test_fault_registry.py")
+    python(
+        tree,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        *tests,
+        "tests/unit/test_fault_registry.py",
+    )

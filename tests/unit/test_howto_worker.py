@@ -24,7 +24,8 @@ load: {{rate: 100, duration: 5s, producers: {{p: {{client: {NAME}}}}}}}
 
 @pytest.fixture
 def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with the worker of the page in clients/plain/ and a scenario that names it; we are in it."""
+    """A folder with the worker of the page in clients/plain/ and a scenario that names it; we are
+    in it."""
     folder = write_page_worker(tmp_path / "clients")
     (tmp_path / "mine.yaml").write_text(SCENARIO)
     monkeypatch.chdir(tmp_path)
@@ -44,7 +45,9 @@ def test_a_client_that_says_nothing_of_its_settings_is_not_promised_to_keep_orde
     outside: Path, capsys: Capsys
 ) -> None:
     toml = outside / "worker.toml"
-    toml.write_text(re.sub(r"^\[promises\].*?^\[", "[", toml.read_text(), flags=re.MULTILINE | re.DOTALL))
+    toml.write_text(
+        re.sub(r"^\[promises\].*?^\[", "[", toml.read_text(), flags=re.MULTILINE | re.DOTALL)
+    )
     assert main(["plan", "mine.yaml"]) == 0
     said = capsys.readouterr().out
     assert "order unknown" in said
@@ -58,7 +61,9 @@ def test_an_option_that_it_sets_itself_is_refused(capsys: Capsys) -> None:
 
 
 @pytest.mark.usefixtures("outside")
-def test_list_workers_knows_it_by_the_environment(capsys: Capsys, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_workers_knows_it_by_the_environment(
+    capsys: Capsys, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert main(["list", "workers"]) == 0
     assert NAME not in capsys.readouterr().out
     monkeypatch.setenv("BROKERSTORM_WORKERS", "clients")

@@ -1,4 +1,5 @@
-"""Damaged imports: refused in one line and nothing left, or read as what they now say, and judged."""
+"""Damaged imports: refused in one line and nothing left, or read as what they now say, and
+judged."""
 
 from __future__ import annotations
 

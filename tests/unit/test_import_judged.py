@@ -1,4 +1,5 @@
-"""Tables of another tool: judged as a recorded run is, and never better than what was stated with them."""
+"""Tables of another tool: judged as a recorded run is, and never better than what was stated with
+them."""
 
 from __future__ import annotations
 
@@ -35,8 +36,12 @@ def judged(tmp_path: Path) -> Judged:
     def judge_it(
         history: History, *, rows: Any = None, kind: str = "csv", buckets: int = 4, **said: Any
     ) -> Result:
-        source = write_import(tmp_path / "in", rows or rows_of(history), description(history, **said), kind)
-        return judge_here(import_run(ImportSource.open(str(source)), tmp_path / "runs", buckets=buckets))
+        source = write_import(
+            tmp_path / "in", rows or rows_of(history), description(history, **said), kind
+        )
+        return judge_here(
+            import_run(ImportSource.open(str(source)), tmp_path / "runs", buckets=buckets)
+        )
 
     return judge_it
 
@@ -57,7 +62,9 @@ CASES += [(stream, kind) for stream in STREAMS[:1] for kind in ("jsonl.gz", "par
 @pytest.mark.parametrize(
     ("planted", "kind"), CASES, ids=[f"{planted.name}-{kind}" for planted, kind in CASES]
 )
-def test_an_import_is_judged_as_a_recorded_run(judged: Judged, planted: PlantedStream, kind: str) -> None:
+def test_an_import_is_judged_as_a_recorded_run(
+    judged: Judged, planted: PlantedStream, kind: str
+) -> None:
     result = judged(planted.history(), kind=kind)
     expected = {planted.cls: (Status.VIOLATION, len(planted.seqs))} if planted.cls else {}
     assert found(result) == expected
@@ -87,8 +94,17 @@ def test_what_is_not_stated_makes_no_pass(judged: Judged, statement: str, reason
 def test_nothing_is_claimed_that_nobody_stated(judged: Judged) -> None:
     result = judged(clean(), evidence=None, producers=None)
     assert result.verdict is Verdict.UNKNOWN
-    assert "generator" not in {check.name for check in result.coverage}, "nobody watched the generator"
-    assert {"acked-lost", "not-dispatched", "phantom", "hang", "stall", "corrupt"} <= result.untested.keys()
+    assert "generator" not in {check.name for check in result.coverage}, (
+        "nobody watched the generator"
+    )
+    assert {
+        "acked-lost",
+        "not-dispatched",
+        "phantom",
+        "hang",
+        "stall",
+        "corrupt",
+    } <= result.untested.keys()
     assert result.untested["hang"] == "not known: import.yaml does not say producers.deadline"
     assert result.untested["corrupt"] == "not known: no table has a column check"
 
@@ -105,7 +121,8 @@ def test_without_bounds_the_tail_is_not_read(judged: Judged) -> None:
     assert found(result) == {}
     assert result.verdict is Verdict.UNKNOWN
     assert (
-        "no audit: none of 1 streams was read to its end; 2 acknowledged messages not read" in result.reasons
+        "no audit: none of 1 streams was read to its end; 2 acknowledged messages not read"
+        in result.reasons
     )
 
 
@@ -124,7 +141,9 @@ def test_groups_are_judged_apart(judged: Judged) -> None:
         row | {"session": 2, "subscription": "b", "ordinal": i} for i, row in enumerate(own)
     ]
     groups = {name: {"topics": ["orders"], "from_start": True} for name in ("group", "b")}
-    assert found(judged(history, rows=rows, groups=groups)) == {"not-dispatched": (Status.VIOLATION, 3)}
+    assert found(judged(history, rows=rows, groups=groups)) == {
+        "not-dispatched": (Status.VIOLATION, 3)
+    }
 
 
 def test_a_group_that_may_have_begun_late_has_missed_nothing(judged: Judged) -> None:
@@ -151,7 +170,9 @@ def test_topics_keep_the_order_of_import_yaml(judged: Judged) -> None:
     assert (result.verdict, found(result)) == (Verdict.PASS, {})
 
 
-def test_an_event_without_a_stream_is_seen_with_every_stream(judged: Judged, tmp_path: Path) -> None:
+def test_an_event_without_a_stream_is_seen_with_every_stream(
+    judged: Judged, tmp_path: Path
+) -> None:
     """A commit of a JMS session settles what it took from all of its queues."""
     history = History(system="qpid", partitions=3, settle="transacted")
     for partition in range(3):
@@ -191,7 +212,9 @@ def test_a_repeat_after_an_unseen_rebalance_is_only_suspected(judged: Judged) ->
     assert found(judged(history, rows=rows))["delivery-duplicate"] == (Status.SUSPECT, 2)
 
 
-@pytest.mark.parametrize(("deadline", "expected"), [("1s", {"hang": (Status.VIOLATION, 1)}), (None, {})])
+@pytest.mark.parametrize(
+    ("deadline", "expected"), [("1s", {"hang": (Status.VIOLATION, 1)}), (None, {})]
+)
 def test_an_open_send_hangs_past_a_stated_deadline_only(
     judged: Judged, deadline: str | None, expected: Mapping[str, Any]
 ) -> None:
@@ -202,14 +225,18 @@ def test_an_open_send_hangs_past_a_stated_deadline_only(
 
 
 def test_who_held_a_message_is_not_known_without_rows_of_acknowledgements(judged: Judged) -> None:
-    """One key, given to two consumers in turn: nobody wrote down whether the first had dealt with it."""
+    """One key, given to two consumers in turn: nobody wrote down whether the first had dealt with
+    it."""
     history = History(system="pulsar", mode="key", keys=1, sessions=2, partitions=1)
     history.sent(3, lane=0).log(0, 1, 2, lane=0)
     for seq, session in enumerate((1, 2, 1)):
         history.deliver(seq, lane=0, session=session)
     columns = {table: (*names, "ledger", "batch") for table, names in COLUMNS.items()}
     groups = {"group": {"topics": ["orders"], "subscription": "key_shared", "from_start": True}}
-    rows, lanes = rows_of(history, columns), [{"topic": "orders", "mode": "key", "first": 0, "count": 1}]
+    rows, lanes = (
+        rows_of(history, columns),
+        [{"topic": "orders", "mode": "key", "first": 0, "count": 1}],
+    )
     result = judged(history, rows=rows, system="pulsar", groups=groups, lanes=lanes)
     assert found(result) == {"per-key-reorder": (Status.SUSPECT, 1)}
 
@@ -227,7 +254,9 @@ BESIDE_ROWS = (
 )
 #: No import has a journal of transactions, nor the markers of a log, nor pipelines.
 OF_RUNS = ("transaction", "txn_end", "source_partition", "source_position")
-EVERYTHING = {table: tuple(c.name for c in SEALED[table] if c.name not in OF_RUNS) for table in COLUMNS}
+EVERYTHING = {
+    table: tuple(c.name for c in SEALED[table] if c.name not in OF_RUNS) for table in COLUMNS
+}
 
 
 @pytest.mark.long
@@ -237,19 +266,26 @@ def test_a_planted_anomaly_is_the_same_in_an_import(tmp_path: Path, pair: Pair) 
 
     def violations(result: Result) -> dict[str, int]:
         bad = (f for f in result.findings if f.status is Status.VIOLATION)
-        return {f.cls: f.count for f in bad if f.cls != "not-dispatched"}  # the runs have a consumer, idle
+        # the runs have a consumer, idle
+        return {f.cls: f.count for f in bad if f.cls != "not-dispatched"}
 
     history = pair.planted()
-    said = description(history, lanes=stated_lanes(history), producers=stated_producers(history), groups=None)
+    said = description(
+        history, lanes=stated_lanes(history), producers=stated_producers(history), groups=None
+    )
     rows = rows_of(history, EVERYTHING) | {"deliveries": []}
     source = write_import(tmp_path / "in", rows, said, "jsonl")
     imported = judge_here(import_run(ImportSource.open(str(source)), tmp_path / "runs"))
-    assert violations(imported) == violations(judge_here(pair.planted().write(tmp_path / "recorded")))
+    assert violations(imported) == violations(
+        judge_here(pair.planted().write(tmp_path / "recorded"))
+    )
 
 
 def stated_lanes(history: History) -> list[dict[str, Any]] | None:
     fixed = [g for g in history.plan.lane_groups if g.mode != "routed"]
-    return [{"topic": g.topic, "mode": g.mode, "first": g.first, "count": g.count} for g in fixed] or None
+    return [
+        {"topic": g.topic, "mode": g.mode, "first": g.first, "count": g.count} for g in fixed
+    ] or None
 
 
 def stated_producers(history: History) -> dict[str, Any]:
@@ -272,7 +308,9 @@ def test_producers_may_have_settings_of_their_own(judged: Judged, tmp_path: Path
     assert [p.call_deadline_s for p in plan.producers] == [130.0, 0.0]
     assert lost["1/0/0"] is Status.VIOLATION
     assert lost["2/0/0"] is not Status.VIOLATION
-    assert result.untested["hang"] == "not known: import.yaml does not say producers.each.2.deadline"
+    assert (
+        result.untested["hang"] == "not known: import.yaml does not say producers.each.2.deadline"
+    )
 
 
 def test_settings_of_a_producer_that_sent_nothing_are_refused(judged: Judged) -> None:
@@ -289,7 +327,9 @@ def test_settings_of_a_producer_that_sent_nothing_are_refused(judged: Judged) ->
         (10, "from the call, as sends have no intended time"),
     ],
 )
-def test_latency_says_since_when_it_counts(judged: Judged, tmp_path: Path, without: int, told: str) -> None:
+def test_latency_says_since_when_it_counts(
+    judged: Judged, tmp_path: Path, without: int, told: str
+) -> None:
     rows = rows_of(clean())
     for number, row in enumerate(rows["sends"]):
         row["t_intended_ns"] = None if number < without else row["t_start_ns"] - 100_000
@@ -303,8 +343,8 @@ def test_latency_says_since_when_it_counts(judged: Judged, tmp_path: Path, witho
 
 
 def in_transactions(*ends: str, outcomes: str = "ok") -> tuple[History, Any]:
-    """Messages that are sent and stored in order, each in a transaction that the log says ended so; of the
-    last one the producer says ``outcomes``."""
+    """Messages that are sent and stored in order, each in a transaction that the log says ended so;
+    of the last one the producer says ``outcomes``."""
     history = History()
     for seq in range(len(ends)):
         history.send(seq, outcomes if seq == len(ends) - 1 else "ok")
@@ -333,7 +373,8 @@ def in_transactions(*ends: str, outcomes: str = "ok") -> tuple[History, Any]:
 def test_an_import_with_transactions_passes_only_as_its_outcomes_say(
     judged: Judged, end: str, outcome: str, expected: Mapping[str, Any]
 ) -> None:
-    """An import has no journal of transactions: its outcomes and the state in the log are all there is."""
+    """An import has no journal of transactions: its outcomes and the state in the log are all there
+    is."""
     history, rows = in_transactions("committed", "committed", end, outcomes=outcome)
     result = judged(history, rows=rows | {"deliveries": []}, groups=None)
     assert found(result) == expected
@@ -343,7 +384,9 @@ def test_an_import_with_transactions_passes_only_as_its_outcomes_say(
     else:
         assert (result.verdict, result.reasons) == (Verdict.PASS, [])
     if end == "unknown" and outcome == "ok":
-        assert result.reasons == ["the ends of transactions of acknowledged messages were not read: 1"]
+        assert result.reasons == [
+            "the ends of transactions of acknowledged messages were not read: 1"
+        ]
 
 
 def test_an_import_lists_what_it_cannot_show_of_transactions(judged: Judged) -> None:

@@ -1,4 +1,5 @@
-"""Refused imports: one line with file, row, value and what is allowed, and nothing is left behind."""
+"""Refused imports: one line with file, row, value and what is allowed, and nothing is left
+behind."""
 
 from __future__ import annotations
 
@@ -106,7 +107,9 @@ CELLS: list[tuple[str, Change, str]] = [
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("change", "message"), [case[1:] for case in CELLS], ids=[case[0] for case in CELLS])
+@pytest.mark.parametrize(
+    ("change", "message"), [case[1:] for case in CELLS], ids=[case[0] for case in CELLS]
+)
 def test_a_value_that_is_not_allowed(tmp_path: Path, change: Change, message: str) -> None:
     planted = history()
     rows = rows_of(planted)
@@ -133,7 +136,9 @@ TYPES: list[tuple[str, str, str, pa.Array, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("table", "column", "values", "message"), [case[1:] for case in TYPES], ids=[case[0] for case in TYPES]
+    ("table", "column", "values", "message"),
+    [case[1:] for case in TYPES],
+    ids=[case[0] for case in TYPES],
 )
 def test_a_column_of_another_type(
     tmp_path: Path, table: str, column: str, values: pa.Array, message: str
@@ -165,7 +170,8 @@ def other_columns(folder: Path) -> None:
     rows = rows_of(history())["sends"]
     write_table(folder / "sends" / "0.csv", rows[:2])
     write_table(
-        folder / "sends" / "1.csv", [{k: v for k, v in row.items() if k != "position"} for row in rows[2:]]
+        folder / "sends" / "1.csv",
+        [{k: v for k, v in row.items() if k != "position"} for row in rows[2:]],
     )
     (folder / "sends.csv").unlink()
 
@@ -181,7 +187,9 @@ def ragged(folder: Path) -> None:
 
 
 def not_utf8(folder: Path) -> None:
-    (folder / "log.csv").write_bytes((folder / "log.csv").read_bytes().replace(b"orders-0", b"\xff\xfe-0", 1))
+    (folder / "log.csv").write_bytes(
+        (folder / "log.csv").read_bytes().replace(b"orders-0", b"\xff\xfe-0", 1)
+    )
 
 
 def bad_json(folder: Path) -> None:
@@ -199,24 +207,41 @@ def bad_json(folder: Path) -> None:
         (junk_in_a_folder, "log/notes.doc is not a table file"),
         (other_columns, "sends/1.csv: column 'position' is missing, which sends/0.csv has"),
         (cut_gzip, "log.csv.gz: cannot be read as csv.gz: Compressed file ended before"),
-        (ragged, "log.csv: cannot be read as csv: CSV parse error: Row #6: Expected 5 columns, got 2: 1,2"),
+        (
+            ragged,
+            "log.csv: cannot be read as csv: CSV parse error: Row #6: Expected 5 columns, got 2: 1,2",
+        ),
         (
             not_utf8,
             "cannot be read as csv: In CSV column #0: Row #1: CSV conversion error to string: invalid UTF8",
         ),
         (bad_json, "log.jsonl, row 1: 'seq' is there twice"),
-        (lambda folder: (folder / "log.csv").write_text(""), "log.csv: the first line must name the columns"),
-        (lambda folder: (folder / "import.yaml").unlink(), "holds no import.yaml: it names the system"),
-        (lambda folder: (folder / "delivery.csv").write_text("x"), "delivery.csv has no place in an import"),
+        (
+            lambda folder: (folder / "log.csv").write_text(""),
+            "log.csv: the first line must name the columns",
+        ),
+        (
+            lambda folder: (folder / "import.yaml").unlink(),
+            "holds no import.yaml: it names the system",
+        ),
+        (
+            lambda folder: (folder / "delivery.csv").write_text("x"),
+            "delivery.csv has no place in an import",
+        ),
         (
             lambda folder: (folder / "sends.jsonl").write_text("{}"),
             "sends.csv and sends.jsonl are both there",
         ),
-        (lambda folder: (folder / "plan.json").write_text("{}"), "plan.json has no place in an import"),
+        (
+            lambda folder: (folder / "plan.json").write_text("{}"),
+            "plan.json has no place in an import",
+        ),
     ],
     ids=lambda value: getattr(value, "__name__", None),
 )
-def test_a_file_that_is_not_a_table(tmp_path: Path, damage: Callable[[Path], object], message: str) -> None:
+def test_a_file_that_is_not_a_table(
+    tmp_path: Path, damage: Callable[[Path], object], message: str
+) -> None:
     planted = history()
     folder = write_import(tmp_path / "in", rows_of(planted), description(planted))
     damage(folder)
@@ -229,8 +254,14 @@ def test_a_file_that_is_not_a_table(tmp_path: Path, damage: Callable[[Path], obj
         ({"system": "rabbit"}, "import.yaml:1: system: unknown system 'rabbit'"),
         ({"sytem": "kafka"}, "sytem: unknown key, got 'kafka'; did you mean system?"),
         ({"topics": {"orders": 200_000}}, "topics.orders: must be at most 100000, got 200000"),
-        ({"topics": {"orders": 90_000, "b": 90_000}}, "topics: 180,000 partitions in all; at most 100,000"),
-        ({"producers": {"acks": "1"}}, "producers.acks: must be 'all', 'leader' or 'none', got '1'"),
+        (
+            {"topics": {"orders": 90_000, "b": 90_000}},
+            "topics: 180,000 partitions in all; at most 100,000",
+        ),
+        (
+            {"producers": {"acks": "1"}},
+            "producers.acks: must be 'all', 'leader' or 'none', got '1'",
+        ),
         ({"groups": {"group": {"topics": ["order"]}}}, "no topic 'order'; did you mean orders?"),
         (
             {"groups": {"other": {"topics": ["orders"]}}},
@@ -249,7 +280,10 @@ def test_a_file_that_is_not_a_table(tmp_path: Path, damage: Callable[[Path], obj
             {"lanes": [{"topic": "orders", "mode": "key"}]},
             "lanes[0]: count is missing: how many keys there are",
         ),
-        ({"faults": [{"kind": "kill", "start": 5, "end": 4}]}, "faults[0].end: is before the start"),
+        (
+            {"faults": [{"kind": "kill", "start": 5, "end": 4}]},
+            "faults[0].end: is before the start",
+        ),
         (
             {"faults": [{"kind": "kill", "start": "noon"}]},
             "faults[0].start: must be a time as 2026-01-31T12:00:00Z",

@@ -35,6 +35,7 @@ ALLOWED = {
         "harness.rundir",
         "harness.owners",
         "harness.durations",
+        "harness.sizes",
         "harness.start_times",
         "harness.waiting",
         "harness.faultlog",
@@ -57,7 +58,15 @@ ALLOWED = {
     ),
     "launcher": ("cli",),
     "harness": ("harness",),
-    "bench": ("harness", "faults", "analysis", "experiments", "bench", "tests.planted", "tests.standalone"),
+    "bench": (
+        "harness",
+        "faults",
+        "analysis",
+        "experiments",
+        "bench",
+        "tests.planted",
+        "tests.standalone",
+    ),
     "docs": ("harness", "faults", "analysis", "experiments", "cli", "commands", "docs"),
     "tests": (
         *("harness", "faults", "analysis", "experiments", "cli", "commands"),
@@ -75,6 +84,7 @@ BARE = (
     "harness/protocols/power.py",
     "harness/errors.py",
     "harness/durations.py",
+    "harness/sizes.py",
     "harness/memory.py",
     "harness/start_times.py",
     "harness/waiting.py",
@@ -82,7 +92,9 @@ BARE = (
     "harness/contracts/seal.py",
 )
 #: Client and broker libraries: only who talks to brokers may know them.
-CLIENT_LIBRARIES = {module for worker in known_workers().values() for module in worker.python.imports}
+CLIENT_LIBRARIES = {
+    module for worker in known_workers().values() for module in worker.python.imports
+}
 CLIENT_LIBRARIES_IN = ("harness/systems", "harness/workers", "workers", "tests", "bench")
 SYSTEM_FILES = ROOT / "harness" / "systems"
 OURS = (
@@ -151,7 +163,9 @@ def test_workers_import_only_their_client_and_the_kit() -> None:
     wrong = []
     for path in sorted(workers.glob("*/**/*.py")):
         folder = workers / path.relative_to(workers).parts[0]
-        client = next((w.python.imports for w in known_workers().values() if w.folder == folder), [])
+        client = next(
+            (w.python.imports for w in known_workers().values() if w.folder == folder), []
+        )
         own = {each.stem for each in folder.glob("*.py")} | {"worker_kit", *client}
         known = sys.stdlib_module_names | own
         wrong += [
@@ -208,7 +222,8 @@ def test_the_folder_of_a_system_is_a_plug_in() -> None:
         if name_of(path).startswith(("cli.py", "commands/", "harness/", "faults/", "analysis/"))
         for line, module in imports(path)
         for name in SYSTEMS
-        if is_below(module, (f"harness.systems.{name}",)) and SYSTEM_FILES / name not in path.parents
+        if is_below(module, (f"harness.systems.{name}",))
+        and SYSTEM_FILES / name not in path.parents
     ]
     assert wrong == []
 
@@ -225,7 +240,8 @@ def test_the_facts_of_a_system_stand_on_errors_alone() -> None:
 
 @pytest.mark.long
 def test_only_the_modules_of_a_system_name_it() -> None:
-    """Everybody else asks `harness.systems`; docs/howto/add-a-system.md says which modules a system has."""
+    """Everybody else asks `harness.systems`; docs/howto/add-a-system.md says which modules a system
+    has."""
     parts = ("cli.py", "commands/", "harness/", "faults/", "analysis/")
     wrong = [
         f"{name_of(path)}:{node.lineno} says {node.value!r}"
@@ -293,7 +309,8 @@ def test_kernels_know_no_spark() -> None:
 
 
 def test_executors_of_spark_get_every_module_of_the_harness_that_theirs_import() -> None:
-    """They have nothing of ours but what is shipped to them; modules that are imported when they are read."""
+    """They have nothing of ours but what is shipped to them; modules that are imported when they
+    are read."""
     from analysis.spark.session import SHIPPED
 
     missing = {
@@ -314,5 +331,7 @@ def test_no_module_is_named_after_nothing() -> None:
 @pytest.mark.parametrize("crate", ["rust_kit", "rust_rdkafka"])
 def test_modules_of_a_crate_use_each_other_in_one_direction(crate: str) -> None:
     files = sorted((ROOT / "workers" / crate / "src").glob("*.rs"))
-    used = {file.stem: set(re.findall(r"\bcrate::(\w+)", file.read_text())) - {"kit"} for file in files}
+    used = {
+        file.stem: set(re.findall(r"\bcrate::(\w+)", file.read_text())) - {"kit"} for file in files
+    }
     assert list(TopologicalSorter(used).static_order())

@@ -26,7 +26,10 @@ from tests.specs import worker_spec
 @pytest.fixture
 def interrupts() -> Iterator[Interrupts]:
     of_these_tests = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # `nohup make test` ignores it
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    before = {
+        number: signal.getsignal(number)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
     with Interrupts() as found:
         yield found
     assert {number: signal.getsignal(number) for number in before} == before
@@ -64,7 +67,9 @@ def test_a_hangup_that_nohup_ignores_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, before)
 
 
-def test_while_it_heals_signals_are_noted_and_the_second_means_hurry(interrupts: Interrupts) -> None:
+def test_while_it_heals_signals_are_noted_and_the_second_means_hurry(
+    interrupts: Interrupts,
+) -> None:
     with interrupts.deferred():
         send(signal.SIGTERM)
         assert (interrupts.stop.is_set(), interrupts.hurry.is_set()) == (True, False)
@@ -98,14 +103,19 @@ def test_a_question_is_given_up_inside_of_deferred(interrupts: Interrupts) -> No
 
 
 def test_while_a_run_is_finished_only_the_second_is_raised(interrupts: Interrupts) -> None:
-    """The first one shortens the load: nothing that is waited for then is cut, and judging goes on."""
+    """The first one shortens the load: nothing that is waited for then is cut, and judging goes
+    on."""
     interrupts.begin_finishing()
     send(signal.SIGTERM)
     interrupts.raise_if_stopped()
     with interrupts.deferred(), interrupts.raising():
         pass  # questions to the cluster are still asked
     far = time.monotonic() + 3_600
-    assert (interrupts.stop.is_set(), interrupts.gives_up.is_set(), interrupts.cut(far)) == (True, False, far)
+    assert (interrupts.stop.is_set(), interrupts.gives_up.is_set(), interrupts.cut(far)) == (
+        True,
+        False,
+        far,
+    )
     with pytest.raises(Interrupted) as caught:
         send(signal.SIGINT)
     assert caught.value.exit_code is Exit.TERMINATED, "the first signal decides"
@@ -163,6 +173,7 @@ def test_a_load_that_was_cut_is_audited_unless_a_second_signal_comes(
         audit="leader",
         producers=[],
         pipelines=[],
+        applications=[],
         consumers=[],
         system="kafka",
         load_s=1.0,
@@ -170,6 +181,7 @@ def test_a_load_that_was_cut_is_audited_unless_a_second_signal_comes(
     live._cluster = SimpleNamespace(admin=None, runtime=None)
     live._pool = SimpleNamespace(start_audit=lambda epochs, anew: None, auditors=[])
     live._leaders = SimpleNamespace(record=lambda **_: None, epochs=dict)
+    live._applications, live._manifest = SimpleNamespace(sources={}), None
     live._not_healed, live._is_restored = (), True
     assert live.execute().status == status
     assert done == [*(["audit"] if audited else []), status]
@@ -202,18 +214,25 @@ def test_a_full_disk_leaves_no_worker_running_and_hides_no_fault(interrupts: Int
         raise OSError(errno.ENOSPC, "No space left on device")
 
     def part(name: str, *verbs: str, **more: Any) -> Any:
-        return SimpleNamespace(**{v: lambda *_, v=v: done.append(f"{name}.{v}") for v in verbs}, **more)
+        return SimpleNamespace(
+            **{v: lambda *_, v=v: done.append(f"{name}.{v}") for v in verbs}, **more
+        )
 
     live: Any = object.__new__(LiveRun)
     live._interrupts, live._not_healed = interrupts, ()
     live._cluster = SimpleNamespace(runtime=SimpleNamespace(run_id="r-1"))
     live._manifest = SimpleNamespace(problem=full, update=full, finish=full)
-    live._injector = part("faults", "stop", "join", heal_all=lambda timeout_s: ["fault 1 (pause kafka-1)"])
+    live._injector = part(
+        "faults", "stop", "join", heal_all=lambda timeout_s: ["fault 1 (pause kafka-1)"]
+    )
     live._pool = part("workers", "stop", record=full)
     live._hosts = SimpleNamespace(rows=list)
+    live._applications = part("applications", "end", rows=list)
     for name in ("coming", "hangs", "stalls", "leaders", "sealing", "meter"):
         setattr(live, f"_{name}", part(name, "stop"))
-    with pytest.raises(HealError, match=r"no space left on the disk; still applied: fault 1") as raised:
+    with pytest.raises(
+        HealError, match=r"no space left on the disk; still applied: fault 1"
+    ) as raised:
         live._carried_out(full, lambda: True)
     assert raised.value.exit_code == Exit.NOT_HEALED
     assert {"workers.stop", "sealing.stop", "meter.stop"} <= set(done)

@@ -113,7 +113,9 @@ def test_compiled_once_and_again_when_a_source_changes(worker: WorkerSpec, jars:
 
 
 @pytest.mark.parametrize(("version", "sources"), [("2.9", ["Hello"]), ("3.0", ["Hello", "New"])])
-def test_what_needs_a_newer_client_is_left_out(worker: WorkerSpec, version: str, sources: list[str]) -> None:
+def test_what_needs_a_newer_client_is_left_out(
+    worker: WorkerSpec, version: str, sources: list[str]
+) -> None:
     (worker.folder / "New.java").write_text("package hello; class New { only.since.Three three; }")
     without = java_build.client_of(worker, version).without
     assert [path.stem for path in java_build.sources(worker.folder, without=without)] == sources
@@ -123,7 +125,9 @@ def test_what_needs_a_newer_client_is_left_out(worker: WorkerSpec, version: str,
 @needs_javac
 def test_a_client_it_does_not_compile_against(worker: WorkerSpec, jars: Path) -> None:
     (worker.folder / "Bad.java").write_text("package hello; class Bad { nowhere.Client client; }")
-    with pytest.raises(WorkerError, match=r"does not compile against .*Bad\.java:1: error") as caught:
+    with pytest.raises(
+        WorkerError, match=r"does not compile against .*Bad\.java:1: error"
+    ) as caught:
         java_build.launch(worker, f"jars:{jars}", True, lambda text, share: None)
     assert "\n" not in str(caught.value)
     assert (
@@ -132,6 +136,7 @@ def test_a_client_it_does_not_compile_against(worker: WorkerSpec, jars: Path) ->
     )
 
 
+@pytest.mark.extended
 @pytest.mark.long
 def test_without_a_compiler_eclipse_s_is_taken(
     worker: WorkerSpec, jars: Path, monkeypatch: pytest.MonkeyPatch
@@ -140,7 +145,9 @@ def test_without_a_compiler_eclipse_s_is_taken(
     monkeypatch.delenv("BROKERSTORM_CACHE")
     ecj = java_build.resolve(java_build._ECJ)
     monkeypatch.setattr(java_build, "javac_of", lambda java: [])
-    monkeypatch.setattr(java_build, "resolve", lambda wanted, **_: ecj if wanted == java_build._ECJ else jars)
+    monkeypatch.setattr(
+        java_build, "resolve", lambda wanted, **_: ecj if wanted == java_build._ECJ else jars
+    )
     argv, _ = java_build.launch(worker, f"jars:{jars}", True, lambda text, share: None)
     assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "hi\n"
     (worker.folder / "Bad.java").write_text("package hello; class Bad { nowhere.Client client; }")

@@ -1,4 +1,5 @@
-"""The kit of Java workers by the protocol, with a worker that has no client (tests/data/java/Echo.java)."""
+"""The kit of Java workers by the protocol, with a worker that has no client
+(tests/data/java/Echo.java)."""
 
 from __future__ import annotations
 
@@ -79,7 +80,10 @@ def run(worker: WorkerProcess, *, rows: int, drain_s: float = 20) -> Rows:
 
 
 def sends(worker: WorkerProcess) -> Rows:
-    parts = [np.fromfile(path, RAW[TableId.SENDS], offset=64) for path in worker.folder.glob("sends-*.seg")]
+    parts = [
+        np.fromfile(path, RAW[TableId.SENDS], offset=64)
+        for path in worker.folder.glob("sends-*.seg")
+    ]
     rows = np.concatenate(parts) if parts else np.empty(0, RAW[TableId.SENDS])
     return rows[rows["state"] != 0]
 
@@ -131,7 +135,8 @@ def test_an_application_that_sends_again(start: Start) -> None:
 
 
 def test_a_call_that_blocks_is_no_lateness_of_the_generator(start: Start) -> None:
-    """One is due every 0.8 s, and is sent again 0.5 s after it failed. That call blocks beyond the next."""
+    """One is due every 0.8 s, and is sent again 0.5 s after it failed. That call blocks beyond the
+    next."""
     worker = start(answers="holds the second call", results="resent", rate_per_s=1.25, load_s=2.4)
     worker.wait_ready(20)
     lines: list[dict[str, Any]] = []
@@ -174,7 +179,9 @@ def test_the_clients_refusal_ends_it(start: Start) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer")  # a harness would not write such a spec
-@pytest.mark.parametrize("broken", [{"rate_per_s": "fast"}, {"lane_groups": []}, {"calls": "batch"}])
+@pytest.mark.parametrize(
+    "broken", [{"rate_per_s": "fast"}, {"lane_groups": []}, {"calls": "batch"}]
+)
 def test_a_spec_that_cannot_be_used(start: Start, broken: dict[str, Any]) -> None:
     worker = start(**broken)
     assert worker._wait_exit(20)

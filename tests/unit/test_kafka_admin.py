@@ -28,7 +28,12 @@ from harness.systems.kafka.readiness import missing_parts
 from harness.systems.kafka.topics import topic_config
 
 NODES = [
-    Node(f"kafka-{n}", n, *(Endpoint(f"127.0.250.{n}", port) for port in (1, 2, 3)), folder=Path("/nowhere"))
+    Node(
+        f"kafka-{n}",
+        n,
+        *(Endpoint(f"127.0.250.{n}", port) for port in (1, 2, 3)),
+        folder=Path("/nowhere"),
+    )
     for n in (1, 2, 3)
 ]
 
@@ -119,7 +124,9 @@ def test_an_answer_that_asking_again_would_not_change_ends_the_asking(
     assert clients.asked == ["kafka-1"]
 
 
-def test_a_retriable_answer_is_asked_elsewhere_without_hanging_up(install: Callable[..., Clients]) -> None:
+def test_a_retriable_answer_is_asked_elsewhere_without_hanging_up(
+    install: Callable[..., Clients],
+) -> None:
     def not_now() -> Any:
         raise NotControllerError("elsewhere")
 
@@ -129,15 +136,21 @@ def test_a_retriable_answer_is_asked_elsewhere_without_hanging_up(install: Calla
     assert clients.closed == []
 
 
-def test_when_nobody_answers_it_gives_up_in_time_and_says_who(install: Callable[..., Clients]) -> None:
+def test_when_nobody_answers_it_gives_up_in_time_and_says_who(
+    install: Callable[..., Clients],
+) -> None:
     install(kafka_1=refuses, kafka_2=refuses, kafka_3=refuses)
     started = time.monotonic()
-    with pytest.raises(EnvironmentNotReady, match=r"\(kafka-1, kafka-2, kafka-3 KafkaConnectionError"):
+    with pytest.raises(
+        EnvironmentNotReady, match=r"\(kafka-1, kafka-2, kafka-3 KafkaConnectionError"
+    ):
         KafkaAdmin(NODES).registered()
     assert time.monotonic() - started < 20.0
 
 
-def test_a_topic_is_there_when_every_broker_in_reach_knows_it(install: Callable[..., Clients]) -> None:
+def test_a_topic_is_there_when_every_broker_in_reach_knows_it(
+    install: Callable[..., Clients],
+) -> None:
     late = iter([[], [], ["orders"]])
     clients = install(kafka_1=lambda: ["orders"], kafka_2=lambda: next(late), kafka_3=refuses)
     KafkaAdmin(NODES).create_topics([TopicSettings("orders", 1, 1)])
@@ -203,7 +216,9 @@ def test_topics_that_drop_records_are_refused(config: dict[str, str], said: str)
 
 
 def test_topics_keep_everything_and_what_the_user_set() -> None:
-    config = topic_config(TopicSettings("orders", 1, 3, {"min.insync.replicas": "2", "retention.ms": "-1"}))
+    config = topic_config(
+        TopicSettings("orders", 1, 3, {"min.insync.replicas": "2", "retention.ms": "-1"})
+    )
     assert config == {
         "min.insync.replicas": "2",
         "cleanup.policy": "delete",
@@ -221,7 +236,12 @@ def test_many_topics_go_in_requests_of_a_bounded_size() -> None:
 
 
 def partition(number: int, leader: int, isr: list[int]) -> dict[str, Any]:
-    return {"partition_index": number, "leader_id": leader, "replica_nodes": [1, 2, 3], "isr_nodes": isr}
+    return {
+        "partition_index": number,
+        "leader_id": leader,
+        "replica_nodes": [1, 2, 3],
+        "isr_nodes": isr,
+    }
 
 
 def test_missing_parts_of_a_topic() -> None:
@@ -245,12 +265,17 @@ def test_a_probe_has_our_header_and_is_never_load() -> None:
     assert header["magic"] == records.HEADER_MAGIC
     assert header["version"] == records.FORMAT_VERSION
     assert header["kind"] == records.Kind.PROBE
-    assert (header["run_tag"], header["instance"], header["lane"], header["seq"]) == (0xDEADBEEF, 0, 7, 2)
+    assert (header["run_tag"], header["instance"], header["lane"], header["seq"]) == (
+        0xDEADBEEF,
+        0,
+        7,
+        2,
+    )
     assert header["length"] == len(payload)
     assert int.from_bytes(payload[-4:], "little") == zlib.crc32(payload[:-4])
 
 
-# ----- whether a node answers ---------------------------------------------------------------------------
+# ----- whether a node answers ---------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -288,7 +313,9 @@ def test_a_broker_that_answers(server: tuple[Endpoint, dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize("reply", [None, b"", b"\0\0\0\4\0\0\0\1"])
-def test_a_broker_that_does_not(server: tuple[Endpoint, dict[str, Any]], reply: bytes | None) -> None:
+def test_a_broker_that_does_not(
+    server: tuple[Endpoint, dict[str, Any]], reply: bytes | None
+) -> None:
     endpoint, how = server
     how["reply"] = reply
     assert not admin_at(endpoint).answers("kafka-1")

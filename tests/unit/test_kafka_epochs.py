@@ -17,7 +17,12 @@ from harness.systems.kafka.metadata_log import Epoch, LeaderHistory
 
 TOPIC_ID = bytes(range(16))
 NODES = [
-    Node(f"kafka-{n}", n, *(Endpoint("127.0.250.1", port) for port in (1, 2, 3)), folder=Path("/nowhere"))
+    Node(
+        f"kafka-{n}",
+        n,
+        *(Endpoint("127.0.250.1", port) for port in (1, 2, 3)),
+        folder=Path("/nowhere"),
+    )
     for n in (1, 2, 3)
 ]
 Change = tuple[int, bytes]  # ms, record
@@ -28,7 +33,9 @@ def frame(kind: int, body: bytes) -> bytes:
 
 
 def numbers(*values: int) -> bytes:
-    return bytes([len(values) + 1]) + b"".join(value.to_bytes(4, "big", signed=True) for value in values)
+    return bytes([len(values) + 1]) + b"".join(
+        value.to_bytes(4, "big", signed=True) for value in values
+    )
 
 
 def int32(value: int) -> bytes:
@@ -44,7 +51,9 @@ def created(leader: int, isr: tuple[int, ...]) -> bytes:
     return frame(3, int32(0) + TOPIC_ID + arrays + int32(leader) + int32(0) + int32(0))
 
 
-def changed(leader: int | None = None, isr: tuple[int, ...] | None = None, *, unclean: bool = False) -> bytes:
+def changed(
+    leader: int | None = None, isr: tuple[int, ...] | None = None, *, unclean: bool = False
+) -> bytes:
     tags = {}
     if isr is not None:
         tags[0] = numbers(*isr)
@@ -101,7 +110,11 @@ def test_of_topics_with_one_name_the_latest_counts() -> None:
 
 @pytest.mark.parametrize(
     "log",
-    [log_of((1, topic("orders")), base=7), log_of((1, changed(leader=1))), log_of((1, frame(3, b"\0")))],
+    [
+        log_of((1, topic("orders")), base=7),
+        log_of((1, changed(leader=1))),
+        log_of((1, frame(3, b"\0"))),
+    ],
     ids=["begins in the middle", "a change of nothing known", "a record cut short"],
 )
 def test_a_log_that_is_not_whole_tells_nothing(log: bytes) -> None:
@@ -114,7 +127,9 @@ class Leader:
 
     entries: Mapping[int, int] = {0: 0, 2: 40, 4: 90}
 
-    def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], tuple[int, int]]:
+    def epoch_ends(
+        self, asked: Mapping[tuple[str, int], int]
+    ) -> dict[tuple[str, int], tuple[int, int]]:
         return {one: self._end(epoch) for one, epoch in asked.items()}
 
     def _end(self, epoch: int) -> tuple[int, int]:

@@ -34,15 +34,27 @@ class Client:
 def test_a_member_knows_its_topics_before_it_joins(
     worker_module: Callable[[str, str], ModuleType], tmp_path: Path
 ) -> None:
-    # kafka-python 3.0: a leader that learns of them after its first join may lose the answer of its second
+    # kafka-python 3.0: a leader that learns of them after its first join may lose the answer of its
+    # second
     client = Client()
-    part = {"group": "billing", "topics": ["orders", "refunds"], "session": 1, "commit_every_s": 1.0}
-    spec = SimpleNamespace(part=part, run_tag=1, folder=tmp_path, streams={}, bootstrap="127.0.0.1:1")
+    part = {
+        "group": "billing",
+        "topics": ["orders", "refunds"],
+        "session": 1,
+        "commit_every_s": 1.0,
+    }
+    spec = SimpleNamespace(
+        part=part, run_tag=1, folder=tmp_path, streams={}, bootstrap="127.0.0.1:1"
+    )
     names = SimpleNamespace(id=lambda kind, text: 1)
     control = SimpleNamespace(stopped=False)
-    session: Any = SimpleNamespace(spec=spec, names=names, report=SimpleNamespace(), control=control)
+    session: Any = SimpleNamespace(
+        spec=spec, names=names, report=SimpleNamespace(), control=control
+    )
     worker = worker_module("kafka_python", "consumer")
-    role = worker.ConsumerRole(session, {"enable_auto_commit": False}, lambda kind, settings: client)
+    role = worker.ConsumerRole(
+        session, {"enable_auto_commit": False}, lambda kind, settings: client
+    )
     with pytest.raises(Joining):
         role.run()
     assert client.asked == ["subscribe ['orders', 'refunds']", "topics"]

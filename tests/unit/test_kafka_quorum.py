@@ -1,4 +1,5 @@
-"""A quorum of controllers that can change (KIP-853): how a cluster gets one, and what is asked of it."""
+"""A quorum of controllers that can change (KIP-853): how a cluster gets one, and what is asked of
+it."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def settings(needs: frozenset[str]) -> dict[int, dict[str, str]]:
     layout = describe_cluster("kafka", needs=needs).runtime.layout
     texts = {node.number: layout.conf_text(node, "server.properties") for node in layout.nodes}
     return {
-        number: dict(line.split("=", 1) for line in text.splitlines() if line and not line.startswith("#"))
+        number: dict(
+            line.split("=", 1) for line in text.splitlines() if line and not line.startswith("#")
+        )
         for number, text in texts.items()
     }
 
@@ -55,7 +58,9 @@ def test_every_node_is_told_where_the_first_voters_are() -> None:
         hosts = [at.split(":")[0] for at in own["controller.quorum.bootstrap.servers"].split(",")]
         assert [host.rpartition(".")[2] for host in hosts] == ["1", "2", "3"]
         assert "controller.quorum.voters" not in own
-    listeners = {n: [one.split(":")[0] for one in own["listeners"].split(",")] for n, own in dynamic.items()}
+    listeners = {
+        n: [one.split(":")[0] for one in own["listeners"].split(",")] for n, own in dynamic.items()
+    }
     assert listeners[3] == ["CLIENT", "PEER", "ADMIN", "CONTROLLER"]
     assert listeners[4] == ["CLIENT", "PEER", "ADMIN"]
     assert listeners[5] == ["CONTROLLER"]
@@ -71,7 +76,9 @@ def voting_flags(needs: frozenset[str], runtime: str) -> dict[int, list[str]]:
 @pytest.mark.parametrize(
     ("runtime", "host"), [("process", r"127\.\d+\.\d+\.{}"), ("docker", "kafka-{}-mesh")]
 )
-def test_storage_is_formatted_for_three_voters_and_for_those_that_join(runtime: str, host: str) -> None:
+def test_storage_is_formatted_for_three_voters_and_for_those_that_join(
+    runtime: str, host: str
+) -> None:
     flags = voting_flags(CHANGES, runtime)
     assert flags[1] == flags[2] == flags[3]
     said, voters = flags[1]
@@ -90,7 +97,9 @@ def test_a_static_quorum_asks_the_storage_tool_for_nothing(runtime: str) -> None
 
 
 def test_brokers_that_know_no_such_quorum_are_refused_in_one_line() -> None:
-    with pytest.raises(UsageError, match=r"needs dynamic-quorum: kafka 3\.8\.1 has none, 3\.9 does"):
+    with pytest.raises(
+        UsageError, match=r"needs dynamic-quorum: kafka 3\.8\.1 has none, 3\.9 does"
+    ):
         describe_cluster("kafka", version="3.8.1", needs=CHANGES)
     assert describe_cluster("kafka", version="3.9.1", needs=CHANGES).runtime.spec.version == "3.9.1"
 
@@ -109,9 +118,13 @@ def test_both_runtimes_have_it(runtime: str) -> None:
 @pytest.mark.parametrize("runtime", ["process", "docker"])
 def test_a_cluster_with_static_voters_is_refused_before_it_starts(kind: str, runtime: str) -> None:
     nodes = {f"kafka-{n}": ("broker", "controller") for n in (1, 2, 3)}
-    timeline = faults.compile([{"fault": kind, "at": 1}], seed=1, load_s=60, topics=[], nodes=nodes)
+    timeline = faults.compile(
+        [{"fault": kind, "at": 1}], faults.inventory_of(topics=[], nodes=nodes), seed=1, load_s=60
+    )
     static = describe_cluster("kafka", runtime=runtime)
-    with pytest.raises(ScenarioError, match=f"{kind} is not possible on this cluster: .*dynamic-quorum"):
+    with pytest.raises(
+        ScenarioError, match=f"{kind} is not possible on this cluster: .*dynamic-quorum"
+    ):
         faults.refuse_unsupported(timeline, static)
     faults.refuse_unsupported(timeline, describe_cluster("kafka", runtime=runtime, needs=CHANGES))
 
@@ -122,7 +135,8 @@ def test_the_numbers_of_messages_that_are_described_here() -> None:
 
 
 class Controllers:
-    """Stands for `connect`: brokers that pass questions on to a quorum of kafka-1 to 3, which 5 follows."""
+    """Stands for `connect`: brokers that pass questions on to a quorum of kafka-1 to 3, which 5
+    follows."""
 
     def __init__(self, leader: int = 2, says: tuple[int, str | None] = (0, None)) -> None:
         self.leader, self.says = leader, says
@@ -169,7 +183,9 @@ def test_a_quorum_is_told_by_names_with_how_far_each_is_behind(controllers: Cont
         admin.quorum()
 
 
-def test_votes_are_given_and_taken_by_the_disk_that_the_leader_knows(controllers: Controllers) -> None:
+def test_votes_are_given_and_taken_by_the_disk_that_the_leader_knows(
+    controllers: Controllers,
+) -> None:
     admin = describe_cluster("kafka", needs=CHANGES).admin
     assert admin.add_voter("kafka-5") == ""
     number, directory, host, port = controllers.asked.pop()

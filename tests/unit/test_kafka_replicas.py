@@ -1,4 +1,5 @@
-"""Replicas are told apart by the bytes that their brokers give: damaged, missing, refused, or not known."""
+"""Replicas are told apart by the bytes that their brokers give: damaged, missing, refused, or not
+known."""
 
 from __future__ import annotations
 
@@ -49,7 +50,9 @@ class Broker:
     answers: int = 100
     asked: list[int] = field(default_factory=list)
 
-    def fetch(self, asked: Mapping[tuple[str, int], int], *, committed_only: bool) -> dict[Any, Row]:
+    def fetch(
+        self, asked: Mapping[tuple[str, int], int], *, committed_only: bool
+    ) -> dict[Any, Row]:
         ((partition, offset),) = asked.items()
         self.asked.append(offset)
         if len(self.asked) > self.answers:
@@ -91,7 +94,15 @@ def damaged(first: int) -> dict[int, bytes]:
         (Broker(LOG, error_at=4, errors=1), []),
         (Broker(damaged(2), error_at=2), [("kafka-2", 2, 3, "damaged")]),
     ],
-    ids=["alike", "damaged", "missing", "other", "unreadable", "an error that passes", "a damaged header"],
+    ids=[
+        "alike",
+        "damaged",
+        "missing",
+        "other",
+        "unreadable",
+        "an error that passes",
+        "a damaged header",
+    ],
 )
 def test_a_replica_beside_two_others(other: Broker, wrong: list[Any]) -> None:
     assert found(Broker(LOG), other, Broker(LOG))[0] == wrong

@@ -1,4 +1,5 @@
-"""Topics that Kafka says exist: those of another are refused, those of a request of ours are not."""
+"""Topics that Kafka says exist: those of another are refused, those of a request of ours are
+not."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from harness.systems.kafka.topics import TopicAdmin
 
 
 class Broker:
-    """Knows some topics from the start, and repeats a request whose answer was lost, as a client does."""
+    """Knows some topics from the start, and repeats a request whose answer was lost, as a client
+    does."""
 
     def __init__(self, known: Sequence[str]) -> None:
         self.known = list(known)
@@ -25,7 +27,8 @@ class Broker:
     def create_topics(self, request: dict[str, Any], **_: Any) -> Any:
         self.known += [name for name in request if name not in self.known]
         rows = [
-            {"name": name, "error_code": 36, "error_message": f"{name} already exists"} for name in request
+            {"name": name, "error_code": 36, "error_message": f"{name} already exists"}
+            for name in request
         ]
         return {"topics": rows}
 

@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 
-#: A consumer whose `commitOffsets` returns as that of kafkajs does: after a request, then without one.
+#: A consumer whose `commitOffsets` returns as that of kafkajs does: after a request, then without
+#: one.
 DRIVE = """
 const { Member } = require(process.argv[1] + "/workers/kafkajs/consumer.js");
 const { Journal } = require(process.argv[1] + "/workers/node_kit/journal.js");

@@ -35,7 +35,9 @@ def test_a_missing_table_is_empty_with_the_sealed_types(tmp_path: Path) -> None:
     for table, columns in SEALED.items():
         loaded = getattr(bucket, table)
         assert set(loaded) == {c.name for c in columns}
-        assert {c.name: loaded[c.name].dtype for c in columns} == {c.name: np.dtype(c.dtype) for c in columns}
+        assert {c.name: loaded[c.name].dtype for c in columns} == {
+            c.name: np.dtype(c.dtype) for c in columns
+        }
         assert all(len(loaded[c.name]) == 0 for c in columns)
 
 
@@ -59,7 +61,9 @@ def test_a_column_of_one_value_takes_no_memory(tmp_path: Path) -> None:
 
 def test_several_files_are_read_in_order_of_their_names(tmp_path: Path) -> None:
     for number, positions in ((1, [5, 6]), (0, [3, 4])):
-        columns = {c.name: np.zeros(2, c.dtype) for c in SEALED["log"]} | {"position": np.array(positions)}
+        columns = {c.name: np.zeros(2, c.dtype) for c in SEALED["log"]} | {
+            "position": np.array(positions)
+        }
         path = tmp_path / "sealed" / "log" / "bucket=00" / f"part-{number}.parquet"
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(pa.table(columns), path)
@@ -118,13 +122,15 @@ def test_the_log_is_put_into_log_order() -> None:
     assert bucket.log["seq"].tolist() == [0, 1, 2, 3]
 
 
-@pytest.mark.parametrize("stretch", [1, 4], ids=["more stretches than are copied as they lie", "few"])
+@pytest.mark.parametrize(
+    "stretch", [1, 4], ids=["more stretches than are copied as they lie", "few"]
+)
 def test_interleaved_streams_are_sorted_and_rows_left_out(stretch: int) -> None:
     count = 12_000
     number = np.arange(count)
     stream = (number // stretch) % 3
     gone = np.flatnonzero((number // stretch) % 2)
-    log = Columns.of("log", {"stream": stream, "position": number})
+    log = Columns.from_arrays("log", {"stream": stream, "position": number})
     log.drop_rows(gone)
     log.sort(["stream", "position"])
     left = np.delete(number, gone)
@@ -132,7 +138,9 @@ def test_interleaved_streams_are_sorted_and_rows_left_out(stretch: int) -> None:
 
 
 def test_dropped_columns_come_back_in_the_same_order() -> None:
-    log = Columns.of("log", {"stream": np.array([2, 1, 2]), "position": np.array([0, 0, 1])})
+    log = Columns.from_arrays(
+        "log", {"stream": np.array([2, 1, 2]), "position": np.array([0, 0, 1])}
+    )
     log.sort(("stream", "position"))
     before = log["position"].tolist()
     log.drop("position")
@@ -140,7 +148,8 @@ def test_dropped_columns_come_back_in_the_same_order() -> None:
 
 
 def sealed_sends(root: Path) -> Columns:
-    """Two files of row groups of three rows; some have one value, the second file lacks a column."""
+    """Two files of row groups of three rows; some have one value, the second file lacks a
+    column."""
     folder = root / "sealed" / "sends" / "bucket=00"
     folder.mkdir(parents=True)
     rows = {"seq": [5, 5, 5, 6, 7, 9, 8, 8], "kind": [2] * 8, "stream": [1, 1, 1, 1, 1, 1, 4, 4]}
@@ -152,7 +161,9 @@ def sealed_sends(root: Path) -> Columns:
 
 
 @pytest.mark.parametrize("held", [(), ("seq",), ("seq", "kind", "stream")])
-def test_rows_that_pass_are_those_of_the_whole_columns(tmp_path: Path, held: tuple[str, ...]) -> None:
+def test_rows_that_pass_are_those_of_the_whole_columns(
+    tmp_path: Path, held: tuple[str, ...]
+) -> None:
     sends, names = sealed_sends(tmp_path), ("seq", "kind", "stream")
     for name in held:
         assert len(sends[name]) == 16
@@ -162,7 +173,9 @@ def test_rows_that_pass_are_those_of_the_whole_columns(tmp_path: Path, held: tup
         assert found.dtype == sends[name].dtype
         assert found.tolist() == sends[name].tolist()
     sends.drop_rows(np.array([0, 4]))
-    assert [row for chunk in sends.in_turn("seq") for row in chunk["seq"].tolist()] == sends["seq"].tolist()
+    assert [row for chunk in sends.in_turn("seq") for row in chunk["seq"].tolist()] == sends[
+        "seq"
+    ].tolist()
 
 
 @settings(max_examples=30, deadline=None)

@@ -65,10 +65,18 @@ def test_an_unknown_identity_has_no_slot() -> None:
 
 
 def test_large_instance_numbers_do_not_allocate() -> None:
-    identity = {"instance": np.array([5, 4_000_000_000]), "lane": np.array([0, 0]), "seq": np.array([0, 0])}
-    sends = Columns.of("sends", identity | {"kind": np.array([2, 2])})
-    empty = Columns.of("log", {}), Columns.of("deliveries", {})
-    index, (slots, _, _) = index_messages(sends, *empty)
+    identity = {
+        "instance": np.array([5, 4_000_000_000]),
+        "lane": np.array([0, 0]),
+        "seq": np.array([0, 0]),
+    }
+    sends = Columns.from_arrays("sends", identity | {"kind": np.array([2, 2])})
+    empty = (
+        Columns.from_arrays("log", {}),
+        Columns.from_arrays("deliveries", {}),
+        Columns.from_arrays("deliveries", {}),
+    )
+    index, (slots, _, _, _) = index_messages(sends, *empty)
     assert slots.tolist() == [0, 1]
     assert index.groups.instance.tolist() == [5, 4_000_000_000]
 
@@ -78,14 +86,21 @@ def test_many_instances_and_lanes_are_numbered_as_few_are() -> None:
     pairs = [(7 * n + 1, 3 * (n % 300), n) for n in range(300)] * 2
     identity = dict(zip(("instance", "lane", "seq"), np.array(sorted(pairs)).T, strict=True))
     identity["seq"] = np.arange(len(pairs)) % 2
-    sends = Columns.of("sends", identity | {"kind": np.full(len(pairs), 2)})
-    strange = {"instance": np.array([1, 2, 8]), "lane": np.array([0, 0, 0]), "seq": np.array([1, 0, 0])}
-    log = Columns.of("log", strange | {"kind": np.full(3, 2)})
+    sends = Columns.from_arrays("sends", identity | {"kind": np.full(len(pairs), 2)})
+    strange = {
+        "instance": np.array([1, 2, 8]),
+        "lane": np.array([0, 0, 0]),
+        "seq": np.array([1, 0, 0]),
+    }
+    log = Columns.from_arrays("log", strange | {"kind": np.full(3, 2)})
     found = []
     for few in (0, 1 << 20):
         with patch.object(slots, "_FEW_PAIRS", few):
-            index, (own, stored, _) = index_messages(sends, log, Columns.of("deliveries", {}))
-        found.append((own.tolist(), stored.tolist(), index.groups.start.tolist(), index.sparse.tolist()))
+            empty = Columns.from_arrays("deliveries", {}), Columns.from_arrays("deliveries", {})
+            index, (own, stored, _, _) = index_messages(sends, log, *empty)
+        found.append(
+            (own.tolist(), stored.tolist(), index.groups.start.tolist(), index.sparse.tolist())
+        )
     assert found[0] == found[1]
     assert found[0][0] == list(range(600))
     assert found[0][1][:1] == [1]
@@ -93,7 +108,9 @@ def test_many_instances_and_lanes_are_numbered_as_few_are() -> None:
 
 
 def places(**columns: list[int]) -> Places:
-    return Places(Columns.of("log", {name: np.array(values) for name, values in columns.items()}))
+    return Places(
+        Columns.from_arrays("log", {name: np.array(values) for name, values in columns.items()})
+    )
 
 
 def asked(index: Places, **columns: list[int]) -> list[int]:
@@ -123,6 +140,10 @@ def test_positions_as_far_apart_as_numbers_go_are_found() -> None:
 
 
 def test_ledgers_and_batches_are_part_of_a_place() -> None:
-    index = places(stream=[1] * 4, ledger=[10, 10, 12, 12], position=[0, 0, 0, 1], batch=[0, 1, 0, 0])
-    found = asked(index, stream=[1] * 4, ledger=[10, 12, 11, 12], position=[0, 1, 0, 0], batch=[1, 0, 0, 1])
+    index = places(
+        stream=[1] * 4, ledger=[10, 10, 12, 12], position=[0, 0, 0, 1], batch=[0, 1, 0, 0]
+    )
+    found = asked(
+        index, stream=[1] * 4, ledger=[10, 12, 11, 12], position=[0, 1, 0, 0], batch=[1, 0, 0, 1]
+    )
     assert found == [1, 3, -1, -1]

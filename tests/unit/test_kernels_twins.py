@@ -1,11 +1,15 @@
-"""Classes of sending: a tiny history each, and its near-miss: almost the same, and nothing bad in it."""
+"""Classes of sending: a tiny history each, and its near-miss: almost the same, and nothing bad in
+it."""
 
 from __future__ import annotations
 
 import pytest
 
+from analysis.classes import status_of
+from analysis.findings import Status
 from harness.contracts.plan import PromisePlan
 from harness.records import Check, Kind
+from tests.oracles.judging import context_from, judged
 from tests.planted.pairs import Found, Pair, aborted, five
 from tests.planted.plans import DURABLE
 from tests.planted.tiny import EPOCH_NS, History
@@ -66,11 +70,14 @@ def two_writers(
     partitions: int = 2,
     grows_at_s: float = 0,
 ) -> History:
-    """Messages of key 0 of two producers in turn, one a second from 1 s on, each in the given partition."""
+    """Messages of key 0 of two producers in turn, one a second from 1 s on, each in the given
+    partition."""
     h = History(partitions=partitions, mode="key", producers=2, promise=promise)
     if grows_at_s:
         details = {"grown": {"orders": partitions - 1}}
-        h.fault("grow-partitions", "orders", grows_at_s * 1e3, grows_at_s * 1e3 + 100, details=details)
+        h.fault(
+            "grow-partitions", "orders", grows_at_s * 1e3, grows_at_s * 1e3 + 100, details=details
+        )
     for seq in range(max(len(first), len(second))):
         for instance, own in ((1, first), (2, second)):
             if seq < len(own):
@@ -81,9 +88,12 @@ def two_writers(
 
 
 def grown(*partitions: int) -> History:
-    """As `keyed`, one message a second from 1 s on; the topic grew from two partitions to three at 2.5 s."""
+    """As `keyed`, one message a second from 1 s on; the topic grew from two partitions to three at
+    2.5 s."""
     details = {"grown": {"orders": 2}}
-    h = History(partitions=3, mode="key").fault("grow-partitions", "orders", 2_500, 2_600, details=details)
+    h = History(partitions=3, mode="key").fault(
+        "grow-partitions", "orders", 2_500, 2_600, details=details
+    )
     for seq, partition in enumerate(partitions):
         h.send(seq, lane=0, partition=partition, at_ms=1_000 * (seq + 1))
         h.log(seq, lane=0, partition=partition)
@@ -116,7 +126,8 @@ def acked_at(position: int) -> History:
 
 
 def opened(for_s: float) -> History:
-    """Message 2 is never answered; the producer ends ``for_s`` seconds after the call. Deadline: 130 s."""
+    """Message 2 is never answered; the producer ends ``for_s`` seconds after the call. Deadline:
+    130 s."""
     h = History()
     for seq in range(5):
         h.send(seq, "open" if seq == 2 else "ok", at_ms=float(seq))
@@ -126,7 +137,12 @@ def opened(for_s: float) -> History:
 
 
 def frozen(history: History) -> History:
-    row = {"worker": "p-1", "kind": "frozen", "t_ns": EPOCH_NS + 100 * 10**9, "frozen_ns": 60 * 10**9}
+    row = {
+        "worker": "p-1",
+        "kind": "frozen",
+        "t_ns": EPOCH_NS + 100 * 10**9,
+        "frozen_ns": 60 * 10**9,
+    }
     history.events.append(row)
     return history
 
@@ -170,7 +186,9 @@ PAIRS = [
         "phantom of nobody",
         lambda: History().sent(3).log(0, 1).log(0, instance=9).log(2),
         {("phantom", "never sent"): ["9/0/0"]},
-        lambda: History(producers=2).sent(3).sent(1, instance=2).log(0, 1).log(0, instance=2).log(2),
+        lambda: (
+            History(producers=2).sent(3).sent(1, instance=2).log(0, 1).log(0, instance=2).log(2)
+        ),
         NOT_MINE,
     ),
     Pair(
@@ -232,7 +250,10 @@ PAIRS = [
     Pair(
         "key that one producer keeps in the partition of another's stray",
         lambda: two_writers((1, 1, 1, 0), (0, 0), promise=SHARED),
-        {("wrong-partition", "key"): ["1/0/3"], ("wrong-partition", "shared"): ["1/0/0", "1/0/1", "1/0/2"]},
+        {
+            ("wrong-partition", "key"): ["1/0/3"],
+            ("wrong-partition", "shared"): ["1/0/0", "1/0/1", "1/0/2"],
+        },
         lambda: two_writers((1, 1, 1), (1, 1), promise=SHARED),
         {},
     ),
@@ -293,7 +314,8 @@ PAIRS = [
         NOT_MINE,
     ),
     Pair(
-        "lost of a process that the run killed, not what was open then",  # stored or not: nobody was told
+        # stored or not: nobody was told
+        "lost of a process that the run killed, not what was open then",
         lambda: killed(History().sent(4).send(4, "open").log(0, 1, 3)),
         {("acked-lost", "middle"): ["1/0/2"], ("info-not-stored", ""): ["1/0/4"]},
         lambda: killed(History().sent(3).send(3, "open").send(4, "open").log(0, 1, 2, 3)),
@@ -340,22 +362,32 @@ PAIRS = [
         lambda: History().sent(4).log(0, 2, 1, 3),
         {("producer-reorder", ""): ["1/0/1"]},
         # the same jump, but the application sent 1 again: attempts are not ordered
-        lambda: History().send(0).send(1, "fail").send(2).send(1, attempt=1).log(0, 2).log(1, attempt=1),
+        lambda: (
+            History().send(0).send(1, "fail").send(2).send(1, attempt=1).log(0, 2).log(1, attempt=1)
+        ),
         NOT_MINE,
     ),
     Pair(
         "reorder of one of two producers",
-        lambda: History(producers=2).sent(2).sent(2, instance=2).log(1).log(0, 1, instance=2).log(0),
+        lambda: (
+            History(producers=2).sent(2).sent(2, instance=2).log(1).log(0, 1, instance=2).log(0)
+        ),
         {("producer-reorder", ""): ["1/0/0"]},
-        lambda: History(producers=2).sent(2).sent(2, instance=2).log(0).log(0, 1, instance=2).log(1),
+        lambda: (
+            History(producers=2).sent(2).sent(2, instance=2).log(0).log(0, 1, instance=2).log(1)
+        ),
         NOT_MINE,
     ),
     Pair(
         "routed reorder",
-        lambda: History(partitions=2, mode="routed").sent(4).log(2, 0).log(1, 3, lane=0, partition=1),
+        lambda: (
+            History(partitions=2, mode="routed").sent(4).log(2, 0).log(1, 3, lane=0, partition=1)
+        ),
         {("producer-reorder", ""): ["1/0/0"]},
         # 3 before 0 by partition number only: order is promised within a partition
-        lambda: History(partitions=2, mode="routed").sent(4).log(1, 3).log(0, 2, lane=0, partition=1),
+        lambda: (
+            History(partitions=2, mode="routed").sent(4).log(1, 3).log(0, 2, lane=0, partition=1)
+        ),
         NOT_MINE,
     ),
     Pair(
@@ -411,7 +443,9 @@ PAIRS = [
         "a replica without what another has",
         lambda: five().replica("kafka-1", (3, 4, "a"), leads=True).replica("kafka-2"),
         {("replica-divergence", "missing"): ["orders-0@3"]},
-        lambda: five().replica("kafka-1", (3, 4, "a"), leads=True).replica("kafka-2", in_sync=False),
+        lambda: (
+            five().replica("kafka-1", (3, 4, "a"), leads=True).replica("kafka-2", in_sync=False)
+        ),
         NOT_MINE,  # it is catching up
     ),
     Pair(
@@ -432,7 +466,11 @@ PAIRS = [
         "replicas with other messages than the leader's",
         lambda: five().replica("kafka-1", (2, 3, "a")).replica("kafka-2", (2, 3, "b"), leads=True),
         {("replica-divergence", "other"): ["orders-0@2"]},
-        lambda: five().replica("kafka-1", (2, 3, "a"), begin=4).replica("kafka-2", (2, 3, "b"), leads=True),
+        lambda: (
+            five()
+            .replica("kafka-1", (2, 3, "a"), begin=4)
+            .replica("kafka-2", (2, 3, "b"), leads=True)
+        ),
         NOT_MINE,  # before where all of them begin
     ),
     Pair(
@@ -448,3 +486,30 @@ PAIRS = [
 @pytest.mark.parametrize("pair", PAIRS, ids=str)
 def test_class_and_innocent_twin(pair: Pair) -> None:
     pair.check()
+
+
+@pytest.mark.parametrize(
+    ("why", "status"), [("error", Status.SUSPECT), ("crashed", Status.VIOLATION)]
+)
+def test_errors_that_a_fault_made_up_accuse_no_client_that_reports_them(
+    why: str, status: Status
+) -> None:
+    """The broker stored the message, and a fault changed its answer to an error. A client that is
+    given an error may give up; it may not crash."""
+
+    def statuses(h: History, cls: str) -> set[Status]:
+        context = context_from(h)
+        return {
+            status_of(cls, e.split, context.promise(e.instance), e.unmet)
+            for e in judged(h, context).episodes
+            if e.cls == cls
+        }
+
+    def refused() -> History:
+        return History().send(0).send(1, "fail").send(2).log(0, 1, 2).client_died("p-1", why=why)
+
+    assert statuses(refused(), "false-nack") == {Status.VIOLATION}
+    assert statuses(refused(), "client-died") == {Status.VIOLATION}
+    told = refused().fault("request-error", "kafka-1", 0, 9_000, details={"false_errors": True})
+    assert statuses(told, "false-nack") == {Status.SUSPECT}
+    assert statuses(told, "client-died") == {status}

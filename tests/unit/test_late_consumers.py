@@ -34,5 +34,7 @@ def test_the_plan_says_when_each_joins(tmp_path: Path) -> None:
 def test_nobody_joins_after_the_load(tmp_path: Path) -> None:
     file = tmp_path / "x.yaml"
     file.write_text(TEXT.replace("5s", "20s"))
-    with pytest.raises(ScenarioError, match=r"second.joins_after: must be less than load.duration \(20 s\)"):
+    with pytest.raises(
+        ScenarioError, match=r"second.joins_after: must be less than load.duration \(20 s\)"
+    ):
         load_scenario(file)

@@ -1,4 +1,5 @@
-"""The leader change behind a loss: against a model of replicas that knows the truth, and single stories."""
+"""The leader change behind a loss: against a model of replicas that knows the truth, and single
+stories."""
 
 from __future__ import annotations
 
@@ -69,7 +70,11 @@ EPOCHS = (
 def test_the_leader_in_force_acknowledged_what_the_next_one_cut_off() -> None:
     found = lost(EPOCHS, acks(100, 104, at=70), UNKNOWN, has_offsets=True)
     assert found.because.tolist() == [Because.CHANGE] * 2
-    assert (found.term.tolist(), found.next.tolist(), found.late.tolist()) == ([1, 1], [2, 2], [0, 0])
+    assert (found.term.tolist(), found.next.tolist(), found.late.tolist()) == (
+        [1, 1],
+        [2, 2],
+        [0, 0],
+    )
     assert found.other.tolist() == [NONE, NONE]
 
 
@@ -84,7 +89,8 @@ def test_an_earlier_leader_that_may_have_acknowledged_it_is_told() -> None:
 
 
 def test_a_term_that_kept_what_came_after_the_acknowledgement_had_not_come_as_far() -> None:
-    """Epoch 4 keeps a message at 99 that was due at 75: it gave out 104 later than that, so not at 70."""
+    """Epoch 4 keeps a message at 99 that was due at 75: it gave out 104 later than that, so not at
+    70."""
     due_ns = reached(EPOCHS, np.arange(101), np.where(np.arange(101) == 99, 75, 1))
     assert due_ns.tolist() == [1, 75, 1]
     found = lost(EPOCHS, acks(104, at=70, start=55), due_ns, has_offsets=True)
@@ -142,7 +148,11 @@ def test_an_entry_that_its_ledger_should_have_is_no_leader_change(entry: int, le
 
 
 def test_of_a_queue_the_time_alone_tells() -> None:
-    terms = (Leadership(1, "qpid-1", t_ns=10), Leadership(2, None, t_ns=40), Leadership(3, "qpid-2", t_ns=50))
+    terms = (
+        Leadership(1, "qpid-1", t_ns=10),
+        Leadership(2, None, t_ns=40),
+        Leadership(3, "qpid-2", t_ns=50),
+    )
     found = lost(terms, acks(-1, -1, at=30), UNKNOWN, has_offsets=False, has_positions=False)
     assert (found.because[0], found.term[0], found.next[0]) == (Because.CHANGE, 0, 2)
     late = lost(terms, acks(-1, at=60), UNKNOWN, has_offsets=False, has_positions=False)

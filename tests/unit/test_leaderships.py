@@ -1,4 +1,5 @@
-"""Who led what, as a run records it: what is watched, what brokers tell, and a run without either."""
+"""Who led what, as a run records it: what is watched, what brokers tell, and a run without
+either."""
 
 from __future__ import annotations
 
@@ -47,7 +48,12 @@ class Brokers:
 
 
 def watched(
-    root: Path, brokers: Any, owners: Sequence[str | None], system: str = "qpid", *, clocks_set: bool = False
+    root: Path,
+    brokers: Any,
+    owners: Sequence[str | None],
+    system: str = "qpid",
+    *,
+    clocks_set: bool = False,
 ) -> RunDir:
     run, clock = RunDir(root).create(), iter(range(S, 99 * S, S))
     watch = LeaderWatch(
@@ -65,7 +71,9 @@ def watched(
 def test_every_change_that_was_seen_is_a_term_and_says_how_late_it_may_be(tmp_path: Path) -> None:
     owners = ["qpid-1", "qpid-1", "nobody answers", None, "qpid-2"]
     rows = read_jsonl(watched(tmp_path, Brokers(), owners).raw_leaderships)
-    assert [(row["term"], row["leader"], row["t_ns"] // S, row["late_ns"] // S) for row in rows] == [
+    assert [
+        (row["term"], row["leader"], row["t_ns"] // S, row["late_ns"] // S) for row in rows
+    ] == [
         (1, "qpid-1", 1, 0),
         (2, None, 3, 1),
         (3, "qpid-2", 4, 1),
@@ -74,7 +82,9 @@ def test_every_change_that_was_seen_is_a_term_and_says_how_late_it_may_be(tmp_pa
 
 
 def test_clocks_that_were_set_tell_no_times(tmp_path: Path) -> None:
-    rows = read_jsonl(watched(tmp_path, Brokers(), ["qpid-1", "qpid-2"], clocks_set=True).raw_leaderships)
+    rows = read_jsonl(
+        watched(tmp_path, Brokers(), ["qpid-1", "qpid-2"], clocks_set=True).raw_leaderships
+    )
     assert [(row["term"], row["t_ns"], row["leader"]) for row in rows] == [(1, 0, ""), (2, 0, "")]
 
 
@@ -94,7 +104,9 @@ def test_where_brokers_keep_it_nothing_is_watched(tmp_path: Path) -> None:
 
 def ledger(number: int, entries: int | None, closed_s: float | None) -> Mapping[str, Any]:
     wall_ms = (
-        None if closed_s is None else round((time.time_ns() - time.monotonic_ns()) / 1e6 + closed_s * 1e3)
+        None
+        if closed_s is None
+        else round((time.time_ns() - time.monotonic_ns()) / 1e6 + closed_s * 1e3)
     )
     return {"ledgerId": number, "entries": entries, "timestamp": wall_ms}
 
@@ -124,8 +136,12 @@ def test_a_ledger_begins_when_the_one_before_was_closed_by_its_next_owner() -> N
         ((), 30, ""),
     ],
 )
-def test_the_owner_is_who_was_seen_when_the_ledger_began(seen: Any, begun_s: float, owner: str) -> None:
-    *_, found = ledgers_of("orders-0", {"ledgers": [ledger(7, 1, begun_s), ledger(8, 0, None)]}, seen)
+def test_the_owner_is_who_was_seen_when_the_ledger_began(
+    seen: Any, begun_s: float, owner: str
+) -> None:
+    *_, found = ledgers_of(
+        "orders-0", {"ledgers": [ledger(7, 1, begun_s), ledger(8, 0, None)]}, seen
+    )
     assert found.leader == owner
 
 

@@ -51,8 +51,12 @@ def test_where_groups_are_made_v2(tmp_path: Path) -> None:
     assert found == {name: Hierarchy(name, tmp_path, 2) for name in ("cpu", "io", "memory")}
 
 
-@pytest.mark.parametrize("before", ["", V1.splitlines(keepends=True)[0]], ids=["alone", "after a v1 row"])
-def test_a_v2_root_whose_controllers_cannot_be_read_offers_none(tmp_path: Path, before: str) -> None:
+@pytest.mark.parametrize(
+    "before", ["", V1.splitlines(keepends=True)[0]], ids=["alone", "after a v1 row"]
+)
+def test_a_v2_root_whose_controllers_cannot_be_read_offers_none(
+    tmp_path: Path, before: str
+) -> None:
     unreadable = f"33 25 0:29 / {tmp_path} rw - cgroup2 cgroup2 rw\n"
     assert hierarchies(before + unreadable) == hierarchies(before)
 
@@ -68,7 +72,9 @@ def test_a_user_makes_groups_of_v2_below_what_was_delegated(
         for name in ("cgroup.controllers", "cgroup.subtree_control", "cgroup.procs"):
             (group / name).write_text("cpu memory")
     may_change = own.parent
-    monkeypatch.setattr(groups.os, "access", lambda path, mode: Path(path).is_relative_to(may_change))
+    monkeypatch.setattr(
+        groups.os, "access", lambda path, mode: Path(path).is_relative_to(may_change)
+    )
     mounts = f"33 25 0:29 / {tmp_path} rw - cgroup2 cgroup2 rw\n"
     assert hierarchies(mounts)["memory"].root == may_change
     may_change = tmp_path / "elsewhere"
@@ -190,7 +196,8 @@ class Node(node_limits.LimitedNodes):
 
 
 def test_what_a_node_writes_counts_before_the_kernel_passes_it_on() -> None:
-    """A slow disk is slow to a node that writes, and a broker leaves its writes to the page cache."""
+    """A slow disk is slow to a node that writes, and a broker leaves its writes to the page
+    cache."""
     node = Node()
     assert node.written("kafka-1") == 0
     node.at = os.getpid()
@@ -218,7 +225,9 @@ def test_a_cluster_without_the_need_says_how_to_get_it(tmp_path: Path) -> None:
 
 def test_a_node_that_stores_nothing_is_told_from_a_cluster_without_volumes(tmp_path: Path) -> None:
     node = Node()
-    node.limits = node_limits.Limits("run-1", {"bookie-1": tmp_path / "data"}, frozenset({"data-volume"}))
+    node.limits = node_limits.Limits(
+        "run-1", {"bookie-1": tmp_path / "data"}, frozenset({"data-volume"})
+    )
     with pytest.raises(EnvironmentNotReady, match="broker-1 keeps no data of its own") as caught:
         node.fill_disk("broker-1")
     assert caught.value.hint == "these do: bookie-1"
@@ -235,7 +244,9 @@ def test_what_an_engine_made_below_every_controller_is_cleared() -> None:
     run_id = f"test-engine-{os.getpid()}"
     roots = [root for root, _ in groups._roots()]
     assert len(roots) >= len(set(each.root for each in hierarchies().values()))
-    made = [root / f"{groups.PREFIX}{run_id}.{short_owner_mark()}.containers" / "0123" for root in roots]
+    made = [
+        root / f"{groups.PREFIX}{run_id}.{short_owner_mark()}.containers" / "0123" for root in roots
+    ]
     for group in made:
         group.mkdir(parents=True)
     assert {path for _, path in groups.groups_left(run_id)} == {group.parent for group in made}

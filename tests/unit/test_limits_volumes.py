@@ -24,7 +24,9 @@ from harness.clusters.limits.volumes import Volume, volumes_below, why_no_volume
         ("/docker/0123", "/user.slice", None),
     ],
 )
-def test_the_group_whose_rules_hold_for_a_process(mounted: str, group: str, found: str | None) -> None:
+def test_the_group_whose_rules_hold_for_a_process(
+    mounted: str, group: str, found: str | None
+) -> None:
     mounts = f"32 25 0:28 {mounted} /sys/fs/cgroup/blkio rw - cgroup cgroup rw,blkio\n"
     groups = f"8:pids:/elsewhere\n7:blkio:{group}\n0::/\n"
     root = throttle(mounts)
@@ -51,7 +53,9 @@ def test_without_blkio_a_node_is_slowed_by_its_own_group_of_v2(tmp_path: Path) -
     assert (tmp_path / "a" / "io.max").read_text() == "7:0 rbps=max wbps=max"
 
 
-def test_a_system_without_groups_says_that_nothing_can_be_slowed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_system_without_groups_says_that_nothing_can_be_slowed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(volumes, "why_no_volume", lambda: "")
     monkeypatch.setattr(volumes, "throttle", lambda: None)
     assert why_not_slow() == "this system has no control groups that can slow a device"
@@ -95,7 +99,9 @@ def test_a_volume_is_filled_to_the_last_block_and_freed(volume: Volume, tmp_path
 @pytest.fixture
 def own_group() -> Iterator[Path]:
     """A group below the root in which a rule can stand, as a container has one."""
-    made = groups.group_of(groups.hierarchies()["io"], f"test-{os.getpid()}", "n") if is_v2() else None
+    made = (
+        groups.group_of(groups.hierarchies()["io"], f"test-{os.getpid()}", "n") if is_v2() else None
+    )
     path = made.path if made else throttle_here().root / f"brokerstorm-test-{os.getpid()}"
     made.make() if made else path.mkdir()
     yield path
@@ -125,12 +131,19 @@ for line in sys.stdin:
 
 @needs_root
 @pytest.mark.skipif(bool(why_not_slow()), reason=why_not_slow())
-def test_a_node_in_a_group_of_its_own_is_slowed_also_a_new_one(volume: Volume, own_group: Path) -> None:
-    """Throttles of cgroups v1 are not inherited, those of v2 are a group's own; a container has one."""
-    node = node_limits.Limits("run-1", {"kafka-1": volume.data}, frozenset({"slow-volume"}), contained=True)
+def test_a_node_in_a_group_of_its_own_is_slowed_also_a_new_one(
+    volume: Volume, own_group: Path
+) -> None:
+    """Throttles of cgroups v1 are not inherited, those of v2 are a group's own; a container has
+    one."""
+    node = node_limits.Limits(
+        "run-1", {"kafka-1": volume.data}, frozenset({"slow-volume"}), contained=True
+    )
     disk = node.volume("kafka-1")
     command = [sys.executable, "-c", WRITER, str(volume.data / "log")]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as writer:
         assert writer.stdin is not None
         assert writer.stdout is not None
         (own_group / "cgroup.procs").write_text(str(writer.pid))
@@ -157,14 +170,18 @@ def test_a_node_in_a_group_of_its_own_is_slowed_also_a_new_one(volume: Volume, o
         writer.wait()
         disk.unmount()
         assert device is not None
-        assert throttle_here().with_rules(device) == set(), "the next user of the device would be slow"
+        assert throttle_here().with_rules(device) == set(), (
+            "the next user of the device would be slow"
+        )
 
 
 @needs_root
 def test_what_a_killed_harness_left_is_cleared(volume: Volume, tmp_path: Path) -> None:
     run_id = f"test-{os.getpid()}"
     sleeping = subprocess.Popen(["sleep", "60"])
-    made = node_limits.Limits(run_id, {"kafka-1": volume.data}, frozenset({"cpu-quota", "memory-group"}))
+    made = node_limits.Limits(
+        run_id, {"kafka-1": volume.data}, frozenset({"cpu-quota", "memory-group"})
+    )
     try:
         made.prepare("kafka-1")
         made.enter("kafka-1", sleeping.pid)
@@ -175,7 +192,9 @@ def test_what_a_killed_harness_left_is_cleared(volume: Volume, tmp_path: Path) -
     assert {found for found, _ in groups.groups_left(run_id)} == {run_id}
     with pytest.MonkeyPatch.context() as other:
         other.setenv("BROKERSTORM_STATE", str(tmp_path / "other"))
-        assert list(groups.groups_left(run_id)) == [], "a run of another state folder can have the same id"
+        assert list(groups.groups_left(run_id)) == [], (
+            "a run of another state folder can have the same id"
+        )
     node_limits.clear(run_id, [tmp_path / "cluster"])
     assert list(groups.groups_left(run_id)) == []
     assert volumes_below(tmp_path) == []

@@ -1,4 +1,5 @@
-"""Clients that are ended and begun again: the rest of their load, their identity, what is judged of them."""
+"""Clients that are ended and begun again: the rest of their load, their identity, what is judged of
+them."""
 
 from __future__ import annotations
 
@@ -79,7 +80,9 @@ def test_a_later_life_is_judged_by_the_plan_of_its_client() -> None:
     plan = plan_of(producers={"p": {"count": 2}})
     context = context_of(plan, typed({"workers": WORKERS, "epoch_ns": 10 * S}, Manifest, ""))
     first, later = context.instances[1], context.instances[3]
-    assert (first.name, first.end_ns, first.complete) == ("producer-p-1", 15 * S, True), "killed by the run"
+    assert (first.name, first.end_ns, first.complete) == ("producer-p-1", 15 * S, True), (
+        "killed by the run"
+    )
     assert (later.name, later.complete) == ("producer-p-1.2", True)
     assert later.promise == first.promise
     assert later.deadline_ns == first.deadline_ns
@@ -111,7 +114,9 @@ def test_what_a_client_that_never_came_back_should_have_sent_is_missing() -> Non
 def test_producers_that_come_and_go_have_lives_of_their_own_in_the_plan() -> None:
     coming = {"comes_and_goes": {"every": "6s", "away": "2s"}}
     plan = plan_of(producers={"p": {"count": 2, **coming}, "q": {}})
-    lives = [[(life.instance, life.leaves_s, life.returns_s) for life in p.lives] for p in plan.producers]
+    lives = [
+        [(life.instance, life.leaves_s, life.returns_s) for life in p.lives] for p in plan.producers
+    ]
     assert lives == [[(4, 6, 8), (5, 12, 14)], [(6, 6, 8), (7, 12, 14)], []]
 
 
@@ -147,7 +152,10 @@ def test_lives_end_and_begin_when_the_plan_says_so_until_the_load_is_over() -> N
 
 def compiled(plan: Plan, **step: Any) -> faults.Timeline:
     return faults.compile(
-        [{"at": "1s", **step}], seed=1, load_s=20, topics=plan.topics, nodes=["a"], clients=endings(plan)
+        [{"at": "1s", **step}],
+        faults.inventory_of(topics=plan.topics, nodes=["a"], clients=endings(plan)),
+        seed=1,
+        load_s=20,
     )
 
 
@@ -155,7 +163,9 @@ def queue_plan(settle: str) -> Plan:
     more = {"per_transaction": 10} if settle == "transacted" else {}
     consumers = {"c": {"settle": settle, **more}}
     load = {"rate": 100, "duration": "20s", "consumers": consumers}
-    return build_plan(Scenario.model_validate({"name": "x", "system": "qpid", "load": load}), seed=1)
+    return build_plan(
+        Scenario.model_validate({"name": "x", "system": "qpid", "load": load}), seed=1
+    )
 
 
 def test_a_consumer_that_settles_by_taking_is_not_ended() -> None:
@@ -166,11 +176,15 @@ def test_a_consumer_that_settles_by_taking_is_not_ended() -> None:
 
 
 def test_a_target_is_a_client_of_the_load() -> None:
-    with pytest.raises(ScenarioError, match=r"client:producer-3 is not a client of this load; clients: prod"):
+    with pytest.raises(
+        ScenarioError, match=r"client:producer-3 is not a client of this load; clients: prod"
+    ):
         compiled(plan_of(), fault="client-kill", target="client:producer-3")
 
 
-def test_what_a_run_killed_itself_is_recorded_and_what_it_left_open_is_waited_for_by_nobody() -> None:
+def test_what_a_run_killed_itself_is_recorded_and_what_it_left_open_is_waited_for_by_nobody() -> (
+    None
+):
     series = traffic()
     series = replace(series, totals={**series.totals, "open": 7})
     killed = {"name": "p-1", "done": False, "killed": True, "exit_code": -9, "open_sends": 7}
@@ -187,5 +201,7 @@ def test_what_a_run_killed_itself_is_recorded_and_what_it_left_open_is_waited_fo
     assert checked()["capture"].ok
     assert "p-1 killed by a fault, every row kept" in checked()["capture"].text
     assert checked()["drain"].ok
-    assert not checked(open_sends=6)["drain"].ok, "one more was open, and that one the drain waited for"
+    assert not checked(open_sends=6)["drain"].ok, (
+        "one more was open, and that one the drain waited for"
+    )
     assert not checked(killed=False)["capture"].ok, "it died by itself"

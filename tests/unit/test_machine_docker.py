@@ -70,7 +70,9 @@ def test_no_engine(docker_command: Path, tmp_path: Path, monkeypatch: pytest.Mon
     assert caught.value.exit_code == Exit.ENVIRONMENT
 
 
-def test_an_engine_that_is_not_installed(docker_command: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_is_not_installed(
+    docker_command: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.setattr(docker_engine, "_DEFAULT_SOCKET", "/nowhere/docker.sock")
     monkeypatch.setattr(docker.shutil, "which", lambda name, path=None: None)
@@ -131,7 +133,9 @@ def test_no_compose_plugin(docker_command: Path, script: str) -> None:
     assert "fetch --images" in check.remedy
 
 
-def test_the_users_own_plugin_comes_first_and_ours_is_found_by_a_folder(docker_command: Path) -> None:
+def test_the_users_own_plugin_comes_first_and_ours_is_found_by_a_folder(
+    docker_command: Path,
+) -> None:
     assert compose_plugin.find().environment is os.environ
     folder = compose_plugin.plugin_folder()
     docker_command.write_text(f'#!/bin/sh\n[ "$DOCKER_CONFIG" = "{folder}" ] && echo v5.5.1\n')
@@ -168,15 +172,25 @@ def test_no_image_and_no_registry(docker_command: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(docker_engine, "connect", lambda: engine)
     monkeypatch.setattr(docker_images, "can_pull", refuse)
-    check = found("pulsar", "2.8.1")["images"]
+    check = found("pulsar", "4.0.8")["images"]
     assert not check.ok
-    assert "apachepulsar/pulsar:2.8.1" in check.text
-    assert "fetch --images --system pulsar --version 2.8.1" in check.remedy
+    assert "apachepulsar/pulsar:4.0.8" in check.text
+    assert "fetch --images --system pulsar --version 4.0.8" in check.remedy
     assert engine.closed
 
 
+def test_a_system_without_containers_needs_no_image(
+    docker_command: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_engine, "connect", lambda: Engine({}))
+    check = found("rabbitmq", "3.10.8")["images"]
+    assert (check.ok, check.remedy) == (False, "use --runtime process")
+    assert "run as processes only" in check.text
+
+
 @pytest.mark.parametrize(
-    ("labels", "kind"), [({}, "official"), ({standin.STANDIN_LABEL: "true"}, "stand-in"), (None, "official")]
+    ("labels", "kind"),
+    [({}, "official"), ({standin.STANDIN_LABEL: "true"}, "stand-in"), (None, "official")],
 )
 def test_an_image_says_what_it_is(
     docker_command: Path, monkeypatch: pytest.MonkeyPatch, labels: dict[str, str], kind: str
@@ -221,7 +235,9 @@ def test_a_docker_run_needs_java_for_spark_only() -> None:
     names = {check.name for check in machine.checks(kafka, runtime="docker")}
     assert "java" in names
     assert "broker jars" not in names
-    assert "java" not in {check.name for check in machine.checks(kafka, runtime="docker", spark=False)}
+    assert "java" not in {
+        check.name for check in machine.checks(kafka, runtime="docker", spark=False)
+    }
 
 
 APT = {
@@ -231,8 +247,12 @@ APT = {
 }
 
 
-def test_package_sources_are_those_of_apt_for_this_distribution(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base_image.platform, "freedesktop_os_release", lambda: {"VERSION_CODENAME": "sid"})
+def test_package_sources_are_those_of_apt_for_this_distribution(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(
+        base_image.platform, "freedesktop_os_release", lambda: {"VERSION_CODENAME": "sid"}
+    )
     monkeypatch.setattr(base_image, "_apt", lambda *command: APT[command[0]].format("sid"))
     assert base_image.package_sources() == (
         "sid",
@@ -242,7 +262,9 @@ def test_package_sources_are_those_of_apt_for_this_distribution(monkeypatch: pyt
             "deb http://one/debian/ sid-updates main",
         ],
     )
-    monkeypatch.setattr(base_image.platform, "freedesktop_os_release", lambda: {"VERSION_CODENAME": "other"})
+    monkeypatch.setattr(
+        base_image.platform, "freedesktop_os_release", lambda: {"VERSION_CODENAME": "other"}
+    )
     with pytest.raises(EnvironmentNotReady, match="no package source of other"):
         base_image.package_sources()
 
@@ -250,7 +272,9 @@ def test_package_sources_are_those_of_apt_for_this_distribution(monkeypatch: pyt
 def test_the_oldest_java_that_is_new_enough(monkeypatch: pytest.MonkeyPatch) -> None:
     have = {"openjdk-21-jre-headless"}
     monkeypatch.setattr(
-        base_image, "_apt", lambda *command: f"Candidate: {'1' if command[-1] in have else '(none)'}"
+        base_image,
+        "_apt",
+        lambda *command: f"Candidate: {'1' if command[-1] in have else '(none)'}",
     )
     assert base_image.java_package(17) == "openjdk-21-jre-headless"
     with pytest.raises(EnvironmentNotReady, match="no Java 25"):
@@ -286,7 +310,9 @@ def test_a_base_that_cannot_be_made(
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     with pytest.raises(EnvironmentNotReady, match=text) as caught:
-        base_image._make("sid", ["deb x sid main"], "java", tmp_path / "base.tar", lambda line: None)
+        base_image._make(
+            "sid", ["deb x sid main"], "java", tmp_path / "base.tar", lambda line: None
+        )
     assert hint in caught.value.hint
 
 

@@ -1,4 +1,5 @@
-"""A load that claims no rate: what it says of the load, and that each message is judged all the same."""
+"""A load that claims no rate: what it says of the load, and that each message is judged all the
+same."""
 
 from __future__ import annotations
 
@@ -64,13 +65,16 @@ def test_too_little_for_faults_to_meet_is_unknown() -> None:
     verdict, reasons = verdict_of(run)
     assert verdict is Verdict.UNKNOWN
     assert (
-        reasons[0] == "too little load for faults to meet: 50/s acknowledged outside outages, 100/s required"
+        reasons[0]
+        == "too little load for faults to meet: 50/s acknowledged outside outages, 100/s required"
     )
     assert "saturated" in reasons[1]  # the excuse of a late generator is a load that is enough
 
 
 def test_a_load_with_hardly_a_calm_moment_counts_what_was_acknowledged_in_all() -> None:
-    enough, little = (measured(series=traffic(ok_share=share, outages=(OUT,))) for share in (0.5, 0.05))
+    enough, little = (
+        measured(series=traffic(ok_share=share, outages=(OUT,))) for share in (0.5, 0.05)
+    )
     assert verdict_of(enough) == (Verdict.PASS, [])
     assert verdict_of(little)[0] is Verdict.UNKNOWN
     assert "500/s acknowledged, outages included" in text(enough, "rate")

@@ -18,14 +18,24 @@ STATIC = {"group.instance.id": "pod-{instance}", "session.timeout.ms": 6000}
 
 def test_each_process_has_its_number_in_its_options() -> None:
     load: dict[str, Any] = {
-        "producers": {"p": {"count": 2, "topics": ["orders"], "options": {"client.rack": "az-{instance}"}}},
+        "producers": {
+            "p": {"count": 2, "topics": ["orders"], "options": {"client.rack": "az-{instance}"}}
+        },
         "consumers": {"c": {"count": 2, "options": STATIC}},
-        "pipelines": {"b": {"from": "orders", "to": "bills", "count": 2, "consumer_options": STATIC}},
+        "pipelines": {
+            "b": {"from": "orders", "to": "bills", "count": 2, "consumer_options": STATIC}
+        },
     }
     plan = build_plan(
-        Scenario.model_validate({"name": "x", "topics": {"orders": {}, "bills": {}}, "load": load}), seed=1
+        Scenario.model_validate({"name": "x", "topics": {"orders": {}, "bills": {}}, "load": load}),
+        seed=1,
     )
-    assert [each.options.get("client.rack") for each in plan.producers] == ["az-1", "az-2", None, None]
+    assert [each.options.get("client.rack") for each in plan.producers] == [
+        "az-1",
+        "az-2",
+        None,
+        None,
+    ]
     ids = [each.options["group.instance.id"] for each in plan.consumers]
     assert ids == ["pod-1", "pod-2", "pod-1", "pod-2"]
 

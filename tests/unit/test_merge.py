@@ -14,7 +14,10 @@ from harness.faultlog import FaultLog, FaultRecord
 
 S = 1_000_000_000
 ZERO = 1_000 * S
-FIRM, LOOSE = Promise(), Promise(delivery="leader", order=False, dedup=False, because={"delivery": "acks=1"})
+FIRM, LOOSE = (
+    Promise(),
+    Promise(delivery="leader", order=False, dedup=False, because={"delivery": "acks=1"}),
+)
 CONTEXT = Context(
     epoch_ns=ZERO,
     instances={1: Instance(1, promise=FIRM), 2: Instance(2, promise=LOOSE)},
@@ -53,7 +56,9 @@ def merged(*episodes: Episode) -> list[Finding]:
 
 
 def test_counts_and_splits_add_up_over_buckets() -> None:
-    (finding,) = merged(episode(count=3), episode(count=5, split="tail"), episode(count=2, episodes=4))
+    (finding,) = merged(
+        episode(count=3), episode(count=5, split="tail"), episode(count=2, episodes=4)
+    )
     assert (finding.cls, finding.status, finding.count, finding.episodes) == (
         "acked-lost", Status.VIOLATION, 10, 6)  # fmt: skip
     assert finding.split == {"middle": 5, "tail": 5}
@@ -74,7 +79,9 @@ def test_what_may_break_a_promise_that_nobody_stated_is_suspect() -> None:
         CONTEXT,
         instances={1: Instance(1, promise=silent), 2: Instance(2, promise=LOOSE)},
         sessions={
-            5: SessionFacts(5, reading=Reading(unknown=frozenset({"order"}), because={"order": "not stated"}))
+            5: SessionFacts(
+                5, reading=Reading(unknown=frozenset({"order"}), because={"order": "not stated"})
+            )
         },
     )
 
@@ -82,7 +89,10 @@ def test_what_may_break_a_promise_that_nobody_stated_is_suspect() -> None:
         return [(f.cls, f.status) for f in findings_of(episodes, context, SPAN, seed=7)]
 
     (lost,) = findings_of([episode()], context, SPAN, seed=7)
-    assert (lost.status, lost.promise) == (Status.SUSPECT, "may break delivery: not known: no [promises]")
+    assert (lost.status, lost.promise) == (
+        Status.SUSPECT,
+        "may break delivery: not known: no [promises]",
+    )
     assert (
         lost.evidence
         == "not shown: what the client's settings promise is stated (worker.toml, import.yaml), "

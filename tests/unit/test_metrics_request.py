@@ -22,7 +22,11 @@ ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
     [
         ("http://col:4318", None, MetricsRequest("http://col:4318/v1/metrics")),
         ("https://col/otlp/", None, MetricsRequest("https://col/otlp/v1/metrics")),
-        ("http://col/v1/metrics", "9464", MetricsRequest("http://col/v1/metrics", ("127.0.0.1", 9464))),
+        (
+            "http://col/v1/metrics",
+            "9464",
+            MetricsRequest("http://col/v1/metrics", ("127.0.0.1", 9464)),
+        ),
         (None, "0.0.0.0:0", MetricsRequest(None, ("0.0.0.0", 0))),
         (None, "[::1]:9464", MetricsRequest(None, ("::1", 9464))),
     ],
@@ -34,7 +38,10 @@ def test_options(otlp: str | None, prometheus: str | None, asked: MetricsRequest
 @pytest.mark.parametrize(
     ("otlp", "prometheus"),
     [
-        *((url, None) for url in ("", "col:4318", "ftp://col", "http://", "http://[::1", "http://col:99999")),
+        *(
+            (url, None)
+            for url in ("", "col:4318", "ftp://col", "http://", "http://[::1", "http://col:99999")
+        ),
         *((None, address) for address in ("", "x", "9464x", "70000", "host:", "-1", "²")),
     ],
 )

@@ -13,7 +13,9 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-CHANGES: list[dict[str, Any]] = yaml.safe_load((ROOT / "tests" / "mutations" / "changes.yaml").read_text())
+CHANGES: list[dict[str, Any]] = yaml.safe_load(
+    (ROOT / "tests" / "mutations" / "changes.yaml").read_text()
+)
 
 
 def name_of(change: dict[str, Any]) -> str:
@@ -24,7 +26,9 @@ def name_of(change: dict[str, Any]) -> str:
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the files that git has, so that the changes touch nothing of ours."""
     copy = tmp_path_factory.mktemp("tree")
-    files = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
+    files = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True
+    ).stdout
     for name in files.decode().split("\0"):
         if name and (ROOT / name).is_file():
             target = copy / name
@@ -34,7 +38,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_change_can_be_made() -> None:
-    missing = [name_of(each) for each in CHANGES if each["change"] not in (ROOT / each["file"]).read_text()]
+    missing = [
+        name_of(each) for each in CHANGES if each["change"] not in (ROOT / each["file"]).read_text()
+    ]
     assert not missing, "the code has changed: write the change for what it says now"
 
 
@@ -43,14 +49,32 @@ def test_every_change_can_be_made() -> None:
 def test_a_test_notices_the_change(tree: Path, change: dict[str, Any]) -> None:
     file = tree / change["file"]
     before = file.read_text()
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist"]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")}
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+    ]
+    environment = {
+        name: value for name, value in os.environ.items() if not name.startswith("PYTEST")
+    }
     file.write_text(before.replace(change["change"], change["to"], 1))
     try:
         done = subprocess.run(
-            [*command, *change["tests"].split()], cwd=tree, env=environment, capture_output=True, text=True
+            [*command, *change["tests"].split()],
+            cwd=tree,
+            env=environment,
+            capture_output=True,
+            text=True,
         )
     finally:
         file.write_text(before)
-    assert done.returncode == 1, f"no test fails (exit code {done.returncode}):\n{done.stdout[-2000:]}"
+    assert done.returncode == 1, (
+        f"no test fails (exit code {done.returncode}):\n{done.stdout[-2000:]}"
+    )
     assert str(ROOT) not in done.stdout, "the tests ran on our own tree"

@@ -1,4 +1,5 @@
-"""NATS: what its servers tell of leaders, how answers of its API are read, and what its clients promise."""
+"""NATS: what its servers tell of leaders, how answers of its API are read, and what its clients
+promise."""
 
 from __future__ import annotations
 
@@ -34,7 +35,12 @@ def told(**leaders: str) -> dict[str, Told]:
     """Node -> what it says of orders-0: leader, and the others in sync."""
     return {
         node.replace("_", "-"): Told(
-            leader, {"orders-0": group(leader, *({"name": n, "current": True} for n in NODES if n != leader))}
+            leader,
+            {
+                "orders-0": group(
+                    leader, *({"name": n, "current": True} for n in NODES if n != leader)
+                )
+            },
         )
         for node, leader in leaders.items()
     }
@@ -63,7 +69,7 @@ def test_a_server_that_is_no_cluster_leads_all_that_it_has(monkeypatch: pytest.M
             return {"account_details": [{"stream_detail": [{"name": "orders-0"}]}]}
 
     monkeypatch.setattr(Monitor, "_get", lambda self, node, path: Jsz())
-    alone = Monitor({"nats-1": "http://127.0.0.1:1"}).told(["nats-1"])
+    alone = Monitor({"nats-1": "http://127.0.0.1:1"}).leaders_told(["nats-1"])
     assert meta_leader(alone, 1) == "nats-1"
     assert stream_state("orders-0", alone) == PartitionState("nats-1", ("nats-1",), ("nats-1",))
 
@@ -100,7 +106,9 @@ def test_a_follower_that_was_heard_of_and_lacks_little_is_in_sync(
         (10052, UsageError, ""),
     ],
 )
-def test_an_error_of_the_api_is_what_it_means_here(code: int, error: type[Exception], hint: str) -> None:
+def test_an_error_of_the_api_is_what_it_means_here(
+    code: int, error: type[Exception], hint: str
+) -> None:
     said = {"error": {"code": 400, "err_code": code, "description": "its words"}}
     with pytest.raises(error, match="its words") as caught:
         _checked("nats-1", "STREAM.CREATE.orders-0", said)
@@ -157,7 +165,9 @@ def test_a_subject_that_nobody_listens_to(server: tuple[Endpoint, list[bytes]]) 
         link.ask("$JS.API.INFO", within_s=2.0)
 
 
-def test_a_server_that_does_not_answer_ends_the_question(server: tuple[Endpoint, list[bytes]]) -> None:
+def test_a_server_that_does_not_answer_ends_the_question(
+    server: tuple[Endpoint, list[bytes]],
+) -> None:
     at, answers = server
     answers.append(b"")
     with Link(at) as link, pytest.raises(NoAnswer, match="in time"):
@@ -183,7 +193,11 @@ def settings(role: str, **options: str) -> ClientSettings:
         ({"Publish__MsgID": "true"}, {}, True),
         ({"Publish__MsgID": "true", "Publish__AsyncTimeout": "5s"}, {}, True),
         ({"Publish__MsgID": "true", "Publish__AsyncTimeout": "30s"}, {}, None),
-        ({"Publish__MsgID": "true", "Publish__AsyncTimeout": "5s"}, {"duplicate_window": "1000000000"}, None),
+        (
+            {"Publish__MsgID": "true", "Publish__AsyncTimeout": "5s"},
+            {"duplicate_window": "1000000000"},
+            None,
+        ),
     ],
     ids=str,
 )
@@ -196,7 +210,10 @@ def test_what_is_sent_twice_is_stored_once_within_the_window_only(
 
 def test_order_is_kept_where_nothing_is_sent_again() -> None:
     context = PromiseContext([topic()], {})
-    assert promise.read_producer(settings("producer", Publish__RetryAttempts="0")).order(context)[0] is True
+    assert (
+        promise.read_producer(settings("producer", Publish__RetryAttempts="0")).order(context)[0]
+        is True
+    )
     assert promise.read_producer(settings("producer")).order(context)[0] is False
 
 
@@ -211,7 +228,9 @@ def test_consumers() -> None:
     def consuming(settle: str) -> Consuming:
         return Consuming("nats.go", "", {}, {}, settle)
 
-    durable = promise.read_consumer(consuming("ack"), settings("consumer", Consumer__AckWait="5s"), ())
+    durable = promise.read_consumer(
+        consuming("ack"), settings("consumer", Consumer__AckWait="5s"), ()
+    )
     assert (durable.subscription, durable.order, durable.ack_timeout_s) == ("shared", "none", 5.0)
     assert not durable.acks_confirmed
     ordered = promise.read_consumer(consuming("none"), settings("consumer", Kind="ordered"), ())
@@ -221,10 +240,28 @@ def test_consumers() -> None:
 
 
 @pytest.mark.parametrize(
-    "config", [{"max_age": "5"}, {"retention": "workqueue"}, {"subjects": "x"}, {"max_bytes": "9"}], ids=str
+    "config",
+    [{"max_age": "5"}, {"retention": "forever"}, {"subjects": "x"}, {"max_bytes": "9"}],
+    ids=str,
 )
 def test_streams_that_would_drop_messages_are_refused(config: dict[str, str]) -> None:
     assert list(SYSTEMS["nats"].topic_problems(3, config))
+
+
+@pytest.mark.parametrize("retention", ["workqueue", "interest"])
+def test_a_stream_that_removes_acknowledged_messages_is_read_as_a_queue(retention: str) -> None:
+    assert not list(SYSTEMS["nats"].topic_problems(3, {"retention": retention}))
+    own = topic(retention=retention)
+    consuming = Consuming("nats.go", "", {}, {}, "ack", topics=[own])
+    asked = promise.read_consumer(consuming, settings("consumer", Confirm="true"), ())
+    assert (asked.subscription, asked.order, asked.acks_confirmed) == ("queue", "none", True)
+
+
+@pytest.mark.parametrize("key", ["mirror", "sources"])
+def test_a_stream_that_copies_others_is_refused_with_what_to_write_instead(key: str) -> None:
+    ((where, why),) = SYSTEMS["nats"].topic_problems(3, {key: "{name: origin}"})
+    assert where == key
+    assert "declare the stream that it copies" in why
 
 
 def test_names_and_limits() -> None:
@@ -244,5 +281,9 @@ def test_a_route_answers_who_shows_the_password() -> None:
     data, end = cluster.request("peer") or (b"", b"")
     hello = json.loads(data.splitlines()[0].removeprefix(b"CONNECT "))
     account = cluster.runtime.management.auth
-    assert (hello["user"], hello["pass"], end) == (account.user, account.secret.reveal(), b"PONG\r\n")
+    assert (hello["user"], hello["pass"], end) == (
+        account.user,
+        account.secret.reveal(),
+        b"PONG\r\n",
+    )
     assert cluster.request("peer", 10) is None, "it takes no ballast"

@@ -21,7 +21,8 @@ LOG = {sequence: b"message %d" % sequence for sequence in range(1, 7)}
 
 
 class Servers:
-    """Three servers with their copies; consumers are placed on one after the other of ``placed``."""
+    """Three servers with their copies; consumers are placed on one after the other of
+    ``placed``."""
 
     def __init__(
         self, copies: Mapping[str, Mapping[int, bytes]], placed: tuple[str, ...], stuck: str
@@ -44,18 +45,22 @@ class Link:
     def __init__(self, copy: Mapping[int, bytes], *, gives_up: bool) -> None:
         self._copy, self._gives_up, self._next = copy, gives_up, 1
 
-    def pull(self, subject: str, count: int, *, within_s: float) -> Iterator[tuple[str, bytes]]:
+    def pull(
+        self, subject: str, count: int, *, within_s: float
+    ) -> Iterator[tuple[str, bytes, bytes]]:
         for sequence in sorted(s for s in self._copy if s >= self._next):
             if self._gives_up and sequence > 3:
                 raise NoAnswer("does not answer in time")
             self._next = sequence + 1
-            yield f"$JS.ACK.orders-0.c.1.{sequence}.{sequence}.0.0", self._copy[sequence]
+            yield f"$JS.ACK.orders-0.c.1.{sequence}.{sequence}.0.0", b"", self._copy[sequence]
 
     def ask(self, subject: str) -> dict[str, Any]:
         return {"num_pending": len([s for s in self._copy if s >= self._next])}
 
 
-def found(other: Mapping[int, bytes], placed: tuple[str, ...] = NODES, stuck: str = "") -> tuple[Any, Any]:
+def found(
+    other: Mapping[int, bytes], placed: tuple[str, ...] = NODES, stuck: str = ""
+) -> tuple[Any, Any]:
     """What is wrong with the copy of nats-2, and what was not read."""
     servers = Servers({"nats-1": LOG, "nats-2": other, "nats-3": LOG}, placed, stuck)
     reading = StreamReading(servers, "orders-0", {node: node for node in NODES})  # type: ignore[arg-type]
@@ -85,5 +90,8 @@ def test_a_copy_beside_two_others(other: Mapping[int, bytes], wrong: list[Any]) 
 
 
 def test_a_copy_that_was_not_read_is_named() -> None:
-    assert found(LOG, placed=("nats-1", "nats-3")) == ([], [("nats-2", 1, "no consumer was given to it")])
+    assert found(LOG, placed=("nats-1", "nats-3")) == (
+        [],
+        [("nats-2", 1, "no consumer was given to it")],
+    )
     assert found(LOG, stuck="nats-2") == ([], [("nats-2", 4, "does not answer in time")])

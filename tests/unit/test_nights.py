@@ -1,4 +1,5 @@
-"""Nights: every turn once, whatever breaks or is killed; what is left of the budget; what is kept."""
+"""Nights: every turn once, whatever breaks or is killed; what is left of the budget; what is
+kept."""
 
 from __future__ import annotations
 
@@ -82,7 +83,10 @@ class Played(NightTurns):
 
 
 def a_night(folder: Path, cells: int = 3, **changes: object) -> NightDir:
-    made = [Cell(id=f"{'ab'[n % 2]} {n}", scenario=f"{n}") for n in sorted(range(cells), key=lambda n: n % 2)]
+    made = [
+        Cell(id=f"{'ab'[n % 2]} {n}", scenario=f"{n}")
+        for n in sorted(range(cells), key=lambda n: n % 2)
+    ]
     night = Night(
         suite="s", about="", file="s.yaml", started="2026-01-01T00:00:00+00:00", seed=7, budget_s=None,
         fail_on="any", keep=Keep(1.0, 0.0, None), shard="", offline=False, command="", history="",
@@ -124,11 +128,15 @@ def test_every_turn_is_played_once_and_fetched_ahead_of_the_first(tmp_path: Path
 @pytest.mark.parametrize("code", [Exit.ENVIRONMENT, Exit.NOT_HEALED, Exit.BUG])
 def test_what_breaks_is_run_once_more_and_told(code: Exit, tmp_path: Path) -> None:
     ended, player = play(
-        a_night(tmp_path), lambda turn, attempt: int(code) if turn.cell == "a 0" and attempt == 1 else 0
+        a_night(tmp_path),
+        lambda turn, attempt: int(code) if turn.cell == "a 0" and attempt == 1 else 0,
     )
     assert words(ended) == ["pass"] * 3
     assert ended[0] is not None
-    assert (ended[0].broken, ended[0].folder.endswith("-again")) == (["why", f"exit code {code}"], True)
+    assert (ended[0].broken, ended[0].folder.endswith("-again")) == (
+        ["why", f"exit code {code}"],
+        True,
+    )
     assert (player.cleared, len(player.attempts)) == (1, 4)
     assert any(note.startswith("broke: a 0: why; exit code") for note in player.notes)
 
@@ -233,7 +241,8 @@ def test_kill_9_at_any_moment_loses_no_turn_and_runs_none_twice(tmp_path: Path) 
     folders = [path.parent.name for path in night_dir.root.glob(f"*/{JUDGED}")]
     turns = night_dir.load().turns
     assert kills == 10
-    assert sorted(folders) == sorted(turn.folder for turn in turns)  # each was judged once, in its own folder
+    # each was judged once, in its own folder
+    assert sorted(folders) == sorted(turn.folder for turn in turns)
     with closing(sqlite3.connect(night_dir.root / "history.sqlite")) as file:
         rows = [cell for (cell,) in file.execute("SELECT cell FROM rounds")]
     assert sorted(rows) == sorted(turn.cell for turn in turns)
@@ -256,7 +265,9 @@ def test_the_document_of_a_night_says_what_its_report_decided(tmp_path: Path) ->
     night = night_dir.load()
     for turn, word in zip(night.turns, ("pass", "fail"), strict=True):
         finish(night_dir, an_end(turn, verdict=word))
-    made = summarize(night_dir, night, verdict="pass", exit_code=0, counts="1 fail (none new), 1 pass")
+    made = summarize(
+        night_dir, night, verdict="pass", exit_code=0, counts="1 fail (none new), 1 pass"
+    )
     document = json.loads(json.dumps(made.document()))
     assert (document["verdict"], document["verdicts"]["fail"]) == ("pass", 1)
     jsonschema.validate(document, json.loads(SCHEMA_FILE.read_text()))

@@ -1,4 +1,5 @@
-"""A process whose wall clock is a file's: what it is told, how long it waits, and what stays as it is."""
+"""A process whose wall clock is a file's: what it is told, how long it waits, and what stays as it
+is."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from harness.progress.plain import PlainProgress
 from harness.run.hosts import ThisMachine
 from harness.run.lives import WorkerLives
 from harness.run.manifest import ManifestFile
+from harness.run.place import RunPlace
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints
@@ -89,7 +91,7 @@ def test_a_jump_and_a_drift_show_at_once_and_monotonic_time_stays(clocks: OwnClo
         assert last - first == pytest.approx(2 * (end - begin), rel=0.05, abs=1e-3)
         clocks.set("kafka-1", 0.0)
         assert look()[0] == pytest.approx(real, abs=0.5)
-        assert clocks.told("kafka-1", within_s=0.05) is None, "it did not ask"
+        assert clocks.offset_told("kafka-1", within_s=0.05) is None, "it did not ask"
         process.stdin.close()
     assert clocks.were_set()
 
@@ -100,7 +102,7 @@ def test_what_the_process_was_told_is_read_from_outside(clocks: OwnClocks) -> No
     asks = "import time\nwhile True: time.time(); time.sleep(0.01)"
     with subprocess.Popen([sys.executable, "-c", asks], env=environment) as process:
         try:
-            assert clocks.told("kafka-1", within_s=20.0) == pytest.approx(120.0, abs=1e-3)
+            assert clocks.offset_told("kafka-1", within_s=20.0) == pytest.approx(120.0, abs=1e-3)
         finally:
             process.kill()
 
@@ -108,7 +110,9 @@ def test_what_the_process_was_told_is_read_from_outside(clocks: OwnClocks) -> No
 def test_a_cluster_that_was_started_without_says_what_to_do(tmp_path: Path) -> None:
     without = OwnClocks({})
     assert without.environment("kafka-1") == {}
-    with pytest.raises(EnvironmentNotReady, match="kafka-1 was started without own-clocks") as caught:
+    with pytest.raises(
+        EnvironmentNotReady, match="kafka-1 was started without own-clocks"
+    ) as caught:
         without.set("kafka-1", 1.0)
     assert "brokerstorm up" in caught.value.hint
 
@@ -139,7 +143,9 @@ def test_a_run_sets_the_clocks_of_its_clients_on_this_machine(
     run = RunDir(tmp_path / "run").create()
     told = (ManifestFile(run, command="x", versions={}), PlainProgress(io.StringIO()))
     plan = build_plan(Scenario.model_validate({"name": "x"}), seed=1)
-    pool = WorkerPool(plan, run, Endpoints("", ""), *told, owner="x", offline=True, own_clocks=True)
+    pool = WorkerPool(
+        RunPlace(plan, run, Endpoints("", ""), *told, "x", offline=True, own_clocks=True)
+    )
     worker = pool._start(pool._worker(worker_spec("p-1", "confluent-kafka")), "")
     pool._now["producer"].append(worker)
     lives = WorkerLives(plan, pool)

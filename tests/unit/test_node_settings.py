@@ -1,4 +1,5 @@
-"""Broker settings that differ by node: written as a mapping, checked, laid over the template of that node."""
+"""Broker settings that differ by node: written as a mapping, checked, laid over the template of
+that node."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def test_each_node_has_its_own_value(tmp_path: Path) -> None:
     assert ["broker.rack=az-2\n" in text for text in texts] == [False, True, False]
     assert all("num.io.threads=3\n" in text for text in texts)
     assert (
-        _settings(settings_text(config)) == ", num.io.threads=3, broker.rack={kafka-1: az-1, kafka-2: az-2}"
+        _settings(settings_text(config))
+        == ", num.io.threads=3, broker.rack={kafka-1: az-1, kafka-2: az-2}"
     )
 
 
@@ -39,7 +41,9 @@ def test_a_bookie_has_its_own_value() -> None:
     one = {"bookie-1/bookie.flushInterval": "7"}
     layout = describe_cluster("pulsar", topology="bookies-3", broker_config=one).runtime.layout
     texts = {
-        node.name: layout.conf_text(node, "bookkeeper.conf") for node in layout.nodes if "bookie" in node.name
+        node.name: layout.conf_text(node, "bookkeeper.conf")
+        for node in layout.nodes
+        if "bookie" in node.name
     }
     assert [name for name, text in texts.items() if "flushInterval=7\n" in text] == ["bookie-1"]
 
@@ -54,10 +58,16 @@ def test_an_unknown_node_is_refused_with_the_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ("min.insync.replicas: {kafka-1: 1}", "min.insync.replicas: changes what the brokers promise"),
+        (
+            "min.insync.replicas: {kafka-1: 1}",
+            "min.insync.replicas: changes what the brokers promise",
+        ),
         ("min.insync.replicas: {kafka-1: 4}", "min.insync.replicas: must be 1, 2 or 3"),
         ("broker.rack: {}", "broker.rack must have a value, or one for each node"),
-        ("broker.rack: {kafka-1: [a]}", "broker.rack of kafka-1 must be text, a number, or true or false"),
+        (
+            "broker.rack: {kafka-1: [a]}",
+            "broker.rack of kafka-1 must be text, a number, or true or false",
+        ),
         ('broker.rack: {kafka-1: "a\\nb"}', "broker.rack: is not a setting of one line"),
     ],
 )
@@ -73,7 +83,9 @@ SELECTOR = "replica.selector.class: org.apache.kafka.common.replica.RackAwareRep
 def test_racks_that_are_all_alike_are_no_racks(tmp_path: Path) -> None:
     def warned(racks: str) -> list[str]:
         return list(
-            SYSTEMS["kafka"].cluster_warnings(node_configs(config_of(tmp_path, f"{SELECTOR}\n    {racks}")))
+            SYSTEMS["kafka"].cluster_warnings(
+                node_configs(config_of(tmp_path, f"{SELECTOR}\n    {racks}"))
+            )
         )
 
     [warning] = warned("broker.rack: az-1")

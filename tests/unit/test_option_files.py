@@ -69,7 +69,9 @@ def test_a_run_keeps_the_values_and_no_secret(tmp_path: Path) -> None:
         ("a\\=b=1\na\\=b=2\n", {"a=b": "2"}),
     ],
 )
-def test_lines_are_read_as_java_reads_them(tmp_path: Path, text: str, found: dict[str, str]) -> None:
+def test_lines_are_read_as_java_reads_them(
+    tmp_path: Path, text: str, found: dict[str, str]
+) -> None:
     file = tmp_path / "a.properties"
     file.write_bytes(text.encode())
     assert read_properties(file) == found
@@ -95,7 +97,10 @@ def test_a_line_without_a_key_is_named(tmp_path: Path) -> None:
     [
         ("file: nope.properties", "shop.options.file: cannot read"),
         ("file: pipe", "not a regular file, got 'pipe'"),
-        ("file: consumer.properties", "is set by brokerstorm itself: write `group` of the consumer"),
+        (
+            "file: consumer.properties",
+            "is set by brokerstorm itself: write `group` of the consumer",
+        ),
     ],
 )
 def test_bad_files_are_one_line(tmp_path: Path, options: str, problem: str) -> None:

@@ -1,4 +1,5 @@
-"""Words of other tools get a hint where they are typed, and the hint leads to something that is there."""
+"""Words of other tools get a hint where they are typed, and the hint leads to something that is
+there."""
 
 from __future__ import annotations
 
@@ -17,7 +18,10 @@ from harness.other_words import OTHER_WORDS, other_word
 @pytest.mark.parametrize(
     ("text", "hint"),
     [
-        ("load: {messageSize: 100}", "messageSize of OpenMessaging Benchmark, here: load.payload; allowed"),
+        (
+            "load: {messageSize: 100}",
+            "messageSize of OpenMessaging Benchmark, here: load.payload; allowed",
+        ),
         ("load: {record-size: 100}", "record-size of kafka-producer-perf-test, here: load.payload"),
         ("rate: 5", "rate of pulsar-perf, here: load.rate"),
         ("thresholds: {}", "thresholds of k6, here: require, such as latency_p99: 500ms"),
@@ -31,10 +35,15 @@ from harness.other_words import OTHER_WORDS, other_word
         ),
         ("faults: [{fault: pod-kill, at: 1s}]", "pod-kill of Chaos Mesh, here: fault: kill"),
         ("faults: [{fault: packet-loss, at: 1s, loss: 1}]", "here: fault: packet-loss with share"),
-        ("faults: [{fault: delay, at: 1s}]", "delay of Chaos Mesh, here: fault: latency with delay"),
+        (
+            "faults: [{fault: delay, at: 1s}]",
+            "delay of Chaos Mesh, here: fault: latency with delay",
+        ),
     ],
 )
-def test_a_word_of_another_tool_is_answered_where_it_is_typed(tmp_path: Path, text: str, hint: str) -> None:
+def test_a_word_of_another_tool_is_answered_where_it_is_typed(
+    tmp_path: Path, text: str, hint: str
+) -> None:
     (tmp_path / "a.yaml").write_text(f"name: x\n{text}\n")
     with pytest.raises(ScenarioError) as caught:
         read_scenario(str(tmp_path / "a.yaml"))

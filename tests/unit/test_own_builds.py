@@ -1,4 +1,5 @@
-"""Builds of one's own: what `dir:PATH` names, what it is pinned to, and what is copied from there."""
+"""Builds of one's own: what `dir:PATH` names, what it is pinned to, and what is copied from
+there."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ def checkout(tmp_path: Path) -> Path:
     folder = tmp_path / "sarama"
     folder.mkdir()
     (folder / "go.mod").write_text("module github.com/IBM/sarama\n")
-    (folder / "pyproject.toml").write_text('[project]\nname = "kafka_python"\ndynamic = ["version"]\n')
+    (folder / "pyproject.toml").write_text(
+        '[project]\nname = "kafka_python"\ndynamic = ["version"]\n'
+    )
     (folder / "code").write_text("one\n")
     (folder / ".gitignore").write_text("ignored\n")
     git(folder, "init", "--quiet")
@@ -52,7 +55,7 @@ def state(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-# ----- what it is pinned to ---------------------------------------------------------------------------
+# ----- what it is pinned to -----------------------------------------------------------------------
 
 
 def test_a_clean_checkout_is_its_commit_and_its_tag(checkout: Path) -> None:
@@ -140,7 +143,7 @@ def test_what_is_not_there(checkout: Path, tmp_path: Path) -> None:
         build(f"dir:{tmp_path}@v9")
 
 
-# ----- clients ----------------------------------------------------------------------------------------
+# ----- clients ------------------------------------------------------------------------------------
 
 
 def test_a_module_of_another_path_or_none(checkout: Path, tmp_path: Path) -> None:
@@ -211,7 +214,7 @@ def test_java_takes_jars_or_a_local_maven_repository(tmp_path: Path) -> None:
     assert java_build.pinned(worker, asked_build(f"dir:{tmp_path}")).number == "4.9.9"
 
 
-# ----- brokers ----------------------------------------------------------------------------------------
+# ----- brokers ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -250,7 +253,7 @@ def test_what_is_no_distribution(distribution: Path, tmp_path: Path) -> None:
         pinned_brokers("kafka", f"dir:{distribution}")
 
 
-# ----- scenarios --------------------------------------------------------------------------------------
+# ----- scenarios ----------------------------------------------------------------------------------
 
 
 def test_paths_are_relative_to_the_file_and_to_the_user(
@@ -278,7 +281,9 @@ def test_a_build_that_is_not_there_is_told_with_its_line(tmp_path: Path) -> None
     file.write_text(
         "name: mine\nload:\n  producers:\n    p: {client: sarama, client_version: 'dir:nowhere'}\n"
     )
-    with pytest.raises(ScenarioError, match=r"mine\.yaml:4: load\.producers\.p\.client_version: there is no"):
+    with pytest.raises(
+        ScenarioError, match=r"mine\.yaml:4: load\.producers\.p\.client_version: there is no"
+    ):
         read_scenario(str(file))
 
 
@@ -288,15 +293,21 @@ def test_a_suite_has_builds_of_your_own_beside_it(checkout: Path, tmp_path: Path
     from experiments.nights.planning import axes_of
 
     (tmp_path / "suite").mkdir()
-    (tmp_path / "suite" / "mine.yaml").write_text("name: mine\nload: {producers: {p: {client: sarama}}}\n")
+    (tmp_path / "suite" / "mine.yaml").write_text(
+        "name: mine\nload: {producers: {p: {client: sarama}}}\n"
+    )
     file = tmp_path / "suite" / "suite.yaml"
-    file.write_text("name: s\ncells: [{scenarios: [mine.yaml], clients: {sarama: ['dir:../sarama']}}]\n")
+    file.write_text(
+        "name: s\ncells: [{scenarios: [mine.yaml], clients: {sarama: ['dir:../sarama']}}]\n"
+    )
     [cell] = expand(load_suite(file), axes_of(True, print))
     assert cell.id == "mine sarama@dir:../sarama"
     assert cell.client_version == str(build(f"dir:{checkout}"))
 
 
-def test_a_run_tells_what_was_built_and_what_is_not_known_of_it(checkout: Path, tmp_path: Path) -> None:
+def test_a_run_tells_what_was_built_and_what_is_not_known_of_it(
+    checkout: Path, tmp_path: Path
+) -> None:
     from experiments.plans import choose_plans, read_scenario
     from experiments.preflight import _of_builds
     from harness.run.manifest import own_builds

@@ -54,7 +54,9 @@ def lossy() -> packets.Packets:
     return packets.Packets("run-1", spec_of("kafka"), 7)
 
 
-def test_rules_are_for_the_addresses_and_ports_of_a_node(kernel: Kernel, lossy: packets.Packets) -> None:
+def test_rules_are_for_the_addresses_and_ports_of_a_node(
+    kernel: Kernel, lossy: packets.Packets
+) -> None:
     lossy.lose("fault-1", "kafka-2", "clients", "in", 0.25)
     (rule,) = kernel.rules
     text = " ".join(rule)
@@ -67,10 +69,14 @@ def test_rules_are_for_the_addresses_and_ports_of_a_node(kernel: Kernel, lossy: 
     ("link", "way", "expected"),
     [("clients", "both", 2), ("peers", "in", 2), ("peers", "both", 4), ("all", "out", 3)],
 )
-def test_links_and_ways(kernel: Kernel, lossy: packets.Packets, link: str, way: str, expected: int) -> None:
+def test_links_and_ways(
+    kernel: Kernel, lossy: packets.Packets, link: str, way: str, expected: int
+) -> None:
     lossy.lose("fault-1", "kafka-2", link, way, 0.1)  # type: ignore[arg-type]
     assert len(kernel.rules) == expected
-    assert all(("-s" in rule) == ("--sport" in rule) != ("--dport" in rule) for rule in kernel.rules)
+    assert all(
+        ("-s" in rule) == ("--sport" in rule) != ("--dport" in rule) for rule in kernel.rules
+    )
 
 
 def test_a_repair_takes_its_own_rules_only(kernel: Kernel, lossy: packets.Packets) -> None:
@@ -113,7 +119,9 @@ def test_what_the_kernel_counted(lossy: packets.Packets, monkeypatch: pytest.Mon
     assert lossy.lost("fault-3") == 0
 
 
-def test_packets_between_containers_do_not_pass_here(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packets_between_containers_do_not_pass_here(
+    kernel: Kernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 0)
     monkeypatch.setattr("shutil.which", lambda name: "/sbin/iptables")
     contained = packets.Packets("run-1", spec_of("kafka"), 7, peers=False)
@@ -136,7 +144,9 @@ def test_a_machine_that_cannot_lose_packets_says_why(
     assert lossy.why_not("all") == ""
 
     def refuse(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.CompletedProcess(words, 2, "", "iptables: Couldn't load match `statistic'\n")
+        return subprocess.CompletedProcess(
+            words, 2, "", "iptables: Couldn't load match `statistic'\n"
+        )
 
     monkeypatch.setattr(packets, "_iptables", refuse)
     with pytest.raises(EnvironmentNotReady, match="Couldn't load match `statistic'"):

@@ -39,7 +39,10 @@ def test_any_flipped_bit_is_noticed(value: bytes, data: st.DataObject) -> None:
     broken = bytearray(value)
     broken[at] ^= 1 << bit
     assert payload.check(bytes(broken), 0xABCD) in (lay.CORRUPT, lay.FOREIGN)
-    fast = bytes(broken[:8]) in payload.accepted_prefixes(0xABCD) and zlib.crc32(broken) == payload.RESIDUE
+    fast = (
+        bytes(broken[:8]) in payload.accepted_prefixes(0xABCD)
+        and zlib.crc32(broken) == payload.RESIDUE
+    )
     assert not fast
 
 
@@ -69,7 +72,9 @@ def test_filler_is_fixed() -> None:
 
 
 @given(st.integers(52, 10_000), st.integers(0, 10_000), u32, u32, st.integers(0, 2**64 - 1))
-def test_a_size_is_within_its_range(least: int, more: int, instance: int, lane: int, seq: int) -> None:
+def test_a_size_is_within_its_range(
+    least: int, more: int, instance: int, lane: int, seq: int
+) -> None:
     assert least <= payload.Sizes(least, least + more, instance).of(lane, seq) <= least + more
 
 

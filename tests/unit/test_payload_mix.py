@@ -44,7 +44,9 @@ def test_workers_are_told_only_of_a_mix() -> None:
         spec = client_spec(plan, RunDir(Path()), plan.producers[0], Endpoints(""))
         return spec.producer.payload_sizes if spec.producer else None
 
-    assert told(plan_of({"p50": 300, "p99": 4000})) == plan_of({"p50": 300, "p99": 4000}).payload_sizes
+    assert (
+        told(plan_of({"p50": 300, "p99": 4000})) == plan_of({"p50": 300, "p99": 4000}).payload_sizes
+    )
     assert [told(plan_of(each)) for each in (150, "100..200", {"sizes": {150: 1}})] == [None] * 3
 
 

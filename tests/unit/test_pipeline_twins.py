@@ -34,7 +34,15 @@ def skipped(how: str, at: int = 3) -> History:
     """The output of input 1 is in a transaction of its own that the log holds so."""
     h = piped().sent(3).log(0, 1, 2)
     made(h, 0, how="committed", number=1)
-    made(h, 1, how=how, number=2, first=1, outcome="aborted" if how == "aborted" else "info", asked="abort")
+    made(
+        h,
+        1,
+        how=how,
+        number=2,
+        first=1,
+        outcome="aborted" if how == "aborted" else "info",
+        asked="abort",
+    )
     return committed(made(h, 2, how="committed", number=3, first=2), at)
 
 
@@ -46,7 +54,8 @@ def unseen(how: Txn, *, committed_only: bool = True) -> History:
 
 
 def two_lives(*order: tuple[int, int], partition: int = 0, system: str = "kafka") -> History:
-    """Producers 1 and 2 are two lives of one client; (instance, seq) as stored, each in a transaction."""
+    """Producers 1 and 2 are two lives of one client; (instance, seq) as stored, each in a
+    transaction."""
     h = History(producers=2, partitions=2, system=system, sessions=0)
     h.workers["p-1"] = {"t_start_ns": 1}
     h.workers["p-2"] = {"life_of": "p-1", "t_start_ns": 2}
@@ -62,7 +71,13 @@ def epochs(epoch: int, *, is_marker: bool) -> History:
     h = transaction(History(), 1, 0, 1)
     stored(h, 0, 1)
     at = 2 if is_marker else 0
-    write = {"first": at, "last": at + (not is_marker), "producer_id": 7, "epoch": epoch, "newest": 4}
+    write = {
+        "first": at,
+        "last": at + (not is_marker),
+        "producer_id": 7,
+        "epoch": epoch,
+        "newest": 4,
+    }
     return h.bounds(stale=[write | {"is_marker": is_marker}] if epoch < 4 else [])
 
 
@@ -170,7 +185,9 @@ def statuses(h: History, cls: str) -> set[Status]:
         (False, {"dedup": True, "order": True}, Status.VIOLATION),
     ],
 )
-@pytest.mark.parametrize(("sources", "cls"), [((0, 1, 1, 2), "input-twice"), ((0, 2, 1), "input-reordered")])
+@pytest.mark.parametrize(
+    ("sources", "cls"), [((0, 1, 1, 2), "input-twice"), ((0, 2, 1), "input-reordered")]
+)
 def test_positions_in_the_transaction_promise_one_output_in_order(
     transactional: bool,
     required: dict[str, str | bool | None],
@@ -218,8 +235,9 @@ Two = tuple[int, int]
 
 
 def lives(first: Two, second: Two, *, starts: Two, ids: Two) -> History:
-    """Two lives of one client. (instance, seq) of two messages behind each other, then one more of the first;
-    each is in a transaction. ``starts``, ``ids``: start time and number of the transactional id by life."""
+    """Two lives of one client. (instance, seq) of two messages behind each other, then one more of
+    the first; each is in a transaction. ``starts``, ``ids``: start time and number of the
+    transactional id by life."""
     h = History(producers=2, sessions=0)
     h.workers["p-1"] = {"t_start_ns": starts[0], "life_of": "shop"}
     h.workers["p-2"] = {"t_start_ns": starts[1], "life_of": "shop"}

@@ -39,7 +39,8 @@ def order(partition: int, offset: int, kind: int = lay.LOAD) -> Any:
 
 
 class Reader:
-    """Hands over what a test lays out: messages, and calls for what happens between them; then it is over."""
+    """Hands over what a test lays out: messages, and calls for what happens between them; then it
+    is over."""
 
     def __init__(self, control: Any) -> None:
         self.control, self.inbox, self.sought = control, list[Any](), list[tuple[int, int]]()
@@ -68,7 +69,8 @@ class Reader:
 
     def committed(self, asked: list[TopicPartition], timeout: float) -> list[TopicPartition]:
         return [
-            TopicPartition(p.topic, p.partition, self.committed_at.get(p.partition, -1001)) for p in asked
+            TopicPartition(p.topic, p.partition, self.committed_at.get(p.partition, -1001))
+            for p in asked
         ]
 
     def commit(self, offsets: list[TopicPartition], asynchronous: bool) -> list[TopicPartition]:
@@ -112,7 +114,9 @@ class Sender:
     def begin_transaction(self) -> None:
         self._call("begin")
 
-    def send_offsets_to_transaction(self, offsets: list[TopicPartition], member: str, _: float) -> None:
+    def send_offsets_to_transaction(
+        self, offsets: list[TopicPartition], member: str, _: float
+    ) -> None:
         assert member == "member"
         self._call("offsets")
         self.offsets = {p.partition: p.offset for p in offsets}
@@ -124,7 +128,9 @@ class Sender:
     def abort_transaction(self, _: float) -> None:
         self._call("abort")
 
-    def produce(self, topic: str, value: bytes, key: None, partition: int, told: Callable[..., None]) -> None:
+    def produce(
+        self, topic: str, value: bytes, key: None, partition: int, told: Callable[..., None]
+    ) -> None:
         said = self.errors.get("produce")
         if said and (error := said.pop(0)):
             raise KafkaException(error)
@@ -148,7 +154,9 @@ Member = tuple[Any, Reader, Sender]
 
 
 @pytest.fixture
-def member(worker_module: Callable[[str, str], ModuleType], tmp_path: Path) -> Callable[..., Member]:
+def member(
+    worker_module: Callable[[str, str], ModuleType], tmp_path: Path
+) -> Callable[..., Member]:
     """``member(transactions)``: a role, with what it reads from and what it sends with."""
     worker = worker_module("confluent_kafka", "pipeline")
     process = worker_module("confluent_kafka", "worker_kit.process")
@@ -209,12 +217,21 @@ def test_of_each_message_one_is_made_that_names_it_and_both_end_in_one_transacti
     member: Callable[..., Member], tmp_path: Path
 ) -> None:
     role, reader, sender = member(TRANSACTIONS)
-    reader.inbox = [order(0, 5), order(2, 6), order(1, 8, lay.WARM_UP), order(0, 6), order(1, 9, lay.PROBE)]
+    reader.inbox = [
+        order(0, 5),
+        order(2, 6),
+        order(1, 8, lay.WARM_UP),
+        order(0, 6),
+        order(1, 9, lay.PROBE),
+    ]
     role.run()
     assert sender.id == "bill-0"
     assert sender.calls == ["init", "begin", "offsets", "commit", "begin", "offsets", "commit"]
     assert reader.committed_at == {0: 7, 1: 10, 2: 7}, "a probe is read, and nothing is made of it"
-    sources = [(int.from_bytes(v[38:40], "little"), int.from_bytes(v[44:48], "little")) for v in sender.sent]
+    sources = [
+        (int.from_bytes(v[38:40], "little"), int.from_bytes(v[44:48], "little"))
+        for v in sender.sent
+    ]
     assert sources == [(0, 5), (2, 6), (1, 8), (0, 6)]
     sends = rows(tmp_path, TableId.SENDS)
     assert sends["lane"].tolist() == [3, 3, 4, 3]
@@ -241,7 +258,9 @@ def test_what_the_client_would_not_commit_is_aborted_and_read_again(
     again = [order(0, k) for k in range(4, 8)]
     reader.inbox.append(lambda: reader.inbox.extend(again))
     role.run()
-    assert reader.sought == [(0, 4), (1, -2), (2, -2)], "from where it stands, or from the beginning"
+    assert reader.sought == [(0, 4), (1, -2), (2, -2)], (
+        "from where it stands, or from the beginning"
+    )
     own, sends = rows(tmp_path, TableId.TRANSACTIONS), rows(tmp_path, TableId.SENDS)
     assert own["outcome"].tolist() == [Outcome.OK, Outcome.ABORTED, Outcome.OK]
     asked = Asked.ABORT if where == "offsets" else Asked.ABORT | Asked.COMMIT
@@ -264,14 +283,18 @@ def test_a_message_that_the_client_did_not_take_is_not_committed_without(
     assert set(rows(tmp_path, TableId.SENDS)["outcome"].tolist()) == {Outcome.FAIL}
 
 
-def test_a_transaction_ends_before_partitions_go(member: Callable[..., Member], tmp_path: Path) -> None:
+def test_a_transaction_ends_before_partitions_go(
+    member: Callable[..., Member], tmp_path: Path
+) -> None:
     role, reader, sender = member(TRANSACTIONS)
     reader.inbox = [order(0, 0), lambda: reader.revoke(0, 1, 2), lambda: reader.assign(1)]
     reader.inbox += [order(1, 0), lambda: reader.lose(1)]
     role.run()
     assert sender.calls == ["init", "begin", "offsets", "commit", "begin", "abort"]
     sends = rows(tmp_path, TableId.SENDS)
-    assert sends["outcome"].tolist() == [Outcome.OK, Outcome.ABORTED], "what is lost, the application aborts"
+    assert sends["outcome"].tolist() == [Outcome.OK, Outcome.ABORTED], (
+        "what is lost, the application aborts"
+    )
     assert reader.committed_at == {0: 1}
     kinds = [kind for kind, *_ in journal(tmp_path, Event.COMMIT, Event.REVOKE)]
     assert kinds[0] == Event.COMMIT
@@ -304,5 +327,7 @@ def test_a_refused_commit_is_repeated_with_the_next(member: Callable[..., Member
 def test_an_offset_that_no_header_holds_ends_the_worker(member: Callable[..., Member]) -> None:
     role, reader, _ = member(None)
     reader.inbox = [order(0, 2**32)]
-    with pytest.raises(Exception, match=r"orders-0 is at offset 4294967296: outputs name their input up to"):
+    with pytest.raises(
+        Exception, match=r"orders-0 is at offset 4294967296: outputs name their input up to"
+    ):
         role.run()

@@ -41,7 +41,9 @@ def scenario(**keys: Any) -> Scenario:
 def test_a_load_of_hours_keeps_what_a_topic_asks_for(
     load_s: int, config: dict[str, str], kept_s: float | None
 ) -> None:
-    plan = build_plan(scenario(topics={"orders": {"config": config}}, load={"duration": load_s}), seed=1)
+    plan = build_plan(
+        scenario(topics={"orders": {"config": config}}, load={"duration": load_s}), seed=1
+    )
     assert [topic_retained_s(plan, topic) for topic in plan.topics] == [kept_s]
 
 
@@ -57,7 +59,8 @@ def test_a_long_log_has_longer_to_be_read() -> None:
 def test_same_input_same_bytes() -> None:
     for name in bundled_scenarios():
         first, second = (
-            [plan.model_dump_json() for plan in build_plans(load_scenario(name), seed=7)] for _ in range(2)
+            [plan.model_dump_json() for plan in build_plans(load_scenario(name), seed=7)]
+            for _ in range(2)
         )
         assert first == second
 
@@ -78,7 +81,9 @@ def test_a_plan_survives_its_file() -> None:
 
 def test_lane_ids_are_dense_over_topics_and_modes() -> None:
     plan = build_plan(load_scenario("kafka-smoke"), seed=1)
-    lanes = [lane for group in plan.lane_groups for lane in range(group.first, group.first + group.count)]
+    lanes = [
+        lane for group in plan.lane_groups for lane in range(group.first, group.first + group.count)
+    ]
     assert lanes == list(range(len(lanes)))
     assert [(g.topic, g.mode, g.count) for g in plan.lane_groups] == [
         ("orders", "partition", 6),
@@ -106,7 +111,9 @@ def test_many_partitions_share_the_fewest_even_buckets() -> None:
 
 def test_buckets_grow_with_the_rows() -> None:
     plan = build_plan(
-        scenario(topics={"a": {"partitions": 100}}, load={"rate": 50_000, "duration": 2000, "warm_up": 0}),
+        scenario(
+            topics={"a": {"partitions": 100}}, load={"rate": 50_000, "duration": 2000, "warm_up": 0}
+        ),
         seed=1,
     )
     assert plan.buckets == 20
@@ -216,7 +223,9 @@ def test_members_of_a_pipeline_are_the_last_producers_and_consumers() -> None:
 
 def test_a_member_is_one_process_with_the_spec_of_both_halves() -> None:
     plan = piped(transactions={"every": "100ms"}, consumer_options={"fetch.wait.max.ms": 10})
-    later = plan.pipelines[1].model_copy(update={"name": "pipeline-billing-2.2", "instance": 9, "session": 9})
+    later = plan.pipelines[1].model_copy(
+        update={"name": "pipeline-billing-2.2", "instance": 9, "session": 9}
+    )
     spec = client_spec(plan, RunDir(Path("r")), later, Endpoints("localhost:1"))
     assert (spec.role, spec.name) == ("pipeline", "pipeline-billing-2.2")
     assert spec.producer is not None
@@ -239,7 +248,9 @@ def test_a_member_is_one_process_with_the_spec_of_both_halves() -> None:
     specs=st.lists(st.tuples(st.floats(0.1, 10), st.integers(1, 5)), min_size=1, max_size=5),
 )
 def test_rates_sum_to_the_rate_exactly(rate: int, specs: list[tuple[float, int]]) -> None:
-    producers = {f"p{i}": {"share": share, "count": count} for i, (share, count) in enumerate(specs)}
+    producers = {
+        f"p{i}": {"share": share, "count": count} for i, (share, count) in enumerate(specs)
+    }
     try:
         plan = build_plan(scenario(load={"rate": rate, "producers": producers}), seed=1)
     except ScenarioError:
@@ -253,7 +264,9 @@ def test_rates_sum_to_the_rate_exactly(rate: int, specs: list[tuple[float, int]]
 
 
 def test_a_producer_without_a_message_a_second_is_refused() -> None:
-    with pytest.raises(ScenarioError, match=r"3 msg/s shared by 4 producers leaves one with less than 1"):
+    with pytest.raises(
+        ScenarioError, match=r"3 msg/s shared by 4 producers leaves one with less than 1"
+    ):
         build_plan(scenario(load={"rate": 3, "producers": {"p": {"count": 4}}}), seed=1)
 
 
@@ -269,7 +282,8 @@ def test_unlimited_is_rate_zero() -> None:
         ("confluent-kafka", {}, 310),
         ("confluent-kafka", {"message.timeout.ms": 5000}, 15),
         ("confluent-kafka", {"delivery.timeout.ms": 7000}, 17),
-        ("confluent-kafka", {"message.timeout.ms": 0}, 60 + 60 + 60 + 10),  # never gives up by itself
+        # never gives up by itself
+        ("confluent-kafka", {"message.timeout.ms": 0}, 60 + 60 + 60 + 10),
         ("kafka-python", {}, 130),
         ("kafka-python", {"delivery_timeout_ms": 30_000}, 40),
     ],
@@ -277,7 +291,9 @@ def test_unlimited_is_rate_zero() -> None:
 def test_a_send_hangs_after_the_clients_own_limit(
     client: str, options: dict[str, Any], seconds: float
 ) -> None:
-    plan = build_plan(scenario(load={"producers": {"p": {"client": client, "options": options}}}), seed=1)
+    plan = build_plan(
+        scenario(load={"producers": {"p": {"client": client, "options": options}}}), seed=1
+    )
     assert plan.producers[0].call_deadline_s == seconds
 
 
@@ -350,7 +366,9 @@ def test_bundled_variants_differ_only_in_settings() -> None:
 
 
 @pytest.mark.parametrize("system", ["kafka", "nats", "pulsar", "qpid"])
-def test_a_plan_under_another_tag_is_the_one_that_would_have_been_built_with_it(system: str) -> None:
+def test_a_plan_under_another_tag_is_the_one_that_would_have_been_built_with_it(
+    system: str,
+) -> None:
     built = build_plan(scenario(system=system), seed=7, run_tag=1)
     other = build_plan(scenario(system=system), seed=7, run_tag=0xABCD)
     assert with_tag(built, 0xABCD) == other

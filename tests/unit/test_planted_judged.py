@@ -1,4 +1,5 @@
-"""Every kind of anomaly planted at random, judged without Spark: each message found, and nothing else."""
+"""Every kind of anomaly planted at random, judged without Spark: each message found, and nothing
+else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Large planted runs: both ways of making them agree, and the truth holds against a slow obvious reading."""
+"""Large planted runs: both ways of making them agree, and the truth holds against a slow obvious
+reading."""
 
 from __future__ import annotations
 
@@ -19,7 +20,13 @@ from harness.seal.seal import load_report, seal
 from tests.planted.large import plant
 from tests.planted.planters import ALL_KINDS, Truth
 
-SHAPE: dict[str, Any] = {"messages": 6_000, "producers": 4, "topics": 2, "partitions": 3, "buckets": 4}
+SHAPE: dict[str, Any] = {
+    "messages": 6_000,
+    "producers": 4,
+    "topics": 2,
+    "partitions": 3,
+    "buckets": 4,
+}
 EVERYTHING = dict.fromkeys(ALL_KINDS, 3)
 Rows = list[dict[str, Any]]
 Ids = tuple[int, ...]
@@ -41,7 +48,9 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> tuple[RunDir, Truth]:
 
 
 @pytest.mark.long
-def test_sealing_the_raw_form_gives_the_sealed_form(tmp_path: Path, planted: tuple[RunDir, Truth]) -> None:
+def test_sealing_the_raw_form_gives_the_sealed_form(
+    tmp_path: Path, planted: tuple[RunDir, Truth]
+) -> None:
     run, truth = planted
     raw = RunDir(tmp_path / "raw")
     same = plant(raw.root, **SHAPE, anomalies=EVERYTHING, seed=3, raw=True)
@@ -86,10 +95,14 @@ def test_truth_of_log_and_outcomes(planted: tuple[RunDir, Truth]) -> None:
     stored: dict[Ids, Rows] = defaultdict(list)
     for row in log:
         stored[identity(row)].append(row)
-    bad = {(r["stream"], r["position"]) for r in all_rows(run, "log") if r["check"] == Check.CORRUPT}
+    bad = {
+        (r["stream"], r["position"]) for r in all_rows(run, "log") if r["check"] == Check.CORRUPT
+    }
 
     def sent(outcome: Outcome, *, is_stored: bool) -> set[Ids]:
-        return {i for i, r in sends.items() if r["outcome"] == outcome and (i in stored) is is_stored}
+        return {
+            i for i, r in sends.items() if r["outcome"] == outcome and (i in stored) is is_stored
+        }
 
     absent = sent(Outcome.OK, is_stored=False)
     corrupt = {i for i in absent if (sends[i]["stream"], sends[i]["position"]) in bad}
@@ -105,7 +118,9 @@ def test_truth_of_log_and_outcomes(planted: tuple[RunDir, Truth]) -> None:
 
 
 def found(truth: Truth, cls: str, split: str | None = None) -> set[Ids]:
-    return {i for (c, s), ids in truth.found.items() if c == cls and split in (None, s) for i in ids}
+    return {
+        i for (c, s), ids in truth.found.items() if c == cls and split in (None, s) for i in ids
+    }
 
 
 def test_truth_of_copies_and_order(planted: tuple[RunDir, Truth]) -> None:
@@ -148,7 +163,9 @@ def disorder(seqs: list[int]) -> tuple[set[int], set[int], set[int]]:
     }
     place = {seq: last[seq] if seq in premature else first[seq] for seq in in_order}
     late = {
-        seq for n, seq in enumerate(in_order) if any(place[a] < place[seq] for a in in_order[n + 1 : n + 9])
+        seq
+        for n, seq in enumerate(in_order)
+        if any(place[a] < place[seq] for a in in_order[n + 1 : n + 9])
     }
     duplicate = {seq for seq in in_order if last[seq] > first[seq]} - premature
     return duplicate, late - premature, premature
@@ -211,8 +228,12 @@ def test_journals_are_dense_and_times_follow(planted: tuple[RunDir, Truth]) -> N
 
 
 @pytest.mark.parametrize("producers", [1, 3])
-def test_every_producer_serves_every_topic_when_there_are_few(tmp_path: Path, producers: int) -> None:
-    truth = plant(tmp_path / "run", messages=9000, producers=producers, topics=5, partitions=2, sessions=1)
+def test_every_producer_serves_every_topic_when_there_are_few(
+    tmp_path: Path, producers: int
+) -> None:
+    truth = plant(
+        tmp_path / "run", messages=9000, producers=producers, topics=5, partitions=2, sessions=1
+    )
     plan = Plan.model_validate_json((tmp_path / "run" / "plan.json").read_text())
     assert all(p.groups == [0, 1, 2, 3, 4] for p in plan.producers)
     assert truth.counts() == {}

@@ -1,4 +1,5 @@
-"""Pulsar subscriptions and queues at length: every class and its near-miss among thousands of blocks."""
+"""Pulsar subscriptions and queues at length: every class and its near-miss among thousands of
+blocks."""
 
 from __future__ import annotations
 
@@ -76,9 +77,14 @@ RUNS = {
     "shared with an ack timeout": Run(
         lambda: all_acked(SHARED),
         [
-            Story(lambda: timed(2_050, 6_000), shows("premature-redelivery", "acknowledged in time", 1)),
+            Story(
+                lambda: timed(2_050, 6_000),
+                shows("premature-redelivery", "acknowledged in time", 1),
+            ),
             Story(lambda: timed(3_200, 3_600), shows("delivery-duplicate", "after ack timeout", 1)),
-            Story(lambda: timed(9_000, 2_600), shows("premature-redelivery", "before the timeout", 1)),
+            Story(
+                lambda: timed(9_000, 2_600), shows("premature-redelivery", "before the timeout", 1)
+            ),
             Story(refused, shows("delivery-duplicate", "after nack", 1)),
         ],
     ),
@@ -86,7 +92,9 @@ RUNS = {
         lambda: all_acked(RECEIPTS),
         [
             Story(lambda: confirmed(2_200, 3_000), shows("redelivered-after-ack", "confirmed", 1)),
-            Story(lambda: confirmed(3_500, 3_000), shows("delivery-duplicate", "not acknowledged", 1)),
+            Story(
+                lambda: confirmed(3_500, 3_000), shows("delivery-duplicate", "not acknowledged", 1)
+            ),
             Story(lambda: stored(0, 3, 1, 2, 3, 4), shows("premature-then-repeat", "", 3)),
             Story(lambda: stored(0, 1, 2, 1, 2, 3, 4), shows("write-duplicate", "same send", 1, 2)),
             Story(lambda: stored(0, 3, 4, dropped=(1, 2)), shows("dedup-silent-loss", "", 1, 2)),
@@ -110,7 +118,10 @@ RUNS = {
         [
             Story(lambda: handed_on(settled=False), shows("per-key-reorder", "held elsewhere", 1)),
             Story(lambda: handed_on(settled=True), {}),
-            Story(lambda: one_key(0, 2, 1, 3).acked(0, 1, 2, 3), shows("per-key-reorder", "overtaken", 1)),
+            Story(
+                lambda: one_key(0, 2, 1, 3).acked(0, 1, 2, 3),
+                shows("per-key-reorder", "overtaken", 1),
+            ),
             Story(lambda: one_key(0, 1, 2, 3).acked(0, 1, 2, 3), {}),
         ],
     ),
@@ -120,7 +131,9 @@ RUNS = {
             Story(lambda: swapped(FAILOVER), shows("delivery-reorder", "", 1)),
             Story(lambda: all_acked(FAILOVER), {}),
             Story(lambda: reconnecting(2, 3, 1, 4), shows("delivery-reorder", "", 1)),
-            Story(lambda: reconnecting(1, 2, 3, 4), shows("delivery-duplicate", "not acknowledged", 1)),
+            Story(
+                lambda: reconnecting(1, 2, 3, 4), shows("delivery-duplicate", "not acknowledged", 1)
+            ),
         ],
     ),
     "transacted queue": Run(
@@ -135,10 +148,15 @@ RUNS = {
                 lambda: rolled_back((0, 1, 2, 3), (1, 0, 2, 3, 4, 5), (Event.RECOVER,), sessions=2),
                 AGAIN | shows("rollback-order", "after a recover", 1),
             ),
-            Story(lambda: rolled_back((0, 1, 2, 3), (0, 1, 2, 3, 4, 5), (Event.RECOVER,), sessions=2), AGAIN),
+            Story(
+                lambda: rolled_back((0, 1, 2, 3), (0, 1, 2, 3, 4, 5), (Event.RECOVER,), sessions=2),
+                AGAIN,
+            ),
             Story(
                 lambda: rolled_back((0, 1, 2, 3), (4, 0, 1, 2, 3, 4, 5), sessions=2),
-                AGAIN | shows("rollback-order", "after a rollback", 4) | shows("twice-in-transaction", "", 4),
+                AGAIN
+                | shows("rollback-order", "after a rollback", 4)
+                | shows("twice-in-transaction", "", 4),
             ),
             Story(
                 lambda: rolled_back((0, 1, 2, 3), (0, 1, 3, 4, 5), sessions=2),
@@ -181,7 +199,9 @@ def judged(run: RunDir) -> tuple[dict[tuple[str, str], list[str]], int]:
 
 def check(root: Path, run: Run, *, each: int, blocks: int) -> int:
     """Rows that were judged, and rightly so."""
-    planted, truth = plant_stories(root, run.plain, run.stories, each=each, topics=run.topics, blocks=blocks)
+    planted, truth = plant_stories(
+        root, run.plain, run.stories, each=each, topics=run.topics, blocks=blocks
+    )
     said, rows = judged(planted)
     assert {key: sorted(names) for key, names in said.items()} == _sorted(truth)
     return rows

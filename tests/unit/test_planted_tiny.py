@@ -1,4 +1,5 @@
-"""Tiny histories: exact sealed columns, positions as a broker would have acknowledged them, files."""
+"""Tiny histories: exact sealed columns, positions as a broker would have acknowledged them,
+files."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def test_acknowledged_positions_follow_the_log() -> None:
 
 
 def test_delivery_takes_the_next_copy_and_assigns_once() -> None:
-    deliveries = History().sent(3).log(0, 1, 1, 2).deliver(0, 1, 1, 2).commit(4).tables()["deliveries"]
+    deliveries = (
+        History().sent(3).log(0, 1, 1, 2).deliver(0, 1, 1, 2).commit(4).tables()["deliveries"]
+    )
     assert deliveries["event"].tolist() == [Event.ASSIGN, *[Event.DELIVER] * 4, Event.COMMIT]
     assert deliveries["position"].tolist() == [-1, 0, 1, 2, 3, 4]
     assert deliveries["ordinal"].tolist() == list(range(6))

@@ -20,7 +20,12 @@ from tests.planted.transacted_stories import STORIES
 #: Of a transaction that spans buckets any of its messages may stand for it.
 OF_TRANSACTIONS = ("lost-commit", "torn-transaction")
 #: Of queues, whose consumers have transactions; of these there are other planted runs.
-OF_QUEUES = {"lost-after-rollback", "committed-and-redelivered", "twice-in-transaction", "rollback-order"}
+OF_QUEUES = {
+    "lost-after-rollback",
+    "committed-and-redelivered",
+    "twice-in-transaction",
+    "rollback-order",
+}
 
 
 def said(run: RunDir) -> dict[tuple[str, str], list[str]]:
@@ -42,7 +47,9 @@ def said(run: RunDir) -> dict[tuple[str, str], list[str]]:
 def alike(found: Mapping[tuple[str, str], Iterable[str]]) -> dict[tuple[str, str], list[str]]:
     """In order, and of what stands for a transaction without its lane."""
     return {
-        key: sorted(re.sub("/.*/", "/", name) if key[0] in OF_TRANSACTIONS else name for name in names)
+        key: sorted(
+            re.sub("/.*/", "/", name) if key[0] in OF_TRANSACTIONS else name for name in names
+        )
         for key, names in found.items()
     }
 

@@ -1,4 +1,5 @@
-"""A disk without power: it keeps what was synced, and loses what POSIX lets it lose. Needs FUSE, Go, root."""
+"""A disk without power: it keeps what was synced, and loses what POSIX lets it lose. Needs FUSE,
+Go, root."""
 
 from __future__ import annotations
 
@@ -31,7 +32,9 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def disks(data: Path) -> Iterator[PowerDisks]:
-    made = PowerDisks(f"power-{os.getpid()}", data.parents[1], {"node-1": data}, frozenset({DISK, FOLDERS}))
+    made = PowerDisks(
+        f"power-{os.getpid()}", data.parents[1], {"node-1": data}, frozenset({DISK, FOLDERS})
+    )
     made.start()
     yield made
     made.down()

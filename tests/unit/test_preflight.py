@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -33,13 +34,35 @@ def scenario(tmp_path: Path, text: str = "name: x\n") -> str:
     return str(path)
 
 
-def checked(tmp_path: Path, *settings: str, text: str = "name: x\n", runtime: str = "process") -> Preflight:
+def checked(
+    tmp_path: Path, *settings: str, text: str = "name: x\n", runtime: str = "process"
+) -> Preflight:
     overrides = (*(f"{key}={value}" for key, value in SMALL.items()), *settings)
     asked = ScenarioRequest(scenario=scenario(tmp_path, text), overrides=overrides, seed=1)
     return preflight(resolve(asked, RoundOptions(runtime=runtime)), tmp_path, ask_indexes=False)
 
 
-# ----- refused everywhere -----------------------------------------------------------------------------
+IN_A_DATABASE = """
+name: x
+topics: {orders: {}}
+load: {producers: {shop: {topics: [orders]}}}
+applications:
+  billing:
+    run: ["true"]
+    from: orders
+    to: {sql: "nosuch://host/invoices", query: SELECT id FROM invoices}
+    identity: {column: id}
+"""
+
+
+def test_a_database_that_cannot_be_used_is_found_before_anything_starts(tmp_path: Path) -> None:
+    found = checked(tmp_path, text=IN_A_DATABASE)
+    (missing,) = (check for check in found.missing if check.name == "database")
+    assert missing.text.startswith("applications.billing.to.sql: host: Can't load plugin")
+    assert found.exit_code == Exit.ENVIRONMENT
+
+
+# ----- refused everywhere -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["plan", "doctor", "run", "fetch", "up"])
@@ -97,11 +120,19 @@ def test_an_option_that_a_client_refuses_is_found_without_a_broker(
 
 @pytest.mark.parametrize("command", ["plan", "doctor", "run"])
 def test_all_options_that_clients_refuse_are_listed_with_their_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], command: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
 ) -> None:
     def refused(worker: WorkerSpec, spec: ProcessSpec) -> str:
         return next(
-            (f"has no option {each}" for each in spec.client.options if each in ("lingr.ms", "akcs")), ""
+            (
+                f"has no option {each}"
+                for each in spec.client.options
+                if each in ("lingr.ms", "akcs")
+            ),
+            "",
         )
 
     monkeypatch.setattr(workers, "refused_options", refused)
@@ -122,7 +153,9 @@ def test_plan_says_whose_options_were_not_checked_and_how_clients_read_and_send(
         raise WorkerError("not built")
 
     monkeypatch.setattr(workers, "launch", not_built)
-    text = "name: x\nload: {producers: {p: {results: ignored}}, consumers: {c: {commit_every: 3s}}}\n"
+    text = (
+        "name: x\nload: {producers: {p: {results: ignored}}, consumers: {c: {commit_every: 3s}}}\n"
+    )
     assert main(["plan", scenario(tmp_path, text)]) == Exit.PASS
     said = " ".join(capsys.readouterr().out.split())
     assert "options of confluent-kafka were not checked: its worker is not built yet" in said
@@ -171,7 +204,7 @@ def test_the_same_of_clients_in_java_and_go(
     assert said in capsys.readouterr().err
 
 
-# ----- versions ---------------------------------------------------------------------------------------
+# ----- versions -----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -207,7 +240,10 @@ def test_versions_that_do_not_exist_are_refused_before_anything_starts(
     assert main([command, path, "--run-dir", str(tmp_path / "runs")]) == Exit.USAGE
     said = capsys.readouterr().err
     assert "there is no confluent-kafka 9.9.9, no kafka 8.8.8" in said
-    assert "confluent-kafka 9.9.9: near it: 2.1.0, 2.2.0, 2.16.1; kafka 8.8.8: near it: 4.0.0, 4.1.2" in said
+    assert (
+        "confluent-kafka 9.9.9: the closest ones are 2.1.0, 2.2.0, 2.16.1; "
+        "kafka 8.8.8: the closest ones are 4.0.0, 4.1.2" in said
+    )
     assert index == ["confluent-kafka"]
     assert not (tmp_path / "runs").exists()
 
@@ -216,7 +252,9 @@ def test_a_version_that_a_list_leaves_out_and_the_index_has_is_not_refused(
     tmp_path: Path, index: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("harness.toolchains.maven.released", lambda *_: ["4.0.0"])
-    monkeypatch.setattr("harness.toolchains.maven.is_released", lambda title: title.endswith(":4.0.1"))
+    monkeypatch.setattr(
+        "harness.toolchains.maven.is_released", lambda title: title.endswith(":4.0.1")
+    )
     path = scenario(tmp_path, "name: x\ncluster: {version: 4.0.1}\n")
     assert main(["plan", path]) == Exit.PASS
 
@@ -258,16 +296,18 @@ def test_memory_and_disk_are_those_of_the_scenario(tmp_path: Path) -> None:
     small, large = checked(tmp_path), checked(tmp_path, "load.rate=1000000", "load.duration=1h")
     with pytest.raises(EnvironmentNotReady, match="disk"):
         large.require()
-    assert {check.name for check in large.missing} - {check.name for check in small.missing} == {"disk"}
+    assert {check.name for check in large.missing} - {check.name for check in small.missing} == {
+        "disk"
+    }
 
 
 def test_nothing_is_required_that_a_run_can_go_without() -> None:
     absent = machine.Need("docker engine", False, "none", needed=False)
-    found = Preflight((absent,), (), Estimate(True, 0, 0, 0, 0, 0.0))
+    found = Preflight((absent,), (), Estimate(True, 0, 0, 0, 0, 0.0, 0.0))
     assert found.require().missing == []
 
 
-# ----- warnings ---------------------------------------------------------------------------------------
+# ----- warnings -----------------------------------------------------------------------------------
 
 KILL = "name: x\nfaults: [{fault: kill, at: 9s, for: 5s}]\n"
 
@@ -323,13 +363,18 @@ def test_what_cannot_be_as_expected_is_said(
     assert warning.startswith(said)
 
 
-def test_a_bucket_that_memory_does_not_hold_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bucket_that_memory_does_not_hold_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("harness.memory.free_memory_mb", lambda: 4096)
     text = "name: x\ntopics: {orders: {partitions: 6}}\nload: {consumers: {c: {}}}\n"
     load = ("load.rate=50000", "load.warm_up=0s")
     assert checked(tmp_path, *load, "load.duration=9m", text=text).warnings == ()
     (warning,) = checked(tmp_path, *load, "load.duration=2h", text=text).warnings
-    assert "the largest comes to 180,000,000 rows, about 15 GiB, and 4 are free: more partitions" in warning
+    assert (
+        "the largest comes to 180,000,000 rows, about 15 GiB, and 4 are free: more partitions"
+        in warning
+    )
 
 
 @pytest.mark.extended
@@ -346,14 +391,17 @@ def test_every_scenario_of_ours_is_without_a_warning(tmp_path: Path) -> None:
 def test_a_plan_in_json_has_checks_warnings_and_totals(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["plan", scenario(tmp_path, KILL), "--set", "load.duration=10s", "--json"]) == Exit.PASS
+    assert (
+        main(["plan", scenario(tmp_path, KILL), "--set", "load.duration=10s", "--json"])
+        == Exit.PASS
+    )
     document = json.loads(capsys.readouterr().out)
     assert document["warnings"]
     assert {"name", "ok", "needed", "text", "remedy", "passing"} == set(document["checks"][0])
     assert document["estimate"]["messages"] == 50_000 * 15
 
 
-# ----- totals -----------------------------------------------------------------------------------------
+# ----- totals -------------------------------------------------------------------------------------
 
 
 def totals(tmp_path: Path, *settings: str, text: str = "name: x\n") -> Estimate:
@@ -392,3 +440,48 @@ def test_memory_is_that_of_the_round_with_most_clients(tmp_path: Path) -> None:
     assert both == estimate(plans[1:], lambda client, folders: "python").clients_mb
     assert both > estimate(plans[:1], lambda client, folders: "python").clients_mb
     assert estimate(plans, lambda client, folders: "java").clients_mb > both
+
+
+# ----- codecs -------------------------------------------------------------------------------------
+
+COMPRESSED = """name: x
+topics: {orders: {}, clicks: {}}
+load:
+  producers:
+    shop: {client: franz-go, topics: [TOPIC]}
+    web: {client: sarama}
+  consumers:
+    billing: {client: kafka-python, topics: [orders]}
+    stock: {client: aiokafka, topics: [orders], group: stock}
+"""
+
+
+def codec_checks(found: Preflight) -> list[tuple[bool, str, str]]:
+    return [
+        (each.ok, each.text, each.remedy) for each in found.missing if each.name.startswith("codec")
+    ]
+
+
+def test_a_consumer_whose_client_cannot_read_a_producers_codec_is_refused_with_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """franz-go compresses with snappy by default. kafka-python reads it with a package that is not
+    there; the environment of aiokafka has what it needs."""
+    from harness.workers import environments
+
+    here = {"kafka-python": load_worker("kafka-python").default_version}
+    monkeypatch.setattr(environments, "installed_version", lambda name: here.get(name, ""))
+    orders = COMPRESSED.replace("TOPIC", "orders")
+    (check,) = codec_checks(checked(tmp_path, text=orders))
+    assert check == (
+        False,
+        "consumer-billing (kafka-python) cannot read what producer-shop (franz-go) writes: its "
+        "environment has no python-snappy",
+        f"run `{sys.executable} -m pip install python-snappy`, or write "
+        "`options: {ProducerBatchCompression: none}` of this producer",
+    )
+    assert not codec_checks(checked(tmp_path, text=COMPRESSED.replace("TOPIC", "clicks")))
+    plain = "load.producers.shop.options.ProducerBatchCompression=none"
+    assert not codec_checks(checked(tmp_path, plain, text=orders))
+    here["python-snappy"] = "0.7.3"
+    assert not codec_checks(checked(tmp_path, text=orders))

@@ -1,7 +1,7 @@
 """Parts of libraries that are not public and that one small module each leans on.
 
-Their versions are bounded from above: raise a bound in pyproject.toml with this test, after a look at the
-release notes.
+Their versions are bounded from above: raise a bound in pyproject.toml with this test, after a look
+at the release notes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from pyspark.java_gateway import launch_gateway
 
 from harness.systems.kafka.single import DescribeShareGroupOffsetsRequest
 
-PROJECT = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]
+PROJECT = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())[
+    "project"
+]
 
 
 @pytest.mark.parametrize("library", ["pyspark", "kafka-python"])

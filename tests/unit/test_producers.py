@@ -26,7 +26,9 @@ def plan_of(*producers: ProducerPlan) -> Plan:
 
 def test_each_producer_with_client_options_and_promise() -> None:
     unknown = {"delivery": "unknown", "order": None, "dedup": None}
-    plan = plan_of(producer(1, acks="all", linger="5"), producer(2, LEADER, acks="1"), producer(3, unknown))
+    plan = plan_of(
+        producer(1, acks="all", linger="5"), producer(2, LEADER, acks="1"), producer(3, unknown)
+    )
     assert producers_of(plan, Manifest()) == {
         "producer p-1": "confluent-kafka 2.15.0; acks=all, linger=5; promises: an acknowledged message is on "
         "every in-sync replica, order is kept, nothing is stored twice",
@@ -38,14 +40,19 @@ def test_each_producer_with_client_options_and_promise() -> None:
 
 
 def test_the_version_is_the_one_that_the_client_told() -> None:
-    worker = WorkerRow(name="p-1", role="producer", instance=1, client_version="2.15.0 (librdkafka 2.15.1)")
+    worker = WorkerRow(
+        name="p-1", role="producer", instance=1, client_version="2.15.0 (librdkafka 2.15.1)"
+    )
     (text,) = producers_of(plan_of(producer(1)), Manifest(workers=[worker])).values()
     assert text.startswith("confluent-kafka 2.15.0 (librdkafka 2.15.1); promises: ")
 
 
 def test_producers_that_differ_in_nothing_share_a_line() -> None:
     plan = plan_of(*(producer(n) for n in range(1, 6)), producer(6, acks="0"))
-    assert list(producers_of(plan, Manifest())) == ["producers p-1, p-2, p-3 and 2 more", "producer p-6"]
+    assert list(producers_of(plan, Manifest())) == [
+        "producers p-1, p-2, p-3 and 2 more",
+        "producer p-6",
+    ]
 
 
 def test_no_producers() -> None:

@@ -43,7 +43,9 @@ def begun(progress: BaseProgress) -> BaseProgress:
 
 def drawn(view: RunView, width: int = 100) -> list[str]:
     out = io.StringIO()
-    Console(file=out, width=width, force_terminal=False, color_system=None).print(render(view, width))
+    Console(file=out, width=width, force_terminal=False, color_system=None).print(
+        render(view, width)
+    )
     return [line.rstrip() for line in out.getvalue().splitlines()]
 
 
@@ -67,11 +69,22 @@ def test_clock_counts_down_to_the_start_of_load() -> None:
     assert clock(-3) == "-00:03"
 
 
-def test_live_view_shows_rate_against_target_and_every_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_view_shows_rate_against_target_and_every_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     view = RunView()
     view.begin("kafka-quick · safe", 50_000, 2, 10)
     view.phase = "load"
-    counted(view, monkeypatch, ok=49_900, info=37, fail=2, open=812, delivered=49_000, late_max_ns=3_000_000)
+    counted(
+        view,
+        monkeypatch,
+        ok=49_900,
+        info=37,
+        fail=2,
+        open=812,
+        delivered=49_000,
+        late_max_ns=3_000_000,
+    )
     lines = drawn(view)
     assert lines[0].startswith("kafka-quick · safe load 00:04 of 00:10")
     assert lines[1:5] == [
@@ -96,7 +109,9 @@ def test_live_view_names_the_most_that_was_asked_for_where_the_machine_keeps_les
 
 def test_live_view_never_wraps(monkeypatch: pytest.MonkeyPatch) -> None:
     view = RunView()
-    view.begin("a-very-long-scenario-name · with-a-long-variant-name · seed 1234567890", 50_000, 2, 10)
+    view.begin(
+        "a-very-long-scenario-name · with-a-long-variant-name · seed 1234567890", 50_000, 2, 10
+    )
     view.phase = "load"
     counted(view, monkeypatch, ok=10**9, info=10**6, fail=10**6, open=10**6, delivered=10**9)
     assert len(drawn(view, 100)) == len(drawn(view, 60)) == 7
@@ -146,7 +161,13 @@ def test_plain_lines_for_phases_and_fault_events() -> None:
     later = {**EFFECT, "evidence": "process 4711 gone; 2 leaders moved"}
     for event in (INJECT, EFFECT, later, {"id": 1, "event": "heal", "t_ns": 2}, HEALED):
         progress.fault(event_of(event))
-    skipped = {"id": 2, "event": "skipped", "kind": "pause", "target": "random", "reason": "overlaps #1"}
+    skipped = {
+        "id": 2,
+        "event": "skipped",
+        "kind": "pause",
+        "target": "random",
+        "reason": "overlaps #1",
+    }
     progress.fault(event_of(skipped))
     said = [line.split(" ", 1)[1] for line in out.getvalue().splitlines()]
     assert said == [
@@ -175,7 +196,13 @@ def test_plain_downloads_say_quarters() -> None:
     progress = PlainProgress(out)
     for percent in range(101):
         progress.download("kafka 4.1.2", percent / 100)
-    assert [line.split()[-1] for line in out.getvalue().splitlines()] == ["0%", "25%", "50%", "75%", "100%"]
+    assert [line.split()[-1] for line in out.getvalue().splitlines()] == [
+        "0%",
+        "25%",
+        "50%",
+        "75%",
+        "100%",
+    ]
 
 
 def test_plain_downloads_say_one_line_a_package() -> None:

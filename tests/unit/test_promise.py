@@ -20,7 +20,9 @@ from harness.workers import load_worker
 
 
 def topic(name: str = "orders", *, replication: int = 3, **config: str) -> TopicPlan:
-    settings = {"min.insync.replicas": "2"} | {key.replace("_", "."): value for key, value in config.items()}
+    settings = {"min.insync.replicas": "2"} | {
+        key.replace("_", "."): value for key, value in config.items()
+    }
     return TopicPlan(name=name, partitions=1, replication=replication, config=settings)
 
 
@@ -54,16 +56,41 @@ def promise(
         ("confluent-kafka", {"message.send.max.retries": "0", "acks": "1"}, "leader", True, True),
         ("kafka-python", {}, "durable", True, True),
         ("kafka-python", {"enable_idempotence": "false"}, "durable", False, False),
-        ("kafka-python", {"acks": "1"}, "leader", False, False),  # drops idempotence with a warning only
+        # drops idempotence with a warning only
+        ("kafka-python", {"acks": "1"}, "leader", False, False),
         ("kafka-python", {"retries": "0"}, "durable", True, True),
         ("kafka-python", {"max_in_flight_requests_per_connection": "6"}, "durable", False, False),
-        ("kafka-python", {"acks": "1", "max_in_flight_requests_per_connection": "1"}, "leader", True, False),
+        (
+            "kafka-python",
+            {"acks": "1", "max_in_flight_requests_per_connection": "1"},
+            "leader",
+            True,
+            False,
+        ),
         ("franz-go", {}, "durable", True, True),
         ("kafka-go", {}, "none", False, False),
         ("kafka-go", {"Writer.RequiredAcks": "RequireAll"}, "durable", True, False),
-        ("kafka-go", {"Writer.RequiredAcks": "one", "Writer.MaxAttempts": "1"}, "leader", True, True),
-        ("franz-go", {"DisableIdempotentWrite": "true", "RequiredAcks": "LeaderAck"}, "leader", True, False),
-        ("franz-go", {"DisableIdempotentWrite": "true", "RecordRetries": "0"}, "durable", True, True),
+        (
+            "kafka-go",
+            {"Writer.RequiredAcks": "one", "Writer.MaxAttempts": "1"},
+            "leader",
+            True,
+            True,
+        ),
+        (
+            "franz-go",
+            {"DisableIdempotentWrite": "true", "RequiredAcks": "LeaderAck"},
+            "leader",
+            True,
+            False,
+        ),
+        (
+            "franz-go",
+            {"DisableIdempotentWrite": "true", "RecordRetries": "0"},
+            "durable",
+            True,
+            True,
+        ),
         (
             "franz-go",
             {"DisableIdempotentWrite": "true", "MaxProduceRequestsInflightPerBroker": "5"},
@@ -73,7 +100,9 @@ def promise(
         ),
     ],
 )
-def test_settings(client: str, options: dict[str, str], delivery: str, order: bool, dedup: bool) -> None:
+def test_settings(
+    client: str, options: dict[str, str], delivery: str, order: bool, dedup: bool
+) -> None:
     made = promise(client, options)
     assert (made.delivery, made.order, made.dedup) == (delivery, order, dedup)
     assert all(made.because[key] for key in ("delivery", "order", "dedup"))
@@ -81,7 +110,15 @@ def test_settings(client: str, options: dict[str, str], delivery: str, order: bo
 
 @pytest.mark.parametrize(
     "client",
-    ["confluent-kafka", "kafka-clients", "kafka-python", "aiokafka", "sarama", "franz-go", "rust-rdkafka"],
+    [
+        "confluent-kafka",
+        "kafka-clients",
+        "kafka-python",
+        "aiokafka",
+        "sarama",
+        "franz-go",
+        "rust-rdkafka",
+    ],
 )
 def test_a_producer_in_transactions_is_idempotent_whatever_its_defaults_are(client: str) -> None:
     made = promise(client, transactional(client, {}))
@@ -92,7 +129,10 @@ def test_because_names_the_setting_and_where_it_comes_from() -> None:
     assert promise("confluent-kafka", {"acks": "1"}).because["delivery"] == "acks=1"
     made = promise("confluent-kafka", {"acks": "-1"}).because
     assert made["delivery"] == "acks=-1, min.insync.replicas=2"
-    assert made["dedup"] == "enable.idempotence=false (default of confluent-kafka): a retry may store twice"
+    assert (
+        made["dedup"]
+        == "enable.idempotence=false (default of confluent-kafka): a retry may store twice"
+    )
     made = promise("kafka-python", {"acks": "1"}).because
     assert made["dedup"].startswith("idempotence dropped by kafka-python: acks=1")
 
@@ -116,7 +156,10 @@ def test_because_names_the_setting_and_where_it_comes_from() -> None:
 def test_topic_and_broker_settings_weaken_delivery(
     topics: list[TopicPlan], broker: dict[str, str], delivery: str
 ) -> None:
-    assert promise("confluent-kafka", {"acks": "all"}, topics=topics, broker=broker).delivery == delivery
+    assert (
+        promise("confluent-kafka", {"acks": "all"}, topics=topics, broker=broker).delivery
+        == delivery
+    )
 
 
 @pytest.mark.parametrize(
@@ -145,7 +188,11 @@ def test_topic_and_broker_settings_weaken_delivery(
         (
             "sarama",
             "v1.38.0",
-            {"Producer.Idempotent": "true", "Producer.RequiredAcks": "-1", "Net.MaxOpenRequests": "1"},
+            {
+                "Producer.Idempotent": "true",
+                "Producer.RequiredAcks": "-1",
+                "Net.MaxOpenRequests": "1",
+            },
             "durable",
             True,
             True,
@@ -155,12 +202,16 @@ def test_topic_and_broker_settings_weaken_delivery(
 def test_defaults_of_a_version(
     client: str, version: str, options: dict[str, str], delivery: str, order: bool, dedup: bool
 ) -> None:
-    made = producer_settings(client, version, options).promise(PromiseContext([topic()], {}), RequireSpec())
+    made = producer_settings(client, version, options).promise(
+        PromiseContext([topic()], {}), RequireSpec()
+    )
     assert (made.delivery, made.order, made.dedup) == (delivery, order, dedup)
 
 
 def test_sarama_checks_its_own_defaults_too() -> None:
-    with pytest.raises(ScenarioError, match=r"Producer\.RequiredAcks=1 \(default of sarama\) contradicts"):
+    with pytest.raises(
+        ScenarioError, match=r"Producer\.RequiredAcks=1 \(default of sarama\) contradicts"
+    ):
         producer_settings("sarama", "", {"Producer.Idempotent": "true"})
 
 
@@ -168,7 +219,9 @@ def test_sarama_checks_its_own_defaults_too() -> None:
     ("name", "value"), [("RequiredAcks", "NoAck"), ("MaxProduceRequestsInflightPerBroker", "5")]
 )
 def test_franz_go_refuses_what_contradicts_its_idempotence(name: str, value: str) -> None:
-    with pytest.raises(ScenarioError, match=f"{name}={value} contradicts DisableIdempotentWrite=false"):
+    with pytest.raises(
+        ScenarioError, match=f"{name}={value} contradicts DisableIdempotentWrite=false"
+    ):
         producer_settings("franz-go", "", {name: value})
 
 
@@ -178,7 +231,8 @@ def test_franz_go_refuses_what_contradicts_its_idempotence(name: str, value: str
         ("kafka-clients", {"delivery.timeout.ms": "5000"}, 15),
         ("sarama", {"Producer.Retry.Max": "1", "Net.ReadTimeout": "2s"}, 2 * 2.1 + 10),
         ("kafka-go", {"Writer.MaxAttempts": "2", "Writer.WriteTimeout": "3s"}, 3 * (3 + 1) + 10),
-        ("franz-go", {"RecordDeliveryTimeout": "5s"}, 110),  # idempotent: it ends nothing that was sent
+        # idempotent: it ends nothing that was sent
+        ("franz-go", {"RecordDeliveryTimeout": "5s"}, 110),
         ("franz-go", {"RecordDeliveryTimeout": "5s", "DisableIdempotentWrite": "true"}, 15),
         ("pulsar-client-java", {}, 40),
         ("pulsar-client-java", {"sendTimeoutMs": "0"}, 110),
@@ -203,7 +257,9 @@ def test_pulsar_promises_order_and_only_with_deduplication_once() -> None:
 
 def test_a_bookie_syncs_its_journal_unless_it_is_told_not_to() -> None:
     def made(**bookie: str) -> PromisePlan:
-        context = PromiseContext([topic()], {f"bookie.{key}": value for key, value in bookie.items()})
+        context = PromiseContext(
+            [topic()], {f"bookie.{key}": value for key, value in bookie.items()}
+        )
         return producer_settings("pulsar-client-java", "", {}).promise(context, RequireSpec())
 
     assert made().synced is True
@@ -228,7 +284,10 @@ def test_what_a_queue_keeps(
     client: str, version: str, options: dict[str, str], topology: str, delivery: str
 ) -> None:
     settings = producer_settings(client, version, options)
-    assert settings.promise(PromiseContext([topic()], {}, topology), RequireSpec()).delivery == delivery
+    assert (
+        settings.promise(PromiseContext([topic()], {}, topology), RequireSpec()).delivery
+        == delivery
+    )
 
 
 @pytest.mark.parametrize(
@@ -239,7 +298,11 @@ def test_what_a_queue_keeps(
         (
             "pulsar-client-java",
             "",
-            {"subscriptionType": "Key_Shared", "ackTimeoutMillis": "1500", "ackReceiptEnabled": "true"},
+            {
+                "subscriptionType": "Key_Shared",
+                "ackTimeoutMillis": "1500",
+                "ackReceiptEnabled": "true",
+            },
             {},
             ("key_shared", "key", 1.5, True, False),
         ),
@@ -250,7 +313,13 @@ def test_what_a_queue_keeps(
             {"acknowledgmentAtBatchIndexLevelEnabled": "true"},
             ("key_shared", "key", 0.0, False, True),
         ),
-        ("pulsar-client", "", {"consumer_type": "Shared"}, {}, ("shared", "none", 0.0, False, False)),
+        (
+            "pulsar-client",
+            "",
+            {"consumer_type": "Shared"},
+            {},
+            ("shared", "none", 0.0, False, False),
+        ),
         (
             "pulsar-client-java",
             "",
@@ -277,11 +346,21 @@ def test_what_a_queue_keeps(
     ],
 )
 def test_what_a_consumer_is_promised(
-    client: str, version: str, options: dict[str, str], broker: dict[str, str], expected: tuple[object, ...]
+    client: str,
+    version: str,
+    options: dict[str, str],
+    broker: dict[str, str],
+    expected: tuple[object, ...],
 ) -> None:
     settle = "auto" if client == "confluent-kafka" else "ack"
     made = consumer_promise(Consuming(client, version, options, broker, settle))
-    found = (made.subscription, made.order, made.ack_timeout_s, made.acks_confirmed, made.batch_index_acks)
+    found = (
+        made.subscription,
+        made.order,
+        made.ack_timeout_s,
+        made.acks_confirmed,
+        made.batch_index_acks,
+    )
     assert found == expected
 
 
@@ -293,7 +372,10 @@ _TTL = "ttlDurationDefaultInSeconds"
     [
         ({}, ""),
         (
-            {"ttlDurationDefaultInSeconds": "0", "backlogQuotaDefaultRetentionPolicy": "producer_exception"},
+            {
+                "ttlDurationDefaultInSeconds": "0",
+                "backlogQuotaDefaultRetentionPolicy": "producer_exception",
+            },
             "",
         ),
         ({"ttlDurationDefaultInSeconds": "60"}, "ttlDurationDefaultInSeconds=60"),
@@ -303,8 +385,13 @@ _TTL = "ttlDurationDefaultInSeconds"
         ),
     ],
 )
-def test_which_settings_let_a_broker_drop_its_backlog(broker: dict[str, str], may_drop: str) -> None:
-    assert consumer_promise(Consuming("pulsar-client-java", "", {}, broker, "ack")).may_drop == may_drop
+def test_which_settings_let_a_broker_drop_its_backlog(
+    broker: dict[str, str], may_drop: str
+) -> None:
+    assert (
+        consumer_promise(Consuming("pulsar-client-java", "", {}, broker, "ack")).may_drop
+        == may_drop
+    )
 
 
 @pytest.mark.parametrize(
@@ -312,11 +399,16 @@ def test_which_settings_let_a_broker_drop_its_backlog(broker: dict[str, str], ma
     [
         ({}, [(None, None)]),
         ({"backlogQuotaDefaultLimitBytes": "40000"}, [(None, 40_000)]),
-        ({"backlogQuotaDefaultLimitBytes": "-1", "backlogQuotaDefaultLimitGB": "2"}, [(None, 2 * 1024**3)]),
+        (
+            {"backlogQuotaDefaultLimitBytes": "-1", "backlogQuotaDefaultLimitGB": "2"},
+            [(None, 2 * 1024**3)],
+        ),
         ({"backlogQuotaDefaultLimitSecond": "30", _TTL: "60"}, [(30.0, None), (60.0, None)]),
     ],
 )
-def test_the_limits_at_which_a_broker_of_pulsar_drops(broker: dict[str, str], limits: list[Any]) -> None:
+def test_the_limits_at_which_a_broker_of_pulsar_drops(
+    broker: dict[str, str], limits: list[Any]
+) -> None:
     broker = {"backlogQuotaDefaultRetentionPolicy": "consumer_backlog_eviction", **broker}
     made = consumer_promise(Consuming("pulsar-client-java", "", {}, broker, "ack"))
     assert [(limit.after_s, limit.beyond_bytes) for limit in made.drops] == limits
@@ -339,7 +431,10 @@ def test_retention_of_a_topic_of_kafka_drops_what_is_older(options: dict[str, st
         ("pulsar-client-java", {}, {}, 60.0, 0),
         (
             "pulsar-client-java",
-            {"negativeAckRedeliveryDelayMicros": "1500000", "deadLetterPolicy.maxRedeliverCount": "1"},
+            {
+                "negativeAckRedeliveryDelayMicros": "1500000",
+                "deadLetterPolicy.maxRedeliverCount": "1",
+            },
             {},
             1.5,
             2,
@@ -349,11 +444,21 @@ def test_retention_of_a_topic_of_kafka_drops_what_is_older(options: dict[str, st
         ("nats.go", {"Consumer.MaxDeliver": "3"}, {}, 0.0, 3),
         ("nats.go", {}, {}, 0.0, 0),
         ("kafka-clients", {"group.type": "share"}, {}, 0.0, 5),
-        ("kafka-clients", {"group.type": "share"}, {"group.share.delivery.count.limit": "2"}, 0.0, 2),
+        (
+            "kafka-clients",
+            {"group.type": "share"},
+            {"group.share.delivery.count.limit": "2"},
+            0.0,
+            2,
+        ),
     ],
 )
 def test_when_and_how_often_a_refused_message_comes_again(
-    client: str, options: dict[str, str], broker: dict[str, str], delay_s: float | None, most: int | None
+    client: str,
+    options: dict[str, str],
+    broker: dict[str, str],
+    delay_s: float | None,
+    most: int | None,
 ) -> None:
     made = consumer_promise(Consuming(client, "", options, broker, "ack"))
     assert (made.nack_delay_s, made.max_deliveries) == (delay_s, most)
@@ -417,7 +522,9 @@ def test_consumers_that_cannot_be(options: dict[str, str], settle: str, message:
 
 
 def test_a_group_that_commits_positions_settles_no_single_message() -> None:
-    with pytest.raises(ScenarioError, match=r"settle: ack needs a share group; group\.type=consumer"):
+    with pytest.raises(
+        ScenarioError, match=r"settle: ack needs a share group; group\.type=consumer"
+    ):
         consumer_promise(Consuming("kafka-clients", "", {}, {}, "ack"))
 
 
@@ -463,7 +570,9 @@ def test_required_is_what_the_application_needs() -> None:
         ("kafka-python", {"acks": "0", "enable_idempotence": "true"}, "acks=0 contradicts"),
     ],
 )
-def test_settings_that_the_client_refuses(client: str, options: dict[str, str], message: str) -> None:
+def test_settings_that_the_client_refuses(
+    client: str, options: dict[str, str], message: str
+) -> None:
     with pytest.raises(ScenarioError) as caught:
         promise(client, options)
     assert message in str(caught.value)

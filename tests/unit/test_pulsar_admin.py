@@ -15,7 +15,13 @@ from harness.admin.failover import NotThere
 from harness.errors import EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint, Node
 from harness.systems.pulsar.admin import PulsarAdmin
-from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
+from harness.systems.pulsar.names import (
+    bundle_of,
+    bundles_between,
+    full_name,
+    local_name,
+    streams_of,
+)
 from harness.systems.pulsar.probe import what_to_probe
 from harness.systems.pulsar.rest import PulsarRest
 from tests.http_server import HOST, Answer, Request, answering
@@ -77,7 +83,9 @@ def test_a_redirect_is_followed_with_method_body_and_query(two: tuple[Broker, Br
     assert second.asked == [("PUT", "/admin/v2/namespaces/public/x?a=b", b'{"bundles": 4}')]
 
 
-def test_a_redirect_to_a_name_that_only_brokers_know_is_followed_by_node(two: tuple[Broker, Broker]) -> None:
+def test_a_redirect_to_a_name_that_only_brokers_know_is_followed_by_node(
+    two: tuple[Broker, Broker],
+) -> None:
     first, second = two
     ids = {"broker-1": "broker-1-mesh:18080", "broker-2": "broker-2-mesh:18080"}
     first.answer = lambda method, path: (307, "", {"Location": f"http://broker-2-mesh:18080{path}"})
@@ -85,7 +93,11 @@ def test_a_redirect_to_a_name_that_only_brokers_know_is_followed_by_node(two: tu
     rest = PulsarRest([first.node, second.node], lambda name: True, ids)
     assert rest.get("/x?authoritative=true") == "here"
     assert second.asked[0][1] == "/admin/v2/x?authoritative=true"
-    assert rest.name_of("broker-2-mesh:18080") == rest.name_of(f"http://{second.node.admin}") == "broker-2"
+    assert (
+        rest.name_of("broker-2-mesh:18080")
+        == rest.name_of(f"http://{second.node.admin}")
+        == "broker-2"
+    )
 
 
 def test_brokers_that_send_us_round_are_given_up_in_time(two: tuple[Broker, Broker]) -> None:
@@ -148,7 +160,9 @@ def test_probe_topics_have_names_that_faults_leave_out() -> None:
     assert {bundle_of(address, bundles) for address in read} == set(bundles)
     found = [address.rpartition("/")[2] for address in asked[1:]]
     assert len(found) == 2
-    assert all(name.startswith("__") for name in found), "`faults.inject_once` skips internal topics by that"
+    assert all(name.startswith("__") for name in found), (
+        "`faults.inject_once` skips internal topics by that"
+    )
 
 
 class PolicyBrokers:
@@ -190,7 +204,11 @@ def test_a_subscription_that_is_not_durable_has_only_what_was_not_sent_to_it(
     """An acknowledgement that was lost with its connection stays in its backlog for ever."""
     cursors = {
         "tail": {"markDeletePosition": "29:391", "readPosition": read, "waitingReadOp": waits},
-        "billing": {"markDeletePosition": "29:391", "readPosition": "34:309", "waitingReadOp": True},
+        "billing": {
+            "markDeletePosition": "29:391",
+            "readPosition": "34:309",
+            "waitingReadOp": True,
+        },
     }
     ledgers = [{"ledgerId": 29, "entries": 396}, {"ledgerId": 34, "entries": 0}]
     answers = {
@@ -230,7 +248,11 @@ def test_policies_are_changed_and_put_back(two: tuple[Broker, Broker], old: bool
     admin, keys = brokers.admin, list(SETTINGS)
     own = admin.own_settings("namespace", keys)
     assert list(own.values()) == [None, "500", None]
-    assert list(admin.settings("namespace", keys).values()) == ["the brokers' own", "500", "the brokers' own"]
+    assert list(admin.settings("namespace", keys).values()) == [
+        "the brokers' own",
+        "500",
+        "the brokers' own",
+    ]
     admin.change_settings("namespace", SETTINGS)
     assert admin.settings("namespace", keys) == SETTINGS
     assert brokers.stored == {
@@ -243,7 +265,9 @@ def test_policies_are_changed_and_put_back(two: tuple[Broker, Broker], old: bool
     assert brokers.stored == before
 
 
-def test_a_policy_of_several_values_keeps_those_that_are_not_named(two: tuple[Broker, Broker]) -> None:
+def test_a_policy_of_several_values_keeps_those_that_are_not_named(
+    two: tuple[Broker, Broker],
+) -> None:
     brokers = PolicyBrokers(*two)
     rate = {"publishThrottlingRateInMsg": 7, "publishThrottlingRateInByte": 9}
     brokers.stored["publishRate"] = dict(rate)
@@ -255,7 +279,9 @@ def test_a_policy_of_several_values_keeps_those_that_are_not_named(two: tuple[Br
     assert brokers.stored["publishRate"] == rate
 
 
-def test_a_policy_is_in_force_when_every_broker_that_answers_says_so(two: tuple[Broker, Broker]) -> None:
+def test_a_policy_is_in_force_when_every_broker_that_answers_says_so(
+    two: tuple[Broker, Broker],
+) -> None:
     brokers = PolicyBrokers(*two)
     key = "maxProducersPerTopic"
     brokers.stored[key] = 3

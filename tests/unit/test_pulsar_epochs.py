@@ -14,7 +14,10 @@ ROOT = Path(__file__).parents[2]
 MAIN = ROOT / "tests" / "data" / "java" / "EpochsOf.java"
 EPOCHS = ROOT / "workers" / "pulsar_java" / "brokerstorm" / "pulsar" / "Epochs.java"
 POSITION = java_build.KIT / "brokerstorm" / "kit" / "MessagePosition.java"
-pytestmark = [pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK"), pytest.mark.long]
+pytestmark = [
+    pytest.mark.skipif(shutil.which("javac") is None, reason="needs a JDK"),
+    pytest.mark.long,
+]
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +78,11 @@ def given(*positions: int, stream: int = 1) -> list[str]:
         ),
     ],
 )
-def test_the_epoch_of_each_message(classes: Path, events: list[str], epochs: str, subscription: str) -> None:
+def test_the_epoch_of_each_message(
+    classes: Path, events: list[str], epochs: str, subscription: str
+) -> None:
     command = ["java", "-cp", str(classes), "brokerstorm.pulsar.EpochsOf", subscription]
-    run = subprocess.run(command, input="\n".join(events), capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        command, input="\n".join(events), capture_output=True, text=True, check=True
+    )
     assert run.stdout.split() == list(epochs.replace(" ", ""))

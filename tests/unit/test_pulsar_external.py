@@ -1,4 +1,5 @@
-"""Pulsar clusters of others: who they are, and that a run has one namespace there and touches no other."""
+"""Pulsar clusters of others: who they are, and that a run has one namespace there and touches no
+other."""
 
 from __future__ import annotations
 
@@ -93,7 +94,10 @@ def admin(made: MadeNames, brokers: Brokers) -> ExternalPulsarAdmin:
 def test_a_run_has_a_namespace_which_is_in_the_ledger_before_and_out_of_it_after(
     admin: ExternalPulsarAdmin, brokers: Brokers, made: MadeNames
 ) -> None:
-    theirs = (dict(brokers.policies), {name: set(topics) for name, topics in brokers.topics.items()})
+    theirs = (
+        dict(brokers.policies),
+        {name: set(topics) for name, topics in brokers.topics.items()},
+    )
     noted: list[str] = []
     brokers.before_put = lambda: noted.extend(made.names["namespace"])
     admin.enter_namespace(OURS)
@@ -152,7 +156,11 @@ PORTS = {"brokerServicePort": "Optional[6650]", "brokerServicePortTls": "Optiona
     [
         (PORTS, None, "b1:6650"),
         ({**PORTS, "brokerServicePortTls": "Optional[6651]"}, Tls(), "b1:6651"),
-        ({**PORTS, "advertisedListeners": "in:pulsar://b1.in:1,out:pulsar://b1.out:2"}, None, "b1.in:1"),
+        (
+            {**PORTS, "advertisedListeners": "in:pulsar://b1.in:1,out:pulsar://b1.out:2"},
+            None,
+            "b1.in:1",
+        ),
         (
             {
                 **PORTS,
@@ -164,7 +172,9 @@ PORTS = {"brokerServicePort": "Optional[6650]", "brokerServicePortTls": "Optiona
         ),
     ],
 )
-def test_clients_come_to_where_a_broker_says(settings: dict[str, str], tls: Tls | None, at: str) -> None:
+def test_clients_come_to_where_a_broker_says(
+    settings: dict[str, str], tls: Tls | None, at: str
+) -> None:
     assert client_of(settings, "b1", Security(tls)) == endpoint_of(at)
 
 
@@ -177,7 +187,11 @@ def test_a_cluster_is_its_name_at_the_address_on_record() -> None:
     ("changed", "tls", "reason"),
     [
         ({}, Tls(), r"bootstrap is pulsar://h:1, and tls is set"),
-        ({"bootstrap": "pulsar+ssl://h:1"}, None, r"bootstrap is pulsar\+ssl://h:1, and tls is not set"),
+        (
+            {"bootstrap": "pulsar+ssl://h:1"},
+            None,
+            r"bootstrap is pulsar\+ssl://h:1, and tls is not set",
+        ),
         ({"admin_url": ""}, None, "admin_url is missing"),
         ({"admin_url": "http://h"}, None, "admin_url is http://h, in which a port is missing"),
     ],
@@ -185,13 +199,16 @@ def test_a_cluster_is_its_name_at_the_address_on_record() -> None:
 def test_urls_and_tls_agree(changed: dict[str, str], tls: Tls | None, reason: str) -> None:
     said = {"system": "pulsar", "bootstrap": "pulsar://h:1", "admin_url": "http://h:2", **changed}
     with pytest.raises(UsageError, match=reason):
-        EXTERNAL.find(Connection(Path("staging.yaml"), ConnectionFile.model_validate(said), Security(tls)))
+        EXTERNAL.find(
+            Connection(Path("staging.yaml"), ConnectionFile.model_validate(said), Security(tls))
+        )
 
 
 def test_owners_are_looked_up_by_a_topic_of_each_bundle(
     admin: ExternalPulsarAdmin, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What they own brokers must not be asked: one whose bundles come and go meanwhile may hang for good."""
+    """What they own brokers must not be asked: one whose bundles come and go meanwhile may hang for
+    good."""
     bounds, asked = ["0x00000000", "0x80000000", "0xffffffff"], []
     low, high = bundles_between(bounds)
     admin.enter_namespace(OURS)
@@ -203,12 +220,17 @@ def test_owners_are_looked_up_by_a_topic_of_each_bundle(
         return "broker-1" if bundle_of(topic, [low, high]) == low else "broker-2"
 
     def get(path: str, **_: Any) -> Any:
-        return {f"/namespaces/{OURS}/bundles": {"boundaries": bounds}, f"/persistent/{OURS}": topics}[path]
+        return {
+            f"/namespaces/{OURS}/bundles": {"boundaries": bounds},
+            f"/persistent/{OURS}": topics,
+        }[path]
 
     monkeypatch.setattr(brokers, "get", get)
     monkeypatch.setattr(brokers, "owner_of", owner_of, raising=False)
     monkeypatch.setattr(admin, "answers", {"broker-1"}.__contains__)
-    assert admin.bundle_owners() == {low: "broker-1", high: None}, "broker-2 is dead, and its session lasts"
+    assert admin.bundle_owners() == {low: "broker-1", high: None}, (
+        "broker-2 is dead, and its session lasts"
+    )
     assert len(asked) == 2
 
 
@@ -216,12 +238,16 @@ def test_transactions_are_not_ours_to_switch_on() -> None:
     off = {"transactionCoordinatorEnabled": "false", "systemTopicEnabled": "true"}
     assert lacks_of(off) == {"transactionCoordinatorEnabled": "false"}
     said = {"system": "pulsar", "bootstrap": "pulsar://h:1", "admin_url": "http://h:2"}
-    connection = Connection(Path("staging.yaml"), ConnectionFile.model_validate(said), Security(None))
+    connection = Connection(
+        Path("staging.yaml"), ConnectionFile.model_validate(said), Security(None)
+    )
     producer = {"client": "pulsar-client-java", "transactions": {"messages": 5}}
     scenario = {"name": "x", "system": "pulsar", "load": {"producers": {"shop": producer}}}
     plan = build_plan(Scenario.model_validate(scenario), seed=1)
     lacking = FoundCluster("a@h:2", "4.0.8", (), lacks=lacks_of(off))
-    with pytest.raises(ScenarioError, match="have transactionCoordinatorEnabled=false, which only its owner"):
+    with pytest.raises(
+        ScenarioError, match="have transactionCoordinatorEnabled=false, which only its owner"
+    ):
         on_external([plan], External(connection, lacking))
     off["transactionCoordinatorEnabled"] = "true"
     (made,) = on_external([plan], External(connection, replace(lacking, lacks=lacks_of(off))))

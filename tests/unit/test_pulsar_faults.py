@@ -68,11 +68,14 @@ class BundleAdmin:
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
         streams = [f"{t.name}-{p}" for t in TOPICS if t.name in topics for p in range(t.partitions)]
-        return {s: PartitionState(self.owner[b], (), ()) for s, b in self.bundles_of(streams).items()}
+        return {
+            s: PartitionState(self.owner[b], (), ()) for s, b in self.bundles_of(streams).items()
+        }
 
     def leaders(self, topic: str) -> dict[int, str | None]:
         return {
-            int(s.rpartition("-")[2]): state.leader for s, state in self.partition_states([topic]).items()
+            int(s.rpartition("-")[2]): state.leader
+            for s, state in self.partition_states([topic]).items()
         }
 
     def incarnation(self, stream: str) -> int:
@@ -119,7 +122,9 @@ class BundleCluster:
     def __init__(self) -> None:
         self.runtime = StateRuntime()
         end = Endpoint("127.0.0.1", 1)
-        self.runtime.nodes = [Node(n, i, end, end, end, Path(), r) for i, (n, r) in enumerate(NODES.items())]
+        self.runtime.nodes = [
+            Node(n, i, end, end, end, Path(), r) for i, (n, r) in enumerate(NODES.items())
+        ]
         self.runtime.running = set(NODES)
         self.admin = BundleAdmin()
 
@@ -135,7 +140,12 @@ def view(cluster: BundleCluster) -> ClusterView:
 
 
 def timeline(*steps: dict[str, Any]) -> faults.Timeline:
-    return faults.compile([{"at": 0, **s} for s in steps], seed=1, load_s=60, topics=TOPICS, nodes=NODES)
+    return faults.compile(
+        [{"at": 0, **s} for s in steps],
+        faults.inventory_of(topics=TOPICS, nodes=NODES),
+        seed=1,
+        load_s=60,
+    )
 
 
 def injection(view: ClusterView, step: dict[str, Any], draw: int = 1) -> Any:
@@ -152,9 +162,15 @@ def injection(view: ClusterView, step: dict[str, Any], draw: int = 1) -> Any:
         ({"fault": "unload-storm", "gap": ["1s", "10ms"]}, "the shortest comes first"),
         ({"fault": "unload-storm", "target": "random"}, "must be one of topics"),
         ({"fault": "transfer", "target": "namespace"}, "must be random, bundle-of:TOPIC"),
-        ({"fault": "transfer", "to": "bookie-1"}, "no broker 'bookie-1'. Allowed: other, broker-1, broker-2"),
+        (
+            {"fault": "transfer", "to": "bookie-1"},
+            "no broker 'bookie-1'. Allowed: other, broker-1, broker-2",
+        ),
         ({"fault": "split-bundle", "target": "topic:orders"}, "must be random, bundle-of:TOPIC"),
-        ({"fault": "client-freeze", "target": "clients"}, "must be client, client:producer, client:NAME"),
+        (
+            {"fault": "client-freeze", "target": "clients"},
+            "must be client, client:producer, client:NAME",
+        ),
         ({"fault": "client-freeze", "freeze": "1s"}, "longer than `freeze`"),
         ({"fault": "kill", "target": "role:bookies"}, "did you mean role:bookie"),
     ],
@@ -165,7 +181,10 @@ def test_a_bad_step_names_the_key_and_what_is_allowed(step: dict[str, Any], said
 
 
 def test_a_timeline_says_what_a_storm_does() -> None:
-    steps = [{"fault": "unload-storm", "times": 9, "pairs": True}, {"fault": "transfer", "to": "broker-2"}]
+    steps = [
+        {"fault": "unload-storm", "times": 9, "pairs": True},
+        {"fault": "transfer", "to": "broker-2"},
+    ]
     assert faults.describe(timeline(*steps)) == [
         "+0.0 s  unload-storm topics 9 pairs (gap 20 ms to 200 ms, pair_gap 20 ms to 150 ms)",
         "+0.0 s  transfer random to broker-2",
@@ -184,7 +203,9 @@ def test_random_and_all_mean_brokers_and_a_role_its_nodes(view: ClusterView) -> 
 @pytest.mark.parametrize(
     "target", ["topic:orders", "topic:clicks-1", "bundle-of:clicks", "namespace", "random"]
 )
-def test_an_unload_took_effect_when_streams_were_loaded_anew(view: ClusterView, target: str) -> None:
+def test_an_unload_took_effect_when_streams_were_loaded_anew(
+    view: ClusterView, target: str
+) -> None:
     one = injection(view, {"fault": "unload", "target": target})
     assert not one.proof().effective
     one.apply()
@@ -194,15 +215,25 @@ def test_an_unload_took_effect_when_streams_were_loaded_anew(view: ClusterView, 
     assert one.missing() == ""
 
 
-def test_an_unload_that_changes_nothing_is_vacuous(cluster: BundleCluster, view: ClusterView) -> None:
+def test_an_unload_that_changes_nothing_is_vacuous(
+    cluster: BundleCluster, view: ClusterView
+) -> None:
     cluster.admin.deaf = True
     one = injection(view, {"fault": "unload", "target": "namespace"})
     one.apply()
     assert not one.proof().effective
 
 
-def test_a_storm_goes_round_all_topics_and_in_pairs(cluster: BundleCluster, view: ClusterView) -> None:
-    step = {"fault": "unload-storm", "times": 4, "pairs": True, "gap": [0, 0.001], "pair_gap": [0, 0.001]}
+def test_a_storm_goes_round_all_topics_and_in_pairs(
+    cluster: BundleCluster, view: ClusterView
+) -> None:
+    step = {
+        "fault": "unload-storm",
+        "times": 4,
+        "pairs": True,
+        "gap": [0, 0.001],
+        "pair_gap": [0, 0.001],
+    }
     one = injection(view, step)
     one.apply()
     assert cluster.admin.calls.count("orders-0") == 4, "two rounds of two topics, each twice"
@@ -212,12 +243,17 @@ def test_a_storm_goes_round_all_topics_and_in_pairs(cluster: BundleCluster, view
 
 
 @pytest.mark.parametrize("draw", range(4))
-def test_a_storm_shorter_than_a_round_is_judged_by_what_it_unloads(view: ClusterView, draw: int) -> None:
+def test_a_storm_shorter_than_a_round_is_judged_by_what_it_unloads(
+    view: ClusterView, draw: int
+) -> None:
     one = injection(view, {"fault": "unload-storm", "times": 1, "gap": [0, 0.001]}, draw)
     one.apply()
     proof = one.proof()
     assert proof.effective
-    assert {stream.rpartition("-")[0] for stream in proof.details["looked_at"]} in ({"orders"}, {"clicks"})
+    assert {stream.rpartition("-")[0] for stream in proof.details["looked_at"]} in (
+        {"orders"},
+        {"clicks"},
+    )
     assert proof.details["reloaded"] == sorted(proof.details["looked_at"])
 
 
@@ -235,7 +271,9 @@ def test_a_storm_of_bundles_goes_round_those_that_hold_a_topic(
     assert one.proof().effective
 
 
-def test_a_storm_goes_on_when_an_unload_fails_and_says_so(cluster: BundleCluster, view: ClusterView) -> None:
+def test_a_storm_goes_on_when_an_unload_fails_and_says_so(
+    cluster: BundleCluster, view: ClusterView
+) -> None:
     one = injection(view, {"fault": "unload-storm", "times": 3, "gap": [0, 0.001]})
     cluster.admin.fails = True
     with pytest.raises(EnvironmentNotReady, match="none of 3 unloads was carried out: 500 no"):
@@ -268,7 +306,9 @@ def test_topics_that_were_closed_kept_their_acknowledgements(
     assert failed.confirmed_acks() == "unknown"
 
 
-def test_a_bookie_that_is_killed_is_no_broker_that_loses_acknowledgements(view: ClusterView) -> None:
+def test_a_bookie_that_is_killed_is_no_broker_that_loses_acknowledgements(
+    view: ClusterView,
+) -> None:
     assert injection(view, {"fault": "kill", "target": "broker-1"}).confirmed_acks() == "at-risk"
     assert injection(view, {"fault": "kill", "target": "role:bookie"}).confirmed_acks() == "unknown"
 
@@ -276,9 +316,16 @@ def test_a_bookie_that_is_killed_is_no_broker_that_loses_acknowledgements(view: 
 def test_what_happens_to_clients_costs_a_broker_no_acknowledgements(view: ClusterView) -> None:
     view.clients = lambda: {"producer-1": 1}
     assert injection(view, {"fault": "client-freeze"}).confirmed_acks() == "kept"
-    assert ConnectionsClosed(view, ["producer-1"], [], ConnectionCloseParams()).confirmed_acks() == "kept"
-    assert PacketsLost(view, ["broker-1"], PacketLossParams(link="clients")).confirmed_acks() == "kept"
-    assert PacketsLost(view, ["broker-1"], PacketLossParams(link="all")).confirmed_acks() == "unknown"
+    assert (
+        ConnectionsClosed(view, ["producer-1"], [], ConnectionCloseParams()).confirmed_acks()
+        == "kept"
+    )
+    assert (
+        PacketsLost(view, ["broker-1"], PacketLossParams(link="clients")).confirmed_acks() == "kept"
+    )
+    assert (
+        PacketsLost(view, ["broker-1"], PacketLossParams(link="all")).confirmed_acks() == "unknown"
+    )
 
 
 def test_a_transfer_took_effect_when_another_broker_owns_it(
@@ -301,7 +348,9 @@ def test_a_transfer_to_the_owner_is_skipped(view: ClusterView) -> None:
         injection(view, {"fault": "transfer", "target": "bundle-of:orders", "to": "broker-1"})
 
 
-def test_a_split_took_effect_when_there_are_more_bundles(cluster: BundleCluster, view: ClusterView) -> None:
+def test_a_split_took_effect_when_there_are_more_bundles(
+    cluster: BundleCluster, view: ClusterView
+) -> None:
     one = injection(view, {"fault": "split-bundle", "target": "bundle-of:orders"})
     one.apply()
     assert one.proof().details["bundles"] == [2, 4]

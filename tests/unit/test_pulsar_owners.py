@@ -63,7 +63,7 @@ def test_a_later_question_shows_the_password_again(
 
     def was_shown_again() -> bool:
         with pytest.raises(EnvironmentNotReady, match="zookeeper does not tell who owns what"):
-            asked.of("public/default")
+            asked.owners_of("public/default")
         return zookeeper.asked_who > 1
 
     try:

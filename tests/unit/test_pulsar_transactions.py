@@ -1,4 +1,5 @@
-"""Entries of a Pulsar log that readers are not given: as brokers answer them, and what becomes of them."""
+"""Entries of a Pulsar log that readers are not given: as brokers answer them, and what becomes of
+them."""
 
 from __future__ import annotations
 
@@ -35,7 +36,11 @@ def batch(*payloads: bytes) -> bytes:
     """As in an entry: a property stands before the size of each."""
     made = b""
     for data in payloads:
-        metadata = b"\x0a\x06\x0a\x01a\x12\x01b" + b"\x18" + bytes([len(data) & 0x7F | 0x80, len(data) >> 7])
+        metadata = (
+            b"\x0a\x06\x0a\x01a\x12\x01b"
+            + b"\x18"
+            + bytes([len(data) & 0x7F | 0x80, len(data) >> 7])
+        )
         made += struct.pack(">I", len(metadata)) + metadata + data
     return made
 
@@ -54,7 +59,8 @@ def of(number: int, *, marker: str = "", aborted: bool = False, behind: bool = F
 def scanned(
     answers: Mapping[int, Headers], given: Collection[tuple[int, int]], *, count: int = 0
 ) -> StreamTransactions:
-    """Ledger 5, with a message of one byte in each entry; of entries without an answer no broker tells."""
+    """Ledger 5, with a message of one byte in each entry; of entries without an answer no broker
+    tells."""
 
     def get(stream: str, ledger: int, entry: int) -> tuple[Headers, bytes]:
         if entry not in answers:
@@ -73,7 +79,9 @@ def hidden(told: StreamTransactions) -> dict[int, Txn]:
 
 def test_the_messages_of_a_batch_and_of_no_batch() -> None:
     long = b"x" * 200
-    found = entry_of(5, 1, of(7, aborted=True) | {"X-Pulsar-num-batch-message": "2"}, batch(b"first", long))
+    found = entry_of(
+        5, 1, of(7, aborted=True) | {"X-Pulsar-num-batch-message": "2"}, batch(b"first", long)
+    )
     assert found == TopicEntry(5, 1, (3, 7), is_aborted=True, messages=((0, b"first"), (1, long)))
     assert entry_of(5, 2, PLAIN, b"alone") == TopicEntry(5, 2, None, messages=((-1, b"alone"),))
     with pytest.raises(ValueError, match="ends after 1"):
@@ -86,7 +94,9 @@ def test_entries_of_closed_ledgers_and_of_the_one_that_is_written() -> None:
 
 
 def test_aborted_messages_are_told_and_what_the_reader_was_given_is_not_asked_for() -> None:
-    told = scanned({1: of(7, aborted=True), 2: of(7, aborted=True), 3: of(7, marker=ABORT)}, {(5, 0), (5, 4)})
+    told = scanned(
+        {1: of(7, aborted=True), 2: of(7, aborted=True), 3: of(7, marker=ABORT)}, {(5, 0), (5, 4)}
+    )
     assert told.spans == [LogSpan(3, 7, 1, 2, 3, "aborted", ledger=5)]
     assert told.hidden[0] == HiddenMessage(5, 1, -1, Txn.ABORTED, b"\1")
     assert (told.read_to, told.log_end, told.stable) == (5, 5, 5)
@@ -116,7 +126,8 @@ def test_what_came_to_be_visible_after_the_reader_is_no_loss() -> None:
     "answers",
     [
         {1: of(7, aborted=True)},  # of entry 2 no broker tells
-        {1: of(7, behind=True), 2: of(7, marker=COMMIT)},  # held back, and the reader was given entry 3
+        # held back, and the reader was given entry 3
+        {1: of(7, behind=True), 2: of(7, marker=COMMIT)},
     ],
 )
 def test_a_stream_that_is_not_told_to_its_end_is_not_read(answers: Mapping[int, Headers]) -> None:
@@ -154,14 +165,25 @@ def test_hidden_messages_are_rows_of_the_log_and_a_stream_is_read_with_all_of_th
     own = plan.producers[0].model_copy(update={"transactions": TransactionsPlan(messages=5)})
     plan = plan.model_copy(update={"producers": [own]})
     run = RunDir(tmp_path).create()
-    bounds = {"stream": "orders-0", "stream_id": 1, "begin": 0, "end": 9, "read_to": 9, "why": "end"}
+    bounds = {
+        "stream": "orders-0",
+        "stream_id": 1,
+        "begin": 0,
+        "end": 9,
+        "read_to": 9,
+        "why": "end",
+    }
     run.worker("audit-1").mkdir(parents=True)
-    write_jsonl(run.worker("audit-1") / "log_bounds.jsonl", [bounds | {"isolation": "read_committed"}])
+    write_jsonl(
+        run.worker("audit-1") / "log_bounds.jsonl", [bounds | {"isolation": "read_committed"}]
+    )
     told: Any = Told(read)
     record_transactions(plan, run, told, timeout_s=1)
     assert seal(run, plan).rows["log"] == 1
     (path,) = run.sealed.glob("log/*/*.parquet")
-    (row,) = pq.read_table(path, columns=["ledger", "position", "stream", "txn", "check"]).to_pylist()
+    (row,) = pq.read_table(
+        path, columns=["ledger", "position", "stream", "txn", "check"]
+    ).to_pylist()
     assert row == {"ledger": 5, "position": 1, "stream": 1, "txn": Txn.ABORTED, "check": Check.OK}
     (sealed,) = read_jsonl(run.log_bounds)
     assert (sealed["read_to"] == sealed["end"]) is is_complete
@@ -171,19 +193,26 @@ def test_hidden_messages_are_rows_of_the_log_and_a_stream_is_read_with_all_of_th
 SCENARIO = {
     "name": "x",
     "system": "pulsar",
-    "load": {"producers": {"shop": {"client": "pulsar-client-java", "transactions": {"messages": 5}}}},
+    "load": {
+        "producers": {"shop": {"client": "pulsar-client-java", "transactions": {"messages": 5}}}
+    },
 }
 
 
 def test_a_plan_with_transactions_switches_them_on_and_promises_no_order() -> None:
     plan = plan_of(Scenario.model_validate(SCENARIO), seed=1)
-    assert plan.broker_config == {"transactionCoordinatorEnabled": "true", "systemTopicEnabled": "true"}
+    assert plan.broker_config == {
+        "transactionCoordinatorEnabled": "true",
+        "systemTopicEnabled": "true",
+    }
     (producer,) = plan.producers
     assert producer.options == {"sendTimeoutMs": "0"}
     assert (producer.promise.delivery, producer.promise.order) == ("durable", False)
 
 
-def test_the_coordinator_is_the_broker_that_has_most_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_coordinator_is_the_broker_that_has_most_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A client uses all in turn, whatever its name."""
     admin = PulsarAdmin([])
     owners = ["broker-2", "broker-1", None, "broker-2", "broker-1"]

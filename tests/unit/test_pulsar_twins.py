@@ -1,4 +1,5 @@
-"""Classes of Pulsar and of applications that do not look: a tiny history each, and its near-miss."""
+"""Classes of Pulsar and of applications that do not look: a tiny history each, and its
+near-miss."""
 
 from __future__ import annotations
 
@@ -34,6 +35,7 @@ from tests.planted.pulsar_stories import (
     reconnecting,
     refused,
     refused_in_between,
+    sought,
     swapped,
     threads,
     timed,
@@ -72,7 +74,9 @@ def tried(*outcomes: str) -> History:
 
 def failing(results: str) -> History:
     h = pulsar(results=results)
-    h.send(0).send(1, "fail", error="ProducerQueueIsFullError").send(2, "info", error="TimeoutException")
+    h.send(0).send(1, "fail", error="ProducerQueueIsFullError").send(
+        2, "info", error="TimeoutException"
+    )
     return h.send(3, "info", error="TimeoutException").send(4).log(0, 3, 4)
 
 
@@ -81,7 +85,8 @@ LOG_PAIRS = [
         "premature, then repeated",
         lambda: reconnected(0, 3, 1, 2, 3, 4),
         {("premature-then-repeat", ""): ["1/0/3"]},
-        lambda: reconnected(0, 1, 2, 1, 2, 3, 4),  # a block sent again: permitted without deduplication
+        # a block sent again: permitted without deduplication
+        lambda: reconnected(0, 1, 2, 1, 2, 3, 4),
         {("write-duplicate", "same send"): ["1/0/1", "1/0/2"]},
     ),
     Pair(
@@ -199,14 +204,18 @@ DELIVERY_PAIRS = [
         "a copy sent out while clients reconnected",
         lambda: confirmed(2_200, 3_000),
         {("redelivered-after-ack", "confirmed"): ["1/0/1"]},
-        lambda: confirmed(2_200, 3_000).fault("connection-close", "client", 1_400, 1_500, acks="kept"),
+        lambda: confirmed(2_200, 3_000).fault(
+            "connection-close", "client", 1_400, 1_500, acks="kept"
+        ),
         IN_DOUBT,
     ),
     Pair(
         "no receipt, no proof",
         lambda: confirmed(2_200, 3_000),
         {("redelivered-after-ack", "confirmed"): ["1/0/1"]},
-        lambda: confirmed(2_200, 3_000, reading=RECEIPTS.model_copy(update={"acks_confirmed": False})),
+        lambda: confirmed(
+            2_200, 3_000, reading=RECEIPTS.model_copy(update={"acks_confirmed": False})
+        ),
         {("delivery-duplicate", "no receipt"): ["1/0/1"]},
     ),
     Pair(
@@ -215,6 +224,13 @@ DELIVERY_PAIRS = [
         {("redelivered-after-ack", "confirmed"): ["1/0/1"]},
         lambda: half_a_batch(1),
         TO_BE_ACKED,
+    ),
+    Pair(
+        "the application sought, which undid its acknowledgements",
+        sought,
+        {("redelivered-after-ack", "confirmed"): ["1/0/1"]},
+        lambda: sought(to=1),
+        {("delivery-duplicate", "after seek"): ["1/0/1"]},
     ),
     Pair(
         "half a batch between two unloads",
@@ -227,7 +243,8 @@ DELIVERY_PAIRS = [
         "one of a batch is confirmed, another refused",
         lambda: half_a_batch_between_unloads(2_200, 1_900, nacked=True),
         {("redelivered-after-ack", "confirmed"): ["1/0/1"]},
-        lambda: half_a_batch_between_unloads(2_550, 1_900),  # confirmed while the topic was unloaded
+        # confirmed while the topic was unloaded
+        lambda: half_a_batch_between_unloads(2_550, 1_900),
         IN_DOUBT,
     ),
     Pair(
@@ -318,8 +335,11 @@ def test_class_and_innocent_twin(pair: Pair) -> None:
 def test_a_fault_excuses_a_redelivery_only_if_it_says_so(
     acks: str | None, effective: bool, status: Status
 ) -> None:
-    """Whatever its kind is called. One that says nothing of acknowledgements neither excuses nor accuses."""
-    h = confirmed(2_200, 3_000).fault("restart", "broker-1", 2_400, 2_500, acks=acks, effective=effective)
+    """Whatever its kind is called. One that says nothing of acknowledgements neither excuses nor
+    accuses."""
+    h = confirmed(2_200, 3_000).fault(
+        "restart", "broker-1", 2_400, 2_500, acks=acks, effective=effective
+    )
     (episode,) = judged(h).episodes
     assert episode.cls == "redelivered-after-ack"
     assert status_of(episode.cls, episode.split, None, episode.unmet) is status
@@ -397,13 +417,16 @@ def test_the_sequence_of_a_premature_message_is_told_by_both_counters() -> None:
     ]  # fmt: skip
     assert witness.detail.endswith("the client's own sequence ids: 10 [13] 11 12 13")
     assert (
-        "sequence ids" not in judged(reconnected(0, 3, 1, 2, 3, 4, ids=False)).episodes[0].witnesses[0].detail
+        "sequence ids"
+        not in judged(reconnected(0, 3, 1, 2, 3, 4, ids=False)).episodes[0].witnesses[0].detail
     )
 
 
 def test_sequence_ids_that_go_back_far_from_where_the_payload_does_are_told() -> None:
     def numbered(*ids: int) -> Found:
-        return found(pulsar(promise=NO_DEDUP).sent(8).log(0, 3, 1, 2, 3, 4, 5, 6, 7, client_seqs=ids))
+        return found(
+            pulsar(promise=NO_DEDUP).sent(8).log(0, 3, 1, 2, 3, 4, 5, 6, 7, client_seqs=ids)
+        )
 
     premature = {("premature-then-repeat", ""): ["1/0/3"]}
     assert numbered(10, 13, 11, 12, 13, 14, 15, 16, 17) == premature
@@ -437,7 +460,10 @@ def test_a_gap_that_nobody_was_told_of_is_shown_as_a_consumer_sees_it() -> None:
     details = {e.split: e.witnesses[0].detail for e in judged(failing("ignored")).episodes}
     assert details["ProducerQueueIsFullError"] == "a consumer goes from 0 to 3: a gap of 2"
     assert details["TimeoutException, stored after all"] == ""
-    assert status_of("unchecked-failure", "TimeoutException, not stored", None) is Status.APPLICATION_ERROR
+    assert (
+        status_of("unchecked-failure", "TimeoutException, not stored", None)
+        is Status.APPLICATION_ERROR
+    )
 
 
 def test_a_redelivery_shows_its_count_and_what_came_before() -> None:
@@ -450,7 +476,8 @@ def test_a_redelivery_shows_its_count_and_what_came_before() -> None:
 
 
 def test_places_are_ledger_entry_and_batch_index() -> None:
-    """A client that calls a batch of one 0 means the entry that the reader finds without a batch."""
+    """A client that calls a batch of one 0 means the entry that the reader finds without a
+    batch."""
     h = five()
     assert found(h) == NOTHING
     tables = h.tables()
@@ -463,4 +490,6 @@ def test_places_are_ledger_entry_and_batch_index() -> None:
 
 def test_a_later_cumulative_acknowledgement_covers_what_was_refused() -> None:
     assert found(refused_in_between(4)) == {}
-    assert found(refused_in_between(0)) == {("refused-not-redelivered", "gone from the backlog"): ["1/0/1"]}
+    assert found(refused_in_between(0)) == {
+        ("refused-not-redelivered", "gone from the backlog"): ["1/0/1"]
+    }

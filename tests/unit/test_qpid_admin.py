@@ -52,7 +52,9 @@ class Answers:
         pass
 
 
-def admin(monkeypatch: pytest.MonkeyPatch, views: Mapping[str, tuple[str, Mapping[str, str]]]) -> QpidAdmin:
+def admin(
+    monkeypatch: pytest.MonkeyPatch, views: Mapping[str, tuple[str, Mapping[str, str]]]
+) -> QpidAdmin:
     answers = Answers(views)
     monkeypatch.setattr("harness.systems.qpid.admin.QpidRest", lambda nodes, security: answers)
     return QpidAdmin([node(number) for number in (1, 2, 3)])
@@ -76,7 +78,9 @@ def test_queues_are_led_by_the_master_and_held_by_those_who_follow_it(
     assert group.backlogs(["clicks"]) == {}
 
 
-def test_without_a_master_the_queues_seen_last_have_no_leader(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_master_the_queues_seen_last_have_no_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answers = Answers(WHOLE)
     monkeypatch.setattr("harness.systems.qpid.admin.QpidRest", lambda nodes, security: answers)
     group = QpidAdmin([node(number) for number in (1, 2, 3)])
@@ -87,7 +91,9 @@ def test_without_a_master_the_queues_seen_last_have_no_leader(monkeypatch: pytes
     assert group.registered() == set()
 
 
-def test_of_two_who_say_they_are_the_master_the_others_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_who_say_they_are_the_master_the_others_decide(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """One that was frozen still believes it."""
     views = {
         "qpid-1": ("MASTER", FOLLOWED),
@@ -101,7 +107,12 @@ def test_of_two_who_say_they_are_the_master_the_others_decide(monkeypatch: pytes
 
 @pytest.mark.parametrize(
     "config",
-    [{"overflowPolicy": "RING"}, {"maximumMessageTtl": "1000"}, {"type": "lastvalue"}, {"durable": "false"}],
+    [
+        {"overflowPolicy": "RING"},
+        {"maximumMessageTtl": "1000"},
+        {"type": "lastvalue"},
+        {"durable": "false"},
+    ],
     ids=str,
 )
 def test_queues_that_drop_or_reorder_messages_are_refused(config: dict[str, str]) -> None:
@@ -153,7 +164,9 @@ class Place:
         return frozenset()
 
 
-def test_mastership_goes_to_a_replica_and_is_proved_by_the_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mastership_goes_to_a_replica_and_is_proved_by_the_group(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     answers = Answers(WHOLE)
     monkeypatch.setattr("harness.systems.qpid.admin.QpidRest", lambda nodes, security: answers)
     place: Any = Place(QpidAdmin(Runtime.nodes))
@@ -173,7 +186,8 @@ def test_a_single_broker_has_no_mastership_to_move() -> None:
 
 
 class Listed:
-    """Connections of a broker: of producer-1 by its process id, of consumer-1 by its name, and another's."""
+    """Connections of a broker: of producer-1 by its process id, of consumer-1 by its name, and
+    another's."""
 
     def __init__(self) -> None:
         self.there = [
@@ -192,7 +206,9 @@ class Listed:
 def test_connections_of_a_worker_are_closed_and_no_others() -> None:
     listed = Listed()
     place: Any = Place(listed, {"producer-1": 11, "consumer-1": 12})
-    closed = ConnectionClose().prepare(ConnectionCloseParams(target="client:producer"), place, draw=1)
+    closed = ConnectionClose().prepare(
+        ConnectionCloseParams(target="client:producer"), place, draw=1
+    )
     assert not closed.proof().effective
     closed.apply()
     assert closed.proof().evidence == "1 of 1 connections of producer-1 closed"

@@ -1,4 +1,5 @@
-"""Qpid brokers that others started: which queues and clients are ours, who it is, and what is refused."""
+"""Qpid brokers that others started: which queues and clients are ours, who it is, and what is
+refused."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ OURS, THEIRS = "storm-00000007-orders-0", "orders-0"
 
 
 class Broker:
-    """Answers as the REST side of one broker; ``queues``: name -> depth, at virtual host node "vhn"."""
+    """Answers as the REST side of one broker; ``queues``: name -> depth, at virtual host node
+    "vhn"."""
 
     def __init__(self, made: MadeNames) -> None:
         self.made, self.queues = made, {THEIRS: 5, "storm-00000008-orders-0": 1}
@@ -36,7 +38,9 @@ class Broker:
             return {"results": [["vhn", "ACTIVE", None]]}
         if path == "connection":
             names = ("shop-00000007", "shop-00000008", "shop", None)
-            return [{"name": f"[{n}]", "port": "amqp", "clientId": name} for n, name in enumerate(names)]
+            return [
+                {"name": f"[{n}]", "port": "amqp", "clientId": name} for n, name in enumerate(names)
+            ]
         assert path.startswith("queryvhost/vhn/prod%2Fone/queue?")
         return {"results": [list(row) for row in self.queues.items()]}
 
@@ -117,7 +121,12 @@ def test_only_clients_that_bear_the_tag_of_the_run_are_ours(admin: ExternalQpidA
 
 
 def connection(**changed: Any) -> Connection:
-    file = {"system": "qpid", "bootstrap": "a:1,b:2/prod", "admin_url": "http://a:8,https://b:9/", **changed}
+    file = {
+        "system": "qpid",
+        "bootstrap": "a:1,b:2/prod",
+        "admin_url": "http://a:8,https://b:9/",
+        **changed,
+    }
     return Connection(Path("staging.yaml"), ConnectionFile.model_validate(file), Security())
 
 
@@ -155,7 +164,9 @@ class Answers:
         pass
 
 
-def test_a_group_is_known_by_the_virtual_host_that_its_master_has(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_group_is_known_by_the_virtual_host_that_its_master_has(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     master, replica = (
         ["n2", "MASTER", "prod", "id", "BDB_HA"],
         ["n1", "REPLICA", "prod", "x", "BDB_HA_REPLICA"],
@@ -170,7 +181,9 @@ def test_a_group_is_known_by_the_virtual_host_that_its_master_has(monkeypatch: p
         ("left", "a:1", "a:8"),
         ("n2", "b:2", "b:9"),
     ]
-    monkeypatch.setattr(external.Probe, "failure", lambda self, queues, through: "no AMQP connection")
+    monkeypatch.setattr(
+        external.Probe, "failure", lambda self, queues, through: "no AMQP connection"
+    )
     with pytest.raises(EnvironmentNotReady, match="b:2: no AMQP connection"):
         external.EXTERNAL.find(connection())
 
@@ -178,14 +191,24 @@ def test_a_group_is_known_by_the_virtual_host_that_its_master_has(monkeypatch: p
 @pytest.mark.parametrize(
     ("a", "b", "reason"),
     [
-        ([["n", None, "prod", "1", "BDB"]], [["n", None, "prod", "2", "BDB"]], "they are not a group"),
+        (
+            [["n", None, "prod", "1", "BDB"]],
+            [["n", None, "prod", "2", "BDB"]],
+            "they are not a group",
+        ),
         ([["n", None, "test", "1", "BDB"]], EnvironmentNotReady("away"), "no virtual host 'prod'"),
         (LockedOut("401"), LockedOut("401"), "401"),
         (EnvironmentNotReady("nobody"), EnvironmentNotReady("nobody"), "nobody"),
-        ([["n", "WAITING", "prod", "1", "BDB_HA_REPLICA"]], EnvironmentNotReady("away"), "is the master now"),
+        (
+            [["n", "WAITING", "prod", "1", "BDB_HA_REPLICA"]],
+            EnvironmentNotReady("away"),
+            "is the master now",
+        ),
     ],
 )
-def test_who_cannot_be_told_is_refused(a: Any, b: Any, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_cannot_be_told_is_refused(
+    a: Any, b: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(external, "QpidRest", Answers(a=a, b=b))
     with pytest.raises((EnvironmentNotReady, UsageError), match=reason):
         external.EXTERNAL.find(connection())

@@ -1,4 +1,5 @@
-"""Which jars a version of a JMS client stands for, and how one source serves two names of the API."""
+"""Which jars a version of a JMS client stands for, and how one source serves two names of the
+API."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def test_workers_of_qpid() -> None:
         ("qpid-jms 1.12.0", "org.apache.qpid:qpid-jms-client:1.12.0", ()),
     ],
 )
-def test_a_client_is_named_and_versioned(version: str, title: str, excluded: tuple[str, ...]) -> None:
+def test_a_client_is_named_and_versioned(
+    version: str, title: str, excluded: tuple[str, ...]
+) -> None:
     client = client_of(load_worker("qpid-jms-legacy"), version)
     assert (client.artifacts.title, client.artifacts.exclude) == (title, excluded)
     assert not client.renames

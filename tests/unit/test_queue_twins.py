@@ -9,7 +9,17 @@ from analysis.findings import Status
 from harness.records import Event
 from tests.oracles.judging import context_from, judged
 from tests.planted.pairs import Found, Pair, found
-from tests.planted.queue_stories import BACK, DONE, NO_DEDUP, QUEUE, consumed, queue, redelivered, rolled_back
+from tests.planted.queue_stories import (
+    BACK,
+    DONE,
+    NO_DEDUP,
+    QUEUE,
+    consumed,
+    queue,
+    redelivered,
+    rolled_back,
+    work_queue,
+)
 from tests.planted.tiny import EPOCH_NS, History
 
 NOTHING: Found = {}
@@ -41,8 +51,26 @@ def without_an_answer(*acknowledged: int) -> History:
     return h
 
 
+def each_by_itself(*acknowledged: int) -> History:
+    """A work queue of NATS: all are given before the first is acknowledged, each by its
+    position."""
+    h = work_queue().deliver(0, 1, 2, 3, 4, 5, position=1)
+    return h.acked(*(seq + 1 for seq in acknowledged))
+
+
+def given_again(*, confirmed: bool = True, timeout_s: float = 30.0, fault: bool = False) -> History:
+    """2 is acknowledged, and comes again to another member 20 s later; there it is acknowledged,
+    too."""
+    h = work_queue(confirmed=confirmed, timeout_s=timeout_s).deliver(0, 1, 2, 3, 4, 5, position=1)
+    if fault:
+        h.fault("kill", "nats-1", 1_005, 1_006)
+    h.at(3_000).acked(1, 2, 3, 4, 5, 6)
+    return h.at(23_000).deliver(2, position=3, session=2).acked(3, session=2)
+
+
 def silent(*given: int, event: tuple[Event, ...], for_s: float = 20.0) -> History:
-    """Delivered and ended as told at 2 s, then nothing until the session is closed; what is left remains."""
+    """Delivered and ended as told at 2 s, then nothing until the session is closed; what is left
+    remains."""
     h = queue().deliver(*given, at_ms=1_500).ends(*event, at_ms=2_000)
     h.log(*(seq for seq in range(6) if event == BACK or seq not in given))
     h.workers["c-1"] = {"t_start_ns": EPOCH_NS, "t_end_ns": EPOCH_NS + round((2 + for_s) * 1e9)}
@@ -117,7 +145,8 @@ PAIRS = [
         "never committed and gone",
         lambda: queue().deliver(0, 1, 2, 3).ends(*DONE).deliver(4, 5),
         {("lost-after-rollback", "never committed"): ["1/0/4", "1/0/5"]},
-        lambda: queue().deliver(0, 1, 2, 3).ends(*DONE).deliver(4, 5).ends(Event.COMMIT_CALLED),  # in doubt
+        # in doubt
+        lambda: queue().deliver(0, 1, 2, 3).ends(*DONE).deliver(4, 5).ends(Event.COMMIT_CALLED),
         NOTHING,
     ),
     Pair(
@@ -133,6 +162,34 @@ PAIRS = [
         {("redelivered-after-ack", "confirmed"): ["1/0/2"]},
         lambda: acknowledged(refused=True),
         dict([repeated(2)]),
+    ),
+    Pair(
+        "a work queue drops what was not acknowledged",
+        lambda: each_by_itself(0, 2, 3, 4, 5),
+        {("lost-after-rollback", "never committed"): ["1/0/1"]},
+        lambda: each_by_itself(0, 1, 2, 3, 4, 5),
+        NOTHING,
+    ),
+    Pair(
+        "a work queue gives an acknowledged message again",
+        given_again,
+        {("redelivered-after-ack", "confirmed"): ["1/0/2"]},
+        lambda: given_again(confirmed=False),
+        {("delivery-duplicate", "no receipt"): ["1/0/2"]},
+    ),
+    Pair(
+        "an acknowledgement that came too late, or through a fault",
+        given_again,
+        {("redelivered-after-ack", "confirmed"): ["1/0/2"]},
+        lambda: given_again(timeout_s=1.0),
+        {("delivery-duplicate", "after ack timeout"): ["1/0/2"]},
+    ),
+    Pair(
+        "a fault before the acknowledgement was confirmed",
+        given_again,
+        {("redelivered-after-ack", "confirmed"): ["1/0/2"]},
+        lambda: given_again(fault=True),
+        {("delivery-duplicate", "confirmed after a fault"): ["1/0/2"]},
     ),
     Pair(
         "nothing after a rollback",
@@ -167,10 +224,21 @@ def test_the_first_messages_after_a_roll_back_are_shown_with_the_displacement() 
     episode = next(e for e in judged(h).episodes if e.cls == "rollback-order")
     witness = episode.witnesses[0]
     assert (
-        witness.detail == "session 1 was given 5 where 0 was due, 5 places early; the first ones: 5 0 1 2 3"
+        witness.detail
+        == "session 1 was given 5 where 0 was due, 5 places early; the first ones: 5 0 1 2 3"
     )
     steps = [(step.seq, step.mark) for step in witness.around]
-    assert steps == [(0, ""), (1, ""), (2, ""), (3, ""), (5, "!"), (0, "+"), (1, "+"), (2, "+"), (3, "+")]
+    assert steps == [
+        (0, ""),
+        (1, ""),
+        (2, ""),
+        (3, ""),
+        (5, "!"),
+        (0, "+"),
+        (1, "+"),
+        (2, "+"),
+        (3, "+"),
+    ]
 
 
 def test_jms_permits_another_order_unless_the_scenario_requires_it() -> None:
@@ -182,7 +250,8 @@ def test_jms_permits_another_order_unless_the_scenario_requires_it() -> None:
 
 
 def test_what_a_queue_gave_out_was_stored() -> None:
-    """An unknown outcome is told by the deliveries, and a definite failure that comes out is a false one."""
+    """An unknown outcome is told by the deliveries, and a definite failure that comes out is a
+    false one."""
     h = History(system="qpid", reading=QUEUE, settle="transacted", promise=NO_DEDUP)
     h.send(0).send(1, "info").send(2, "info").send(3, "fail").send(4)
     h.deliver(0, 1, 3, 4).ends(*DONE)

@@ -33,7 +33,10 @@ SHAPES: dict[str, tuple[dict[str, Any], float]] = {
     "ramp": ({"ramp": {"from": "20%", "over": "5s"}}, 0.8),
     "steps": ({"steps": ["25%", 0.5, 1]}, 1.75 / 3),
     "burst": ({"burst": {"base": 0.1, "every": "2s", "lasts": "500ms"}}, 0.325),
-    "sine": ({"sine": {"low": 0.2, "period": "4s"}}, 0.6 - 0.4 * np.sin(2 * np.pi * 2.5) / (2 * np.pi * 2.5)),
+    "sine": (
+        {"sine": {"low": 0.2, "period": "4s"}},
+        0.6 - 0.4 * np.sin(2 * np.pi * 2.5) / (2 * np.pi * 2.5),
+    ),
 }
 
 
@@ -59,7 +62,9 @@ def test_a_ramp_climbs_and_stays() -> None:
         pytest.approx(0.00625), pytest.approx(0.25625), 0.5, 0.5
     ]  # fmt: skip
     assert share_at(plan.profile, -1) == pytest.approx(0.4)  # the warm-up goes at the mean
-    assert shares_over(plan.profile, 5) == [pytest.approx(each) for each in (0.125, 0.375, 0.5, 0.5, 0.5)]
+    assert shares_over(plan.profile, 5) == [
+        pytest.approx(each) for each in (0.125, 0.375, 0.5, 0.5, 0.5)
+    ]
 
 
 def write_csv(folder: Path, text: str) -> Path:
@@ -99,7 +104,9 @@ def test_workers_are_asked_for_as_much_as_the_load_is_judged_by(shape: str) -> N
     spans = [(int(ns), share) for ns, share in spans_ns(plan, plan.producers[0])]
     assert sum(ns for ns, _ in spans) == 12 * S
     schedule = Schedule(ZERO - 2 * S, plan.rate_per_s, plan.warm_up_s, plan.load_s, spans)
-    wanted = Intended(plan.rate_per_s, plan.profile, zero_ns=ZERO, end_ns=LOAD_END, warm_up_s=plan.warm_up_s)
+    wanted = Intended(
+        plan.rate_per_s, plan.profile, zero_ns=ZERO, end_ns=LOAD_END, warm_up_s=plan.warm_up_s
+    )
     moments = np.arange(ZERO - 2 * S, LOAD_END, 37_000_000)
     due = [schedule.due_count(int(t)) for t in moments]
     assert np.abs(wanted.due_by(moments) - due).max() <= 1.01
@@ -110,12 +117,14 @@ PROFILE = [(4.0, 0.25), (6.0, 1.0)]  # 700/s on average
 
 def profiled(*, lost_from_s: float = 10, outages: tuple[Outage, ...] = ()) -> Series:
     """1,000/s with `PROFILE`; nothing is acknowledged from a second of the load on."""
-    due = [ZERO + i * 4_000_000 for i in range(1000)] + [ZERO + 4 * S + i * 1_000_000 for i in range(6000)]
+    due = [ZERO + i * 4_000_000 for i in range(1000)] + [
+        ZERO + 4 * S + i * 1_000_000 for i in range(6000)
+    ]
     times = np.array(due)
     ok = times[times < ZERO + lost_from_s * S]
     took = np.full(len(ok), 1_000_000)
     totals = {"attempted": 7000, "ok": len(ok), "load_ok": len(ok), "load_attempted": 7000}
-    latency = Histogram.of(GRID.step(ok), took, GRID.steps)
+    latency = Histogram.from_values(GRID.step(ok), took, GRID.steps)
     return replace(traffic(outages=outages), latency=latency, totals=totals)
 
 
@@ -124,7 +133,8 @@ def rated(series: Series, **more: Any) -> Any:
 
 
 def test_the_rate_is_held_against_what_was_due_then() -> None:
-    """Half of the load is an outage: what is left is less than the mean, and all of what was due."""
+    """Half of the load is an outage: what is left is less than the mean, and all of what was
+    due."""
     outage = Outage(1, ZERO + 5 * S, ZERO + 10 * S)
     series = profiled(lost_from_s=5, outages=(outage,))
     rate = rated(series)
@@ -134,7 +144,10 @@ def test_the_rate_is_held_against_what_was_due_then() -> None:
     assert verdict_of(run)[0] is Verdict.PASS
     (text,) = [check.text for check in coverage(run) if check.name == "rate"]
     assert text == "400/s outside outages, 100.0% of 400/s that was due then"
-    assert verdict_of(facts(series, rate=rate_of(series, GRID, LOAD_END, 1000.0)))[0] is Verdict.UNKNOWN
+    assert (
+        verdict_of(facts(series, rate=rate_of(series, GRID, LOAD_END, 1000.0)))[0]
+        is Verdict.UNKNOWN
+    )
 
 
 def test_less_than_was_due_is_a_rate_that_was_not_reached() -> None:
@@ -153,8 +166,8 @@ def test_of_a_rate_that_was_measured_the_limits_are_those_of_the_profile() -> No
     run = facts(series, rate=rated(series, choice=choice))
     (text,) = [check.text for check in coverage(run) if check.name == "rate"]
     assert text == (
-        "400/s acknowledged outside outages of 400/s that was due then; this machine was measured to keep "
-        "50.0% of the rates asked for"
+        "400/s acknowledged outside outages of 400/s that was due then; this machine was measured "
+        "to keep 50.0% of the rates asked for"
     )
 
 

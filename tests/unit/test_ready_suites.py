@@ -1,4 +1,5 @@
-"""The suites that come with brokerstorm: what they cover, and that they fit the time they promise."""
+"""The suites that come with brokerstorm: what they cover, and that they fit the time they
+promise."""
 
 from __future__ import annotations
 
@@ -19,7 +20,9 @@ def as_asked(name: str, asked: str) -> list[Chosen]:
 
 
 def cells(name: str) -> list[Cell]:
-    return expand(load_suite(name), Axes(facts_of, as_asked, as_asked, (*known_workers(),), (*SYSTEMS,)))
+    return expand(
+        load_suite(name), Axes(facts_of, as_asked, as_asked, (*known_workers(),), (*SYSTEMS,))
+    )
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +42,15 @@ def test_no_cell_of_the_nightly_needs_jars_of_the_user(nightly: list[Cell]) -> N
         if cell.pair:
             plans = choose_plans(read_scenario(cell.scenario), seed=1, rounds=1)
             arms = [plan for plan in plans if plan.variant in cell.variants]
-            assert not [p for plan in arms for p in plan.producers if p.client_version.startswith(JARS)]
+            assert not [
+                p for plan in arms for p in plan.producers if p.client_version.startswith(JARS)
+            ]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", ["quick", "nightly"])
 def test_a_ready_suite_fits_its_budget_several_times(name: str) -> None:
-    """A guess, without any history: the other half is for slow machines and for seeds that are red."""
+    """A guess, without any history: the other half is for slow machines and for seeds that are
+    red."""
     budget_s = load_suite(name).suite.budget or 0
     assert sum(cell.guess_s * len(cell.history_cells) for cell in cells(name)) < budget_s / 2

@@ -16,7 +16,12 @@ from experiments.nights.model import Suite
 from experiments.plans import read_scenario
 from faults.kinds import KINDS
 from harness.errors import EXIT_MEANING, Exit
-from harness.scenario.bundled import IMPORT_SCHEMA_FILE, SCHEMA_FILE, bundled_bugs, bundled_scenarios
+from harness.scenario.bundled import (
+    IMPORT_SCHEMA_FILE,
+    SCHEMA_FILE,
+    bundled_bugs,
+    bundled_scenarios,
+)
 from harness.scenario.file import load_scenario
 from harness.scenario.model import Part, Scenario
 from harness.scenario.schema import copied_scenario, new_scenario
@@ -56,14 +61,17 @@ def test_a_mistake_in_a_fault_is_one_message_of_an_editor(
     assert validator.is_valid({"name": "x", "faults": [{"fault": "kill", "at": "1s", "for": "2s"}]})
 
 
-@pytest.mark.parametrize("path", sorted(SCHEMA_FILE.parent.glob("*.schema.json")), ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", sorted(SCHEMA_FILE.parent.glob("*.schema.json")), ids=lambda path: path.name
+)
 def test_every_property_of_a_schema_is_described(path: Path) -> None:
     schema = json.loads(path.read_text())
     assert list(undescribed(schema, schema.get("$defs", {}))) == []
 
 
 def undescribed(part: Any, defs: dict[str, Any], path: str = "") -> Iterator[str]:
-    """Properties without a description, their own or that of the part they refer to; an ``if`` only asks."""
+    """Properties without a description, their own or that of the part they refer to; an ``if`` only
+    asks."""
     if isinstance(part, list):
         for number, each in enumerate(part):
             yield from undescribed(each, defs, f"{path}/{number}")
@@ -125,7 +133,11 @@ def test_schema_refuses_what_the_loader_refuses(
 
 
 def test_schema_takes_what_people_write(validator: jsonschema.Draft202012Validator) -> None:
-    load = {"duration": "90s", "warm_up": 2.5, "producers": {"p": {"options": {"acks": 1, "b": True}}}}
+    load = {
+        "duration": "90s",
+        "warm_up": 2.5,
+        "producers": {"p": {"options": {"acks": 1, "b": True}}},
+    }
     validator.validate({"$schema": "x", "name": "x", "load": load})
 
 
@@ -155,7 +167,10 @@ def test_a_template_still_fits_with_everything_uncommented(system: str, tmp_path
     path = tmp_path / "mine.yaml"
     lines = new_scenario(path, system).splitlines()
     head = lines.index("name: mine")
-    lines = [line.replace("# ", "", 1) if line.lstrip().startswith("# ") else line for line in lines[head:]]
+    lines = [
+        line.replace("# ", "", 1) if line.lstrip().startswith("# ") else line
+        for line in lines[head:]
+    ]
     path.write_text("\n".join(lines))
     scenario = read_scenario(str(path))
     assert len(scenario.variants) == 2

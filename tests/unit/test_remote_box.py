@@ -24,7 +24,9 @@ def unpacked(box: Box, folder: Path) -> Path:
 def test_a_python_worker_finds_its_kit_and_its_client_there(tmp_path: Path) -> None:
     worker, box = load_worker("kafka-python"), Box()
     argv = [sys.executable, str(worker.folder / worker.entry)]
-    words, env = box.relocated(worker, argv, {"PYTHONPATH": str(KIT), "PYTHONSAFEPATH": "", "TZ": "UTC"})
+    words, env = box.relocated(
+        worker, argv, {"PYTHONPATH": str(KIT), "PYTHONSAFEPATH": "", "TZ": "UTC"}
+    )
     there = unpacked(box, tmp_path)
     assert words[0] == "{python}"
     assert env["TZ"] == "UTC"

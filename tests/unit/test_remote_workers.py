@@ -1,4 +1,5 @@
-"""Workers of a task, as the driver has them. Tasks are processes of this machine; Spark is not needed."""
+"""Workers of a task, as the driver has them. Tasks are processes of this machine; Spark is not
+needed."""
 
 from __future__ import annotations
 
@@ -180,10 +181,18 @@ def test_a_task_that_spark_ended_still_seals_what_it_has(rig: Any, tmp_path: Pat
     process.send_signal(signal.SIGTERM)
     assert wait_until(lambda: not worker.is_alive, WAIT_S)
     assert wait_until(lambda: "ended by Spark" in executor.lost, WAIT_S)
-    told = {"part": 1, "names": [], "clock": executor.line.document(), "target": str(tmp_path / "run")}
+    told = {
+        "part": 1,
+        "names": [],
+        "clock": executor.line.document(),
+        "target": str(tmp_path / "run"),
+    }
     report = executor.ask("seal", WAIT_S, plan=plan_of().model_dump(mode="json"), **told)
     assert report["tables"]["sends"]["rows"] == 30
-    assert sorted(path.name for path in (tmp_path / "run").rglob("*.parquet")) == ["part-1.parquet"] * 2
+    assert (
+        sorted(path.name for path in (tmp_path / "run").rglob("*.parquet"))
+        == ["part-1.parquet"] * 2
+    )
 
 
 def test_a_share_that_cannot_be_written_stays_and_is_named(rig: Any, tmp_path: Path) -> None:
@@ -191,7 +200,12 @@ def test_a_share_that_cannot_be_written_stays_and_is_named(rig: Any, tmp_path: P
     content = segment_bytes(TableId.SENDS, raw_rows(TableId.SENDS, sends(30)), owner=1, index=0)
     (Path(folder_of(worker)) / "sends-1-0.seg").write_bytes(content)
     (tmp_path / "run").write_text("no folder")
-    told = {"part": 1, "names": [], "clock": rig[0].line.document(), "target": str(tmp_path / "run")}
+    told = {
+        "part": 1,
+        "names": [],
+        "clock": rig[0].line.document(),
+        "target": str(tmp_path / "run"),
+    }
     report = rig[0].ask("seal", WAIT_S, plan=plan_of().model_dump(mode="json"), **told)
     kept = Path(report["left"].partition(":")[0])
     assert len(list(kept.rglob("*.parquet"))) == 2
@@ -223,9 +237,14 @@ def guarded(executor: Executor, folder: Path) -> None:
     """What it starts goes to a cluster whose password is in a file of that folder."""
     auth = {"mechanism": "plain", "user": "me", "password": {"file": "secret"}}
     file = {"system": "kafka", "bootstrap": "b:1", "tls": {"ca": "ca.pem"}, "auth": auth}
-    words = {"tls": {"ssl.ca": "{ca}"}, "auth": {"plain": {"sasl.password": "{secret}", "user": "{user}"}}}
+    words = {
+        "tls": {"ssl.ca": "{ca}"},
+        "auth": {"plain": {"sasl.password": "{secret}", "user": "{user}"}},
+    }
     told = {"words": words, "connection": {"file": file, "folder": str(folder)}}
-    executor.begin("run-1", lambda library, argv, env: (["{python}", *argv], dict(env)), lambda _: told)
+    executor.begin(
+        "run-1", lambda library, argv, env: (["{python}", *argv], dict(env)), lambda _: told
+    )
 
 
 def test_a_worker_there_gets_the_secret_of_its_machine_and_it_does_not_come_back(
@@ -253,7 +272,10 @@ def test_a_worker_there_gets_the_secret_of_its_machine_and_it_does_not_come_back
 
 @pytest.mark.parametrize(
     ("there", "says"),
-    [("ca.pem", "auth.password: cannot read"), ("secret", "tls.ca: cannot read .*ca.pem: No such file")],
+    [
+        ("ca.pem", "auth.password: cannot read"),
+        ("secret", "tls.ca: cannot read .*ca.pem: No such file"),
+    ],
 )
 def test_a_task_without_a_secret_says_so_when_asked_and_when_it_starts_a_worker(
     rig: Any, there: str, says: str, tmp_path: Path
@@ -276,7 +298,9 @@ def test_who_does_not_know_the_token_is_nobody(tmp_path: Path) -> None:
             stranger.sendall(b'{"token": "guess", "task": 0, "kind": "control"}\n')
             assert stranger.recv(1) == b""
         reason: Callable[[], str] = lambda: "a task ended with 1: No module named 'numpy'"  # noqa: E731
-        with pytest.raises(EnvironmentNotReady, match="did not start on the executors: a task ended with 1"):
+        with pytest.raises(
+            EnvironmentNotReady, match="did not start on the executors: a task ended with 1"
+        ):
             server.wait(WAIT_S, reason)
     finally:
         server.close()

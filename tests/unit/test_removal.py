@@ -47,7 +47,8 @@ def in_a_power_loss(h: History, *streams: str) -> History:
 
 
 def transacted(partitions: tuple[int, ...], *, done_ms: float = 4_000) -> History:
-    """Message 0 of both partitions in no transaction; 1 of some of them in one, committed by ``done_ms``."""
+    """Message 0 of both partitions in no transaction; 1 of some of them in one, committed by
+    ``done_ms``."""
     h = History(partitions=2, promise=UNSYNCED)
     for partition in (0, 1):
         h.send(0, partition=partition, at_ms=1_000)
@@ -75,7 +76,9 @@ def test_a_commit_that_went_with_the_power_is_held_to_what_is_synced(
 
 
 @pytest.mark.parametrize(("unkept", "split"), [("orders-1", "power"), ("orders-0", "committed")])
-def test_a_transaction_that_the_power_tore_is_held_to_what_is_synced(unkept: str, split: str) -> None:
+def test_a_transaction_that_the_power_tore_is_held_to_what_is_synced(
+    unkept: str, split: str
+) -> None:
     h = stored(in_a_power_loss(transacted((0, 1)), unkept), 1, partition=0)
     status = Status.PERMITTED if split == "power" else Status.VIOLATION
     assert told(h.bounds(1, end=5))["torn-transaction", split] == (status, 1)
@@ -116,7 +119,10 @@ UNKEPT: dict[str, Any] = {"details": {"unkept": ["invoices-0"]}}
     ("remade_ms", "expected"),
     [
         (2_500, {("input-skipped", "removed"): (Status.PERMITTED, 2)}),
-        (1_500, {("input-skipped", "removed"): (Status.PERMITTED, 1), SKIPPED: (Status.VIOLATION, 1)}),
+        (
+            1_500,
+            {("input-skipped", "removed"): (Status.PERMITTED, 1), SKIPPED: (Status.VIOLATION, 1)},
+        ),
         (500, {SKIPPED: (Status.VIOLATION, 2)}),
     ],
 )
@@ -133,7 +139,10 @@ def test_outputs_that_a_fault_cut_off_are_not_missed() -> None:
     for row in h.rows["log"]:
         row["position"] += row["stream"] == 2
     h.bounds(1, begin=1, end=2, read_to=2)
-    assert told(h) == {("input-skipped", "removed"): (Status.PERMITTED, 1), SKIPPED: (Status.VIOLATION, 1)}
+    assert told(h) == {
+        ("input-skipped", "removed"): (Status.PERMITTED, 1),
+        SKIPPED: (Status.VIOLATION, 1),
+    }
 
 
 @pytest.mark.parametrize(
@@ -143,7 +152,9 @@ def test_outputs_that_a_fault_cut_off_are_not_missed() -> None:
         (500, {SKIPPED: (Status.VIOLATION, 1)}),
     ],
 )
-def test_outputs_that_went_with_the_power_are_held_to_what_is_synced(from_ms: float, expected: Told) -> None:
+def test_outputs_that_went_with_the_power_are_held_to_what_is_synced(
+    from_ms: float, expected: Told
+) -> None:
     h = worked(0, 1).fault("power-loss", "kafka-3", from_ms, from_ms + 1_000, **UNKEPT)
     h.led("kafka-1", 0, at_ms=0, partition=1, first=0)
     h.led("kafka-2", 1, at_ms=from_ms + 900, partition=1, first=2)
@@ -154,11 +165,15 @@ def test_outputs_of_a_source_that_was_made_again_are_told_apart() -> None:
     """Two topics of one name had a message at position 0, and an output of each is there."""
     h = piped(promise=UNSYNCED, sessions=0).send(0, at_ms=100).send(1, at_ms=101)
     member = h.plan.pipelines[0].session
-    h.deliver(0, session=member, position=0, at_ms=200).deliver(1, session=member, position=1, at_ms=201)
+    h.deliver(0, session=member, position=0, at_ms=200).deliver(
+        1, session=member, position=1, at_ms=201
+    )
     made(h.at(300), 0, 1)
     h.fault("recreate-topic", "orders", 1_000, 1_200, details={"remade": ["orders"]})
     h.send(2, at_ms=1_300).send(3, at_ms=1_301).log(2, 3)
-    h.deliver(2, session=member, position=0, at_ms=1_400).deliver(3, session=member, position=1, at_ms=1_401)
+    h.deliver(2, session=member, position=0, at_ms=1_400).deliver(
+        3, session=member, position=1, at_ms=1_401
+    )
     assert told(committed(made(h.at(1_500), 0, 1, first=2), 2)) == {
         ("acked-lost", "removed"): (Status.PERMITTED, 2)
     }
@@ -184,7 +199,8 @@ def test_what_was_acknowledged_as_a_repeat_by_a_topic_that_is_gone_is_not_lost()
 
 
 def compacted(*, later: bool = True, holder: bool = False) -> History:
-    """Key 0 was sent three times: 0 at position 0 and 1 at 1 are not in the log, 2 is at position 2."""
+    """Key 0 was sent three times: 0 at position 0 and 1 at 1 are not in the log, 2 is at position
+    2."""
     h = History(mode="key", keys=1)
     topics = [h.plan.topics[0].model_copy(update={"config": {"cleanup.policy": "compact"}})]
     h.planned(h.plan.model_copy(update={"topics": topics}))
@@ -207,7 +223,9 @@ def test_the_last_message_of_a_key_is_never_compacted() -> None:
 def test_a_place_that_holds_another_message_was_not_compacted() -> None:
     found = told(compacted(holder=True))
     assert found[("acked-lost", "compacted")] == (Status.PERMITTED, 1)
-    assert sum(count for (cls, _), (status, count) in found.items() if status is Status.VIOLATION) >= 1
+    assert (
+        sum(count for (cls, _), (status, count) in found.items() if status is Status.VIOLATION) >= 1
+    )
 
 
 # -- at the border of a fault
@@ -221,12 +239,15 @@ def test_a_message_of_unknown_outcome_was_not_acknowledged_by_a_topic_that_is_go
     assert told(h)["delivered-then-lost", "seen"] == (Status.VIOLATION, 1)
 
 
-@pytest.mark.parametrize(("acked_ms", "status"), [(9_900, Status.PERMITTED), (10_100, Status.VIOLATION)])
+@pytest.mark.parametrize(
+    ("acked_ms", "status"), [(9_900, Status.PERMITTED), (10_100, Status.VIOLATION)]
+)
 @pytest.mark.parametrize("is_led", [True, False])
 def test_what_was_acknowledged_when_the_power_was_back_did_not_go_with_it(
     acked_ms: float, status: Status, is_led: bool
 ) -> None:
-    """The power is back at 10 s. Where leaders began is known, or the log itself tells what was kept."""
+    """The power is back at 10 s. Where leaders began is known, or the log itself tells what was
+    kept."""
     h = History(promise=UNSYNCED)
     h.fault("power-loss", "kafka-3", 5_000, 10_000, details={"unkept": ["orders-0"]})
     if is_led:
@@ -236,7 +257,9 @@ def test_what_was_acknowledged_when_the_power_was_back_did_not_go_with_it(
     assert found == (status, 1)
 
 
-@pytest.mark.parametrize(("cut_ms", "status"), [(11_900, Status.PERMITTED), (12_100, Status.VIOLATION)])
+@pytest.mark.parametrize(
+    ("cut_ms", "status"), [(11_900, Status.PERMITTED), (12_100, Status.VIOLATION)]
+)
 def test_a_leader_that_began_long_after_the_power_was_back_cut_nothing_off_for_it(
     cut_ms: float, status: Status
 ) -> None:
@@ -262,11 +285,15 @@ def test_rows_behind_the_end_of_a_log_that_was_read_again_are_none() -> None:
     h._bounds[1]["again"] = 1
     assert {cls for cls, _, _, _ in labels(judged(h))} == {"info-not-stored"}
     h._bounds[1] |= {"end": 2, "read_to": 2}
-    assert Counter(cls for cls, _, _, _ in labels(judged(h))) == {"info-not-stored": 1, "info-stored": 1}
+    assert Counter(cls for cls, _, _, _ in labels(judged(h))) == {
+        "info-not-stored": 1,
+        "info-stored": 1,
+    }
 
 
 def test_a_fault_of_unknown_effect_around_a_confirmation_leaves_it_in_doubt() -> None:
-    """Whether it took effect is not known: it began before the confirmation, and was over after it."""
+    """Whether it took effect is not known: it began before the confirmation, and was over after
+    it."""
     around = confirmed(2_200, 3_000)
     around.fault("restart", "broker-1", 1_000, 2_500, acks="at-risk", effective=False)
     before = confirmed(2_200, 3_000)

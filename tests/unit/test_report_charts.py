@@ -1,4 +1,5 @@
-"""Scales and colours of the charts: what they cut they say, what they set side by side they measure alike."""
+"""Scales and colours of the charts: what they cut they say, what they set side by side they measure
+alike."""
 
 from __future__ import annotations
 
@@ -23,22 +24,25 @@ BURST = TimeSeries(start_s=0, step_s=1, intended=[100] * 8, ok=[100, 100, 0, 0, 
 
 def test_a_backlog_sent_at_once_cuts_the_scale_and_the_chart_says_so() -> None:
     windows = condensed(BURST, 100)
-    scale = RateScale.of([windows])
+    scale = RateScale.from_windows([windows])
     assert (scale.cut_per_s, scale.range.end) == (200, pytest.approx(240))
     assert scale.clipped(windows.rate(windows.ok)) == [100, 100, 0, 0, 200, 150, 100, 100]
     assert scale.peaks(windows) == [(4, 450)]
     (chart,) = [c for c in charts(failing(timeline=BURST)) if c.key == "throughput"]
-    assert "The scale is cut at 200/s; arrows mark what lies above it, up to 450/s for 1 s" in chart.summary
+    assert (
+        "The scale is cut at 200/s; arrows mark what lies above it, up to 450/s for 1 s"
+        in chart.summary
+    )
 
 
 def test_a_burst_that_was_asked_for_is_no_backlog() -> None:
     asked = replace(BURST, intended=[10, 10, 10, 10, 450, 10, 10, 10])
-    assert RateScale.of([condensed(asked, 100)]).cut_per_s == 0
+    assert RateScale.from_windows([condensed(asked, 100)]).cut_per_s == 0
 
 
 def test_a_scale_that_fits_everything_is_not_cut() -> None:
     calm = replace(BURST, ok=[100, 100, 0, 0, 290, 100, 100, 100])
-    scale = RateScale.of([condensed(calm, 100)])
+    scale = RateScale.from_windows([condensed(calm, 100)])
     assert (scale.cut_per_s, scale.range.end) == (0, pytest.approx(290 * 1.06))
     assert scale.peaks(condensed(calm, 100)) == []
 
@@ -69,12 +73,16 @@ def test_a_fault_has_its_colour_in_whatever_order_faults_fire() -> None:
 
 
 def test_few_messages_beside_many_stand_on_a_logarithmic_scale() -> None:
-    even = replace(lost_finding(), by_stream=(StreamCount(stream="a", count=5, windows=[(1, 3), (4, 2)]),))
+    even = replace(
+        lost_finding(), by_stream=(StreamCount(stream="a", count=5, windows=[(1, 3), (4, 2)]),)
+    )
     assert counts_range([lost_finding()]).start == 0.5
     assert counts_range([even]).start == 0
 
 
-def test_partitions_beyond_the_rows_of_a_chart_stand_together(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partitions_beyond_the_rows_of_a_chart_stand_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(chart_findings, "MAX_ROWS", 2)
     first, others = shown_streams(lost_finding())
     assert first.stream == "orders-3"
@@ -93,7 +101,9 @@ def test_many_faults_are_told_by_their_kind() -> None:
 
 
 def test_processes_that_ran_only_after_the_load_are_not_drawn_beside_it() -> None:
-    auditor = Usage(name="audit-1", role="client", t_s=[900.0, 901.0], cpu=[None, 3.0], rss_bytes=[1, 2])
+    auditor = Usage(
+        name="audit-1", role="client", t_s=[900.0, 901.0], cpu=[None, 3.0], rss_bytes=[1, 2]
+    )
     (cpu,) = [c for c in charts(passing(usage=[*passing().usage, auditor])) if c.key == "cpu"]
     assert [row[:2] for row in cpu.table] == [
         ("kafka-1", "node"), ("kafka-2", "node"), ("producer-1", "client")]  # fmt: skip

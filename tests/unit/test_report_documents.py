@@ -32,12 +32,13 @@ def check(document: dict[str, Any], schema: str) -> None:
 
 
 def test_rounds_that_were_not_played_leave_a_clean_variant_undecided() -> None:
-    """What was found is found; that nothing was found is said only when every round was looked at."""
+    """What was found is found; that nothing was found is said only when every round was looked
+    at."""
     clean, lossy = rounds(passing()), rounds(failing())
-    whole = VariantResult.of("safe", "clean", clean)
-    cut = VariantResult.of("safe", "clean", clean, not_played=["safe-2"])
+    whole = VariantResult.from_runs("safe", "clean", clean)
+    cut = VariantResult.from_runs("safe", "clean", clean, not_played=["safe-2"])
     assert (whole.outcome, cut.outcome) == (Expectation.MET, Expectation.UNDECIDED)
-    shown = VariantResult.of("unsafe", "acked-lost", lossy, not_played=["unsafe-2"])
+    shown = VariantResult.from_runs("unsafe", "acked-lost", lossy, not_played=["unsafe-2"])
     assert shown.outcome is Expectation.MET
     assert ("not played", ["safe-2", "unsafe-2"]) in comparison_rows([cut, shown])
     assert "not played" not in dict(comparison_rows([whole]))
@@ -45,7 +46,9 @@ def test_rounds_that_were_not_played_leave_a_clean_variant_undecided() -> None:
 
 def test_published_schemas_are_what_the_code_says() -> None:
     made = documents.schemas()
-    published = {path.name: json.loads(path.read_text()) for path in documents.SCHEMA_FOLDER.iterdir()}
+    published = {
+        path.name: json.loads(path.read_text()) for path in documents.SCHEMA_FOLDER.iterdir()
+    }
     assert published == json.loads(json.dumps(made)), "run `make docs`"
 
 
@@ -58,7 +61,9 @@ def test_run_document(result: Any) -> None:
     assert set(document["sends"]) >= {"attempted", "ok", "fail", "info"}
     assert set(document["rate"]) >= {"target_per_s", "achieved_per_s"}
     assert all(set(f) >= {"class", "status", "count", "witnesses"} for f in document["findings"])
-    assert all(set(f) >= {"kind", "target", "t_s", "effective", "healed"} for f in document["faults"])
+    assert all(
+        set(f) >= {"kind", "target", "t_s", "effective", "healed"} for f in document["faults"]
+    )
 
 
 def test_campaign_document() -> None:
@@ -73,7 +78,7 @@ def test_campaign_document() -> None:
 def test_first_witness_is_of_the_expected_class_even_if_another_came_earlier() -> None:
     run = rounds(failing())[0]
     assert run.first_witness("clean") == ("acked-lost", run.witnesses["acked-lost"])
-    late = VariantResult.of("unsafe", "premature-then-repeat", [run])
+    late = VariantResult.from_runs("unsafe", "premature-then-repeat", [run])
     assert late.first_witness_s == 30.112
 
 
@@ -92,7 +97,10 @@ def test_other_documents(tmp_path: Path) -> None:
 
 def test_a_schema_refuses_what_it_should() -> None:
     document = documents.run_document(failing())
-    for broken in ({**document, "verdict": "maybe"}, {k: v for k, v in document.items() if k != "exit_code"}):
+    for broken in (
+        {**document, "verdict": "maybe"},
+        {k: v for k, v in document.items() if k != "exit_code"},
+    ):
         with pytest.raises(jsonschema.ValidationError):
             check(broken, "run.json")
 
@@ -128,7 +136,9 @@ def test_campaign_is_read_back_as_it_was(tmp_path: Path) -> None:
         ({"faults": 3}, "faults"),
     ],
 )
-def test_a_result_that_cannot_be_read_says_where(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+def test_a_result_that_cannot_be_read_says_where(
+    tmp_path: Path, change: dict[str, Any], says: str
+) -> None:
     run = RunDir(tmp_path)
     documents.write_result(run, failing())
     write_json(run.result, {**read_json(run.result), **change})
@@ -155,7 +165,10 @@ def test_what_was_never_judged_says_so(tmp_path: Path) -> None:
 
 
 def rounds(*results: Any) -> list[RunSummary]:
-    return [RunSummary.of(r, path=f"v-{i}", round_number=i) for i, r in enumerate(results, start=1)]
+    return [
+        RunSummary.from_result(r, path=f"v-{i}", round_number=i)
+        for i, r in enumerate(results, start=1)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -175,23 +188,25 @@ def rounds(*results: Any) -> list[RunSummary]:
 def test_what_a_variant_showed_against_what_it_should(
     expect: str, results: list[Any], outcome: str, hits: int
 ) -> None:
-    variant = VariantResult.of("v", expect, rounds(*results))
+    variant = VariantResult.from_runs("v", expect, rounds(*results))
     assert (variant.outcome.value, variant.hits) == (outcome, hits)
     assert variant.as_expected is (outcome == "as expected")
 
 
 def excused(status: Status) -> Any:
     """A run that passes and shows a class that breaks no promise."""
-    one = Finding(cls="write-duplicate", status=status, count=3, sentence="", promise="", evidence="")
+    one = Finding(
+        cls="write-duplicate", status=status, count=3, sentence="", promise="", evidence=""
+    )
     return passing(findings=[one])
 
 
 @pytest.mark.parametrize("status", [Status.PERMITTED, Status.APPLICATION_ERROR, Status.INFO])
 def test_a_variant_may_expect_what_breaks_no_promise(status: Status) -> None:
     met = status is not Status.INFO
-    expecting = VariantResult.of("v", "write-duplicate", rounds(excused(status)))
+    expecting = VariantResult.from_runs("v", "write-duplicate", rounds(excused(status)))
     assert (expecting.hits, expecting.as_expected) == (int(met), met)
-    clean = VariantResult.of("v", "clean", rounds(excused(status)))
+    clean = VariantResult.from_runs("v", "clean", rounds(excused(status)))
     assert (clean.hits, clean.as_expected) == (0, True)
     assert clean.runs[0].verdict is Verdict.PASS
 
@@ -202,7 +217,7 @@ def test_the_most_urgent_exit_code_wins() -> None:
     assert campaign(met=False).exit_code == 1
     for code in (5, 130, 4):
         runs = rounds(failing(exit_code=code))
-        variants = [VariantResult.of("unsafe", "acked-lost", runs), *base.variants[1:]]
+        variants = [VariantResult.from_runs("unsafe", "acked-lost", runs), *base.variants[1:]]
         assert type(base)(**{**_fields(base), "variants": variants}).exit_code == code
 
 

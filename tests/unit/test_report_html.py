@@ -1,4 +1,5 @@
-"""The page without a browser: what it holds, that nothing hostile gets out of its place, its size."""
+"""The page without a browser: what it holds, that nothing hostile gets out of its place, its
+size."""
 
 from __future__ import annotations
 
@@ -18,7 +19,15 @@ from analysis.report.charts import charts
 from analysis.report.html import campaign_page, run_page, write_run_page
 from analysis.report.windows import condensed
 from harness.rundir import RunDir, write_json, write_jsonl
-from tests.report_samples import HOSTILE, campaign, failing, fault_rows, lost_finding, passing, unknown
+from tests.report_samples import (
+    HOSTILE,
+    campaign,
+    failing,
+    fault_rows,
+    lost_finding,
+    passing,
+    unknown,
+)
 
 MAX_BYTES = 2_000_000
 LARGE_STEPS = 20_000
@@ -54,9 +63,15 @@ class Page(HTMLParser):
 def hostile_result() -> Result:
     """Text of an attacker wherever text from outside can stand."""
     breakout = "</script><script>alert(1)</script><!--" + HOSTILE
-    witness = replace(lost_finding().witnesses[0], error=breakout, sentence=breakout, where=breakout)
+    witness = replace(
+        lost_finding().witnesses[0], error=breakout, sentence=breakout, where=breakout
+    )
     finding = replace(
-        lost_finding(), promise=breakout, evidence=breakout, witnesses=(witness,), split={breakout: 3}
+        lost_finding(),
+        promise=breakout,
+        evidence=breakout,
+        witnesses=(witness,),
+        split={breakout: 3},
     )
     fault = replace(fault_rows()[0], target=breakout, evidence=breakout)
     return failing(
@@ -123,22 +138,37 @@ def test_the_head_of_a_campaign_says_what_each_variant_showed() -> None:
 
 def test_sequence_marks_the_witness_in_words_too() -> None:
     page = Page(failing_page())
-    labels = [a.get("aria-label") for tag, a in page.tags if tag == "ol" and a.get("class") == "seq"]
+    labels = [
+        a.get("aria-label") for tag, a in page.tags if tag == "ol" and a.get("class") == "seq"
+    ]
     assert "... 0 1 [4] 2 3 4 5 ..." in labels
     assert "here" in page.text
     assert "missing" in page.text
     assert "again" in page.text
 
 
-def test_on_fail_the_checks_fold_to_a_line_and_the_charts_of_the_finding_come_before_all_details() -> None:
+def test_on_fail_the_checks_fold_to_a_line_and_the_charts_of_the_finding_come_before_all_details() -> (
+    None
+):
     def order(html: str) -> tuple[bool, list[str]]:
         tags = Page(html).tags
-        (opened,) = ["open" in a for tag, a in tags if tag == "details" and a.get("class") == "coverage"]
+        (opened,) = [
+            "open" in a for tag, a in tags if tag == "details" and a.get("class") == "coverage"
+        ]
         return opened, [a["id"] or "" for tag, a in tags if tag == "section" and a.get("id")]
 
     assert order(failing_page()) == (
         False,
-        ["coverage", "when", "findings", "consumers", "timeline", "latency", "faults", "environment"],
+        [
+            "coverage",
+            "when",
+            "findings",
+            "consumers",
+            "timeline",
+            "latency",
+            "faults",
+            "environment",
+        ],
     )
     assert order(run_page(unknown()))[0]
     assert order(run_page(passing())) == (
@@ -166,7 +196,9 @@ def test_violations_are_open_and_permitted_ones_closed() -> None:
 
 
 @pytest.mark.parametrize(
-    "result", [failing(), passing(), unknown(), hostile_result()], ids=["fail", "pass", "unknown", "hostile"]
+    "result",
+    [failing(), passing(), unknown(), hostile_result()],
+    ids=["fail", "pass", "unknown", "hostile"],
 )
 def test_page_asks_the_network_for_nothing(result: Result) -> None:
     page = Page(run_page(result, files=[("result.json", "all of it")]))
@@ -203,7 +235,10 @@ def test_a_path_from_a_result_is_a_link_only_below_the_run(path: str) -> None:
     hang = HangRow(worker="p", kind="hang", t_s=1.0, text="x", stacks=path)
     run = replace(campaign().variants[0].runs[0], path=path)
     variant = replace(campaign().variants[0], runs=[run])
-    for html in (run_page(failing(hangs=[hang])), campaign_page(replace(campaign(), variants=[variant]))):
+    for html in (
+        run_page(failing(hangs=[hang])),
+        campaign_page(replace(campaign(), variants=[variant])),
+    ):
         links = [a["href"] or "" for tag, a in Page(html).tags if tag == "a"]
         assert [each for each in links if not each.startswith(("#", "./"))] == []
         assert not any(path.strip() in each for each in links)
@@ -211,7 +246,9 @@ def test_a_path_from_a_result_is_a_link_only_below_the_run(path: str) -> None:
 
 def test_the_policy_names_each_script_of_the_page_and_no_other() -> None:
     html = failing_page()
-    policy = next(a["content"] or "" for tag, a in Page(html).tags if tag == "meta" and a.get("http-equiv"))
+    policy = next(
+        a["content"] or "" for tag, a in Page(html).tags if tag == "meta" and a.get("http-equiv")
+    )
     scripts = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)
     digests = [b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
@@ -232,10 +269,14 @@ def test_page_is_small_enough_also_after_a_long_run() -> None:
     many = TimeSeries(
         start_s=0,
         step_s=1,
-        **{name: [50_000] * LARGE_STEPS for name in ("intended", "ok", "fail", "info", "delivered")},
+        **{
+            name: [50_000] * LARGE_STEPS for name in ("intended", "ok", "fail", "info", "delivered")
+        },
         **{name: [12.5] * LARGE_STEPS for name in ("p50_ms", "p99_ms", "delay_p99_ms")},
     )
-    faults = [replace(fault_rows()[i % 3], id=i, t_s=i * 10.0, until_s=i * 10.0 + 3) for i in range(900)]
+    faults = [
+        replace(fault_rows()[i % 3], id=i, t_s=i * 10.0, until_s=i * 10.0 + 3) for i in range(900)
+    ]
     assert len(run_page(failing(timeline=many, faults=faults)).encode()) < MAX_BYTES
 
 
@@ -244,13 +285,22 @@ def test_every_chart_says_in_words_what_it_shows() -> None:
         assert chart.summary
     assert [chart.key for chart in charts(passing())] == [
         "lanes", "throughput", "latency", "cpu", "memory", "percentiles"]  # fmt: skip
-    assert [chart.key for chart in charts(failing())][:3] == ["when-acked-lost", "throughput", "errors"]
+    assert [chart.key for chart in charts(failing())][:3] == [
+        "when-acked-lost",
+        "throughput",
+        "errors",
+    ]
 
 
 @pytest.mark.parametrize(
     "changes",
     [
-        {"timeline": TimeSeries(start_s=0, step_s=1), "percentiles": [], "faults": [], "findings": []},
+        {
+            "timeline": TimeSeries(start_s=0, step_s=1),
+            "percentiles": [],
+            "faults": [],
+            "findings": [],
+        },
         {"timeline": TimeSeries(start_s=-5, step_s=1, intended=[1], ok=[0], p99_ms=[None])},
         {"latency_ms": {"p50": math.nan}, "percentiles": [(0.5, 0.0), (1.0, math.inf)]},
         {"sends": {}, "rate": {}, "rows": {}, "coverage": [], "environment": {}, "duration_s": {}},
@@ -264,7 +314,8 @@ def test_a_run_with_holes_still_has_a_page(changes: dict[str, object]) -> None:
 def test_what_was_told_while_it_ran_stands_on_the_page(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
     write_jsonl(
-        run.events, [{"t_ns": 66_500_000_000, "kind": "found-so-far", "text": "write-duplicate 3: <b>"}]
+        run.events,
+        [{"t_ns": 66_500_000_000, "kind": "found-so-far", "text": "write-duplicate 3: <b>"}],
     )
     write_json(run.manifest, {"epoch_ns": 5_000_000_000})
     text = Page(write_run_page(run, failing()).read_text()).text
@@ -275,7 +326,11 @@ def test_what_was_told_while_it_ran_stands_on_the_page(tmp_path: Path) -> None:
 def test_files_that_are_there_are_linked(tmp_path: Path) -> None:
     run = RunDir(tmp_path)
     run.plan.write_text("{}")
-    links = [a.get("href") for tag, a in Page(write_run_page(run, failing()).read_text()).tags if tag == "a"]
+    links = [
+        a.get("href")
+        for tag, a in Page(write_run_page(run, failing()).read_text()).tags
+        if tag == "a"
+    ]
     assert "plan.json" in links
     assert "result.json" not in links
 

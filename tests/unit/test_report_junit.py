@@ -53,7 +53,9 @@ def test_permitted_passes_and_says_so() -> None:
 
 
 def test_a_class_that_could_not_be_shown_is_skipped_with_the_reason() -> None:
-    root = ET.fromstring(run_xml(replace(passing(), untested={"stall": "not applicable: no consumer read"})))
+    root = ET.fromstring(
+        run_xml(replace(passing(), untested={"stall": "not applicable: no consumer read"}))
+    )
     (skipped,) = case(root, "stall")
     assert (skipped.tag, skipped.get("message")) == ("skipped", "not applicable: no consumer read")
     assert root.get("skipped") == "1"

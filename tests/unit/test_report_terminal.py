@@ -117,7 +117,14 @@ def test_a_fault_left_behind_stands_out() -> None:
 
 def test_a_run_that_never_sent_anything_can_be_shown() -> None:
     empty = failing(
-        sends={}, rate={}, latency_ms={}, findings=[], faults=[], rows={}, coverage=[], duration_s={}
+        sends={},
+        rate={},
+        latency_ms={},
+        findings=[],
+        faults=[],
+        rows={},
+        coverage=[],
+        duration_s={},
     )
     assert "0 attempted" in said(empty)
     assert re.search(r"^latency +–$", said(empty), re.MULTILINE)
@@ -133,8 +140,12 @@ def test_a_pipe_gets_no_escape_codes_no_trailing_blanks_and_at_most_100_columns(
 def test_text_from_outside_cannot_steer_the_terminal() -> None:
     finding = failing().findings[0]
     hostile = replace(finding.witnesses[0], error=HOSTILE, sentence=HOSTILE, where=HOSTILE)
-    bad = replace(finding, witnesses=(hostile,), promise=HOSTILE, evidence=HOSTILE, sentence=HOSTILE)
-    text = said(failing(findings=[bad], reasons=[HOSTILE], command=HOSTILE, coverage=[], scenario=HOSTILE))
+    bad = replace(
+        finding, witnesses=(hostile,), promise=HOSTILE, evidence=HOSTILE, sentence=HOSTILE
+    )
+    text = said(
+        failing(findings=[bad], reasons=[HOSTILE], command=HOSTILE, coverage=[], scenario=HOSTILE)
+    )
     assert "\x1b" not in text
     assert "[bold]" in text  # not taken for markup
 
@@ -162,7 +173,9 @@ def test_colour_only_on_a_terminal_that_wants_it(
     assert ("\x1b[" in shown) is coloured
 
 
-def test_force_color_does_not_put_codes_into_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_force_color_does_not_put_codes_into_a_file(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     path = tmp_path / "summary.txt"
     with path.open("w") as file:
@@ -203,7 +216,7 @@ def test_campaign_that_came_out_otherwise_says_which_and_why() -> None:
 
 
 def test_campaign_without_a_finished_round_is_undecided() -> None:
-    judged = replace(campaign(), variants=[VariantResult.of("safe", "clean", [])])
+    judged = replace(campaign(), variants=[VariantResult.from_runs("safe", "clean", [])])
     text = told(judged)
     assert text.startswith(" UNKNOWN ")
     assert "no round was finished" in text
@@ -226,7 +239,7 @@ def test_explain_has_meaning_example_promise_and_evidence() -> None:
     out = io.StringIO()
     print_explanation(console(out), explain("acked-lost"))
     text = out.getvalue()
-    for label in ("example", "meaning", "breaks", "needs", "kinds", "counted"):
+    for label in ("example", "meaning", "breaks", "needs", "splits", "counted"):
         assert f"\n{label}" in text
     assert "stored 3 _ 5" in text
 

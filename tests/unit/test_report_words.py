@@ -12,7 +12,8 @@ from tests.report_samples import steps
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.42, "0.4 ms"), (35, "35 ms"), (4402.0, "4.4 s"), (None, "–"), (float("nan"), "–")]
+    ("value", "text"),
+    [(0.42, "0.4 ms"), (35, "35 ms"), (4402.0, "4.4 s"), (None, "–"), (float("nan"), "–")],
 )
 def test_millis(value: float | None, text: str) -> None:
     assert words.millis(value) == text
@@ -26,7 +27,8 @@ def test_seconds(value: float, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("t_s", "text"), [(89.812, "01:29.812"), (-1.2, "-00:01.200"), (59.9996, "01:00.000"), (0, "00:00.000")]
+    ("t_s", "text"),
+    [(89.812, "01:29.812"), (-1.2, "-00:01.200"), (59.9996, "01:00.000"), (0, "00:00.000")],
 )
 def test_clock(t_s: float, text: str) -> None:
     assert words.clock(t_s) == text
@@ -51,7 +53,8 @@ def test_sequence_is_written_as_the_docs_write_it() -> None:
 
 def test_a_long_sequence_keeps_the_witness_in_view() -> None:
     around = [
-        SequenceStep(seq=10**9 + i, attempt=0, position="", mark="!" if i == 17 else "") for i in range(20)
+        SequenceStep(seq=10**9 + i, attempt=0, position="", mark="!" if i == 17 else "")
+        for i in range(20)
     ]
     text = words.sequence(around, width=40)
     assert len(text) <= 40

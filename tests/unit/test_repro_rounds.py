@@ -61,7 +61,9 @@ class Played:
         self.closed = 0
         self.progress = Notes()
 
-    def run_round(self, plan: Plan, run: RunDir, *, is_last: bool = False, command: str = "") -> Result:
+    def run_round(
+        self, plan: Plan, run: RunDir, *, is_last: bool = False, command: str = ""
+    ) -> Result:
         result = replace(self.script(plan, run.run_id), run_id=run.run_id)
         self.plans.append(plan)
         self.names.append(run.run_id)
@@ -128,7 +130,9 @@ def test_the_arms_take_turns_with_the_same_seeds(asked: Callable[..., Prepared])
     assert [run.round for run in whole.variants[0].runs] == [1, 2, 3, 4]
 
 
-def test_a_round_that_met_too_little_is_run_again_with_its_seed(asked: Callable[..., Prepared]) -> None:
+def test_a_round_that_met_too_little_is_run_again_with_its_seed(
+    asked: Callable[..., Prepared],
+) -> None:
     def script(plan: Plan, name: str) -> Result:
         return passing(exposure=NOT_MET) if name == "new-2" else by_arm(plan, name)
 
@@ -147,7 +151,9 @@ def test_it_gives_up_after_two_more_attempts(asked: Callable[..., Prepared]) -> 
     assert whole.exit_code == 3
 
 
-def test_a_cluster_in_trouble_is_replaced_once_something_has_run(asked: Callable[..., Prepared]) -> None:
+def test_a_cluster_in_trouble_is_replaced_once_something_has_run(
+    asked: Callable[..., Prepared],
+) -> None:
     def script(plan: Plan, name: str) -> Result:
         if name == "new-1":
             raise EnvironmentNotReady("no leader for orders-3")
@@ -208,8 +214,9 @@ def test_versions_that_no_repository_has_come_from_a_folder(tmp_path: Path) -> N
         (jars / version / f"client-{version}1.jar").touch()
         with pytest.raises(UsageError) as caught:
             repro._plans(scenario, question, 7, jars)
-        assert f"is about version {version}, and no jar in {jars / version} has it in its name" in str(
-            caught.value
+        assert (
+            f"is about version {version}, and no jar in {jars / version} has it in its name"
+            in str(caught.value)
         )
         assert "client-0.7.jar" in str(caught.value)
         (jars / version / f"client-{version}.jar").touch()
@@ -231,7 +238,9 @@ def test_a_version_of_the_user_takes_the_place_of_the_one_in_an_arm(tmp_path: Pa
     again = read_scenario(str(file), replaced)
     found = {name: each.load.producers["p"].client_version for name, each, _ in variants(again)}
     assert found == {"old": "1.0.0", "new": "2.4.0"}
-    assert "--fixed 2.4.0" in repro._repeated(settings(tmp_path), wanted, repro._question(again, wanted), 7)
+    assert "--fixed 2.4.0" in repro._repeated(
+        settings(tmp_path), wanted, repro._question(again, wanted), 7
+    )
 
 
 def test_arms_that_differ_in_their_brokers_are_versions_of_these(tmp_path: Path) -> None:
@@ -245,7 +254,10 @@ def test_arms_that_differ_in_their_brokers_are_versions_of_these(tmp_path: Path)
     assert [*replaced_versions(scenario, question, wanted)] == [
         'variants.old.override.cluster.version="4.1.1"'
     ]
-    assert arm_versions(*repro._plans(scenario, question, 7, None)[0]) == ("kafka 4.1.0.0", "kafka 4.1.0.1")
+    assert arm_versions(*repro._plans(scenario, question, 7, None)[0]) == (
+        "kafka 4.1.0.0",
+        "kafka 4.1.0.1",
+    )
 
 
 def test_arms_of_one_version_have_none_to_replace(tmp_path: Path) -> None:

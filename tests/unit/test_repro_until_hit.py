@@ -1,4 +1,5 @@
-"""`repro --until-hit`: fresh seeds of the affected version until it shows, or the bound on its rate."""
+"""`repro --until-hit`: fresh seeds of the affected version until it shows, or the bound on its
+rate."""
 
 from __future__ import annotations
 
@@ -45,7 +46,9 @@ def test_it_goes_on_with_fresh_seeds_until_it_shows(hunt: Callable[..., Any]) ->
     assert whole.command.endswith("--until-hit --seed 7")
 
 
-def test_what_never_shows_is_bounded(hunt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_never_shows_is_bounded(
+    hunt: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     clock = iter(range(10_000))
     monkeypatch.setattr(experiment, "Budget", partial(Budget, clock=lambda: float(next(clock))))
     whole, played = hunt(lambda number: UNEXPOSED if number == 3 else CLEAN, max_time_s=20.0)
@@ -87,7 +90,9 @@ def test_rounds_that_never_count_end_as_unknown(hunt: Callable[..., Any]) -> Non
 
 
 @pytest.mark.parametrize("changes", [{"quick": True}, {"rounds": 4}, {"fixed": "1.0.2"}])
-def test_what_does_not_go_with_it_is_refused(hunt: Callable[..., Any], changes: dict[str, Any]) -> None:
+def test_what_does_not_go_with_it_is_refused(
+    hunt: Callable[..., Any], changes: dict[str, Any]
+) -> None:
     with pytest.raises(UsageError, match="--until-hit runs the affected version"):
         hunt(lambda number: CLEAN, **changes)
 

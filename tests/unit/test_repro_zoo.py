@@ -19,7 +19,9 @@ from harness.scenario.bundled import bundled_bugs
 def shown(run_dir: Path, run_id: str, bug: str, exit_code: int) -> None:
     folder = run_dir / run_id
     folder.mkdir(parents=True)
-    (folder / "campaign.json").write_text(json.dumps({"bug": bug, "exit_code": exit_code, "runs": []}))
+    (folder / "campaign.json").write_text(
+        json.dumps({"bug": bug, "exit_code": exit_code, "runs": []})
+    )
 
 
 def look(bug: str, code: int) -> zoo.QuickLook:
@@ -35,7 +37,9 @@ def test_the_bug_that_was_shown_longest_ago_comes_first(tmp_path: Path) -> None:
     assert zoo.by_age(tmp_path) == [*before[1:], first]
 
 
-def test_no_look_begins_when_the_budget_is_used_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_look_begins_when_the_budget_is_used_up(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     asked: list[ReproRequest] = []
     clock = iter(range(0, 1000, 10))
     monkeypatch.setattr(zoo.time, "monotonic", lambda: next(clock))

@@ -11,7 +11,12 @@ from xml.etree import ElementTree as ET
 import jsonschema
 import pytest
 
-from analysis.report.documents import SCHEMA_FOLDER, campaign_document, read_campaign, write_campaign
+from analysis.report.documents import (
+    SCHEMA_FOLDER,
+    campaign_document,
+    read_campaign,
+    write_campaign,
+)
 from analysis.report.html import campaign_page
 from analysis.report.junit import campaign_xml
 from analysis.report.terminal import console
@@ -40,7 +45,8 @@ MET = {"sends_open_at_fault": 1234}
 
 
 def runs(pattern: str) -> list[RunSummary]:
-    """A letter a round: hit, clean, unknown, exposed too little (clean), not told of its exposure."""
+    """A letter a round: hit, clean, unknown, exposed too little (clean), not told of its
+    exposure."""
     made = {
         "h": failing(exposure=MET),
         "c": passing(exposure=MET),
@@ -49,14 +55,16 @@ def runs(pattern: str) -> list[RunSummary]:
         "n": passing(exposure={}),
     }
     return [
-        RunSummary.of(made[letter], path=f"r-{number}", round_number=number)
+        RunSummary.from_result(made[letter], path=f"r-{number}", round_number=number)
         for number, letter in enumerate(pattern, start=1)
     ]
 
 
 def witnessed(sighted: str | None, unread: str = "") -> RunSummary:
     """A round with the class, in which the text of the bug was looked for."""
-    return RunSummary.of(failing(exposure=MET), path="r-1", round_number=1, sighting=(sighted or "", unread))
+    return RunSummary.from_result(
+        failing(exposure=MET), path="r-1", round_number=1, sighting=(sighted or "", unread)
+    )
 
 
 def test_another_bug_of_the_class_is_no_hit() -> None:
@@ -74,7 +82,10 @@ def test_a_round_without_the_evidence_to_tell_bugs_apart_does_not_count() -> Non
     unsure = witnessed("", "no stacks of producer-1 were available")
     found = answer(question, [unsure] * 4, runs("cccc"))
     assert found.reproduction.outcome is Proved.UNKNOWN
-    assert "not known whether 'SendMessages' is in it: no stacks of producer-1" in found.reproduction.why
+    assert (
+        "not known whether 'SendMessages' is in it: no stacks of producer-1"
+        in found.reproduction.why
+    )
     # Nothing is left open where the text was found, or where the class was not.
     assert answer(question, [witnessed("a log")] * 4, runs("cccc")).reproduction.reproduced
 
@@ -92,17 +103,32 @@ def asked(question: Question, affected: str, fixed: str) -> ReproductionAnswer:
     ("affected", "fixed", "outcome", "why"),
     [
         ("hhhh", "cccc", Proved.REPRODUCED, "4 of 4 against 0 of 4"),
-        ("hhch", "cccc", Proved.NOT_REPRODUCED, "3 of 4 against 0 of 4 may be chance: p 0.143 is above 0.05"),
+        (
+            "hhch",
+            "cccc",
+            Proved.NOT_REPRODUCED,
+            "3 of 4 against 0 of 4 may be chance: p 0.143 is above 0.05",
+        ),
         (
             "cccc",
             "cccc",
             Proved.NOT_REPRODUCED,
             "no acked-lost in the affected version: 0 of 4 against 0 of 4",
         ),
-        ("hhhh", "cchc", Proved.NOT_REPRODUCED, "acked-lost in the fixed version too: 4 of 4 against 1 of 4"),
+        (
+            "hhhh",
+            "cchc",
+            Proved.NOT_REPRODUCED,
+            "acked-lost in the fixed version too: 4 of 4 against 1 of 4",
+        ),
         ("hhhh", "ccc", Proved.UNKNOWN, "3 of 4 rounds of new count"),
         ("hheehh", "cccc", Proved.REPRODUCED, "4 of 4 against 0 of 4"),
-        ("hhh", "cccu", Proved.UNKNOWN, "3 of 4 rounds of old count, 3 of 4 rounds of new count; could not"),
+        (
+            "hhh",
+            "cccu",
+            Proved.UNKNOWN,
+            "3 of 4 rounds of old count, 3 of 4 rounds of new count; could not",
+        ),
         ("hhhh", "ccce", Proved.UNKNOWN, "sends_open_at_fault 99, at least 100 needed"),
         ("hhhh", "cccn", Proved.UNKNOWN, "no worker reports sends_open_at_fault"),
         ("", "", Proved.UNKNOWN, "0 of 4 rounds of old count"),
@@ -160,7 +186,12 @@ def campaign(question: Question, affected: str, fixed: str) -> Campaign:
     ],
 )
 def test_the_document(
-    tmp_path: Path, question: Question, affected: str, fixed: str, exit_code: int, reproduced: bool | None
+    tmp_path: Path,
+    question: Question,
+    affected: str,
+    fixed: str,
+    exit_code: int,
+    reproduced: bool | None,
 ) -> None:
     whole = campaign(question, affected, fixed)
     document = campaign_document(whole)

@@ -39,8 +39,11 @@ def result(run: RunDir, **changes: Any) -> Result:
     return result_of(files, context, capture, grid_of(files, context), reports_of(run), 0.0)
 
 
-def steady(*, rate: int = 100, seconds: int = 4, warm_up: int = 1, skip: range = range(0)) -> History:
-    """One partition, ``rate`` messages a second, acknowledged after 2 ms; those of ``skip`` never offered."""
+def steady(
+    *, rate: int = 100, seconds: int = 4, warm_up: int = 1, skip: range = range(0)
+) -> History:
+    """One partition, ``rate`` messages a second, acknowledged after 2 ms; those of ``skip`` never
+    offered."""
     history = History()
     update = {"rate_per_s": float(rate), "warm_up_s": float(warm_up), "load_s": float(seconds)}
     history.plan = history.plan.model_copy(update=update)
@@ -73,7 +76,9 @@ def test_what_two_readers_of_the_log_saw_at_one_place_is_one_row(tmp_path: Path)
     assert result(history.write(tmp_path / "run")).rows["log"] == 500
 
 
-def test_the_timeline_counts_every_message_once_and_zero_is_the_start_of_load(tmp_path: Path) -> None:
+def test_the_timeline_counts_every_message_once_and_zero_is_the_start_of_load(
+    tmp_path: Path,
+) -> None:
     timeline = result(steady().write(tmp_path / "run")).timeline
     assert timeline.start_s == -1
     assert sum(timeline.intended) == sum(timeline.ok) == sum(timeline.delivered) == 500
@@ -88,15 +93,21 @@ def test_messages_never_offered_are_intended_all_the_same(tmp_path: Path) -> Non
     assert sum(found.timeline.intended) == 500
     assert sum(found.timeline.ok) == 400
     assert found.verdict is Verdict.UNKNOWN
-    assert found.reasons == ["rate not reached: 75/s outside outages, 75.0% of 100/s, 99.0% required"]
+    assert found.reasons == [
+        "rate not reached: 75/s outside outages, 75.0% of 100/s, 99.0% required"
+    ]
 
 
 def test_a_load_cut_short_is_judged_over_what_there_was(tmp_path: Path) -> None:
-    """Interrupted after two of four seconds: the rate held, the run is unknown for being interrupted."""
+    """Interrupted after two of four seconds: the rate held, the run is unknown for being
+    interrupted."""
     history = steady(skip=range(200, 400))
     run = history.write(tmp_path / "run")
     files = read_files(run)
-    phases = [replace(p, end_ns=EPOCH_NS + 2 * S) if p.name == "load" else p for p in files.manifest.phases]
+    phases = [
+        replace(p, end_ns=EPOCH_NS + 2 * S) if p.name == "load" else p
+        for p in files.manifest.phases
+    ]
     cut = replace(files.manifest, phases=phases, status="interrupted")
     found = result(run, manifest=cut)
     assert found.rate["ratio_outside_outages"] == 1
@@ -114,8 +125,11 @@ def test_only_lateness_during_the_load_is_saturation(tmp_path: Path) -> None:
         MetricRow(t_ns=EPOCH_NS + S, node="kafka-1"),
     ]
     assert result(run, metrics=rows).verdict is Verdict.PASS
-    late = [MetricRow(t_ns=EPOCH_NS + n * S // 10, worker="p-1", late_max_ns=3 * S) for n in range(20)]
-    assert result(run, metrics=rows + late[:2] + [rows[1]] * 20).verdict is Verdict.PASS  # it caught up
+    late = [
+        MetricRow(t_ns=EPOCH_NS + n * S // 10, worker="p-1", late_max_ns=3 * S) for n in range(20)
+    ]
+    # it caught up
+    assert result(run, metrics=rows + late[:2] + [rows[1]] * 20).verdict is Verdict.PASS
     assert result(run, metrics=rows + late).reasons == [
         "the load generator was saturated: p-1 was 3.0 s late or more in a tenth of the load"
     ]
@@ -156,22 +170,27 @@ def test_a_fault_that_stays_applied_has_an_exit_code_of_its_own(tmp_path: Path) 
 def test_rows_that_the_audit_lost_accuse_nobody(
     tmp_path: Path, damage: dict[str, int], verdict: Verdict
 ) -> None:
-    """Message 4 is not in the log that the reader left; with one of its segments gone that proves nothing."""
+    """Message 4 is not in the log that the reader left; with one of its segments gone that proves
+    nothing."""
     kept = (0, 1, 2, 3, 5, 6, 7, 8, 9)
     run = History().sent(10).log(*kept).deliver(*kept).at(9000).write(tmp_path / "run")
     write_jsonl(run.log_bounds, [row | {"reader": "audit-1"} for row in read_jsonl(run.log_bounds)])
     worker = {"segments": 1, "rows": {}, "damage": damage}
-    write_json(run.seal_report, read_json(run.seal_report) | {"files": {}, "workers": {"audit-1": worker}})
+    write_json(
+        run.seal_report, read_json(run.seal_report) | {"files": {}, "workers": {"audit-1": worker}}
+    )
     judged = result(run)
     assert judged.verdict is verdict
     assert any("rows of audit-1" in reason for reason in judged.reasons) is bool(damage)
 
 
 def test_what_could_not_be_shown_is_told_and_does_not_count_as_looked_for(tmp_path: Path) -> None:
-    """Without consumers nothing is known of deliveries; with an audit cut short, nothing of losses."""
+    """Without consumers nothing is known of deliveries; with an audit cut short, nothing of
+    losses."""
     history = History().sent(10).log(*range(10)).bounds(read_to=5).at(9000)
     history.plan = history.plan.model_copy(update={"consumers": []})
     untested = result(history.write(tmp_path / "run")).untested
-    assert untested["stall"] == untested["not-dispatched"] == "not applicable: no consumer read"
+    assert untested["not-dispatched"] == "not applicable: no consumer read"
+    assert untested["stall"] == "not applicable: no consumer or application read"
     assert untested["acked-lost"].startswith("not shown that the audit read the stream to its end")
     assert "corrupt" not in untested

@@ -1,4 +1,5 @@
-"""Which runs can be resumed, with how much of what is left, and by whom; the rest takes live brokers."""
+"""Which runs can be resumed, with how much of what is left, and by whom; the rest takes live
+brokers."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from harness.contracts.worker import AuditPart, SpecPart
 from harness.errors import UsageError
 from harness.progress.plain import PlainProgress
 from harness.run.manifest import ManifestFile
+from harness.run.place import RunPlace
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_specs import Endpoints
 from harness.rundir import RunDir, write_json
@@ -33,7 +35,12 @@ OPTIONS = RoundOptions(runtime="process", offline=True)
 def cut(folder: Path, **manifest: Any) -> RunDir:
     run = RunDir(folder).create()
     write_json(run.plan, build_plan(topics={"orders": 1}).model_dump())
-    document = {"run_id": run.run_id, "status": "running", "command": "brokerstorm run x", "epoch_ns": 1}
+    document = {
+        "run_id": run.run_id,
+        "status": "running",
+        "command": "brokerstorm run x",
+        "epoch_ns": 1,
+    }
     write_json(run.manifest, document | manifest)
     return run
 
@@ -73,7 +80,10 @@ def test_load_goes_on_where_clients_can_begin_again(
     tmp_path: Path, phase: str, ago_s: int, more: dict[str, Any], says: str
 ) -> None:
     plan = read_document(cut(tmp_path / "r1").plan, Plan).model_copy(update={"load_s": 100.0})
-    document = {"epoch_ns": time.monotonic_ns() - ago_s * 10**9, "phases": [{"name": phase, "start_ns": 1}]}
+    document = {
+        "epoch_ns": time.monotonic_ns() - ago_s * 10**9,
+        "phases": [{"name": phase, "start_ns": 1}],
+    }
     assert why_no_load(plan, typed({**document, **more}, Manifest, "test")) == says
 
 
@@ -97,9 +107,16 @@ def test_every_life_of_every_worker_is_taken_over_as_it_was(tmp_path: Path) -> N
     left_worker(run, "audit-1", audit)
     left_worker(run, "again-audit-1", audit.model_copy(update={"reader": 3}))
     pool = WorkerPool(
-        plan_of(), run, Endpoints("", ""), ManifestFile(run, command="x", versions={}),
-        PlainProgress(io.StringIO()), owner="x", offline=True,
-    )  # fmt: skip
+        RunPlace(
+            plan_of(),
+            run,
+            Endpoints("", ""),
+            ManifestFile(run, command="x", versions={}),
+            PlainProgress(io.StringIO()),
+            "x",
+            offline=True,
+        )
+    )
     pool.take_over()
     assert [worker.name for worker in pool.scheduled] == ["p-1.2", "p-2"]
     assert [(w.name, w.stats.positions, w.t_start_ns > 0) for w in pool.readers] == [
@@ -108,5 +125,9 @@ def test_every_life_of_every_worker_is_taken_over_as_it_was(tmp_path: Path) -> N
     assert [worker.name for worker in pool.auditors] == ["again-audit-1"]
     rows = {row.name: row for row in map(pool._row, pool.all_workers)}
     assert {name for name, row in rows.items() if row.killed} == {*rows} - {"p-1.2", "c-2"}
-    assert (rows["p-1.2"].life_of, rows["p-1.2"].done, rows["p-1"].client_version) == ("p-1", True, "2.1")
+    assert (rows["p-1.2"].life_of, rows["p-1.2"].done, rows["p-1"].client_version) == (
+        "p-1",
+        True,
+        "2.1",
+    )
     assert not any(worker.is_alive for worker in pool.all_workers)

@@ -1,4 +1,5 @@
-"""The order in which CI runs further tests: touched ones first, then by the date, a group in one piece."""
+"""The order in which CI runs further tests: touched ones first, then by the date, a group in one
+piece."""
 
 from __future__ import annotations
 
@@ -7,7 +8,10 @@ from itertools import pairwise
 from tests.rotation import ROOT, imported_by, touched_tests, turn_of
 
 ALL = [
-    f"tests/{folder}/test_{name}.py::test_{n}" for folder in ("live", "unit") for name in "abc" for n in "123"
+    f"tests/{folder}/test_{name}.py::test_{n}"
+    for folder in ("live", "unit")
+    for name in "abc"
+    for n in "123"
 ]
 
 

@@ -34,7 +34,8 @@ client = { version = "0.39.0", default-features = false }
 [workspace]
 """
 needs_rust = pytest.mark.skipif(
-    shutil.which("cargo") is None and not (rust.cargo_home() / "bin" / "cargo").exists(), reason="needs Rust"
+    shutil.which("cargo") is None and not (rust.cargo_home() / "bin" / "cargo").exists(),
+    reason="needs Rust",
 )
 
 
@@ -68,7 +69,10 @@ def write(path: Path, text: str) -> None:
 
 def own(folder: Path, version: str, name: str = "client") -> Path:
     """The package of a client."""
-    write(folder / "Cargo.toml", f'[package]\nname = "{name}"\nversion = "{version}"\nedition = "2021"\n')
+    write(
+        folder / "Cargo.toml",
+        f'[package]\nname = "{name}"\nversion = "{version}"\nedition = "2021"\n',
+    )
     write(folder / "src" / "lib.rs", f'pub const NAME: &str = "{version}";\n')
     return folder
 
@@ -123,13 +127,17 @@ def test_built_once_and_anew_when_something_changes(worker: WorkerSpec, tmp_path
 
     def launched(folder: Path, *, offline: bool = False) -> list[str]:
         pinned = str(rust_build.pinned(worker, asked_build(f"dir:{folder}")))
-        argv, env = rust_build.launch(worker, pinned, offline, lambda text, share: said.append(text))
+        argv, env = rust_build.launch(
+            worker, pinned, offline, lambda text, share: said.append(text)
+        )
         assert env == {}
         return argv
 
     newer, older = own(tmp_path / "newer", "0.38.1"), own(tmp_path / "older", "0.36.9")
     argv = launched(newer)
-    assert subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "0.38.1 true\n"
+    assert (
+        subprocess.run(argv, capture_output=True, text=True, check=True).stdout == "0.38.1 true\n"
+    )
     assert len(said) == 2
     assert launched(newer, offline=True) == argv
     assert len(said) == 2, "built twice"
@@ -145,7 +153,9 @@ def test_built_once_and_anew_when_something_changes(worker: WorkerSpec, tmp_path
 def test_what_does_not_build_is_one_line(worker: WorkerSpec, tmp_path: Path) -> None:
     write(worker.folder / "src" / "main.rs", "fn main() { nothing() }\n")
     pinned = str(rust_build.pinned(worker, asked_build(f"dir:{own(tmp_path / 'own', '0.38.1')}")))
-    with pytest.raises(WorkerError, match=r"does not build: .*cannot find function `nothing`") as caught:
+    with pytest.raises(
+        WorkerError, match=r"does not build: .*cannot find function `nothing`"
+    ) as caught:
         rust_build.launch(worker, pinned, False, silent)
     assert "\n" not in str(caught.value)
     assert "src/main.rs:1" in Path(caught.value.hint.split()[-1]).read_text()
@@ -191,7 +201,7 @@ def test_a_version_that_is_not_there_names_those_near_it(
         monkeypatch.setattr(module, "run_cargo", lambda *asked: answer)
     with pytest.raises(UsageError, match=r"hello has no version 0\.36\.3") as caught:
         rust_build.launch(worker, "0.36.3", False, silent)
-    assert caught.value.hint == "near it: 0.36.1, 0.36.2, 0.37.0"
+    assert caught.value.hint == "the closest ones are 0.36.1, 0.36.2, 0.37.0"
 
 
 @pytest.mark.parametrize(

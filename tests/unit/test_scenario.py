@@ -29,7 +29,8 @@ def test_only_a_name_is_needed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("written", "seconds"), [("90s", 90.0), ("250ms", 0.25), ("2m", 120.0), ("1.5min", 90.0), ("3", 3.0)]
+    ("written", "seconds"),
+    [("90s", 90.0), ("250ms", 0.25), ("2m", 120.0), ("1.5min", 90.0), ("3", 3.0)],
 )
 def test_durations_as_people_write_them(tmp_path: Path, written: str, seconds: float) -> None:
     path = write(tmp_path, f"name: mine\nload: {{duration: {written}}}")
@@ -37,7 +38,9 @@ def test_durations_as_people_write_them(tmp_path: Path, written: str, seconds: f
 
 
 def test_editors_schema_key_says_nothing_to_us(tmp_path: Path) -> None:
-    assert load_scenario(write(tmp_path, "$schema: ./scenario.schema.json\nname: mine")).name == "mine"
+    assert (
+        load_scenario(write(tmp_path, "$schema: ./scenario.schema.json\nname: mine")).name == "mine"
+    )
 
 
 def test_bundled_by_name_and_by_path() -> None:
@@ -51,11 +54,20 @@ def test_bundled_by_name_and_by_path() -> None:
     [
         ("load.rate=1000", lambda s: s.load.rate == 1000),
         ("load.duration=2m", lambda s: s.load.duration == 120),
-        ("load.producers.p.options.linger.ms=5", lambda s: s.load.producers["p"].options["linger.ms"] == 5),
-        ("load.producers.p.options={acks: 0}", lambda s: s.load.producers["p"].options == {"acks": 0}),
+        (
+            "load.producers.p.options.linger.ms=5",
+            lambda s: s.load.producers["p"].options["linger.ms"] == 5,
+        ),
+        (
+            "load.producers.p.options={acks: 0}",
+            lambda s: s.load.producers["p"].options == {"acks": 0},
+        ),
         ("cluster.config.num.io.threads=4", lambda s: s.cluster.config == {"num.io.threads": 4}),
         ("topics.a.b.partitions=3", lambda s: s.topics["a.b"].partitions == 3),
-        ("topics.a.b.config.segment.bytes=1", lambda s: s.topics["a.b"].config == {"segment.bytes": 1}),
+        (
+            "topics.a.b.config.segment.bytes=1",
+            lambda s: s.topics["a.b"].config == {"segment.bytes": 1},
+        ),
         ("faults[1].at=7", lambda s: s.faults[1]["at"] == 7),
         ("faults.0.at=7", lambda s: s.faults[0]["at"] == 7),
         ("faults=[]", lambda s: s.faults == []),
@@ -117,8 +129,12 @@ def test_set_into_a_variant(tmp_path: Path) -> None:
 
 
 def test_variants_of_a_scenario_built_in_python() -> None:
-    scenario = Scenario.model_validate({"name": "x", "variants": {"a": {"override": {"load": {"rate": 5}}}}})
-    assert [(name, v.load.rate, expect) for name, v, expect in variants(scenario)] == [("a", 5, "clean")]
+    scenario = Scenario.model_validate(
+        {"name": "x", "variants": {"a": {"override": {"load": {"rate": 5}}}}}
+    )
+    assert [(name, v.load.rate, expect) for name, v, expect in variants(scenario)] == [
+        ("a", 5, "clean")
+    ]
 
 
 def test_no_variants_is_one_unnamed_clean_run() -> None:
@@ -127,7 +143,9 @@ def test_no_variants_is_one_unnamed_clean_run() -> None:
 
 
 def test_fault_steps_are_checked_by_who_knows_them(tmp_path: Path) -> None:
-    path = write(tmp_path, "name: mine\nfaults:\n  - {fault: kill, at: 1}\n  - {fault: kil,\n     at: 2}\n")
+    path = write(
+        tmp_path, "name: mine\nfaults:\n  - {fault: kill, at: 1}\n  - {fault: kil,\n     at: 2}\n"
+    )
     seen: list[object] = []
 
     def check(scenario: Scenario) -> None:

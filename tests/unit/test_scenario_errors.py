@@ -20,7 +20,10 @@ BAD = [
     ("name: x\n---\nname: y\n", "bad.yaml:2: not valid YAML: "),
     ("name: !!python/object:os.system x", "bad.yaml:1: not valid YAML: "),
     ("name: x\nname: y\n", "bad.yaml:2: name: given twice, first on line 1"),
-    ("name: x\nload:\n  rate: 5\n  rate: 6\n", "bad.yaml:4: load.rate: given twice, first on line 3"),
+    (
+        "name: x\nload:\n  rate: 5\n  rate: 6\n",
+        "bad.yaml:4: load.rate: given twice, first on line 3",
+    ),
     ("load: {rate: 5}", "bad.yaml:1: name: is missing"),
     (
         "name: x\nload:\n  rat: 5\n",
@@ -57,7 +60,10 @@ BAD = [
             ("from: a, to: a", ".to: is the topic that it reads, got 'a'; must be another topic"),
             ("from: a, to: many", ".to: stands for 2 topics, got 'many'; must be one: count 1"),
             ("from: b, to: c", ".from: gets no message: nothing writes b, got 'b'"),
-            ("from: a, to: b, client: kafka-python", ".client: has no pipeline worker, got 'kafka-python'"),
+            (
+                "from: a, to: b, client: kafka-python",
+                ".client: has no pipeline worker, got 'kafka-python'",
+            ),
             (
                 "from: a, to: b, transactions: {}",
                 ".transactions: needs messages or every: when does one end?, got {}",
@@ -99,8 +105,8 @@ BAD = [
     ),
     (
         "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5, ids: 64}\n",
-        "load.producers.p.transactions.ids: must be at most 12, the lanes of this producer: a lane has one "
-        "thread, got 64",
+        "load.producers.p.transactions.ids: must be at most 12, the lanes of this producer: a lane "
+        "has one thread, got 64",
     ),
     (
         "name: x\nload:\n  producers:\n    p:\n      transactions: {messages: 5}\n      threads: 2\n",
@@ -132,26 +138,47 @@ BAD = [
         "  pipelines:\n    bill: {from: a, to: b}\n",
         "topics.a.grows_to: a pipeline makes its outputs by the number of partitions: leave it out, got 40",
     ),
-    ("name: x\nlod: {}\n", "bad.yaml:2: lod: unknown key, got {}; did you mean load? allowed: about, "),
+    (
+        "name: x\nlod: {}\n",
+        "bad.yaml:2: lod: unknown key, got {}; did you mean load? allowed: about, ",
+    ),
     ("name: x\nzzz: 1\n", "bad.yaml:2: zzz: unknown key, got 1; allowed: about, "),
     ("name: x\n1: 2\n", "keys must be text"),
     ("name: a b\n", "bad.yaml:1: name: must hold letters, digits, . _ - and start with"),
     ("name: 5\n", "bad.yaml:1: name: must be text (put it in quotes), got 5"),
     (
         "name: x\nsystem: rabbit\n",
-        "bad.yaml:2: system: must be 'kafka', 'nats', 'pulsar' or 'qpid', got 'rabbit'",
+        "bad.yaml:2: system: must be 'kafka', 'nats', 'pulsar', 'qpid' or 'rabbitmq', got 'rabbit'",
     ),
     ("name: x\nload: 5\n", "bad.yaml:2: load: must be a mapping of key: value, got 5"),
     ("name: x\nload:\n", "bad.yaml:2: load: must be a mapping of key: value, got nothing"),
-    ("name: x\nload: {rate: 0}\n", "bad.yaml:2: load.rate: must be at least 1, or set load.unlimited: true"),
+    (
+        "name: x\nload: {rate: 0}\n",
+        "bad.yaml:2: load.rate: must be at least 1, or set load.unlimited: true",
+    ),
     ("name: x\nload: {rate: -5}\n", "bad.yaml:2: load.rate: must be at least 0, got -5"),
     ("name: x\nload: {rate: 1000000000}\n", "load.rate: must be at most 2000000, got 1000000000"),
-    ("name: x\nload: {rate: 1.5}\n", "load.rate: must be a whole number, or {at_most: 50000}, got 1.5"),
-    ("name: x\nload: {rate: yes}\n", "load.rate: must be a whole number, or {at_most: 50000}, got true"),
-    ("name: x\nload: {rate: fast}\n", "load.rate: must be a whole number, or {at_most: 50000}, got 'fast'"),
-    ("name: x\nload: {rate: {at_mots: 9}}\n", "load.rate: at_mots: unknown key; did you mean at_most?"),
+    (
+        "name: x\nload: {rate: 1.5}\n",
+        "load.rate: must be a whole number, or {at_most: 50000}, got 1.5",
+    ),
+    (
+        "name: x\nload: {rate: yes}\n",
+        "load.rate: must be a whole number, or {at_most: 50000}, got true",
+    ),
+    (
+        "name: x\nload: {rate: fast}\n",
+        "load.rate: must be a whole number, or {at_most: 50000}, got 'fast'",
+    ),
+    (
+        "name: x\nload: {rate: {at_mots: 9}}\n",
+        "load.rate: at_mots: unknown key; did you mean at_most?",
+    ),
     ("name: x\nload: {rate: {at_least: 9}}\n", "load.rate: at_most is missing"),
-    ("name: x\nload: {rate: {at_most: 0}}\n", "load.rate: at_most must be a whole number from 1 to 2000000"),
+    (
+        "name: x\nload: {rate: {at_most: 0}}\n",
+        "load.rate: at_most must be a whole number from 1 to 2000000",
+    ),
     (
         "name: x\nload: {rate: {at_most: 5, at_least: 6}}\n",
         "load.rate: at_least must be at most at_most (5)",
@@ -168,13 +195,22 @@ BAD = [
         "name: x\nrequire: {latency_p99: fast}\n",
         "require.latency_p99: must be a duration such as 500ms or 10s",
     ),
-    ("name: x\nrequire: {outage: 0s}\n", "outage: must be a duration such as 500ms or 10s, more than 0"),
-    ("name: x\nrequire: {error_ratio: 10s}\n", "require.error_ratio: must be a ratio such as 0.1% or 0.001"),
+    (
+        "name: x\nrequire: {outage: 0s}\n",
+        "outage: must be a duration such as 500ms or 10s, more than 0",
+    ),
+    (
+        "name: x\nrequire: {error_ratio: 10s}\n",
+        "require.error_ratio: must be a ratio such as 0.1% or 0.001",
+    ),
     (
         "name: x\nrequire: {error_ratio: 101%}\n",
         "must be a ratio such as 0.1% or 0.001, from 0 to 1, got '101%'",
     ),
-    ("name: x\nrequire: {outage: {}}\n", "require.outage: needs at least one of overall, outside_faults"),
+    (
+        "name: x\nrequire: {outage: {}}\n",
+        "require.outage: needs at least one of overall, outside_faults",
+    ),
     (
         "name: x\nrequire: {outage: {outside: 1s}}\n",
         "require.outage: outside: unknown key; did you mean outside_faults? allowed: overall, outside_faults",
@@ -185,22 +221,49 @@ BAD = [
     ),
     ("name: x\nload: {duration: 0}\n", "load.duration: must be more than 0, got 0"),
     ("name: x\nload: {duration: -1}\n", "load.duration: must be more than 0, got -1"),
-    ("name: x\nload: {duration: soon}\n", "load.duration: must be a duration such as 10s, 250ms or 2m"),
-    ("name: x\nload: {duration: yes}\n", "load.duration: must be a duration such as 10s, 250ms or 2m"),
+    (
+        "name: x\nload: {duration: soon}\n",
+        "load.duration: must be a duration such as 10s, 250ms or 2m",
+    ),
+    (
+        "name: x\nload: {duration: yes}\n",
+        "load.duration: must be a duration such as 10s, 250ms or 2m",
+    ),
     ("name: x\nload: {duration: .nan}\n", "load.duration: must be"),
-    ("name: x\nload: {duration: 30d}\n", "load.duration: must be a duration such as 10s, 250ms or 2m"),
+    (
+        "name: x\nload: {duration: 30d}\n",
+        "load.duration: must be a duration such as 10s, 250ms or 2m",
+    ),
     ("name: x\nload: {payload: 51}\n", "load.payload: must be at least 52, got 51"),
-    ("name: x\nload: {payload: 52..2000000}\n", "load.payload: must be at most 1000000, got '52..2000000'"),
-    ("name: x\nload: {payload: 99..98}\n", "payload: must go from the smaller to the larger, as 100..10000"),
-    ("name: x\nload: {payload: {p50: 300}}\n", "load.payload: must have p50 and p99, or sizes: {200: 70%"),
+    (
+        "name: x\nload: {payload: 52..2000000}\n",
+        "load.payload: must be at most 1000000, got '52..2000000'",
+    ),
+    (
+        "name: x\nload: {payload: 99..98}\n",
+        "payload: must go from the smaller to the larger, as 100..10000",
+    ),
+    (
+        "name: x\nload: {payload: {p50: 300}}\n",
+        "load.payload: must have p50 and p99, or sizes: {200: 70%",
+    ),
     ("name: x\nload: {payload: {p50: 300, p99: 200}}\n", "load.payload: p99 must be at least p50"),
-    ("name: x\nload: {payload: {p50: 3, p99: 99}}\n", "p50 must be a number of bytes from 52 to 1000000"),
+    (
+        "name: x\nload: {payload: {p50: 3, p99: 99}}\n",
+        "p50 must be a number of bytes from 52 to 1000000",
+    ),
     (
         "name: x\nload: {payload: {sizes: {60: 50%, 70: 40%}}}\n",
         "load.payload: the shares of sizes must add up to 100%, not 0.9",
     ),
-    ("name: x\nload: {payload: {sizes: {60: all}}}\n", "load.payload: must be a ratio such as 0.1% or 0.001"),
-    ("name: x\nload: {payload: big}\n", "load.payload: must be a number of bytes such as 150, or a range"),
+    (
+        "name: x\nload: {payload: {sizes: {60: all}}}\n",
+        "load.payload: must be a ratio such as 0.1% or 0.001",
+    ),
+    (
+        "name: x\nload: {payload: big}\n",
+        "load.payload: must be a number of bytes such as 150, or a range",
+    ),
     ("name: x\nload: {producers: {p: {threads: 0}}}\n", "threads: must be at least 1, got 0"),
     (
         "name: x\nload: {producers: {p: {threads: 13}}}\n",
@@ -211,7 +274,10 @@ BAD = [
         "name: x\nload: {producers: {p: {lanes: partitions}}}\n",
         "lanes: must be 'partition', 'key' or 'routed'",
     ),
-    ("name: x\nload: {producers: {p: {count: 0}}}\n", "load.producers.p.count: must be at least 1, got 0"),
+    (
+        "name: x\nload: {producers: {p: {count: 0}}}\n",
+        "load.producers.p.count: must be at least 1, got 0",
+    ),
     ("name: x\nload: {producers: {p: {share: .inf}}}\n", "share: must be a finite number, got inf"),
     (
         "name: x\nload: {producers: {p: {client: confluent-kafak}}}\n",
@@ -263,16 +329,50 @@ BAD = [
     ),
     (
         "name: x\ntopics: {a: {config: {cleanup.policy: 'compact,delete'}}}\n",
-        "topics.a.config.cleanup.policy: must be delete or compact: the audit needs the whole log, got "
-        "'compact,delete'",
+        "topics.a.config.cleanup.policy: must be delete or compact: the audit needs the whole log, "
+        "got 'compact,delete'",
+    ),
+    (
+        "name: x\nsystem: nats\ntopics: {a: {config: {retention: workqueue}}, b: {}}\n"
+        "load: {consumers: {c: {client: nats.go}}}\n",
+        "topics.a.config.retention: topic b keeps acknowledged messages, and a does not, got 'workqueue'",
+    ),
+    (
+        "name: x\nsystem: nats\ntopics: {a: {config: {retention: workqueue}}}\n",
+        "topics.a.config.retention: one group must read the topic, which removes what the group "
+        "acknowledged, got 'workqueue'; no consumer reads it",
+    ),
+    (
+        "name: x\nsystem: nats\ntopics: {a: {config: {retention: interest}}}\n"
+        "load: {consumers: {c: {client: nats.go}, d: {client: nats.go, group: other}}}\n",
+        "which removes what the group acknowledged, got 'interest'; groups group, other read it",
+    ),
+    (
+        "name: x\nsystem: nats\ntopics: {a: {config: {retention: interest}}}\n"
+        "load: {consumers: {c: {client: nats.go, settle: none}}}\n",
+        "load.consumers.c.settle: must be ack: topic a keeps a message until it is acknowledged, got 'none'",
+    ),
+    (
+        "name: x\nsystem: nats\ntopics: {a: {config: {retention: interest}}}\n"
+        "load: {consumers: {c: {client: nats.go, joins_after: 2}}}\n",
+        "topics.a.config.retention: removes what comes before its first consumer, got 'interest'; leave",
     ),
     (
         "name: x\ntopics: {a: {replication: 1, config: {min.insync.replicas: 2}}}\n",
         "topics.a.config.min.insync.replicas: must be a number from 1 to replication (1), got 2",
     ),
-    ("name: x\ncluster: {config: {min.insync.replicas: a}}\n", "min.insync.replicas: must be 1, 2 or 3"),
-    ("name: x\ncluster: {version: 4.1}\n", "cluster.version: must be text (put it in quotes), got 4.1"),
-    ("name: x\nsystem: []\n", "system: must be 'kafka', 'nats', 'pulsar' or 'qpid', got []"),
+    (
+        "name: x\ncluster: {config: {min.insync.replicas: a}}\n",
+        "min.insync.replicas: must be 1, 2 or 3",
+    ),
+    (
+        "name: x\ncluster: {version: 4.1}\n",
+        "cluster.version: must be text (put it in quotes), got 4.1",
+    ),
+    (
+        "name: x\nsystem: []\n",
+        "system: must be 'kafka', 'nats', 'pulsar', 'qpid' or 'rabbitmq', got []",
+    ),
     (
         'name: x\ncluster: {config: {log.dirs: "a\\rlisteners=PLAINTEXT://:1"}}\n',
         "cluster.config.log.dirs: is not a setting of one line",
@@ -281,8 +381,14 @@ BAD = [
     ("name: x\nfaults: {}\n", "faults: must be a list, got {}"),
     ("name: x\nfaults: [kill]\n", "faults[0]: must be a mapping of key: value, got 'kill'"),
     ("name: x\nrounds: 0\n", "rounds: must be at least 1, got 0"),
-    ("name: x\nrequire: {delivery: always}\n", "must be 'durable' or 'as-configured', got 'always'"),
-    ("name: x\nlimits: {recovry: 1}\n", "limits.recovry: unknown key, got 1; did you mean recovery?"),
+    (
+        "name: x\nrequire: {delivery: always}\n",
+        "must be 'durable' or 'as-configured', got 'always'",
+    ),
+    (
+        "name: x\nlimits: {recovry: 1}\n",
+        "limits.recovry: unknown key, got 1; did you mean recovery?",
+    ),
     (
         "name: x\nvariants:\n  a:\n    expect: acked-lsot\n",
         "bad.yaml:4: variants.a.expect: is not a class, got 'acked-lsot'; did you mean acked-lost?",
@@ -301,7 +407,8 @@ BAD = [
     ),
     ("name: x\nvariants: {a: {override: 3}}\n", "variants.a.override: must be a mapping"),
     (
-        # The override takes a topic away that the base produces to: the base's line, and whose fault it is.
+        # The override takes a topic away that the base produces to: the base's line, and whose
+        # fault it is.
         "name: x\ntopics: {a: {}, b: {}}\nload:\n  producers:\n    p:\n      topics: [b]\n"
         "variants: {v: {override: {topics: {b: null}}}}\n",
         "bad.yaml:6: load.producers.p.topics[0]: is not declared under topics, "
@@ -336,7 +443,10 @@ def test_one_line_names_it(tmp_path: Path, text: str, message: str) -> None:
             "topics.b!new.partitons=5",
             "--set topics.b!new.partitons=5: topics.b.partitons: unknown key, got 5; did you",
         ),
-        ("topics.order.partitions=5", "--set topics.order.partitions=5: topics has no entry 'order'"),
+        (
+            "topics.order.partitions=5",
+            "--set topics.order.partitions=5: topics has no entry 'order'",
+        ),
         ("load.producers.shop.count=2", "load.producers has no entry 'shop'"),
         (
             "variants.v.override.load.rate=x",
@@ -372,8 +482,16 @@ def test_all_problems_are_listed_at_once(tmp_path: Path) -> None:
     ("name", "message", "hint"),
     [
         ("kafka-quik", "no such scenario: 'kafka-quik'", "did you mean kafka-quick?"),
-        ("nowhere/kafka-storm.yaml", "no such file: 'nowhere/kafka-storm.yaml'", "did you mean kafka-storm?"),
-        ("zzzz", "no such scenario: 'zzzz'", "scenarios: kafka-acks1"),
+        (
+            "nowhere/kafka-storm.yaml",
+            "no such file: 'nowhere/kafka-storm.yaml'",
+            "did you mean kafka-storm?",
+        ),
+        (
+            "zzzz",
+            "no such scenario: 'zzzz'",
+            "scenarios: app-kafka-streams, app-nats, app-outbox",
+        ),
     ],
 )
 def test_no_such_scenario(name: str, message: str, hint: str) -> None:

@@ -1,4 +1,5 @@
-"""The division of tests among processes, by the scheduler of pytest-xdist and processes that run nothing."""
+"""The division of tests among processes, by the scheduler of pytest-xdist and processes that run
+nothing."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from tests import machine
 from tests.scheduling import ByGroup, group_of, turn_of
@@ -19,7 +21,8 @@ BROKERS = [f"{ON_BROKERS}/test_{name}.py::test_{n}" for name in "uvwxyz" for n i
 
 @dataclass
 class Process:
-    """What the scheduler sees of a process; ``done``: the groups of the tests it was sent, in order."""
+    """What the scheduler sees of a process; ``done``: the groups of the tests it was sent, in
+    order."""
 
     name: str
     tests: list[str]
@@ -48,7 +51,8 @@ def _no_lock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def share(tests: list[str], processes: int) -> tuple[list[Process], int]:
-    """Every test run in turns, one of each process; and how many processes had brokers at a time, at most."""
+    """Every test run in turns, one of each process; and how many processes had brokers at a time,
+    at most."""
     tests = sorted(tests, key=turn_of)
     config = SimpleNamespace(option=SimpleNamespace(), getvalue=lambda name: ["popen"] * processes)
     scheduler = ByGroup(config, None)  # type: ignore[arg-type]
@@ -59,7 +63,9 @@ def share(tests: list[str], processes: int) -> tuple[list[Process], int]:
     scheduler.schedule()
     most = 0
     while any(process.queue for process in found):
-        most = max(most, sum(bool(p.queue) and machine.on_brokers(tests[p.queue[0]]) for p in found))
+        most = max(
+            most, sum(bool(p.queue) and machine.on_brokers(tests[p.queue[0]]) for p in found)
+        )
         for process in found:
             if process.queue:
                 index = process.queue.pop(0)
@@ -85,7 +91,10 @@ def test_two_processes_have_brokers_first_and_the_others_never(processes: int) -
     for process in found:
         brokers = [group.startswith("tests/live/") for group in process.done]
         assert sorted(brokers, reverse=True) == brokers
-    assert sum(any(group.startswith("tests/live/") for group in process.done) for process in found) == most
+    assert (
+        sum(any(group.startswith("tests/live/") for group in process.done) for process in found)
+        == most
+    )
 
 
 def test_a_process_for_which_there_is_nothing_ends() -> None:
@@ -94,7 +103,18 @@ def test_a_process_for_which_there_is_nothing_ends() -> None:
 
 
 def test_the_longest_come_first_and_containers_last() -> None:
-    tests = [f"{ON_BROKERS}/test_a.py::t", "tests/docker/test_runtime.py::t", "tests/live/test_bugs.py::t"]
+    tests = [
+        f"{ON_BROKERS}/test_a.py::t",
+        "tests/docker/test_runtime.py::t",
+        "tests/live/test_bugs.py::t",
+    ]
     assert [group_of(test) for test in sorted(tests, key=turn_of)] == [
         "tests/live/test_bugs.py", f"{ON_BROKERS}/test_a.py", "containers",
     ]  # fmt: skip
+
+
+def test_no_property_test_has_a_time_limit() -> None:
+    """Another test may have the core: a case that took 276 ms in a run of all tests takes 25 ms
+    alone."""
+    assert settings.default is not None
+    assert settings.default.deadline is None

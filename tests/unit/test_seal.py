@@ -34,12 +34,16 @@ def captures(draw: st.DrawFn) -> tuple[LaneMode, dict[TableId, dict[int, Columns
     tables: dict[TableId, dict[int, Columns]] = {}
     for table in BUCKETED:
         owners = draw(st.lists(st.integers(1, 9), min_size=0, max_size=3, unique=True))
-        tables[table] = {o: any_columns(table, o, draw(st.integers(0, 40)), rng) for o in sorted(owners)}
+        tables[table] = {
+            o: any_columns(table, o, draw(st.integers(0, 40)), rng) for o in sorted(owners)
+        }
     return mode, tables
 
 
 def any_columns(table: TableId, owner: int, count: int, rng: np.random.Generator) -> Columns:
-    columns = {c.name: rng.integers(0, 1 << 15, count).astype(c.dtype) for c in SEALED[TABLE_NAMES[table]]}
+    columns = {
+        c.name: rng.integers(0, 1 << 15, count).astype(c.dtype) for c in SEALED[TABLE_NAMES[table]]
+    }
     columns["stream"] = rng.integers(0, STREAMS + 1, count).astype(np.int32)
     columns["lane"] = rng.integers(0, 7, count).astype(np.uint32)  # some beyond the plan's lanes
     columns["kind"] = rng.integers(0, 3, count).astype(np.uint8)
@@ -48,7 +52,8 @@ def any_columns(table: TableId, owner: int, count: int, rng: np.random.Generator
         columns["instance"][:] = owner
         columns["outcome"] = rng.integers(1, 4, count).astype(np.uint8)
         columns["late_outcome"] %= 4
-        np.maximum(columns["t_done_ns"], 1, out=columns["t_done_ns"])  # 0: not completed, it has no outcome
+        # 0: not completed, it has no outcome
+        np.maximum(columns["t_done_ns"], 1, out=columns["t_done_ns"])
         columns["error"][:] = 0
         columns["client_name"][:] = 0
         return columns
@@ -63,7 +68,8 @@ def any_columns(table: TableId, owner: int, count: int, rng: np.random.Generator
     else:
         columns["txn"] %= 4
         columns["txn_end"][:] = -1  # said by no reader
-        columns["source_partition"][:], columns["source_position"][:] = 0, -1  # there is no pipeline
+        # there is no pipeline
+        columns["source_partition"][:], columns["source_position"][:] = 0, -1
         columns["client_name"][:] = 0
         columns["t_intended_ns"][nameless] = 0
     for name in ("instance", "lane", "seq", "attempt", "kind"):
@@ -119,7 +125,9 @@ def test_round_trip(
 
 
 def tables_named(tables: dict[TableId, dict[int, Columns]], name: str) -> list[Columns]:
-    return next(list(owners.values()) for table, owners in tables.items() if TABLE_NAMES[table] == name)
+    return next(
+        list(owners.values()) for table, owners in tables.items() if TABLE_NAMES[table] == name
+    )
 
 
 # -- routing
@@ -128,14 +136,21 @@ def tables_named(tables: dict[TableId, dict[int, Columns]], name: str) -> list[C
 def test_events_reach_the_bucket_of_the_stream(tmp_path: Path) -> None:
     run, plan = new_run(tmp_path / "run"), plan_of()
     columns = blank("deliveries", 5)
-    columns["event"][:] = [Event.ASSIGN, Event.ASSIGN, Event.DELIVER, Event.COMMIT, Event.ROLLBACK_BEGIN]
+    columns["event"][:] = [
+        Event.ASSIGN,
+        Event.ASSIGN,
+        Event.DELIVER,
+        Event.COMMIT,
+        Event.ROLLBACK_BEGIN,
+    ]
     columns["stream"][:] = [1, 2, 2, 2, 0]
     columns["lane"][:] = [0, 0, 1, 0, 0]
     columns["instance"][2] = 1
     put(run, "c-1", TableId.DELIVERIES, 7, raw_rows(TableId.DELIVERIES, columns))
     report = seal(run, plan)
     buckets = sealed(run, "deliveries")
-    assert [b["ordinal"] for b in buckets] == [[0, 4], [1, 2, 3, 4]]  # 4 names no stream: everywhere
+    # 4 names no stream: everywhere
+    assert [b["ordinal"] for b in buckets] == [[0, 4], [1, 2, 3, 4]]
     assert buckets[1]["session"] == [7] * 4
     assert report.rows["deliveries"] == 5
 
@@ -215,7 +230,9 @@ def test_a_run_without_capture(tmp_path: Path) -> None:
     judged = RunDir(tmp_path / "judged").create()
     judged.raw.rmdir()
     judged.result.write_text("{}")
-    with pytest.raises(UsageError, match="was judged, and its captured data was removed since, by `keep`"):
+    with pytest.raises(
+        UsageError, match="was judged, and its captured data was removed since, by `keep`"
+    ):
         seal(judged, plan_of())
     empty = seal(new_run(tmp_path / "empty"), plan_of())
     assert empty.rows == {"sends": 0, "log": 0, "deliveries": 0}

@@ -1,4 +1,5 @@
-"""Sealing what a killed worker, a full disk or another run left: keep what is whole, count the rest."""
+"""Sealing what a killed worker, a full disk or another run left: keep what is whole, count the
+rest."""
 
 from __future__ import annotations
 
@@ -12,7 +13,16 @@ from harness.rundir import read_jsonl, write_jsonl
 from harness.seal.seal import seal
 from tests.planted.plans import RUN_TAG
 from tests.planted.raw import raw_rows, segment_bytes, write_bytes, write_worker_names
-from tests.unit.seal_rows import STREAMS, all_rows, log_columns, new_run, plan_of, put, sealed, sends
+from tests.unit.seal_rows import (
+    STREAMS,
+    all_rows,
+    log_columns,
+    new_run,
+    plan_of,
+    put,
+    sealed,
+    sends,
+)
 
 # -- damage
 
@@ -44,9 +54,15 @@ def test_a_hole_in_a_segment_loses_only_the_hole(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("keep_bytes", "rows_left", "damage"),
-    [(64 + 2 * 96 + 50, 2, {"short_files": 1}), (64, 0, {"short_files": 1}), (20, 0, {"short_files": 1})],
+    [
+        (64 + 2 * 96 + 50, 2, {"short_files": 1}),
+        (64, 0, {"short_files": 1}),
+        (20, 0, {"short_files": 1}),
+    ],
 )
-def test_a_truncated_file(tmp_path: Path, keep_bytes: int, rows_left: int, damage: dict[str, int]) -> None:
+def test_a_truncated_file(
+    tmp_path: Path, keep_bytes: int, rows_left: int, damage: dict[str, int]
+) -> None:
     run = new_run(tmp_path / "run")
     content = segment_bytes(TableId.SENDS, raw_rows(TableId.SENDS, sends(5)), owner=1)
     write_bytes(run.worker("p-1") / "sends-1-0.seg", content[:keep_bytes])
@@ -128,7 +144,12 @@ def test_local_ids_of_two_workers_collide(tmp_path: Path) -> None:
     text = {row["id"]: row["text"] for row in read_jsonl(run.names)}
     assert [text[i] for i in range(1, STREAMS + 1)] == plan_of().streams()
     said = {(r["instance"], r["lane"]): text[r["error"]] for r in all_rows(run, "sends")}
-    assert said == {(1, 0): "TIMED_OUT", (1, 1): "QUEUE_FULL", (2, 0): "QUEUE_FULL", (2, 1): "FENCED"}
+    assert said == {
+        (1, 0): "TIMED_OUT",
+        (1, 1): "QUEUE_FULL",
+        (2, 0): "QUEUE_FULL",
+        (2, 1): "FENCED",
+    }
 
 
 def test_a_worker_that_numbers_streams_its_own_way(tmp_path: Path) -> None:
@@ -166,4 +187,6 @@ def test_an_id_that_was_never_named(tmp_path: Path) -> None:
     assert report.damage("p-1") == {"unknown_names": 2}
     names = {row["id"]: row["text"] for row in read_jsonl(run.names)}
     unnamed = {names[r["error"]] for r in all_rows(run, "sends") if r["error"]}
-    assert unnamed == {f"name {n} of worker p-1, which is missing in its names.jsonl" for n in (77, 78)}
+    assert unnamed == {
+        f"name {n} of worker p-1, which is missing in its names.jsonl" for n in (77, 78)
+    }

@@ -1,4 +1,5 @@
-"""Sealing that is cut off: by SIGKILL at any moment, by a full disk. Doing it again is all it takes."""
+"""Sealing that is cut off: by SIGKILL at any moment, by a full disk. Doing it again is all it
+takes."""
 
 from __future__ import annotations
 
@@ -57,7 +58,11 @@ def record(root: Path) -> RunDir:
         columns["seq"][:] = np.arange(ROWS) // 3
         columns["stream"][:] = columns["lane"] + 1
         columns["kind"][:] = Kind.LOAD
-        time_name = {TableId.SENDS: "t_done_ns", TableId.LOG: "t_intended_ns", TableId.DELIVERIES: "t_ns"}
+        time_name = {
+            TableId.SENDS: "t_done_ns",
+            TableId.LOG: "t_intended_ns",
+            TableId.DELIVERIES: "t_ns",
+        }
         columns[time_name[table]][:] = rng.integers(1, 2**60, ROWS)
         if table is TableId.SENDS:
             columns["outcome"][:] = Outcome.OK
@@ -72,7 +77,9 @@ def record(root: Path) -> RunDir:
 
 def content(run: RunDir) -> dict[str, bytes]:
     """Every sealed file but the report, which holds times."""
-    files = (p for p in run.sealed.rglob("*") if p.is_file() and p.name not in ("seal.json", ".lock"))
+    files = (
+        p for p in run.sealed.rglob("*") if p.is_file() and p.name not in ("seal.json", ".lock")
+    )
     return {str(p.relative_to(run.sealed)): p.read_bytes() for p in files}
 
 
@@ -83,7 +90,9 @@ def test_sigkill_in_the_middle(tmp_path: Path, stop_at: int) -> None:
     plan_file = tmp_path / "plan.json"
     plan_file.write_text(PLAN.model_dump_json())
     argv = [sys.executable, "-c", _SEAL_AND_STOP_AT, str(run.root), str(plan_file), str(stop_at)]
-    with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "here\n"
         process.send_signal(signal.SIGKILL)
@@ -151,7 +160,9 @@ def test_what_was_sealed_is_never_replaced_by_less(tmp_path: Path) -> None:
     assert drop_segments(run) > 0
     run.seal_report.unlink()
     before = content(run)
-    with pytest.raises(UsageError, match=r"seal\.json is missing, and .* holds 20,000 rows of sends"):
+    with pytest.raises(
+        UsageError, match=r"seal\.json is missing, and .* holds 20,000 rows of sends"
+    ):
         seal(run, PLAN)
     assert content(run) == before
 
@@ -172,6 +183,7 @@ def test_sealed_twice_at_once_gives_one_result(tmp_path: Path) -> None:
     racing = [subprocess.Popen(argv) for _ in range(2)]
     assert [p.wait(60) for p in racing] == [0, 0]
     tables = {
-        t: sum(pq.read_metadata(p).num_rows for p in run.sealed.glob(f"{t}/*/*.parquet")) for t in SEALED
+        t: sum(pq.read_metadata(p).num_rows for p in run.sealed.glob(f"{t}/*/*.parquet"))
+        for t in SEALED
     }
     assert tables == dict.fromkeys(SEALED, ROWS)

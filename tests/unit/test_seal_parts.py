@@ -1,4 +1,5 @@
-"""Sealing while a run goes on: cut anywhere, it makes what one sealing of the whole would have made."""
+"""Sealing while a run goes on: cut anywhere, it makes what one sealing of the whole would have
+made."""
 
 from __future__ import annotations
 
@@ -48,12 +49,17 @@ def rows_of(run: RunDir, plan: Plan) -> dict[str, list[Any]]:
     for bucket in range(plan.buckets):
         for table, columns in open_tables(str(run.root), bucket).items():
             arrays = {name: columns[name].tolist() for name in SEALED_NAMES[table]}
-            rows = [dict(zip(arrays, values, strict=True)) for values in zip(*arrays.values(), strict=True)]
+            rows = [
+                dict(zip(arrays, values, strict=True))
+                for values in zip(*arrays.values(), strict=True)
+            ]
             for row in rows:
                 row["error"] = names[row.get("error", 0)]
             owner = _OWNER[table]
             found[f"{table} {bucket}"] = (
-                sorted(rows, key=str) if table == "log" else sorted(rows, key=lambda row: row[owner])
+                sorted(rows, key=str)
+                if table == "log"
+                else sorted(rows, key=lambda row: row[owner])
             )
     return found
 
@@ -66,12 +72,15 @@ SEALED_NAMES = {table: [column.name for column in columns] for table, columns in
 def test_cut_anywhere_it_is_the_same(
     tmp_path_factory: pytest.TempPathFactory, capture: Captured, capacity: int, seed: int
 ) -> None:
-    """Segments come one by one, passes at any time, and of some a kill left everything but the end."""
+    """Segments come one by one, passes at any time, and of some a kill left everything but the
+    end."""
     mode, tables = capture
     plan, folder, rng = plan_of(mode), tmp_path_factory.mktemp("run"), np.random.default_rng(seed)
     whole, run = new_run(folder / "whole"), new_run(folder / "cut")
     captured(whole, tables, capacity)
-    for path in sorted(whole.raw.glob("*/*"), key=lambda path: (path.name.rpartition("-")[2], path)):
+    for path in sorted(
+        whole.raw.glob("*/*"), key=lambda path: (path.name.rpartition("-")[2], path)
+    ):
         target = run.raw / path.relative_to(whole.raw)
         target.parent.mkdir(exist_ok=True)
         shutil.copyfile(path, target)
@@ -80,7 +89,8 @@ def test_cut_anywhere_it_is_the_same(
             kept = {each: each.read_bytes() for each in before} if rng.random() < 0.5 else {}
             freed = seal_finished(run, plan)
             assert freed == 0 or not all(each.exists() for each in before)
-            for each, content in kept.items():  # killed after the line of the part, before they were removed
+            # killed after the line of the part, before they were removed
+            for each, content in kept.items():
                 each.write_bytes(content)
     seal(whole, plan)
     report = seal(run, plan)
@@ -92,7 +102,8 @@ def test_cut_anywhere_it_is_the_same(
 
 
 def test_what_may_change_waits(tmp_path: Path) -> None:
-    """A segment with a call that is open, or was answered a moment ago, and all behind it of its owner."""
+    """A segment with a call that is open, or was answered a moment ago, and all behind it of its
+    owner."""
     run, plan = new_run(tmp_path / "run"), plan_of()
     rows = [raw_rows(TableId.SENDS, sends(6)) for _ in range(3)]
     rows[1]["t_done_ns"][2] = time.monotonic_ns()
@@ -137,7 +148,9 @@ def test_a_segment_that_cannot_be_read_is_missing_and_the_rest_is_sealed(tmp_pat
     assert report.damaged_workers == {"p-1"}
 
 
-def test_a_full_disk_is_told_once_and_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_told_once_and_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run, plan, told = new_run(tmp_path / "run"), plan_of(), list[str]()
     rows = raw_rows(TableId.SENDS, sends(200_000))
     put(run, "p-1", TableId.SENDS, 1, rows)
@@ -176,7 +189,8 @@ def test_what_is_left_when_it_is_stopped_is_for_those_who_give_way_to_nobody(
 
 
 def test_a_name_keeps_its_number_when_others_come_before_it(tmp_path: Path) -> None:
-    """Numbers go by worker: one that captures its first error later would take those of all behind it."""
+    """Numbers go by worker: one that captures its first error later would take those of all behind
+    it."""
     run, plan = new_run(tmp_path / "run"), plan_of()
     for instance in (2, 1):
         columns = sends(6, instance=instance)

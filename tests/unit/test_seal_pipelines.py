@@ -36,7 +36,14 @@ def test_the_input_of_an_output_is_read_from_its_header(tmp_path: Path) -> None:
     """Of members and their later lives; other producers have the same bytes for nothing."""
     run, plan = new_run(tmp_path / "run"), with_pipeline(build_plan(topics={"orders": 1}), 1)
     for worker, instance in (("p-1", 1), ("pipeline-billing-1", 2), ("pipeline-billing-1.2", 3)):
-        put(run, worker, TableId.SENDS, instance, raw_rows(TableId.SENDS, blank("sends", 0)), capacity=1)
+        put(
+            run,
+            worker,
+            TableId.SENDS,
+            instance,
+            raw_rows(TableId.SENDS, blank("sends", 0)),
+            capacity=1,
+        )
     last = 2**32 - 1
     rows = [
         logged(1, 0, source_position=7),
@@ -69,7 +76,9 @@ def test_a_capture_of_before_has_no_inputs(tmp_path: Path) -> None:
     assert load_bucket(str(run.root), 0, Context()).log["source_position"].tolist() == [-1, 0]
     (pipeline,) = load_context(run).pipelines
     assert (pipeline.group, pipeline.committed) == ("billing", {1: 1})
-    rows = pq.read_table(path, partitioning=None).drop_columns(["source_partition", "source_position"])
+    rows = pq.read_table(path, partitioning=None).drop_columns(
+        ["source_partition", "source_position"]
+    )
     pq.write_table(rows, path)
     run.committed_offsets.unlink()
     log = load_bucket(str(run.root), 0, Context()).log

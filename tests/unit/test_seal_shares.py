@@ -41,7 +41,8 @@ def shifted(columns: Columns, by_ns: int, *names: str) -> Columns:
 
 
 def captured(run: RunDir, other: RunDir, away_ns: int) -> None:
-    """A producer and the log in ``run``; a producer and a consumer in ``other``, whose clock is behind."""
+    """A producer and the log in ``run``; a producer and a consumer in ``other``, whose clock is
+    behind."""
     times = ("t_intended_ns", "t_start_ns", "t_done_ns")
     far = shifted(sends(30, instance=2), -away_ns, *times)
     far["error"][3], far["t_done_ns"][5] = 5, 0
@@ -57,7 +58,8 @@ def captured(run: RunDir, other: RunDir, away_ns: int) -> None:
     for where in {run.root: run, other.root: other}.values():
         if where.worker("p-2").exists():
             write_jsonl(
-                where.worker("p-2") / "names.jsonl", [{"id": 5, "kind": "error", "text": "_TIMED_OUT"}]
+                where.worker("p-2") / "names.jsonl",
+                [{"id": 5, "kind": "error", "text": "_TIMED_OUT"}],
             )
 
 

@@ -13,10 +13,19 @@ from tests.planted.plans import build_plan
 
 
 def test_rows_of_the_log_get_the_state_and_the_end_of_their_transaction() -> None:
-    spans = [LogSpan(7, 0, 2, 3, 6, "committed"), LogSpan(8, 0, 4, 5, 7, "aborted"), LogSpan(7, 0, 8, 9)]
+    spans = [
+        LogSpan(7, 0, 2, 3, 6, "committed"),
+        LogSpan(8, 0, 4, 5, 7, "aborted"),
+        LogSpan(7, 0, 8, 9),
+    ]
     log = LogTransactions([StreamTransactions("orders-0", 10, 8, spans)], lambda stream: 1)
     position = np.arange(12)
-    out = {"stream": np.full(12, 1), "position": position, "txn": position * 0, "txn_end": position * 0}
+    out = {
+        "stream": np.full(12, 1),
+        "position": position,
+        "txn": position * 0,
+        "txn_end": position * 0,
+    }
     log.fill(out)
     none, done, gone, still, unknown = (
         Txn.NONE, Txn.COMMITTED, Txn.ABORTED, Txn.OPEN, Txn.UNKNOWN

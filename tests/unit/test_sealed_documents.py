@@ -1,4 +1,5 @@
-"""A document that judging reads is under seal: a plan or manifest that is gone or changed proves nothing."""
+"""A document that judging reads is under seal: a plan or manifest that is gone or changed proves
+nothing."""
 
 from __future__ import annotations
 
@@ -70,14 +71,22 @@ def sealed_run(history: History, root: Path) -> RunDir:
     write_jsonl(run.faults, FAULTS)
     write_jsonl(run.events, [{"t_ns": EPOCH_NS, "kind": "note", "worker": "p-1"}] * 3)
     write_jsonl(run.metrics, [{"t_ns": EPOCH_NS + S, "worker": "p-1", "late_max_ns": 1}] * 3)
-    files = {path.name: write_sealed_rows(path, read_jsonl(path)) for path in run.sealed.glob("*.jsonl")}
+    files = {
+        path.name: write_sealed_rows(path, read_jsonl(path)) for path in run.sealed.glob("*.jsonl")
+    }
     said = {name: asdict(file) for name, file in files.items()}
     beside = {name: asdict(file) for name, file in sealed_documents(run).items()}
     tables = {
-        p.relative_to(run.sealed).as_posix(): {"rows": 1, "bytes": p.stat().st_size, "sha256": _sum(p)}
+        p.relative_to(run.sealed).as_posix(): {
+            "rows": 1,
+            "bytes": p.stat().st_size,
+            "sha256": _sum(p),
+        }
         for p in run.sealed.glob("*/*/*.parquet")
     }
-    write_json(run.seal_report, read_json(run.seal_report) | {"files": said | tables, "documents": beside})
+    write_json(
+        run.seal_report, read_json(run.seal_report) | {"files": said | tables, "documents": beside}
+    )
     return run
 
 
@@ -87,7 +96,9 @@ def _sum(path: Path) -> str:
 
 @pytest.fixture
 def passed(tmp_path: Path) -> RunDir:
-    return sealed_run(History().sent(6).log(*range(6)).deliver(*range(6)).commit(6), tmp_path / "passed")
+    return sealed_run(
+        History().sent(6).log(*range(6)).deliver(*range(6)).commit(6), tmp_path / "passed"
+    )
 
 
 @pytest.fixture
@@ -102,7 +113,9 @@ def test_as_they_were_sealed_both_are_judged(passed: RunDir, failed: RunDir) -> 
 
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.parametrize("name", DOCUMENTS)
-def test_one_that_changed_proves_nothing(passed: RunDir, failed: RunDir, name: str, change: str) -> None:
+def test_one_that_changed_proves_nothing(
+    passed: RunDir, failed: RunDir, name: str, change: str
+) -> None:
     for run in (passed, failed):
         path = run.root / name
         before = path.read_text()
@@ -128,7 +141,8 @@ def test_one_that_changed_proves_nothing(passed: RunDir, failed: RunDir, name: s
 def test_rows_are_counted(passed: RunDir) -> None:
     passed.faults.write_text(CHANGES["without its last line"](passed.faults.read_text()) or "")
     assert any(
-        "faults.jsonl is not the file that was sealed: 3 of 4 rows" in r for r in judge_here(passed).reasons
+        "faults.jsonl is not the file that was sealed: 3 of 4 rows" in r
+        for r in judge_here(passed).reasons
     )
 
 
@@ -136,7 +150,8 @@ def test_a_heal_after_the_run_may_be_added_and_nothing_else(passed: RunDir) -> N
     """`clean` heals what a killed harness left, be the run sealed by then or not."""
     append_jsonl(passed.faults, {"id": 1, "event": "heal", "t_ns": EPOCH_NS + 9 * S})
     append_jsonl(
-        passed.faults, {"id": 1, "event": "healed", "ok": True, "undone": True, "t_ns": EPOCH_NS + 9 * S}
+        passed.faults,
+        {"id": 1, "event": "healed", "ok": True, "undone": True, "t_ns": EPOCH_NS + 9 * S},
     )
     assert judge_here(passed).verdict is Verdict.PASS
     append_jsonl(passed.faults, {**FAULTS[0], "id": 2})

@@ -26,8 +26,14 @@ NASTY = f"{MARK}-\"q'\\b%41$;{{x}}é"
 KEY_LINE = f"{MARK}Q2FuYm9uaWNhbEtleU1hdGVyaWFs"
 CASES = {
     "plain": ("kafka", "{mechanism: plain, user: u, password: {env: STORM_SECRET}}"),
-    "scram-sha-256": ("kafka", "{mechanism: scram-sha-256, user: u, password: {env: STORM_SECRET}}"),
-    "scram-sha-512": ("kafka", "{mechanism: scram-sha-512, user: u, password: {env: STORM_SECRET}}"),
+    "scram-sha-256": (
+        "kafka",
+        "{mechanism: scram-sha-256, user: u, password: {env: STORM_SECRET}}",
+    ),
+    "scram-sha-512": (
+        "kafka",
+        "{mechanism: scram-sha-512, user: u, password: {env: STORM_SECRET}}",
+    ),
     "oauthbearer": ("kafka", "{mechanism: oauthbearer, token: {env: STORM_SECRET}}"),
     "oauthbearer-client": (
         "kafka",
@@ -64,12 +70,20 @@ def asked(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
         if variable in auth or system == "kafka":
             monkeypatch.setenv(variable, text)
     (tmp_path / "secret").write_text(f"{NASTY}\n")
-    (tmp_path / "me.key").write_text(f"-----BEGIN PRIVATE KEY-----\n{KEY_LINE}\n-----END PRIVATE KEY-----\n")
+    (tmp_path / "me.key").write_text(
+        f"-----BEGIN PRIVATE KEY-----\n{KEY_LINE}\n-----END PRIVATE KEY-----\n"
+    )
     for name in ("ca.pem", "me.pem"):
         (tmp_path / name).write_text("-----BEGIN CERTIFICATE-----\n")
-    own = "certificate: me.pem, key: me.key, key_password: {env: STORM_KEY}" if system == "kafka" else ""
+    own = (
+        "certificate: me.pem, key: me.key, key_password: {env: STORM_KEY}"
+        if system == "kafka"
+        else ""
+    )
     path = tmp_path / "c.yaml"
-    path.write_text(f"system: {system}\nbootstrap: 127.0.0.1:9\ntls: {{ca: ca.pem, {own}}}\nauth: {auth}\n")
+    path.write_text(
+        f"system: {system}\nbootstrap: 127.0.0.1:9\ntls: {{ca: ca.pem, {own}}}\nauth: {auth}\n"
+    )
     return request.param, system, read_connection(path).security
 
 
@@ -97,7 +111,9 @@ def test_every_client_has_words_for_every_proof_or_says_that_it_has_none(asked: 
     assert every - having == lacking
 
 
-def test_no_secret_stands_in_the_name_of_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_stands_in_the_name_of_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(error_texts, "_secrets", [])
     with handed_over(SecureOptions({"any": "one"}, (NASTY, KEY_LINE))) as (env, _):
         monkeypatch.setenv(VARIABLE, env[VARIABLE])

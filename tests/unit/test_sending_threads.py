@@ -1,4 +1,5 @@
-"""Several sending threads in one producer of the Python kit, on a client that blocks, refuses or fails."""
+"""Several sending threads in one producer of the Python kit, on a client that blocks, refuses or
+fails."""
 
 from __future__ import annotations
 
@@ -39,11 +40,14 @@ def session_of(folder: Path, **more: Any) -> Any:
     report = SimpleNamespace(freeze=freeze, error=lambda *_: None)
     names = SimpleNamespace(id=lambda kind, text: 1)
     spec = SimpleNamespace(part=part, run_tag=1, folder=folder)
-    return SimpleNamespace(spec=spec, control=control, report=report, names=names, ready=lambda: None)
+    return SimpleNamespace(
+        spec=spec, control=control, report=report, names=names, ready=lambda: None
+    )
 
 
 def role_of(open_loop: ModuleType, session: Any, on_send: Callable[[int], None]) -> Any:
-    """A producer whose calls are ``on_send(lane)``; remembers which thread called for which lane."""
+    """A producer whose calls are ``on_send(lane)``; remembers which thread called for which
+    lane."""
     callers: dict[int, set[int]] = {}
 
     class Role(open_loop.OpenLoop):  # type: ignore[misc, name-defined]
@@ -63,7 +67,9 @@ def role_of(open_loop: ModuleType, session: Any, on_send: Callable[[int], None])
             for i in range(first, stop):
                 lane = self.lanes[i % len(self.lanes)].lane
                 callers.setdefault(lane, set()).add(threading.get_ident())
-                rows, at = self.open_row(lane, i // len(self.lanes), self.schedule.due_ns(i), kind, 0, 1)
+                rows, at = self.open_row(
+                    lane, i // len(self.lanes), self.schedule.due_ns(i), kind, 0, 1
+                )
                 self.attempted = i + 1
                 try:
                     on_send(lane)
@@ -79,14 +85,19 @@ def role_of(open_loop: ModuleType, session: Any, on_send: Callable[[int], None])
 
 
 def rows_in(folder: Path) -> Any:
-    parts = [np.fromfile(path, RAW[TableId.SENDS], offset=64) for path in sorted(folder.glob("*.seg"))]
+    parts = [
+        np.fromfile(path, RAW[TableId.SENDS], offset=64) for path in sorted(folder.glob("*.seg"))
+    ]
     found = np.concatenate(parts)
     return found[found["state"] != 0]
 
 
 def run(role: Any, seconds: float) -> None:
-    """Run, and drain after so long: what is due by then may be sent a little later on a busy machine."""
-    timer = threading.Timer(seconds, lambda: vars(role.control).update(stop_load=True, draining=True))
+    """Run, and drain after so long: what is due by then may be sent a little later on a busy
+    machine."""
+    timer = threading.Timer(
+        seconds, lambda: vars(role.control).update(stop_load=True, draining=True)
+    )
     timer.start()
     try:
         role.run()
@@ -94,7 +105,9 @@ def run(role: Any, seconds: float) -> None:
         timer.cancel()
 
 
-def test_a_lane_has_one_thread_and_the_threads_share_the_rate(open_loop: ModuleType, tmp_path: Path) -> None:
+def test_a_lane_has_one_thread_and_the_threads_share_the_rate(
+    open_loop: ModuleType, tmp_path: Path
+) -> None:
     role = role_of(open_loop, session_of(tmp_path), lambda lane: None)
     run(role, LOAD_S + 1.5)
     sends = rows_in(tmp_path)
@@ -103,15 +116,21 @@ def test_a_lane_has_one_thread_and_the_threads_share_the_rate(open_loop: ModuleT
         mine = sends[sends["lane"] == lane]
         assert (mine["seq"] == np.arange(80)).all()
     assert all(len(threads) == 1 for threads in role.callers.values())
-    assert role.callers[0] == role.callers[2] == role.callers[4] != role.callers[1] == role.callers[3]
+    assert (
+        role.callers[0] == role.callers[2] == role.callers[4] != role.callers[1] == role.callers[3]
+    )
     counts = role.session.report.counts()
     assert (counts["attempted"], counts["ok"], counts["open"]) == (400, 400, 0)
 
 
 @pytest.mark.long
-def test_a_call_that_blocks_keeps_only_its_own_thread(open_loop: ModuleType, tmp_path: Path) -> None:
+def test_a_call_that_blocks_keeps_only_its_own_thread(
+    open_loop: ModuleType, tmp_path: Path
+) -> None:
     released = threading.Event()
-    role = role_of(open_loop, session_of(tmp_path), lambda lane: lane == 1 and not released.wait(20))
+    role = role_of(
+        open_loop, session_of(tmp_path), lambda lane: lane == 1 and not released.wait(20)
+    )
     timer = threading.Timer(LOAD_S + 0.3, role.control.stop)
     timer.start()
     role.run()

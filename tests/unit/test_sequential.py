@@ -1,4 +1,5 @@
-"""The sequential test: its errors are at most those stated, followed exactly and in simulated rounds."""
+"""The sequential test: its errors are at most those stated, followed exactly and in simulated
+rounds."""
 
 from __future__ import annotations
 
@@ -40,7 +41,9 @@ def test_no_error_is_larger_than_stated(error: float) -> None:
 
 
 @pytest.mark.parametrize("rate", [0.6, 0.02])
-def test_simulated_rounds_end_right_as_often_as_stated_and_undecided_hardly_ever(rate: float) -> None:
+def test_simulated_rounds_end_right_as_often_as_stated_and_undecided_hardly_ever(
+    rate: float,
+) -> None:
     dice = random.Random(1945)
     ends: Counter[SequentialDecision] = Counter()
     rounds = 0

@@ -11,7 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from analysis.histogram import BINS, Histogram, bin_middle_ns, bin_of
-from analysis.series import MAX_STEPS, MAX_TICKS_A_STEP, OUTAGE_NS, Grid, Outage, Series, empty, series_of
+from analysis.series import (
+    MAX_STEPS,
+    MAX_TICKS_A_STEP,
+    OUTAGE_NS,
+    Grid,
+    Outage,
+    Series,
+    empty,
+    series_of,
+)
 from harness.records import DELIVERIES, SENDS, Event, Kind, Outcome
 
 ZERO = 50_000_000_000
@@ -55,7 +64,9 @@ def test_what_pipelines_make_is_in_no_rate_latency_or_outage() -> None:
     alone = series(own)
     both = series_of([table(SENDS, [*own, *piped])], table(DELIVERIES, []), GRID, LANES, piped=[2])
     counted = {"attempted": 4, "ok": 1, "fail": 1, "info": 1, "aborted": 1, "open": 1}
-    assert both.totals == {name: value + counted.get(name, 0) for name, value in alone.totals.items()}
+    assert both.totals == {
+        name: value + counted.get(name, 0) for name, value in alone.totals.items()
+    }
     assert both.outages == alone.outages
     assert both.latency.total == alone.latency.total
     assert both.due.tolist() == alone.due.tolist()
@@ -63,7 +74,9 @@ def test_what_pipelines_make_is_in_no_rate_latency_or_outage() -> None:
 
 @settings(deadline=None)
 @given(st.integers(-(2**40), 2**30), st.integers(1, 2**42), st.integers(0, 10**6))
-def test_a_grid_covers_its_span_in_few_steps_with_a_border_at_zero(lead: int, span: int, after: int) -> None:
+def test_a_grid_covers_its_span_in_few_steps_with_a_border_at_zero(
+    lead: int, span: int, after: int
+) -> None:
     zero = 2**45
     first = zero + min(lead, 0)
     grid = Grid.over(first, first + span + after, zero)
@@ -83,7 +96,14 @@ def test_a_bin_stands_for_its_values_within_a_percent(value: int) -> None:
 
 
 def test_bins_are_clipped_at_both_ends() -> None:
-    assert bin_of(np.array([-5, 0, 1, 1023, 2**41, 2**62])).tolist() == [0, 0, 0, 0, BINS - 1, BINS - 1]
+    assert bin_of(np.array([-5, 0, 1, 1023, 2**41, 2**62])).tolist() == [
+        0,
+        0,
+        0,
+        0,
+        BINS - 1,
+        BINS - 1,
+    ]
 
 
 @settings(max_examples=50, deadline=None)
@@ -93,7 +113,7 @@ def test_bins_are_clipped_at_both_ends() -> None:
 )
 def test_quantiles_are_the_ranked_values(rows: list[tuple[int, int]], q: float) -> None:
     steps, values = (np.array(x, np.int64) for x in zip(*rows, strict=True))
-    hist = Histogram.of(steps, values, 4)
+    hist = Histogram.from_values(steps, values, 4)
     exact = sorted(values.tolist())[max(math.ceil(q * len(values) - 1e-9), 1) - 1]
     assert hist.quantiles([q])[0] == pytest.approx(exact, rel=0.017)
     (per_step,) = hist.quantiles_per_step([q], 4)
@@ -146,7 +166,9 @@ def test_counts_agree_with_counting_by_hand(rows: list[dict[str, int]]) -> None:
     assert found.info.tolist() == by_hand(Outcome.INFO)
     load_ok = [r for r in judged if r["kind"] == Kind.LOAD and r["outcome"] == Outcome.OK]
     assert found.latency.total == len(load_ok)
-    assert found.latency.max_ns == max((r["t_done_ns"] - r["t_intended_ns"] for r in load_ok), default=0)
+    assert found.latency.max_ns == max(
+        (r["t_done_ns"] - r["t_intended_ns"] for r in load_ok), default=0
+    )
     if judged:
         assert found.totals["attempted"] == len(judged)
         assert found.totals["open"] == sum(r["t_done_ns"] == 0 for r in judged)
@@ -181,7 +203,9 @@ def test_deliveries_are_counted_and_acknowledgements_are_not() -> None:
     assert series([], rows).delivered.sum() == 1
 
 
-def steady(until_ms: int, *, every_ms: int = 10, lane: int = 0, start_ms: int = 0) -> list[dict[str, int]]:
+def steady(
+    until_ms: int, *, every_ms: int = 10, lane: int = 0, start_ms: int = 0
+) -> list[dict[str, int]]:
     return [send(t, 5, lane=lane) for t in range(start_ms, until_ms, every_ms)]
 
 
@@ -208,16 +232,19 @@ def test_an_outage_lasts_from_the_first_message_offered_to_the_next_ok() -> None
 
 
 def test_a_client_that_is_behind_is_waiting_all_the_time() -> None:
-    """No message is offered in the gap, but those acknowledged after it had been offered before it."""
+    """No message is offered in the gap, but those acknowledged after it had been offered before
+    it."""
     behind = [send(t, 5000) for t in range(0, 3000, 10)]  # acknowledged at 5 .. 8 s
-    pause = [send(3000 + t, 8000) for t in range(0, 1000, 10)]  # due before 4 s, acknowledged from 11 s
+    # due before 4 s, acknowledged from 11 s
+    pause = [send(3000 + t, 8000) for t in range(0, 1000, 10)]
     (first, second) = series(behind + pause).outages
     assert close_to(first, 1, 0, 5000)
     assert close_to(second, 1, 8000, 11_000)
 
 
 def test_a_generator_that_is_late_is_no_outage() -> None:
-    """Nothing was offered between 3 and 6 s; what was due then was offered late and acknowledged at once."""
+    """Nothing was offered between 3 and 6 s; what was due then was offered late and acknowledged at
+    once."""
     late = [send(t, 6005 - t, late_ms=6000 - t) for t in range(3000, 6000, 10)]
     assert series(steady(3000) + late + steady(9000, start_ms=6010)).outages == ()
 

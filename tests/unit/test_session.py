@@ -40,7 +40,10 @@ class _TextInTheJvm(Exception):
 
 def test_a_failure_can_be_told_when_spark_has_gone() -> None:
     assert spark_reason(_TextInTheJvm()) == "_TextInTheJvm, and Spark has gone"
-    assert spark_reason(ValueError("first\nPythonException: the reason")) == "PythonException: the reason"
+    assert (
+        spark_reason(ValueError("first\nPythonException: the reason"))
+        == "PythonException: the reason"
+    )
 
 
 def test_masters() -> None:
@@ -73,7 +76,11 @@ import analysis.spark.task
 assert analysis.spark.task.__file__.startswith({str(archive)!r}), analysis.spark.task.__file__
 """
     done = subprocess.run(
-        [sys.executable, "-I", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False
+        [sys.executable, "-I", "-c", script],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
 

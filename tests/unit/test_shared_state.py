@@ -1,4 +1,5 @@
-"""State that threads or processes share, under stress: who is in a run, commands, lines of a file."""
+"""State that threads or processes share, under stress: who is in a run, commands, lines of a
+file."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import pytest
 
 from harness.progress.plain import PlainProgress
 from harness.run.manifest import ManifestFile
+from harness.run.place import RunPlace
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
 from harness.run.worker_specs import Endpoints
@@ -84,7 +86,9 @@ def test_commands_of_several_threads_arrive_whole(tmp_path: Path) -> None:
     )
     worker.start([sys.executable, "-c", program], {})
     commands = [[f"drain {thread}-{n}-{'z' * 3000}" for n in range(50)] for thread in range(4)]
-    together(*((lambda mine=mine: [worker.tell(line) for line in mine] and None) for mine in commands))
+    together(
+        *((lambda mine=mine: [worker.tell(line) for line in mine] and None) for mine in commands)
+    )
     worker.tell("end")
     assert worker.wait_done(30)
     assert sorted((worker.done_line.model_extra or {})["lines"]) == sorted(
@@ -114,7 +118,9 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WorkerPool:
     run = RunDir(tmp_path / "run").create()
     manifest = ManifestFile(run, command="x", versions={})
     progress = PlainProgress(io.StringIO())
-    made = WorkerPool(plan_of(), run, Endpoints("", ""), manifest, progress, owner="x", offline=True)
+    made = WorkerPool(
+        RunPlace(plan_of(), run, Endpoints("", ""), manifest, progress, "x", offline=True)
+    )
     for number in range(4):
         worker = made._worker(worker_spec(f"p-{number}", "confluent-kafka"))
         worker.start([], {})

@@ -1,4 +1,5 @@
-"""The target of `shrink`: which variant, class, seed, versions and settings a scenario or a run means."""
+"""The target of `shrink`: which variant, class, seed, versions and settings a scenario or a run
+means."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def test_of_a_scenario_it_is_the_variant_that_shows_a_class(tmp_path: Path) -> N
 
 
 def test_versions_are_written_out_and_the_rate_of_the_machine_is_no_claim(tmp_path: Path) -> None:
-    found = replace(target(tmp_path, "kafka-quick"), rate_per_s=7000, versions={"confluent-kafka": "2.5.0"})
+    found = replace(
+        target(tmp_path, "kafka-quick"), rate_per_s=7000, versions={"confluent-kafka": "2.5.0"}
+    )
     assert pinned_data(target(tmp_path, "kafka-quick"))["load"]["rate"]["at_most"] == 50000
     data = pinned_data(found)
     assert data["cluster"]["version"] == SYSTEMS["kafka"].version
@@ -54,7 +57,12 @@ def run(tmp_path: Path) -> RunDir:
     run = RunDir(tmp_path / "20261122-run").create()
     run.scenario.write_text(scenario.text)
     write_json(run.plan, plan.model_dump(mode="json"))
-    worker = {"name": "p-1", "role": "producer", "client": "confluent-kafka", "client_version": "2.4.0"}
+    worker = {
+        "name": "p-1",
+        "role": "producer",
+        "client": "confluent-kafka",
+        "client_version": "2.4.0",
+    }
     command = "brokerstorm run kafka-acks1 --seed 41 --set load.rate=2000 --variant unsafe"
     write_json(run.manifest, {"command": command, "workers": [worker]})
     write_result(run, failing())
@@ -71,7 +79,9 @@ def test_a_run_brings_its_settings_versions_class_and_seed(tmp_path: Path, run: 
 
 
 def test_what_does_not_say_which_is_refused(tmp_path: Path, run: RunDir) -> None:
-    with pytest.raises(UsageError, match="neither a scenario nor a run: no such scenario: 'nothing'"):
+    with pytest.raises(
+        UsageError, match="neither a scenario nor a run: no such scenario: 'nothing'"
+    ):
         target(tmp_path, "nothing")
     with pytest.raises(UsageError, match="--class lost is not a class"):
         target(tmp_path, "kafka-storm", cls="lost")

@@ -99,11 +99,17 @@ def test_what_is_left_is_what_the_class_needs() -> None:
     assert search.shows
     assert search.is_whole
     found = search.smallest
-    assert found["faults"] == [{"fault": "pause", "target": "leader-of:orders", "at": "1s", "for": "5s"}]
+    assert found["faults"] == [
+        {"fault": "pause", "target": "leader-of:orders", "at": "1s", "for": "5s"}
+    ]
     assert found["topics"]["orders"]["partitions"] == 1
     assert found["load"]["producers"]["shop"]["options"] == {"acks": "all"}
     assert found["load"]["consumers"] == {}
-    assert (found["load"]["rate"], found["load"]["duration"], found["load"]["warm_up"]) == (782, "8s", "1s")
+    assert (found["load"]["rate"], found["load"]["duration"], found["load"]["warm_up"]) == (
+        782,
+        "8s",
+        "1s",
+    )
 
 
 def test_a_random_target_becomes_the_leader_of_the_only_partition_that_is_left() -> None:
@@ -122,7 +128,8 @@ def test_a_random_target_becomes_the_leader_of_the_only_partition_that_is_left()
 
 
 def test_a_storm_that_does_not_say_when_it_ends_keeps_the_load_that_showed_the_class() -> None:
-    """Unloads take as long as they take: 2 s behind the first one are too few, and 19 s too many."""
+    """Unloads take as long as they take: 2 s behind the first one are too few, and 19 s too
+    many."""
     scenario = read_scenario("pulsar-12779")
     shape = shape_of(scenario, pinned(scenario))
 
@@ -145,7 +152,9 @@ def test_requirements_clients_and_versions_stay() -> None:
 def test_a_profile_is_read_from_where_the_scenario_is(tmp_path: Path) -> None:
     (tmp_path / "day.csv").write_text("0,10\n5,20\n")
     text = Path("scenarios/kafka-smoke.yaml").read_text()
-    (tmp_path / "mine.yaml").write_text(text.replace("load:\n", "load:\n  profile: {csv: day.csv}\n"))
+    (tmp_path / "mine.yaml").write_text(
+        text.replace("load:\n", "load:\n  profile: {csv: day.csv}\n")
+    )
     data = pinned(read_scenario(str(tmp_path / "mine.yaml")))
     assert data["load"]["profile"] == {"csv": str(tmp_path / "day.csv")}
 
@@ -158,7 +167,8 @@ def test_what_does_not_show_the_class_is_not_searched() -> None:
 
 @pytest.mark.long
 def test_luck_leaves_a_part_in_and_takes_none_that_is_needed() -> None:
-    """At 60 %, what was accepted showed the class twice: none of it can lack what the class needs."""
+    """At 60 %, what was accepted showed the class twice: none of it can lack what the class
+    needs."""
     wholes = 0
     for seed in range(20):
         search = Scripted(freeze_with_acks_1, rate=0.6, luck=random.Random(seed)).found()
@@ -197,7 +207,9 @@ def test_the_end_of_the_budget_keeps_the_best_and_says_what_was_not_tried(tmp_pa
 
 @pytest.mark.long
 @pytest.mark.parametrize("after", [0, 5, 17])
-def test_a_search_that_was_cut_off_goes_on_without_playing_a_round_twice(tmp_path: Path, after: int) -> None:
+def test_a_search_that_was_cut_off_goes_on_without_playing_a_round_twice(
+    tmp_path: Path, after: int
+) -> None:
     cut, rest, whole = (Scripted(freeze_with_acks_1) for _ in range(3))
     with pytest.raises(KeyboardInterrupt):
         MadeUp(tmp_path, cut, stops_after=after).run(cut.search().rounds())
@@ -226,7 +238,9 @@ def test_the_smallest_scenario_of_a_bug_keeps_its_fixed_version(tmp_path: Path) 
     data, fixed = pinned_data(target), pinned_data(replace(target, scenario=target.fixed))
     needs_first = Scripted(lambda data: "first" in data["load"].get("consumers", {}))
     search = needs_first.found(shape_of(target.scenario, data))
-    text = smallest_text(search, command="brokerstorm shrink", day="today", fixed=fixed, bug=target.bug)
+    text = smallest_text(
+        search, command="brokerstorm shrink", day="today", fixed=fixed, bug=target.bug
+    )
     path = tmp_path / "smallest.yaml"
     path.write_text(text)
     smallest = read_scenario(str(path))
@@ -246,7 +260,9 @@ def test_several_classes_ask_which_and_one_is_taken() -> None:
         only_class(both)
 
 
-def test_a_round_that_is_unknown_without_an_effect_or_of_another_bug_shows_nothing(tmp_path: Path) -> None:
+def test_a_round_that_is_unknown_without_an_effect_or_of_another_bug_shows_nothing(
+    tmp_path: Path,
+) -> None:
     run = RunDir(tmp_path)
     write_json(run.manifest, {"workers": []})
 
@@ -268,7 +284,9 @@ def test_a_round_that_is_unknown_without_an_effect_or_of_another_bug_shows_nothi
 
 def test_the_file_is_a_scenario_that_expects_the_class_and_says_why(tmp_path: Path) -> None:
     search = Scripted(freeze_with_acks_1).found()
-    text = smallest_text(search, command="brokerstorm shrink kafka-storm --seed 7", day="2026-11-22")
+    text = smallest_text(
+        search, command="brokerstorm shrink kafka-storm --seed 7", day="2026-11-22"
+    )
     path = tmp_path / "smallest.yaml"
     path.write_text(text)
     assert read_scenario(str(path)).variants["smallest"].expect == CLS
@@ -301,7 +319,8 @@ def test_the_result_shows_the_class_and_no_single_reduction_more_does(wanted: se
 
 
 def _is_there(shape: Shape, data: Data, each: Reduction) -> bool:
-    """Whether a candidate has not got a reduction: only such are needed as can be told from the data."""
+    """Whether a candidate has not got a reduction: only such are needed as can be told from the
+    data."""
     if each.at[0] == "faults" or "duration" in each.at:
         kinds = [step["fault"] for step in data.get("faults", [])]
         return each.at[0] != "faults" or shape.data["faults"][each.at[1]]["fault"] in kinds
@@ -315,9 +334,19 @@ def _is_there(shape: Shape, data: Data, each: Reduction) -> bool:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    "name", ["kafka-storm", "kafka-mix", "pulsar-key-shared", "pulsar-storm", "kafka-network", "qpid-storm"]
+    "name",
+    [
+        "kafka-storm",
+        "kafka-mix",
+        "pulsar-key-shared",
+        "pulsar-storm",
+        "kafka-network",
+        "qpid-storm",
+    ],
 )
-def test_a_scenario_as_it_is_and_with_one_reduction_is_read_again(name: str, tmp_path: Path) -> None:
+def test_a_scenario_as_it_is_and_with_one_reduction_is_read_again(
+    name: str, tmp_path: Path
+) -> None:
     from experiments.shrink.words import file_text
 
     scenario = read_scenario(name)

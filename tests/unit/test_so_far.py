@@ -1,4 +1,5 @@
-"""Judging while a run goes on: planted runs cut anywhere; what is told stays, and the end is the same."""
+"""Judging while a run goes on: planted runs cut anywhere; what is told stays, and the end is the
+same."""
 
 from __future__ import annotations
 
@@ -24,7 +25,13 @@ from tests.planted.large import plant
 from tests.planted.planters import ALL_KINDS
 from tests.planted.raw import SegmentWriter
 
-SHAPE: dict[str, Any] = {"messages": 6_000, "producers": 4, "topics": 2, "partitions": 3, "buckets": 4}
+SHAPE: dict[str, Any] = {
+    "messages": 6_000,
+    "producers": 4,
+    "topics": 2,
+    "partitions": 3,
+    "buckets": 4,
+}
 SEED = 3
 Message = tuple[int, ...]
 
@@ -42,7 +49,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
         writer = SegmentWriter(*where, capacity=150, subscription=segment.subscription)
         for rows in map(np.copy, whole_rows(segment, Counter())):
             if segment.table is TableId.SENDS:
-                rows["outcome"][rows["outcome"] == 0] = 3  # answered, or nothing behind it would be sealed
+                # answered, or nothing behind it would be sealed
+                rows["outcome"][rows["outcome"] == 0] = 3
             writer.append(rows)
         writer.close()
     return run
@@ -53,11 +61,14 @@ def plan_of(run: RunDir) -> Plan:
 
 
 def growing(whole: RunDir, folder: Path, seed: int) -> Iterator[RunDir]:
-    """The same run while it goes on, each time after some more segments of each worker have come."""
+    """The same run while it goes on, each time after some more segments of each worker have
+    come."""
     run, rng = RunDir(folder / "run"), np.random.default_rng(seed)
     shutil.copytree(whole.root, run.root, ignore=shutil.ignore_patterns("*.seg"))
     manifest = read_json(run.manifest)
-    write_json(run.manifest, manifest | {"workers": [], "readiness_restored": False, "drained": False})
+    write_json(
+        run.manifest, manifest | {"workers": [], "readiness_restored": False, "drained": False}
+    )
     waiting: dict[str, list[Path]] = {}
     for path in sorted(whole.raw.glob("*/*.seg")):
         waiting.setdefault(path.name.rpartition("-")[0] + path.parent.name, []).append(path)
@@ -72,7 +83,8 @@ def growing(whole: RunDir, folder: Path, seed: int) -> Iterator[RunDir]:
 
 
 def broken(run: RunDir, classes: frozenset[str]) -> list[set[Message]]:
-    """Of each hit of these classes the message, and its place: damaged ones are known by it at first."""
+    """Of each hit of these classes the message, and its place: damaged ones are known by it at
+    first."""
     found: list[set[Message]] = []
     for hits in hits_here(run)[0]:
         if hits.cls in classes:
@@ -117,7 +129,9 @@ def finding(cls: str, status: Status) -> Finding:
 
 def test_nothing_is_told_as_certain_before_the_end() -> None:
     """A log that is cut later takes the rows with it that show a duplicate."""
-    told = so_far([finding("write-duplicate", Status.VIOLATION), finding("acked-lost", Status.SUSPECT)])
+    told = so_far(
+        [finding("write-duplicate", Status.VIOLATION), finding("acked-lost", Status.SUSPECT)]
+    )
     assert [each.text for each in told] == [
         "write-duplicate 2, unless the log is cut later: s",
         "acked-lost 2, open until the end: s",
@@ -125,5 +139,7 @@ def test_nothing_is_told_as_certain_before_the_end() -> None:
 
 
 def test_what_is_permitted_or_not_proved_in_the_log_is_not_told() -> None:
-    weaker = [finding("write-duplicate", status) for status in Status if status is not Status.VIOLATION]
+    weaker = [
+        finding("write-duplicate", status) for status in Status if status is not Status.VIOLATION
+    ]
     assert so_far([*weaker, finding("acked-lost", Status.PERMITTED)]) == []

@@ -1,4 +1,5 @@
-"""The command line of Spark's JVM where the Java has not all modules that Spark's launcher asks for."""
+"""The command line of Spark's JVM where the Java has not all modules that Spark's launcher asks
+for."""
 
 from __future__ import annotations
 

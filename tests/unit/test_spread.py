@@ -20,7 +20,9 @@ from tests.planted.judged import judge_here
 from tests.planted.tiny import History
 
 S = 1_000_000_000
-CONTEXT = Context(epoch_ns=1000 * S, load_end_ns=1060 * S, streams=("orders-0", "orders-1", "orders-2"))
+CONTEXT = Context(
+    epoch_ns=1000 * S, load_end_ns=1060 * S, streams=("orders-0", "orders-1", "orders-2")
+)
 EPISODE = Episode(
     cls="acked-lost", split="", unmet=(), instance=1, lane=0, stream=1, session=0,
     first_ns=1009 * S, last_ns=1010 * S, count=6, windows=((1, 9, 2), (1, 10, 3), (2, 9, 1)),
@@ -30,7 +32,9 @@ EPISODE = Episode(
 def test_what_the_kernels_find_is_counted_by_second_and_stream(tmp_path: Path) -> None:
     history = History().sent(6).log(0, 1, 4, 5).deliver(0, 1, 4, 5).commit(4)
     history.send(6, at_ms=2_300.0)
-    (lost,) = [f for f in judge_here(history.write(tmp_path / "run")).findings if f.cls == "acked-lost"]
+    (lost,) = [
+        f for f in judge_here(history.write(tmp_path / "run")).findings if f.cls == "acked-lost"
+    ]
     assert (lost.count, lost.window_s) == (3, 1)
     assert lost.by_stream == (StreamCount(stream="orders-0", count=3, windows=[(0, 2), (2, 1)]),)
 
@@ -55,7 +59,9 @@ def test_an_episode_belongs_to_the_fault_in_whose_window_it_began_or_to_none() -
     faults = [FaultRecord(4, "kill", inject_ns=1010 * S, end_ns=1012 * S, effective=True)]
     # its window: from 1 s before to 2 s after
     late = replace(EPISODE, first_ns=1014 * S, last_ns=1015 * S, count=2)
-    assert by_fault([late, EPISODE], faults, CONTEXT, CauseWords("acked-lost", CONTEXT, faults)) == (
+    assert by_fault(
+        [late, EPISODE], faults, CONTEXT, CauseWords("acked-lost", CONTEXT, faults)
+    ) == (
         FaultCount(fault=4, count=6, episodes=1, first_s=9.0, last_s=10.0),
         FaultCount(fault=0, count=2, episodes=1, first_s=14.0, last_s=15.0),
     )
@@ -69,7 +75,12 @@ def test_cpu_is_cores_since_the_last_sample_and_unknown_over_a_restart() -> None
     metrics.append(MetricRow(t_ns=1000 * S, worker="producer-1", cpu_s=0.0, rss_bytes=7))
     metrics.append(MetricRow(t_ns=1000 * S, worker="producer-1"))
     client, node = sorted(usage_of(metrics, 1000 * S), key=lambda row: row.role)
-    assert (client.name, client.role, client.cpu, client.rss_bytes) == ("producer-1", "client", [None], [7])
+    assert (client.name, client.role, client.cpu, client.rss_bytes) == (
+        "producer-1",
+        "client",
+        [None],
+        [7],
+    )
     assert (node.t_s, node.cpu) == ([0, 1, 2, 3], [None, 0.5, None, 2.0])
 
 

@@ -1,4 +1,5 @@
-"""Consumers that are handed nothing, while it happens: what counts as silence, what waits, who is told."""
+"""Consumers that are handed nothing, while it happens: what counts as silence, what waits, who is
+told."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from harness.run.draining import waiting_for
 from harness.run.hangs import stall_sentence
 from harness.run.liveness import Stall, StallDetector
 from harness.run.manifest import ManifestFile
+from harness.run.place import RunPlace
 from harness.run.stalls import StallMonitor
 from harness.run.worker_pool import WorkerPool
 from harness.run.worker_process import WorkerProcess
@@ -33,7 +35,13 @@ S = 1_000_000_000
 def plan_of(system: str = "kafka", **consumers: Any) -> Plan:
     topics = {"a": {"partitions": 2}} if system == "kafka" else {"a": {}, "b": {}}
     load = {"consumers": consumers or {"c": {}}}
-    data = {"name": "x", "system": system, "topics": topics, "load": load, "limits": {"stall": "5s"}}
+    data = {
+        "name": "x",
+        "system": system,
+        "topics": topics,
+        "load": load,
+        "limits": {"stall": "5s"},
+    }
     return build_plan(Scenario.model_validate(data), seed=1)
 
 
@@ -80,7 +88,11 @@ class Backlogs(Ends):
         self.found = found
 
     def backlogs(self, topics: Sequence[str]) -> Mapping[str, Mapping[str, int]]:
-        return {stream: found for stream, found in self.found.items() if stream.rpartition("-")[0] in topics}
+        return {
+            stream: found
+            for stream, found in self.found.items()
+            if stream.rpartition("-")[0] in topics
+        }
 
 
 class Rig:
@@ -98,7 +110,8 @@ class Rig:
 
     def fault(self, event: str, **more: Any) -> None:
         append_jsonl(
-            self.run.faults, {"id": 1, "event": event, "kind": "kill", "t_ns": self.now_s * S, **more}
+            self.run.faults,
+            {"id": 1, "event": event, "kind": "kill", "t_ns": self.now_s * S, **more},
         )
 
 
@@ -106,12 +119,16 @@ def test_silence_is_time_without_a_message() -> None:
     judge = StallDetector(5)
 
     def look(at_s: float, delivered: int, *, epoch: int = 1, counts: bool = True) -> Stall | None:
-        return judge.check(int(at_s * S), StatsLine(delivered=delivered, epoch=epoch), counts=counts)
+        return judge.check(
+            int(at_s * S), StatsLine(delivered=delivered, epoch=epoch), counts=counts
+        )
 
     assert not any(look(at, 7) for at in range(10, 16))
     assert look(16, 7) == Stall(10 * S, 6.0, 5, 7)
     assert look(17, 8) is None, "it goes on"
-    assert not any(look(at, 8, counts=False) for at in range(18, 60)), "stopped, or a fault is applied"
+    assert not any(look(at, 8, counts=False) for at in range(18, 60)), (
+        "stopped, or a fault is applied"
+    )
     assert not any(look(at, 8) for at in range(60, 65))
     assert look(65, 8) is not None, "six seconds that count, and the others before"
     assert not any(look(at, 8, epoch=0) for at in range(66, 90)), "has no assignment"
@@ -120,7 +137,9 @@ def test_silence_is_time_without_a_message() -> None:
 def test_looks_that_come_late_are_no_silence_of_the_client() -> None:
     judge = StallDetector(5)
     assert judge.check(0, StatsLine(delivered=1), counts=True) is None
-    assert judge.check(60 * S, StatsLine(delivered=1), counts=True) is None, "nobody looked for a minute"
+    assert judge.check(60 * S, StatsLine(delivered=1), counts=True) is None, (
+        "nobody looked for a minute"
+    )
 
 
 def test_a_stall_is_told_once_and_its_end_too(tmp_path: Path) -> None:
@@ -155,7 +174,9 @@ def test_time_of_faults_is_left_out(tmp_path: Path) -> None:
     assert rig.look(2) == [("consumer-c", 50)]
 
 
-def test_a_fault_that_is_undone_is_over_though_the_cluster_recovered_too_slowly(tmp_path: Path) -> None:
+def test_a_fault_that_is_undone_is_over_though_the_cluster_recovered_too_slowly(
+    tmp_path: Path,
+) -> None:
     rig = Rig(tmp_path, plan_of(), Ends(a_0=50, a_1=0))
     rig.fault("inject")
     rig.fault("healed", ok=False, undone=False)
@@ -233,9 +254,13 @@ def test_a_stall_is_written_down_with_who_and_what(tmp_path: Path) -> None:
     manifest = ManifestFile(run, command="x", versions={})
     manifest.set_epoch(64 * S)
     progress = PlainProgress(said)
-    pool = WorkerPool(plan_of(), run, Endpoints("", ""), manifest, progress, owner="x", offline=True)
+    pool = WorkerPool(
+        RunPlace(plan_of(), run, Endpoints("", ""), manifest, progress, "x", offline=True)
+    )
     worker = WorkerProcess(worker_spec("consumer-3", "kafka-python", reading(3)), tmp_path)
-    told = pool._report_waiting(worker, "stall", "handed nothing since 00:07.2", since_ns=71 * S, waiting=857)
+    told = pool._report_waiting(
+        worker, "stall", "handed nothing since 00:07.2", since_ns=71 * S, waiting=857
+    )
     pool._keep_stacks(worker, told)
     (row,) = read_jsonl(run.events)
     assert (row["worker"], row["kind"], row["session"]) == ("consumer-3", "stall", 3)
@@ -254,7 +279,9 @@ def test_a_client_that_gave_itself_up_is_written_down_and_told_of(tmp_path: Path
     run, said = RunDir(tmp_path / "run").create(), (tmp_path / "said").open("w+")
     manifest = ManifestFile(run, command="x", versions={})
     pool = WorkerPool(
-        plan_of(), run, Endpoints("", ""), manifest, PlainProgress(said), owner="x", offline=True
+        RunPlace(
+            plan_of(), run, Endpoints("", ""), manifest, PlainProgress(said), "x", offline=True
+        )
     )
     worker = WorkerProcess(worker_spec("consumer-1", "kafka-clients", reading()), tmp_path)
     event = {
@@ -280,7 +307,9 @@ def test_an_event_that_a_full_disk_refused_is_written_at_the_end(
 ) -> None:
     run = RunDir(tmp_path / "run").create()
     progress, manifest = PlainProgress(io.StringIO()), ManifestFile(run, command="x", versions={})
-    pool = WorkerPool(plan_of(), run, Endpoints("", ""), manifest, progress, owner="x", offline=True)
+    pool = WorkerPool(
+        RunPlace(plan_of(), run, Endpoints("", ""), manifest, progress, "x", offline=True)
+    )
     worker = WorkerProcess(worker_spec("consumer-1", "kafka-clients", reading()), tmp_path)
 
     def full(path: Path, row: object) -> None:

@@ -50,13 +50,21 @@ def test_fisher_exact_does_not_care_which_arm_is_first() -> None:
         (4, 20, 0.05733, 0.43661),
     ],
 )
-def test_clopper_pearson_agrees_with_the_tables(hits: int, rounds: int, low: float, high: float) -> None:
+def test_clopper_pearson_agrees_with_the_tables(
+    hits: int, rounds: int, low: float, high: float
+) -> None:
     assert clopper_pearson(hits, rounds) == pytest.approx((low, high), abs=1e-5)
 
 
 @pytest.mark.parametrize(
     ("t", "degrees", "p"),
-    [(2.228139, 10, 0.05), (12.7062, 1, 0.05), (-3.290527, 1e7, 0.001), (0, 5, 1.0), (6.859, 9, 7.3984e-05)],
+    [
+        (2.228139, 10, 0.05),
+        (12.7062, 1, 0.05),
+        (-3.290527, 1e7, 0.001),
+        (0, 5, 1.0),
+        (6.859, 9, 7.3984e-05),
+    ],
 )
 def test_student_p_agrees_with_the_tables(t: float, degrees: float, p: float) -> None:
     assert student_p(t, degrees) == pytest.approx(p, rel=1e-3)
@@ -67,7 +75,9 @@ def test_holm_adjusts_each_p_by_those_that_are_left() -> None:
     assert holm([0.9, 0.8]) == [1.0, 1.0]
 
 
-@pytest.mark.parametrize(("rounds", "rate"), [(1, 0.95), (10, 0.258866), (212, 0.014031), (3000, 0.000998)])
+@pytest.mark.parametrize(
+    ("rounds", "rate"), [(1, 0.95), (10, 0.258866), (212, 0.014031), (3000, 0.000998)]
+)
 def test_rounds_without_a_hit_bound_the_rate(rounds: int, rate: float) -> None:
     """1 - 0.05 ** (1 / n); for many rounds the rule of three, 3 / n."""
     assert highest_rate(rounds) == pytest.approx(rate, abs=1e-6)

@@ -1,4 +1,5 @@
-"""Every strategy, killed after each of its rounds and gone on with: the answer is as if it was not."""
+"""Every strategy, killed after each of its rounds and gone on with: the answer is as if it was
+not."""
 
 from __future__ import annotations
 
@@ -29,7 +30,9 @@ Case = Callable[[Path, int], tuple[Any, list[str]]]
 
 def variants(folder: Path, stops_after: int) -> tuple[Any, list[str]]:
     plans = choose_plans(read_scenario("kafka-quick"), seed=7, rounds=2)
-    requests = [RoundRequest(name=str(n), key=plan.variant, plan=plan) for n, plan in enumerate(plans)]
+    requests = [
+        RoundRequest(name=str(n), key=plan.variant, plan=plan) for n, plan in enumerate(plans)
+    ]
     made = MadeUp(folder, lambda asked: judged(HIT, variant=asked.key), stops_after=stops_after)
     made.run(one_after_the_other(requests))
     return made.outcomes, names(made)
@@ -49,7 +52,8 @@ def shrink(folder: Path, stops_after: int) -> tuple[Any, list[str]]:
 
 
 def reproduction(**changes: Any) -> Case:
-    """The second round of the affected version does not count; it hits in the third one and later."""
+    """The second round of the affected version does not count; it hits in the third one and
+    later."""
 
     def play_until(folder: Path, stops_after: int) -> tuple[Any, list[str]]:
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,7 +63,9 @@ def reproduction(**changes: Any) -> Case:
         question = repro._question(scenario, request(file, **changes))
         pairs = repro._plans(scenario, question, 7, None)
         begun: list[str] = []
-        asked = repro.PairRounds(question, pairs, "", lambda names: begun.__setitem__(slice(None), names))
+        asked = repro.PairRounds(
+            question, pairs, "", lambda names: begun.__setitem__(slice(None), names)
+        )
         if question.until_hit:
             asked.further = lambda number: repro._plans(scenario, question, 6 + number, None)[0]
 
@@ -85,7 +91,10 @@ def night(folder: Path, stops_after: int) -> tuple[Any, list[str]]:
         return int(Exit.ENVIRONMENT) if (asked.cell, attempt) == ("a 2", 1) else 3
 
     _, played = play(night_dir, turn)
-    ended = [each and (each.folder, each.verdict, each.broken, each.reasons) for each in all_of(night_dir)]
+    ended = [
+        each and (each.folder, each.verdict, each.broken, each.reasons)
+        for each in all_of(night_dir)
+    ]
     return ended, played.attempts
 
 
@@ -121,7 +130,9 @@ def test_killed_after_any_round_it_ends_with_the_same_answer(case: str, tmp_path
 
 @pytest.mark.long
 @pytest.mark.parametrize("case", ["bisect", "shrink", "repro", "quick"])
-def test_killed_after_every_round_it_still_ends_with_the_same_answer(case: str, tmp_path: Path) -> None:
+def test_killed_after_every_round_it_still_ends_with_the_same_answer(
+    case: str, tmp_path: Path
+) -> None:
     answer, whole = CASES[case](tmp_path / "whole", 10_000)
     folder, rounds = tmp_path / "killed", 0
     while True:
@@ -135,11 +146,14 @@ def test_killed_after_every_round_it_still_ends_with_the_same_answer(case: str, 
     assert rounds == len(whole) - 1
 
 
-@pytest.mark.parametrize(("fails_at", "budget_s", "played"), [(9, None, 3), (99, 2.5, 3), (7, None, 1)])
+@pytest.mark.parametrize(
+    ("fails_at", "budget_s", "played"), [(9, None, 3), (99, 2.5, 3), (7, None, 1)]
+)
 def test_until_a_round_fails_each_has_a_fresh_seed(
     tmp_path: Path, fails_at: int, budget_s: float | None, played: int
 ) -> None:
-    """What is to be played is said before, with the command that repeats it; in the end, what was played."""
+    """What is to be played is said before, with the command that repeats it; in the end, what was
+    played."""
 
     def come_out(wanted: RoundRequest) -> RoundOutcome:
         assert isinstance(wanted.plan, Plan)
@@ -152,7 +166,9 @@ def test_until_a_round_fails_each_has_a_fresh_seed(
 
     plans, folders = further(1), ["safe-1"]
     made = MadeUp(tmp_path, come_out, budget_s=budget_s)
-    made.run(until_hit(RunDir(tmp_path), plans, folders, further, "all", lambda plan: f"one {plan.seed}"))
+    made.run(
+        until_hit(RunDir(tmp_path), plans, folders, further, "all", lambda plan: f"one {plan.seed}")
+    )
     assert [request.command for request in made.requests] == ["one 7", "one 8", "one 9"][:played]
     assert folders == names(made) == read_json(tmp_path / "campaign.json")["runs"]
     assert [plan.seed for plan in plans] == [7, 8, 9][:played]

@@ -19,13 +19,18 @@ def too_long(path: Path) -> list[str]:
     return [
         f"{name_of(path)}:{number} has {len(line)} columns"
         for number, line in enumerate(path.read_text().splitlines(), start=1)
-        if len(line) > MAX_COLUMNS and not (line.startswith("|") and "](" in line) and len(line.split()) > 1
+        if len(line) > MAX_COLUMNS
+        and not (line.startswith("|") and "](" in line)
+        and len(line.split()) > 1
     ]
 
 
 def test_lines_fit() -> None:
-    """Pages, and the code that ruff does not read; native settings of brokers are not ours to wrap."""
-    other = [path for suffix in WRAPPED for part in OURS for path in (ROOT / part).rglob(f"*{suffix}")]
+    """Pages, and the code that ruff does not read; native settings of brokers are not ours to
+    wrap."""
+    other = [
+        path for suffix in WRAPPED for part in OURS for path in (ROOT / part).rglob(f"*{suffix}")
+    ]
     assert [line for path in [*PAGES, *other] for line in too_long(path)] == []
 
 

@@ -40,12 +40,21 @@ def facts(name: str, overrides: tuple[str, ...]) -> Facts:
 
 def versions(name: str, asked: str) -> list[Chosen]:
     if asked == "9.9":
-        raise UsageError(f"{name} has no release 9.9", hint="near it: 3.0.0")
-    return choose_version(asked, "2.15.1", RELEASES) if asked[0] in "l>" else [Chosen(asked, asked, asked)]
+        raise UsageError(f"{name} has no release 9.9", hint="the closest ones are 3.0.0")
+    return (
+        choose_version(asked, "2.15.1", RELEASES)
+        if asked[0] in "l>"
+        else [Chosen(asked, asked, asked)]
+    )
 
 
 AXES = Axes(
-    facts, versions, versions, ("confluent-kafka", "sarama", "kafka-python"), ("kafka", "pulsar"), 20.0
+    facts,
+    versions,
+    versions,
+    ("confluent-kafka", "sarama", "kafka-python"),
+    ("kafka", "pulsar"),
+    20.0,
 )
 #: Before the one matrix of a suite.
 HEAD = "name: m\ncells:\n- "
@@ -67,7 +76,9 @@ def cells(file: SuiteFile) -> list[Cell]:
 
 
 def test_the_name_of_a_cell_keeps_the_dots_of_its_scenario(written: Write) -> None:
-    assert [cell.id for cell in cells(written(HEAD + "{scenarios: [nats-2.10.22]}"))] == ["nats-2.10.22"]
+    assert [cell.id for cell in cells(written(HEAD + "{scenarios: [nats-2.10.22]}"))] == [
+        "nats-2.10.22"
+    ]
 
 
 def test_a_matrix_is_every_combination_that_is_not_excluded(written: Write) -> None:
@@ -121,7 +132,9 @@ def test_bugs_keep_their_versions_and_name_their_pair(written: Write) -> None:
 def test_open_versions_are_releases_and_keep_their_name_over_the_nights(
     asked: str, expected: list[tuple[str, str]]
 ) -> None:
-    assert [(each.asked, each.version) for each in choose_version(asked, "2.15.1", RELEASES)] == expected
+    assert [
+        (each.asked, each.version) for each in choose_version(asked, "2.15.1", RELEASES)
+    ] == expected
 
 
 def test_of_several_clients_in_one_repository_only_the_default_one_is_meant() -> None:
@@ -191,24 +204,36 @@ def test_what_fits_the_budget_is_chosen_by_priority_and_run_by_cluster() -> None
 
 
 def test_a_budget_that_fits_nothing_is_refused() -> None:
-    with pytest.raises(UsageError, match="a budget of 10 s fits none of 1 cells: one takes 30 s or more"):
+    with pytest.raises(
+        UsageError, match="a budget of 10 s fits none of 1 cells: one takes 30 s or more"
+    ):
         choose([a_cell("a")], 10.0, lambda cell: 30.0)
 
 
 def test_shards_are_every_cell_once_and_a_new_release_moves_none(written: Write) -> None:
-    text = HEAD + "{scenarios: [smoke, quick], clients: {sarama: ['>=2.14'], confluent-kafka: [latest]}}"
+    text = (
+        HEAD
+        + "{scenarios: [smoke, quick], clients: {sarama: ['>=2.14'], confluent-kafka: [latest]}}"
+    )
     found = cells(written(text))
     shares = [[cell.id for cell in narrowed(found, (), Shard(n, 3))] for n in (1, 2, 3)]
     assert sorted(chain(*shares)) == sorted(cell.id for cell in found)
-    newer = replace(AXES, client=lambda name, asked: choose_version(asked, "2.15.1", [*RELEASES, "3.4.0"]))
-    after = [[cell.id for cell in narrowed(expand(written(text), newer), (), Shard(n, 3))] for n in (1, 2, 3)]
+    newer = replace(
+        AXES, client=lambda name, asked: choose_version(asked, "2.15.1", [*RELEASES, "3.4.0"])
+    )
+    after = [
+        [cell.id for cell in narrowed(expand(written(text), newer), (), Shard(n, 3))]
+        for n in (1, 2, 3)
+    ]
     assert all(set(now) - set(later) == set() for now, later in zip(shares, after, strict=True))
 
 
 def test_only_takes_parts_of_names_and_patterns() -> None:
     given = [a_cell("smoke sarama@latest"), a_cell("smoke"), a_cell("quick")]
     assert [cell.id for cell in narrowed(given, ("sarama",), None)] == ["smoke sarama@latest"]
-    assert [cell.id for cell in narrowed(given, ("q*", "smoke"), None)] == [cell.id for cell in given]
+    assert [cell.id for cell in narrowed(given, ("q*", "smoke"), None)] == [
+        cell.id for cell in given
+    ]
     with pytest.raises(UsageError, match="no cell fits --only storm"):
         narrowed(given, ("storm",), None)
 
@@ -228,13 +253,18 @@ def test_a_shard_is_number_of_machines(text: str, why: str) -> None:
 
 
 def test_seeds_rotate_by_night_and_are_shared_by_the_cells_of_a_scenario() -> None:
-    old, new = a_cell("smoke a", scenario="smoke", rounds=3), a_cell("smoke b", scenario="smoke", rounds=3)
+    old, new = (
+        a_cell("smoke a", scenario="smoke", rounds=3),
+        a_cell("smoke b", scenario="smoke", rounds=3),
+    )
     assert old.fresh_seeds(7) == new.fresh_seeds(7)
     assert len({*old.fresh_seeds(7), *old.fresh_seeds(8)}) == 6
     assert a_cell("c", seeds=(4, 5)).fresh_seeds(7) == [4, 5]
 
 
-def test_releases_are_asked_for_once_an_hour_and_an_old_list_serves_without_an_index(tmp_path: Path) -> None:
+def test_releases_are_asked_for_once_an_hour_and_an_old_list_serves_without_an_index(
+    tmp_path: Path,
+) -> None:
     asked: list[str] = []
     told: list[str] = []
 
@@ -245,14 +275,16 @@ def test_releases_are_asked_for_once_an_hour_and_an_old_list_serves_without_an_i
     def fail() -> list[str]:
         raise EnvironmentNotReady("no network")
 
-    assert Releases(tmp_path, tell=told.append).of("sarama", ask) == ["1.0.0"]
-    assert Releases(tmp_path, tell=told.append).of("sarama", fail) == ["1.0.0"]
+    assert Releases(tmp_path, tell=told.append).releases_of("sarama", ask) == ["1.0.0"]
+    assert Releases(tmp_path, tell=told.append).releases_of("sarama", fail) == ["1.0.0"]
     assert (asked, told) == (["x"], [])
-    (tmp_path / "sarama.json").write_text(json.dumps({"asked_s": time.time() - 7200, "versions": ["0.9.0"]}))
-    assert Releases(tmp_path, tell=told.append).of("sarama", fail) == ["0.9.0"]
+    (tmp_path / "sarama.json").write_text(
+        json.dumps({"asked_s": time.time() - 7200, "versions": ["0.9.0"]})
+    )
+    assert Releases(tmp_path, tell=told.append).releases_of("sarama", fail) == ["0.9.0"]
     assert told == ["versions of sarama are those of 2 h ago: no network"]
     with pytest.raises(EnvironmentNotReady, match="the versions of pika are not known: no network"):
-        Releases(tmp_path, tell=told.append).of("pika", fail)
+        Releases(tmp_path, tell=told.append).releases_of("pika", fail)
 
 
 def test_a_thousand_cells_ask_for_each_scenario_once(written: Write) -> None:
@@ -272,7 +304,9 @@ def test_a_thousand_cells_ask_for_each_scenario_once(written: Write) -> None:
 def test_ready_suites_and_the_template_fit_the_published_schema(name: str, tmp_path: Path) -> None:
     schema = json.loads(SCHEMA_FILE.read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
-    text = new_suite(tmp_path / "mine.yaml") if name == "new" else bundled_suites()[name].read_text()
+    text = (
+        new_suite(tmp_path / "mine.yaml") if name == "new" else bundled_suites()[name].read_text()
+    )
     jsonschema.Draft202012Validator(schema).validate(yaml.safe_load(text))
     assert text.startswith("# yaml-language-server: $schema=")
     (tmp_path / "mine.yaml").write_text(text)

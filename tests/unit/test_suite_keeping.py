@@ -91,7 +91,9 @@ def test_over_the_total_the_oldest_captures_go_first_and_green_before_red(tmp_pa
     assert (captures(old), captures(new)) == ([], ["c1", "logs"])
 
 
-def row(night: str, seed: int, verdict: str | None, expect: str = "clean", folder: str = "") -> Round:
+def row(
+    night: str, seed: int, verdict: str | None, expect: str = "clean", folder: str = ""
+) -> Round:
     about = {"key": "", "suite": "s", "cell": "c", "scenario": "x"}
     return Round(**about, night=night, seed=seed, verdict=verdict, expect=expect, folder=folder)
 
@@ -102,7 +104,16 @@ def row(night: str, seed: int, verdict: str | None, expect: str = "clean", folde
         ([("1", 7, "fail")], [7]),
         ([("1", 7, "fail"), ("2", 7, "pass"), ("3", 7, "pass")], [7]),
         ([("1", 7, "fail"), ("2", 7, "pass"), ("3", 7, "pass"), ("4", 7, "pass")], []),
-        ([("1", 7, "fail"), ("2", 7, "pass"), ("3", 7, "fail"), ("4", 7, "pass"), ("5", 7, "pass")], [7]),
+        (
+            [
+                ("1", 7, "fail"),
+                ("2", 7, "pass"),
+                ("3", 7, "fail"),
+                ("4", 7, "pass"),
+                ("5", 7, "pass"),
+            ],
+            [7],
+        ),
         ([("1", 7, "fail"), *((str(n), 7, "unknown") for n in range(2, 9))], [7]),
         ([("1", 7, "fail"), *((str(n), 7, None) for n in range(2, 9))], [7]),
         ([("1", 7, "fail"), ("2", 8, "fail"), ("3", 9, "fail")], [9, 8]),
@@ -120,7 +131,11 @@ def test_what_a_variant_is_expected_to_show_is_no_regression() -> None:
 
 
 def test_evidence_is_every_red_round_of_an_open_seed() -> None:
-    rows = [row("1", 7, "fail", folder="a"), row("2", 7, "pass", folder="b"), row("2", 8, "fail", folder="c")]
+    rows = [
+        row("1", 7, "fail", folder="a"),
+        row("2", 7, "pass", folder="b"),
+        row("2", 8, "fail", folder="c"),
+    ]
     assert evidence(rows) == ["a", "c"]
 
 

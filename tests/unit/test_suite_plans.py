@@ -16,7 +16,13 @@ from experiments.history.store import History
 from experiments.nights import playing
 from experiments.nights.choice import Shard
 from experiments.nights.night import Night, NightDir
-from experiments.nights.planning import SuiteRequest, keep_scenarios, plan_night, refuse_edited, tidy
+from experiments.nights.planning import (
+    SuiteRequest,
+    keep_scenarios,
+    plan_night,
+    refuse_edited,
+    tidy,
+)
 from experiments.nights.playing import NightTurns, with_whole_time
 from experiments.resolved import Resolved
 from harness.errors import Exit, UsageError
@@ -52,7 +58,9 @@ def history(tmp_path: Path) -> Iterator[History]:
 
 def plan(suite: str, history: History | None, **changes: object):  # type: ignore[no-untyped-def]
     request = replace(SuiteRequest(suite=suite, seed=5), **changes)  # type: ignore[arg-type]
-    return plan_night(settings(Path("runs")), request, history, Path("history.sqlite"), lambda text: None)
+    return plan_night(
+        settings(Path("runs")), request, history, Path("history.sqlite"), lambda text: None
+    )
 
 
 def test_without_a_history_times_are_guessed_from_the_load(suite: str) -> None:
@@ -90,7 +98,9 @@ def test_a_plan_names_the_tools_that_the_machine_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     which = shutil.which
-    monkeypatch.setattr(shutil, "which", lambda name, **more: None if name == "node" else which(name, **more))
+    monkeypatch.setattr(
+        shutil, "which", lambda name, **more: None if name == "node" else which(name, **more)
+    )
     scenario = tmp_path / "js.yaml"
     scenario.write_text("name: js\nload: {producers: {p: {client: kafkajs}}}\n")
     path = tmp_path / "mine.yaml"
@@ -133,7 +143,11 @@ def test_a_broken_turn_has_a_row_in_every_cell_of_the_history(
 
 
 def test_what_comes_before_a_round_counts_in_its_time() -> None:
-    rows = [replace(RED, duration_s=30.0), replace(RED, duration_s=10.0), replace(RED, duration_s=None)]
+    rows = [
+        replace(RED, duration_s=30.0),
+        replace(RED, duration_s=10.0),
+        replace(RED, duration_s=None),
+    ]
     assert [row.duration_s for row in with_whole_time(rows, 80.0)] == [60.0, 20.0, None]
     assert with_whole_time(rows, 20.0) == rows  # adopted: nobody measured more
 

@@ -1,4 +1,5 @@
-"""Metrics of a run in progress: counted from what workers write, once each, and the same by both ways out."""
+"""Metrics of a run in progress: counted from what workers write, once each, and the same by both
+ways out."""
 
 from __future__ import annotations
 
@@ -21,7 +22,14 @@ from prometheus_client.parser import text_string_to_metric_families
 from harness.errors import EnvironmentNotReady
 from harness.records import RAW, SEGMENT_HEADER_BYTES, Event, Kind, Outcome, TableId
 from harness.rundir import RunDir, append_jsonl
-from harness.telemetry.instruments import CONSUMED, FAULT_ACTIVE, INSTRUMENTS, OPEN_CALLS, SEND_DURATION, SENT
+from harness.telemetry.instruments import (
+    CONSUMED,
+    FAULT_ACTIVE,
+    INSTRUMENTS,
+    OPEN_CALLS,
+    SEND_DURATION,
+    SENT,
+)
 from harness.telemetry.otlp import OtlpPush
 from harness.telemetry.prometheus import PrometheusPage
 from harness.telemetry.run_follower import RunFollower
@@ -76,9 +84,12 @@ def follower(run: RunDir) -> RunFollower:
 
 
 def test_a_send_counts_once_when_it_is_answered(run: RunDir, follower: RunFollower) -> None:
-    """Answers come in any order; a row that a full queue takes back stands for another message later."""
+    """Answers come in any order; a row that a full queue takes back stands for another message
+    later."""
     rows = segment(run, "p-1", TableId.SENDS)
-    write_worker_names(run, "p-1", [("stream", "orders-0"), ("error", "_MSG_TIMED_OUT: Local: timed out")])
+    write_worker_names(
+        run, "p-1", [("stream", "orders-0"), ("error", "_MSG_TIMED_OUT: Local: timed out")]
+    )
     offer(rows, range(4))
     answer(rows[2], Outcome.OK, 3 * MS)
     follower.read()
@@ -111,7 +122,8 @@ def test_durations_are_whole_distributions(run: RunDir, follower: RunFollower) -
     ((known, found),) = follower.values()[SEND_DURATION].items()
     assert dict(known)["messaging.operation.type"] == "send"
     assert not isinstance(found, float)
-    assert found.counts.tolist() == [1, 1, *[0] * 12, 1]  # a bound is of its bucket, the last has no bound
+    # a bound is of its bucket, the last has no bound
+    assert found.counts.tolist() == [1, 1, *[0] * 12, 1]
     assert (found.sum_s, found.min_s, found.max_s) == pytest.approx((60.01, 0.005, 60.0))
 
 
@@ -123,7 +135,8 @@ def test_what_consumers_are_handed(run: RunDir, follower: RunFollower) -> None:
         row["stream"], row["kind"] = stream, kind
     follower.read()
     found = {
-        dict(known).get("messaging.destination.name"): n for known, n in follower.values()[CONSUMED].items()
+        dict(known).get("messaging.destination.name"): n
+        for known, n in follower.values()[CONSUMED].items()
     }
     assert found == {"orders": 1, None: 1}  # a stream that the plan does not know has no name
     assert {dict(known)["messaging.system"] for known in follower.values()[CONSUMED]} == {"kafka"}
@@ -133,7 +146,8 @@ def test_faults_begin_and_end(run: RunDir, follower: RunFollower) -> None:
     fault = {"id": 1, "kind": "kill", "target": "random"}
     append_jsonl(run.faults, {**fault, "event": "inject", "t_ns": 10**9, "targets": ["kafka-2"]})
     with run.faults.open("a") as file:
-        file.write('{"id": 1, "event": "healed", "t_ns": 2000000000, "ok"')  # a line that is being written
+        # a line that is being written
+        file.write('{"id": 1, "event": "healed", "t_ns": 2000000000, "ok"')
         file.flush()
         follower.read()
         ((known, value),) = follower.values()[FAULT_ACTIVE].items()
@@ -243,7 +257,7 @@ def test_nothing_is_read_when_nobody_asked(run: RunDir, monkeypatch: pytest.Monk
     telemetry.close()
 
 
-# ----- the dashboard ----------------------------------------------------------------------------------
+# ----- the dashboard ------------------------------------------------------------------------------
 
 DASHBOARD = Path(__file__).resolve().parents[2] / "examples" / "grafana" / "brokerstorm.json"
 #: A name with the selector that follows it, in an expression or in `label_values(...)`.
@@ -260,8 +274,8 @@ def expressions(document: dict[str, Any]) -> list[str]:
 
 
 def test_the_dashboard_is_one_of_grafana() -> None:
-    """Read into Grafana's JSON model and written again it is the same; only of annotations does the model not
-    know what belongs to the data source."""
+    """Read into Grafana's JSON model and written again it is the same; only of annotations does the
+    model not know what belongs to the data source."""
     document = json.loads(DASHBOARD.read_text())
     again = json.loads(JSONEncoder(sort_keys=True).encode(Dashboard.from_json(document)))
     for annotation in document["annotations"]["list"]:
@@ -271,7 +285,8 @@ def test_the_dashboard_is_one_of_grafana() -> None:
 
 
 def test_the_dashboard_asks_for_what_is_there(run: RunDir) -> None:
-    """Names and labels of its expressions are those that Prometheus gets, and no metric is left out."""
+    """Names and labels of its expressions are those that Prometheus gets, and no metric is left
+    out."""
     fill(run)
     follower = RunFollower(plan_of(), run, run.run_id)
     follower.phase("load")
@@ -292,5 +307,7 @@ def test_the_dashboard_asks_for_what_is_there(run: RunDir) -> None:
             assert set(re.findall(r"(\w+)\s*[=!]", selector)) <= samples.get(name, set()), text
         for grouped in re.findall(r"by \(([^)]*)\)", text):
             assert set(re.split(r",\s*", grouped)) <= known | {"le"}, text
-    families_asked = {family.name for family in families if any(s.name in asked for s in family.samples)}
+    families_asked = {
+        family.name for family in families if any(s.name in asked for s in family.samples)
+    }
     assert families_asked == {family.name for family in families}

@@ -1,5 +1,5 @@
-"""Ten nights of a suite through `suite run`: a regression and a slowdown are told on the right nights, and
-nothing else. Only what plays a turn on brokers is replaced."""
+"""Ten nights of a suite through `suite run`: a regression and a slowdown are told on the right
+nights, and nothing else. Only what plays a turn on brokers is replaced."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ cells:
 
 
 class Scripted(NightTurns):
-    """Turns whose kafka-smoke loses messages from night 6 on, and whose kafka-quick is slower from 8."""
+    """Turns whose kafka-smoke loses messages from night 6 on, and whose kafka-quick is slower from
+    8."""
 
     night = 0
 
@@ -95,7 +96,9 @@ def test_ten_nights_tell_a_regression_and_a_slowdown_on_their_nights_and_nothing
         capsys.readouterr()
         folder = tmp_path / "runs" / f"202611{night:02d}-030000-ten"
         report = json.loads((folder / "report.json").read_text())
-        assert [one_meaning(each) for each in (report, json.loads((folder / "suite.json").read_text()))] == [
+        assert [
+            one_meaning(each) for each in (report, json.loads((folder / "suite.json").read_text()))
+        ] == [
             (codes[-1], "fail" if codes[-1] else "pass"),
         ] * 2
         failures = ET.parse(folder / "junit.xml").getroot().get("failures")

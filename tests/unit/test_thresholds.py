@@ -1,4 +1,5 @@
-"""Thresholds: held, missed or not known; from the scenario to the lines that people and CI systems read."""
+"""Thresholds: held, missed or not known; from the scenario to the lines that people and CI systems
+read."""
 
 from __future__ import annotations
 
@@ -29,7 +30,18 @@ from tests.oracles.judging import judged as judged_history
 from tests.planted.queue_stories import rolled_back
 from tests.planted.tiny import History
 from tests.report_samples.results import passing
-from tests.unit.test_verdict import FAULT, GRID, LOAD_END, RATE, ZERO, S, facts, manifest, rate_of, traffic
+from tests.unit.test_verdict import (
+    FAULT,
+    GRID,
+    LOAD_END,
+    RATE,
+    ZERO,
+    S,
+    facts,
+    manifest,
+    rate_of,
+    traffic,
+)
 
 DURING_FAULT = Outage(1, ZERO + 4 * S, ZERO + 7 * S)
 BEFORE_FAULT = Outage(1, ZERO + S, ZERO + S + 600_000_000)
@@ -41,7 +53,8 @@ def wanted(name: str, at_most: float, *, outside_faults: bool = False) -> dict[s
 
 def judged(run: RunFacts, *asked: dict[str, Any]) -> list[Threshold]:
     run = replace(
-        run, plan=run.plan.model_copy(update={"thresholds": [ThresholdPlan(**each) for each in asked]})
+        run,
+        plan=run.plan.model_copy(update={"thresholds": [ThresholdPlan(**each) for each in asked]}),
     )
     return thresholds(run, {check.name: check.ok for check in coverage(run)})
 
@@ -55,7 +68,10 @@ def slow_during_the_fault(*, outages: Sequence[Outage] = (DURING_FAULT,)) -> Ser
     due = ZERO + np.arange(10_000) * (S // 1000)
     during = (due >= ZERO + 3 * S) & (due < ZERO + 6 * S)
     took = np.where(during, 3 * S, 1_000_000)
-    return replace(traffic(outages=tuple(outages)), latency=Histogram.of(GRID.step(due), took, GRID.steps))
+    return replace(
+        traffic(outages=tuple(outages)),
+        latency=Histogram.from_values(GRID.step(due), took, GRID.steps),
+    )
 
 
 def test_latency_is_judged_with_and_without_the_time_of_faults() -> None:
@@ -70,10 +86,11 @@ def test_latency_is_judged_with_and_without_the_time_of_faults() -> None:
 
 
 def test_the_time_of_a_fault_has_its_outage_and_the_backlog_in_it() -> None:
-    """Slow from 8 s on, as messages wait for an outage that the fault began: until 9.5 s, and 2 s more."""
+    """Slow from 8 s on, as messages wait for an outage that the fault began: until 9.5 s, and 2 s
+    more."""
     due = ZERO + np.arange(10_000) * (S // 1000)
     took = np.where(due >= ZERO + 8 * S, S, 1_000_000)
-    slow = Histogram.of(GRID.step(due), took, GRID.steps)
+    slow = Histogram.from_values(GRID.step(due), took, GRID.steps)
     begun_in_it = Outage(1, ZERO + 4 * S, ZERO + 8 * S)
     for outages, expected in (((begun_in_it,), True), ((), False)):
         run = facts(replace(traffic(outages=outages), latency=slow))
@@ -153,12 +170,17 @@ def test_a_load_that_was_not_the_one_asked_for_holds_nothing() -> None:
 
 
 @pytest.mark.parametrize("at_most_per_s", [0.0, RATE * 2], ids=["claimed", "measured"])
-def test_on_a_machine_too_busy_for_the_rate_nothing_that_takes_time_is_missed(at_most_per_s: float) -> None:
+def test_on_a_machine_too_busy_for_the_rate_nothing_that_takes_time_is_missed(
+    at_most_per_s: float,
+) -> None:
     series = replace(slow_during_the_fault(), latency=traffic(ok_share=0.9).latency)
     series = replace(series, totals=traffic(ok_share=0.9).totals)
     rate = replace(rate_of(series, GRID, LOAD_END, RATE), at_most_per_s=at_most_per_s)
     found = judged(
-        facts(series, rate=rate), wanted("latency_max", 0.0001), wanted("outage", 1), wanted("recovery", 0.5)
+        facts(series, rate=rate),
+        wanted("latency_max", 0.0001),
+        wanted("outage", 1),
+        wanted("recovery", 0.5),
     )
     assert [each.held for each in found] == [None, None, None]
     why = "the load fell short of what" if at_most_per_s else "the check of the rate does not hold"
@@ -195,7 +217,8 @@ def test_the_plan_has_them_in_seconds_and_shares() -> None:
         wanted("error_ratio", 0.001),
     ]
     assert (
-        limit_words("latency_p99", 0.25, outside_faults=True) == "latency_p99 outside faults: at most 250 ms"
+        limit_words("latency_p99", 0.25, outside_faults=True)
+        == "latency_p99 outside faults: at most 250 ms"
     )
 
 
@@ -224,7 +247,9 @@ def test_each_is_a_line_of_the_summary_and_of_the_page_and_a_test_case() -> None
 
 def test_a_variant_that_misses_one_is_not_clean() -> None:
     result = passing(verdict=Verdict.FAIL, exit_code=1, thresholds=three())
-    variant = VariantResult.of("safe", CLEAN, [RunSummary.of(result, path="safe-1", round_number=1)])
+    variant = VariantResult.from_runs(
+        "safe", CLEAN, [RunSummary.from_result(result, path="safe-1", round_number=1)]
+    )
     assert variant.outcome is Expectation.NOT_MET
     assert found(variant) == "latency_p99 missed"
 
@@ -258,7 +283,8 @@ def test_moved_partitions_need_every_group_to_journal_its_assignments() -> None:
 
 
 def test_a_partition_moves_if_another_member_is_assigned_it_during_the_load() -> None:
-    """A member that comes back is the same one; a group that comes together before the load moves nothing."""
+    """A member that comes back is the same one; a group that comes together before the load moves
+    nothing."""
     h = History(partitions=2, sessions=3).sent(4).log(0, 1, 2, 3)
     h.workers["c-3"] = {"life_of": "c-1"}
     h.assign(0, 1, session=1, at_ms=-500)

@@ -1,4 +1,5 @@
-"""The network proxy before it runs: what it needs, what is said when that is missing, what it answers."""
+"""The network proxy before it runs: what it needs, what is said when that is missing, what it
+answers."""
 
 from __future__ import annotations
 
@@ -54,10 +55,11 @@ def resolved_with(fault: str, folder: Path, runtime: str = "process") -> Resolve
 def test_without_go_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(go, "find_go", no_go)
     with pytest.raises(
-        EnvironmentNotReady, match=r"network faults need the network proxy toxiproxy .* not installed"
+        EnvironmentNotReady,
+        match=r"network faults need the network proxy toxiproxy .* not installed",
     ) as e:
         toxiproxy.fetch()
-    assert "install Go 1.23 or newer" in e.value.hint
+    assert "install Go 1.24 or newer" in e.value.hint
     assert e.value.exit_code == Exit.ENVIRONMENT
     ok, text, remedy = toxiproxy.readiness()
     assert not ok
@@ -89,7 +91,9 @@ def test_only_scenarios_with_network_faults_ask_for_it(
     assert fetch_tools(resolved_with("packet-loss", tmp_path).needs, lambda text, share: None) == {}
 
 
-def test_power_loss_says_what_the_machine_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_power_loss_says_what_the_machine_lacks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(disks, "why_not", lambda need: "this system has no /dev/fuse (FUSE)")
     program, need = fault_checks(resolved_with("power-loss", tmp_path))
     assert (program.name, program.ok, program.text) == (
@@ -114,9 +118,15 @@ def test_between_containers_it_is_asked_what_the_machine_lets_us(
         resolved = resolved_with(f"{fault}, link: peers", tmp_path, runtime)
         return [(check.name, check.ok) for check in fault_checks(resolved)]
 
-    assert found("partition", "process") == [("network proxy", True), ("fault needs peer-cuts", True)]
+    assert found("partition", "process") == [
+        ("network proxy", True),
+        ("fault needs peer-cuts", True),
+    ]
     assert found("partition", "docker") == [("fault needs peer-cuts", True)]
-    assert found("latency", "docker") == [("network proxy", True), ("fault needs peer-detours", False)]
+    assert found("latency", "docker") == [
+        ("network proxy", True),
+        ("fault needs peer-detours", False),
+    ]
 
 
 class Api(BaseHTTPRequestHandler):
@@ -124,7 +134,9 @@ class Api(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         code = int(self.path.rpartition("/")[2])
-        body = json.dumps({"error": "toxic already exists"}).encode() if code != 200 else b'{"p": {}}'
+        body = (
+            json.dumps({"error": "toxic already exists"}).encode() if code != 200 else b'{"p": {}}'
+        )
         self.send_response(code)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -138,7 +150,9 @@ def proxy(tmp_path: Path) -> Iterator[toxiproxy.Proxy]:
     server = HTTPServer(("127.0.0.1", 0), Api)
     thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
-    yield toxiproxy.Proxy(toxiproxy.LocalHost("run-1", tmp_path), Endpoint("127.0.0.1", server.server_port))
+    yield toxiproxy.Proxy(
+        toxiproxy.LocalHost("run-1", tmp_path), Endpoint("127.0.0.1", server.server_port)
+    )
     server.shutdown()
     server.server_close()
 

@@ -1,4 +1,5 @@
-"""`trace`: the one message asked for, whole and nothing else, and clear words when there is none."""
+"""`trace`: the one message asked for, whole and nothing else, and clear words when there is
+none."""
 
 from __future__ import annotations
 
@@ -105,7 +106,9 @@ def test_a_group_without_its_whole_journal_may_have_been_given_it(tmp_path: Path
 
 
 def test_a_message_that_is_not_stored_was_given_to_nobody(tmp_path: Path) -> None:
-    assert trace(History().sent(2).log(0).deliver(0).write(tmp_path / "run"), "1/0/1").not_given == ()
+    assert (
+        trace(History().sent(2).log(0).deliver(0).write(tmp_path / "run"), "1/0/1").not_given == ()
+    )
 
 
 def test_faults_around_it(premature: RunDir) -> None:
@@ -142,7 +145,13 @@ def test_a_place_that_the_log_does_not_have_is_held_by_nobody(tmp_path: Path) ->
 
 
 def test_on_pulsar_the_place_is_an_entry_of_a_ledger(tmp_path: Path) -> None:
-    h = History(system="pulsar", batch=2).sent(3).send(3, position=3).send(4, position=3).log(0, 1, 2, 4)
+    h = (
+        History(system="pulsar", batch=2)
+        .sent(3)
+        .send(3, position=3)
+        .send(4, position=3)
+        .log(0, 1, 2, 4)
+    )
     (acked,) = trace(h.write(tmp_path / "run"), "1/0/3").acked_places
     assert (acked.place, acked.holder) == ("orders-0@7:1:1", "1/0/4")
 
@@ -159,10 +168,19 @@ def test_unread_end_is_not_called_absent(tmp_path: Path) -> None:
 
 
 def test_attempts_of_the_application_are_told_apart(tmp_path: Path) -> None:
-    h = History().send(0, "info", error="_TIMED_OUT").send(0, "ok", attempt=1).log(0).log(0, attempt=1)
+    h = (
+        History()
+        .send(0, "info", error="_TIMED_OUT")
+        .send(0, "ok", attempt=1)
+        .log(0)
+        .log(0, attempt=1)
+    )
     run = h.write(tmp_path / "run")
     both = trace(run, "1/0/0")
-    assert [(s.attempt, s.outcome, s.error) for s in both.sends] == [(0, "info", "_TIMED_OUT"), (1, "ok", "")]
+    assert [(s.attempt, s.outcome, s.error) for s in both.sends] == [
+        (0, "info", "_TIMED_OUT"),
+        (1, "ok", ""),
+    ]
     again = trace(run, "1/0/0.1")
     assert [s.attempt for s in again.sends] == [1]
     assert [s.place for s in again.log] == ["orders-0@1"]
@@ -226,7 +244,9 @@ def test_witness_of_a_judged_run_names_its_class(premature: RunDir) -> None:
         ("4294967296/0/0", "instance and lane are below"),
     ],
 )
-def test_what_is_not_there_is_said_with_an_example(premature: RunDir, message: str, says: str) -> None:
+def test_what_is_not_there_is_said_with_an_example(
+    premature: RunDir, message: str, says: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         trace(premature, message)
     assert says in str(caught.value)
@@ -276,7 +296,9 @@ def test_a_message_that_a_queue_gave_out_is_not_lost_and_has_no_cause(tmp_path: 
     assert trace(run, "1/0/1").cause == ""
     assert "cause" not in text
     assert "not in the log" not in text
-    assert "orders-0: a queue, which keeps no log; no message remained in it after the drain" in text
+    assert (
+        "orders-0: a queue, which keeps no log; no message remained in it after the drain" in text
+    )
     commit = next(line for line in text.splitlines() if "commit" in line)
     assert commit.rstrip().endswith("by c-1 of group")
     assert trace(run, "1/0/2").cause.startswith("acknowledged while qpid-1 led, by the time alone")

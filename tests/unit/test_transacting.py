@@ -80,11 +80,15 @@ def role(worker_module: Callable[[str, str], ModuleType], tmp_path: Path) -> Any
     worker = worker_module("kafka_python", "transactional")
     said: list[tuple[str, ...]] = []
     report = SimpleNamespace(error=lambda *_: None, client_died=lambda *words: said.append(words))
-    spec = SimpleNamespace(part=PART, run_tag=1, folder=tmp_path, streams={"orders-0": 1, "orders-1": 2})
+    spec = SimpleNamespace(
+        part=PART, run_tag=1, folder=tmp_path, streams={"orders-0": 1, "orders-1": 2}
+    )
     control = SimpleNamespace(stop_load=False, stopped=False, deadline_ns=2**63)
     names = SimpleNamespace(id=lambda kind, text: 1)
     session = SimpleNamespace(spec=spec, names=names, report=report, control=control)
-    made = worker.TransactionalRole(session, Client, SimpleNamespace(reported=lambda _: Outcome.INFO))
+    made = worker.TransactionalRole(
+        session, Client, SimpleNamespace(reported=lambda _: Outcome.INFO)
+    )
     made.said = said
     return made
 
@@ -99,7 +103,16 @@ def test_an_application_commits_aborts_and_aborts_what_failed(role: Any, tmp_pat
     role.producer.errors["send"] = [None] * 5 + [KafkaTimeoutError("expired")]
     role.offer(0, 16, LOAD)
     assert role.producer.id == "shop-0"
-    assert role.producer.calls == ["begin", "commit", "begin", "abort", "begin", "abort", "begin", "commit"]
+    assert role.producer.calls == [
+        "begin",
+        "commit",
+        "begin",
+        "abort",
+        "begin",
+        "abort",
+        "begin",
+        "commit",
+    ]
     sends, own = rows(tmp_path, TableId.SENDS), rows(tmp_path, TableId.TRANSACTIONS)
     ok, fail, aborted = Outcome.OK, Outcome.FAIL, Outcome.ABORTED
     assert sends["outcome"].tolist() == [ok] * 4 + [fail] * 4 + [aborted] * 4 + [ok] * 4

@@ -16,7 +16,8 @@ from tests.planted.tiny_transactions import stored, transaction
 
 
 def both(first: str, second: str, *, outcome: str = "ok", asked: str = "commit") -> History:
-    """Messages 0 and 1 of two partitions in one transaction; what the log makes of each partition."""
+    """Messages 0 and 1 of two partitions in one transaction; what the log makes of each
+    partition."""
     h = transaction(History(partitions=2), 1, 0, 1, outcome=outcome, asked=asked, partitions=(0, 1))
     for partition, how in enumerate((first, second)):
         if how:
@@ -39,7 +40,9 @@ def read(*, before: bool) -> History:
     h = History()
     h.send(0, transaction=1)
     asked = h.now_ns + 10_000_000
-    h.transactions.append({"instance": 1, "number": 1, "asked": 1, "t_asked_ns": asked, "outcome": 1})
+    h.transactions.append(
+        {"instance": 1, "number": 1, "asked": 1, "t_asked_ns": asked, "outcome": 1}
+    )
     stored(h, 0)
     return h.deliver(0, at_ms=5 if before else 50)
 
@@ -132,7 +135,9 @@ def test_rows_of_which_nobody_knows_the_end_are_neither_seen_nor_lost() -> None:
     assert found(both("unknown", "unknown", outcome="info")) == {}
 
 
-def test_a_reader_of_committed_data_that_was_given_an_aborted_message_proves_it_without_the_marker() -> None:
+def test_a_reader_of_committed_data_that_was_given_an_aborted_message_proves_it_without_the_marker() -> (
+    None
+):
     def given(outcome: str, asked: str) -> History:
         end = "committed" if asked == "commit" else "aborted"
         return both("unknown", end, outcome=outcome, asked=asked).deliver(0)
@@ -144,7 +149,9 @@ def test_a_reader_of_committed_data_that_was_given_an_aborted_message_proves_it_
     assert found(committed, committed_only=True) == {}
 
 
-def test_an_acknowledged_message_of_no_known_transaction_is_suspect_where_the_log_withholds_it() -> None:
+def test_an_acknowledged_message_of_no_known_transaction_is_suspect_where_the_log_withholds_it() -> (
+    None
+):
     """The near-miss: another attempt of the application is visible."""
     lost = aborted("ok")
     assert found(lost) == {("acked-lost", "withheld"): ["1/0/2"]}
@@ -161,9 +168,11 @@ def test_markers_that_were_not_read_prove_no_hanging_transaction() -> None:
     assert status_of("hanging-transaction", "ended", None, ("markers-read",)) is Status.SUSPECT
 
 
-def long_transaction(given_s: float, *, ended: str = "committed", committed_s: float = 25.0) -> History:
-    """Message 0 is read; 1 and 2 are sent in a transaction from 1 s to ``committed_s``, and 3 without one at
-    2 s. What the log shows of them is given out ``given_s`` after the start."""
+def long_transaction(
+    given_s: float, *, ended: str = "committed", committed_s: float = 25.0
+) -> History:
+    """Message 0 is read; 1 and 2 are sent in a transaction from 1 s to ``committed_s``, and 3
+    without one at 2 s. What the log shows of them is given out ``given_s`` after the start."""
     h = History(producers=2)
     h.send(0, at_ms=0).log(0).assign(0, at_ms=0).deliver(0, at_ms=100)
     outcome = {"committed": "ok", "aborted": "info"}[ended]
@@ -171,7 +180,9 @@ def long_transaction(given_s: float, *, ended: str = "committed", committed_s: f
     h.send(0, instance=2, at_ms=2_000)
     done_ns = EPOCH_NS + round(committed_s * 1e9) if ended == "committed" else 0
     row = {"instance": 1, "number": 1, "t_asked_ns": done_ns, "t_done_ns": done_ns}
-    h.transactions.append(row | ({"asked": 1, "outcome": 1} if done_ns else {"asked": 0, "outcome": 3}))
+    h.transactions.append(
+        row | ({"asked": 1, "outcome": 1} if done_ns else {"asked": 0, "outcome": 3})
+    )
     h.log(1, 2)
     for stored_row in h.rows["log"][1:]:
         stored_row["txn"] = Txn[ended.upper()]
@@ -191,14 +202,19 @@ STALLED: Found = {("stall", "resumed"): ["orders-0"]}
         (long_transaction(41.0), True),
         (long_transaction(16.0, committed_s=3.0), False),
         (long_transaction(19.0, committed_s=3.0), True),
-        (long_transaction(61.0, ended="aborted"), False),  # its producer died: nobody knows when it ended
+        # its producer died: nobody knows when it ended
+        (long_transaction(61.0, ended="aborted"), False),
     ],
 )
 def test_a_reader_of_committed_data_waits_for_the_end_of_every_transaction_before_a_message(
     history: History, stalls: bool
 ) -> None:
     harmless = {("info-not-stored", ""): ["1/0/1", "1/0/2"]}
-    told = {key: names for key, names in found(history, committed_only=True).items() if key not in harmless}
+    told = {
+        key: names
+        for key, names in found(history, committed_only=True).items()
+        if key not in harmless
+    }
     assert told == (STALLED if stalls else {})
     assert STALLED.items() <= found(history, committed_only=False).items() or not stalls
 
@@ -239,11 +255,13 @@ def test_a_transaction_whose_abort_was_acknowledged_has_ended() -> None:
 
 
 def test_only_a_commit_is_waited_for() -> None:
-    """An abort that comes after a delivery makes it no intermediate read; where the copy lies that was given,
-    nobody read."""
+    """An abort that comes after a delivery makes it no intermediate read; where the copy lies that
+    was given, nobody read."""
     h = History().send(0, "aborted", transaction=1)
     asked = h.now_ns + 10_000_000
-    h.transactions.append({"instance": 1, "number": 1, "asked": 2, "t_asked_ns": asked, "outcome": 4})
+    h.transactions.append(
+        {"instance": 1, "number": 1, "asked": 2, "t_asked_ns": asked, "outcome": 4}
+    )
     stored(h, 0, how="unknown", marker=False)
     assert found(h.deliver(0, position=7, at_ms=5), committed_only=True) == {}
 
@@ -255,7 +273,9 @@ def unmet_of(h: History) -> set[tuple[str, frozenset[str]]]:
 def test_what_needs_markers_says_so() -> None:
     h = both("open", "open").bounds(0, marked=0).bounds(1, marked=9)
     by_stream = {
-        (message[:3], unmet) for cls, _, unmet, message in labels(judged(h)) if cls == "hanging-transaction"
+        (message[:3], unmet)
+        for cls, _, unmet, message in labels(judged(h))
+        if cls == "hanging-transaction"
     }
     assert by_stream == {("1/0", frozenset({"markers-read"})), ("1/1", frozenset())}
 

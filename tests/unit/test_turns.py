@@ -1,4 +1,5 @@
-"""Skewed keys and topics with shares: the table of turns, and workers that follow it with dense sequences."""
+"""Skewed keys and topics with shares: the table of turns, and workers that follow it with dense
+sequences."""
 
 from __future__ import annotations
 
@@ -60,11 +61,15 @@ def test_skew_is_of_keys() -> None:
 
 @given(
     st.integers(1, 6).flatmap(
-        lambda n: st.tuples(st.just(n), st.lists(st.integers(0, n - 1), max_size=20), st.integers(1, n))
+        lambda n: st.tuples(
+            st.just(n), st.lists(st.integers(0, n - 1), max_size=20), st.integers(1, n)
+        )
     ),
     st.integers(0, 200),
 )
-def test_every_lane_is_dense_whatever_the_turns(drawn: tuple[int, list[int], int], count: int) -> None:
+def test_every_lane_is_dense_whatever_the_turns(
+    drawn: tuple[int, list[int], int], count: int
+) -> None:
     lanes, order, threads = drawn
     order = order and [*range(lanes), *order]  # each has a turn, as in every table
     every = [Lane(100 + k, "t", None, k, 0) for k in range(lanes)]

@@ -1,4 +1,5 @@
-"""docs/howto/when-it-says-unknown.md has every reason that there is, and quotes none that there is not."""
+"""docs/howto/when-it-says-unknown.md has every reason that there is, and quotes none that there is
+not."""
 
 from __future__ import annotations
 
@@ -19,13 +20,16 @@ def phrases() -> dict[str, list[str]]:
     checks = PAGE.read_text().partition("### ")[2].partition("\n## ")[0]
     sections = (section.partition("\n") for section in f"### {checks}".split("### ")[1:])
     return {
-        name: [" ".join(text.split()).lower() for text in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", body)]
+        name: [
+            " ".join(text.split()).lower() for text in re.findall(r"(?<!\*)\*([^*]+)\*(?!\*)", body)
+        ]
         for name, _, body in sections
     }
 
 
 def failing() -> list[tuple[str, str]]:
-    """Check and text of every place in the code where one does not hold; values are left out of the text."""
+    """Check and text of every place in the code where one does not hold; values are left out of the
+    text."""
     found = []
     for function in ast.parse(Path(coverage.__file__).read_text()).body:
         texts = {
@@ -67,7 +71,9 @@ def test_every_reason_is_quoted_under_its_check(name: str) -> None:
 def test_every_place_in_the_code_is_quoted_too() -> None:
     assert len(failing()) > 15
     missing = [
-        (name, text) for name, text in failing() if not any(word in text for word in phrases().get(name, []))
+        (name, text)
+        for name, text in failing()
+        if not any(word in text for word in phrases().get(name, []))
     ]
     assert missing == []
 

@@ -22,6 +22,7 @@ from harness.contracts.rows import EVERY_REPLICA, Bounds, FaultEvent, Manifest, 
 from harness.errors import Exit
 from harness.faultlog import FaultLog, FaultRecord
 from tests.planted.plans import build_plan
+from tests.planted.tiny_applications import applied
 
 S = 1_000_000_000
 ZERO = 100 * S
@@ -30,23 +31,36 @@ LOAD_END = ZERO + 10 * S
 RATE = 1000.0
 
 
-def traffic(*, rate: float = RATE, ok_share: float = 1.0, outages: tuple[Outage, ...] = ()) -> Series:
+def traffic(
+    *, rate: float = RATE, ok_share: float = 1.0, outages: tuple[Outage, ...] = ()
+) -> Series:
     """Ten seconds of load, due evenly, acknowledged 1 ms later."""
     due = ZERO + (np.arange(int(rate * 10)) * S / rate).astype(np.int64)
     ok = due[: int(len(due) * ok_share)]
     steps = GRID.step(due)
-    latency = Histogram.of(GRID.step(ok), np.full(len(ok), 1_000_000), GRID.steps)
+    latency = Histogram.from_values(GRID.step(ok), np.full(len(ok), 1_000_000), GRID.steps)
     return replace(
         empty(GRID),
         due=np.bincount(steps, minlength=GRID.steps),
         latency=latency,
         outages=outages,
-        totals={"attempted": len(due), "ok": len(ok), "load_ok": len(ok), "load_attempted": len(due)},
+        totals={
+            "attempted": len(due),
+            "ok": len(ok),
+            "load_ok": len(ok),
+            "load_attempted": len(due),
+        },
     )
 
 
 FAULT = FaultRecord(
-    1, "kill", "kafka-1", inject_ns=ZERO + 3 * S, end_ns=ZERO + 6 * S, recovered=True, effective=True
+    1,
+    "kill",
+    "kafka-1",
+    inject_ns=ZERO + 3 * S,
+    end_ns=ZERO + 6 * S,
+    recovered=True,
+    effective=True,
 )
 MANIFEST: dict[str, Any] = {
     "status": "complete",
@@ -55,7 +69,14 @@ MANIFEST: dict[str, Any] = {
     "drained": True,
     "problems": [],
 }
-BOUND = {"stream": "orders-0", "stream_id": 1, "begin": 0, "end": 10_000, "read_to": 10_000, "why": "end"}
+BOUND = {
+    "stream": "orders-0",
+    "stream_id": 1,
+    "begin": 0,
+    "end": 10_000,
+    "read_to": 10_000,
+    "why": "end",
+}
 
 
 def facts(series: Series | None = None, **changes: Any) -> RunFacts:
@@ -117,8 +138,31 @@ MACHINE = {"number": 0, "host": "a", "bound_ns": 3_000_000}
 REPLICA = ReplicaRow("orders-0", "kafka-2", leads=False, in_sync=True, begin=0, end=9, read_to=9)
 ALL_READ = {"faults": [{"fault": "kill"}], "rate_ratio": 0.99, "audit": EVERY_REPLICA}
 
+APPLIED = {
+    "faults": [{"fault": "kill"}],
+    "rate_ratio": 0.99,
+    "applications": [plan.model_dump() for plan in applied().plan.applications],
+}
 UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
-    "kernel raised": (lambda: facts(errors=["bucket 3: ValueError: x"]), "judging failed: bucket 3"),
+    "application not finished": (
+        lambda: facts(plan=APPLIED, manifest=manifest(outputs_read=["billing"])),
+        "input was not processed to its end: billing",
+    ),
+    "outputs of no input": (
+        lambda: facts(
+            plan=APPLIED,
+            manifest=manifest(
+                applications=[{"name": "b", "application": "billing", "drained": True}],
+                outputs_read=["billing"],
+                problems=[{"kind": "outputs", "text": "3 of 9 outputs of billing name no input"}],
+            ),
+        ),
+        "outputs are not known: 3 of 9 outputs of billing name no input",
+    ),
+    "kernel raised": (
+        lambda: facts(errors=["bucket 3: ValueError: x"]),
+        "judging failed: bucket 3",
+    ),
     "replicas not read": (lambda: facts(plan=ALL_READ), "replicas were not read: orders-0"),
     "replica out of sync": (
         lambda: facts(plan=ALL_READ, replicas=[replace(REPLICA, in_sync=False)]),
@@ -138,25 +182,38 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
             manifest=manifest(
                 status="interrupted",
                 epoch_ns=2 * S,
-                phases=[{"name": "load", "end_ns": 55 * S // 10}, {"name": "audit", "end_ns": 9 * S}],
+                phases=[
+                    {"name": "load", "end_ns": 55 * S // 10},
+                    {"name": "audit", "end_ns": 9 * S},
+                ],
             ),
         ),
         "the load was stopped after 3.5 s of 10.0 s; the rest was not tested",
     ),
-    "harness killed": (lambda: facts(manifest=manifest(status="running")), "its harness was killed"),
-    "rows missing": (lambda: facts(missing=["5 of 10 log rows"]), "records are missing: 5 of 10 log rows"),
+    "harness killed": (
+        lambda: facts(manifest=manifest(status="running")),
+        "its harness was killed",
+    ),
+    "rows missing": (
+        lambda: facts(missing=["5 of 10 log rows"]),
+        "records are missing: 5 of 10 log rows",
+    ),
     "worker died": (
         lambda: facts(manifest=manifest(workers=[{"name": "p-1", "done": False, "exit_code": -9}])),
         "worker died before it was done: p-1 (exit code -9)",
     ),
     "worker killed by the run": (
         lambda: facts(
-            manifest=manifest(workers=[{"name": "c-1", "done": False, "stuck": True, "exit_code": -9}])
+            manifest=manifest(
+                workers=[{"name": "c-1", "done": False, "stuck": True, "exit_code": -9}]
+            )
         ),
         "c-1 did not end when asked to, and was killed by the run",
     ),
     "machine lost": (
-        lambda: facts(manifest=manifest(executors=[MACHINE, {**MACHINE, "lost": "task 1 on b is gone"}])),
+        lambda: facts(
+            manifest=manifest(executors=[MACHINE, {**MACHINE, "lost": "task 1 on b is gone"}])
+        ),
         "task 1 on b is gone: what ran there was cut short",
     ),
     "share left behind": (
@@ -168,12 +225,24 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
         "the clock was never measured: a",
     ),
     "nothing sent": (lambda: facts(empty(GRID)), "no message was sent"),
-    "nothing acknowledged": (lambda: facts(traffic(ok_share=0)), "none of 10,000 sends was acknowledged"),
-    "no fault took effect": (lambda: facts(faults=[VACUOUS]), "none of 1 injected faults had an effect"),
-    "all faults skipped": (lambda: facts(faults=[SKIPPED]), "no planned fault was injected: no candidate"),
+    "nothing acknowledged": (
+        lambda: facts(traffic(ok_share=0)),
+        "none of 10,000 sends was acknowledged",
+    ),
+    "no fault took effect": (
+        lambda: facts(faults=[VACUOUS]),
+        "none of 1 injected faults had an effect",
+    ),
+    "all faults skipped": (
+        lambda: facts(faults=[SKIPPED]),
+        "no planned fault was injected: no candidate",
+    ),
     "no fault rows": (lambda: facts(faults=[]), "no planned fault was injected"),
     "fault after traffic": (lambda: facts(faults=[AFTERWARDS]), "met a message in flight"),
-    "rate": (lambda: facts(traffic(ok_share=0.97)), "rate not reached: 970/s outside outages, 97.0% of"),
+    "rate": (
+        lambda: facts(traffic(ok_share=0.97)),
+        "rate not reached: 970/s outside outages, 97.0% of",
+    ),
     "rate beside another run": (
         lambda: facts(
             traffic(ok_share=0.5),
@@ -181,9 +250,14 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
         ),
         "run r-2 was on this machine",
     ),
-    "out all the time": (lambda: facts(traffic(ok_share=0.5, outages=(OUT,))), "the rate cannot be judged"),
+    "out all the time": (
+        lambda: facts(traffic(ok_share=0.5, outages=(OUT,))),
+        "the rate cannot be judged",
+    ),
     "saturated": (
-        lambda: facts(manifest=manifest(problems=[{"kind": "saturated", "text": "p-1 late 900 ms"}])),
+        lambda: facts(
+            manifest=manifest(problems=[{"kind": "saturated", "text": "p-1 late 900 ms"}])
+        ),
         "saturated: p-1 late 900 ms",
     ),
     "late": (
@@ -193,7 +267,8 @@ UNKNOWN: dict[str, tuple[Callable[[], RunFacts], str]] = {
     "not ready": (
         lambda: facts(
             manifest=manifest(
-                readiness_restored=False, problems=[{"kind": "recovery", "text": "kafka-2 not in sync"}]
+                readiness_restored=False,
+                problems=[{"kind": "recovery", "text": "kafka-2 not in sync"}],
             )
         ),
         "did not recover: kafka-2 not in sync",
@@ -243,7 +318,8 @@ def test_each_gap_alone_makes_the_run_unknown_with_one_sentence(name: str) -> No
     verdict, reasons = verdict_of(make())
     assert verdict is Verdict.UNKNOWN
     assert any(text in reason for reason in reasons), reasons
-    if name not in ("nothing sent", "nothing acknowledged", "fault after traffic"):  # these imply others
+    # these imply others
+    if name not in ("nothing sent", "nothing acknowledged", "fault after traffic"):
         assert len(reasons) == 1, reasons
 
 
@@ -287,7 +363,9 @@ def test_a_load_from_several_machines_says_how_far_their_times_can_be_compared()
     machines = [{**MACHINE, "bound_ns": bound_ns} for bound_ns in (1_000_000, 4_000_000, 2_000_000)]
     run = facts(manifest=manifest(executors=machines))
     assert verdict_of(run) == (Verdict.PASS, [])
-    assert any("from 3 tasks, their times within 6 ms of each other" in each.text for each in coverage(run))
+    assert any(
+        "from 3 tasks, their times within 6 ms of each other" in each.text for each in coverage(run)
+    )
 
 
 def test_where_the_rows_of_a_machine_are_is_said_when_there_are_no_others() -> None:
@@ -317,7 +395,7 @@ def test_messages_due_in_an_outage_do_not_count_against_the_rate() -> None:
     ok = due[(due < ZERO + 3 * S) | (due >= ZERO + 6 * S)]
     series = replace(
         traffic(outages=(Outage(1, ZERO + 3 * S, ZERO + 6 * S),)),
-        latency=Histogram.of(GRID.step(ok), np.full(len(ok), 1_000_000), GRID.steps),
+        latency=Histogram.from_values(GRID.step(ok), np.full(len(ok), 1_000_000), GRID.steps),
     )
     rate = rate_of(series, GRID, LOAD_END, RATE)
     assert rate.ratio == pytest.approx(1.0)
@@ -345,7 +423,8 @@ def test_of_many_streams_some_one_is_always_out() -> None:
 
 
 def test_a_rate_held_through_outages_needs_no_calm() -> None:
-    """The stream was out nearly all the time, and in the end everything that was due was acknowledged."""
+    """The stream was out nearly all the time, and in the end everything that was due was
+    acknowledged."""
     series = traffic(outages=(Outage(1, ZERO, ZERO + 99 * S // 10),))
     run = facts(series, rate=rate_of(series, GRID, LOAD_END, RATE))
     assert verdict_of(run)[0] is Verdict.PASS
@@ -363,7 +442,12 @@ def test_an_unlimited_load_has_no_ratio_and_needs_none() -> None:
 
 
 def rows(*, effective: bool = True, ok: bool = True) -> list[dict[str, Any]]:
-    inject = {"kind": "kill", "target": "leader-of:orders", "targets": ["kafka-1"], "planned_s": 3.0}
+    inject = {
+        "kind": "kill",
+        "target": "leader-of:orders",
+        "targets": ["kafka-1"],
+        "planned_s": 3.0,
+    }
     return [
         {"id": 1, "event": "inject", "t_ns": ZERO + 3 * S, **inject},
         {"id": 1, "event": "effect", "t_ns": ZERO + 4 * S, "effective": effective, "evidence": "gone"},

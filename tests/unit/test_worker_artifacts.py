@@ -1,4 +1,5 @@
-"""The files that a worker ran from, by their hash, so that a version that was built twice is told apart."""
+"""The files that a worker ran from, by their hash, so that a version that was built twice is told
+apart."""
 
 from __future__ import annotations
 
@@ -17,7 +18,14 @@ def test_a_client_beside_brokerstorm_is_told_by_its_record() -> None:
 
 
 def test_an_environment_of_its_own_is_asked_first(tmp_path: Path) -> None:
-    record = tmp_path / "lib" / "python3.11" / "site-packages" / "confluent_kafka-1.0.dist-info" / "RECORD"
+    record = (
+        tmp_path
+        / "lib"
+        / "python3.11"
+        / "site-packages"
+        / "confluent_kafka-1.0.dist-info"
+        / "RECORD"
+    )
     record.parent.mkdir(parents=True)
     record.write_text("old")
     (tmp_path / "bin").mkdir()

@@ -39,7 +39,9 @@ def test_header_fields_lie_where_the_harness_reads_them() -> None:
 
 
 def test_segment_header() -> None:
-    row = unpack(records.SEGMENT_HEADER, lay.SEGMENT_HEADER.pack(lay.SEGMENT_MAGIC, 1, 2, 3, 4, 5, 6, 7))
+    row = unpack(
+        records.SEGMENT_HEADER, lay.SEGMENT_HEADER.pack(lay.SEGMENT_MAGIC, 1, 2, 3, 4, 5, 6, 7)
+    )
     assert bytes(row["magic"]) == records.SEGMENT_MAGIC.rstrip(b"\0")
     fields = ("table", "row_bytes", "owner", "index", "capacity", "run_tag", "subscription")
     assert [int(row[name]) for name in fields] == [1, 2, 3, 4, 5, 6, 7]
@@ -116,10 +118,16 @@ def test_sizes_and_numbers() -> None:
 
 @pytest.mark.parametrize(
     "worker",
-    [w for w in known_workers().values() if w.language == "python" and is_beside(w, w.default_version)],
+    [
+        w
+        for w in known_workers().values()
+        if w.language == "python" and is_beside(w, w.default_version)
+    ],
     ids=lambda worker: worker.library,
 )
-def test_every_python_worker_that_needs_no_download_reproduces_the_golden_files(worker: WorkerSpec) -> None:
+def test_every_python_worker_that_needs_no_download_reproduces_the_golden_files(
+    worker: WorkerSpec,
+) -> None:
     self_test(worker)
 
 
@@ -129,7 +137,12 @@ def test_golden_segments_read_with_the_harness_dtypes() -> None:
     assert sends["state"].tolist() == [1, 1, 1, 0]
     assert sends["late_outcome"].tolist() == [0, 1, 0, 0]
     log = np.fromfile(GOLDEN / "log-1-000000.seg", records.RAW_LOG, offset=64)
-    assert log["check"].tolist() == [records.Check.OK, records.Check.CORRUPT, records.Check.FOREIGN, 0]
+    assert log["check"].tolist() == [
+        records.Check.OK,
+        records.Check.CORRUPT,
+        records.Check.FOREIGN,
+        0,
+    ]
     assert log["header"]["seq"].tolist()[:2] == [42, 2**40 + 1]
     deliveries = np.fromfile(GOLDEN / "deliveries-2-000000.seg", records.RAW_DELIVERIES, offset=64)
     assert deliveries["kind"].tolist() == [10, 1, 5, 0]

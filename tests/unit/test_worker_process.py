@@ -1,4 +1,5 @@
-"""A worker's process as the harness hears it: lines, noise, ends. The processes are programs of ours."""
+"""A worker's process as the harness hears it: lines, noise, ends. The processes are programs of
+ours."""
 
 from __future__ import annotations
 

@@ -60,13 +60,17 @@ def test_installed_version_needs_no_environment() -> None:
         assert env["PYTHONPATH"] == str(KIT)
 
 
-def test_other_version_offline_is_a_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_version_offline_is_a_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
     with pytest.raises(WorkerError, match=r"kafka-python 2\.1\.0 is not in the cache"):
         launch(load_worker("kafka-python"), "2.1.0", offline=True)
 
 
-def test_a_version_is_not_a_path_or_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_version_is_not_a_path_or_an_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("BROKERSTORM_CACHE", str(tmp_path))
     for version in ("../x", "-r", "1.0 --index-url x", "latest"):
         with pytest.raises(WorkerError, match="is not a version"):
@@ -90,11 +94,13 @@ def test_pips_answer_becomes_one_line() -> None:
     )
     error = environments._pip_error("kafka-python", "99", stderr)
     assert str(error).startswith("kafka-python has no version 99 for Python 3.")
-    assert error.hint == "near it: 2.8.0, 3.0.1"
+    assert error.hint == "the closest ones are 2.8.0, 3.0.1"
     assert "\n" not in str(error)
 
 
-def test_versions_are_those_of_the_package_that_the_worker_installs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_versions_are_those_of_the_package_that_the_worker_installs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     asked: list[list[str]] = []
 
     def run(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
@@ -105,7 +111,10 @@ def test_versions_are_those_of_the_package_that_the_worker_installs(monkeypatch:
     worker = load_worker("aiokafka")
     packages = ["lz4==4.3.3", "aiokafka[zstd]=={version}"]
     renamed = worker.model_copy(
-        update={"library": "mine", "python": worker.python.model_copy(update={"packages": packages})}
+        update={
+            "library": "mine",
+            "python": worker.python.model_copy(update={"packages": packages}),
+        }
     )
     assert environments.released(renamed) == ["1.2.0", "1.1.0"]
     assert "aiokafka" in asked[0]

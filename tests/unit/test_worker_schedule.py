@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from workers.python_kit.worker_kit import sending
 from workers.python_kit.worker_kit.schedule import Lateness, Schedule
 from workers.python_kit.worker_kit.spec import lanes
 
@@ -14,7 +18,9 @@ MS = 1_000_000
 
 
 @given(rates, st.floats(0, 20), st.floats(0.1, 20), st.integers(0, 60 * 10**9))
-def test_due_count_agrees_with_due_ns(rate: float, warm_up: float, load: float, elapsed: int) -> None:
+def test_due_count_agrees_with_due_ns(
+    rate: float, warm_up: float, load: float, elapsed: int
+) -> None:
     schedule = Schedule(10**15, rate, warm_up, load)
     now = schedule.t0_ns + elapsed
     count = schedule.due_count(now)
@@ -24,7 +30,9 @@ def test_due_count_agrees_with_due_ns(rate: float, warm_up: float, load: float, 
 
 
 @given(rates, st.floats(0, 20), st.floats(0.1, 20))
-def test_warm_up_and_load_split_where_the_load_begins(rate: float, warm_up: float, load: float) -> None:
+def test_warm_up_and_load_split_where_the_load_begins(
+    rate: float, warm_up: float, load: float
+) -> None:
     schedule = Schedule(0, rate, warm_up, load)
     first_load = schedule.warm_up_count
     assert first_load <= schedule.total
@@ -45,7 +53,9 @@ def test_a_profile_is_followed_message_by_message(
     schedule = Schedule(10**15, rate, profile[0][0] / 1e9, 1, profile)
     total = sum(rate * share * ns / 1e9 for ns, share in profile)
     assert schedule.total == pytest.approx(total, abs=1.001)
-    assert schedule.warm_up_count == pytest.approx(rate * profile[0][1] * profile[0][0] / 1e9, abs=1.001)
+    assert schedule.warm_up_count == pytest.approx(
+        rate * profile[0][1] * profile[0][0] / 1e9, abs=1.001
+    )
     dues = [schedule.due_ns(i) - schedule.t0_ns for i in range(schedule.total)]
     assert dues == sorted(dues)
     for i, due in list(enumerate(dues))[:: max(1, len(dues) // 20)]:
@@ -57,7 +67,9 @@ def test_a_profile_is_followed_message_by_message(
     count = schedule.due_count(schedule.t0_ns + elapsed)
     assert count == sum(due <= elapsed for due in dues)
     first = min(elapsed % 1000, schedule.total)
-    assert schedule.dues_ns(first, schedule.total).tolist() == [schedule.t0_ns + due for due in dues[first:]]
+    assert schedule.dues_ns(first, schedule.total).tolist() == [
+        schedule.t0_ns + due for due in dues[first:]
+    ]
 
 
 def test_a_profile_of_the_whole_rate_is_the_rate() -> None:
@@ -94,9 +106,11 @@ def test_a_generator_that_is_too_slow_falls_behind_for_ever() -> None:
 
 def test_catching_up_after_a_block_is_not_the_generators_lateness() -> None:
     lateness = Lateness()
-    lateness.worked(own_ns=0, worth_ns=20_000)  # the call blocked for seconds, which is not own time
+    # the call blocked for seconds, which is not own time
+    lateness.worked(own_ns=0, worth_ns=20_000)
     for _ in range(300):
-        lateness.worked(own_ns=1 * MS, worth_ns=10 * MS)  # the backlog, ten times faster than it became due
+        # the backlog, ten times faster than it became due
+        lateness.worked(own_ns=1 * MS, worth_ns=10 * MS)
     assert lateness.take_max_ns() == 0
 
 
@@ -118,7 +132,9 @@ def test_oversleeping_is_the_generators_lateness() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 10**8), st.integers(1, 500)), max_size=50))
-def test_lateness_equals_a_queue_worked_out_message_by_message(batches: list[tuple[int, int]]) -> None:
+def test_lateness_equals_a_queue_worked_out_message_by_message(
+    batches: list[tuple[int, int]],
+) -> None:
     lateness, late, largest = Lateness(), 0.0, 0.0
     for own, messages in batches:
         lateness.worked(own, messages * 20_000)
@@ -140,3 +156,31 @@ def test_lanes_of_every_mode() -> None:
         (3, "b", b"k000001", -1, 1),
         (4, "c", None, -1, 0),
     ]
+
+
+@pytest.mark.parametrize("reading", [1, 2])
+def test_a_freeze_while_the_clocks_are_read_is_not_the_generators(
+    monkeypatch: pytest.MonkeyPatch, reading: int
+) -> None:
+    """The process is stopped exactly when its frozen time is read, at the begin of a span of work
+    or at its end; the ticking thread has counted the freeze before that reading returns."""
+    clock = {"now": 0, "frozen": 0, "readings": 0}
+
+    class Freezes:
+        def check(self) -> None:
+            pass
+
+        @property
+        def frozen_ns(self) -> int:
+            clock["readings"] += 1
+            if clock["readings"] == reading:
+                clock["now"] += 2000 * MS
+                clock["frozen"] += 1950 * MS
+            return clock["frozen"]
+
+    monkeypatch.setattr(sending.time, "monotonic_ns", lambda: clock["now"])
+    report = SimpleNamespace(freeze=Freezes())
+    sender: Any = SimpleNamespace(blocked_ns=0, session=SimpleNamespace(report=report))
+    span = sending.Sender.span(sender)
+    clock["now"] += 3 * MS
+    assert sending.Sender._own_ns(sender, span, since=span.begun) <= 3 * MS

@@ -1,4 +1,5 @@
-"""Each client's own words for what a cluster asks, and the pipe through which a worker gets them."""
+"""Each client's own words for what a cluster asks, and the pipe through which a worker gets
+them."""
 
 from __future__ import annotations
 
@@ -53,7 +54,11 @@ def test_java_gets_a_password_as_jaas_quotes_it() -> None:
     [
         ({}, scram(), "TLS"),
         ({"tls": {"x": "{ca}"}}, scram(), r"auth\.mechanism scram-sha-256 \(it has none\)"),
-        ({"tls": {"x": "1"}, "auth": {"scram-sha-256": {"u": "{user}{secret}"}}}, scram(), r"tls\.ca"),
+        (
+            {"tls": {"x": "1"}, "auth": {"scram-sha-256": {"u": "{user}{secret}"}}},
+            scram(),
+            r"tls\.ca",
+        ),
         (
             {"tls": {"x": "{ca}"}, "auth": {"scram-sha-256": {"u": "{user}{secret}"}}},
             scram(check_host_name=False),
@@ -92,8 +97,8 @@ def test_a_template_with_an_unknown_place_is_refused() -> None:
 
 def test_the_process_gets_them_through_a_pipe_that_nobody_else_has() -> None:
     code = (
-        "import json, os, pathlib;"
-        "print(json.loads(pathlib.Path(os.environ['BROKERSTORM_SECURITY']).read_text())['options']['p'])"
+        "import json, os, "
+        "pathlib;print(json.loads(pathlib.Path(os.environ['BROKERSTORM_SECURITY']).read_text())['options']['p'])"
     )
     long = NASTY * 20_000  # more than a pipe holds by itself
     with handed_over(SecureOptions({"p": long})) as (env, passed):
@@ -111,7 +116,9 @@ def test_the_process_gets_them_through_a_pipe_that_nobody_else_has() -> None:
 def test_secrets_are_replaced_however_they_are_written() -> None:
     redactor = SecretRemover([NASTY, "-----BEGIN KEY-----\nMIIEsecretline\n-----END KEY-----\n"])
     said = f"no {NASTY} {json.dumps(NASTY)} {NASTY!r} MIIEsecretline -----BEGIN KEY-----"
-    assert redactor.text(said) == f"no {HIDDEN} \"{HIDDEN}\" '{HIDDEN}' {HIDDEN} -----BEGIN KEY-----"
+    assert (
+        redactor.text(said) == f"no {HIDDEN} \"{HIDDEN}\" '{HIDDEN}' {HIDDEN} -----BEGIN KEY-----"
+    )
     assert redactor.data({"text": [NASTY, 7]}) == {"text": [HIDDEN, 7]}
 
 
@@ -122,7 +129,9 @@ def test_a_secret_is_found_in_base64(before: str) -> None:
     assert cleaned.startswith("Authorization: Basic ")
     assert cleaned.endswith(" of somebody")
     assert HIDDEN in cleaned
-    kept = cleaned.removeprefix("Authorization: Basic ").removesuffix(" of somebody").partition(HIDDEN)
+    kept = (
+        cleaned.removeprefix("Authorization: Basic ").removesuffix(" of somebody").partition(HIDDEN)
+    )
     assert len(kept[0]) + len(kept[2]) <= len(base64.b64encode(before.encode())) + 8
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from harness.plan.build import build_plan
 from harness.plan.settings import Consuming, PromiseContext, consumer_promise, producer_settings
 from harness.scenario.file import load_scenario
 from harness.scenario.model import RequireSpec
-from harness.workers import known_workers, load_worker
+from harness.workers import known_workers, load_worker, worker_names
+from harness.workers.spec import FILE, KIT_SUPPORTS, WorkerSpec
 
 HEAD = """
 library = "mine"
@@ -39,7 +41,9 @@ def worker(folder: Path, text: str, head: str = HEAD) -> str:
 
 def promised(folder: Path, text: str, version: str = "", **options: str) -> PromisePlan:
     settings = producer_settings("mine", version, options, [worker(folder, text)])
-    topic = TopicPlan(name="orders", partitions=1, replication=3, config={"min.insync.replicas": "2"})
+    topic = TopicPlan(
+        name="orders", partitions=1, replication=3, config={"min.insync.replicas": "2"}
+    )
     return settings.promise(PromiseContext([topic], {}), RequireSpec())
 
 
@@ -47,7 +51,27 @@ def kept(made: PromisePlan) -> tuple[str, bool | None, bool | None]:
     return made.delivery, made.order, made.dedup
 
 
-# ----- what is not stated is not known ----------------------------------------------------------------
+def test_a_worker_with_a_kit_supports_what_every_kit_does(tmp_path: Path) -> None:
+    alone = WorkerSpec.read(Path(worker(tmp_path, '[supports]\nrate = ["constant", "profile"]\n')))
+    assert alone.supports == {"rate": ["constant", "profile"]}
+    head = f"kit = true\n{HEAD}"
+    with_kit = WorkerSpec.read(
+        Path(worker(tmp_path, '[supports]\ncalls = ["async", "sync"]\n', head))
+    )
+    of_kit = {key: list(values) for key, values in KIT_SUPPORTS.items()}
+    assert with_kit.supports == {**of_kit, "calls": ["async", "sync"]}
+
+
+def test_each_thing_that_a_kit_does_is_declared_once() -> None:
+    for found in known_workers().values():
+        assert found.kit
+        stated = tomllib.loads((found.folder / FILE).read_text())["supports"]
+        assert [
+            key for key, of_kit in KIT_SUPPORTS.items() if {*of_kit} & {*stated.get(key, ())}
+        ] == []
+
+
+# ----- what is not stated is not known ------------------------------------------------------------
 
 
 def test_a_client_that_states_nothing_promises_nothing_that_is_known(tmp_path: Path) -> None:
@@ -83,10 +107,15 @@ def test_a_consumer_whose_settings_are_not_stated(tmp_path: Path) -> None:
     folder = worker(tmp_path, "[promises]\n", HEAD.replace("kafka", "pulsar"))
     made = consumer_promise(Consuming("mine", "", {}, {}, "ack", folders=[folder]))
     assert made.unknown == ["order", "ack_timeout", "ack", "batch_index_acks"]
-    assert made.because["order"] == "not known: worker.toml of mine does not state promises.subscription"
+    assert (
+        made.because["order"]
+        == "not known: worker.toml of mine does not state promises.subscription"
+    )
 
 
-def test_the_order_of_keys_is_not_known_if_a_producer_may_mix_them_in_a_batch(tmp_path: Path) -> None:
+def test_the_order_of_keys_is_not_known_if_a_producer_may_mix_them_in_a_batch(
+    tmp_path: Path,
+) -> None:
     folder = worker(tmp_path, "", HEAD.replace("kafka", "pulsar"))
     options = {"subscriptionType": "Key_Shared"}
     made = consumer_promise(
@@ -96,11 +125,12 @@ def test_the_order_of_keys_is_not_known_if_a_producer_may_mix_them_in_a_batch(tm
     assert made.unknown == ["order"]
 
 
-# ----- forms of settings ------------------------------------------------------------------------------
+# ----- forms of settings --------------------------------------------------------------------------
 
 
 def test_an_option_may_say_the_opposite(tmp_path: Path) -> None:
-    """franz-go is idempotent unless told otherwise, and refuses to start with acks that contradict it."""
+    """franz-go is idempotent unless told otherwise, and refuses to start with acks that contradict
+    it."""
     stated = """
     [promises.idempotence]
     options = ["DisableIdempotentWrite"]
@@ -128,12 +158,16 @@ def test_an_option_may_say_the_opposite(tmp_path: Path) -> None:
 
 def test_a_setting_may_imply_another(tmp_path: Path) -> None:
     """aiokafka's idempotence brings acks=all along, unless acks are given: then it refuses them."""
-    implied = '{ options = ["acks"], default = "1", implied = [{ when = "idempotence", value = "all" }] }'
+    implied = (
+        '{ options = ["acks"], default = "1", implied = [{ when = "idempotence", value = "all" }] }'
+    )
     stated = KAFKA.replace('{ options = ["acks"], default = "1" }', implied)
     assert kept(promised(tmp_path, stated)) == ("leader", False, False)
     made = promised(tmp_path, stated, idempotent="true")
     assert kept(made) == ("durable", True, True)
-    assert made.because["delivery"] == "acks=all (implied by idempotent=true), min.insync.replicas=2"
+    assert (
+        made.because["delivery"] == "acks=all (implied by idempotent=true), min.insync.replicas=2"
+    )
     with pytest.raises(ScenarioError, match="acks=1 contradicts idempotent=true"):
         promised(tmp_path, stated, idempotent="true", acks="1")
 
@@ -141,18 +175,32 @@ def test_a_setting_may_imply_another(tmp_path: Path) -> None:
 def test_a_default_is_that_of_the_version(tmp_path: Path) -> None:
     older = '{ before = "2.0", default = "0" }, { from = "2.5", before = "2.5.1", default = "all" }'
     other = f", other_defaults = [{older}]"
-    stated = KAFKA.replace('options = ["acks"], default = "1"', f'options = ["acks"], default = "1"{other}')
-    found = {v: promised(tmp_path, stated, v).delivery for v in ("", "1.9.9", "2.0.0", "2.5.0", "2.5.1")}
-    assert found == {"": "leader", "1.9.9": "none", "2.0.0": "leader", "2.5.0": "durable", "2.5.1": "leader"}
+    stated = KAFKA.replace(
+        'options = ["acks"], default = "1"', f'options = ["acks"], default = "1"{other}'
+    )
+    found = {
+        v: promised(tmp_path, stated, v).delivery for v in ("", "1.9.9", "2.0.0", "2.5.0", "2.5.1")
+    }
+    assert found == {
+        "": "leader",
+        "1.9.9": "none",
+        "2.0.0": "leader",
+        "2.5.0": "durable",
+        "2.5.1": "leader",
+    }
 
 
 def test_without_a_version_the_default_of_the_worker_counts(tmp_path: Path) -> None:
     other = ', other_defaults = [{ before = "2.0", default = "0" }]'
-    stated = KAFKA.replace('options = ["acks"], default = "1"', f'options = ["acks"], default = "1"{other}')
+    stated = KAFKA.replace(
+        'options = ["acks"], default = "1"', f'options = ["acks"], default = "1"{other}'
+    )
     assert promised(tmp_path, stated + '\n[python]\ndefault = "1.4.0"\n').delivery == "none"
 
 
-def test_what_the_worker_sets_by_itself_is_in_force_unless_the_scenario_sets_it(tmp_path: Path) -> None:
+def test_what_the_worker_sets_by_itself_is_in_force_unless_the_scenario_sets_it(
+    tmp_path: Path,
+) -> None:
     stated = KAFKA + '\n[options.producer]\nacks = "all"\n'
     made = promised(tmp_path, stated)
     assert (made.delivery, made.because["delivery"]) == (
@@ -188,10 +236,12 @@ def test_how_long_a_send_may_take(
     assert settings.call_deadline_s(100) == pytest.approx(seconds)
 
 
-# ----- where workers are ------------------------------------------------------------------------------
+# ----- where workers are --------------------------------------------------------------------------
 
 
-def test_workers_of_a_folder_outside_the_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_of_a_folder_outside_the_tree(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "one").mkdir()
     worker(tmp_path / "one", "")
     with pytest.raises(UsageError, match="no worker for client 'mine'"):
@@ -223,7 +273,7 @@ def test_a_scenario_names_folders_of_workers_beside_its_file(tmp_path: Path) -> 
     ("text", "message"),
     [
         ("", r"cannot read .*worker\.toml: Is a directory"),
-        ('library = "mine"', r"worker\.toml: system: must be one of kafka, nats, pulsar, qpid, got nothing"),
+        ('library = "mine"', r"worker\.toml: system: must be one of kafka, .*, rabbitmq, got nothing"),
         ("library = mine", r"worker\.toml: not valid TOML: .* \(at line 1"),
         (HEAD.replace('about = "a client of my own"', ""), r"about: is missing"),
         (HEAD + "rolls = []", r"rolls: unknown key, got \[\]; did you mean roles\? allowed: about, "),
@@ -233,6 +283,9 @@ def test_a_scenario_names_folders_of_workers_beside_its_file(tmp_path: Path) -> 
         (HEAD + '[promises.acks]\noptions = []', r"promises\.acks: needs options, or a default"),
         (HEAD + '[promises.acks]\noptions = ["acks"]', r"promises\.acks needs a default, or one of its"),
         (HEAD + '[promises.send_timeout]\ndefault = "1"', r"promises\.send_timeout\.unit: is missing"),
+        (HEAD + '[on.rabbit]', r"on\.rabbit: must be one of nats, pulsar, qpid, rabbitmq"),
+        (HEAD + '[on.qpid]\nsupports = 3', r"on\.qpid\.supports: must be .*, got 3"),
+        (HEAD + '[on.qpid.promises.acks]', r"on\.qpid\.promises\.acks: unknown key"),
         (HEAD.replace("python", "go"), r"language go needs a table \[go\]"),
         (HEAD.replace('entry = "worker.py"', ""), r"language python requires entry"),
         (HEAD.replace("mine", "sarama"), r"two workers of library 'sarama': .*sarama and "),
@@ -247,6 +300,39 @@ def test_a_folder_that_cannot_be_used_is_one_line(tmp_path: Path, text: str, mes
         known_workers([tmp_path])
     assert "\n" not in str(caught.value)
     assert caught.value.hint
+
+
+def test_a_worker_of_two_systems_has_other_options_and_promises_there(tmp_path: Path) -> None:
+    more = """
+    [options.producer]
+    acks = "all"
+    [promises.acks]
+    options = ["acks"]
+    [on.qpid]
+    roles = ["producer"]
+    supports = { calls = ["sync"] }
+    [on.qpid.options.producer]
+    transacted = "20"
+    [on.qpid.promises.transacted]
+    options = ["transacted"]
+    """
+    (tmp_path / "worker.toml").write_text(HEAD + more)
+    made = load_worker("mine", [tmp_path])
+    there = load_worker("mine", [tmp_path], system="qpid")
+    assert (made.system, made.systems, made.roles) == (
+        "kafka",
+        ("kafka", "qpid"),
+        ["producer", "consumer"],
+    )
+    assert (there.system, there.roles, there.supports["calls"]) == ("qpid", ["producer"], ["sync"])
+    assert (made.options["producer"], there.options["producer"]) == (
+        {"acks": "all"},
+        {"transacted": "20"},
+    )
+    assert set(there.promises.model_fields_set) == {"transacted"}  # type: ignore[union-attr]
+    assert load_worker("mine", [tmp_path], system="nats") is made
+    assert there.on_system("kafka") is made
+    assert "mine" in worker_names("qpid", [tmp_path])
 
 
 def test_a_folder_without_workers(tmp_path: Path) -> None:

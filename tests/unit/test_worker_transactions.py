@@ -23,7 +23,9 @@ def made(folder: Path, thread: int = 0, threads: int = 2, **asked: Any) -> Trans
 
 def rows_of(folder: Path) -> Any:
     paths = sorted(folder.glob("transactions-4-*.seg"))
-    parts = [np.frombuffer(path.read_bytes()[SEGMENT_HEADER_BYTES:], RAW_TRANSACTIONS) for path in paths]
+    parts = [
+        np.frombuffer(path.read_bytes()[SEGMENT_HEADER_BYTES:], RAW_TRANSACTIONS) for path in paths
+    ]
     rows = np.concatenate(parts)
     return rows[rows["state"] > 0]
 
@@ -57,8 +59,11 @@ def test_rows_get_the_outcome_of_their_transaction_but_for_what_was_refused(tmp_
     own.wrote(rows, 0, 2 * size)
     own.wrote(rows, 2 * size, 4 * size)
     for k in range(3):  # the brokers have answered these
-        lay.SENDS_DONE.pack_into(rows, k * size + lay.SENDS_DONE_OFFSET, 5 + k, 1, 0, 0, 1, 0, 0, 0, 0)
-    rows[size + lay.SENDS_DONE_OFFSET + lay.OUTCOME_IN_DONE] = lay.FAIL  # the client refused it at once
+        lay.SENDS_DONE.pack_into(
+            rows, k * size + lay.SENDS_DONE_OFFSET, 5 + k, 1, 0, 0, 1, 0, 0, 0, 0
+        )
+    # the client refused it at once
+    rows[size + lay.SENDS_DONE_OFFSET + lay.OUTCOME_IN_DONE] = lay.FAIL
     assert own.complete(lay.ABORTED) == 3
     seen = np.frombuffer(rows[:], RAW_SENDS)
     assert seen["outcome"].tolist() == [4, 2, 4, 4, 0, 0, 0, 0]
@@ -74,7 +79,9 @@ def test_rows_that_were_all_answered(tmp_path: Path, error: int, wanted: int) ->
     own.begin()
     own.wrote(rows, 0, 4 * size)
     for k in range(4):
-        lay.SENDS_DONE.pack_into(rows, k * size + lay.SENDS_DONE_OFFSET, 5 + k, k, 0, 0, 1, 0, 0, 0, 0)
+        lay.SENDS_DONE.pack_into(
+            rows, k * size + lay.SENDS_DONE_OFFSET, 5 + k, k, 0, 0, 1, 0, 0, 0, 0
+        )
     assert own.complete(lay.INFO if error else lay.OK, error) == 4
     seen = np.frombuffer(rows[:], RAW_SENDS)
     assert set(seen["outcome"].tolist()) == {lay.INFO if error else lay.OK}

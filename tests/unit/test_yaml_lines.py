@@ -14,7 +14,9 @@ def test_a_deep_document_is_refused_where_it_becomes_too_deep() -> None:
     allowed = "a:\n " + "[" * (MAX_DEPTH - 2) + "]" * (MAX_DEPTH - 2)
     assert parse(PurePath("x.yaml"), allowed)[0].keys() == {"a"}
     # No bracket is closed: composing stops before that is missed.
-    with pytest.raises(ScenarioError, match=r"^x\.yaml:2: not valid YAML: nested more than 100 levels deep"):
+    with pytest.raises(
+        ScenarioError, match=r"^x\.yaml:2: not valid YAML: nested more than 100 levels deep"
+    ):
         parse(PurePath("x.yaml"), "a:\n " + "[" * 200)
 
 

@@ -1,4 +1,5 @@
-"""Consumer role on aiokafka: a member of a group. Its listener runs on the loop that reads and journals."""
+"""Consumer role on aiokafka: a member of a group. Its listener runs on the loop that reads and
+journals."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from worker_kit.consuming import ConsumerSession, Partition
 from worker_kit.error_texts import error_text
 from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session
+from worker_kit.template import joined
 
 POLL_MS = 50
 
@@ -50,16 +52,19 @@ class ConsumerRole(AsyncConsumer):
     async def poll(self) -> Iterable[Message]:
         polled = await self._consumer.getmany(timeout_ms=POLL_MS)
         return [
-            (record.topic, record.partition, record.offset, record.value or b"")
+            (record.topic, record.partition, record.offset, joined(record.value, record.headers))
             for records in polled.values()
             for record in records
         ]
 
     async def commit(self, positions: Mapping[Partition, int]) -> None:
-        await self._consumer.commit({TopicPartition(*partition): at for partition, at in positions.items()})
+        await self._consumer.commit(
+            {TopicPartition(*partition): at for partition, at in positions.items()}
+        )
 
     async def close(self) -> None:
-        """Leave the group. The client does not call its listener then: what it had is given back."""
+        """Leave the group. The client does not call its listener then: what it had is given
+        back."""
         await self._consumer.stop()
         self.journal.revoke(sorted(self.journal.assigned))
 

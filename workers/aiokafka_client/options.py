@@ -1,4 +1,5 @@
-"""Options arrive as text; aiokafka wants Python values, of the types that its defaults have, and objects."""
+"""Options arrive as text; aiokafka wants Python values, of the types that its defaults have, and
+objects."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ def typed(options: Mapping[str, str], client: type) -> dict[str, object]:
     An option whose default is text stays text. Unknown names pass: the client itself refuses them.
     """
     defaults = {name: each.default for name, each in inspect.signature(client).parameters.items()}
-    found = {name: _value(text, defaults.get(name)) for name, text in options.items() if name not in _SECURE}
+    found = {
+        name: _value(text, defaults.get(name))
+        for name, text in options.items()
+        if name not in _SECURE
+    }
     found |= {name: text for name, text in options.items() if name.startswith("sasl_plain_")}
     if options.get("security_protocol", "").endswith("SSL"):
         found["ssl_context"] = _ssl_context(options)

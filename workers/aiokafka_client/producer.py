@@ -14,6 +14,7 @@ from worker_kit.failure import WorkerFailure
 from worker_kit.process import Session
 from worker_kit.sending import Share
 from worker_kit.spec import Lane
+from worker_kit.template import HEADER, parted
 
 
 class ProducerRole(AsyncOpenLoop):
@@ -22,7 +23,12 @@ class ProducerRole(AsyncOpenLoop):
     ``make``: constructs the client, which needs a running loop.
     """
 
-    client_errors: tuple[type[BaseException], ...] = (KafkaError, ValueError, TypeError, AssertionError)
+    client_errors: tuple[type[BaseException], ...] = (
+        KafkaError,
+        ValueError,
+        TypeError,
+        AssertionError,
+    )
 
     def __init__(
         self, session: Session, make: Callable[[], AIOKafkaProducer], share: Share | None = None
@@ -53,12 +59,18 @@ class ProducerRole(AsyncOpenLoop):
 
     async def send(self, lane: Lane, payload: bytes) -> Awaitable[Any]:
         partition = None if lane.partition < 0 else lane.partition
-        answer = await self._producer.send(lane.topic, payload, lane.key, partition, headers=self._headers)
+        headers = self._headers
+        if self.template:
+            payload, identity = parted(payload)
+            headers = [*(headers or ()), (HEADER, identity)]
+        answer = await self._producer.send(
+            lane.topic, payload, lane.key, partition, headers=headers
+        )
         return self._with_place(answer, lane)
 
     async def _with_place(self, answer: Awaitable[Any], lane: Lane) -> tuple[str, int, int]:
-        """Return where a message was stored. With acks=0 no answer comes, and only an explicit partition
-        is known.
+        """Return where a message was stored. With acks=0 no answer comes, and only an explicit
+        partition is known.
         """
         stored = await answer
         if stored is None:

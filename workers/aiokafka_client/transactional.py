@@ -1,9 +1,10 @@
 """Producer role in transactions: each sending task has a client and a transactional id of its own.
 
-A task waits for the end of one transaction before it begins the next, as the client wants it: what is due
-meanwhile is offered late, and the time counts as blocked. Neither end has a time-out. The client commits what
-was stored and says nothing of what was not: an application has to look at the answers to its sends first, and
-to abort when one of them is an error (its documentation awaits each send).
+A task waits for the end of one transaction before it begins the next, as the client wants it: what
+is due meanwhile is offered late, and the time counts as blocked. Neither end has a time-out. The
+client commits what was stored and says nothing of what was not: an application has to look at the
+answers to its sends first, and to abort when one of them is an error (its documentation awaits each
+send).
 """
 
 from __future__ import annotations
@@ -34,10 +35,16 @@ class TransactionalRole(ProducerRole):
     client_errors = (*ProducerRole.client_errors, IllegalOperation)
 
     def __init__(
-        self, session: Session, make: Make, first: TransactionalRole | None = None, share: Share | None = None
+        self,
+        session: Session,
+        make: Make,
+        first: TransactionalRole | None = None,
+        share: Share | None = None,
     ) -> None:
         part, thread = session.spec.part, share.thread if share else 0
-        self.transactions = Transactions(session, part["transactions"], thread, part.get("threads", 1))
+        self.transactions = Transactions(
+            session, part["transactions"], thread, part.get("threads", 1)
+        )
         if first:
             self.transactions.share(first.transactions)
         super().__init__(session, partial(make, self.transactions.id), share)
@@ -54,7 +61,9 @@ class TransactionalRole(ProducerRole):
 
     async def connect(self) -> None:
         self._roles += [
-            TransactionalRole(self.session, self._make_own, self, Share(k, self.threads, self.segments))
+            TransactionalRole(
+                self.session, self._make_own, self, Share(k, self.threads, self.segments)
+            )
             for k in range(1, self.threads)
         ]
         for role in self._roles:
@@ -114,10 +123,18 @@ class TransactionalRole(ProducerRole):
         if self.capture and not rows[at + lay.OUTCOME_IN_DONE]:
             topic, partition, position = self.place(answer)
             stream = self.streams[topic][partition]
-            lay.SENDS_DONE_PLAIN.pack_into(rows, at, time.monotonic_ns(), position, stream, lay.NONE)
+            lay.SENDS_DONE_PLAIN.pack_into(
+                rows, at, time.monotonic_ns(), position, stream, lay.NONE
+            )
 
     def failed(
-        self, rows: mmap.mmap, at: int, error: BaseException, again: Callable[[], None], *, refused: bool
+        self,
+        rows: mmap.mmap,
+        at: int,
+        error: BaseException,
+        again: Callable[[], None],
+        *,
+        refused: bool,
     ) -> None:
         if refused:
             self._note(error)
@@ -139,7 +156,8 @@ class TransactionalRole(ProducerRole):
         self.row_state = 1 | own.number << 32
 
     async def _end(self) -> None:
-        """End the open transaction as the application wants it, and complete the rows of its sends."""
+        """End the open transaction as the application wants it, and complete the rows of its
+        sends."""
         own, began = self.transactions, time.monotonic_ns()
         self.blocked_since_ns = began
         outcome, text = await self._ended_as()
@@ -171,7 +189,11 @@ class TransactionalRole(ProducerRole):
         self.transactions.ask(what)
         is_commit = what == lay.COMMIT_ASKED
         try:
-            await (self._producer.commit_transaction() if is_commit else self._producer.abort_transaction())
+            await (
+                self._producer.commit_transaction()
+                if is_commit
+                else self._producer.abort_transaction()
+            )
         except self.client_errors as error:
             self._note(error)
             text = error_text(error)

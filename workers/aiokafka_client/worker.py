@@ -22,7 +22,10 @@ from worker_kit.process import Session, main
 def settings(session: Session, client: type) -> dict[str, Any]:
     """The options, and over them what the harness decides."""
     spec = session.spec
-    return {**typed({"client_id": spec.name, **spec.options}, client), "bootstrap_servers": spec.bootstrap}
+    return {
+        **typed({"client_id": spec.name, **spec.options}, client),
+        "bootstrap_servers": spec.bootstrap,
+    }
 
 
 def make(client: type, chosen: Mapping[str, Any]) -> Any:

@@ -29,12 +29,22 @@ type producing struct {
 	Config       amqp.Config
 	Transacted   int64 // messages a transaction; 0 = none
 	Confirms     confirms
-	DeliveryMode uint8
+	ConfirmEvery int64 // with confirms: wait for all confirms after so many messages; 0 = never wait
+	// With confirms: a publish waits while so many messages have no confirm; 0 = no limit. A broker that gets more than it
+	// can store confirms later and later.
+	MaxUnconfirmed int64
+	Mandatory      bool // a message that no queue takes comes back
+	DeliveryMode   uint8
 }
 
 type consuming struct {
 	Config        amqp.Config
 	PrefetchCount int
+	AckEvery      int64 // one acknowledgement for so many messages
+}
+
+type auditing struct {
+	Config amqp.Config
 }
 
 // confirms that the application waits for, and how.
@@ -63,6 +73,8 @@ type connection struct {
 	notBefore  time.Time
 	why        error
 	reconnects atomic.Int64
+	blocked    atomic.Int64
+	at         int // of brokers: the one that is connected to, or tried next
 }
 
 // newConnection takes the options that the client wants as objects out of the others, and sets the rest.
@@ -92,8 +104,20 @@ func newConnection(session *kit.Session, into any, config *amqp.Config) (*connec
 		c.brokers = append(c.brokers, scheme+"://"+at+"/")
 	}
 	c.config = *config
+	c.at = number(spec) % len(c.brokers) // clients of a cluster spread over its nodes
 	amqp.SetLogger(log.New(os.Stderr, "[amqp091] ", log.LstdFlags|log.Lmicroseconds|log.LUTC))
 	return c, session.OptionsTaken()
+}
+
+// number of the client among those of its role.
+func number(spec *kit.Spec) int {
+	switch {
+	case spec.Producer != nil:
+		return int(spec.Producer.Instance)
+	case spec.Consumer != nil:
+		return int(spec.Consumer.Session)
+	}
+	return 0
 }
 
 // open a channel, which prepare makes ready, unless there is one. At most one try to connect a quarter second.
@@ -121,17 +145,32 @@ func (c *connection) connect() error {
 	}
 	again := c.connection != nil
 	var err error
-	for _, at := range c.brokers {
+	for range c.brokers {
 		var made *amqp.Connection
-		if made, err = amqp.DialConfig(at, c.config); err == nil {
-			if c.connection = made; again {
+		if made, err = amqp.DialConfig(c.brokers[c.at], c.config); err == nil {
+			c.connection = made
+			go c.listenBlocked(made.NotifyBlocked(make(chan amqp.Blocking, 1)))
+			if again {
 				c.reconnects.Add(1)
 				c.session.Report.Event("connect", "connected again", nil)
 			}
 			return nil
 		}
+		c.at = (c.at + 1) % len(c.brokers)
 	}
 	return err
+}
+
+// listenBlocked until the connection ends: a broker with an alarm takes no more messages of it.
+func (c *connection) listenBlocked(told <-chan amqp.Blocking) {
+	for one := range told {
+		if one.Active {
+			c.blocked.Add(1)
+			c.session.Report.Event("blocked", "the broker blocks the connection: "+one.Reason, nil)
+		} else {
+			c.session.Report.Event("unblocked", "the broker takes messages again", nil)
+		}
+	}
 }
 
 func (c *connection) openChannel(prepare func(*amqp.Channel) error) error {

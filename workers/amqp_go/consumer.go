@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"brokerstorm/kit"
@@ -20,6 +21,10 @@ type member struct {
 	journal *kit.Journal
 	handed  chan handed
 	gone    chan struct{} // closed with the channel whose messages are handed over
+	// The broker ended a consumer by itself: its queue was deleted, or the node of a classic queue is down.
+	cancelled chan string
+	unsettled int64 // messages since the last acknowledgement
+	last      amqp.Delivery
 	// Delivery tags of the open transaction. Tags count over all queues of the channel, and each queue has a goroutine
 	// of its own: one acknowledgement up to the newest tag would cover messages that the application was not given yet.
 	open        []uint64
@@ -38,10 +43,15 @@ func consume(session *kit.Session) error {
 	default:
 		return kit.Failuref("", "settle %q: amqp091-go has transacted, ack, auto, none", settle)
 	}
-	m := &member{transaction: 1}
+	m := &member{transaction: 1, asked: consuming{AckEvery: 1}}
 	var err error
 	if m.connection, err = newConnection(session, &m.asked, &m.asked.Config); err != nil {
 		return err
+	}
+	if m.asked.AckEvery < 1 || (m.asked.AckEvery > 1 && len(session.Spec.Consumer.Topics) > 1) {
+		// Messages of several queues are given side by side: one acknowledgement would cover some that were not given.
+		return kit.Failuref("AckEvery=1, or one topic", "amqp091-go: AckEvery=%d requires one topic, and 1 or more",
+			m.asked.AckEvery)
 	}
 	m.journal = kit.NewJournal(session)
 	if _, err = m.connection.open(m.prepare); err != nil {
@@ -55,6 +65,7 @@ func (m *member) prepare(channel *amqp.Channel) error {
 		close(m.gone)
 	}
 	m.handed, m.gone = make(chan handed), make(chan struct{})
+	m.unsettled, m.cancelled = 0, channel.NotifyCancel(make(chan string, 1))
 	spec := m.session.Spec.Consumer
 	if spec.Settle == "transacted" {
 		if err := channel.Tx(); err != nil {
@@ -108,6 +119,11 @@ func (m *member) Read(leave context.Context) error {
 			m.lost(err)
 		}
 	}
+	if m.unsettled > 0 && m.channel != nil {
+		if err := m.settle(m.last); err != nil {
+			m.lost(err)
+		}
+	}
 	return nil
 }
 
@@ -129,11 +145,20 @@ func (m *member) turn(leave context.Context) error {
 			err = amqp.ErrClosed
 		}
 		return err
+	case tag, open := <-m.cancelled:
+		if !open {
+			m.cancelled = nil // the channel is closed, which `closed` tells
+			return nil
+		}
+		return fmt.Errorf("the broker cancelled the consumer %s", tag)
 	case given := <-m.handed:
 		return m.take(given)
 	case <-quiet.C:
 		if len(m.open) > 0 {
 			return m.end(false)
+		}
+		if m.unsettled > 0 {
+			return m.settle(m.last)
 		}
 	}
 	return nil
@@ -157,21 +182,36 @@ func (m *member) take(given handed) error {
 	m.journal.Handed(place, redelivered, m.transaction, given.Body)
 	spec.Work()
 	m.open = append(m.open, given.DeliveryTag)
-	if int64(len(m.open)) < spec.PerTransaction {
+	if len(m.open) < spec.PerTransaction {
 		return nil
 	}
-	return m.end(spec.RollbackEvery > 0 && m.transaction%spec.RollbackEvery == 0)
+	return m.end(spec.RollbackEvery > 0 && m.transaction%int64(spec.RollbackEvery) == 0)
 }
 
 // acknowledge one message by itself. The broker does not answer, so no row says that it confirmed it.
 func (m *member) acknowledge(given amqp.Delivery, number int64) error {
 	nowhere := kit.Place{Position: -1}
-	if every := m.session.Spec.Consumer.NackEvery; every > 0 && number%every == 0 {
+	if every := int64(m.session.Spec.Consumer.NackEvery); every > 0 && number%every == 0 {
+		if m.unsettled > 0 { // those before it are settled, not refused with it
+			if err := m.settle(m.last); err != nil {
+				return err
+			}
+		}
 		m.journal.Note(kit.Nack, nowhere, 0)
 		return given.Nack(false, true)
 	}
-	m.journal.Note(kit.AckCalled, nowhere, 0)
-	return given.Ack(false)
+	if m.unsettled++; m.unsettled < m.asked.AckEvery {
+		m.last = given
+		return nil
+	}
+	return m.settle(given)
+}
+
+// settle a message, and with AckEvery those before it.
+func (m *member) settle(given amqp.Delivery) error {
+	m.unsettled = 0
+	m.journal.Note(kit.AckCalled, kit.Place{Position: -1}, 0)
+	return given.Ack(m.asked.AckEvery > 1)
 }
 
 // end the transaction.

@@ -9,5 +9,6 @@ import (
 )
 
 func main() {
-	os.Exit(kit.Main(map[string]kit.Role{"producer": produce, "consumer": consume}, kit.Versions("/amqp091-go")))
+	roles := map[string]kit.Role{"producer": produce, "consumer": consume, "audit": audit}
+	os.Exit(kit.Main(roles, kit.Versions("/amqp091-go")))
 }

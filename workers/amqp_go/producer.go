@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"sync"
+	"sync/atomic"
 
 	"brokerstorm/kit"
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -15,6 +17,7 @@ type producer struct {
 	asked   producing
 	headers amqp.Table
 
+	nacks       atomic.Int64   // of the broker, on channels that are open
 	uncommitted []*kit.Message // of the open transaction
 	awaiting    *awaiting
 }
@@ -22,21 +25,43 @@ type producer struct {
 // awaiting has the messages of one channel that a confirm is awaited for, by delivery tag.
 type awaiting struct {
 	lock      sync.Mutex
+	changed   *sync.Cond
 	messages  map[uint64]*kit.Message
 	published uint64
 	ended     bool
+	gone      chan struct{}            // closed when the channel is
+	told      chan<- amqp.Confirmation // deferred confirms, for the listener
 }
 
-// add a message, unless the channel is closed.
-func (a *awaiting) add(message *kit.Message) bool {
+func newAwaiting() *awaiting {
+	a := &awaiting{messages: map[uint64]*kit.Message{}, gone: make(chan struct{})}
+	a.changed = sync.NewCond(&a.lock)
+	return a
+}
+
+// add a message, unless the channel is closed; its delivery tag. While there are as many as most (0 = no limit), it
+// waits.
+func (a *awaiting) add(message *kit.Message, most int64) (uint64, bool) {
 	a.lock.Lock()
 	defer a.lock.Unlock()
+	for most > 0 && int64(len(a.messages)) >= most && !a.ended {
+		a.changed.Wait()
+	}
 	if a.ended {
-		return false
+		return 0, false
 	}
 	a.published++
 	a.messages[a.published] = message
-	return true
+	return a.published, true
+}
+
+// wait until every message has its confirm, or the channel is closed.
+func (a *awaiting) wait() {
+	a.lock.Lock()
+	defer a.lock.Unlock()
+	for len(a.messages) > 0 && !a.ended {
+		a.changed.Wait()
+	}
 }
 
 func (a *awaiting) take(tag uint64) *kit.Message {
@@ -44,6 +69,7 @@ func (a *awaiting) take(tag uint64) *kit.Message {
 	defer a.lock.Unlock()
 	message := a.messages[tag]
 	delete(a.messages, tag)
+	a.changed.Broadcast()
 	return message
 }
 
@@ -51,7 +77,11 @@ func (a *awaiting) end() map[uint64]*kit.Message {
 	a.lock.Lock()
 	defer a.lock.Unlock()
 	a.ended = true
-	return a.messages
+	close(a.gone)
+	a.changed.Broadcast()
+	left := a.messages
+	a.messages = map[uint64]*kit.Message{}
+	return left
 }
 
 func produce(session *kit.Session) error {
@@ -73,6 +103,11 @@ func produce(session *kit.Session) error {
 		return kit.Failuref(
 			"Transacted=0 with Confirms", "amqp091-go: Transacted=%d and Confirms: a channel has one of them",
 			p.asked.Transacted,
+		)
+	}
+	if p.asked.Confirms == none && (p.asked.Mandatory || p.asked.ConfirmEvery > 0) {
+		return kit.Failuref(
+			"Confirms=deferred, or leave them out", "amqp091-go: Mandatory and ConfirmEvery require Confirms",
 		)
 	}
 	lanes := loop.Lanes()
@@ -106,22 +141,65 @@ func (p *producer) prepare(channel *amqp.Channel) error {
 	if err := channel.Confirm(false); err != nil {
 		return err
 	}
-	p.awaiting = &awaiting{messages: map[uint64]*kit.Message{}}
+	p.awaiting = newAwaiting()
+	told := make(chan amqp.Confirmation, 1000)
 	if p.asked.Confirms == notify {
-		go p.listen(channel.NotifyPublish(make(chan amqp.Confirmation, 1000)), p.awaiting)
+		channel.NotifyPublish(told)
+	} else {
+		p.awaiting.told = told
 	}
+	// The client hands a returned message over before it reads the confirm that follows it: without a buffer, it is known
+	// to be returned by then.
+	returned := channel.NotifyReturn(make(chan amqp.Return))
+	go p.listen(channel, told, returned, p.awaiting)
 	return nil
 }
 
-// listen to the confirms of one channel, until it is closed.
-func (p *producer) listen(told <-chan amqp.Confirmation, of *awaiting) {
-	for one := range told {
-		if message := of.take(one.DeliveryTag); message != nil {
-			p.confirmed(message, one.Ack)
+// listen to the confirms and returned messages of one channel, until it is closed.
+func (p *producer) listen(
+	channel *amqp.Channel, told <-chan amqp.Confirmation, returned <-chan amqp.Return, of *awaiting,
+) {
+	closed := channel.NotifyClose(make(chan *amqp.Error, 1))
+	for open := true; open; {
+		select {
+		case one, more := <-told:
+			if open = more; !more {
+				break
+			}
+			if !one.Ack && !channel.IsClosed() {
+				p.nacks.Add(1)
+			}
+			if message := of.take(one.DeliveryTag); message != nil {
+				p.confirmed(message, one.Ack)
+			}
+		case one, more := <-returned:
+			if !more {
+				returned = nil
+				break
+			}
+			p.returned(one, of)
+		case <-closed:
+			// NotifyPublish tells what it still knows, and then closes its channel.
+			if closed = nil; p.asked.Confirms == deferred {
+				open = false
+			}
 		}
 	}
 	for _, message := range of.end() {
 		message.Failed(kit.Info, closedText)
+	}
+}
+
+// returned: no queue takes the message, so it is certainly not stored.
+func (p *producer) returned(one amqp.Return, of *awaiting) {
+	tag, err := strconv.ParseUint(one.MessageId, 10, 64)
+	if err != nil {
+		return
+	}
+	if message := of.take(tag); message != nil {
+		text := fmt.Sprintf("returned: %d %s", one.ReplyCode, one.ReplyText)
+		p.session.Report.Error(text)
+		message.Failed(kit.Fail, text)
 	}
 }
 
@@ -139,7 +217,11 @@ func (p *producer) confirmed(message *kit.Message, ack bool) {
 func (p *producer) CallSize() int { return 1 }
 
 func (p *producer) Exposure() map[string]any {
-	return map[string]any{"reconnects": p.reconnects.Load()}
+	return map[string]any{
+		"reconnects":       p.reconnects.Load(),
+		"blocked":          p.blocked.Load(),
+		"refused_confirms": p.nacks.Load(),
+	}
 }
 
 // Send publishes one message, and commits when there are enough.
@@ -161,8 +243,6 @@ func (p *producer) Send(messages []*kit.Message) {
 				p.stored()
 			}
 		}
-	case p.asked.Confirms == deferred:
-		err = p.publishDeferred(channel, message, made)
 	default:
 		err = p.publish(channel, message, made)
 	}
@@ -172,14 +252,10 @@ func (p *producer) Send(messages []*kit.Message) {
 }
 
 func (p *producer) publish(channel *amqp.Channel, message *kit.Message, made amqp.Publishing) error {
-	if p.asked.Confirms == notify && !p.awaiting.add(message) {
-		message.Failed(kit.Info, closedText)
-		return amqp.ErrClosed
+	if p.asked.Confirms != none {
+		return p.publishConfirmed(channel, message, made)
 	}
 	err := channel.Publish("", queue(message.Lane), false, false, made)
-	if p.asked.Confirms == notify {
-		return err // the listener ends what is awaited
-	}
 	if err == nil {
 		p.confirmed(message, true)
 	} else {
@@ -188,13 +264,47 @@ func (p *producer) publish(channel *amqp.Channel, message *kit.Message, made amq
 	return err
 }
 
-func (p *producer) publishDeferred(channel *amqp.Channel, message *kit.Message, made amqp.Publishing) error {
-	confirm, err := channel.PublishWithDeferredConfirm("", queue(message.Lane), false, false, made)
+// publishConfirmed publishes a message whose outcome the listener tells.
+func (p *producer) publishConfirmed(channel *amqp.Channel, message *kit.Message, made amqp.Publishing) error {
+	waits := p.awaiting
+	tag, open := waits.add(message, p.asked.MaxUnconfirmed)
+	if !open {
+		message.Failed(kit.Info, closedText)
+		return amqp.ErrClosed
+	}
+	if p.asked.Mandatory {
+		made.MessageId = strconv.FormatUint(tag, 10)
+	}
+	var err error
+	if p.asked.Confirms == notify {
+		err = channel.Publish("", queue(message.Lane), p.asked.Mandatory, false, made)
+	} else {
+		err = p.publishDeferred(channel, tag, queue(message.Lane), made)
+	}
 	if err != nil {
-		message.Failed(kit.Info, errorText(err))
+		if waits.take(tag) != nil {
+			message.Failed(kit.Info, errorText(err))
+		}
 		return err
 	}
-	go func() { p.confirmed(message, confirm.Wait()) }()
+	if every := uint64(p.asked.ConfirmEvery); every > 0 && tag%every == 0 {
+		waits.wait()
+	}
+	return nil
+}
+
+func (p *producer) publishDeferred(channel *amqp.Channel, tag uint64, to string, made amqp.Publishing) error {
+	confirm, err := channel.PublishWithDeferredConfirm("", to, p.asked.Mandatory, false, made)
+	if err != nil {
+		return err
+	}
+	go func(waits *awaiting) {
+		ack := confirm.Wait()
+		select {
+		case waits.told <- amqp.Confirmation{DeliveryTag: tag, Ack: ack}:
+		case <-waits.gone:
+		}
+	}(p.awaiting)
 	return nil
 }
 

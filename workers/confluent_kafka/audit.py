@@ -1,9 +1,9 @@
 """Audit role: read whole partitions from their begin to the end that stood at the start.
 
-No group, no commits: partitions are assigned. A partition that makes no progress for ``stall_s`` while the
-reader was not busy with others is put aside, so that the others continue; when they are done it gets a second
-chance of ``stall_s`` without them (a broker may serve some partitions of a fetch and starve the rest), and
-only then counts as stalled.
+No group, no commits: partitions are assigned. A partition that makes no progress for ``stall_s``
+while the reader was not busy with others is put aside, so that the others continue; when they are
+done it gets a second chance of ``stall_s`` without them (a broker may serve some partitions of a
+fetch and starve the rest), and only then counts as stalled.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from zlib import crc32
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from outcomes import error_text
+from reading import payload_of
 from worker_kit import layouts as lay
 from worker_kit import payload
 from worker_kit.failure import WorkerFailure
@@ -54,14 +55,17 @@ class Progress:
     again: int = -1  # what was read from there on is read a second time
 
 
-def truncated_from(read: list[tuple[int, int]], read_to: int, now: list[tuple[int, int]], low: int) -> int:
-    """The first position of what was read that the log does not hold any more, of those from ``low`` on;
-    ``read_to``: it holds all.
+def truncated_from(
+    read: list[tuple[int, int]], read_to: int, now: list[tuple[int, int]], low: int
+) -> int:
+    """The first position of what was read that the log does not hold any more, of those from
+    ``low`` on; ``read_to``: it holds all.
 
     Args:
         read: leader epochs of what was read, each with its first position, ascending.
-        now: those that the log has now (KIP-101). Of one that retention removed whole a leader says that it
-            ends where the log begins. Empty: not known, and everything is read a second time.
+        now: those that the log has now (KIP-101). Of one that retention removed whole a leader says
+            that it ends where the log begins. Empty: not known, and everything is read a second
+            time.
         low: where the log begins now.
     """
     if not now:
@@ -101,7 +105,9 @@ class AuditRole:
             topic, _, partition = name.rpartition("-")
             state = Progress(name, session.names.id("stream", name))
             self.progress.setdefault(topic, {})[int(partition)] = state
-        self.segments = SegmentWriter(session.spec.folder, lay.LOG, part["reader"], session.spec.run_tag)
+        self.segments = SegmentWriter(
+            session.spec.folder, lay.LOG, part["reader"], session.spec.run_tag
+        )
         self.rows, self.at, self.end = self.segments.rotate()
         self.prefixes = payload.accepted_prefixes(session.spec.run_tag)
         self.read = 0
@@ -112,7 +118,11 @@ class AuditRole:
         return {"read": self.read, "streams_open": len(self._open())}
 
     def _all(self) -> list[tuple[str, int, Progress]]:
-        return [(topic, p, state) for topic, parts in self.progress.items() for p, state in parts.items()]
+        return [
+            (topic, p, state)
+            for topic, parts in self.progress.items()
+            for p, state in parts.items()
+        ]
 
     def _open(self) -> list[tuple[str, int, Progress]]:
         return [entry for entry in self._all() if not entry[2].why]
@@ -134,7 +144,9 @@ class AuditRole:
                 self._go_back()
             self._assign()
             while (
-                self._open() and not self.control.stopped and time.monotonic_ns() < self.control.deadline_ns
+                self._open()
+                and not self.control.stopped
+                and time.monotonic_ns() < self.control.deadline_ns
             ):
                 messages = self.consumer.consume(num_messages=BATCH, timeout=0.1)
                 self._take(messages)
@@ -146,9 +158,11 @@ class AuditRole:
         self.consumer.close()
 
     def _follow(self) -> None:
-        """Read what comes until `start`. Whatever goes wrong meanwhile is tried again, and judged then."""
+        """Read what comes until `start`. Whatever goes wrong meanwhile is tried again, and judged
+        then."""
         for _, _, state in self._all():
-            if state.begin >= 0 or state.stream not in self.later:  # else there is nothing yet to follow
+            # else there is nothing yet to follow
+            if state.begin >= 0 or state.stream not in self.later:
                 state.end, state.why = NO_END, ""
         self._assign()
         while not self.control.started.is_set() and not self.control.stopped:
@@ -174,8 +188,8 @@ class AuditRole:
     def _go_back(self) -> None:
         """Where leader epochs show that what was read was truncated since, go back before that.
 
-        Where a topic was recreated, a client that knew the one before asks the old leaders for its end, and
-        does not come back to its partitions: another client asks again.
+        Where a topic was recreated, a client that knew the one before asks the old leaders for its
+        end, and does not come back to its partitions: another client asks again.
         """
         path = self.session.spec.folder / "leader_epochs.json"
         told = json.loads(path.read_text()) if path.exists() else {}
@@ -225,7 +239,8 @@ class AuditRole:
                 state.why = "end"
 
     def _lacks(self, topic: str, partition: int) -> bool:
-        """Whether brokers say that a topic has no such partition; if they say nothing it may be there."""
+        """Whether brokers say that a topic has no such partition; if they say nothing it may be
+        there."""
         try:
             told = self.consumer.list_topics(topic, timeout=WATERMARK_TIMEOUT_S).topics[topic]
         except KafkaException:
@@ -252,8 +267,10 @@ class AuditRole:
                 state.epochs.append((epoch, offset))
             if offset >= state.end or offset < state.read_to:
                 continue  # after the fixed end; or a second look at what was already read
-            value = message.value() or b""
-            check = 0 if value[:8] in prefixes and crc(value) == RESIDUE else payload.check(value, tag)
+            value = payload_of(message)
+            check = (
+                0 if value[:8] in prefixes and crc(value) == RESIDUE else payload.check(value, tag)
+            )
             if at == end:
                 rows, at, end = self.segments.rotate()
             write(
@@ -280,7 +297,8 @@ class AuditRole:
         error = message.error()
         state = self.progress.get(message.topic() or "", {}).get(message.partition())
         if error.code() == KafkaError._PARTITION_EOF and state is not None:
-            # Offsets before the end may hold no message (transaction markers): the position is the proof.
+            # Offsets before the end may hold no message (transaction markers): the position is the
+            # proof.
             if message.offset() >= state.end:
                 state.read_to = state.end
             return
@@ -290,7 +308,8 @@ class AuditRole:
             state.why = "error"
 
     def _look(self, *, was_busy: bool) -> None:
-        """Close streams that reached their end, and put aside or close those that stopped moving."""
+        """Close streams that reached their end, and put aside or close those that stopped
+        moving."""
         now, gone = time.monotonic_ns(), []
         for topic, partition, state in self._reading():
             if state.read_to >= state.end:
@@ -298,8 +317,8 @@ class AuditRole:
             elif state.read_to != state.seen:
                 state.seen, state.idle_since_ns = state.read_to, 0
             elif not was_busy:
-                # Only time in which this reader waited for messages counts: a stream after others in
-                # the client's queue is not stalled.
+                # Only time in which this reader waited for messages counts: a stream after others
+                # in the client's queue is not stalled.
                 state.idle_since_ns = state.idle_since_ns or now
                 if now - state.idle_since_ns > self.stall_ns:
                     self._stalled(state)

@@ -1,8 +1,8 @@
 """Consumer role on librdkafka: a member of a group.
 
-Messages are taken one by one with `poll`: `consume` of many would serve a rebalance in the middle of a
-batch, and the journal could no longer say which messages came before it. All callbacks come out of
-`poll`, so one thread writes the journal.
+Messages are taken one by one with `poll`: `consume` of many would serve a rebalance in the middle
+of a batch, and the journal could no longer say which messages came before it. All callbacks come
+out of `poll`, so one thread writes the journal.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from outcomes import error_text, note_death
+from reading import payload_of
 from worker_kit import layouts as lay
 from worker_kit.consuming import ConsumerSession, Partition
 from worker_kit.interruptions import Interruptions
@@ -26,7 +27,8 @@ OnCommit = Callable[[KafkaError | None, list[TopicPartition]], None]
 
 
 class ConsumerRole:
-    """``make`` constructs the consumer with our commit callback; ``commits_itself``: auto-commit is on."""
+    """``make`` constructs the consumer with our commit callback; ``commits_itself``: auto-commit is
+    on."""
 
     def __init__(
         self, session: Session, make: Callable[[OnCommit], Consumer], *, commits_itself: bool
@@ -132,7 +134,9 @@ class ConsumerRole:
             return False
         error = message.error()
         if error is None:
-            self.deliver(message.topic(), message.partition(), message.offset(), message.value() or b"")
+            self.deliver(
+                message.topic(), message.partition(), message.offset(), payload_of(message)
+            )
         elif note_death(self.report, error):
             return False
         else:
@@ -167,22 +171,30 @@ class ConsumerRole:
         taken = self.journal.take_uncommitted()
         offsets = [TopicPartition(topic, p, position) for (topic, p), position in taken.items()]
         try:
-            self.consumer.commit(offsets=offsets, asynchronous=asynchronous)
+            confirmed = self.consumer.commit(offsets=offsets, asynchronous=asynchronous)
         except KafkaException as error:
             self.report.error(error.args[0].name(), f"commit: {error_text(error.args[0])}")
+            return
+        if not asynchronous:  # the client returns these, and does not call back
+            self._committed(None, confirmed)
 
     def _committed(self, error: KafkaError | None, partitions: list[TopicPartition]) -> None:
         """The client confirms or refuses a commit; only confirmed ones become COMMIT rows."""
         for p in partitions:
             trouble = error or p.error
             if trouble is not None:
-                self.report.error(trouble.name(), f"commit of {p.topic}-{p.partition}: {trouble.str()}")
+                self.report.error(
+                    trouble.name(), f"commit of {p.topic}-{p.partition}: {trouble.str()}"
+                )
             elif p.offset >= 0:
                 self.journal.note(lay.COMMIT, p.topic, p.partition, p.offset)
 
 
-def committed_positions(consumer: Consumer, partitions: list[TopicPartition]) -> dict[Partition, int] | None:
-    """Positions that the group has committed; none of a partition where it has not. None = in trouble."""
+def committed_positions(
+    consumer: Consumer, partitions: list[TopicPartition]
+) -> dict[Partition, int] | None:
+    """Positions that the group has committed; none of a partition where it has not. None = in
+    trouble."""
     try:
         found = consumer.committed(partitions, timeout=COMMITTED_TIMEOUT_S)
     except KafkaException:

@@ -6,7 +6,14 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from consumer import ConsumerRole, OnCommit, committed_positions
 from outcomes import Outcomes, error_text, note_death
 from producer import ProducerRole
@@ -26,9 +33,12 @@ def offsets_of(positions: Mapping[Partition, int]) -> list[TopicPartition]:
 
 
 class Together(TransactionalRole):
-    """A pipeline that sends its outputs and commits the positions after their inputs in one transaction."""
+    """A pipeline that sends its outputs and commits the positions after their inputs in one
+    transaction."""
 
-    def __init__(self, session: Session, make: Make, outcomes: Outcomes, consumer: Consumer) -> None:
+    def __init__(
+        self, session: Session, make: Make, outcomes: Outcomes, consumer: Consumer
+    ) -> None:
         super().__init__(session, make, outcomes)
         self._consumer = consumer
         self._positions: Mapping[Partition, int] | None = None
@@ -64,7 +74,8 @@ class Together(TransactionalRole):
         return "settled" if self._end() == lay.OK else "again"
 
     def ended(self) -> tuple[int, str]:
-        """Return the outcome of the transaction, after its positions were added before the commit."""
+        """Return the outcome of the transaction, after its positions were added before the
+        commit."""
         if self._positions is None:  # the application wants it: its partitions are others' by now
             text = self._abort()
             return (lay.INFO, text) if text else (lay.ABORTED, "")
@@ -90,12 +101,17 @@ class Together(TransactionalRole):
 
 
 class Apart(ProducerRole):
-    """A pipeline that sends its outputs first, and commits the positions after what was acknowledged at
-    intervals.
+    """A pipeline that sends its outputs first, and commits the positions after what was
+    acknowledged at intervals.
     """
 
     def __init__(
-        self, session: Session, producer: Producer, outcomes: Outcomes, consumer: Consumer, every_ns: int
+        self,
+        session: Session,
+        producer: Producer,
+        outcomes: Outcomes,
+        consumer: Consumer,
+        every_ns: int,
     ) -> None:
         super().__init__(session, producer, outcomes)
         self._consumer = consumer
@@ -135,7 +151,8 @@ class Apart(ProducerRole):
         return not self.open_calls() and failed == self._failed
 
     def _later(self, error: KafkaError) -> Settlement:
-        """A refused commit is repeated with the next, or a rebalance has given the partitions away."""
+        """A refused commit is repeated with the next, or a rebalance has given the partitions
+        away."""
         if not note_death(self.session.report, error):
             self.session.report.error(error.name(), f"commit: {error_text(error)}")
         return "later"
@@ -145,7 +162,10 @@ class PipelineRole(Pipeline):
     """``make_writer`` constructs the half that sends, for the consumer."""
 
     def __init__(
-        self, session: Session, make: MakeConsumer, make_writer: Callable[[Consumer], Together | Apart]
+        self,
+        session: Session,
+        make: MakeConsumer,
+        make_writer: Callable[[Consumer], Together | Apart],
     ) -> None:
         self._reading = ConsumerRole(session.half("consumer"), make, commits_itself=True)
         self._consumer = self._reading.consumer
@@ -167,7 +187,9 @@ class PipelineRole(Pipeline):
 
     def _given(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
         found = committed_positions(consumer, partitions) or {}
-        self.assigned({(p.topic, p.partition): found.get((p.topic, p.partition), -1) for p in partitions})
+        self.assigned(
+            {(p.topic, p.partition): found.get((p.topic, p.partition), -1) for p in partitions}
+        )
 
     @staticmethod
     def _taken(
@@ -181,7 +203,9 @@ class PipelineRole(Pipeline):
                 return
 
     def committed(self) -> Mapping[Partition, int] | None:
-        asked = [TopicPartition(topic, partition) for topic, partition in self._reading.journal.assigned]
+        asked = [
+            TopicPartition(topic, partition) for topic, partition in self._reading.journal.assigned
+        ]
         return committed_positions(self._consumer, asked) if asked else {}
 
     def seek(self, partition: Partition, position: int) -> bool:

@@ -25,6 +25,7 @@ from worker_kit.failure import WorkerFailure
 from worker_kit.open_loop import ROW_BYTES, OpenLoop, Share
 from worker_kit.process import Session
 from worker_kit.streams import StreamIds
+from worker_kit.template import HEADER, parted
 
 METADATA_TIMEOUT_S = 15.0
 METADATA_TURN_S = 2.0
@@ -34,7 +35,8 @@ Report = Callable[..., None]
 
 
 class _Later(Exception):
-    """Raised by a delivery report: the client ends the poll (rd_kafka_yield) and keeps the later ones."""
+    """Raised by a delivery report: the client ends the poll (rd_kafka_yield) and keeps the later
+    ones."""
 
 
 class ProducerRole(OpenLoop):
@@ -52,17 +54,22 @@ class ProducerRole(OpenLoop):
         self.poller = poller or self
         self.outcomes = outcomes
         self.streams = StreamIds(session)
-        self.payloads = Payloads(self.lanes, session.spec.run_tag, self.sizes, self.turns)
+        self.payloads = Payloads(
+            self.lanes, session.spec.run_tag, self.sizes, self.turns, self.template
+        )
         self.open_rows = OpenRows(self.lanes)
         self.topics, self.keys, self.partitions = (
-            [getattr(lane, name) for lane in around(self.lanes)] for name in ("topic", "key", "partition")
+            [getattr(lane, name) for lane in around(self.lanes)]
+            for name in ("topic", "key", "partition")
         )
         self.sent_headers = [(name, value.encode()) for name, value in self.headers]
         #: by lane, the delivery report of messages whose rows are in the current segment
         self.reports: list[Report] = []
 
     def for_thread(self, share: Share) -> ProducerRole:
-        return ProducerRole(self.session, self.producer, self.outcomes, share, self)
+        other = ProducerRole(self.session, self.producer, self.outcomes, share, self)
+        self.answered_here.append(other)
+        return other
 
     def connect(self) -> None:
         for topic in sorted({lane.topic for lane in self.lanes}):
@@ -74,7 +81,22 @@ class ProducerRole(OpenLoop):
     def produce(self) -> Callable[..., None]:
         """The client's call, with the headers of every message."""
         call: Callable[..., None] = self.producer.produce
+        if self.template:
+            return partial(self._produce_body, call)
         return partial(call, headers=self.sent_headers) if self.sent_headers else call
+
+    def _produce_body(
+        self,
+        call: Callable[..., None],
+        topic: str,
+        payload: bytes,
+        key: bytes | None,
+        partition: int,
+        report: Report,
+    ) -> None:
+        """Send the body of a payload, and its identity in a header."""
+        body, identity = parted(payload)
+        call(topic, body, key, partition, report, headers=[*self.sent_headers, (HEADER, identity)])
 
     def _metadata(self, topic: str) -> TopicMetadata:
         """Asked in short turns: between them the client may say why it gets none."""
@@ -109,7 +131,8 @@ class ProducerRole(OpenLoop):
 
     @contextlib.contextmanager
     def _listening(self) -> Iterator[None]:
-        """A fatal error comes out of the call that serves reports, once; reports continue with the next."""
+        """A fatal error comes out of the call that serves reports, once; reports continue with the
+        next."""
         try:
             yield
         except KafkaException as error:
@@ -147,7 +170,8 @@ class ProducerRole(OpenLoop):
     def _burst(self, first: int, count: int, kind: int) -> int:
         """Rows, then calls. The hot loop: nearly all of its time is the client's.
 
-        Returns how many messages were offered: fewer than ``count`` when a full queue was waited for.
+        Returns how many messages were offered: fewer than ``count`` when a full queue was waited
+        for.
         """
         now, row = time.monotonic_ns(), self.at
         columns = self.payloads.columns(first, count, self.schedule, now)
@@ -166,13 +190,16 @@ class ProducerRole(OpenLoop):
         calls = starmap(self.produce, zip(topics, left, keys, partitions, callbacks, strict=False))
         while True:
             try:
-                deque(calls, 0)  # makes them all, and no step of the interpreter between two of them
+                # makes them all, and no step of the interpreter between two of them
+                deque(calls, 0)
                 return count
             except (BufferError, KafkaException) as error:
                 k = count - length_hint(left) - 1
                 self.attempted = first + k + 1
                 done_at = row + k * ROW_BYTES + lay.SENDS_DONE_OFFSET
-                report = MethodType(self.reports[phase + k], done_at) if self.capture else self._count
+                report = (
+                    MethodType(self.reports[phase + k], done_at) if self.capture else self._count
+                )
                 send = (topics[k], values[k], keys[k], partitions[k], report)
                 if self._refused(error, send, row + k * ROW_BYTES):
                     return k + 1
@@ -197,8 +224,8 @@ class ProducerRole(OpenLoop):
     def _refused(self, error: Exception, send: tuple[Any, ...], row: int) -> bool:
         """`produce` raised, so the client did not take the message: wait for room, or it failed.
 
-        Returns whether it was waited for. The rows after it are taken back then: it is not known when their
-        messages will be sent, if ever.
+        Returns whether it was waited for. The rows after it are taken back then: it is not known
+        when their messages will be sent, if ever.
         """
         waits = isinstance(error, BufferError) and self.wait_when_full
         begun = self.blocked_since_ns = time.monotonic_ns()
@@ -228,9 +255,12 @@ class ProducerRole(OpenLoop):
         del error  # of the last try: its traceback has this frame, and nothing collects cycles here
         return waits
 
-    def _make_report(self, rows: mmap.mmap, topic: str) -> Callable[[int, KafkaError | None, Message], None]:
-        """The delivery report of messages to a topic whose rows lie in this segment: a closure, because
-        every message calls it. Its first argument is where the completion part of the row is."""
+    def _make_report(
+        self, rows: mmap.mmap, topic: str
+    ) -> Callable[[int, KafkaError | None, Message], None]:
+        """The delivery report of messages to a topic whose rows lie in this segment: a closure,
+        because every message calls it. Its first argument is where the completion part of the row
+        is."""
         streams, poller = self.streams[topic], self.poller
         write, clock = lay.SENDS_DONE_PLAIN.pack_into, time.monotonic_ns
 
@@ -238,7 +268,9 @@ class ProducerRole(OpenLoop):
             now = clock()
             if error is None and not rows[at + 48]:
                 offset = message.offset()  # None with acks=0
-                write(rows, at, now, -1 if offset is None else offset, streams[message.partition()], 1)
+                write(
+                    rows, at, now, -1 if offset is None else offset, streams[message.partition()], 1
+                )
                 self.ok += 1
             else:
                 outcome = lay.OK if error is None else self.outcomes.reported(error)

@@ -1,7 +1,8 @@
-"""Producer role in transactions: each sending thread has a client and a transactional id of its own.
+"""Producer role in transactions: each sending thread has a client and a transactional id of its
+own.
 
-An end that times out is asked for again, as the client's documentation has it; one that the client refuses
-for good is aborted.
+An end that times out is asked for again, as the client's documentation has it; one that the client
+refuses for good is aborted.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ from worker_kit.transacting import Transacting
 TURN_S = 2.0
 INIT_S = 60.0
 AGAIN_S = 0.1
-#: t_done_ns, position and stream, zeros between them: what a delivery report says while nothing is decided.
+#: t_done_ns, position and stream, zeros between them: what a delivery report says while nothing is
+#: decided.
 _REPORTED = Struct("<qq16xi")
 #: Makes a client with a transactional id.
 Make = Callable[[str], Producer]
@@ -72,7 +74,9 @@ class TransactionalRole(Transacting, ProducerRole):
             self.transactions.wrote(rows, at, self.at)
         return sent
 
-    def _make_report(self, rows: mmap.mmap, topic: str) -> Callable[[int, KafkaError | None, Message], None]:
+    def _make_report(
+        self, rows: mmap.mmap, topic: str
+    ) -> Callable[[int, KafkaError | None, Message], None]:
         """Make the delivery report of a row that has the outcome of its transaction."""
         plain, streams = super()._make_report(rows, topic), self.streams[topic]
         write, clock = _REPORTED.pack_into, time.monotonic_ns
@@ -84,7 +88,13 @@ class TransactionalRole(Transacting, ProducerRole):
                 self.refused = self.refused or error_text(error)
             elif not rows[at + lay.OUTCOME_IN_DONE]:
                 offset = message.offset()
-                write(rows, at, clock(), -1 if offset is None else offset, streams[message.partition()])
+                write(
+                    rows,
+                    at,
+                    clock(),
+                    -1 if offset is None else offset,
+                    streams[message.partition()],
+                )
 
         return done
 

@@ -35,7 +35,9 @@ def config(session: Session, **fixed: object) -> dict[str, object]:
 
     def heard(error: KafkaError) -> None:
         kind = (
-            "disconnect" if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN) else "error"
+            "disconnect"
+            if error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN)
+            else "error"
         )
         session.report.event(kind, error_text(error), fatal=error.fatal())
         if not session.is_ready and is_refusal(error):
@@ -56,7 +58,8 @@ def config(session: Session, **fixed: object) -> dict[str, object]:
 
 
 def make(client: type, settings: dict[str, object]) -> object:
-    """Construct the client; an option it does not take ends the worker with the client's own words."""
+    """Construct the client; an option it does not take ends the worker with the client's own
+    words."""
     try:
         return client(settings)
     except KafkaException as error:
@@ -71,7 +74,9 @@ def produce(session: Session) -> None:
     outcomes = Outcomes(dict(session.spec.options))
     if "transactions" in session.spec.part:
         TransactionalRole(
-            session, lambda own: make(Producer, config(session, **{"transactional.id": own})), outcomes
+            session,
+            lambda own: make(Producer, config(session, **{"transactional.id": own})),
+            outcomes,
         ).run()
         return
     ProducerRole(session, make(Producer, config(session)), outcomes).run()
@@ -82,7 +87,9 @@ def consume(session: Session) -> None:
     session.check_options(lambda: make(Consumer, settings))
     itself = str(settings["enable.auto.commit"]).lower() == "true"
     ConsumerRole(
-        session, lambda on_commit: make(Consumer, {**settings, "on_commit": on_commit}), commits_itself=itself
+        session,
+        lambda on_commit: make(Consumer, {**settings, "on_commit": on_commit}),
+        commits_itself=itself,
     ).run()
 
 
@@ -109,7 +116,8 @@ def pipe(session: Session) -> None:
 
 def audit(session: Session) -> None:
     fixed = {
-        "group.id": f"audit-{session.spec.run_id}",  # the client wants one; nothing is ever committed
+        # the client wants one; nothing is ever committed
+        "group.id": f"audit-{session.spec.run_id}",
         "enable.auto.commit": "false",
         "enable.partition.eof": "true",
         "auto.offset.reset": "error",
@@ -119,15 +127,16 @@ def audit(session: Session) -> None:
 
 
 if __name__ == "__main__":
-    # Nothing here makes reference cycles, and walking the callbacks of 100,000 sends in flight over and
-    # over cost twice as much as the sends themselves.
+    # Nothing here makes reference cycles, and walking the callbacks of 100,000 sends in flight over
+    # and over cost twice as much as the sends themselves.
     gc.freeze()
     gc.disable()
     roles = {"producer": produce, "consumer": consume, "pipeline": pipe, "audit": audit}
     code = main(roles, VERSIONS, (KafkaException,))
     if code:
-        # librdkafka's threads are in a handshake, maybe, while Python and OpenSSL are taken down around them:
-        # of 40 workers whose broker had a certificate of another host, 2 ended with SIGSEGV instead of 4.
+        # librdkafka's threads are in a handshake, maybe, while Python and OpenSSL are taken down
+        # around them: of 40 workers whose broker had a certificate of another host, 2 ended with
+        # SIGSEGV instead of 4.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

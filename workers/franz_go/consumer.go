@@ -82,9 +82,19 @@ func (m *member) noteError(leave context.Context, err error) {
 	m.session.Report.Error(errorText(err))
 }
 
+// payloadOf a record: its value, or a body with the identity of its header.
+func payloadOf(record *kgo.Record) []byte {
+	for _, header := range record.Headers {
+		if header.Key == kit.IdentityHeader {
+			return kit.Joined(record.Value, header.Value)
+		}
+	}
+	return record.Value
+}
+
 func (m *member) handOver(record *kgo.Record) {
 	place := kit.TopicPartition{Topic: record.Topic, Partition: record.Partition}
-	m.journal.Delivered(place, record.Offset, record.Value)
+	m.journal.Delivered(place, record.Offset, payloadOf(record))
 	m.session.Spec.Consumer.Work()
 	m.journal.Processed(place, record.Offset)
 }

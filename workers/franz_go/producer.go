@@ -186,8 +186,11 @@ func (p *producer) isFull(client *kgo.Client, bytes int) bool {
 }
 
 func (p *producer) recordOf(message *kit.Message) *kgo.Record {
-	record := &kgo.Record{
-		Topic: message.Lane.Topic, Key: message.Lane.Key, Value: message.Payload, Headers: p.headers,
+	value, identity := message.Parts()
+	record := &kgo.Record{Topic: message.Lane.Topic, Key: message.Lane.Key, Value: value, Headers: p.headers}
+	if identity != nil {
+		header := kgo.RecordHeader{Key: kit.IdentityHeader, Value: identity}
+		record.Headers = append(p.headers[:len(p.headers):len(p.headers)], header)
 	}
 	if message.Lane.Partition >= 0 {
 		record.Partition = message.Lane.Partition

@@ -41,6 +41,9 @@ func writeGolden(folder string) error {
 		func() error {
 			return os.WriteFile(filepath.Join(folder, "payload-compressible.bin"), compressible, 0o644)
 		},
+		func() error {
+			return os.WriteFile(filepath.Join(folder, "payload-template.bin"), goldenFromTemplate(), 0o644)
+		},
 		func() error { return os.WriteFile(filepath.Join(folder, "due-times.bin"), goldenDueTimes(), 0o644) },
 		names.Err,
 		func() error { return goldenSends(folder, small, large, timedOut) },
@@ -65,6 +68,23 @@ func goldenPayloads(sizes sizes) []byte {
 		}
 		length := sizes.of(3, seq)
 		found = append(found, encode(header, sizes.filling(3, seq, length, filler(length)))...)
+	}
+	return found
+}
+
+// goldenFromTemplate are eight payloads around bodies of a template; the last two are second attempts.
+func goldenFromTemplate() []byte {
+	lanes := []Lane{{Number: 3, Key: []byte("k000005"), KeyNumber: 5, Partition: -1}}
+	text := `{"order": {"id": "{id}"}, "n": {n}, "key": "{key}", "by": "{producer}/{lane}"}`
+	template := newTemplate(text, 7, lanes)
+	var found []byte
+	for seq := uint64(0); seq < 8; seq++ {
+		header := Header{
+			RunTag: goldenTag, Instance: 7, Lane: 3, Seq: seq, DueNs: goldenNs + 20_000*int64(seq), Key: 5,
+			Attempt: uint16(seq / 6), Kind: Load,
+		}
+		identity, body := template.message(&lanes[0], header)
+		found = append(found, Joined(body, identity)...)
 	}
 	return found
 }

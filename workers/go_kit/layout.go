@@ -1,29 +1,38 @@
+// Made from harness/records.py by `make docs`; do not edit.
+
 // Package kit is the worker's side of docs/worker-protocol.md and docs/capture-format.md. It knows no client.
 package kit
 
-// Byte layouts; harness/records.py is the same in Python. All integers are little-endian.
+// Byte layouts. All integers are little-endian.
 const (
 	headerBytes        = 48
 	trailerBytes       = 4
-	MinPayloadBytes    = headerBytes + trailerBytes
-	formatVersion      = 1
+	MinPayloadBytes    = 52
 	segmentHeaderBytes = 64
+	formatVersion      = 1
 )
 
 // Tables of the capture.
 const (
-	tableSends      = 1
-	tableLog        = 2
-	tableDeliveries = 3
-
+	tableSends        = 1
+	tableLog          = 2
+	tableDeliveries   = 3
 	tableTransactions = 4
 )
 
 var (
 	tableNames = map[uint16]string{
-		tableSends: "sends", tableLog: "log", tableDeliveries: "deliveries", tableTransactions: "transactions",
+		tableSends:        "sends",
+		tableLog:          "log",
+		tableDeliveries:   "deliveries",
+		tableTransactions: "transactions",
 	}
-	rowBytes = map[uint16]int{tableSends: 96, tableLog: 104, tableDeliveries: 104, tableTransactions: 64}
+	rowBytes = map[uint16]int{
+		tableSends:        96,
+		tableLog:          104,
+		tableDeliveries:   104,
+		tableTransactions: 64,
+	}
 )
 
 // Kinds of messages.
@@ -33,20 +42,22 @@ const (
 	Load   = 2
 )
 
-// Outcome of a send: exactly one each. The zero value means that the client never answered.
+// Outcome: outcomes of a send: exactly one each. 0: the client never answered.
 type Outcome uint8
 
+// Values of Outcome.
 const (
-	OK   Outcome = 1
-	Fail Outcome = 2 // certainly not stored
-	Info Outcome = 3 // unknown
-
-	Aborted Outcome = 4 // with its transaction, as the application wanted
+	None    Outcome = 0
+	OK      Outcome = 1
+	Fail    Outcome = 2
+	Info    Outcome = 3
+	Aborted Outcome = 4
 )
 
-// Check is what a reader found a payload to be.
+// Check: what a reader found a payload to be.
 type Check uint8
 
+// Values of Check.
 const (
 	CheckOK  Check = 0
 	Corrupt  Check = 1
@@ -54,9 +65,10 @@ const (
 	OtherRun Check = 3
 )
 
-// Event of a consumer's journal.
+// Event: events of a consumer's journal.
 type Event uint8
 
+// Values of Event.
 const (
 	Deliver       Event = 1
 	AckCalled     Event = 2
@@ -66,7 +78,20 @@ const (
 	CommitCalled  Event = 6
 	RollbackBegin Event = 7
 	RollbackEnd   Event = 8
+	Recover       Event = 9
 	Assign        Event = 10
 	Revoke        Event = 11
 	Seek          Event = 12
+)
+
+// Transactions of what lies in a log.
+const (
+	noTxn        = 0
+	committedTxn = 1
+)
+
+// What was asked for to end a transaction.
+const (
+	commitAsked = 1
+	abortAsked  = 2
 )

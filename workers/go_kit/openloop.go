@@ -40,9 +40,11 @@ type OpenLoop struct {
 	lanes   []Lane
 	sizes   sizes
 	filling []byte
-	capture bool
-	resends bool
-	senders []*sender
+	// Makes bodies in the user's shape; nil = payloads are filled.
+	template *template
+	capture  bool
+	resends  bool
+	senders  []*sender
 }
 
 // NewOpenLoop prepares a producer; Run starts it.
@@ -56,8 +58,8 @@ func NewOpenLoop(session *Session) (*OpenLoop, error) {
 		least: part.PayloadBytes, most: part.PayloadBytes, instance: part.Instance, table: part.PayloadSizes,
 		compressible: -1,
 	}
-	if part.Compressible != nil {
-		sizes.compressible = *part.Compressible
+	if part.PayloadCompressible != nil {
+		sizes.compressible = *part.PayloadCompressible
 	}
 	if part.PayloadMaxBytes > 0 {
 		sizes.most = part.PayloadMaxBytes
@@ -70,8 +72,11 @@ func NewOpenLoop(session *Session) (*OpenLoop, error) {
 		lanes:   lanes,
 		sizes:   sizes,
 		filling: filler(sizes.most - MinPayloadBytes),
-		capture: part.Capture == nil || *part.Capture,
+		capture: part.Capture,
 		resends: part.Results == "resent",
+	}
+	if part.PayloadTemplate != "" {
+		loop.template = newTemplate(part.PayloadTemplate, part.Instance, lanes)
 	}
 	threads := int(most(1, least(int64(part.Threads), int64(len(lanes)))))
 	files, ofTransactions := new(atomic.Uint32), new(atomic.Uint32)

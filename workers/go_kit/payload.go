@@ -100,6 +100,14 @@ func (s sizes) of(lane uint32, seq uint64) int {
 func encode(h Header, filling []byte) []byte {
 	length := MinPayloadBytes + len(filling)
 	b := make([]byte, length)
+	h.write(b, length)
+	copy(b[headerBytes:], filling)
+	binary.LittleEndian.PutUint32(b[length-trailerBytes:], crc32.ChecksumIEEE(b[:length-trailerBytes]))
+	return b
+}
+
+// write the header of a payload of `length` bytes.
+func (h Header) write(b []byte, length int) {
 	little := binary.LittleEndian
 	b[0], b[1], b[2], b[3] = 'B', 'S', formatVersion, h.Kind
 	little.PutUint32(b[4:], h.RunTag)
@@ -112,9 +120,6 @@ func encode(h Header, filling []byte) []byte {
 	little.PutUint16(b[38:], h.SourcePartition)
 	little.PutUint32(b[40:], uint32(length))
 	little.PutUint32(b[44:], h.SourcePosition)
-	copy(b[headerBytes:], filling)
-	little.PutUint32(b[length-trailerBytes:], crc32.ChecksumIEEE(b[:length-trailerBytes]))
-	return b
 }
 
 // isProbe: the harness and no producer wrote this message, whose check is found.

@@ -23,6 +23,7 @@ type Message struct {
 	row     row
 
 	transaction uint32 // 0 = none
+	identity    []byte // of a message from a template, whose Payload is the body; nil = Payload has it
 }
 
 // ID of the message, the same in every attempt, for brokers that tell by it what is sent twice.
@@ -128,7 +129,9 @@ func (s *sender) loadAtRate() error {
 	size, freeze := int64(s.loop.client.CallSize()), s.session.Report.freeze
 	warmUp, total, sent := s.schedule.warmUpCount(), s.schedule.total(), int64(0)
 	for sent < total && !s.stopping() {
-		begun, blocked, frozen := NowNs(), s.blockedNs.Load(), freeze.total()
+		blocked, frozen := s.blockedNs.Load(), freeze.total()
+		// The clock is read last here and first below: a freeze between two of these lines is not own work.
+		begun := NowNs()
 		edge, kind := total, uint8(Load)
 		if sent < warmUp {
 			edge, kind = warmUp, WarmUp
@@ -141,8 +144,9 @@ func (s *sender) loadAtRate() error {
 				return err
 			}
 			s.transactions.endIfDue()
-			s.lookForFreeze(begun)
-			s.late.caughtUp(NowNs() - wake - (s.blockedNs.Load() - blocked) - (freeze.total() - frozen))
+			woke := NowNs()
+			s.lookForFreeze(begun, woke)
+			s.late.caughtUp(woke - wake - (s.blockedNs.Load() - blocked) - (freeze.total() - frozen))
 			continue
 		}
 		stop := least(due, sent+most(chunk, size))
@@ -157,8 +161,9 @@ func (s *sender) loadAtRate() error {
 		if err = s.resendDue(); err != nil {
 			return err
 		}
-		s.lookForFreeze(begun)
-		own := NowNs() - begun - (s.blockedNs.Load() - blocked) - (freeze.total() - frozen)
+		ended := NowNs()
+		s.lookForFreeze(begun, ended)
+		own := ended - begun - (s.blockedNs.Load() - blocked) - (freeze.total() - frozen)
 		s.late.worked(own, s.schedule.dueNs(sent)-s.schedule.dueNs(first))
 	}
 	return nil
@@ -244,9 +249,14 @@ func (s *sender) write(first, stop int64, kind uint8) ([]*Message, error) {
 
 // written is a message whose row is open.
 func (s *sender) written(lane *Lane, header Header, startNs int64) (*Message, error) {
-	length := s.loop.sizes.of(lane.Number, header.Seq)
-	filling := s.loop.sizes.filling(lane.Number, header.Seq, length, s.loop.filling)
-	message := &Message{Lane: lane, Payload: encode(header, filling), sender: s, header: header}
+	message := &Message{Lane: lane, sender: s, header: header}
+	if s.loop.template != nil {
+		message.identity, message.Payload = s.loop.template.message(lane, header)
+	} else {
+		length := s.loop.sizes.of(lane.Number, header.Seq)
+		filling := s.loop.sizes.filling(lane.Number, header.Seq, length, s.loop.filling)
+		message.Payload = encode(header, filling)
+	}
 	s.transactions.offers(message)
 	if s.loop.capture {
 		row, err := s.segments.next()
@@ -275,8 +285,8 @@ func (s *sender) sleepUntil(wakeNs int64) error {
 }
 
 // lookForFreeze when something took long: the ticker may not have run yet.
-func (s *sender) lookForFreeze(sinceNs int64) {
-	if NowNs()-sinceNs > longNs {
+func (s *sender) lookForFreeze(sinceNs, nowNs int64) {
+	if nowNs-sinceNs > longNs {
 		s.session.Report.freeze.check()
 	}
 }

@@ -9,9 +9,6 @@ const (
 	transactionsCapacity = 1024
 	// Until an end that timed out is asked for again.
 	againNs = 100_000_000
-
-	commitAsked = 1
-	abortAsked  = 2
 )
 
 // Reaction of the application to an error of Commit or Abort.
@@ -174,11 +171,11 @@ func (t *transactions) commit() error {
 
 // isDue to end, by number or time.
 func (t *transactions) isDue() bool {
-	return t.number != 0 && (t.asked.Messages > 0 && t.sent >= t.asked.Messages || NowNs() >= t.endNs())
+	return t.number != 0 && (t.asked.Messages > 0 && t.sent >= int64(t.asked.Messages) || NowNs() >= t.endNs())
 }
 
 func (t *transactions) outcome() (Outcome, int32) {
-	if t.asked.AbortEvery > 0 && t.count%t.asked.AbortEvery == 0 {
+	if t.asked.AbortEvery > 0 && t.count%int64(t.asked.AbortEvery) == 0 {
 		for t.awaited.Load() > 0 && !t.givesUp() { // an abort of what was never stored would hide nothing
 			sleepNs(slackNs)
 		}

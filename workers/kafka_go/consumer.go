@@ -117,6 +117,16 @@ func (m *member) nowHas(places []kit.TopicPartition) {
 	}
 }
 
+// payloadOf a message: its value, or a body with the identity of its header.
+func payloadOf(message *kafka.Message) []byte {
+	for _, header := range message.Headers {
+		if header.Key == kit.IdentityHeader {
+			return kit.Joined(message.Value, header.Value)
+		}
+	}
+	return message.Value
+}
+
 // Read as a member of the group until the context is done.
 func (m *member) Read(leave context.Context) error {
 	for {
@@ -131,7 +141,7 @@ func (m *member) Read(leave context.Context) error {
 			return err
 		}
 		place := kit.TopicPartition{Topic: message.Topic, Partition: int32(message.Partition)}
-		m.journal.Delivered(place, message.Offset, message.Value)
+		m.journal.Delivered(place, message.Offset, payloadOf(&message))
 		m.session.Spec.Consumer.Work()
 		m.journal.Processed(place, message.Offset)
 	}

@@ -124,8 +124,13 @@ func (p *producer) Exposure() map[string]any {
 func (p *producer) Send(messages []*kit.Message) {
 	made := make([]kafka.Message, len(messages))
 	for i, message := range messages {
+		value, identity := message.Parts()
 		made[i] = kafka.Message{
-			Topic: message.Lane.Topic, Key: message.Lane.Key, Value: message.Payload, Headers: p.headers, WriterData: message,
+			Topic: message.Lane.Topic, Key: message.Lane.Key, Value: value, Headers: p.headers, WriterData: message,
+		}
+		if identity != nil {
+			header := kafka.Header{Key: kit.IdentityHeader, Value: identity}
+			made[i].Headers = append(p.headers[:len(p.headers):len(p.headers)], header)
 		}
 	}
 	var err error

@@ -1,8 +1,8 @@
 """Consumer role on kafka-python: a member of a group.
 
-The client calls listeners and commit callbacks on its own thread or inside `poll`. They only queue what
-happened; the main thread writes it down before the records of that `poll`, so one thread writes the
-journal, in the order in which the application sees things.
+The client calls listeners and commit callbacks on its own thread or inside `poll`. They only queue
+what happened; the main thread writes it down before the records of that `poll`, so one thread
+writes the journal, in the order in which the application sees things.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from worker_kit import layouts as lay
 from worker_kit.consuming import ConsumerSession
 from worker_kit.error_texts import error_text
 from worker_kit.process import Session
+from worker_kit.template import joined
 
 POLL_MS = 50
 #: The last commit, before the group is left, and the leaving.
@@ -46,7 +47,8 @@ class GroupEvents(ConsumerRebalanceListener):  # type: ignore[misc]  # the clien
 
 
 class ConsumerRole:
-    """``commits_itself``: the scenario turned the client's own auto-commit on; we only read then."""
+    """``commits_itself``: the scenario turned the client's own auto-commit on; we only read
+    then."""
 
     def __init__(self, session: Session, settings: dict[str, Any], make: Any) -> None:
         self.session = session
@@ -82,11 +84,12 @@ class ConsumerRole:
         self._write_down()
 
     def _learn_topics(self) -> None:
-        """Wait for the topics' metadata between subscribing and the first `poll`, which joins the group.
+        """Wait for the topics' metadata between subscribing and the first `poll`, which joins the
+        group.
 
-        A leader (seen with 3.0.0 and 3.0.12) that joins without joins again when the metadata have come; if
-        a `poll` ends during that second join, its answer is lost, and the member never reads
-        (docs/bugs/other-defects.md).
+        A leader (seen with 3.0.0 and 3.0.12) that joins without joins again when the metadata have
+        come; if a `poll` ends during that second join, its answer is lost, and the member never
+        reads (docs/bugs/other-defects.md).
         """
         try:
             self.consumer.topics()
@@ -105,7 +108,7 @@ class ConsumerRole:
         deliver = self.journal.deliver
         for (topic, partition), records in polled.items():
             for record in records:
-                deliver(topic, partition, record.offset, record.value or b"")
+                deliver(topic, partition, record.offset, joined(record.value, record.headers))
 
     def _write_down(self) -> None:
         journal, queue = self.journal, self.happened.queue
@@ -122,13 +125,16 @@ class ConsumerRole:
     # -- commits
 
     def _taken(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return what was handed over since the last commit, in the form in which an application commits
-        it.
+        """Return what was handed over since the last commit, in the form in which an application
+        commits it.
         """
         if self.commits_itself:
             return {}
         taken = self.journal.take_uncommitted()
-        return {TopicPartition(topic, p): OffsetAndMetadata(at, "", -1) for (topic, p), at in taken.items()}
+        return {
+            TopicPartition(topic, p): OffsetAndMetadata(at, "", -1)
+            for (topic, p), at in taken.items()
+        }
 
     def _commit_async(self) -> None:
         if offsets := self._taken():
@@ -136,7 +142,8 @@ class ConsumerRole:
             self.consumer.commit_async(offsets, callback=self._committed)
 
     def _commit_sync(self) -> None:
-        """The last one. What was asked for and not answered goes with it: closing drops the answer."""
+        """The last one. What was asked for and not answered goes with it: closing drops the
+        answer."""
         open_ = {each: at for each, at in self._unanswered.items() if each in self.journal.assigned}
         self.journal.uncommitted = {**open_, **self.journal.uncommitted}
         if not (offsets := self._taken()):
@@ -148,7 +155,9 @@ class ConsumerRole:
         else:
             self.happened.committed(offsets)
 
-    def _committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], result: object) -> None:
+    def _committed(
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], result: object
+    ) -> None:
         """The client confirms or refuses a commit; only confirmed ones become COMMIT rows."""
         if isinstance(result, Exception):
             self.report.error(type(result).__name__, f"commit: {error_text(result)}")

@@ -8,14 +8,24 @@ from importlib import import_module
 TOKEN = "sasl_oauth_token_provider"
 _WORDS = {"true": True, "false": False, "none": None, "null": None, "inf": float("inf")}
 #: Options of text whose default is None, so that the default does not tell.
-_TEXT = ("client_id", "group_", "transactional_id", "sasl_", "ssl_ca", "ssl_cert", "ssl_key", "ssl_pass")
+_TEXT = (
+    "client_id",
+    "group_",
+    "transactional_id",
+    "sasl_",
+    "ssl_ca",
+    "ssl_cert",
+    "ssl_key",
+    "ssl_pass",
+)
 
 
 def typed(options: Mapping[str, str], defaults: Mapping[str, object]) -> dict[str, object]:
     """Text -> the value kafka-python expects.
 
-    An option whose default is text stays text, and so do names and credentials; everything else is a
-    number, a truth value, or text when it is neither. Unknown names pass: the client itself refuses them.
+    An option whose default is text stays text, and so do names and credentials; everything else is
+    a number, a truth value, or text when it is neither. Unknown names pass: the client itself
+    refuses them.
     """
     found = {name: _value(name, text, defaults.get(name)) for name, text in options.items()}
     if token := options.get(TOKEN):

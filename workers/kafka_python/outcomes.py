@@ -1,8 +1,10 @@
-"""Maps exceptions of kafka-python to outcomes of a send: fail (certainly not stored) or info (unknown).
+"""Maps exceptions of kafka-python to outcomes of a send: fail (certainly not stored) or info
+(unknown).
 
-An exception out of ``send`` itself means that the record never reached the accumulator: fail. The future's
-exception is judged by its code, in doubt info. Sources: kafka/producer/sender.py (`_can_retry`,
-`_dispatch_error`: which errors are retried) and kafka/errors.py (`errno`, `retriable`).
+An exception out of ``send`` itself means that the record never reached the accumulator: fail. The
+future's exception is judged by its code, in doubt info. Sources: kafka/producer/sender.py
+(`_can_retry`, `_dispatch_error`: which errors are retried) and kafka/errors.py (`errno`,
+`retriable`).
 """
 
 from __future__ import annotations
@@ -10,8 +12,9 @@ from __future__ import annotations
 from worker_kit.kafka_codes import outcome_of
 from worker_kit.protocol import Reporter
 
-#: What the client says when it takes nothing any more: `ERROR_CLASS_FATAL` of transaction_manager.py for an
-#: idempotent producer, a member whose group_instance_id another one has, a producer that closed itself.
+#: What the client says when it takes nothing any more: `ERROR_CLASS_FATAL` of
+#: transaction_manager.py for an idempotent producer, a member whose group_instance_id another one
+#: has, a producer that closed itself.
 _DEAD = {
     "ProducerFencedError": "fenced",
     "FencedInstanceIdError": "fenced",
@@ -19,7 +22,8 @@ _DEAD = {
     "InvalidTxnStateError": "error",
 }
 _CLOSED = "already closed"
-#: For a producer that cannot begin a transaction: only an abort leads out of it, and that was before.
+#: For a producer that cannot begin a transaction: only an abort leads out of it, and that was
+#: before.
 _FAILED = "we are in an error state"
 
 

@@ -1,4 +1,5 @@
-"""Producer role on kafka-python. Delivery callbacks run on the client's own thread, concurrently."""
+"""Producer role on kafka-python. Delivery callbacks run on the client's own thread,
+concurrently."""
 
 from __future__ import annotations
 
@@ -15,13 +16,18 @@ from worker_kit.failure import WorkerFailure
 from worker_kit.open_loop import BLOCKED_NS, OpenLoop, Share
 from worker_kit.process import Session
 from worker_kit.streams import StreamIds
+from worker_kit.template import HEADER, parted
 
 REFUSALS = (KafkaError, ValueError, TypeError, AssertionError)
 
 
 class ProducerRole(OpenLoop):
     def __init__(
-        self, session: Session, producer: KafkaProducer, outcomes: Outcomes, share: Share | None = None
+        self,
+        session: Session,
+        producer: KafkaProducer,
+        outcomes: Outcomes,
+        share: Share | None = None,
     ) -> None:
         super().__init__(session, share)
         self.producer = producer
@@ -59,7 +65,12 @@ class ProducerRole(OpenLoop):
 
     def offer(self, first: int, stop: int, kind: int) -> int:
         """Send a run of messages. The hot loop; nearly all of its time is the client's."""
-        lanes, count, send, clock = self.lanes, len(self.lanes), self.producer.send, time.monotonic_ns
+        lanes, count, send, clock = (
+            self.lanes,
+            len(self.lanes),
+            self.producer.send,
+            time.monotonic_ns,
+        )
         payload, open_row, dues = self.payload, self.open_row, self.dues_ns(first, stop)
         headers = self.sent_headers
         for i in range(first, stop):
@@ -67,6 +78,9 @@ class ProducerRole(OpenLoop):
             seq, now = self.turns.seq(i), clock()
             due = dues[i - first] if dues else now
             value = payload(i % count, seq, due, kind)
+            if self.template:
+                value, identity = parted(value)
+                headers = [*(self.sent_headers or ()), (HEADER, identity)]
             rows, done = open_row(number, seq, due, kind, 0, now)
             self.attempted, self.blocked_since_ns = i + 1, now
             try:
@@ -93,7 +107,9 @@ class ProducerRole(OpenLoop):
                     rows[at + lay.LATE_OUTCOME_IN_DONE] = lay.OK
                     return
                 stream = self.streams[metadata.topic][metadata.partition]
-                lay.SENDS_DONE.pack_into(rows, at, now, metadata.offset, 0, 0, stream, 0, 0, 0, lay.OK)
+                lay.SENDS_DONE.pack_into(
+                    rows, at, now, metadata.offset, 0, 0, stream, 0, 0, 0, lay.OK
+                )
             self.ok += 1
 
     def _failed(self, rows: mmap.mmap, at: int, error: BaseException) -> None:

@@ -1,7 +1,9 @@
-"""Producer role in transactions: each sending thread has a client and a transactional id of its own.
+"""Producer role in transactions: each sending thread has a client and a transactional id of its
+own.
 
-The client waits for the end of a transaction without a time-out. An application looks at the answers to its
-sends first, and aborts when one of them is an error (README, "KafkaProducer": `future.get()`, then commit).
+The client waits for the end of a transaction without a time-out. An application looks at the
+answers to its sends first, and aborts when one of them is an error (README, "KafkaProducer":
+`future.get()`, then commit).
 """
 
 from __future__ import annotations
@@ -69,7 +71,12 @@ class TransactionalRole(Transacting, ProducerRole):
     # -- what comes back; on the client's thread, or on ours when the future was done already
 
     def finish(
-        self, rows: mmap.mmap, at: int, outcome: int, error: str, again: Callable[[], None] | None = None
+        self,
+        rows: mmap.mmap,
+        at: int,
+        outcome: int,
+        error: str,
+        again: Callable[[], None] | None = None,
     ) -> None:
         """The call itself refused the message."""
         super().finish(rows, at, outcome, error, again)
@@ -116,7 +123,8 @@ class TransactionalRole(Transacting, ProducerRole):
         return lay.FAIL, why
 
     def _settle_sends(self) -> None:
-        """Wait for the answers to all sends: an abort of what was never stored would hide nothing."""
+        """Wait for the answers to all sends: an abort of what was never stored would hide
+        nothing."""
         while self.answered < self.transactions.sent and not self.gives_up():
             self.flush(TURN_S)
 

@@ -31,7 +31,8 @@ def config(session: Session, client: Any) -> dict[str, Any]:
 
 
 def make(client: Any, settings: dict[str, Any]) -> Any:
-    """Construct the client; an option it does not take ends the worker with the client's own words."""
+    """Construct the client; an option it does not take ends the worker with the client's own
+    words."""
     try:
         return client(**settings)
     except (KafkaError, ValueError, TypeError, AssertionError, RuntimeError) as error:
@@ -47,7 +48,9 @@ def produce(session: Session) -> None:
     outcomes = Outcomes(settings)
     if "transactions" in session.spec.part:
         TransactionalRole(
-            session, lambda own: make(KafkaProducer, {**settings, "transactional_id": own}), outcomes
+            session,
+            lambda own: make(KafkaProducer, {**settings, "transactional_id": own}),
+            outcomes,
         ).run()
         return
     ProducerRole(session, make(KafkaProducer, settings), outcomes).run()
@@ -62,5 +65,9 @@ def consume(session: Session) -> None:
 if __name__ == "__main__":
     show_client_log()
     sys.exit(
-        main({"producer": produce, "consumer": consume}, {"client_version": kafka.__version__}, (KafkaError,))
+        main(
+            {"producer": produce, "consumer": consume},
+            {"client_version": kafka.__version__},
+            (KafkaError,),
+        )
     )

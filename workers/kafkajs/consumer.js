@@ -3,6 +3,7 @@
 const { kit, connected, textOf, refused } = require("./connection");
 const { sleep } = kit("clock");
 const { Journal, runMember } = kit("journal");
+const { joined } = kit("template");
 
 class Member {
   constructor(session, consumer) {
@@ -35,7 +36,7 @@ class Member {
       eachMessage: async ({ topic, partition, message }) => {
         if (this.stopping) return;
         const [stream, position] = [`${topic}-${partition}`, Number(message.offset)];
-        this.journal.handed(stream, position, message.value);
+        this.journal.handed(stream, position, joined(message.value, message.headers));
         if (work) await sleep(work);
         this.journal.processed(stream, position);
       },

@@ -4,6 +4,7 @@
 const { kit, connected, textOf, meaning, refused } = require("./connection");
 const { Failure } = kit("failure");
 const { OpenLoop } = kit("open_loop");
+const { IDENTITY_HEADER, parted } = kit("template");
 
 class Client {
   constructor(loop, producer, options, kafkajs) {
@@ -34,6 +35,11 @@ class Client {
       if (!byTopic.has(topic)) byTopic.set(topic, []);
       const made = { key, value: message.payload };
       if (this.headers) made.headers = { ...this.headers };
+      if (this.loop.template) {
+        const { body, identity } = parted(message.payload);
+        made.value = body;
+        made.headers = { ...this.headers, [IDENTITY_HEADER]: identity };
+      }
       if (partition >= 0) made.partition = partition;
       byTopic.get(topic).push(made);
     }
@@ -104,4 +110,4 @@ async function knowsTopics(kafka, lanes) {
   await admin.disconnect();
 }
 
-module.exports = { produce };
+module.exports = { produce, Client };

@@ -28,7 +28,9 @@ class Connection:
         changed: called when a connection was lost, or restored.
     """
 
-    def __init__(self, session: Session, options: dict[str, Any], changed: Callable[[str], None]) -> None:
+    def __init__(
+        self, session: Session, options: dict[str, Any], changed: Callable[[str], None]
+    ) -> None:
         self._session = session
         self._options = options
         self._changed = changed

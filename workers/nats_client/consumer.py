@@ -32,7 +32,8 @@ class ConsumerRole:
         self.nack_every: int = part.get("nack_every", 0)
         if self.own.kind == "ordered" and self.settle != "none":
             raise WorkerFailure(
-                f"an ordered consumer acknowledges nothing, settle is {self.settle}", hint="settle: none"
+                f"an ordered consumer acknowledges nothing, settle is {self.settle}",
+                hint="settle: none",
             )
         self.journal = SubscriptionJournal(session)
         self.connection = Connection(session, options.connection, self.journal.connected)
@@ -89,7 +90,9 @@ class ConsumerRole:
         """The application: work, then settle."""
         about = message.metadata
         position = about.sequence.stream
-        number = self.journal.deliver(stream, position, message.data, (about.num_delivered or 1) - 1)
+        number = self.journal.deliver(
+            stream, position, message.data, (about.num_delivered or 1) - 1
+        )
         if self.work_s:
             await asyncio.sleep(self.work_s)
         if self.settle == "none":

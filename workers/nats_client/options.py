@@ -42,7 +42,8 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The options of the scenario, for the worker, for the connection and for a durable consumer."""
+    """The options of the scenario, for the worker, for the connection and for a durable
+    consumer."""
 
     own: Own
     connection: dict[str, Any]
@@ -59,7 +60,8 @@ def read(options: Mapping[str, str]) -> Options:
     if unknown:
         near = ", ".join(sorted(name for name in {*own, *known} if name[:4] == unknown[0][:4]))
         raise WorkerFailure(
-            f"nats-py has no option {unknown[0]!r}{f'; near it: {near}' if near else ''}", hint=_HINT
+            f"nats-py has no option {unknown[0]!r}{f'; near it: {near}' if near else ''}",
+            hint=_HINT,
         )
     typed = {name: _value(name, text) for name, text in options.items() if name not in _SECURE}
     chosen = Own(**{name: value for name, value in typed.items() if name in own})
@@ -68,7 +70,9 @@ def read(options: Mapping[str, str]) -> Options:
     connection = {name: value for name, value in typed.items() if name in known}
     if options.get("tls") == "true":
         connection["tls"] = _context(options)
-    return Options(chosen, connection, {name: value for name, value in typed.items() if name in _CONSUMER})
+    return Options(
+        chosen, connection, {name: value for name, value in typed.items() if name in _CONSUMER}
+    )
 
 
 def consumer_config(chosen: Mapping[str, Any], durable: str) -> ConsumerConfig:
@@ -90,5 +94,7 @@ def _context(options: Mapping[str, str]) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=options.get("ca"))
     context.check_hostname = options.get("any_host") != "true"
     if options.get("certificate"):
-        context.load_cert_chain(options["certificate"], options.get("key"), options.get("key_password"))
+        context.load_cert_chain(
+            options["certificate"], options.get("key"), options.get("key_password")
+        )
     return context

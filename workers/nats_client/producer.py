@@ -39,7 +39,9 @@ class ProducerRole(AsyncOpenLoop):
 
     async def connect(self) -> None:
         self._client = await self._connection.open()
-        pending = {"publish_async_max_pending": self._own.max_pending} if self._own.max_pending else {}
+        pending = (
+            {"publish_async_max_pending": self._own.max_pending} if self._own.max_pending else {}
+        )
         self._js = self._client.jetstream(timeout=ASKING_S, **pending)
         for subject in sorted({self._subject(lane)[0] for lane in self.lanes}):
             try:
@@ -55,8 +57,8 @@ class ProducerRole(AsyncOpenLoop):
     def _subject(self, lane: Lane) -> tuple[str, int]:
         """Return the subject of a lane, the name of its stream and the partition.
 
-        The client has no partitioner: an application does what subject mapping of the servers would, by a
-        hash of the key.
+        The client has no partitioner: an application does what subject mapping of the servers
+        would, by a hash of the key.
         """
         topic, partition = self._topics[lane.topic], max(lane.partition, 0)
         if lane.key is not None:
@@ -67,17 +69,24 @@ class ProducerRole(AsyncOpenLoop):
         subject, partition = self._subject(lane)
         headers = dict(self._headers)
         if self._own.msg_id:
-            headers["Nats-Msg-Id"] = "-".join(map(str, _IDENTITY.unpack_from(payload, _IDENTITY_AT)))
+            headers["Nats-Msg-Id"] = "-".join(
+                map(str, _IDENTITY.unpack_from(payload, _IDENTITY_AT))
+            )
         answer: Awaitable[Any]
         if self._own.timeout is None:
             answer = await self._js.publish_async(subject, payload, headers=headers or None)
         else:
-            answer = self._js.publish(subject, payload, timeout=self._own.timeout, headers=headers or None)
+            answer = self._js.publish(
+                subject, payload, timeout=self._own.timeout, headers=headers or None
+            )
         return self._with_place(answer, lane.topic, partition)
 
-    async def _with_place(self, answer: Awaitable[Any], topic: str, partition: int) -> tuple[str, int, int]:
+    async def _with_place(
+        self, answer: Awaitable[Any], topic: str, partition: int
+    ) -> tuple[str, int, int]:
         sequence = (await answer).seq
-        return topic, partition, sequence or -1  # 0: a repeat of what has no place yet (nats-server#5827)
+        # 0: a repeat of what has no place yet (nats-server#5827)
+        return topic, partition, sequence or -1
 
     def place(self, answer: tuple[str, int, int]) -> tuple[str, int, int]:
         return answer

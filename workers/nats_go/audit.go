@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -26,6 +27,8 @@ type logReader struct {
 	*connection
 	streams streams
 	report  *kit.Reporter
+	// The streams remove what was acknowledged, and take no consumer besides that of their group.
+	remaining bool
 }
 
 func audit(session *kit.Session) error {
@@ -34,6 +37,7 @@ func audit(session *kit.Session) error {
 		return err
 	}
 	config, r := &auditing{Connection: defaults()}, &logReader{streams: streamsOf(session.Spec), report: session.Report}
+	r.remaining = session.Spec.Audit.Isolation == "remaining"
 	if err = structOptions.Set(config, options); err != nil {
 		return err
 	}
@@ -56,7 +60,8 @@ func (r *logReader) Bounds(stream string) (int64, int64, error) {
 	}
 	state := found.CachedInfo().State
 	begin := int64(state.FirstSeq)
-	if begin <= 1 { // sequences are counted from 1: nothing was removed
+	// Sequences are counted from 1: nothing was removed. A queue begins at its first message, whatever remains of it.
+	if begin <= 1 || r.remaining {
 		begin = 0
 	}
 	return begin, int64(state.LastSeq) + 1, nil
@@ -76,6 +81,9 @@ func (r *logReader) Read(leave context.Context, stream string, begin, end int64,
 }
 
 func (r *logReader) readOnce(leave context.Context, name string, begin int64, row func(kit.LogRow) bool) error {
+	if r.remaining {
+		return r.readRemaining(leave, name, begin, row)
+	}
 	leader, err := r.leader(leave, name)
 	if err != nil {
 		return err
@@ -119,6 +127,53 @@ func (r *logReader) readOnce(leave context.Context, name string, begin int64, ro
 			return r.stillLeads(leave, name, leader)
 		}
 	}
+}
+
+// JetStream's code of an answer that there is no such message.
+const noMessage = 10037
+
+// stored is the answer to a request for one message.
+type stored struct {
+	Error *struct {
+		Code        int    `json:"err_code"`
+		Description string `json:"description"`
+	} `json:"error"`
+	Message struct {
+		Sequence int64     `json:"seq"`
+		Data     []byte    `json:"data"`
+		Time     time.Time `json:"time"`
+	} `json:"message"`
+}
+
+// readRemaining asks the leader for one message after the other: the next one of the subject at or after a sequence.
+func (r *logReader) readRemaining(leave context.Context, name string, begin int64, row func(kit.LogRow) bool) error {
+	for at := max(begin, 1); leave.Err() == nil; {
+		asked := fmt.Sprintf(`{"seq":%d,"next_by_subj":%q}`, at, name)
+		within, cancel := context.WithTimeout(leave, asking)
+		answer, err := r.nats.RequestWithContext(within, "$JS.API.STREAM.MSG.GET."+name, []byte(asked))
+		cancel()
+		if err != nil {
+			return err
+		}
+		var found stored
+		if err = json.Unmarshal(answer.Data, &found); err != nil {
+			return err
+		}
+		if found.Error != nil && found.Error.Code == noMessage {
+			return nil
+		}
+		if found.Error != nil {
+			return fmt.Errorf("JetStream %d: %s", found.Error.Code, found.Error.Description)
+		}
+		if !row(kit.LogRow{
+			Position: found.Message.Sequence, Value: found.Message.Data,
+			BrokerTimeMs: found.Message.Time.UnixNano() / int64(time.Millisecond),
+		}) {
+			return nil
+		}
+		at = found.Message.Sequence + 1
+	}
+	return nil
 }
 
 // leader of a stream; empty where there is one server alone.

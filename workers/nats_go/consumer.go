@@ -181,7 +181,7 @@ func (m *member) handOver(message jetstream.Msg) {
 	asked.Work()
 	switch {
 	case m.settle == "none":
-	case asked.NackEvery > 0 && number%asked.NackEvery == 0:
+	case asked.NackEvery > 0 && number%int64(asked.NackEvery) == 0:
 		m.journal.Note(kit.Nack, place, 0)
 		m.told(place, kit.Nack, message.Nak())
 	case m.asked.Confirm:

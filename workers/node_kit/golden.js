@@ -5,6 +5,7 @@ const path = require("path");
 const capture = require("./capture");
 const { check, encode, filler, Sizes, EVENT, KIND, OUTCOME } = require("./layouts");
 const { Schedule } = require("./schedule");
+const { IDENTITY_HEADER, Template, joined, parted } = require("./template");
 
 const TAG = 0xc0ffee01;
 const NS = 1_000_000_000_000;
@@ -15,6 +16,21 @@ function eight(sizes) {
     Array.from({ length: 8 }, (_, seq) => {
       const header = { runTag: TAG, instance: 7, lane: 3, seq, dueNs: NS + 20_000 * seq, kind: KIND.load };
       return encode(header, sizes.filling(3, seq, sizes.of(3, seq)));
+    }),
+  );
+}
+
+/** As a reader puts them together; the last two are second attempts. */
+function eightFromTemplate() {
+  const text = '{"order": {"id": "{id}"}, "n": {n}, "key": "{key}", "by": "{producer}/{lane}"}';
+  const template = new Template(text, 7);
+  const lane = { number: 3, key: "k000005" };
+  return Buffer.concat(
+    Array.from({ length: 8 }, (_, seq) => {
+      const attempt = Math.floor(seq / 6);
+      const header = { runTag: TAG, instance: 7, lane: 3, seq, dueNs: NS + 20_000 * seq, kind: KIND.load };
+      const { body, identity } = parted(encode({ ...header, key: 5, attempt }, template.body(lane, seq, attempt)));
+      return joined(body, { [IDENTITY_HEADER]: identity });
     }),
   );
 }
@@ -41,6 +57,7 @@ function selfTest(folder) {
     "payload-60-90.bin": eight(new Sizes(60, 90, 7)),
     "payload-mixed.bin": eight(new Sizes(60, 90, 7, [60, 61, 61, 90])),
     "payload-compressible.bin": eight(new Sizes(60, 300, 7, [], 600)),
+    "payload-template.bin": eightFromTemplate(),
     "due-times.bin": dueTimes(),
   };
   for (const [name, bytes] of Object.entries(files)) fs.writeFileSync(path.join(folder, name), bytes);

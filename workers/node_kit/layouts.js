@@ -1,19 +1,11 @@
-// Byte layouts, payloads and their checks (docs/capture-format.md); harness/records.py is the same in Python. All
-// integers are little-endian.
+// Payloads and their checks (docs/capture-format.md). All integers are little-endian.
 "use strict";
 const crypto = require("crypto");
 
-const HEADER_BYTES = 48;
-const MIN_PAYLOAD_BYTES = HEADER_BYTES + 4;
-const TABLES = {
-  sends: { number: 1, rowBytes: 96 },
-  log: { number: 2, rowBytes: 104 },
-  deliveries: { number: 3, rowBytes: 104 },
-};
-const KIND = { probe: 0, warmUp: 1, load: 2 };
-const OUTCOME = { none: 0, ok: 1, fail: 2, info: 3 };
-const CHECK = { ok: 0, corrupt: 1, foreign: 2, otherRun: 3 };
-const EVENT = { deliver: 1, commit: 5, commitCalled: 6, assign: 10, revoke: 11 };
+const {
+  TABLES, KIND, OUTCOME, CHECK, EVENT, HEADER_BYTES, MIN_PAYLOAD_BYTES,
+} = require("./numbers.js");
+
 // Bytes that no codec makes smaller, which compressible payloads are cut from.
 const POOL_BYTES = 1 << 22;
 const MASK = (1n << 64n) - 1n;
@@ -116,4 +108,6 @@ function check(value, runTag) {
   return value.readUInt32LE(4) === runTag ? CHECK.ok : CHECK.otherRun;
 }
 
-module.exports = { TABLES, KIND, OUTCOME, CHECK, EVENT, MIN_PAYLOAD_BYTES, Sizes, encode, check, filler };
+module.exports = {
+  TABLES, KIND, OUTCOME, CHECK, EVENT, HEADER_BYTES, MIN_PAYLOAD_BYTES, Sizes, encode, check, filler,
+};

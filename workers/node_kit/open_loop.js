@@ -5,6 +5,7 @@ const { nowNs, sleep } = require("./clock");
 const { Failure } = require("./failure");
 const { Sizes, encode, KIND, OUTCOME, MIN_PAYLOAD_BYTES } = require("./layouts");
 const { Schedule, Turns, Lateness } = require("./schedule");
+const { Template } = require("./template");
 
 // Messages between two turns of the event loop.
 const CHUNK = 50;
@@ -39,6 +40,7 @@ class OpenLoop {
     this.sizes = new Sizes(
       part.payload_bytes, most, part.instance, part.payload_sizes || [], part.payload_compressible ?? -1,
     );
+    this.template = part.payload_template ? new Template(part.payload_template, part.instance) : null;
     this.turns = new Turns(this.lanes, part.turns);
     this.schedule = new Schedule(part.rate_per_s, part.warm_up_s, part.load_s, part.rate_profile);
     this.lateness = new Lateness();
@@ -158,14 +160,19 @@ class OpenLoop {
       runTag: this.session.spec.run_tag, instance: this.part.instance, lane: lane.number, seq, dueNs, kind, attempt,
       key: lane.keyNumber,
     };
-    const length = this.sizes.of(lane.number, seq);
     const message = { lane, seq, dueNs, kind, attempt };
-    message.payload = encode(header, this.sizes.filling(lane.number, seq, length));
+    message.payload = encode(header, this.filling(lane, seq, attempt));
     if (this.part.capture !== false) {
       message.row = this.segments.next();
       openSend(message.row, header, startNs);
     }
     return message;
+  }
+
+  /** What is between header and trailer of a payload. */
+  filling(lane, seq, attempt) {
+    if (this.template) return this.template.body(lane, seq, attempt);
+    return this.sizes.filling(lane.number, seq, this.sizes.of(lane.number, seq));
   }
 
   async call(messages) {

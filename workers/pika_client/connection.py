@@ -1,4 +1,5 @@
-"""A connection and a channel of pika, and how an application comes to new ones when they are gone."""
+"""A connection and a channel of pika, and how an application comes to new ones when they are
+gone."""
 
 from __future__ import annotations
 
@@ -21,17 +22,27 @@ PAUSE_S = 0.25
 FAILURES = (AMQPError, OSError)
 #: Options of the application itself, by role, with what they are by default.
 _OWN: Mapping[str, Mapping[str, int]] = {
-    "producer": {"transacted": 0, "delivery_mode": 2},
+    "producer": {"transacted": 0, "confirms": 0, "mandatory": 0, "delivery_mode": 2},
     "consumer": {"prefetch_count": 0},
 }
 #: Of what the cluster asks; see worker.toml.
 _SECURE = {"tls", "ca", "certificate", "key", "key_password", "any_host", "user", "password"}
 #: The harness says where the brokers are and who the client is.
-_OURS = {"host", "port", "virtual_host", "credentials", "client_properties", "ssl_options", "self", "kwargs"}
+_OURS = {
+    "host",
+    "port",
+    "virtual_host",
+    "credentials",
+    "client_properties",
+    "ssl_options",
+    "self",
+    "kwargs",
+}
 
 
 class Options:
-    """The scenario's options: keywords of `pika.ConnectionParameters`, and the application's own numbers.
+    """The scenario's options: keywords of `pika.ConnectionParameters`, and the application's own
+    numbers.
 
     Raises:
         WorkerFailure: an unknown option, or a value that is not a number where one is needed.
@@ -76,7 +87,13 @@ class AmqpConnection:
         self._session = session
         brokers, _, rest = session.spec.bootstrap.partition("/")
         virtual_host = rest.partition("?")[0]
-        self._parameters = [_parameters(at, virtual_host, session, options) for at in brokers.split(",")]
+        self._parameters = [
+            _parameters(at, virtual_host, session, options) for at in brokers.split(",")
+        ]
+        # Clients of a cluster spread over its nodes; each tries the others when its own is gone.
+        part = session.spec.part
+        first = part.get("instance", part.get("session", 0)) % len(self._parameters)
+        self._parameters = [*self._parameters[first:], *self._parameters[:first]]
         self._connection: pika.BlockingConnection | None = None
         self._channel: Any = None
         self._not_before = 0.0
@@ -88,7 +105,8 @@ class AmqpConnection:
         return self._channel is not None
 
     def channel(self, prepare: Callable[[Any], None]) -> Any:
-        """The channel; a new one is made ready by ``prepare``. At most one try to connect a quarter second.
+        """The channel; a new one is made ready by ``prepare``. At most one try to connect a quarter
+        second.
 
         Raises:
             AMQPError, OSError: there is none now.
@@ -147,7 +165,9 @@ class AmqpConnection:
 
 def describe(error: Exception) -> str:
     """``ConnectionClosedByBroker: 320 Connection closed by external action``."""
-    return f"{type(error).__name__}: {' '.join(str(part) for part in error.args) or 'no reason given'}"
+    return (
+        f"{type(error).__name__}: {' '.join(str(part) for part in error.args) or 'no reason given'}"
+    )
 
 
 def _ssl_options(host: str, secure: Mapping[str, str]) -> dict[str, Any]:
@@ -158,12 +178,16 @@ def _ssl_options(host: str, secure: Mapping[str, str]) -> dict[str, Any]:
         if certificate := secure.get("certificate"):
             context.load_cert_chain(certificate, secure["key"], secure.get("key_password"))
     except OSError as error:  # SSLError is one
-        raise WorkerFailure(f"pika: TLS: {error}", hint="check tls of the connection file") from error
+        raise WorkerFailure(
+            f"pika: TLS: {error}", hint="check tls of the connection file"
+        ) from error
     context.check_hostname = not secure.get("any_host")
     return {"ssl_options": pika.SSLOptions(context, host)}
 
 
-def _parameters(at: str, virtual_host: str, session: Session, options: Options) -> pika.ConnectionParameters:
+def _parameters(
+    at: str, virtual_host: str, session: Session, options: Options
+) -> pika.ConnectionParameters:
     host, _, port = at.rpartition(":")
     secure = options.secure
     return pika.ConnectionParameters(

@@ -1,8 +1,9 @@
-"""Consumer role on pika: a channel that consumes every queue of its topics; the application asks in a loop.
+"""Consumer role on pika: a channel that consumes every queue of its topics; the application asks in
+a loop.
 
-Messages are acknowledged one by one, or in transactions. After a rollback the channel is closed and another
-one opened: tx.rollback alone leaves the messages with the channel (AMQP 0-9-1, class tx), closing it gives
-them back.
+Messages are acknowledged one by one, or in transactions. After a rollback the channel is closed and
+another one opened: tx.rollback alone leaves the messages with the channel (AMQP 0-9-1, class tx),
+closing it gives them back.
 """
 
 from __future__ import annotations
@@ -54,6 +55,8 @@ class ConsumerRole:
         self._streams = StreamIds(session)
         self._prefixes = payload.accepted_prefixes(spec.run_tag)
         self.waiting: deque[Delivery] = deque()
+        #: Consumers that the broker ended by itself.
+        self.cancelled: list[str] = []
         self.delivered = self.handed = self.epoch = self.open = 0
         self.transaction = 1
         self.last_tag = 0
@@ -61,7 +64,12 @@ class ConsumerRole:
 
     def counts(self) -> dict[str, object]:
         exposure = {"reconnects": self.connection.reconnects}
-        return {"delivered": self.delivered, "epoch": self.epoch, "positions": {}, "exposure": exposure}
+        return {
+            "delivered": self.delivered,
+            "epoch": self.epoch,
+            "positions": {},
+            "exposure": exposure,
+        }
 
     def run(self) -> None:
         self.report.counts = self.counts
@@ -83,6 +91,8 @@ class ConsumerRole:
         self._channel()
         if not self.waiting:
             self.connection.serve(RECEIVE_S)
+        if self.cancelled:
+            raise ConnectionError(f"the broker cancelled the consumer {self.cancelled[0]}")
         if self.waiting:
             self._take(self.waiting.popleft())
         elif self.open and time.monotonic() - self.last_s > IDLE_S:
@@ -95,9 +105,16 @@ class ConsumerRole:
         if self.settle == "transacted":
             channel.tx_select()
         channel.basic_qos(prefetch_count=self.prefetch)
+        # The queue was deleted, or the node of a classic queue is down.
+        channel.add_on_cancel_callback(
+            lambda method: self.cancelled.append(method.method.consumer_tag)
+        )
+        self.cancelled.clear()
         self.waiting.clear()
         for topic in self.topics:
-            channel.basic_consume(f"{topic}-0", self._handler(topic), auto_ack=self.settle == "auto")
+            channel.basic_consume(
+                f"{topic}-0", self._handler(topic), auto_ack=self.settle == "auto"
+            )
         self.epoch += 1
         self._row(lay.ASSIGN)
 
@@ -125,10 +142,13 @@ class ConsumerRole:
         self.open, self.last_tag = self.open + 1, message.tag
         if self.open >= self.per_transaction:
             ordinal = self.transaction
-            self._end_transaction(rolls_back=bool(self.rollback_every) and ordinal % self.rollback_every == 0)
+            self._end_transaction(
+                rolls_back=bool(self.rollback_every) and ordinal % self.rollback_every == 0
+            )
 
     def _acknowledge(self, tag: int) -> None:
-        """Settle one message by itself. The broker does not answer, so no row says that it confirmed it."""
+        """Settle one message by itself. The broker does not answer, so no row says that it
+        confirmed it."""
         channel = self._channel()
         self.handed += 1
         if self.nack_every and self.handed % self.nack_every == 0:

@@ -1,6 +1,8 @@
-"""Producer role on pika: one connection, one channel, one thread; messages are committed some at a time.
+"""Producer role on pika: one connection, one channel, one thread; messages are committed some at a
+time.
 
-A message has its outcome with the commit. Without transactions (``transacted: 0``) it has it when the client
+A message has its outcome with the commit. With ``confirms: 1`` each publish waits for the broker's
+confirm, as pika's blocking channel does. With neither, a message has its outcome when the client
 has written it to its socket, and it is not known whether a broker has it.
 """
 
@@ -12,7 +14,9 @@ from typing import Any
 
 import pika
 from connection import FAILURES, AmqpConnection, Options, describe
+from pika.exceptions import NackError, UnroutableError
 from worker_kit import layouts as lay
+from worker_kit.failure import WorkerFailure
 from worker_kit.open_loop import BLOCKED_NS, OpenLoop
 from worker_kit.process import Session
 from worker_kit.streams import StreamIds
@@ -23,6 +27,20 @@ class ProducerRole(OpenLoop):
         super().__init__(session)
         self.connection = connection
         self.per_transaction = options.own["transacted"]
+        self.confirms, self.mandatory = (
+            bool(options.own["confirms"]),
+            bool(options.own["mandatory"]),
+        )
+        if self.confirms and self.per_transaction:
+            raise WorkerFailure(
+                f"pika: transacted={self.per_transaction} and confirms: a channel has one of them",
+                hint="transacted=0 with confirms=1",
+            )
+        if self.mandatory and not self.confirms:
+            raise WorkerFailure(
+                "pika: mandatory requires confirms: a returned message is told by its confirm",
+                hint="confirms=1, or mandatory=0",
+            )
         self.properties = pika.BasicProperties(
             delivery_mode=options.own["delivery_mode"], headers=dict(self.headers) or None
         )
@@ -35,6 +53,8 @@ class ProducerRole(OpenLoop):
             channel.queue_declare(f"{lane.topic}-{max(0, lane.partition)}", passive=True)
         if self.per_transaction:
             channel.tx_select()
+        elif self.confirms:
+            channel.confirm_delivery()
 
     def connect(self) -> None:
         self.connection.channel(self._prepare)
@@ -56,7 +76,9 @@ class ProducerRole(OpenLoop):
         partition = max(0, lane.partition)
         rows, at = self.open_row(lane.lane, seq, due_ns, kind, 0, time.monotonic_ns())
         begun = self.blocked_since_ns = time.monotonic_ns()
-        self._publish(rows, at, f"{lane.topic}-{partition}", value, self.streams[lane.topic][partition])
+        self._publish(
+            rows, at, f"{lane.topic}-{partition}", value, self.streams[lane.topic][partition]
+        )
         took, self.blocked_since_ns = time.monotonic_ns() - begun, 0
         self.blocked_ns += took if took > BLOCKED_NS else 0
 
@@ -68,7 +90,13 @@ class ProducerRole(OpenLoop):
             return
         self.uncommitted.append((rows, at, stream))
         try:
-            channel.basic_publish("", queue, value, self.properties)
+            channel.basic_publish("", queue, value, self.properties, mandatory=self.mandatory)
+        except UnroutableError:
+            self._ended(lay.FAIL, "returned: no queue takes the message")
+            return
+        except NackError:
+            self._ended(lay.INFO, "nack: the broker refused the message")
+            return
         except FAILURES as error:
             self._lost(error)
             return
@@ -93,6 +121,12 @@ class ProducerRole(OpenLoop):
             self.ok += 1
         self.uncommitted.clear()
 
+    def _ended(self, outcome: int, text: str) -> None:
+        """The broker answered for the last message; the channel goes on."""
+        rows, at, _stream = self.uncommitted.pop()
+        self.session.report.error(text.partition(":")[0], text)
+        self.finish(rows, at, outcome, text)
+
     def _lost(self, error: Exception) -> None:
         """The channel is broken: it is not known what became of its transaction."""
         text = describe(error)
@@ -109,7 +143,7 @@ class ProducerRole(OpenLoop):
 
     def flush(self, seconds: float) -> None:
         """The last transaction may be a small one."""
-        if self.uncommitted and self.connection.is_open:
+        if self.uncommitted and self.per_transaction and self.connection.is_open:
             self._commit(self.connection.channel(self._prepare))
         else:
             self.serve(seconds)

@@ -30,4 +30,10 @@ def consume(session: Session) -> None:
 
 if __name__ == "__main__":
     show_client_log()
-    sys.exit(main({"producer": produce, "consumer": consume}, {"client_version": pika.__version__}, FAILURES))
+    sys.exit(
+        main(
+            {"producer": produce, "consumer": consume},
+            {"client_version": pika.__version__},
+            FAILURES,
+        )
+    )

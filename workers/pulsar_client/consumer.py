@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 from zlib import crc32
@@ -13,9 +14,11 @@ from options import accepted
 from outcomes import note_death, result_name
 from worker_kit import layouts as lay
 from worker_kit import payload
+from worker_kit.interruptions import Interruptions
 from worker_kit.payload import RESIDUE
 from worker_kit.process import Session
 from worker_kit.segments import SegmentWriter
+from worker_kit.template import joined
 
 RECEIVE_MS = 50
 CLOSE_TIMEOUT_S = 3.0
@@ -48,6 +51,8 @@ class Journal:
     def deliver(self, message: pulsar.Message) -> int:
         """The application has it; returns its number in this session, from 1."""
         value = message.data()
+        if value[:2] != lay.HEADER_MAGIC:
+            value = joined(value, message.properties().items())
         is_ours = value[:8] in self._prefixes and crc32(value) == RESIDUE
         check = lay.CHECK_OK if is_ours else payload.check(value, self._run_tag)
         with self._lock:
@@ -62,17 +67,34 @@ class Journal:
         with self._lock:
             self._row(kind, message, -1, b"", 0)
 
+    def sought(self, topic: str, target: pulsar.MessageId) -> None:
+        """The application goes to a message, and acknowledgements from there on are undone."""
+        with self._lock:
+            self._write(
+                target.entry_id(), target.ledger_id(), self._stream(topic), target.batch_index(), -1, b"", 0,
+                lay.SEEK,
+            )  # fmt: skip
+
     def assigned(self) -> None:
         """Subscribed: the client does not say to what, nor when it connects again."""
         with self._lock:
             self.epoch += 1
             self._write(-1, -1, 0, -1, -1, b"", 0, lay.ASSIGN)
 
-    def _row(self, kind: int, message: pulsar.Message, redelivery: int, header: bytes, check: int) -> None:
+    def _row(
+        self, kind: int, message: pulsar.Message, redelivery: int, header: bytes, check: int
+    ) -> None:
         found = message.message_id()
         stream = self._stream(message.topic_name())
         self._write(
-            found.entry_id(), found.ledger_id(), stream, found.batch_index(), redelivery, header, check, kind
+            found.entry_id(),
+            found.ledger_id(),
+            stream,
+            found.batch_index(),
+            redelivery,
+            header,
+            check,
+            kind,
         )
 
     def _stream(self, address: str) -> int:
@@ -110,6 +132,53 @@ def stream_ids(session: Session) -> dict[str, int]:
     return ids
 
 
+class Replay:
+    """The newest messages of the application's only partition, and its seeks back among them."""
+
+    def __init__(self, session: Session, journal: Journal) -> None:
+        part = session.spec.part
+        self._report = session.report
+        self._journal = journal
+        self._interruptions = Interruptions(part, session.control)
+        self._newest: deque[pulsar.MessageId] = deque(maxlen=part["seeks"]["back"])
+        self._topic = ""
+        #: The newest message before a seek that failed: it may have moved the subscription all the
+        #: same.
+        self._in_doubt_from: pulsar.MessageId | None = None
+
+    def seek_if_due(self, consumer: pulsar.Consumer) -> bool:
+        """Seek if it is time to; returns whether it did."""
+        if not self._interruptions.messages_back() or not self._newest:
+            return False
+        target, last = self._newest[0], self._newest[-1]
+        self._journal.sought(self._topic, target)
+        try:
+            consumer.seek(target)
+        except pulsar.PulsarException as error:
+            self._in_doubt_from = last
+            self._report.error(result_name(error), f"seek: {error}")
+            return True
+        self._report.event("seek", f"{len(self._newest)} messages back")
+        self._newest.clear()
+        self._in_doubt_from = None
+        return True
+
+    def handed_over(self, message: pulsar.Message) -> None:
+        """Call before the message is journaled."""
+        found = message.message_id()
+        doubtful = self._in_doubt_from
+        if doubtful is not None and _order(found) <= _order(doubtful):
+            self._journal.sought(message.topic_name(), found)
+            self._in_doubt_from = None
+            self._newest.clear()
+        self._topic = message.topic_name()
+        self._newest.append(found)
+
+
+def _order(found: pulsar.MessageId) -> tuple[int, int, int]:
+    return found.ledger_id(), found.entry_id(), found.batch_index()
+
+
 class ConsumerRole:
     def __init__(self, session: Session, client: pulsar.Client, options: dict[str, Any]) -> None:
         part = session.spec.part
@@ -129,6 +198,7 @@ class ConsumerRole:
         self._acknowledging = threading.Lock()
         self._every_ns = int(part.get("commit_every_s", 1.0) * 1e9)
         self._next_ns = 0
+        self._replay = Replay(session, self.journal) if part.get("seeks") else None
 
     def counts(self) -> dict[str, object]:
         numbers: dict[str, object] = {
@@ -152,6 +222,7 @@ class ConsumerRole:
             elif self.receive == "batch":
                 self._take_batch(consumer)
             else:
+                self._seek_if_due(consumer)
                 self._take(consumer)
             self._acknowledge_newest()
         self._acknowledge_newest(is_last=True)
@@ -163,10 +234,13 @@ class ConsumerRole:
         return self.control.stopped or time.monotonic_ns() >= self.control.deadline_ns
 
     def _subscribe(self) -> pulsar.Consumer:
-        """One topic is subscribed by itself, as an application would; several as one consumer of all."""
+        """One topic is subscribed by itself, as an application would; several as one consumer of
+        all."""
         spec = self.session.spec
         addresses = [spec.topics[name].address for name in spec.part["topics"]]
         listener = {"message_listener": self._heard} if self.receive == "listener" else {}
+        # Without, the client drops the message that it seeks, and leaves it in the backlog.
+        inclusive = {"start_message_id_inclusive": True} if self._replay is not None else {}
         return accepted(
             self.client.subscribe,
             addresses[0] if len(addresses) == 1 else addresses,
@@ -175,7 +249,14 @@ class ConsumerRole:
             consumer_name=spec.name,
             **self.options,
             **listener,
+            **inclusive,
         )
+
+    def _seek_if_due(self, consumer: pulsar.Consumer) -> None:
+        if self._replay is not None and self._replay.seek_if_due(consumer):
+            # An acknowledgement of everything before the seek would undo it.
+            with self._acknowledging:
+                self._newest.clear()
 
     def _take(self, consumer: pulsar.Consumer) -> None:
         try:
@@ -187,6 +268,8 @@ class ConsumerRole:
             self.report.error(result_name(error), f"receive: {error}")
             time.sleep(RECEIVE_MS / 1000)
             return
+        if self._replay is not None:
+            self._replay.handed_over(message)
         self._process(consumer, message, self.journal.deliver(message))
 
     def _take_batch(self, consumer: pulsar.Consumer) -> None:

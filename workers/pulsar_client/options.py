@@ -1,8 +1,8 @@
 """Options arrive as text under the client's own keyword names; the client wants Python values.
 
-Each option goes to the call that has a keyword of its name: `Client`, `create_producer`, `subscribe` or
-`create_reader`. What a keyword takes is read from its default, so that an old version of the client decides
-for itself what it knows.
+Each option goes to the call that has a keyword of its name: `Client`, `create_producer`,
+`subscribe` or `create_reader`. What a keyword takes is read from its default, so that an old
+version of the client decides for itself what it knows.
 """
 
 from __future__ import annotations
@@ -101,7 +101,9 @@ def _value(name: str, text: str, default: object) -> object:
         if members:
             return _member(members, text)
     except (KeyError, ValueError, TypeError) as error:
-        raise WorkerFailure(f"option {name}={text}: {error!s} does not fit it, default {default}") from error
+        raise WorkerFailure(
+            f"option {name}={text}: {error!s} does not fit it, default {default}"
+        ) from error
     return text
 
 

@@ -1,9 +1,10 @@
 """Maps results of the Pulsar client to outcomes of a send: ok, fail (certainly not stored) or info.
 
-Sources: C++ client, lib/ProducerImpl.cc (`sendAsyncWithStatsUpdate`: what is refused before a message enters
-the queue of pending sends; `handleSendTimeout` and `closeAsync`: what fails messages that may have left),
-lib/MultiTopicsConsumerImpl.cc and PulsarApi.proto `ServerError`. Measured: all of 2,000 sends that timed out
-under a frozen broker had been stored after all, so Timeout is info. In doubt, info.
+Sources: C++ client, lib/ProducerImpl.cc (`sendAsyncWithStatsUpdate`: what is refused before a
+message enters the queue of pending sends; `handleSendTimeout` and `closeAsync`: what fails messages
+that may have left), lib/MultiTopicsConsumerImpl.cc and PulsarApi.proto `ServerError`. Measured: all
+of 2,000 sends that timed out under a frozen broker had been stored after all, so Timeout is info.
+In doubt, info.
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ REFUSED = frozenset(
 FULL = frozenset({"ProducerQueueIsFull", "MemoryBufferIsFull"})
 
 
-#: A producer or consumer that will not connect again, by result: why (`isValidProducerState`). Nobody else
-#: closes it.
+#: A producer or consumer that will not connect again, by result: why (`isValidProducerState`).
+#: Nobody else closes it.
 DEAD = {"ProducerFenced": "fenced", "AlreadyClosed": "error"}
 
 

@@ -1,7 +1,7 @@
 """Producer role on pulsar-client. Answers come on threads of the C++ core, concurrently.
 
-A lane of mode partition has a producer on exactly its topic (``...-partition-3``); keyed and routed lanes
-share a producer on the whole topic, and the client routes.
+A lane of mode partition has a producer on exactly its topic (``...-partition-3``); keyed and routed
+lanes share a producer on the whole topic, and the client routes.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from worker_kit import layouts as lay
 from worker_kit.open_loop import BLOCKED_NS, OpenLoop, Resend, Share
 from worker_kit.process import Session
 from worker_kit.streams import StreamIds
+from worker_kit.template import parted_as_text
 
 #: Between two tries of a patient application whose message was refused because the queue is full.
 FULL_PAUSE_S = 0.002
@@ -40,7 +41,11 @@ class PendingSend(NamedTuple):
 
 class ProducerRole(OpenLoop):
     def __init__(
-        self, session: Session, client: pulsar.Client, options: dict[str, Any], share: Share | None = None
+        self,
+        session: Session,
+        client: pulsar.Client,
+        options: dict[str, Any],
+        share: Share | None = None,
     ) -> None:
         super().__init__(session, share)
         self.client = client
@@ -77,7 +82,8 @@ class ProducerRole(OpenLoop):
             time.sleep(seconds)
 
     def flush(self, seconds: float) -> None:
-        """Batches leave by the client's own delay; its `flush` could wait for brokers much longer."""
+        """Batches leave by the client's own delay; its `flush` could wait for brokers much
+        longer."""
         time.sleep(min(seconds, 0.01))
 
     def close(self) -> None:
@@ -107,25 +113,32 @@ class ProducerRole(OpenLoop):
         """Row, call, and how long the call took in nanoseconds."""
         lane = self.lanes[index]
         value = self.payload(index, seq, due_ns, kind, attempt)
+        properties = self.properties
+        if self.template:
+            value, identity = parted_as_text(value)
+            properties = {**(properties or {}), **identity}
         rows, at = self.open_row(lane.lane, seq, due_ns, kind, attempt, time.monotonic_ns())
         ticket = PendingSend(index, seq, due_ns, kind, attempt, rows, at)
         begun = self.blocked_since_ns = time.monotonic_ns()
         if self.synchronous:
-            self._call(ticket, value)
+            self._call(ticket, value, properties)
         else:
-            self._call_async(ticket, value)
+            self._call_async(ticket, value, properties)
         took, self.blocked_since_ns = time.monotonic_ns() - begun, 0
         self.blocked_ns += took if took > BLOCKED_NS else 0
         return took
 
-    def _call_async(self, ticket: PendingSend, value: bytes) -> None:
-        """Once; and again for as long as the client refuses because it is full, if the application waits."""
+    def _call_async(
+        self, ticket: PendingSend, value: bytes, properties: dict[str, str] | None
+    ) -> None:
+        """Once; and again for as long as the client refuses because it is full, if the application
+        waits."""
         send, key = self.producers[ticket.lane_index].send_async, self.keys[ticket.lane_index]
         answered = partial(self._answered, ticket)
         while True:
             self.refused = False
             try:
-                send(value, answered, properties=self.properties, partition_key=key)
+                send(value, answered, properties=properties, partition_key=key)
             except REFUSALS as error:
                 self._finish(ticket, lay.FAIL, result_name(error), str(error))
             if not self.refused:
@@ -134,10 +147,10 @@ class ProducerRole(OpenLoop):
             if self.control.stopped:
                 return
 
-    def _call(self, ticket: PendingSend, value: bytes) -> None:
+    def _call(self, ticket: PendingSend, value: bytes, properties: dict[str, str] | None) -> None:
         try:
             found = self.producers[ticket.lane_index].send(
-                value, properties=self.properties, partition_key=self.keys[ticket.lane_index]
+                value, properties=properties, partition_key=self.keys[ticket.lane_index]
             )
         except pulsar.PulsarException as error:
             self._answered(ticket, error, None)
@@ -176,6 +189,11 @@ class ProducerRole(OpenLoop):
 
     def _finish(self, ticket: PendingSend, outcome: int, name: str, text: str) -> None:
         again = partial(
-            self.schedule_resend, ticket.lane_index, ticket.seq, ticket.due_ns, ticket.kind, ticket.attempt
+            self.schedule_resend,
+            ticket.lane_index,
+            ticket.seq,
+            ticket.due_ns,
+            ticket.kind,
+            ticket.attempt,
         )
         self.finish(ticket.rows, ticket.at, outcome, f"{name}: {text}" if text else name, again)

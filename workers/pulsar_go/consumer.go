@@ -93,13 +93,21 @@ func (m *member) Read(leave context.Context) error {
 	}
 }
 
+// payloadOf a message: its value, or a body with the identity of its properties.
+func payloadOf(message pulsar.Message) []byte {
+	if value := message.Payload(); kit.IsWhole(value) {
+		return value
+	}
+	return kit.JoinedText(message.Payload(), message.Properties()[kit.IdentityHeader])
+}
+
 func (m *member) handOver(message pulsar.Message) {
 	asked := m.session.Spec.Consumer
 	place := m.streams.place(message.Topic(), message.ID())
-	number := m.journal.Handed(place, message.RedeliveryCount(), 0, message.Payload())
+	number := m.journal.Handed(place, message.RedeliveryCount(), 0, payloadOf(message))
 	asked.Work()
 	switch {
-	case asked.NackEvery > 0 && number%asked.NackEvery == 0:
+	case asked.NackEvery > 0 && number%int64(asked.NackEvery) == 0:
 		m.journal.Note(kit.Nack, place, 0)
 		m.consumer.Nack(message)
 	case asked.Settle == "cumulative":

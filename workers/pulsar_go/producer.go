@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -128,7 +129,8 @@ func (p *producer) Exposure() map[string]any {
 func (p *producer) Send(messages []*kit.Message) {
 	message := messages[0]
 	to := p.byLane[message.Lane]
-	made := &pulsar.ProducerMessage{Payload: message.Payload, Key: string(message.Lane.Key), Properties: p.headers}
+	value, identity := message.Parts()
+	made := &pulsar.ProducerMessage{Payload: value, Key: string(message.Lane.Key), Properties: p.properties(identity)}
 	if p.sync {
 		message.Blocking(func() {
 			id, err := to.Send(context.Background(), made)
@@ -141,6 +143,17 @@ func (p *producer) Send(messages []*kit.Message) {
 		p.answered(message, to, id, err, !returned.Load())
 	})
 	returned.Store(true)
+}
+
+// properties of a message: the same for all, and the identity of one whose value does not have it.
+func (p *producer) properties(identity []byte) map[string]string {
+	if identity == nil {
+		return p.headers
+	}
+	own := make(map[string]string, len(p.headers)+1)
+	maps.Copy(own, p.headers)
+	own[kit.IdentityHeader] = kit.IdentityText(identity)
+	return own
 }
 
 // answered, on a goroutine of the client's, or within the call. inCall is not known of an answer to Send.

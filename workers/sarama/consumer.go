@@ -77,6 +77,16 @@ func (m *member) Cleanup(current sarama.ConsumerGroupSession) error {
 	return nil
 }
 
+// payloadOf a message: its value, or a body with the identity of its header.
+func payloadOf(message *sarama.ConsumerMessage) []byte {
+	for _, header := range message.Headers {
+		if string(header.Key) == kit.IdentityHeader {
+			return kit.Joined(message.Value, header.Value)
+		}
+	}
+	return message.Value
+}
+
 // ConsumeClaim hands over the messages of one partition until the session ends.
 func (m *member) ConsumeClaim(current sarama.ConsumerGroupSession, claim sarama.ConsumerGroupClaim) error {
 	place := kit.TopicPartition{Topic: claim.Topic(), Partition: claim.Partition()}
@@ -86,7 +96,7 @@ func (m *member) ConsumeClaim(current sarama.ConsumerGroupSession, claim sarama.
 			if !more {
 				return nil
 			}
-			m.journal.Delivered(place, message.Offset, message.Value)
+			m.journal.Delivered(place, message.Offset, payloadOf(message))
 			m.session.Spec.Consumer.Work()
 			m.journal.Processed(place, message.Offset)
 			if m.config.Consumer.Offsets.AutoCommit.Enable {

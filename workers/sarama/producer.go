@@ -197,10 +197,15 @@ func (p *producer) Send(messages []*kit.Message) {
 }
 
 func (p *producer) messageOf(message *kit.Message) *sarama.ProducerMessage {
+	value, identity := message.Parts()
 	made := &sarama.ProducerMessage{
-		Headers: p.headers, Topic: message.Lane.Topic, Value: sarama.ByteEncoder(message.Payload), Metadata: message,
+		Headers: p.headers, Topic: message.Lane.Topic, Value: sarama.ByteEncoder(value), Metadata: message,
 		Partition: message.Lane.Partition,
 		Offset:    -1, // stays when the broker says that it has the message already
+	}
+	if identity != nil {
+		header := sarama.RecordHeader{Key: []byte(kit.IdentityHeader), Value: identity}
+		made.Headers = append(p.headers[:len(p.headers):len(p.headers)], header)
 	}
 	if message.Lane.Key != nil {
 		made.Key = sarama.ByteEncoder(message.Lane.Key)

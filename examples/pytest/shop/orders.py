@@ -10,7 +10,11 @@ from typing import Any, Final
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
 
 #: The settings that we ship.
-SETTINGS: Final[Mapping[str, str | int | bool]] = {"acks": "all", "enable_idempotence": True, "linger_ms": 5}
+SETTINGS: Final[Mapping[str, str | int | bool]] = {
+    "acks": "all",
+    "enable_idempotence": True,
+    "linger_ms": 5,
+}
 
 
 def send_until(stop: Event, bootstrap: str, topic: str, every_s: float = 0.005) -> list[int]:

@@ -32,7 +32,9 @@ class Producer(OpenLoop):
             fixed = {"client_id": session.spec.name, "bootstrap_servers": servers}
             self.client = kafka.KafkaProducer(**fixed, **options)
         except REFUSALS as error:
-            raise WorkerFailure(f"kafka-python refused to start: {error}", hint="see its docs") from error
+            raise WorkerFailure(
+                f"kafka-python refused to start: {error}", hint="see its docs"
+            ) from error
 
     def connect(self) -> None:
         for topic in {lane.topic for lane in self.lanes}:
@@ -44,7 +46,11 @@ class Producer(OpenLoop):
     def offer(self, first: int, stop: int, kind: int) -> int:
         """A row, then the call, message by message."""
         for i in range(first, stop):
-            lane, seq, now = self.lanes[i % len(self.lanes)], i // len(self.lanes), time.monotonic_ns()
+            lane, seq, now = (
+                self.lanes[i % len(self.lanes)],
+                i // len(self.lanes),
+                time.monotonic_ns(),
+            )
             period = self.schedule.period_ns
             due = self.schedule.t0_ns + int(i * period) if period else now
             payload = self.payload(i % len(self.lanes), seq, due, kind)
@@ -59,7 +65,8 @@ class Producer(OpenLoop):
                 future.add_callback(self.stored, *row)
                 future.add_errback(self.failed, *row)
             took, self.blocked_since_ns = time.monotonic_ns() - now, 0
-            self.blocked_ns += took if took > BLOCKED_NS else 0  # time that is the client's, not ours
+            # time that is the client's, not ours
+            self.blocked_ns += took if took > BLOCKED_NS else 0
             if self.control.stop_load:
                 return i + 1
         return stop

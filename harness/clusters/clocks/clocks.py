@@ -1,7 +1,8 @@
-"""The wall clocks of nodes and of clients: `clock.c` in this folder, preloaded, and one small file each.
+"""The wall clocks of nodes and of clients: `clock.c` in this folder, preloaded, and one small file
+each.
 
-libfaketime makes a JVM start in 35 s and each reading cost 14 us, so that brokers are fenced before any jump.
-This library costs nanoseconds. It is built with the machine's C compiler on first use.
+libfaketime makes a JVM start in 35 s and each reading cost 14 us, so that brokers are fenced before
+any jump. This library costs nanoseconds. It is built with the machine's C compiler on first use.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ GIVES: Final = frozenset({OWN_CLOCKS})
 _SOURCE: Final = Path(__file__).with_name("clock.c")
 _FILE: Final = "clock"
 _VARIABLE: Final = "BROKERSTORM_CLOCK"
+#: The variable that names the libraries which are loaded before a program's own.
+PRELOAD: Final = "LD_PRELOAD"
 # The struct clock_file of clock.c.
 _SIZE: Final = 72
 _TURN, _SLOT, _TOLD = struct.Struct("=Q"), struct.Struct("=3q"), struct.Struct("=2q")
@@ -36,7 +39,11 @@ _BUILD_S: Final = 60.0
 
 def why_not() -> str:
     """Why no node can have a clock of its own here; empty when one can."""
-    return "" if _compiler() else "their library is built with a C compiler; there is none (apt install gcc)"
+    return (
+        ""
+        if _compiler()
+        else "their library is built with a C compiler; there is none (apt install gcc)"
+    )
 
 
 def fetch() -> Path:
@@ -61,11 +68,22 @@ def _compiler() -> str | None:
 
 
 def _build(folder: Path, part: Path) -> None:
-    command = [_compiler() or "cc", "-O2", "-shared", "-fPIC", "-o", str(part), str(_SOURCE), "-ldl"]
+    command = [
+        _compiler() or "cc",
+        "-O2",
+        "-shared",
+        "-fPIC",
+        "-o",
+        str(part),
+        str(_SOURCE),
+        "-ldl",
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=_BUILD_S, check=False)
     if done.returncode:
         said = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        raise EnvironmentNotReady(f"the clock library does not build: {said}", hint="is libc6-dev installed?")
+        raise EnvironmentNotReady(
+            f"the clock library does not build: {said}", hint="is libc6-dev installed?"
+        )
 
 
 class OwnClocks:
@@ -88,7 +106,7 @@ class OwnClocks:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_bytes(bytes(_SIZE))
         self._library = self._library or str(fetch())
-        return {"LD_PRELOAD": self._library, _VARIABLE: str(file)}
+        return {PRELOAD: self._library, _VARIABLE: str(file)}
 
     def set(self, node: str, ahead_s: float, speed: float = 1.0) -> None:
         """Set a node's clock; see `HasClocks.set_clock`."""
@@ -98,7 +116,7 @@ class OwnClocks:
             os.pwrite(file.fileno(), slot, _SLOTS_AT + (turn + 1) % 2 * _SLOT.size)
             os.pwrite(file.fileno(), _TURN.pack(turn + 1), 0)
 
-    def told(self, node: str, *, within_s: float) -> float | None:
+    def offset_told(self, node: str, *, within_s: float) -> float | None:
         """Return how far a node's clock is ahead; see `HasClocks.clock_told`."""
         with self._file(node).open("r+b", buffering=0) as file:
             os.pwrite(file.fileno(), bytes(_TOLD.size), _TOLD_AT)
@@ -113,10 +131,12 @@ class OwnClocks:
             return found[0] if wait_until(is_told, within_s, every_s=_POLL_S) else None
 
     def were_set(self) -> bool:
-        """Return whether any clock was set; see `HasClocks.were_clocks_set`. A file that was never changed
-        counts as not set.
+        """Return whether any clock was set; see `HasClocks.were_clocks_set`. A file that was never
+        changed counts as not set.
         """
-        return any(_TURN.unpack(path.read_bytes()[: _TURN.size])[0] for path in self._files.values())
+        return any(
+            _TURN.unpack(path.read_bytes()[: _TURN.size])[0] for path in self._files.values()
+        )
 
     def _file(self, node: str) -> Path:
         if node not in self._files or not self._files[node].exists():

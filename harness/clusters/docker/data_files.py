@@ -1,4 +1,5 @@
-"""The data of a container that is down: read, changed and emptied by its engine, wherever that runs."""
+"""The data of a container that is down: read, changed and emptied by its engine, wherever that
+runs."""
 
 from __future__ import annotations
 
@@ -44,12 +45,15 @@ def damage(
             _put(container, mount, copies, name, members[name])
             _copy(container, f"{mount}/{name}", again / name, lambda _: True)
             if not filecmp.cmp(copies / name, again / name, shallow=False):
-                raise EnvironmentNotReady(f"{mount}/{name} of {container.name} is not what was put there")
+                raise EnvironmentNotReady(
+                    f"{mount}/{name} of {container.name} is not what was put there"
+                )
     return places
 
 
 def empty(client: Any, container: Any, mount: str, run_id: str) -> None:
-    """Remove all that is below a mount of a container, by another one of its image that has its volumes.
+    """Remove all that is below a mount of a container, by another one of its image that has its
+    volumes.
 
     Raises:
         EnvironmentNotReady: the engine refuses, or something cannot be removed.
@@ -70,8 +74,8 @@ def empty(client: Any, container: Any, mount: str, run_id: str) -> None:
 def _copy(
     container: Any, path: str, to: Path, is_wanted: Callable[[str], bool]
 ) -> dict[str, tarfile.TarInfo]:
-    """Copy files below a path of a container; what each is there, by its path below that one. A file is
-    copied to ``to`` itself."""
+    """Copy files below a path of a container; what each is there, by its path below that one. A
+    file is copied to ``to`` itself."""
     found: dict[str, tarfile.TarInfo] = {}
     what = f"cannot read {path} of {container.name}"
     try:
@@ -100,7 +104,12 @@ def _extract(archive: tarfile.TarFile, member: tarfile.TarInfo, target: Path) ->
 def _put(container: Any, mount: str, copies: Path, name: str, there: tarfile.TarInfo) -> None:
     """Put a copy in the place of its file, whose owner and mode it gets."""
     member = tarfile.TarInfo(name)
-    member.uid, member.gid, member.mode, member.mtime = there.uid, there.gid, there.mode, there.mtime
+    member.uid, member.gid, member.mode, member.mtime = (
+        there.uid,
+        there.gid,
+        there.mode,
+        there.mtime,
+    )
     member.size = (copies / name).stat().st_size
     with TemporaryFile(dir=copies.parent) as written:
         with tarfile.open(fileobj=written, mode="w") as archive, (copies / name).open("rb") as file:

@@ -1,9 +1,9 @@
-"""Network faults on containers: a proxy is between clients and brokers, and another one between the nodes
-(`harness.clusters.docker.peers`). Where only a partition is asked for, the kernel drops packets between the
-nodes instead, in the network namespace of the receiver.
+"""Network faults on containers: a proxy is between clients and brokers, and another one between the
+nodes (`harness.clusters.docker.peers`). Where only a partition is asked for, the kernel drops
+packets between the nodes instead, in the network namespace of the receiver.
 
-Packets that are dropped are sent again by TCP, so to drop all of them is to hold bytes until the network is
-whole again. Nothing of this is known inside of a container.
+Packets that are dropped are sent again by TCP, so to drop all of them is to hold bytes until the
+network is whole again. Nothing of this is known inside of a container.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ from harness.clusters.network.proxied import LocalDetours, ProxiedDetours, detou
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import (
+    ANSWERS,
     CLIENT_DETOURS,
     CLIENT_ROLES,
-    CLIENT_SOURCES,
     PEER_DETOURS,
     REQUESTS,
+    Answered,
     Flow,
     How,
     Impairment,
     Stalled,
     Wire,
+    is_client_source,
 )
 from harness.systems import system_of
 
@@ -46,8 +48,9 @@ ONLY_HOLD: Final = "without a proxy between them, bytes of containers can only b
 class Mesh:
     """The network between the nodes of one cluster, and what of it is cut or held. Thread-safe.
 
-    What is held is in the kernel, found by the run id in the comment of each rule. A container that is
-    started again has a new namespace and maybe another address: `started` gives it what was held before.
+    What is held is in the kernel, found by the run id in the comment of each rule. A container that
+    is started again has a new namespace and maybe another address: `started` gives it what was held
+    before.
 
     Args:
         find: says where a node is now.
@@ -62,14 +65,16 @@ class Mesh:
         self._wires = MeshMap(spec, block, frozenset({PEER_DETOURS}), str).wires()
 
     def wires(self) -> Sequence[Wire]:
-        """From node to node; a host is the target's name on the mesh, which means nothing outside."""
+        """From node to node; a host is the target's name on the mesh, which means nothing
+        outside."""
         return self._wires
 
     def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
         """Drop the packets of flows until `repair` of the same name.
 
         Raises:
-            EnvironmentNotReady: it is not to hold, the kernel refuses, or the engine does not answer.
+            EnvironmentNotReady: it is not to hold, the kernel refuses, or the engine does not
+                answer.
         """
         if impairment.how != "hold":
             raise EnvironmentNotReady(ONLY_HOLD)
@@ -165,14 +170,16 @@ class Mesh:
 
 
 class ContainerDetours:
-    """`HasDetours` for containers: a proxy before the published ports, and the mesh or a proxy on it.
-    Thread-safe.
+    """`HasDetours` for containers: a proxy before the published ports, and the mesh or a proxy on
+    it. Thread-safe.
 
     Attributes:
         plan: of the proxy before clients; None when the cluster was started without one.
     """
 
-    def __init__(self, system: str, clients: LocalDetours | None, peers: Mesh | PeerDetours) -> None:
+    def __init__(
+        self, system: str, clients: LocalDetours | None, peers: Mesh | PeerDetours
+    ) -> None:
         self._system = system
         self._clients = clients
         self._peers = peers
@@ -216,7 +223,7 @@ class ContainerDetours:
             self._peers.started(node)
 
     def why_not(self, link: str, how: How) -> str:
-        if link in CLIENT_SOURCES or isinstance(self._peers, PeerDetours):
+        if link not in ("peers", "all") or isinstance(self._peers, PeerDetours):
             return ""
         return namespaces.why_not() if how == "hold" else ONLY_HOLD
 
@@ -224,26 +231,38 @@ class ContainerDetours:
         return [*(self._clients.wires() if self._clients else ()), *self._peers.wires()]
 
     def connect(self, wire: Wire, port: str, timeout_s: float) -> socket.socket:
-        if wire.source not in CLIENT_SOURCES:
+        if not is_client_source(wire.source):
             return self._peers.connect(wire, port, timeout_s)
         end = wire.endpoints[port]
         return socket.create_connection((end.host, end.port), timeout=timeout_s)
 
     def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
         flows = list(flows)
-        outside = [flow for flow in flows if flow.wire.source in CLIENT_SOURCES]
-        inside = [flow for flow in flows if flow.wire.source not in CLIENT_SOURCES]
+        outside = [flow for flow in flows if is_client_source(flow.wire.source)]
+        inside = [flow for flow in flows if not is_client_source(flow.wire.source)]
         if inside:
             self._peers.impair(name, inside, impairment)
         if outside and self._clients:
             self._clients.impair(name, outside, impairment)
 
+    def give_wires(self, source: str) -> None:
+        if self._clients:
+            self._clients.give_wires(source)
+
     def request_kinds(self) -> Sequence[str]:
         return tuple(system_of(self._system).request_kinds)
 
+    def answer_errors(self) -> Sequence[str]:
+        return tuple(system_of(self._system).answer_errors)
+
+    def answered(self, name: str) -> Answered:
+        return self._clients.answered(name) if self._clients else Answered()
+
     def stalled(self, name: str) -> Stalled:
         found = [
-            part.stalled(name) for part in (self._clients, self._peers) if isinstance(part, ProxiedDetours)
+            part.stalled(name)
+            for part in (self._clients, self._peers)
+            if isinstance(part, ProxiedDetours)
         ]
         return Stalled(sum(each.seen for each in found), sum(each.held for each in found))
 
@@ -293,7 +312,9 @@ def container_detours(
     Raises:
         UsageError: as `network.detours_of`.
     """
-    clients = detours_of(run_id, folder, spec, block, needs & {CLIENT_DETOURS, CLIENT_ROLES, REQUESTS})
+    clients = detours_of(
+        run_id, folder, spec, block, needs & {CLIENT_DETOURS, CLIENT_ROLES, REQUESTS, ANSWERS}
+    )
     if PEER_DETOURS in needs:
         return RenamingContainers(
             spec.system, clients, PeerDetours(run_id, folder, spec, block, needs, client, find)
@@ -302,7 +323,8 @@ def container_detours(
 
 
 def _rules(flow: Flow, sender: str, tag: str) -> list[str]:
-    """Return the rules by which the receiver of a flow drops its packets, one for each port of the wire."""
+    """Return the rules by which the receiver of a flow drops its packets, one for each port of the
+    wire."""
     end = "--dport" if flow.toward == "target" else "--sport"
     return [
         f'-s {sender}/32 -p tcp {end} {endpoint.port} -m comment --comment "{tag}" -j DROP'

@@ -1,8 +1,8 @@
 """The Docker engine: reaching it, finding what runs of ours have there, and removing exactly that.
 
-Everything a run makes carries the label `LABEL` with the run id and `OWNER_LABEL` with the user and the state
-folder, and is found by both, never by a name: an engine may serve several users.
-Docker's library is imported when an engine is asked for: a third of a second that other runs need not wait.
+Everything a run makes carries the label `LABEL` with the run id and `OWNER_LABEL` with the user and
+the state folder, and is found by both, never by a name: an engine may serve several users. Docker's
+library is imported when an engine is asked for: a third of a second that other runs need not wait.
 """
 
 from __future__ import annotations
@@ -76,7 +76,9 @@ def _look_at(path: Path) -> None:
     except PermissionError:
         mode = stat.S_IFSOCK
     except OSError:
-        raise EnvironmentNotReady(f"no Docker engine: there is no {path}", hint=START_HINT) from None
+        raise EnvironmentNotReady(
+            f"no Docker engine: there is no {path}", hint=START_HINT
+        ) from None
     if not stat.S_ISSOCK(mode):
         raise EnvironmentNotReady(f"no Docker engine: {path} is not a socket", hint=START_HINT)
     if not os.access(path, os.W_OK):
@@ -116,10 +118,12 @@ def _reason(error: BaseException) -> str:
 
 
 def _cause(error: BaseException) -> BaseException:
-    """The innermost cause. An error of ours in the chain is what was being handled when the engine was asked,
-    and no cause of anything."""
+    """The innermost cause. An error of ours in the chain is what was being handled when the engine
+    was asked, and no cause of anything."""
     inner = error
-    while (cause := inner.__cause__ or inner.__context__) and not isinstance(cause, BrokerstormError):
+    while (cause := inner.__cause__ or inner.__context__) and not isinstance(
+        cause, BrokerstormError
+    ):
         inner = cause
     return inner
 
@@ -147,7 +151,9 @@ def service_of(container: Any) -> str:
 
 def leftovers(client: Any, run_id: str) -> dict[str, list[str]]:
     """ "containers", "networks" and "volumes" of a run -> their names."""
-    found = {"containers": [each.attrs["Names"][0].lstrip("/") for each in containers(client, run_id)]}
+    found = {
+        "containers": [each.attrs["Names"][0].lstrip("/") for each in containers(client, run_id)]
+    }
     with asking(f"cannot list the networks and volumes of {run_id}"):
         found["networks"] = [each.name for each in client.networks.list(filters=_filter(run_id))]
         found["volumes"] = [each.name for each in client.volumes.list(filters=_filter(run_id))]
@@ -160,7 +166,8 @@ def labels_of(run_id: str) -> dict[str, str]:
 
 
 def others(client: Any, run_id: str) -> dict[str, dict[str, list[str]]]:
-    """Owner label -> as `leftovers`, of what bears the run id and is not ours; "" = it has no such label."""
+    """Owner label -> as `leftovers`, of what bears the run id and is not ours; "" = it has no such
+    label."""
     found: dict[str, dict[str, list[str]]] = {}
     by_run = {"label": f"{LABEL}={run_id}"}
     with asking(f"cannot list what {run_id} has in the Docker engine"):
@@ -223,7 +230,8 @@ def keep_logs(client: Any, run_id: str, folder: Path) -> None:
     with suppress(EnvironmentNotReady):
         for container in containers(client, run_id):
             service = service_of(container)
-            # A label is a text of anybody's with the right to start containers; a link leads elsewhere.
+            # A label is a text of anybody's with the right to start containers; a link leads
+            # elsewhere.
             if is_run_id(service) and not any(
                 (folder / service / below).is_symlink() for below in _WRITTEN_LOGS
             ):
@@ -234,7 +242,8 @@ def keep_logs(client: Any, run_id: str, folder: Path) -> None:
 def remove(client: Any, run_id: str) -> None:
     """Remove all containers (with their volumes), networks and volumes of a run. Idempotent.
 
-    What a killed harness asked for last may appear while we look: it is looked for until nothing is left.
+    What a killed harness asked for last may appear while we look: it is looked for until nothing is
+    left.
 
     Raises:
         HealError: something is still there after some seconds.
@@ -311,8 +320,8 @@ def _attempt(do: Callable[[], None]) -> str:
 
 
 def _filter(run_id: str | None = None) -> dict[str, list[str]]:
-    """Return the filter for queries to the engine: everything that one run started, or that any run of any
-    owner started.
+    """Return the filter for queries to the engine: everything that one run started, or that any run
+    of any owner started.
     """
     if run_id is None:
         return {"label": [LABEL]}

@@ -10,7 +10,9 @@ from harness.clusters.layout.compose import ClusterLayout
 from harness.errors import EnvironmentNotReady
 from harness.toolchains.jars import Progress
 
-BUILD_HINT = "`brokerstorm fetch --images` builds it from the published jars; or use --runtime process"
+BUILD_HINT = (
+    "`brokerstorm fetch --images` builds it from the published jars; or use --runtime process"
+)
 _ASK_S = 4
 _PULL_S = 900.0
 _MB = 2**20
@@ -37,7 +39,9 @@ def _has(client: Any, tag: str) -> bool:
     return True
 
 
-def provide(client: Any, spec: ClusterLayout, *, offline: bool, on_progress: Progress | None) -> None:
+def provide(
+    client: Any, spec: ClusterLayout, *, offline: bool, on_progress: Progress | None
+) -> None:
     """Pull what the engine lacks.
 
     Raises:
@@ -45,7 +49,9 @@ def provide(client: Any, spec: ClusterLayout, *, offline: bool, on_progress: Pro
     """
     for tag in missing(client, spec):
         if offline:
-            raise EnvironmentNotReady(f"the Docker engine has no image {tag} (--offline)", hint=BUILD_HINT)
+            raise EnvironmentNotReady(
+                f"the Docker engine has no image {tag} (--offline)", hint=BUILD_HINT
+            )
         can_pull(tag)
         pull(client, tag, on_progress or (lambda text, share: None))
 
@@ -82,7 +88,9 @@ def pull(client: Any, tag: str, report: Progress) -> None:
             if "error" in line:
                 raise EnvironmentNotReady(f"cannot pull {tag}: {line['error']}", hint=BUILD_HINT)
             if time.monotonic() > deadline:
-                raise EnvironmentNotReady(f"{tag} is not pulled within {_PULL_S:.0f} s", hint="try again")
+                raise EnvironmentNotReady(
+                    f"{tag} is not pulled within {_PULL_S:.0f} s", hint="try again"
+                )
             detail = line.get("progressDetail") or {}
             if line.get("status") == "Downloading" and detail.get("total"):
                 have[line["id"]], wanted[line["id"]] = detail["current"], detail["total"]

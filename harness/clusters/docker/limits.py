@@ -1,7 +1,7 @@
 """CPU and memory limits of containers, by the engine's own `update`.
 
-A container has its control groups from its start on, so nothing has to be prepared. A disk of its own is a
-volume that was bound into it (`harness.clusters.docker.volumes`).
+A container has its control groups from its start on, so nothing has to be prepared. A disk of its
+own is a volume that was bound into it (`harness.clusters.docker.volumes`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class LimitedContainers(LimitedDisks):
         quota_us = int(container.attrs["HostConfig"].get("CpuQuota") or 0)
         cores = quota_us / _PERIOD_US if quota_us > 0 else None
         held_s = throttling.get("throttled_time", 0) / 1e9
-        return CpuQuota(throttling.get("periods", 0), throttling.get("throttled_periods", 0), held_s, cores)
+        return CpuQuota(
+            throttling.get("periods", 0), throttling.get("throttled_periods", 0), held_s, cores
+        )
 
     def limit_memory(self, node: str, limit_bytes: int | None) -> int | None:
         from docker.errors import APIError
@@ -80,10 +82,15 @@ class LimitedContainers(LimitedDisks):
         stat, used = memory.get("stats") or {}, int(memory.get("usage", 0))
         limit = int(container.attrs["HostConfig"].get("Memory") or 0)
         killed = int(bool(container.attrs["State"].get("OOMKilled")))
-        # The counts of a container end with it; that it was killed for its memory stays until its next start.
-        met = int(memory.get("failcnt") or (bool(used) and limit > 0 and used > limit * _FULL) or killed)
+        # The counts of a container end with it; that it was killed for its memory stays until its
+        # next start.
+        met = int(
+            memory.get("failcnt") or (bool(used) and limit > 0 and used > limit * _FULL) or killed
+        )
         holds = limit if limit > 0 and limit != self._own_memory(node) else None
-        return MemoryUse(used, int(stat.get("total_rss") or stat.get("anon") or 0), holds, met, killed)
+        return MemoryUse(
+            used, int(stat.get("total_rss") or stat.get("anon") or 0), holds, met, killed
+        )
 
     def lift_limits(self, node: str) -> None:
         self.limit_cpu(node, None)

@@ -3,8 +3,9 @@
     node S to node T   -> N.(120+9(S-1)+T-1):port       -> T-mesh:port
     the same, renamed  -> N.(210+9(T mod 5)+S-1):port   -> T-mesh:port
 
-N are the first three numbers of the last addresses of that network: an engine gives out the first ones. The
-proxy asks the engine for the name of a node with each connection, so that one with a new address is found.
+N are the first three numbers of the last addresses of that network: an engine gives out the first
+ones. The proxy asks the engine for the name of a node with each connection, so that one with a new
+address is found.
 """
 
 from __future__ import annotations

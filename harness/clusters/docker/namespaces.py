@@ -1,6 +1,8 @@
-"""Network namespaces of containers, entered from outside: rules of iptables, addresses, and connections.
+"""Network namespaces of containers, entered from outside: rules of iptables, addresses, and
+connections.
 
-The programs come from this machine; an image needs nothing. What is set in a namespace ends with it.
+The programs come from this machine; an image needs nothing. What is set in a namespace ends with
+it.
 """
 
 from __future__ import annotations
@@ -22,7 +24,11 @@ from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import Endpoint
 
 _CHAIN: Final = "INPUT"
-_FOR_RULES: Final = {"nsenter": "util-linux", "iptables": "iptables", "iptables-restore": "iptables"}
+_FOR_RULES: Final = {
+    "nsenter": "util-linux",
+    "iptables": "iptables",
+    "iptables-restore": "iptables",
+}
 _FOR_ADDRESSES: Final = {"nsenter": "util-linux", "ip": "iproute2"}
 _RUN_S: Final = 10.0
 _ESTABLISHED: Final = "01"  # net/tcp_states.h
@@ -31,7 +37,8 @@ _CLONE_NEWNET: Final = 0x40000000  # sched.h
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Where a node in a container is now: a process in its namespaces, and its address among the nodes."""
+    """Where a node in a container is now: a process in its namespaces, and its address among the
+    nodes."""
 
     pid: int
     address: str
@@ -41,7 +48,8 @@ class FindsNode(Protocol):
     """A function that finds the process of a node, for whoever enters its namespaces."""
 
     def __call__(self, node: str) -> Whereabouts | None:
-        """Return where the process of a node is; None when it does not run, or runs on another machine.
+        """Return where the process of a node is; None when it does not run, or runs on another
+        machine.
 
         Raises:
             EnvironmentNotReady: the engine does not answer.
@@ -49,8 +57,8 @@ class FindsNode(Protocol):
 
 
 def why_not() -> str:
-    """Why no rules can be made in the namespaces of containers from here; empty when they can, as far as is
-    known before there is a container."""
+    """Why no rules can be made in the namespaces of containers from here; empty when they can, as
+    far as is known before there is a container."""
     return _why_not(_FOR_RULES)
 
 
@@ -90,14 +98,17 @@ def replace_rules(pid: int, old: Sequence[str], new: Sequence[str]) -> None:
     Raises:
         EnvironmentNotReady: the process is gone, or the kernel refuses; nothing has changed then.
     """
-    lines = [line.replace("-A ", "-D ", 1) for line in old] + [f"-A {_CHAIN} {rule}" for rule in new]
+    lines = [line.replace("-A ", "-D ", 1) for line in old] + [
+        f"-A {_CHAIN} {rule}" for rule in new
+    ]
     if lines:
         text = "\n".join(["*filter", *lines, "COMMIT", ""])
         _run(pid, ["iptables-restore", "-w", "5", "--noflush"], text)
 
 
 def add_addresses(pid: int, beside: str, hosts: Sequence[str]) -> None:
-    """Add addresses in the namespace of a process, to the interface that has the address ``beside``.
+    """Add addresses in the namespace of a process, to the interface that has the address
+    ``beside``.
 
     Raises:
         EnvironmentNotReady: no interface has it, or the kernel refuses.
@@ -110,8 +121,8 @@ def add_addresses(pid: int, beside: str, hosts: Sequence[str]) -> None:
 
 
 def established(pid: int) -> set[tuple[str, int]]:
-    """(address, port) of this end of each connection of IPv4 in the namespace of a process, those that end in
-    IPv6 sockets included; empty when the process is gone."""
+    """(address, port) of this end of each connection of IPv4 in the namespace of a process, those
+    that end in IPv6 sockets included; empty when the process is gone."""
     found = set()
     for name in ("tcp", "tcp6"):
         try:
@@ -121,7 +132,8 @@ def established(pid: int) -> set[tuple[str, int]]:
         for words in (line.split() for line in lines):
             if words[3] == _ESTABLISHED:
                 host, _, port = words[1].partition(":")
-                # The kernel prints words of four bytes in the machine's order; the last is the IPv4 address.
+                # The kernel prints words of four bytes in the machine's order; the last is the IPv4
+                # address.
                 address = socket.inet_ntoa(struct.pack("=I", int(host[-8:], 16)))
                 found.add((address, int(port, 16)))
     return found
@@ -138,7 +150,9 @@ def connect(pid: int, endpoint: Endpoint, timeout_s: float) -> socket.socket:
     def from_there() -> None:
         try:
             _enter(pid)
-            found.append(socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s))
+            found.append(
+                socket.create_connection((endpoint.host, endpoint.port), timeout=timeout_s)
+            )
         except OSError as error:
             found.append(error)
 
@@ -165,9 +179,13 @@ def _enter(pid: int) -> None:
 def _run(pid: int, command: Sequence[str], text: str = "") -> str:
     whole = ["nsenter", "-t", str(pid), "-n", *command]
     try:
-        done = subprocess.run(whole, input=text, capture_output=True, text=True, timeout=_RUN_S, check=False)
+        done = subprocess.run(
+            whole, input=text, capture_output=True, text=True, timeout=_RUN_S, check=False
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise EnvironmentNotReady(f"cannot run {command[0]} in a container's network: {error}") from error
+        raise EnvironmentNotReady(
+            f"cannot run {command[0]} in a container's network: {error}"
+        ) from error
     if done.returncode:
         complaint = (done.stderr.strip().splitlines() or ["no output"])[0][:200]
         raise EnvironmentNotReady(f"{command[0]} in a container's network: {complaint}")

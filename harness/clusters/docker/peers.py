@@ -1,7 +1,8 @@
 """Detours between nodes in containers: one more container on their network, with the network proxy.
 
-Each node gets a hosts file of its own, mounted over the one of its container, in which the name of another
-node is the address of the pair. Its own name is not in there: it asks the engine for it, as it would without.
+Each node gets a hosts file of its own, mounted over the one of its container, in which the name of
+another node is the address of the pair. Its own name is not in there: it asks the engine for it, as
+it would without.
 """
 
 from __future__ import annotations
@@ -64,7 +65,9 @@ class PeerDetours(ProxiedDetours):
         image = proxy.provide(self._client)
         services = {SERVICE: proxy.service(image, self._run_id, self._map.api)}
         for node in self._map.sources():
-            services[node] = {"volumes": [bind_mount(self.hosts_path(node), _HOSTS, read_only=True)]}
+            services[node] = {
+                "volumes": [bind_mount(self.hosts_path(node), _HOSTS, read_only=True)]
+            }
         write_json(self.folder / OVERRIDE, {"services": services})
         return [self.folder / OVERRIDE]
 
@@ -96,7 +99,9 @@ class PeerDetours(ProxiedDetours):
             try:
                 read = Path(f"/proc/{at.pid}/root{_HOSTS}").read_text()
             except OSError as error:
-                raise EnvironmentNotReady(f"cannot look at {_HOSTS} of {node}: {error.strerror}") from error
+                raise EnvironmentNotReady(
+                    f"cannot look at {_HOSTS} of {node}: {error.strerror}"
+                ) from error
             if read != self._map.hosts_file(node):
                 raise EnvironmentNotReady(
                     f"{node} does not read {self.hosts_path(node)}",
@@ -118,7 +123,8 @@ class PeerDetours(ProxiedDetours):
         return next((route.listen for route in usual), wire.endpoints[port])
 
     def _put(self, path: Path, text: str) -> None:
-        """In place: what is mounted is the file, not its name. In one write, as long as what was there."""
+        """In place: what is mounted is the file, not its name. In one write, as long as what was
+        there."""
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             os.fchmod(handle, 0o644)

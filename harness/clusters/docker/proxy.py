@@ -1,8 +1,9 @@
-"""The network proxy in a container, between the nodes of one cluster: its image, its place in the topology,
-and what it runs as.
+"""The network proxy in a container, between the nodes of one cluster: its image, its place in the
+topology, and what it runs as.
 
-The image holds the proxy's program and nothing else; it is made when it is needed and has the digest of the
-program in its tag. The container has one address for every pair of nodes, which are added from outside.
+The image holds the proxy's program and nothing else; it is made when it is needed and has the
+digest of the program in its tag. The container has one address for every pair of nodes, which are
+added from outside.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ _LOG_LINES: Final = 40
 
 
 def provide(client: Any, *, offline: bool = False, on_progress: Progress | None = None) -> str:
-    """The tag of the proxy's image; made when the engine lacks it, in a second once there is the program.
+    """The tag of the proxy's image; made when the engine lacks it, in a second once there is the
+    program.
 
     Raises:
         EnvironmentNotReady: as `toxiproxy.fetch`; the engine does not take the image.
@@ -68,9 +70,9 @@ def _tree(program: bytes) -> bytes:
 def service(image: str, run_id: str, api: Endpoint) -> Document:
     """The proxy as compose has it.
 
-    What the engine does not know, the name of a node that is down, it is answered at once: with this option
-    the engine does not pass names without a dot on. (A name server that is not there, 127.0.0.1, made the
-    engine not answer at all, and a look took 20 s.)
+    What the engine does not know, the name of a node that is down, it is answered at once: with
+    this option the engine does not pass names without a dot on. (A name server that is not there,
+    127.0.0.1, made the engine not answer at all, and a look took 20 s.)
     """
     return {
         "image": image,
@@ -86,8 +88,8 @@ def service(image: str, run_id: str, api: Endpoint) -> Document:
 
 
 class ContainerHost:
-    """`toxiproxy.Host` as the container of a run. What it says is in the engine while it lives, and kept as
-    the log of any service when it ends.
+    """`toxiproxy.Host` as the container of a run. What it says is in the engine while it lives, and
+    kept as the log of any service when it ends.
 
     Args:
         folder: of the cluster.
@@ -125,7 +127,8 @@ class ContainerHost:
                 tail = found.logs(tail=_LOG_LINES).decode(errors="replace")
         lines = "\n".join(f"    {line}" for line in telling_lines(tail)) or "    (it wrote nothing)"
         return EnvironmentNotReady(
-            f"the network proxy between the nodes died; last lines:\n{lines}", hint=f"its log is {self.log}"
+            f"the network proxy between the nodes died; last lines:\n{lines}",
+            hint=f"its log is {self.log}",
         )
 
     def accepted(self) -> set[tuple[str, int]]:
@@ -173,7 +176,8 @@ class ContainerHost:
         )
 
     def _find(self) -> Any:
-        """The container (`docker.models.containers.Container`) as it is now, None when there is none."""
+        """The container (`docker.models.containers.Container`) as it is now, None when there is
+        none."""
         for one in engine.containers(self._client, self._run_id):
             if engine.service_of(one) == SERVICE:
                 with asking("cannot ask for the network proxy between the nodes"):

@@ -1,8 +1,8 @@
 """The docker runtime: each service of a compose file as a container.
 
-The compose plugin starts the topology once. From then on containers are asked, stopped, frozen and started
-through the engine's API, found by the labels of the run and of the service. (`compose start` would run the
-steps of the start again.)
+The compose plugin starts the topology once. From then on containers are asked, stopped, frozen and
+started through the engine's API, found by the labels of the run and of the service. (`compose
+start` would run the steps of the start again.)
 """
 
 from __future__ import annotations
@@ -46,7 +46,14 @@ from harness.protocols.clocks import CLIENT_CLOCKS
 from harness.protocols.cluster import Node
 from harness.protocols.files import Damage, DamagedPlace, FileKind
 from harness.protocols.members import FOURTH_BROKER, SPARE_BROKER
-from harness.protocols.network import CLIENT_DETOURS, CLIENT_ROLES, PEER_CUTS, PEER_DETOURS, REQUESTS
+from harness.protocols.network import (
+    ANSWERS,
+    CLIENT_DETOURS,
+    CLIENT_ROLES,
+    PEER_CUTS,
+    PEER_DETOURS,
+    REQUESTS,
+)
 from harness.rundir import Document
 from harness.systems import system_of
 from harness.waiting import wait_until, wait_while
@@ -55,8 +62,9 @@ _POLL_S = 0.02
 _GONE_S = 10.0
 _SIGKILLED = 128 + 9  # exit code
 _LOG_LINES = 400
-_NETWORK = frozenset({CLIENT_DETOURS, CLIENT_ROLES, PEER_DETOURS, PEER_CUTS, REQUESTS})
-_ENGINE_GONE = 255  # the exit code that an engine gives to containers that it finds dead at its start
+_NETWORK = frozenset({CLIENT_DETOURS, CLIENT_ROLES, PEER_DETOURS, PEER_CUTS, REQUESTS, ANSWERS})
+# the exit code that an engine gives to containers that it finds dead at its start
+_ENGINE_GONE = 255
 
 
 class DockerRuntime(limits.LimitedContainers, NodeRuntime):
@@ -71,7 +79,9 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
     gives: ClassVar[frozenset[str]] = (
         limits.GIVES | volumes.GIVES | GIVEN_MEMBERS | _NETWORK | {CLIENT_CLOCKS}
     )
-    hint: ClassVar[str] = "--runtime process may; docs/explanation/runtimes.md says which fault exists where"
+    hint: ClassVar[str] = (
+        "--runtime process may; docs/explanation/runtimes.md says which fault exists where"
+    )
 
     def __init__(
         self,
@@ -224,15 +234,16 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         return found
 
     def pid(self, node: str) -> int | None:
-        """Return the process id of a node; None when it does not run, and while the engine does not answer:
-        metering continues without this node.
+        """Return the process id of a node; None when it does not run, and while the engine does not
+        answer: metering continues without this node.
         """
         try:
             state = self._state(node)
         except EnvironmentNotReady:
             return None
         pid = int(state.get("Pid") or 0) if state.get("Running") else 0
-        # The engine may run on another machine, or in a virtual one: then the number means nothing here.
+        # The engine may run on another machine, or in a virtual one: then the number means nothing
+        # here.
         return pid if pid and self._is_ours(node, pid) else None
 
     def _is_ours(self, node: str, pid: int) -> bool:
@@ -243,7 +254,8 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         return self._ids[self.layout.node(node).name] in groups and psutil.pid_exists(pid)
 
     def find(self, node: str) -> Whereabouts | None:
-        """Where a node is now that runs on this machine: its process, and its address among the nodes.
+        """Where a node is now that runs on this machine: its process, and its address among the
+        nodes.
 
         Raises:
             EnvironmentNotReady: the engine does not answer.
@@ -253,7 +265,9 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
             return None
         networks = self.container(node).attrs["NetworkSettings"]["Networks"]
         name = MESH.format(name=self.layout.node(node).name)
-        found = (one["IPAddress"] for one in networks.values() if name in (one.get("Aliases") or ()))
+        found = (
+            one["IPAddress"] for one in networks.values() if name in (one.get("Aliases") or ())
+        )
         address = next(found, "")
         return Whereabouts(pid, address) if address else None
 
@@ -288,7 +302,9 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         self.resume(node)  # a frozen process gets its SIGTERM only when it runs
         self._act(node, "stop", lambda container: container.stop(timeout=math.ceil(timeout_s)))
         if wait_while(lambda: self.is_running(node), _GONE_S, every_s=_POLL_S):
-            raise HealError(f"{node} still runs {timeout_s + _GONE_S:.0f} s after SIGTERM", hint="docker ps")
+            raise HealError(
+                f"{node} still runs {timeout_s + _GONE_S:.0f} s after SIGTERM", hint="docker ps"
+            )
         return self._state(node).get("ExitCode") != _SIGKILLED
 
     def pause(self, node: str) -> None:
@@ -306,8 +322,11 @@ class DockerRuntime(limits.LimitedContainers, NodeRuntime):
         if self.is_paused(node):
             self._act(node, "resume", lambda container: container.unpause(), if_paused=True)
 
-    def _act(self, node: str, what: str, do: Callable[[Any], None], *, if_paused: bool = False) -> None:
-        """Do it to a container that runs; it is not an error if it ended (or was resumed) meanwhile."""
+    def _act(
+        self, node: str, what: str, do: Callable[[Any], None], *, if_paused: bool = False
+    ) -> None:
+        """Do it to a container that runs; it is not an error if it ended (or was resumed)
+        meanwhile."""
         from docker.errors import APIError, NotFound
 
         if not self.is_running(node):

@@ -20,14 +20,23 @@ _CAUSES = (
         r"port is already allocated|address already in use|failed to bind host port",
         "a published port is taken: see `ss -ltnp`",
     ),
-    (r"no space left on device", "free some disk space: `docker system df` shows what the engine holds"),
+    (
+        r"no space left on device",
+        "free some disk space: `docker system df` shows what the engine holds",
+    ),
     (
         r"pull access denied|manifest unknown|no such host|failed to resolve|TLS handshake|i/o timeout",
         "no registry gives the image: `brokerstorm fetch --images` builds it",
     ),
     (r"permission denied.*docker\.sock", "join the group of the engine's socket"),
-    (r"Cannot connect to the Docker daemon|error during connect", "check the Docker daemon: `docker info`"),
-    (r"pool.*overlaps|could not find an available", "`docker network prune` removes unused networks"),
+    (
+        r"Cannot connect to the Docker daemon|error during connect",
+        "check the Docker daemon: `docker info`",
+    ),
+    (
+        r"pool.*overlaps|could not find an available",
+        "`docker network prune` removes unused networks",
+    ),
 )
 
 
@@ -44,9 +53,11 @@ def up(
     services: Sequence[str] = (),
     profiles: Sequence[str] = (),
 ) -> None:
-    """Start every service of the topology, or these; returns when all were started, steps of the start done.
+    """Start every service of the topology, or these; returns when all were started, steps of the
+    start done.
 
-    Not when they are healthy: a cluster is waited for by asking the brokers, more often and more strictly.
+    Not when they are healthy: a cluster is waited for by asking the brokers, more often and more
+    strictly.
 
     Args:
         files: the compose file of the system, and what is laid over it.
@@ -80,7 +91,8 @@ def up(
         ) from None
     except subprocess.TimeoutExpired:
         raise CannotCompose(
-            f"the containers are not started within {_UP_S:.0f} s", hint="the machine may be too busy"
+            f"the containers are not started within {_UP_S:.0f} s",
+            hint="the machine may be too busy",
         ) from None
     except FileNotFoundError:
         raise EnvironmentNotReady(
@@ -89,15 +101,19 @@ def up(
 
 
 def _compose(
-    files: list[str], env_file: Path, profiles: list[str], services: list[str], environment: Mapping[str, str]
+    files: list[str],
+    env_file: Path,
+    profiles: list[str],
+    services: list[str],
+    environment: Mapping[str, str],
 ) -> Any:
     """testcontainers' `DockerCompose` of these files, which runs the plugin as we need it."""
     from testcontainers.compose import DockerCompose
 
     class Compose(DockerCompose):  # type: ignore[misc]
         def _run_command(self, cmd: list[str], context: str | None = None) -> Any:
-            # A session of its own keeps Ctrl-C from reaching the plugin before we decided what to do; the run
-            # id in its environment is how `clean` finds it when we are killed.
+            # A session of its own keeps Ctrl-C from reaching the plugin before we decided what to
+            # do; the run id in its environment is how `clean` finds it when we are killed.
             return subprocess.run(
                 cmd,
                 capture_output=True,
@@ -127,7 +143,9 @@ def _refused(output: str) -> CannotCompose:
             hint="`brokerstorm doctor` says how to install it",
         )
     lines = [line.strip() for line in output.splitlines() if line.strip()]
-    telling = [line for line in lines if re.search(r"[Ee]rror|unhealthy|exited|denied|no such", line)]
+    telling = [
+        line for line in lines if re.search(r"[Ee]rror|unhealthy|exited|denied|no such", line)
+    ]
     hint = next((remedy for pattern, remedy in _CAUSES if re.search(pattern, output)), "")
     said = (telling or lines or ["it said nothing"])[-1]
     return CannotCompose(f"docker compose up: {said[:300]}", hint=hint)

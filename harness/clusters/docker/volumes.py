@@ -1,6 +1,6 @@
 """Data volumes of containers that can be full or slow alone: the volumes of
-`harness.clusters.limits.volumes`, mounted on this machine and bound into the containers instead of the
-engine's own.
+`harness.clusters.limits.volumes`, mounted on this machine and bound into the containers instead of
+the engine's own.
 """
 
 from __future__ import annotations
@@ -27,19 +27,22 @@ from harness.rundir import write_json
 GIVES: Final = frozenset({node_limits.VOLUME, node_limits.SLOW})
 #: Laid over the compose file of a cluster with such volumes (JSON is YAML).
 OVERRIDE: Final = "compose.volumes.json"
-_ELSEWHERE: Final = "a disk of its own needs an engine on this very machine, in the same mount namespace"
+_ELSEWHERE: Final = (
+    "a disk of its own needs an engine on this very machine, in the same mount namespace"
+)
 
 
 def why_not(need: str) -> str:
-    """Why containers cannot get a volume of their own here; empty when they can, as far as is known before
-    there is a container."""
+    """Why containers cannot get a volume of their own here; empty when they can, as far as is known
+    before there is a container."""
     if engine.socket_path() is None:
         return "the Docker engine is on another machine (DOCKER_HOST)"
     return node_limits.why_not(need)
 
 
 class BoundVolumes:
-    """The volumes of one cluster's containers: of the services whose data the compose file keeps in one.
+    """The volumes of one cluster's containers: of the services whose data the compose file keeps in
+    one.
 
     Args:
         client: of the engine (`docker.DockerClient`).
@@ -56,7 +59,8 @@ class BoundVolumes:
         self.limits = Limits(run_id, data, needs & GIVES, contained=True)
 
     def make(self) -> list[Path]:
-        """Make and mount them, before the containers; the compose files that bind them, none without volumes.
+        """Make and mount them, before the containers; the compose files that bind them, none
+        without volumes.
 
         Raises:
             EnvironmentNotReady: the machine refuses it.
@@ -107,19 +111,28 @@ class BoundVolumes:
             if (volume := self.limits.volumes.get(node)) is None:
                 continue
             if pid is None:
-                raise EnvironmentNotReady(f"the process of {node} is not on this machine", hint=_ELSEWHERE)
+                raise EnvironmentNotReady(
+                    f"the process of {node} is not on this machine", hint=_ELSEWHERE
+                )
             inside = Path(f"/proc/{pid}/root{self._services[node].data_mount}")
             try:
                 same = inside.stat().st_dev == volume.data.stat().st_dev
             except OSError as error:
-                raise EnvironmentNotReady(f"cannot look at the data of {node}: {error.strerror}") from error
+                raise EnvironmentNotReady(
+                    f"cannot look at the data of {node}: {error.strerror}"
+                ) from error
             if not same:
-                raise EnvironmentNotReady(f"{node} does not keep its data on {volume.data}", hint=_ELSEWHERE)
+                raise EnvironmentNotReady(
+                    f"{node} does not keep its data on {volume.data}", hint=_ELSEWHERE
+                )
 
     def _as_in_image(self, service: Service) -> tarfile.TarInfo:
-        """Owner and mode of the data folder of an image, which a volume of the engine would take over."""
+        """Owner and mode of the data folder of an image, which a volume of the engine would take
+        over."""
         with asking(f"cannot look into {service.image}"):
-            made = self._client.containers.create(service.image, labels=engine.labels_of(self._run_id))
+            made = self._client.containers.create(
+                service.image, labels=engine.labels_of(self._run_id)
+            )
             try:
                 chunks, _ = made.get_archive(service.data_mount)
                 archive = io.BytesIO(b"".join(chunks))

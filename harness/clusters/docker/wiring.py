@@ -1,4 +1,5 @@
-"""Addresses, folders and names as nodes in containers see them, and the variables of their compose file."""
+"""Addresses, folders and names as nodes in containers see them, and the variables of their compose
+file."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ from harness.rundir import Document
 
 #: A node's name on the network that only nodes are on: it means nothing on the clients' network.
 MESH = "{name}-mesh"
-#: Where the start of a container writes user and password of its management, in its own memory alone; the
-#: password alone, and the token.
+#: Where the start of a container writes user and password of its management, in its own memory
+#: alone; the password alone, and the token.
 MANAGEMENT_FILE = "/dev/shm/management.passwd"
 MANAGEMENT_SECRET = "/dev/shm/management.secret"
 MANAGEMENT_TOKEN = "/dev/shm/management.token"
@@ -27,8 +28,8 @@ _NO_VOLUME = "/tmp"
 class DockerWiring(Wiring):
     """Nodes listen on every address of their container.
 
-    Clients and the harness reach them by published ports at 127.0.R.N, or by the detours before those; nodes
-    reach each other by names on a network of their own.
+    Clients and the harness reach them by published ports at 127.0.R.N, or by the detours before
+    those; nodes reach each other by names on a network of their own.
     """
 
     def __init__(self, spec: ClusterLayout, detours: DetourMap | None = None) -> None:
@@ -48,18 +49,29 @@ class DockerWiring(Wiring):
     def advertised(self, node: Node, port: str, number: int) -> str:
         if self._detours is not None and self._detours.is_client_port(node.name, port):
             return f"{self._detours.client_host(node.name)}:{number}"
-        host = node.admin.host if self._is_outside(self._services[node.name], port) else self.host(node)
+        host = (
+            node.admin.host
+            if self._is_outside(self._services[node.name], port)
+            else self.host(node)
+        )
         return f"{host}:{number}"
 
     def _is_outside(self, service: Service, port: str) -> bool:
-        """Whether clients or the harness connect to this port of a service, and no other node does."""
+        """Whether clients or the harness connect to this port of a service, and no other node
+        does."""
         sides = self._spec.detours
-        for_peers = {name for role in service.roles for name in sides.get("peers", {}).get(role, ())}
-        for_clients = {name for role in service.roles for name in sides.get("clients", {}).get(role, ())}
+        for_peers = {
+            name for role in service.roles for name in sides.get("peers", {}).get(role, ())
+        }
+        for_clients = {
+            name for role in service.roles for name in sides.get("clients", {}).get(role, ())
+        }
         return port in for_clients or (port == service.endpoints["admin"] and port not in for_peers)
 
 
-def variables(spec: ClusterLayout, run_id: str, folder: Path, block: int, group: str = "") -> dict[str, str]:
+def variables(
+    spec: ClusterLayout, run_id: str, folder: Path, block: int, group: str = ""
+) -> dict[str, str]:
     """Return the variables that the compose file refers to.
 
     Args:
@@ -94,4 +106,6 @@ def bind_mount(source: Path, target: str, *, read_only: bool = False) -> Documen
 
 def env_text(values: Mapping[str, str]) -> str:
     """An env file as the compose plugin reads it: single quotes keep everything as it is."""
-    return "".join("{}='{}'\n".format(name, value.replace("'", "\\'")) for name, value in values.items())
+    return "".join(
+        "{}='{}'\n".format(name, value.replace("'", "\\'")) for name, value in values.items()
+    )

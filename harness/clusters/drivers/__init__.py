@@ -17,8 +17,8 @@ __all__ = ["DrivenNodes", "Driver", "drivers_of", "drivers_on"]
 
 
 def drivers_on(connection: Connection, nodes: Sequence[Node], admin: Admin) -> list[DrivenNodes]:
-    """Return what the drivers of a connection file can do with the nodes of a cluster, one part for each
-    ability.
+    """Return what the drivers of a connection file can do with the nodes of a cluster, one part for
+    each ability.
 
     Args:
         nodes: those that are registered now; others of the file may be down.

@@ -12,7 +12,14 @@ from pathlib import Path
 from typing import IO, ClassVar, cast
 
 from harness.clusters.drivers.driver import Driver, State
-from harness.connections.drivers import ACTIONS, CHECK_CODES, NODE, Action, CommandDriverPart, CommandPart
+from harness.connections.drivers import (
+    ACTIONS,
+    CHECK_CODES,
+    NODE,
+    Action,
+    CommandDriverPart,
+    CommandPart,
+)
 from harness.errors import EnvironmentNotReady
 
 _SAID_BYTES = 4096
@@ -24,7 +31,9 @@ class CommandDriver(Driver):
 
     name: ClassVar[str] = "command"
 
-    def __init__(self, part: CommandDriverPart, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, part: CommandDriverPart, folder: Path, environment: Mapping[str, str]
+    ) -> None:
         self._part = part
         self._folder = folder
         self._environment = dict(environment)
@@ -39,12 +48,14 @@ class CommandDriver(Driver):
         code, said = self._run("check", self._part.check, node)
         if code not in CHECK_CODES:
             codes = "0 (running), 1 or 3 (down) or 10 (paused)"
-            raise _failed("check", node, f"ended with exit code {code}, which is not one of {codes}", said)
+            raise _failed(
+                "check", node, f"ended with exit code {code}, which is not one of {codes}", said
+            )
         return cast("State", CHECK_CODES[code])
 
     def _run(self, what: str, command: CommandPart, node: str) -> tuple[int, str]:
-        """Exit code and the last line that was printed. What it prints goes to a file: a broker that it
-        starts may hold a pipe open for days."""
+        """Exit code and the last line that was printed. What it prints goes to a file: a broker
+        that it starts may hold a pipe open for days."""
         argv = [argument.replace(NODE, node) for argument in command.run]
         with tempfile.TemporaryFile() as said:
             try:

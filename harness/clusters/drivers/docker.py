@@ -34,7 +34,8 @@ class DockerDriver(Driver):
         if action == "kill":
             container.kill()
         elif action == "stop":
-            container.stop(timeout=max(1, round(grace_s)))  # the library waits that much longer by itself
+            # the library waits that much longer by itself
+            container.stop(timeout=max(1, round(grace_s)))
         elif action == "restart":
             container.start()
         elif action == "pause":
@@ -53,7 +54,9 @@ class DockerDriver(Driver):
             EnvironmentNotReady: not exactly one bears the label.
         """
         label = self._part.label.replace(NODE, node)
-        found = self._client(node).containers.list(all=True, sparse=True, filters={"label": label.split(",")})
+        found = self._client(node).containers.list(
+            all=True, sparse=True, filters={"label": label.split(",")}
+        )
         if len(found) != 1:
             names = ", ".join(each.attrs["Names"][0].lstrip("/") for each in found)
             raise EnvironmentNotReady(
@@ -69,7 +72,9 @@ class DockerDriver(Driver):
             import docker
 
             environment = {**os.environ, "DOCKER_HOST": host} if host else dict(os.environ)
-            self._clients[host] = docker.from_env(timeout=self._part.timeout, environment=environment)
+            self._clients[host] = docker.from_env(
+                timeout=self._part.timeout, environment=environment
+            )
         return self._clients[host]
 
     def close(self) -> None:

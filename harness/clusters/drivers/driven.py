@@ -1,7 +1,7 @@
 """Nodes that drivers do something to, and that we look at ourselves.
 
-A driver's word is not a proof. A node is away when it no longer answers a request of ours, and back when it
-does; only what cannot be seen from outside (paused, or cut off) is asked of the driver.
+A driver's word is not a proof. A node is away when it no longer answers a request of ours, and back
+when it does; only what cannot be seen from outside (paused, or cut off) is asked of the driver.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ _SILENT_LOOKS: Final = 3
 
 
 def abilities_of(drivers: Sequence[Driver], *where: Any, **limits: Any) -> list[DrivenNodes]:
-    """One part a thing that some driver can do, and make good again; arguments as of `DrivenNodes`."""
+    """One part a thing that some driver can do, and make good again; arguments as of
+    `DrivenNodes`."""
     can = frozenset[Action]().union(*(one.actions for one in drivers))
     parts = (KillableNodes, StoppableNodes, PausableNodes)
     return [part(drivers, *where, **limits) for part in parts if can.issuperset(part.needs)]
@@ -69,8 +70,8 @@ class DrivenNodes:
         """
         Args:
             endpoints: where nodes are reached, by name.
-            seen_s: how long what a driver did may take to be seen. A killed process is gone in milliseconds;
-                a remote engine or API server may take longer to do it.
+            seen_s: how long what a driver did may take to be seen. A killed process is gone in
+                milliseconds; a remote engine or API server may take longer to do it.
             back_s: how long a node that was started may take to listen: it checks its logs first.
         """
         self._drivers = drivers
@@ -84,8 +85,8 @@ class DrivenNodes:
         return driver
 
     def is_running(self, node: str) -> bool:
-        """Whether somebody listens there. A driver is asked only about a node that does not answer, and not
-        believed when its port is closed."""
+        """Whether somebody listens there. A driver is asked only about a node that does not answer,
+        and not believed when its port is closed."""
         if self.answers(node):
             return True
         port = self._port(node)
@@ -103,12 +104,13 @@ class DrivenNodes:
             return None
 
     def _port(self, node: str) -> PortState:
-        """Whether a connection is accepted, refused, or neither: then it is cut off, or paused with a full
-        queue of connections."""
+        """Whether a connection is accepted, refused, or neither: then it is cut off, or paused with
+        a full queue of connections."""
         return _look(self._endpoints[node])
 
     def _falls_silent(self, node: str, within_s: float) -> bool:
-        """Whether it stops answering: its port closes, or several requests in a row stay without answer."""
+        """Whether it stops answering: its port closes, or several requests in a row stay without
+        answer."""
         looks = 0
 
         def is_silent() -> bool:
@@ -233,8 +235,8 @@ class PausableNodes(DrivenNodes):
             self._paused.discard(node)
 
     def is_paused(self, node: str) -> bool:
-        """Return whether a node is paused: it does not answer, and its driver says that it is paused, or was
-        told to pause it and not yet to resume it.
+        """Return whether a node is paused: it does not answer, and its driver says that it is
+        paused, or was told to pause it and not yet to resume it.
         """
         if self.answers(node) or self._port(node) == "closed":
             return False

@@ -1,4 +1,5 @@
-"""The interface of a driver. Its word on a node is never proof: `driven.DrivenNodes` looks for itself."""
+"""The interface of a driver. Its word on a node is never proof: `driven.DrivenNodes` looks for
+itself."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ State = Literal["running", "paused", "down"]
 
 
 class Driver(ABC):
-    """One way to reach nodes. Thread-safe; every call ends within the limit that the connection file sets.
+    """One way to reach nodes. Thread-safe; every call ends within the limit that the connection
+    file sets.
 
     Attributes:
         name: its key in the connection file.

@@ -1,7 +1,7 @@
 """The kubernetes driver: pods that a label selects, by the official client (an optional extra).
 
-It deletes pods; that another takes a pod's place is the work of what owns it, such as a StatefulSet. So a
-node is away for as long as that takes, whatever the fault's own duration.
+It deletes pods; that another takes a pod's place is the work of what owns it, such as a
+StatefulSet. So a node is away for as long as that takes, whatever the fault's own duration.
 """
 
 from __future__ import annotations
@@ -57,7 +57,9 @@ class KubernetesDriver(Driver):
         return "running" if any(map(_is_ready, self._pods(node))) else "down"
 
     def _wait_ready(self, node: str) -> None:
-        if not wait_until(lambda: self.state(node) == "running", self._part.timeout, every_s=_POLL_S):
+        if not wait_until(
+            lambda: self.state(node) == "running", self._part.timeout, every_s=_POLL_S
+        ):
             raise EnvironmentNotReady(
                 f"the kubernetes driver waited {self._part.timeout:g} s in vain for a ready pod of {node}:"
                 " who owns it starts no other, or that one does not become ready",
@@ -75,8 +77,8 @@ class KubernetesDriver(Driver):
 
     @property
     def _limits(self) -> tuple[float, float]:
-        """Return the time limits of connecting and of answering, in seconds. The client does not accept one
-        number with a fraction for both.
+        """Return the time limits of connecting and of answering, in seconds. The client does not
+        accept one number with a fraction for both.
         """
         limit_s = min(self._part.timeout, _ANSWER_S)
         return limit_s, limit_s
@@ -98,14 +100,16 @@ class KubernetesDriver(Driver):
         return self._found
 
     def _settings(self, client: Any, config: Any) -> Any:
-        """How to reach it: by the file that is named or kubectl's; without one, as the account of the pod
-        that this runs in."""
+        """How to reach it: by the file that is named or kubectl's; without one, as the account of
+        the pod that this runs in."""
         settings = client.Configuration()
         settings.retries = False  # each would take the whole time limit again
         path = str(self._folder / self._part.kubeconfig) if self._part.kubeconfig else None
         try:
             try:
-                config.load_kube_config(path, self._part.context or None, client_configuration=settings)
+                config.load_kube_config(
+                    path, self._part.context or None, client_configuration=settings
+                )
             except config.ConfigException:
                 if path or self._part.context:
                     raise

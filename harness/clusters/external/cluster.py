@@ -1,4 +1,5 @@
-"""A cluster that somebody else started, as runs and faults see one: it has an admin, and nothing to start."""
+"""A cluster that somebody else started, as runs and faults see one: it has an admin, and nothing to
+start."""
 
 from __future__ import annotations
 
@@ -83,16 +84,20 @@ class ExternalSystem(ABC):
 
 
 class ExternalRuntime:
-    """protocols.Runtime of nodes that are not ours: no process, no log, no data of theirs is in reach.
+    """protocols.Runtime of nodes that are not ours: no process, no log, no data of theirs is in
+    reach.
 
     Attributes:
-        drivers: what kills, pauses and starts them again; each has the abilities that it is named for.
+        drivers: what kills, pauses and starts them again; each has the abilities that it is named
+            for.
     """
 
     name = "external"
     seen = SeenAway(gone="no longer answers", paused="answers nothing, its driver paused it")
 
-    def __init__(self, run_id: str, nodes: Sequence[Node], drivers: Sequence[DrivenNodes] = ()) -> None:
+    def __init__(
+        self, run_id: str, nodes: Sequence[Node], drivers: Sequence[DrivenNodes] = ()
+    ) -> None:
         self.run_id = run_id
         self.nodes = tuple(nodes)
         self.drivers = tuple(drivers)
@@ -146,7 +151,9 @@ class ExternalCluster:
         Raises:
             EnvironmentNotReady: what is missing at the timeout.
         """
-        self.admin.wait_ready([], timeout_s=timeout_s, run_tag=zlib.crc32(self.runtime.run_id.encode()))
+        self.admin.wait_ready(
+            [], timeout_s=timeout_s, run_tag=zlib.crc32(self.runtime.run_id.encode())
+        )
 
     def down(self) -> None:
         """Remove what was made on it. Idempotent.
@@ -220,11 +227,14 @@ def identified(connection: Connection, *, all_there: bool = True) -> External:
     """Ask a cluster who it is; nothing is made on it.
 
     Args:
-        all_there: refuse it while a node of the file is away, perhaps by a fault that is to be healed.
+        all_there: refuse it while a node of the file is away, perhaps by a fault that is to be
+            healed.
 
     Raises:
-        UsageError: the file does not say that it is yours, or which one it is; or it is another one.
-        EnvironmentNotReady: no node answers, none accepts our login, or a node of the file is not there.
+        UsageError: the file does not say that it is yours, or which one it is; or it is another
+            one.
+        EnvironmentNotReady: no node answers, none accepts our login, or a node of the file is not
+            there.
     """
     file, path = connection.file, connection.path
     if not file.yours:
@@ -271,7 +281,9 @@ def try_topic(
         admin.create_topics([TopicSettings(PROBED, partitions, copies, config)])
         admin.wait_ready([PROBED], timeout_s=_READY_S, run_tag=1)
     except BrokerstormError as error:
-        return address, Need(kind, False, str(error), error.hint or f"{kind} {prefix}-* must be allowed")
+        return address, Need(
+            kind, False, str(error), error.hint or f"{kind} {prefix}-* must be allowed"
+        )
     return address, None
 
 
@@ -279,19 +291,32 @@ def clocks(apart: Mapping[str, tuple[float, float] | None]) -> Need:
     """How far the brokers' clocks are from ours.
 
     Args:
-        apart: node -> how far its clock is ahead, and within what, seconds; None = it does not tell.
+        apart: node -> how far its clock is ahead, and within what, seconds; None = it does not
+            tell.
     """
     told = {node: found for node, found in apart.items() if found}
     if not told:
-        return Need("clocks", False, "no broker tells its time", "the capture's times are ours", needed=False)
+        return Need(
+            "clocks",
+            False,
+            "no broker tells its time",
+            "the capture's times are ours",
+            needed=False,
+        )
     text = ", ".join(f"{node} {s:+.3f} s (+-{within:.3f})" for node, (s, within) in told.items())
     ok = all(abs(s) - within < _APART_S for s, within in told.values())
-    return Need("clocks", ok, text, "set them by NTP: times of brokers say little else", needed=False)
+    return Need(
+        "clocks", ok, text, "set them by NTP: times of brokers say little else", needed=False
+    )
 
 
 def _refuse_absent(connection: Connection, found: FoundCluster) -> None:
     there = {str(node.client) for node in found.nodes}
-    absent = [(name, one.address) for name, one in connection.file.nodes.items() if one.address not in there]
+    absent = [
+        (name, one.address)
+        for name, one in connection.file.nodes.items()
+        if one.address not in there
+    ]
     for name, address in absent[:1]:
         raise EnvironmentNotReady(
             f"{connection.path}: nodes.{name}: no broker is registered at {address}",
@@ -300,7 +325,9 @@ def _refuse_absent(connection: Connection, found: FoundCluster) -> None:
 
 
 def named_nodes(
-    connection: Connection, brokers: Mapping[str, tuple[int, Endpoint]], admin: Mapping[str, Endpoint]
+    connection: Connection,
+    brokers: Mapping[str, tuple[int, Endpoint]],
+    admin: Mapping[str, Endpoint],
 ) -> tuple[Node, ...]:
     """The brokers, by the names of the connection file where it has one for their address.
 
@@ -324,10 +351,4 @@ def named_nodes(
 
 
 def _external_of(system: str) -> ExternalSystem:
-    found = system_of(system).external()
-    if found is None:
-        raise UsageError(
-            f"system: {system}: --cluster cannot ask such clusters yet",
-            hint=f"`brokerstorm up --system {system}` starts one",
-        )
-    return cast("ExternalSystem", found)
+    return cast("ExternalSystem", system_of(system).required_external())

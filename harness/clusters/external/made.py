@@ -1,8 +1,8 @@
-"""A ledger of what runs make on clusters of others: on disk before it is made, so that another process can
-remove it.
+"""A ledger of what runs make on clusters of others: on disk before it is made, so that another
+process can remove it.
 
-One JSON file per run and cluster in the state folder of this user: a run folder may be deleted, or be in
-another place the next time. The files stay until everything in them is gone.
+One JSON file per run and cluster in the state folder of this user: a run folder may be deleted, or
+be in another place the next time. The files stay until everything in them is gone.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _FOLDER: Final = "external"
 
 @dataclass(frozen=True, slots=True)
 class MadeBy:
-    """The objects that one run made on somebody else's cluster: kind ("topic", "group", "namespace") ->
-    names, as brokers know them.
+    """The objects that one run made on somebody else's cluster: kind ("topic", "group",
+    "namespace") -> names, as brokers know them.
     """
 
     run_id: str
@@ -37,7 +37,11 @@ class MadeBy:
 
     def describe(self) -> str:
         """One line for people."""
-        parts = [f"{len(names)} {kind}s ({', '.join(names)})" for kind, names in self.names.items() if names]
+        parts = [
+            f"{len(names)} {kind}s ({', '.join(names)})"
+            for kind, names in self.names.items()
+            if names
+        ]
         return f"{self.run_id}: {', '.join(parts) or 'nothing'}"
 
 

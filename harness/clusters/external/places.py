@@ -20,7 +20,9 @@ def admin_urls(connection: Connection, addresses: Sequence[str]) -> list[str]:
     file, path = connection.file, connection.path
     urls = [url.rstrip("/") for url in file.admin_url.split(",")]
     parts = {url: urlsplit(url) for url in urls}
-    if bad := [url for url, of in parts.items() if of.scheme not in ("http", "https") or not of.hostname]:
+    if bad := [
+        url for url, of in parts.items() if of.scheme not in ("http", "https") or not of.hostname
+    ]:
         hint = f"as {SYSTEMS[file.system].admin_form}"
         raise UsageError(f"{path}: admin_url: {bad[0]!r} is not a URL", hint=hint)
     if len(urls) != len(addresses):

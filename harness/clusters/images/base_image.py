@@ -1,7 +1,8 @@
-"""The image that stand-ins are built on: a minimal system of this machine's own distribution, with a Java.
+"""The image that stand-ins are built on: a minimal system of this machine's own distribution, with
+a Java.
 
-It is made with mmdebstrap from the package sources that apt is configured with here, so mirrors and proxies
-count and nothing is asked of an image registry. All systems share it.
+It is made with mmdebstrap from the package sources that apt is configured with here, so mirrors and
+proxies count and nothing is asked of an image registry. All systems share it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ from harness.toolchains.jars import Progress
 REPOSITORY = "brokerstorm/base"
 #: What the official images have and our compose files use: bash is in every minimal system.
 PACKAGES = ("netcat-openbsd", "procps")
-JAVA_PACKAGES = {17: "openjdk-17-jre-headless", 21: "openjdk-21-jre-headless", 25: "openjdk-25-jre-headless"}
+JAVA_PACKAGES = {
+    17: "openjdk-17-jre-headless",
+    21: "openjdk-21-jre-headless",
+    25: "openjdk-25-jre-headless",
+}
 TOOL_HINT = "install it (Debian, Ubuntu: apt install mmdebstrap)"
 NEEDED_MB = 1500  # the tree, its archive and the imported image
 _RECIPE = "1"  # raise it when what is made below changes
@@ -41,14 +46,17 @@ _STEPS = {
 
 
 def provide(client: Any, java: int, report: Progress) -> str:
-    """The tag of the base image with at least this Java; it is made when the engine lacks it (half a minute).
+    """The tag of the base image with at least this Java; it is made when the engine lacks it (half
+    a minute).
 
     Raises:
         EnvironmentNotReady: no mmdebstrap, no apt, no network, no such Java, disk full.
     """
     codename, sources = package_sources()
     package = java_package(java)
-    digest = hashlib.sha256("\n".join([_RECIPE, codename, package, *PACKAGES, *sources]).encode()).hexdigest()
+    digest = hashlib.sha256(
+        "\n".join([_RECIPE, codename, package, *PACKAGES, *sources]).encode()
+    ).hexdigest()
     tag = f"{REPOSITORY}:{codename}-{digest[:12]}"
     with asking("cannot ask for the base image"):
         if client.images.list(name=tag):
@@ -85,7 +93,8 @@ def room(folder: Path, needed_mb: int) -> None:
 
 
 def package_sources() -> tuple[str, list[str]]:
-    """This machine's distribution and its package sources, as apt is configured: codename, `deb` lines.
+    """This machine's distribution and its package sources, as apt is configured: codename, `deb`
+    lines.
 
     Raises:
         EnvironmentNotReady: no apt here, or no source of the distribution itself.
@@ -93,7 +102,9 @@ def package_sources() -> tuple[str, list[str]]:
     codename = platform.freedesktop_os_release().get("VERSION_CODENAME", "")
     form = "$(REPO_URI)|$(RELEASE)|$(COMPONENT)|$(SIGNED_BY)"
     found: dict[tuple[str, str], list[str]] = {}
-    for line in _apt("apt-get", "indextargets", "--format", form, "Created-By: Packages").splitlines():
+    for line in _apt(
+        "apt-get", "indextargets", "--format", form, "Created-By: Packages"
+    ).splitlines():
         uri, release, component, key = line.split("|")
         if release == codename or release.startswith(f"{codename}-"):
             where = f"[signed-by={key}] {uri}" if key.startswith("/") else uri
@@ -148,7 +159,9 @@ def _apt(*command: str) -> str:
         ) from error
 
 
-def _make(codename: str, sources: list[str], java: str, archive: Path, say: Callable[[str], None]) -> None:
+def _make(
+    codename: str, sources: list[str], java: str, archive: Path, say: Callable[[str], None]
+) -> None:
     if shutil.which("mmdebstrap") is None:
         raise EnvironmentNotReady(
             "mmdebstrap is missing, which builds the base of stand-in images", hint=TOOL_HINT
@@ -183,7 +196,9 @@ def _make(codename: str, sources: list[str], java: str, archive: Path, say: Call
                     if key in line:
                         say(text)
     if process.returncode:
-        raise EnvironmentNotReady(f"cannot make the base image: {_complaint(said)}", hint=_remedy(said))
+        raise EnvironmentNotReady(
+            f"cannot make the base image: {_complaint(said)}", hint=_remedy(said)
+        )
 
 
 def _complaint(said: list[str]) -> str:
@@ -195,7 +210,8 @@ def _complaint(said: list[str]) -> str:
 def _remedy(said: list[str]) -> str:
     text = "\n".join(said)
     if re.search(
-        r"Could not resolve|Could not connect|Failed to fetch|Unable to connect|Temporary failure", text
+        r"Could not resolve|Could not connect|Failed to fetch|Unable to connect|Temporary failure",
+        text,
     ):
         return "the package sources of apt must be reachable: try `apt-get update`"
     if re.search(r"chroot mode|unshare|mknod|newuidmap|subuid|not permitted", text):

@@ -1,7 +1,8 @@
-"""The compose plugin, version 2: the user's own, or one built from its published Go module into our cache.
+"""The compose plugin, version 2: the user's own, or one built from its published Go module into our
+cache.
 
-Nothing of the user's is changed: a built plugin is found by a configuration folder of our own, which only the
-processes that we start are given.
+Nothing of the user's is changed: a built plugin is found by a configuration folder of our own,
+which only the processes that we start are given.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ MODULE = "github.com/docker/compose/v5"
 #: The last release whose dependencies the module proxy has all of.
 VERSION = "v5.5.1"
 DOCKER_HINT = "install the docker command (Debian: apt install docker.io)"
-BUILD_HINT = "`brokerstorm fetch --images` builds it; or install Docker's package docker-compose-plugin"
+BUILD_HINT = (
+    "`brokerstorm fetch --images` builds it; or install Docker's package docker-compose-plugin"
+)
 _ASK_S = 20.0
 #: Some 300 modules: half a minute on a machine that has nothing else to do, minutes on a busy one.
 _BUILD_S = 1500.0
@@ -31,7 +34,8 @@ _BUILD_S = 1500.0
 
 @dataclass(frozen=True, slots=True)
 class Plugin:
-    """A plugin that works. ``environment`` is what the docker command must be started with to find it."""
+    """A plugin that works. ``environment`` is what the docker command must be started with to find
+    it."""
 
     text: str
     environment: Mapping[str, str]
@@ -57,7 +61,9 @@ def find() -> Plugin:
     text = _version(environment)
     if text:
         return Plugin(f"{text}, built into {plugin_folder()}", environment)
-    raise EnvironmentNotReady("the docker command has no compose plugin of version 2", hint=BUILD_HINT)
+    raise EnvironmentNotReady(
+        "the docker command has no compose plugin of version 2", hint=BUILD_HINT
+    )
 
 
 def ensure(*, on_progress: Progress | None = None) -> Plugin:
@@ -74,7 +80,9 @@ def ensure(*, on_progress: Progress | None = None) -> Plugin:
     report = on_progress or (lambda text, share: None)
     report(f"building the compose plugin {VERSION} of the docker command, once", None)
     try:
-        go_tool.build_once("compose plugin", plugin_folder() / "cli-plugins" / "docker-compose", _build)
+        go_tool.build_once(
+            "compose plugin", plugin_folder() / "cli-plugins" / "docker-compose", _build
+        )
     except WorkerError as error:
         raise EnvironmentNotReady(str(error), hint=error.hint or BUILD_HINT) from error
     return find()
@@ -85,7 +93,8 @@ def _ours() -> dict[str, str]:
 
 
 def _version(environment: Mapping[str, str]) -> str:
-    """Empty without a plugin. A docker command without one may print its own help and be content."""
+    """Empty without a plugin. A docker command without one may print its own help and be
+    content."""
     try:
         done = subprocess.run(
             ["docker", "compose", "version", "--short"],

@@ -1,9 +1,9 @@
 """Stand-in images: what runs in containers where no image registry answers.
 
-A stand-in has the official image's tag, folders, entry point, user and health command, so the same compose
-file and templates run on both. It is the base image plus the jars, or the program, that the process runtime
-would use, after the recipe in compose/<system>/images. Labels tell it from an official image, which is never
-replaced.
+A stand-in has the official image's tag, folders, entry point, user and health command, so the same
+compose file and templates run on both. It is the base image plus the jars, or the program, that the
+process runtime would use, after the recipe in compose/<system>/images. Labels tell it from an
+official image, which is never replaced.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def look(client: Any, tag: str) -> Image:
 
 
 def provide(client: Any, spec: ClusterLayout, *, on_progress: Progress | None = None) -> Image:
-    """The image of a system's version: the official one if it is there, else a stand-in, built if need be.
+    """The image of a system's version: the official one if it is there, else a stand-in, built if
+    need be.
 
     Raises:
         EnvironmentNotReady: no engine, no network, no way to make the base image, disk full.

@@ -1,9 +1,9 @@
 """One block of loopback addresses a run, 127.0.R.0/24, so that runs side by side never collide.
 
-A claim is a file named after R that holds the run id and the process that made it. It is valid while that
-process, or any process or container of the run, lives: a kept cluster outlives its harness, and a killed
-harness needs no clean-up to give its block back. The ports are then bound once as a check, because another
-user's runs and foreign services have no claims here.
+A claim is a file named after R that holds the run id and the process that made it. It is valid
+while that process, or any process or container of the run, lives: a kept cluster outlives its
+harness, and a killed harness needs no clean-up to give its block back. The ports are then bound
+once as a check, because another user's runs and foreign services have no claims here.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ _CHECKED_NODES = 9  # addresses of a block whose ports are tried before it is gi
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The claim of a run on a block of loopback addresses and ports, as its file in the state folder has
-    it.
+    """The claim of a run on a block of loopback addresses and ports, as its file in the state
+    folder has it.
     """
 
     block: int
@@ -52,7 +52,8 @@ def state_folder() -> Path:
     """Where claims live; BROKERSTORM_STATE overrides.
 
     Raises:
-        EnvironmentNotReady: it cannot be made, or others can write to it: `clean` does what files there say.
+        EnvironmentNotReady: it cannot be made, or others can write to it: `clean` does what files
+            there say.
     """
     root = state_root()
     folder = root / "addresses"
@@ -62,11 +63,17 @@ def state_folder() -> Path:
         for found in (root, folder):
             about = found.stat()
             if about.st_uid != os.geteuid():
-                raise EnvironmentNotReady(f"the state folder {found} belongs to another user", hint=hint)
+                raise EnvironmentNotReady(
+                    f"the state folder {found} belongs to another user", hint=hint
+                )
             if about.st_mode & stat.S_IWOTH:
-                raise EnvironmentNotReady(f"every user can write to the state folder {found}", hint=hint)
+                raise EnvironmentNotReady(
+                    f"every user can write to the state folder {found}", hint=hint
+                )
     except OSError as error:
-        raise EnvironmentNotReady(f"cannot write to {folder}: {error.strerror}", hint=hint) from error
+        raise EnvironmentNotReady(
+            f"cannot write to {folder}: {error.strerror}", hint=hint
+        ) from error
     return folder
 
 
@@ -76,8 +83,8 @@ def address(block: int, number: int) -> str:
 
 
 def claims() -> list[Claim]:
-    """Every claim on file, whether its harness lives or not. A damaged one is none: its block can be claimed
-    again."""
+    """Every claim on file, whether its harness lives or not. A damaged one is none: its block can
+    be claimed again."""
     return [found for _, found in _claim_files() if isinstance(found, Claim)]
 
 
@@ -103,7 +110,12 @@ def _claim_in(path: Path) -> Claim:
         UsageError, ValueError, KeyError: it is damaged.
     """
     row = read_json(path)
-    block, folder, kept, runtime = row["block"], row["folder"], row["kept"], row.get("runtime", "process")
+    block, folder, kept, runtime = (
+        row["block"],
+        row["folder"],
+        row["kept"],
+        row.get("runtime", "process"),
+    )
     named = re.fullmatch(r"127\.0\.(\d{1,3})\.json", path.name)
     if named is None or type(block) is not int or block != int(named[1]) or not 0 < block <= BLOCKS:
         raise ValueError(f"its block is {str(block)[:40]!r}")
@@ -127,7 +139,8 @@ def claim(
 
     Args:
         runtime: of the run's cluster.
-        living: run ids that have containers; asked only when a run that had some has lost its harness.
+        living: run ids that have containers; asked only when a run that had some has lost its
+            harness.
 
     Raises:
         UsageError: not a run id.
@@ -147,7 +160,11 @@ def claim(
                 continue
             refused = _refused(block, ports)
             if refused is None:
-                _write(Claim(block, run_id, str(folder.absolute()), _self(), kept=False, runtime=runtime))
+                _write(
+                    Claim(
+                        block, run_id, str(folder.absolute()), _self(), kept=False, runtime=runtime
+                    )
+                )
                 return block
     listed = ", ".join(map(str, ports))
     if refused is not None and refused.errno == errno.EADDRNOTAVAIL:
@@ -169,10 +186,14 @@ def keep(block: int, run_id: str) -> None:
 def take_over(block: int, run_id: str) -> None:
     """Let this process look after a claim whose maker is gone.
 
-    While its maker lives it stays the maker's: with this process it would end, and `clean` would take a
-    cluster that somebody uses.
+    While its maker lives it stays the maker's: with this process it would end, and `clean` would
+    take a cluster that somebody uses.
     """
-    _rewrite(block, run_id, lambda found: found if found.owner.is_alive() else replace(found, owner=_self()))
+    _rewrite(
+        block,
+        run_id,
+        lambda found: found if found.owner.is_alive() else replace(found, owner=_self()),
+    )
 
 
 def _rewrite(block: int, run_id: str, change: Callable[[Claim], Claim]) -> None:

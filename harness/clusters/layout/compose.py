@@ -1,4 +1,5 @@
-"""Reads compose/<system>/compose.yaml: which services there are and how to run each as a plain process."""
+"""Reads compose/<system>/compose.yaml: which services there are and how to run each as a plain
+process."""
 
 from __future__ import annotations
 
@@ -28,6 +29,7 @@ from harness.systems import System, system_of
 from harness.toolchains.coordinates import Artifacts
 from harness.toolchains.go_program import GoProgram
 from harness.toolchains.own_builds import OwnBuild, own_build
+from harness.toolchains.packaged_program import PackagedProgram
 from harness.validation import dotted, problems_of
 
 #: libyaml's where PyYAML was built with it: ten times as fast, and every command reads these files.
@@ -37,12 +39,16 @@ _VARIABLE = re.compile(r"\$\$|\$\{(?P<name>\w+)(?::(?P<how>[-?])(?P<rest>[^}]*))
 _VERSION = re.compile(r"^(\d+)\.(\d+)(\.\d+)*([-.][A-Za-z0-9]+)*$")
 
 
+#: What nodes are started from, where that is not Java and jars.
+Program = GoProgram | PackagedProgram
+
+
 class Service(ServiceProcess):
     """A service of one version: a node, as a process and as a container.
 
     Attributes:
-        after: service -> what to wait for: "service_healthy" (its client endpoint accepts connections),
-            "service_completed_successfully" or "service_started".
+        after: service -> what to wait for: "service_healthy" (its client endpoint accepts
+            connections), "service_completed_successfully" or "service_started".
         plain: of templates that extend another, that other.
         management: file with the password of the harness' account -> its template.
         private: file with secrets -> its template; none where the cluster is not secure.
@@ -65,7 +71,8 @@ class ClusterLayout:
     """A compose file, resolved for one version and topology of its system; services in start order.
 
     Attributes:
-        detours: "clients" and "peers" -> role of a node -> names of the ports that these connect to.
+        detours: "clients" and "peers" -> role of a node -> names of the ports that these connect
+            to.
         detours_since: the first release that can tell clients an address of their own.
         program: what its nodes are started from; None = Java and jars.
         own: the distribution of the user's that it is; None = a released one.
@@ -84,7 +91,7 @@ class ClusterLayout:
     reserved: frozenset[str] = frozenset()
     detours: Mapping[str, Mapping[str, Sequence[str]]] = field(default_factory=dict)
     detours_since: tuple[int, int] = (0, 0)
-    program: GoProgram | None = None
+    program: Program | None = None
     own: OwnBuild | None = None
     is_secure: bool = False
     profiles: frozenset[str] = frozenset()
@@ -141,22 +148,26 @@ def read_compose(
 
     Args:
         version: version of the system; empty means its default. May be a pinned ``dir:PATH``.
-        topology: one of the system's; empty means the first. A service with ``profiles`` is there when the
-            topology is one of them.
+        topology: one of the system's; empty means the first. A service with ``profiles`` is there
+            when the topology is one of them.
         variables: values of ``${NAME}``; ``<SYSTEM>_VERSION`` is always known.
         secure: with TLS and users.
         profiles: of services besides the topology's.
 
     Raises:
-        UsageError: unreadable file, unsupported key, unknown variable or topology, version older than we
-            support, or older than a profile.
+        UsageError: unreadable file, unsupported key, unknown variable or topology, version older
+            than we support, or older than a profile.
     """
     raw = _load(path)
     system = system_of(_checked(raw, path).shared.system)
     own = own_build(version)
     version = own.number if own else version or system.version
     topology = _topology(system, topology)
-    known = {f"{system.name.upper()}_VERSION": version, "BROKERSTORM_RUN_ID": "none", **(variables or {})}
+    known = {
+        f"{system.name.upper()}_VERSION": version,
+        "BROKERSTORM_RUN_ID": "none",
+        **(variables or {}),
+    }
     file = _checked(_interpolate(raw, known, path, ""), path)
     shared, release = file.shared, _release(file.shared, version)
     _require_profiles(shared, version, profiles)
@@ -166,23 +177,33 @@ def read_compose(
         if not part.profiles or {topology, *profiles}.intersection(part.profiles)
     ]
     _require_ports(shared, services, path)
+    program = _program(release, version, own, path)
     return ClusterLayout(
         file=path,
         system=system.name,
         version=version,
         java=release.java,
-        jars=None if release.go else _artifacts(shared, release, own),
+        jars=None if program else _artifacts(shared, release, own),
         ports=shared.ports,
         services=_start_order(services, path),
         topology=topology,
         reserved=frozenset(shared.reserved),
         detours={"clients": shared.detours.clients, "peers": shared.detours.peers},
         detours_since=release_key(shared.detours.since),
-        program=GoProgram(release.go, version, own) if release.go else None,
+        program=program,
         own=own,
         is_secure=secure,
         profiles=profiles,
     )
+
+
+def _program(release: Release, version: str, own: OwnBuild | None, path: Path) -> Program | None:
+    if release.go:
+        return GoProgram(release.go, version, own)
+    if release.packages:
+        launcher = path.parent / release.launcher
+        return PackagedProgram(tuple(release.packages), version, launcher)
+    return None
 
 
 def _topology(system: System, asked: str) -> str:
@@ -195,11 +216,14 @@ def _topology(system: System, asked: str) -> str:
 def _artifacts(shared: Shared, release: Release, own: OwnBuild | None) -> Artifacts:
     if own and shared.distribution and shared.distribution.jars:
         return Artifacts((), own=own, jars=own.path / shared.distribution.jars)
-    return Artifacts(tuple(release.coordinates), tuple(release.exclude), release.archive, release.managed)
+    return Artifacts(
+        tuple(release.coordinates), tuple(release.exclude), release.archive, release.managed
+    )
 
 
 def read_distribution(path: Path) -> UnpackedFiles | None:
-    """Return what a compose file says about unpacked distributions of its system; None if it says nothing.
+    """Return what a compose file says about unpacked distributions of its system; None if it says
+    nothing.
 
     Raises:
         UsageError: an unreadable file.
@@ -218,7 +242,11 @@ def _load(path: Path) -> Document:
     if not isinstance(document, dict):
         raise UsageError(f"{path}: must be a mapping, found {type(document).__name__}")
     kept = ("x-brokerstorm",)
-    return {key: value for key, value in document.items() if key in kept or not str(key).startswith("x-")}
+    return {
+        key: value
+        for key, value in document.items()
+        if key in kept or not str(key).startswith("x-")
+    }
 
 
 def _checked(document: Document, path: Path) -> ComposeFile:
@@ -236,12 +264,17 @@ def _require_ports(shared: Shared, services: Sequence[Service], path: Path) -> N
     named = {
         **{f"x-brokerstorm.detours.clients.{role}": ports for role, ports in sides.clients.items()},
         **{f"x-brokerstorm.detours.peers.{role}": ports for role, ports in sides.peers.items()},
-        **{f"services.{each.name}.x-brokerstorm.endpoints": each.endpoints.values() for each in services},
+        **{
+            f"services.{each.name}.x-brokerstorm.endpoints": each.endpoints.values()
+            for each in services
+        },
     }
     for place, ports in named.items():
         for port in ports:
             if port not in shared.ports:
-                raise UsageError(f"{path}: {place}: no port {port!r}; there are {', '.join(shared.ports)}")
+                raise UsageError(
+                    f"{path}: {place}: no port {port!r}; there are {', '.join(shared.ports)}"
+                )
 
 
 def _release(shared: Shared, version: str) -> Release:
@@ -267,7 +300,7 @@ def _require_profiles(shared: Shared, version: str, profiles: frozenset[str]) ->
 
 def _service(name: str, part: ServicePart, release: Release, path: Path, secure: Secure) -> Service:
     process = part.process
-    if not (process.main or release.go):
+    if not (process.main or release.go or release.packages):
         raise UsageError(f"{path}: services.{name}.x-brokerstorm.main: is missing")
     plain = {**release.templates, **process.templates}
 
@@ -295,7 +328,8 @@ def _service(name: str, part: ServicePart, release: Release, path: Path, secure:
 
 
 def _start_order(services: Sequence[Service], path: Path) -> tuple[Service, ...]:
-    """Services so that each comes after those it depends on; one that the topology lacks is left out."""
+    """Services so that each comes after those it depends on; one that the topology lacks is left
+    out."""
     there = {service.name: service for service in services}
     sorter: TopologicalSorter[str] = TopologicalSorter()
     for service in services:
@@ -303,7 +337,9 @@ def _start_order(services: Sequence[Service], path: Path) -> tuple[Service, ...]
     try:
         names = list(sorter.static_order())
     except CycleError as error:
-        raise UsageError(f"{path}: services depend on each other: {' -> '.join(error.args[1])}") from None
+        raise UsageError(
+            f"{path}: services depend on each other: {' -> '.join(error.args[1])}"
+        ) from None
     depth: dict[str, int] = {}
     for name in names:
         depth[name] = max((depth[one] + 1 for one in there[name].after if one in there), default=0)
@@ -312,9 +348,13 @@ def _start_order(services: Sequence[Service], path: Path) -> tuple[Service, ...]
 
 
 def _interpolate(value: Any, variables: Mapping[str, str], path: Path, at: str) -> Any:
-    """Compose's ``${NAME}``, ``${NAME:-default}``, ``${NAME:?message}`` in every string below ``value``."""
+    """Compose's ``${NAME}``, ``${NAME:-default}``, ``${NAME:?message}`` in every string below
+    ``value``."""
     if isinstance(value, dict):
-        return {k: _interpolate(v, variables, path, f"{at}.{k}" if at else str(k)) for k, v in value.items()}
+        return {
+            k: _interpolate(v, variables, path, f"{at}.{k}" if at else str(k))
+            for k, v in value.items()
+        }
     if isinstance(value, list):
         return [_interpolate(v, variables, path, f"{at}[{i}]") for i, v in enumerate(value)]
     if not isinstance(value, str):

@@ -1,7 +1,7 @@
 """The model of compose/<system>/compose.yaml.
 
-Only the keys that one of our two runtimes honours are accepted: a key that is silently dropped is a cluster
-that is silently different. What only the compose plugin reads may be anything.
+Only the keys that one of our two runtimes honours are accepted: a key that is silently dropped is a
+cluster that is silently different. What only the compose plugin reads may be anything.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ Flags = Annotated[list[str], BeforeValidator(_flat)]
 
 
 class Dependency(_ComposePart):
-    """The condition that a service waits for: that another process runs, that its client endpoint answers, or
-    that it ended.
+    """The condition that a service waits for: that another process runs, that its client endpoint
+    answers, or that it ended.
     """
 
     condition: Literal["service_started", "service_healthy", "service_completed_successfully"] = (
@@ -42,9 +42,9 @@ class Dependency(_ComposePart):
 
 
 class Secure(_ComposePart):
-    """The differences of a secure cluster: ``templates`` replace the plain ones, which they extend (``{%
-    extends plain %}``), ``private`` files hold secrets and are rendered into ``{security}``, and there are
-    further flags of the JVM and other arguments (empty means the same arguments).
+    """The differences of a secure cluster: ``templates`` replace the plain ones, which they extend
+    (``{% extends plain %}``), ``private`` files hold secrets and are rendered into ``{security}``,
+    and there are further flags of the JVM and other arguments (empty means the same arguments).
     """
 
     templates: dict[str, str] = Field(default_factory=dict)
@@ -54,19 +54,20 @@ class Secure(_ComposePart):
 
 
 class ServiceProcess(_ComposePart):
-    """``x-brokerstorm`` of a service, a node as a process: ``java <jvm> -cp <jars> <main> <args>``, or
-    ``<program> <args>`` where the release names one in Go.
+    """``x-brokerstorm`` of a service, a node as a process: ``java <jvm> -cp <jars> <main> <args>``,
+    or ``<program> <args>`` where the release names a program.
 
-    ``jvm`` and ``args`` may hold ``{conf}``, ``{data}`` and ``{logs}``, folders of the node, and ``args``
-    the addresses of nodes as ``{<node>.<port>}``. ``templates`` maps the name of a rendered file in
-    ``{conf}`` to its template; the user's settings go into ``settings``: those that begin with
-    ``settings_prefix``, without it, or else those that begin with no service's.
+    ``jvm`` and ``args`` may hold ``{conf}``, ``{data}`` and ``{logs}``, folders of the node, and
+    ``args`` the addresses of nodes as ``{<node>.<port>}``. ``templates`` maps the name of a
+    rendered file in ``{conf}`` to its template; the user's settings go into ``settings``: those
+    that begin with ``settings_prefix``, without it, or else those that begin with no service's.
 
     Attributes:
         endpoints: client, peer, admin -> the port's name in the compose file.
-        memory_max_mb: of a process without a heap of its own size: one that wants more ends, not the machine.
-        management: file with the password of the harness' account -> its template; settings of processes
-            include it as ``{{ management.folder }}/NODE/FILE``, ``jvm`` and ``args`` as
+        memory_max_mb: of a process without a heap of its own size: one that wants more ends, not
+            the machine.
+        management: file with the password of the harness' account -> its template; settings of
+            processes include it as ``{{ management.folder }}/NODE/FILE``, ``jvm`` and ``args`` as
             ``{management}/FILE``.
         once: a step of the start, not a node: it runs to its end before what depends on it starts.
         secure: what is different where the cluster is secure.
@@ -113,7 +114,9 @@ class ServicePart(_Plugin):
     image: str = ""
     profiles: list[str] = Field(default_factory=list)
     volumes: list[str] = Field(default_factory=list)
-    depends_on: Annotated[dict[str, Dependency], BeforeValidator(_by_name)] = Field(default_factory=dict)
+    depends_on: Annotated[dict[str, Dependency], BeforeValidator(_by_name)] = Field(
+        default_factory=dict
+    )
 
     @field_validator("volumes")
     @classmethod
@@ -125,13 +128,16 @@ class ServicePart(_Plugin):
 
 
 class Release(_ComposePart):
-    """The files that a system runs from, beginning with some version: Java and jars, or ``go``, the package
-    of a program at its version. ``args``: services whose arguments changed.
+    """The files that a system runs from, beginning with some version: Java and jars, or ``go``, the
+    package of a program at its version, or ``packages`` of the operating system with the script
+    ``launcher`` that starts a node. ``args``: services whose arguments changed.
     """
 
     from_: str = Field(alias="from")
     java: int = 0
     go: str = ""
+    packages: list[str] = Field(default_factory=list)
+    launcher: str = ""
     coordinates: list[str] = Field(default_factory=list)
     archive: str = ""
     exclude: list[str] = Field(default_factory=list)
@@ -142,8 +148,8 @@ class Release(_ComposePart):
 
 
 class DetourPorts(_ComposePart):
-    """Role of a node -> names of the ports that clients, and that other nodes, connect to; ``since``: the
-    first release that can tell clients an address of their own."""
+    """Role of a node -> names of the ports that clients, and that other nodes, connect to;
+    ``since``: the first release that can tell clients an address of their own."""
 
     clients: dict[str, list[str]] = Field(default_factory=dict)
     peers: dict[str, list[str]] = Field(default_factory=dict)
@@ -151,9 +157,10 @@ class DetourPorts(_ComposePart):
 
 
 class UnpackedFiles(_ComposePart):
-    """The signs of an unpacked distribution: a file that starts it, the folder of its jars, and a pattern for
-    the jar with the version in its name. For a program in Go, the distribution is its source: the file is
-    ``go.mod``, jars are missing, and the pattern finds the version in ``version_file``.
+    """The signs of an unpacked distribution: a file that starts it, the folder of its jars, and a
+    pattern for the jar with the version in its name. For a program in Go, the distribution is its
+    source: the file is ``go.mod``, jars are missing, and the pattern finds the version in
+    ``version_file``.
     """
 
     start: str
@@ -163,8 +170,8 @@ class UnpackedFiles(_ComposePart):
 
 
 class Shared(_ComposePart):
-    """``x-brokerstorm`` of the file; newest of ``releases`` first. ``profiles_since``: a profile -> the first
-    release that can have it."""
+    """``x-brokerstorm`` of the file; newest of ``releases`` first. ``profiles_since``: a profile ->
+    the first release that can have it."""
 
     system: str
     ports: dict[str, int]

@@ -1,29 +1,35 @@
-"""Addresses, names and routes of connections that pass a proxy, where a network fault can impair them. Pure.
+"""Addresses, names and routes of connections that pass a proxy, where a network fault can impair
+them. Pure.
 
-Without detours a connection goes straight to a node's port at 127.0.R.N. With them it goes through a proxy:
+Without detours a connection goes straight to a node's port at 127.0.R.N. With them it goes through
+a proxy:
 
     clients            -> 127.0.R.(100+N):port          -> 127.0.R.N:port
     producers          -> 127.0.R.(100+N):port          -> 127.0.R.(20+N):port -> 127.0.R.N:port
+    an instance        -> 127.0.R.(100+N):port          -> 127.0.R.(40+N):any  -> 127.0.R.N:port
     node S to node T   -> 127.0.R.(120+9(S-1)+T-1):port -> 127.0.R.T:port
     the same, renamed  -> 127.0.R.(210+9(T mod 5)+S-1)  -> 127.0.R.T:port
 
-Brokers advertise the first address, so no client by-passes it. Where a fault is about producers or about
-consumers only, that address is a splitter: it finds out whose each connection is and passes it on to the
-listener of producers (20+N), of consumers (30+N) or of other clients (10+N). Nodes know each other by name
-(``kafka-2.peer``), and a hosts file a node says what each name means to it (``-Djdk.net.hosts.file``), so
-that every ordered pair of nodes has a way of its own: one node, a ring or one direction are sets of pairs.
+Brokers advertise the first address, so no client by-passes it. Where a fault is about some clients
+only, that address is a splitter: it finds out whose each connection is and passes it on to the
+listener of producers (20+N), of consumers (30+N), of the instance of an application (40+N, a port
+each) or of other clients (10+N). Nodes
+know each other by name (``kafka-2.peer``), and a hosts file a node says what each name means to it
+(``-Djdk.net.hosts.file``), so that every ordered pair of nodes has a way of its own: one node, a
+ring or one direction are sets of pairs.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from harness.clusters.layout import addresses
 from harness.clusters.layout.compose import ClusterLayout, Service
 from harness.protocols.cluster import Endpoint
 from harness.protocols.network import (
+    ANSWERS,
     CLIENT_DETOURS,
     CLIENT_ROLES,
     CLIENTS,
@@ -36,8 +42,11 @@ from harness.protocols.network import (
 )
 
 _PROXY, _CLIENT, _PAIR, _MOVED, _PER_SOURCE = 100, 100, 120, 210, 9
-#: Source of a wire -> where the numbers of its addresses begin, where connections are told apart by role.
+#: Source of a wire -> where the numbers of its addresses begin, where connections are told apart by
+#: role.
 _ROLES = {CLIENTS: 10, PRODUCERS: 20, CONSUMERS: 30}
+#: Where the numbers of the addresses for instances of applications begin.
+_INSTANCES = 40
 API_PORT = 18474
 
 
@@ -59,12 +68,20 @@ class Route:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A listener that passes each connection on to a route: the route of its client's role."""
+    """A listener that passes each connection to a port of a node on to the route of its client's
+    role."""
 
     listen: Endpoint
-    producers: Endpoint
-    consumers: Endpoint
-    others: Endpoint
+    target: str
+    port: str
+
+
+def wires_of_routes(routes: Iterable[Route]) -> list[Wire]:
+    """Return the wires of routes: one for every pair of source and target."""
+    ends: dict[tuple[str, str], dict[str, Endpoint]] = {}
+    for route in routes:
+        ends.setdefault((route.source, route.target), {})[route.port] = route.listen
+    return [Wire(source, target, endpoints) for (source, target), endpoints in ends.items()]
 
 
 class DetourMap:
@@ -76,6 +93,7 @@ class DetourMap:
         peers: connections between nodes take a detour.
         roles: connections of producers, of consumers and of other clients take different ones.
         requests: the proxy knows where each request begins.
+        answers: it can change answers.
     """
 
     def __init__(self, spec: ClusterLayout, block: int, needs: Iterable[str]) -> None:
@@ -83,6 +101,7 @@ class DetourMap:
         self.clients, self.peers = CLIENT_DETOURS in needs, bool({PEER_DETOURS, PEER_CUTS} & needs)
         self.roles = self.clients and CLIENT_ROLES in needs
         self.requests = REQUESTS in needs
+        self.answers = ANSWERS in needs
         self.system = spec.system
         self._spec = spec
         self._block = block
@@ -108,7 +127,8 @@ class DetourMap:
         return addresses.address(self._block, _CLIENT + self._services[service].number)
 
     def peer_name(self, service: str) -> str:
-        """Return the name by which other nodes call a node; its address if they do not connect to it."""
+        """Return the name by which other nodes call a node; its address if they do not connect to
+        it."""
         named = self.peers and self._ports("peers", self._services[service])
         return f"{service}.peer" if named else self._direct(service)
 
@@ -127,7 +147,9 @@ class DetourMap:
             if self.peers:
                 for source in self._spec.nodes:
                     if source.name != target.name:
-                        found += self._routes(source.name, target, "peers", self._pair(source, target))
+                        found += self._routes(
+                            source.name, target, "peers", self._pair(source, target)
+                        )
         return found
 
     def splits(self) -> list[Split]:
@@ -135,27 +157,30 @@ class DetourMap:
         if not self.roles:
             return []
         return [
-            Split(
-                listen=Endpoint(self.client_host(node.name), self._spec.ports[port]),
-                **{
-                    name: Endpoint(self._client_hosts(node)[source], self._spec.ports[port])
-                    for name, source in (
-                        ("producers", PRODUCERS),
-                        ("consumers", CONSUMERS),
-                        ("others", CLIENTS),
-                    )
-                },
-            )
+            Split(Endpoint(self.client_host(node.name), self._spec.ports[port]), node.name, port)
             for node in self._spec.nodes
             for port in self._ports("clients", node)
         ]
 
+    def of_instance(self, source: str) -> list[Route]:
+        """The routes of an instance of an application; the proxy chooses the ports that it listens
+        on. None where no fault asks for them."""
+        if not self.roles:
+            return []
+        return [
+            replace(route, listen=Endpoint(route.listen.host, 0))
+            for node in self._spec.nodes
+            for route in self._routes(
+                source,
+                node,
+                "clients",
+                addresses.address(self._block, _INSTANCES + node.number),
+            )
+        ]
+
     def wires(self) -> list[Wire]:
         """Return the wires of all routes: one for every pair of source and target."""
-        ends: dict[tuple[str, str], dict[str, Endpoint]] = {}
-        for route in self.routes():
-            ends.setdefault((route.source, route.target), {})[route.port] = route.listen
-        return [Wire(source, target, endpoints) for (source, target), endpoints in ends.items()]
+        return wires_of_routes(self.routes())
 
     def moved(self, node: str) -> list[Route]:
         """The routes to a node from the others at its other address."""
@@ -206,7 +231,8 @@ class DetourMap:
         if not self.roles:
             return {CLIENTS: self.client_host(target.name)}
         return {
-            source: addresses.address(self._block, first + target.number) for source, first in _ROLES.items()
+            source: addresses.address(self._block, first + target.number)
+            for source, first in _ROLES.items()
         }
 
     def _ports(self, side: str, service: Service) -> list[str]:
@@ -221,8 +247,8 @@ class DetourMap:
         return {"localhost": "127.0.0.1", socket.gethostname(): "127.0.0.1"}
 
     def _undisturbed(self, service: str) -> str:
-        """Return the address of a node that has no proxy before it; empty when a hosts file does not need
-        it.
+        """Return the address of a node that has no proxy before it; empty when a hosts file does
+        not need it.
         """
         return self._direct(service)
 
@@ -238,7 +264,8 @@ class DetourMap:
         return self._at(self._number(source, target))
 
     def _moved(self, source: Service, target: Service) -> str:
-        """One of five other addresses: nodes whose numbers differ by five cannot be renamed at once."""
+        """One of five other addresses: nodes whose numbers differ by five cannot be renamed at
+        once."""
         return self._at(_MOVED + _PER_SOURCE * (target.number % 5) + source.number - 1)
 
     @staticmethod

@@ -1,4 +1,5 @@
-"""A distribution of the brokers that a user built or unpacked, as a version of the cluster: ``dir:PATH``."""
+"""A distribution of the brokers that a user built or unpacked, as a version of the cluster:
+``dir:PATH``."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ from dataclasses import replace
 from harness.clusters.layout.compose import compose_file, read_distribution
 from harness.clusters.layout.compose_model import UnpackedFiles
 from harness.errors import UsageError
+from harness.systems import system_of
 from harness.toolchains.jars import pinned_jars
 from harness.toolchains.own_builds import (
     AskedBuild,
@@ -40,7 +42,10 @@ def pinned(system: str, version: str) -> str:
 def _pinned(system: str, version: str) -> str:
     asked, facts = asked_build(version), read_distribution(compose_file(system))
     if facts is None:
-        raise UsageError(f"compose/{system}/compose.yaml does not say what a distribution is: `distribution`")
+        raise UsageError(
+            f"brokers of {system} cannot be started from a folder of your own",
+            hint=f"leave out cluster.version, or name a release such as {system_of(system).version}",
+        )
     if facts.version_file:
         return str(_sources(system, asked, facts))
     if asked.revision:
@@ -51,9 +56,14 @@ def _pinned(system: str, version: str) -> str:
     jars = asked.path / facts.jars
     if not (asked.path / facts.start).is_file():
         raise UsageError(
-            f"{asked.path} is not a distribution of {system}: it has no {facts.start}", hint=_hint(facts.jars)
+            f"{asked.path} is not a distribution of {system}: it has no {facts.start}",
+            hint=_hint(facts.jars),
         )
-    found = [match[1] for jar in jars.glob("*.jar") if (match := re.fullmatch(facts.version_in, jar.name))]
+    found = [
+        match[1]
+        for jar in jars.glob("*.jar")
+        if (match := re.fullmatch(facts.version_in, jar.name))
+    ]
     if not found:
         raise UsageError(
             f"{asked.path} is not a distribution of {system}: no jar in {facts.jars} fits {facts.version_in}",
@@ -69,7 +79,9 @@ def _sources(system: str, asked: AskedBuild, facts: UnpackedFiles) -> OwnBuild:
         raise UsageError(f"{found.path} has no sources of {system}: it has no {facts.start}")
     said = re.search(facts.version_in, found.text(facts.version_file) or "")
     if not said:
-        raise UsageError(f"{found.path} has no sources of {system}: no version in {facts.version_file}")
+        raise UsageError(
+            f"{found.path} has no sources of {system}: no version in {facts.version_file}"
+        )
     return replace(found, number=asked.number or said[1])
 
 

@@ -1,15 +1,15 @@
 """The account of the harness in the management of our brokers, and of some nodes among themselves.
 
-Without `--secure` clients prove nothing, or show what everybody knows. Management can do more than a client
-should: Qpid's writes files with the rights of the broker, Pulsar's reads them. So it is for the
-harness alone, with a random password, or with a token that is signed with it.
+Without `--secure` clients prove nothing, or show what everybody knows. Management can do more than
+a client should: Qpid's writes files with the rights of the broker, Pulsar's reads them. So it is
+for the harness alone, with a random password, or with a token that is signed with it.
 
-With and without `--secure`, nodes show the password to each other where whoever connects could do anything:
-the servers of NATS on the port of their routes; brokers and bookies of Pulsar to ZooKeeper, which the harness
-asks, too.
+With and without `--secure`, nodes show the password to each other where whoever connects could do
+anything: the servers of NATS on the port of their routes; brokers and bookies of Pulsar to
+ZooKeeper, which the harness asks, too.
 
-Processes read password and token from files (0600) in the state folder, as later commands do. The user of a
-container cannot read those and gets variables.
+Processes read password and token from files (0600) in the state folder, as later commands do. The
+user of a container cannot read those and gets variables.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ _RANDOM_BYTES: Final = 24
 
 
 class Management:
-    """User and password for the management of one cluster's brokers. The password is new until `restore`."""
+    """User and password for the management of one cluster's brokers. The password is new until
+    `restore`."""
 
     def __init__(self, run_id: str) -> None:
         self._run_id = run_id
-        # A letter and hexadecimal digits: no configuration language takes it for a number or an expression.
+        # A letter and hexadecimal digits: no configuration language takes it for a number or an
+        # expression.
         self._password = Secret("m" + secrets.token_hex(_RANDOM_BYTES))
 
     @property
@@ -47,7 +49,8 @@ class Management:
 
     @property
     def token_auth(self) -> Auth:
-        """Return the credentials for brokers that take tokens: a token that is signed with the password."""
+        """Return the credentials for brokers that take tokens: a token that is signed with the
+        password."""
         return Auth("token", signed_token(self._password, USER))
 
     @property
@@ -66,8 +69,8 @@ class Management:
         return folder_of(self._run_id) / "management.passwd"
 
     def values(self) -> dict[str, str]:
-        """Return the values for the templates of processes; none is secret. ``folder`` has a sub-folder for
-        each node, with the files that `keep` writes.
+        """Return the values for the templates of processes; none is secret. ``folder`` has a
+        sub-folder for each node, with the files that `keep` writes.
         """
         return {
             "user": USER,

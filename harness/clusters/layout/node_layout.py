@@ -1,7 +1,8 @@
 """The nodes of one cluster, their addresses and their rendered settings: the same on every runtime.
 
-A runtime differs in how nodes reach each other and where their files are, and says so in a `Wiring`.
-Clients and the harness reach every node at the addresses of the run's block, whatever the runtime.
+A runtime differs in how nodes reach each other and where their files are, and says so in a
+`Wiring`. Clients and the harness reach every node at the addresses of the run's block, whatever the
+runtime.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ TemplateValues = dict[str, Any]
 
 
 class Wiring(ABC):
-    """How the nodes of one runtime see themselves and each other. ``port`` is a name of the compose file."""
+    """How the nodes of one runtime see themselves and each other. ``port`` is a name of the compose
+    file."""
 
     def __init__(self, detours: DetourMap | None = None) -> None:
         self._detours = detours
@@ -63,15 +65,18 @@ class Wiring(ABC):
         """``host:port`` that users of this port of the node connect to."""
 
     def reached_at(self, node: Node, by: Node) -> str:
-        """Return the address at which one node finds another, where a node is given addresses one by one. By
-        default, this is the name under which the other is known.
+        """Return the address at which one node finds another, where a node is given addresses one
+        by one. By default, this is the name under which the other is known.
         """
         return self.host(node)
 
     def client_host(self, service: Service, host: str) -> str:
-        """Where clients find a node of a service, given its own address: there, unless by a detour."""
+        """Where clients find a node of a service, given its own address: there, unless by a
+        detour."""
         detours = self._detours
-        if detours is not None and detours.is_client_port(service.name, service.endpoints["client"]):
+        if detours is not None and detours.is_client_port(
+            service.name, service.endpoints["client"]
+        ):
             return detours.client_host(service.name)
         return host
 
@@ -85,7 +90,8 @@ class Layout:
         nodes: those that keep running.
 
     Args:
-        settings: of the user, by the brokers' own names; settings of one node as `harness.node_settings`.
+        settings: of the user, by the brokers' own names; settings of one node as
+            `harness.node_settings`.
         management: what templates know of the harness' account in the brokers' management.
         security: a node's name -> what its templates know where the cluster is secure.
     """
@@ -131,10 +137,13 @@ class Layout:
 
     def advertised(self, node: Node) -> dict[str, str]:
         """Name of a port -> where others connect."""
-        return {name: self.wiring.advertised(node, name, port) for name, port in self.spec.ports.items()}
+        return {
+            name: self.wiring.advertised(node, name, port) for name, port in self.spec.ports.items()
+        }
 
     def conf_text(self, node: Node, target: str) -> str:
-        """A native settings file of a node, rendered; ``target`` is its name in the node's conf folder."""
+        """A native settings file of a node, rendered; ``target`` is its name in the node's conf
+        folder."""
         service = self.services[node.name]
         settings = self._settings_of(service) if target == service.settings else {}
         values = {**self._values(node), "plain": str(service.plain.get(target, ""))}
@@ -180,7 +189,8 @@ class Layout:
         """Render every node's settings without writing them.
 
         Raises:
-            UsageError: a setting that cannot be laid over the template, or of a node that is not there.
+            UsageError: a setting that cannot be laid over the template, or of a node that is not
+                there.
         """
         for name, setting, _ in by_node(self.settings):
             if name not in {node.name for node in self.nodes}:
@@ -216,7 +226,9 @@ class Layout:
         return Node(
             name=service.name,
             number=service.number,
-            client=Endpoint(self.wiring.client_host(service, host), ports[service.endpoints["client"]]),
+            client=Endpoint(
+                self.wiring.client_host(service, host), ports[service.endpoints["client"]]
+            ),
             peer=Endpoint(host, ports[service.endpoints["peer"]]),
             admin=Endpoint(host, ports[service.endpoints["admin"]]),
             folder=self.folder / service.name,
@@ -238,8 +250,8 @@ class Layout:
 
 
 class LoopbackWiring(Wiring):
-    """Nodes as local processes: each has an address of its own, the same for everybody, or is reached by the
-    detours of a cluster that has some."""
+    """Nodes as local processes: each has an address of its own, the same for everybody, or is
+    reached by the detours of a cluster that has some."""
 
     def data(self, node: Node) -> str:
         return str(NodeFolder(node.folder).data)
@@ -259,7 +271,8 @@ class LoopbackWiring(Wiring):
         return f"{node.admin.host}:{number}"
 
     def reached_at(self, node: Node, by: Node) -> str:
-        """An address: a node that is given the addresses of others one by one reads no hosts file."""
+        """An address: a node that is given the addresses of others one by one reads no hosts
+        file."""
         pair = self._detours.pair(by.name, node.name) if self._detours else ""
         return pair or node.admin.host
 
@@ -289,7 +302,8 @@ def render(
         reserved: settings that say who a node is and where it listens: the runtime owns them.
 
     Raises:
-        UsageError: ``settings`` holds a key that the runtime owns, or a value of more than one line.
+        UsageError: ``settings`` holds a key that the runtime owns, or a value of more than one
+            line.
     """
     text = _ENVIRONMENT.get_template(str(template.absolute())).render(values)
     return overlay(text, settings or {}, reserved)
@@ -322,7 +336,9 @@ def _in_block(text: str, key: str, line: str) -> str:
     """``block.key=value`` in the block ``block { ... }`` of the text; empty where it has none."""
     block, _, inner = key.partition(".")
     found = (
-        re.search(rf"^{re.escape(block)} {{\n(.*?)^}}$", text, re.MULTILINE | re.DOTALL) if inner else None
+        re.search(rf"^{re.escape(block)} {{\n(.*?)^}}$", text, re.MULTILINE | re.DOTALL)
+        if inner
+        else None
     )
     if found is None:
         return ""

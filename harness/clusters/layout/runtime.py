@@ -65,10 +65,14 @@ class NodeRuntime(ABC):
             EnvironmentNotReady: one that this machine cannot give, and why.
         """
         if lacking := cls.lacking(needs):
-            raise UsageError(f"the {cls.name} runtime cannot give: {', '.join(lacking)}", hint=cls.hint)
+            raise UsageError(
+                f"the {cls.name} runtime cannot give: {', '.join(lacking)}", hint=cls.hint
+            )
         for need in sorted(needs):
             if reason := cls.why_not(need):
-                raise EnvironmentNotReady(f"a fault of this scenario needs {need}: {reason}", hint=cls.hint)
+                raise EnvironmentNotReady(
+                    f"a fault of this scenario needs {need}: {reason}", hint=cls.hint
+                )
 
     @property
     def facts(self) -> dict[str, str]:
@@ -89,7 +93,9 @@ class NodeRuntime(ABC):
 
     def may_leave(self) -> Sequence[str]:
         return [
-            node.name for node in self.nodes if self.needs & GIVEN_BROKERS and node.roles == _BROKER_ALONE
+            node.name
+            for node in self.nodes
+            if self.needs & GIVEN_BROKERS and node.roles == _BROKER_ALONE
         ]
 
     def spares(self) -> set[str]:
@@ -115,7 +121,8 @@ class NodeRuntime(ABC):
 
     @abstractmethod
     def down(self) -> None:
-        """End every node, drop its data and give the addresses back; logs and settings stay. Idempotent."""
+        """End every node, drop its data and give the addresses back; logs and settings stay.
+        Idempotent."""
 
     @abstractmethod
     def adopt(self) -> None:
@@ -165,7 +172,8 @@ class NodeRuntime(ABC):
 
     @abstractmethod
     def read_data(self, node: str, path: str) -> bytes | None:
-        """A file below the data folder of a node, also of one that is down; None when it is not there.
+        """A file below the data folder of a node, also of one that is down; None when it is not
+        there.
 
         Raises:
             EnvironmentNotReady: it cannot be read.

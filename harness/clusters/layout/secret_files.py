@@ -1,4 +1,5 @@
-"""Where the secrets of a cluster of ours lie, and how they are made and written: for our user alone."""
+"""Where the secrets of a cluster of ours lie, and how they are made and written: for our user
+alone."""
 
 from __future__ import annotations
 

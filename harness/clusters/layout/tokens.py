@@ -17,7 +17,8 @@ def signed_token(key: Secret, user: str, valid: tuple[datetime, datetime] | None
 
     Args:
         key: what the brokers check it with, at least 32 bytes.
-        valid: first and last moment, in whole seconds; default: without an end, which Kafka refuses.
+        valid: first and last moment, in whole seconds; default: without an end, which Kafka
+            refuses.
     """
     span = {"iat": int(valid[0].timestamp()), "exp": int(valid[1].timestamp())} if valid else {}
     head = f"{_encoded({'alg': 'HS256'})}.{_encoded({'sub': user, **span})}"
@@ -28,7 +29,9 @@ def signed_token(key: Secret, user: str, valid: tuple[datetime, datetime] | None
 def key_set(key: Secret) -> Secret:
     """Return the JSON Web Key Set with which brokers check tokens (RFC 7517)."""
     return Secret(
-        json.dumps({"keys": [{"kty": "oct", "alg": "HS256", "k": base64_of(key.reveal().encode())}]})
+        json.dumps(
+            {"keys": [{"kty": "oct", "alg": "HS256", "k": base64_of(key.reveal().encode())}]}
+        )
     )
 
 

@@ -1,10 +1,10 @@
-"""Control groups of one node: a CPU quota, a memory limit and a slow disk by the kernel's means, cgroups v1
-or v2.
+"""Control groups of one node: a CPU quota, a memory limit and a slow disk by the kernel's means,
+cgroups v1 or v2.
 
 A group's name carries the run id and whose run it is, so that `clean` finds its own:
-``brokerstorm.<run id>.<owner>.<node>``, one below each v1 controller, or one of v2 below its root, or
-below what was delegated to an ordinary user. Groups are made when the cluster is made and removed with it; a
-process that is restarted enters its node's group again.
+``brokerstorm.<run id>.<owner>.<node>``, one below each v1 controller, or one of v2 below its root,
+or below what was delegated to an ordinary user. Groups are made when the cluster is made and
+removed with it; a process that is restarted enters its node's group again.
 
 https://docs.kernel.org/admin-guide/cgroup-v1/memory.html
 https://docs.kernel.org/admin-guide/cgroup-v2.html
@@ -28,7 +28,8 @@ from harness.waiting import wait_while
 
 PREFIX: Final = "brokerstorm."
 CONTROLLERS: Final = ("cpu", "memory", "io")  # the last is v2's alone: v1's is blkio
-#: A quota is per this much time: the kernel's default, and short enough that a node is not frozen for long.
+#: A quota is per this much time: the kernel's default, and short enough that a node is not frozen
+#: for long.
 _PERIOD_US: Final = 100_000
 #: A group is busy for a moment after its last process ended.
 _REMOVE_S: Final = 2.0
@@ -52,7 +53,8 @@ class Hierarchy:
 
 
 def hierarchies(mounts: str | None = None) -> dict[str, Hierarchy]:
-    """Controller -> where its groups are made; a controller that this system does not offer is left out.
+    """Controller -> where its groups are made; a controller that this system does not offer is left
+    out.
 
     Args:
         mounts: text of /proc/self/mountinfo, for tests.
@@ -76,11 +78,11 @@ def hierarchies(mounts: str | None = None) -> dict[str, Hierarchy]:
 
 
 def _delegated(root: Path, inside: str) -> Path:
-    """Where this user may make groups of v2: the nearest group above its own processes that it may change
-    and that holds none; the root when there is none, which says why it refuses.
+    """Where this user may make groups of v2: the nearest group above its own processes that it may
+    change and that holds none; the root when there is none, which says why it refuses.
 
-    A process may be moved by who can write both groups and the one above them, and controllers are given on
-    only by a group without processes of its own.
+    A process may be moved by who can write both groups and the one above them, and controllers are
+    given on only by a group without processes of its own.
 
     Args:
         inside: which of the groups is mounted at ``root``.
@@ -100,7 +102,8 @@ def _delegated(root: Path, inside: str) -> Path:
 
 
 def _roots() -> Iterator[tuple[Path, str]]:
-    """Where groups can be, of any controller, and how they are found there: a user's groups lie deeper."""
+    """Where groups can be, of any controller, and how they are found there: a user's groups lie
+    deeper."""
     for line in _MOUNTS.read_text().splitlines():
         before, _, after = line.partition(" - ")
         if (kind := after.split()[0]) in ("cgroup", "cgroup2"):
@@ -110,7 +113,8 @@ def _roots() -> Iterator[tuple[Path, str]]:
 def why_not(controller: str) -> str:
     """Why no group of a controller can be made here; empty when one can. Makes one and removes it.
 
-    The attempt is the only answer that is right in a container, as a user with delegation, and as root.
+    The attempt is the only answer that is right in a container, as a user with delegation, and as
+    root.
     """
     hierarchy = hierarchies().get(controller)
     if hierarchy is None:
@@ -181,7 +185,9 @@ class ControlGroup(ABC):
         try:
             return (self.path / name).read_text()
         except OSError as error:
-            raise EnvironmentNotReady(f"cannot read {self.path / name}: {error.strerror}") from error
+            raise EnvironmentNotReady(
+                f"cannot read {self.path / name}: {error.strerror}"
+            ) from error
 
     def _write(self, name: str, value: object) -> None:
         try:
@@ -202,7 +208,9 @@ class CpuGroup(ControlGroup):
     """A quota of CPU time."""
 
     def works(self) -> bool:
-        return (self.path / ("cpu.cfs_quota_us" if self.hierarchy.version == 1 else "cpu.max")).exists()
+        return (
+            self.path / ("cpu.cfs_quota_us" if self.hierarchy.version == 1 else "cpu.max")
+        ).exists()
 
     def limit(self, cores: float | None) -> None:
         """At most ``cores`` of CPU time; None = no quota."""
@@ -217,7 +225,9 @@ class CpuGroup(ControlGroup):
         """Return the limit in force and the time for which the group was throttled."""
         stat = self._table("cpu.stat")
         throttled_s = stat.get("throttled_usec", 0) / 1e6 or stat.get("throttled_time", 0) / 1e9
-        return CpuQuota(stat.get("nr_periods", 0), stat.get("nr_throttled", 0), throttled_s, self._cores())
+        return CpuQuota(
+            stat.get("nr_periods", 0), stat.get("nr_throttled", 0), throttled_s, self._cores()
+        )
 
     def _cores(self) -> float | None:
         if self.hierarchy.version == 2:
@@ -232,7 +242,8 @@ class MemoryGroup(ControlGroup):
 
     def make(self) -> None:
         super().make()
-        for name in ("memory.swappiness", "memory.swap.max"):  # v1, v2; the second needs a kernel with swap
+        # v1, v2; the second needs a kernel with swap
+        for name in ("memory.swappiness", "memory.swap.max"):
             if (self.path / name).exists():
                 (self.path / name).write_text("0")
 
@@ -246,8 +257,9 @@ class MemoryGroup(ControlGroup):
     def limit(self, limit_bytes: int | None) -> int | None:
         """Set the limit; the one that holds.
 
-        v2 takes any limit and kills what does not fit. v1 gives back what it can and refuses (EBUSY) a limit
-        below the rest: then that rest is the limit, and the next allocation beyond it kills.
+        v2 takes any limit and kills what does not fit. v1 gives back what it can and refuses
+        (EBUSY) a limit below the rest: then that rest is the limit, and the next allocation beyond
+        it kills.
         """
         if limit_bytes is None:
             self._write(self._limit_file, -1 if self.hierarchy.version == 1 else "max")
@@ -262,7 +274,8 @@ class MemoryGroup(ControlGroup):
                     raise EnvironmentNotReady(
                         f"cannot limit {self.path} to {wanted} bytes: {error.strerror}"
                     ) from error
-            # What is left after the kernel gave back what it could, and a page more than it needs now.
+            # What is left after the kernel gave back what it could, and a page more than it needs
+            # now.
             wanted = max(wanted + (1 << 20), int(self._read("memory.usage_in_bytes")) + (1 << 16))
 
     def use(self) -> MemoryUse:
@@ -274,7 +287,9 @@ class MemoryGroup(ControlGroup):
             met, killed = events.get("max", 0), events.get("oom_kill", 0)
             return MemoryUse(used, stat["anon"], limit, met, killed)
         used, met = int(self._read("memory.usage_in_bytes")), int(self._read("memory.failcnt"))
-        return MemoryUse(used, stat["rss"], limit, met, self._table("memory.oom_control").get("oom_kill", 0))
+        return MemoryUse(
+            used, stat["rss"], limit, met, self._table("memory.oom_control").get("oom_kill", 0)
+        )
 
     def _limit(self) -> int | None:
         text = self._read(self._limit_file).strip()
@@ -282,8 +297,8 @@ class MemoryGroup(ControlGroup):
 
 
 class IoGroup(ControlGroup):
-    """The control group to which a node's reads and writes are charged, with the kernel's write-back of them
-    (v2). `harness.clusters.limits.throttles` has the rules.
+    """The control group to which a node's reads and writes are charged, with the kernel's
+    write-back of them (v2). `harness.clusters.limits.throttles` has the rules.
     """
 
     def __init__(self, hierarchy: Hierarchy, run_id: str, node: str) -> None:
@@ -302,8 +317,8 @@ def group_of(hierarchy: Hierarchy, run_id: str, node: str) -> ControlGroup:
 
 
 def groups_left(run_id: str | None = None) -> Iterator[tuple[str, Path]]:
-    """(run id, path) of every group of a run of ours, or of all of them: below all controllers, as an engine
-    makes its groups below each."""
+    """(run id, path) of every group of a run of ours, or of all of them: below all controllers, as
+    an engine makes its groups below each."""
     for root, pattern in _roots():
         for path in sorted(root.glob(pattern)):
             found, _, owner = path.name.removeprefix(PREFIX).rpartition(".")[0].rpartition(".")
@@ -317,7 +332,8 @@ def remove_groups(run_id: str) -> list[Path]:
 
     def left() -> list[Path]:
         for path in groups:
-            for folder, _, _ in os.walk(path, topdown=False):  # an engine that was killed left its own
+            # an engine that was killed left its own
+            for folder, _, _ in os.walk(path, topdown=False):
                 with contextlib.suppress(OSError):
                     Path(folder).rmdir()
         return [path for path in groups if path.exists()]

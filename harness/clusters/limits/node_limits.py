@@ -1,8 +1,9 @@
-"""CPU, memory and disk limits of the nodes on this machine: the part of the runtimes for resource faults.
+"""CPU, memory and disk limits of the nodes on this machine: the part of the runtimes for resource
+faults.
 
 What a fault needs is made when the cluster is made and goes with it: one control group per node
-(`harness.clusters.limits.groups`), one volume per node (`harness.clusters.limits.volumes`). The process
-runtime takes both, the docker runtime the volumes: a container has its groups anyway.
+(`harness.clusters.limits.groups`), one volume per node (`harness.clusters.limits.volumes`). The
+process runtime takes both, the docker runtime the volumes: a container has its groups anyway.
 """
 
 from __future__ import annotations
@@ -14,9 +15,21 @@ from typing import Final, TypeVar
 
 import psutil
 
-from harness.clusters.limits.groups import CpuGroup, MemoryGroup, group_of, hierarchies, remove_groups
+from harness.clusters.limits.groups import (
+    CpuGroup,
+    MemoryGroup,
+    group_of,
+    hierarchies,
+    remove_groups,
+)
 from harness.clusters.limits.groups import why_not as why_no_group
-from harness.clusters.limits.volumes import Volume, images, volumes_below, why_no_volume, why_not_slow
+from harness.clusters.limits.volumes import (
+    Volume,
+    images,
+    volumes_below,
+    why_no_volume,
+    why_not_slow,
+)
 from harness.errors import EnvironmentNotReady, HealError
 from harness.protocols.limits import CpuQuota, MemoryUse
 
@@ -35,8 +48,8 @@ G = TypeVar("G", CpuGroup, MemoryGroup)
 
 
 def clear(run_id: str, folders: Iterable[Path]) -> None:
-    """Remove the volumes and groups of a run whose processes are gone, also where nothing refers to them any
-    more. Idempotent.
+    """Remove the volumes and groups of a run whose processes are gone, also where nothing refers to
+    them any more. Idempotent.
 
     Args:
         folders: of its clusters, one folder a node in each.
@@ -51,7 +64,9 @@ def clear(run_id: str, folders: Iterable[Path]) -> None:
         }:
             Volume(data).unmount()
     if left := remove_groups(run_id):
-        raise HealError(f"{left[0]} could not be removed", hint="a process of the run is still in it")
+        raise HealError(
+            f"{left[0]} could not be removed", hint="a process of the run is still in it"
+        )
 
 
 def why_not(need: str) -> str:
@@ -63,7 +78,12 @@ class Limits:
     """The groups and volumes of one cluster's nodes, as far as it was started with them."""
 
     def __init__(
-        self, run_id: str, data: Mapping[str, Path], needs: frozenset[str], *, contained: bool = False
+        self,
+        run_id: str,
+        data: Mapping[str, Path],
+        needs: frozenset[str],
+        *,
+        contained: bool = False,
     ) -> None:
         """
         Args:
@@ -78,7 +98,9 @@ class Limits:
             if need in needs and controller in known
             for node in data
         }
-        self._volumes = {node: Volume(path) for node, path in data.items() if needs & {VOLUME, SLOW}}
+        self._volumes = {
+            node: Volume(path) for node, path in data.items() if needs & {VOLUME, SLOW}
+        }
 
     def prepare(self, node: str) -> None:
         """Give a node its groups and volume, before its first start; its data folder is there.
@@ -98,7 +120,8 @@ class Limits:
             self._volumes[node].mount()
 
     def enter(self, node: str, pid: int | None) -> None:
-        """Put a node that was just started into its groups; what slows its volume holds for it too."""
+        """Put a node that was just started into its groups; what slows its volume holds for it
+        too."""
         for (_, name), group in self._groups.items():
             if name == node and pid is not None:
                 group.enter(pid)
@@ -115,7 +138,9 @@ class Limits:
         for volume in self._volumes.values():
             volume.unmount()
         if self._groups and (left := remove_groups(self._run_id)):
-            raise HealError(f"{left[0]} could not be removed", hint="a process of the run is still in it")
+            raise HealError(
+                f"{left[0]} could not be removed", hint="a process of the run is still in it"
+            )
 
     def group(self, need: str, node: str, kind: type[G]) -> G:
         """A node's group.
@@ -141,7 +166,9 @@ class Limits:
         """
         if self._volumes and node not in self._volumes:
             others = ", ".join(sorted(self._volumes))
-            raise EnvironmentNotReady(f"{node} keeps no data of its own", hint=f"these do: {others}")
+            raise EnvironmentNotReady(
+                f"{node} keeps no data of its own", hint=f"these do: {others}"
+            )
         if node not in self._volumes:
             raise _not_given(VOLUME)
         return self._volumes[node]

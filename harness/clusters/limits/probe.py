@@ -2,8 +2,8 @@
 
     python -S harness/clusters/limits/probe.py GROUP PATH SIZE
 
-Cgroups v2 hold a process to the rules of its own group: what a node feels shows only from within the node's.
-The standard library alone: a probe starts often, on machines that do other things.
+Cgroups v2 hold a process to the rules of its own group: what a node feels shows only from within
+the node's. The standard library alone: a probe starts often, on machines that do other things.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pathlib import Path
 
 
 def synced_write(path: Path, size: int) -> tuple[str, float]:
-    """Write so many bytes, sync and remove them; the system's complaint ("" = none) and seconds it took."""
+    """Write so many bytes, sync and remove them; the system's complaint ("" = none) and seconds it
+    took."""
     start, said = time.monotonic(), ""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -1,10 +1,11 @@
 """Slows one device down, reads and writes, by the kernel's means.
 
-Brokers leave their writes to the kernel, which writes back later: a rule must hold for that, too. Cgroups v1
-write back as the root group, so the root's rule does it; throttles are not inherited, so each process's own
-group gets the rule as well. Cgroups v2 have no rule for all; there write-back is charged to the group whose
-process wrote, if that group has the memory and io controllers and the file system knows of it (ext4, btrfs,
-xfs): a rule of the node's own group holds for all that the node does.
+Brokers leave their writes to the kernel, which writes back later: a rule must hold for that, too.
+Cgroups v1 write back as the root group, so the root's rule does it; throttles are not inherited, so
+each process's own group gets the rule as well. Cgroups v2 have no rule for all; there write-back is
+charged to the group whose process wrote, if that group has the memory and io controllers and the
+file system knows of it (ext4, btrfs, xfs): a rule of the node's own group holds for all that the
+node does.
 
 https://docs.kernel.org/admin-guide/cgroup-v1/blkio-controller.html
 https://docs.kernel.org/admin-guide/cgroup-v2.html#writeback
@@ -84,8 +85,8 @@ class Throttle(ABC):
 
     @abstractmethod
     def rule(self, group: Path, device: str) -> int | None:
-        """Return how fast a group's processes may write to a device, in bytes per second; None without a
-        limit.
+        """Return how fast a group's processes may write to a device, in bytes per second; None
+        without a limit.
         """
 
     def with_rules(self, device: str) -> set[Path]:
@@ -146,11 +147,17 @@ class GroupThrottle(Throttle):
             return
         own = self.group_of(pid)
         if own is None or not (own / self.rules).exists():
-            raise EnvironmentNotReady(f"process {pid} has no control group of its own with {self.rules}")
-        _write(own / self.rules, f"{device} rbps={bytes_per_s} wbps={bytes_per_s}", may_be_gone=False)
+            raise EnvironmentNotReady(
+                f"process {pid} has no control group of its own with {self.rules}"
+            )
+        _write(
+            own / self.rules, f"{device} rbps={bytes_per_s} wbps={bytes_per_s}", may_be_gone=False
+        )
 
     def rate(self, device: str) -> int | None:
-        return min((self.rule(group, device) or 0 for group in self.with_rules(device)), default=None)
+        return min(
+            (self.rule(group, device) or 0 for group in self.with_rules(device)), default=None
+        )
 
     def felt_in(self, pid: int) -> Path | None:
         return self.group_of(pid)
@@ -163,8 +170,8 @@ class GroupThrottle(Throttle):
 
 
 def throttle(mounts: str | None = None) -> Throttle | None:
-    """Return the mechanism that can slow a device on this machine: v1's where its controller is mounted,
-    otherwise v2's.
+    """Return the mechanism that can slow a device on this machine: v1's where its controller is
+    mounted, otherwise v2's.
 
     Args:
         mounts: text of /proc/self/mountinfo, for tests.

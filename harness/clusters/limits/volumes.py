@@ -1,7 +1,8 @@
-"""A volume of its own for a node's data: a sparse image on a loop device, that can be full or slow alone.
+"""A volume of its own for a node's data: a sparse image on a loop device, that can be full or slow
+alone.
 
-The image lies next to the data folder on which it is mounted. Only what is really written takes room on the
-disk below: a ballast file reserves blocks without writing them.
+The image lies next to the data folder on which it is mounted. Only what is really written takes
+room on the disk below: a ballast file reserves blocks without writing them.
 """
 
 from __future__ import annotations
@@ -60,7 +61,8 @@ class Volume:
     """The volume that is mounted on ``data``, a folder that exists already and may hold something.
 
     Attributes:
-        asked_bytes_per_s: what `slow` was last asked for; a container's groups lose their rules with it.
+        asked_bytes_per_s: what `slow` was last asked for; a container's groups lose their rules
+            with it.
     """
 
     def __init__(self, data: Path) -> None:
@@ -78,9 +80,21 @@ class Volume:
         try:
             with self.image.open("wb") as file:
                 file.truncate(VOLUME_BYTES)
-            # No journal: a killed broker is not a crashed machine. No reserve: full is full for root as well.
-            # Few inodes: no table of them is left for the kernel to write in the background.
-            made = ["-q", "-F", "-m", "0", "-T", "largefile", "-O", "^has_journal", "-E", "nodiscard"]
+            # No journal: a killed broker is not a crashed machine. No reserve: full is full for
+            # root as well. Few inodes: no table of them is left for the kernel to write in the
+            # background.
+            made = [
+                "-q",
+                "-F",
+                "-m",
+                "0",
+                "-T",
+                "largefile",
+                "-O",
+                "^has_journal",
+                "-E",
+                "nodiscard",
+            ]
             _run("mkfs.ext4", *made, str(self.image))
             self.data.rename(before)
             self.data.mkdir()
@@ -161,7 +175,9 @@ class Volume:
         """
         found, device = throttle(), self._device()
         if found is None or device is None:
-            raise EnvironmentNotReady(f"the device of {self.data} cannot be slowed", hint=why_not_slow())
+            raise EnvironmentNotReady(
+                f"the device of {self.data} cannot be slowed", hint=why_not_slow()
+            )
         found.limit(device, bytes_per_s, pid)
         self.asked_bytes_per_s = bytes_per_s
 
@@ -219,7 +235,9 @@ def _run(*command: str) -> str:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_TOOL_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise EnvironmentNotReady(f"`{' '.join(command)}` did not end within {_TOOL_S:.0f} s") from error
+        raise EnvironmentNotReady(
+            f"`{' '.join(command)}` did not end within {_TOOL_S:.0f} s"
+        ) from error
     if done.returncode != 0:
         raise EnvironmentNotReady(
             f"`{' '.join(command)}` failed: {done.stderr.strip() or done.returncode}",

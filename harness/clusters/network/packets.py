@@ -1,8 +1,10 @@
-"""Packets that get lost on this machine's loopback interface: rules of iptables, on the addresses of one run.
+"""Packets that get lost on this machine's loopback interface: rules of iptables, on the addresses
+of one run.
 
-A rule drops a share of the packets to or from a port of a node, at random (iptables' ``statistic`` match),
-and TCP sends them again: nothing is in the way of connections but the kernel. Each rule is tagged with
-the run id, so that `clean` finds it. tc's ``netem`` would be the other way; fewer kernels have it.
+A rule drops a share of the packets to or from a port of a node, at random (iptables' ``statistic``
+match), and TCP sends them again: nothing is in the way of connections but the kernel. Each rule is
+tagged with the run id, so that `clean` finds it. tc's ``netem`` would be the other way; fewer
+kernels have it.
 """
 
 from __future__ import annotations
@@ -47,19 +49,30 @@ class Packets:
             EnvironmentNotReady: this machine cannot lose any.
         """
         if link != "clients" and not self._peers:
-            return "packets between containers do not pass loopback: only `link: clients` is possible"
+            return (
+                "packets between containers do not pass loopback: only `link: clients` is possible"
+            )
         if os.geteuid() != 0:
-            raise EnvironmentNotReady("iptables needs root", hint="run as root, or leave packet-loss out")
+            raise EnvironmentNotReady(
+                "iptables needs root", hint="run as root, or leave packet-loss out"
+            )
         if not shutil.which("iptables"):
-            raise EnvironmentNotReady("iptables is not installed", hint="Debian: apt install iptables")
-        done = _iptables("-C", _CHAIN, *_RANDOM, "0.5", "-m", "comment", "--comment", "none", "-j", "DROP")
+            raise EnvironmentNotReady(
+                "iptables is not installed", hint="Debian: apt install iptables"
+            )
+        done = _iptables(
+            "-C", _CHAIN, *_RANDOM, "0.5", "-m", "comment", "--comment", "none", "-j", "DROP"
+        )
         # A rule that is not there is what is to be found; another complaint is about the kernel.
         if not ("Bad rule" in done.stderr or "matching rule" in done.stderr or not done.returncode):
             raise EnvironmentNotReady(_first_line(done.stderr), hint="leave packet-loss out")
         return ""
 
-    def lose(self, name: str, node: str, link: str, way: Literal["both", "in", "out"], share: float) -> None:
-        """Drop a share of the packets of a node's ports from now on, until `repair` of the same name.
+    def lose(
+        self, name: str, node: str, link: str, way: Literal["both", "in", "out"], share: float
+    ) -> None:
+        """Drop a share of the packets of a node's ports from now on, until `repair` of the same
+        name.
 
         Args:
             link: "clients", "peers" or "all": ports that these connect to.
@@ -72,7 +85,9 @@ class Packets:
         for rule in self._rules(name, node, link, way, share):
             done = _iptables("-A", _CHAIN, *rule)
             if done.returncode:
-                raise EnvironmentNotReady(f"iptables refuses to lose packets: {_first_line(done.stderr)}")
+                raise EnvironmentNotReady(
+                    f"iptables refuses to lose packets: {_first_line(done.stderr)}"
+                )
 
     def repair(self, name: str) -> None:
         """Remove the rules of a name. Idempotent.
@@ -104,14 +119,23 @@ class Packets:
         }  # fmt: skip
         return sorted(self._spec.ports[name] for name in names)
 
-    def _rules(self, name: str, node: str, link: str, way: str, share: float) -> Iterator[list[str]]:
+    def _rules(
+        self, name: str, node: str, link: str, way: str, share: float
+    ) -> Iterator[list[str]]:
         service = next(service for service in self._spec.services if service.name == node)
         host = addresses.address(self._block, service.number)
         ends = [end for end, ways in (("d", ("both", "in")), ("s", ("both", "out"))) if way in ways]
         for port in self._ports(node, link):
             for end in ends:
                 where = ["-i", "lo", "-p", "tcp", f"-{end}", host, f"--{end}port", str(port)]
-                what = [*_RANDOM, f"{share:.6f}", "-m", "comment", "--comment", tag(self._run_id, name)]
+                what = [
+                    *_RANDOM,
+                    f"{share:.6f}",
+                    "-m",
+                    "comment",
+                    "--comment",
+                    tag(self._run_id, name),
+                ]
                 yield [*where, *what, "-j", "DROP"]
 
 
@@ -126,8 +150,8 @@ def clear(run_id: str) -> None:
 
 
 def tag(run_id: str, name: str) -> str:
-    """The comment of a rule: the run, whose it is, and a name. Ends in a semicolon, so that no name begins
-    with another one; without a name it is the beginning of all of a run's."""
+    """The comment of a rule: the run, whose it is, and a name. Ends in a semicolon, so that no name
+    begins with another one; without a name it is the beginning of all of a run's."""
     of_run = f"{_TAG} {run_id} {short_owner_mark()} "
     return f"{of_run}{name};" if name else of_run
 

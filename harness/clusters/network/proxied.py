@@ -1,39 +1,43 @@
 """The detours of one cluster, at work: a proxy, hosts files, and what is impaired now.
 
-Both runtimes use it: before the first node the proxy starts and hosts files are written, after the last comes
-`down`.
+Both runtimes use it: before the first node the proxy starts and hosts files are written, after the
+last comes `down`.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from harness.clusters.layout.compose import ClusterLayout, release_key
-from harness.clusters.layout.detours import DetourMap, Route
+from harness.clusters.layout.detours import DetourMap, Route, wires_of_routes
 from harness.clusters.network import toxiproxy
 from harness.clusters.nodes.node_process import NodeFolder
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, UsageError
 from harness.protocols.network import (
+    ANSWERS,
     CLIENT_DETOURS,
     CLIENT_ROLES,
-    CLIENT_SOURCES,
     PEER_CUTS,
     PEER_DETOURS,
     REQUESTS,
+    AnswerChange,
+    Answered,
     Flow,
     How,
     Impairment,
     Stalled,
     Wire,
+    is_client_source,
 )
 from harness.rundir import Document
 from harness.systems import system_of
 
 #: What a cluster can be started with.
-NEEDS: Final = frozenset({CLIENT_DETOURS, CLIENT_ROLES, PEER_DETOURS, PEER_CUTS, REQUESTS})
+NEEDS: Final = frozenset({CLIENT_DETOURS, CLIENT_ROLES, PEER_DETOURS, PEER_CUTS, REQUESTS, ANSWERS})
 HOSTS_FILE: Final = "hosts"
 #: As good as forever; toxiproxy counts milliseconds.
 _TEN_DAYS_MS: Final = 864_000_000
@@ -43,7 +47,8 @@ _STREAMS: Final = {"target": "upstream", "source": "downstream"}
 
 
 class ProxiedDetours:
-    """`StallsRequests` and `RenamesNodes` over a proxy, wherever it runs. Thread-safe.
+    """`StallsRequests`, `ChangesAnswers` and `RenamesNodes` over a proxy, wherever it runs.
+    Thread-safe.
 
     Args:
         folder: of the cluster.
@@ -55,6 +60,8 @@ class ProxiedDetours:
         self.plan = plan
         self._host = host
         self._proxy = toxiproxy.Proxy(host, plan.api)
+        #: Source -> its routes, for clients with wires of their own.
+        self._given: dict[str, list[Route]] = {}
 
     def adopt(self) -> None:
         """Take over the proxy that another harness process started."""
@@ -81,7 +88,21 @@ class ProxiedDetours:
         return ""
 
     def wires(self) -> Sequence[Wire]:
-        return self.plan.wires()
+        given = [route for routes in list(self._given.values()) for route in routes]
+        return [*self.plan.wires(), *wires_of_routes(given)]
+
+    def give_wires(self, source: str) -> None:
+        wanted = self.plan.of_instance(source)
+        if not wanted or source in self._given:
+            return
+        there = self._proxy.listening()
+        for route in wanted:
+            if route.name not in there:  # a run that is resumed has them
+                self._proxy.open(route.name, self._relayed(route))
+                if self.plan.requests:
+                    self._proxy.add(route.name, _MARK_REQUESTS)
+        there = self._proxy.listening()
+        self._given[source] = [replace(route, listen=there[route.name]) for route in wanted]
 
     def connect(self, wire: Wire, port: str, timeout_s: float) -> socket.socket:
         end = wire.endpoints[port]
@@ -89,6 +110,9 @@ class ProxiedDetours:
 
     def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
         flows = list(flows)
+        if impairment.answer:
+            self._proxy.add_rule(self._rule(name, flows, impairment, impairment.answer))
+            return
         for flow in flows:
             toxic = toxic_of(name, flow, impairment, self.plan.system)
             for route in self._of(flow.wire):
@@ -100,6 +124,46 @@ class ProxiedDetours:
     def request_kinds(self) -> Sequence[str]:
         return tuple(system_of(self.plan.system).request_kinds)
 
+    def answer_errors(self) -> Sequence[str]:
+        return tuple(system_of(self.plan.system).answer_errors)
+
+    def answered(self, name: str) -> Answered:
+        told = self._proxy.rules().get(name)
+        if told is None:
+            return Answered()
+        return Answered(told["seen"], told["met"], told["unfit"], tuple(told["described"] or ()))
+
+    def _has_rule(self, name: str) -> bool:
+        return self.plan.answers and name in self._proxy.rules()
+
+    def _rule(
+        self, name: str, flows: Iterable[Flow], impairment: Impairment, answer: AnswerChange
+    ) -> Document:
+        """An impairment as a rule of the proxy's relays."""
+        system = system_of(self.plan.system)
+        wires = {str(flow.wire): flow.wire for flow in flows}.values()
+        return {
+            "name": name,
+            "relays": [route.name for wire in wires for route in self._of(wire)],
+            "kinds": [system.request_kinds[kind] for kind in impairment.requests],
+            "share": impairment.share,
+            "number": impairment.number,
+            "first_of_each_connection": impairment.first_of_each_connection,
+            "act": answer.act,
+            "code": system.answer_errors[answer.error] if answer.error else 0,
+            "partitions": answer.partitions,
+            "instead": answer.instead,
+            "close": answer.close,
+            "delay_ms": round(impairment.delay_s * 1000),
+        }
+
+    def _relayed(self, route: Route) -> Route:
+        """A route through a relay that can change answers, where the cluster has those."""
+        if not self.plan.answers:
+            return route
+        at = self._proxy.open_relay(route.name, route.upstream, self.plan.system)
+        return replace(route, upstream=at)
+
     def stalled(self, name: str) -> Stalled:
         found = [toxic for _, _, toxic in self._applied(name)]
         return Stalled(sum(toxic["seen"] for toxic in found), sum(toxic["held"] for toxic in found))
@@ -110,7 +174,8 @@ class ProxiedDetours:
         Raises:
             EnvironmentNotReady: it died, or an address is taken.
         """
-        self._proxy.populate(self.plan.routes())
+        self._proxy.wait_up()
+        self._proxy.populate(self._relayed(route) for route in self.plan.routes())
         if self.plan.requests:
             for route in self.plan.routes():
                 self._proxy.add(route.name, _MARK_REQUESTS)
@@ -127,27 +192,33 @@ class ProxiedDetours:
         return [Wire(r.source, r.target, {r.port: r.listen}) for r in moved]
 
     def found_by(self, wires: Iterable[Wire]) -> set[str]:
-        sources = {(end.host, end.port): wire.source for wire in wires for end in wire.endpoints.values()}
+        sources = {
+            (end.host, end.port): wire.source for wire in wires for end in wire.endpoints.values()
+        }
         return {sources[at] for at in self._host.accepted() & set(sources)}
 
     def repair(self, name: str) -> None:
         try:
             for route, toxic, _ in self._applied(name):
                 self._proxy.remove(route, toxic)
+            if self.plan.answers:
+                self._proxy.remove_rule(name)
             self._take_back(name)
         except BrokerstormError as error:
             if not self._host.is_running():
-                return  # nothing goes through it any more; that the cluster is cut off is seen elsewhere
+                # nothing goes through it any more; that the cluster is cut off is seen elsewhere
+                return
             raise HealError(f"{name} stays on the network: {error}", hint=error.hint) from error
 
     def is_impaired(self, name: str) -> bool:
         try:
-            return bool(self._applied(name) or self._renamed(name))
+            return bool(self._applied(name) or self._renamed(name) or self._has_rule(name))
         except BrokerstormError:
             return self._host.is_running()  # not to know is not to be repaired
 
     def _take_back(self, name: str) -> None:
-        """The old address of a node that was renamed; the new one is closed last, so that a failure shows."""
+        """The old address of a node that was renamed; the new one is closed last, so that a failure
+        shows."""
         renamed = self._renamed(name)
         if not renamed:
             return
@@ -165,10 +236,11 @@ class ProxiedDetours:
         """The hosts files with every node that has another address now, whoever gave it."""
         usual = {route.name for route in self.plan.routes()}
         moved: dict[str, dict[str, str]] = {source: {} for source in self.plan.sources()}
-        for one, host in self._proxy.listening().items():
-            if one not in usual and not one.startswith(f"{but}."):
+        for one, listen in self._proxy.listening().items():
+            of_client = is_client_source(one.partition(".")[0])
+            if one not in usual and not of_client and not one.startswith(f"{but}."):
                 _, source, target, _ = one.split(".")
-                moved[source][target] = host
+                moved[source][target] = listen.host
         for source, addresses in moved.items():
             self._write(source, addresses)
 
@@ -177,7 +249,7 @@ class ProxiedDetours:
         return [
             route
             for route in self.plan.routes()
-            if route.target == node and route.source not in CLIENT_SOURCES
+            if route.target == node and not is_client_source(route.source)
         ]
 
     def _write(self, service: str, moved: Mapping[str, str]) -> None:
@@ -203,7 +275,8 @@ class ProxiedDetours:
         ]
 
     def _of(self, wire: Wire) -> list[Route]:
-        return [r for r in self.plan.routes() if (r.source, r.target) == (wire.source, wire.target)]
+        own = self._given.get(wire.source) or self.plan.routes()
+        return [r for r in own if (r.source, r.target) == (wire.source, wire.target)]
 
 
 class LocalDetours(ProxiedDetours):
@@ -224,10 +297,11 @@ class LocalDetours(ProxiedDetours):
             self._open()
 
     def jvm_flags(self, conf: str) -> list[str]:
-        """Return the flags that make a JVM read the hosts file. ``conf`` is the node's configuration folder
-        as the JVM sees it.
+        """Return the flags that make a JVM read the hosts file. ``conf`` is the node's
+        configuration folder as the JVM sees it.
         """
-        # Java 9 and later. The file is the only resolver then: it holds localhost and this machine's name.
+        # Java 9 and later. The file is the only resolver then: it holds localhost and this
+        # machine's name.
         return [f"-Djdk.net.hosts.file={conf}/{HOSTS_FILE}"] if self.plan.peers else []
 
 
@@ -240,15 +314,19 @@ class DetoursByAddress(LocalDetours):
 def toxic_of(name: str, flow: Flow, impairment: Impairment, system: str) -> Document:
     """An impairment as toxiproxy's toxic on one direction of a route. Times are milliseconds.
 
-    To hold is a delay without end: bytes that wait are passed on in order when it is removed, as packets are
-    that TCP sends again. toxiproxy's own ``timeout`` drops them and must close the connection afterwards.
+    To hold is a delay without end: bytes that wait are passed on in order when it is removed, as
+    packets are that TCP sends again. toxiproxy's own ``timeout`` drops them and must close the
+    connection afterwards.
     """
     kind, attributes = {
         "hold": ("latency", {"latency": _TEN_DAYS_MS, "jitter": 0}),
         "swallow": ("timeout", {"timeout": 0}),
         "delay": (
             "latency",
-            {"latency": round(impairment.delay_s * 1000), "jitter": round(impairment.jitter_s * 1000)},
+            {
+                "latency": round(impairment.delay_s * 1000),
+                "jitter": round(impairment.jitter_s * 1000),
+            },
         ),
         "throttle": ("bandwidth", {"rate": impairment.kilobytes_per_s}),
         "reset": ("reset_peer", {"timeout": 0}),
@@ -280,9 +358,10 @@ def detours_of(
             f"{spec.system} {spec.version} cannot use different addresses for clients and for brokers",
             hint=f"network faults on clients need {since} or newer",
         )
-    kind = DetoursByAddress if spec.program else LocalDetours
+    by_address = spec.program is not None and not spec.program.reads_hosts_file
+    kind = DetoursByAddress if by_address else LocalDetours
     return (
         kind(run_id, folder, DetourMap(spec, block, needs))
-        if needs & (NEEDS - {REQUESTS, CLIENT_ROLES})
+        if needs & (NEEDS - {REQUESTS, ANSWERS, CLIENT_ROLES})
         else None
     )

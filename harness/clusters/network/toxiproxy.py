@@ -1,8 +1,9 @@
 """toxiproxy, the network proxy of a cluster: built once, spoken to by HTTP.
 
-It is Shopify's (https://github.com/Shopify/toxiproxy, MIT), at one version, with two toxics of ours: the Go
-module in `proxy/` in this folder, built once and kept in the cache. As a local process it is like a node:
-a pid file in the cluster's folder, the run id in its environment, so that `clean` finds it.
+It is Shopify's (https://github.com/Shopify/toxiproxy, MIT), at one version, with two deadlocks
+fixed (`_CHANGES`), and two toxics and relays of ours: the Go module in `proxy/` in this folder,
+built once and kept in the cache. As a local process it is like a node: a pid file in the cluster's
+folder, the run id in its environment, so that `clean` finds it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from harness.clusters.nodes.node_process import NodeFolder, NodeProcess
 from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
 from harness.protocols.cluster import Endpoint
 from harness.rundir import Document
-from harness.toolchains.go_tool import GoTool
+from harness.toolchains.go_tool import GoTool, SourceChange
 from harness.waiting import wait_while
 
 VERSION: Final = "2.12.0"
@@ -30,7 +31,59 @@ _MODULE: Final = Path(__file__).parent / "proxy"
 #: A name of its own among the nodes of the cluster folder.
 FOLDER: Final = "network"
 _START_S, _ASK_S, _POLL_S = 20.0, 10.0, 0.02
-SERVER: Final = GoTool(f"toxiproxy {VERSION}", "network proxy", "network faults", _MODULE)
+_TOXIPROXY: Final = "github.com/Shopify/toxiproxy/v2"
+#: Two deadlocks of toxiproxy that leave a fault on the network for good: a toxic is added or
+#: removed while a connection cannot be written to, and every other request waits for that one.
+_CHANGES: Final = (
+    # A message that cannot be written on is kept until the next toxic passes it on.
+    SourceChange(
+        f"{_TOXIPROXY}/toxics/noop.go",
+        "package toxics\n",
+        'package toxics\n\nimport "github.com/Shopify/toxiproxy/v2/stream"\n',
+    ),
+    SourceChange(
+        f"{_TOXIPROXY}/toxics/noop.go",
+        "\tfor {\n",
+        """\tif kept, is := stub.State.(*stream.StreamChunk); is {
+		stub.State = nil
+		if !passOn(stub, kept) {
+			return
+		}
+	}
+	for {
+""",
+    ),
+    SourceChange(
+        f"{_TOXIPROXY}/toxics/noop.go",
+        "\t\t\tstub.Output <- c\n",
+        "\t\t\tif !passOn(stub, c) {\n\t\t\t\treturn\n\t\t\t}\n",
+    ),
+    SourceChange(
+        f"{_TOXIPROXY}/toxics/noop.go",
+        "func init() {",
+        """func passOn(stub *ToxicStub, chunk *stream.StreamChunk) bool {
+	select {
+	case stub.Output <- chunk:
+		return true
+	case <-stub.Interrupt:
+		stub.State = chunk
+		return false
+	}
+}
+
+func init() {""",
+    ),
+    # The reader of a closed connection must continue, or the toxics before it never end.
+    SourceChange(
+        f"{_TOXIPROXY}/link.go",
+        """			Msg("Could not write to destination")
+""",
+        """			Msg("Could not write to destination")
+		go func() { _, _ = io.Copy(io.Discard, link.output) }()
+""",
+    ),
+)
+SERVER: Final = GoTool(f"toxiproxy {VERSION}", "network proxy", "network faults", _MODULE, _CHANGES)
 fetch, readiness = SERVER.fetch, SERVER.readiness
 
 
@@ -70,7 +123,8 @@ class LocalHost(NodeProcess):
         return self.folder.logs / "stdout.log"
 
     def start(self, program: Path, api: Endpoint, splits: Iterable[Split] = ()) -> None:
-        """Start it without any route. ``splits``: listeners that pass connections on by the client's role.
+        """Start it without any route. ``splits``: listeners that pass connections on by the
+        client's role.
 
         Raises:
             EnvironmentNotReady: it cannot be started.
@@ -78,8 +132,7 @@ class LocalHost(NodeProcess):
         self.folder.logs.mkdir(parents=True, exist_ok=True)
         command = [str(program), "-host", api.host, "-port", str(api.port)]
         for split in splits:
-            ends = (split.listen, split.producers, split.consumers, split.others)
-            command += ["-split", ",".join(map(str, ends))]
+            command += ["-split", f"{split.listen},{split.target},{split.port}"]
         self.launch(command, dict(os.environ))
 
     def accepted(self) -> set[tuple[str, int]]:
@@ -102,14 +155,21 @@ class Proxy:
         self._api = api
         self._pool = urllib3.PoolManager(maxsize=4, retries=False)
 
-    def populate(self, routes: Iterable[Route]) -> None:
-        """Wait until it answers and open these routes; return when it listens.
+    def wait_up(self) -> None:
+        """Wait until it answers.
 
         Raises:
-            EnvironmentNotReady: it died, or an address is taken.
+            EnvironmentNotReady: it died, or stays silent.
         """
         if error := wait_while(self._silence, _START_S, every_s=_POLL_S):
             raise error
+
+    def populate(self, routes: Iterable[Route]) -> None:
+        """Open these routes; return when it listens.
+
+        Raises:
+            EnvironmentNotReady: an address is taken.
+        """
         listeners = [
             {"name": r.name, "listen": str(r.listen), "upstream": str(r.upstream), "enabled": True}
             for r in routes
@@ -155,7 +215,9 @@ class Proxy:
     def open(self, name: str, route: Route) -> None:
         """Add a route under a name of its own; `close` removes it."""
         self.ask(
-            "POST", "/proxies", {"name": name, "listen": str(route.listen), "upstream": str(route.upstream)}
+            "POST",
+            "/proxies",
+            {"name": name, "listen": str(route.listen), "upstream": str(route.upstream)},
         )
 
     def close(self, name: str) -> None:
@@ -163,9 +225,34 @@ class Proxy:
         with contextlib.suppress(UsageError):
             self.ask("DELETE", f"/proxies/{name}")
 
-    def listening(self) -> dict[str, str]:
-        """Name of a route -> the address that it listens on."""
-        return {name: row["listen"].rpartition(":")[0] for name, row in self.ask("GET", "/proxies").items()}
+    def open_relay(self, name: str, upstream: Endpoint, protocol: str) -> Endpoint:
+        """Open a relay, which can change answers on their way from ``upstream``; where it
+        listens."""
+        asked = {"name": name, "listen": "127.0.0.1:0", "upstream": str(upstream)}
+        found = self.ask("POST", "/answers/relays", {**asked, "protocol": protocol})
+        host, _, port = found["listen"].rpartition(":")
+        return Endpoint(host, int(port))
+
+    def add_rule(self, rule: Document) -> None:
+        """Change answers of some relays from now on."""
+        self.ask("POST", "/answers/rules", rule)
+
+    def rules(self) -> dict[str, Document]:
+        """Name of each rule in force -> what it met."""
+        return dict(self.ask("GET", "/answers/rules"))
+
+    def remove_rule(self, name: str) -> None:
+        """End a rule; it is not an error if it does not exist."""
+        with contextlib.suppress(UsageError):
+            self.ask("DELETE", f"/answers/rules/{name}")
+
+    def listening(self) -> dict[str, Endpoint]:
+        """Name of a route -> where it listens."""
+        found = {}
+        for name, row in self.ask("GET", "/proxies").items():
+            host, _, port = row["listen"].rpartition(":")
+            found[name] = Endpoint(host, int(port))
+        return found
 
     def ask(self, method: str, path: str, body: Any = None) -> Any:
         """One request; the JSON of its answer, None without any.
@@ -191,8 +278,12 @@ class Proxy:
         if answer.status == 404:
             raise UsageError(f"the network proxy knows no {path}")
         if answer.status >= 400:
-            raise EnvironmentNotReady(f"the network proxy refuses {method} {path}: {text.strip()[:300]}")
+            raise EnvironmentNotReady(
+                f"the network proxy refuses {method} {path}: {text.strip()[:300]}"
+            )
         try:
             return json.loads(text) if text.startswith(("{", "[")) else None
         except ValueError as error:
-            raise BrokerstormError(f"the network proxy answered {text[:100]!r} to {path}") from error
+            raise BrokerstormError(
+                f"the network proxy answered {text[:100]!r} to {path}"
+            ) from error

@@ -40,11 +40,17 @@ def damage_files(
         if not used:
             break
         (path,) = rng.choices(list(used), list(used.values()))
-        offset = used[path] - min(size_bytes, used[path]) if damage == "cut" else rng.randrange(used[path])
+        offset = (
+            used[path] - min(size_bytes, used[path])
+            if damage == "cut"
+            else rng.randrange(used[path])
+        )
         size = 1 if damage == "flip" else min(size_bytes, used[path] - offset)
         before, after = _write(path, damage, offset, size, rng)
         if before != after:  # zeros over zeros are not a damage
-            place = DamagedPlace(str(path.relative_to(data)), offset, size, before.hex(), after.hex())
+            place = DamagedPlace(
+                str(path.relative_to(data)), offset, size, before.hex(), after.hex()
+            )
             done.append(place)
         if damage == "cut":
             del used[path]
@@ -64,7 +70,9 @@ def is_of(wanted: FileKind, path: str, kinds: Mapping[str, Sequence[str]]) -> bo
 
 def kind_of(path: str, kinds: Mapping[str, Sequence[str]]) -> str:
     """The kind of a file; empty when it has none."""
-    named = (kind for kind, patterns in kinds.items() if any(fnmatch(path, each) for each in patterns))
+    named = (
+        kind for kind, patterns in kinds.items() if any(fnmatch(path, each) for each in patterns)
+    )
     return next(named, "")
 
 
@@ -81,7 +89,9 @@ def used_bytes(path: Path) -> int:
     return 0
 
 
-def _write(path: Path, damage: Damage, offset: int, size: int, rng: random.Random) -> tuple[bytes, bytes]:
+def _write(
+    path: Path, damage: Damage, offset: int, size: int, rng: random.Random
+) -> tuple[bytes, bytes]:
     """Damage a place; the bytes shown of it, before the damage, and as they are read after it."""
     shown = min(size, _SHOWN)
     with path.open("r+b") as file:
@@ -91,7 +101,9 @@ def _write(path: Path, damage: Damage, offset: int, size: int, rng: random.Rando
         if damage == "cut":
             file.truncate(offset)
         else:
-            file.write(bytes([before[0] ^ 1 << rng.randrange(8)]) if damage == "flip" else bytes(size))
+            file.write(
+                bytes([before[0] ^ 1 << rng.randrange(8)]) if damage == "flip" else bytes(size)
+            )
         file.flush()
         os.fsync(file.fileno())
         file.seek(offset)

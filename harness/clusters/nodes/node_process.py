@@ -27,7 +27,10 @@ _POLL_S = 0.02
 _GONE_TIMEOUT_S = 10.0
 _TAIL_BYTES = 256 * 1024  # a program in Go says why it ends before the stacks of all it did
 _CAUSES = (
-    (r"Address already in use|Cannot assign requested address", "the port is taken: see `ss -ltnp`"),
+    (
+        r"Address already in use|Cannot assign requested address",
+        "the port is taken: see `ss -ltnp`",
+    ),
     (
         r"[Cc]annot allocate memory|Could not reserve enough space|insufficient memory|OutOfMemoryError"
         r"|out of memory",
@@ -38,7 +41,9 @@ _CAUSES = (
     (r"UnsupportedClassVersionError", "this version needs a newer Java; see `brokerstorm doctor`"),
     (r"ConfigException", "see cluster.config of the scenario; the names are the broker's own"),
 )
-_TELLING = re.compile(r"ERROR|FATAL|Exception|Error:|OutOfMemory|\[(ERR|FTL)\]|^fatal error: |^panic: ")
+_TELLING = re.compile(
+    r"ERROR|FATAL|Exception|Error:|OutOfMemory|\[(ERR|FTL)\]|^fatal error: |^panic: "
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +71,9 @@ class NodeFolder:
 class NodeProcess:
     """The process of one node. Safe to use from several threads.
 
-    Reads take no lock: asking must not wait for a stop that takes its time. The process is our child when
-    this object launched it; one adopted from a pid file is not, and is checked for identity before every
-    signal.
+    Reads take no lock: asking must not wait for a stop that takes its time. The process is our
+    child when this object launched it; one adopted from a pid file is not, and is checked for
+    identity before every signal.
     """
 
     def __init__(self, name: str, folder: NodeFolder, run_id: str) -> None:
@@ -107,7 +112,9 @@ class NodeProcess:
                         start_new_session=True,
                     )
                 except OSError as error:
-                    raise EnvironmentNotReady(f"{self.name}: cannot start {command[0]}: {error}") from error
+                    raise EnvironmentNotReady(
+                        f"{self.name}: cannot start {command[0]}: {error}"
+                    ) from error
             if memory_max_mb:
                 _bound_memory(self._child.pid, memory_max_mb)
             self._identity = identify(self._child.pid)
@@ -174,7 +181,8 @@ class NodeProcess:
         self.folder.pid_file.unlink(missing_ok=True)
 
     def stop(self, timeout_s: float) -> bool:
-        """SIGTERM, SIGKILL after the timeout; returns when the process is gone: whether by itself."""
+        """SIGTERM, SIGKILL after the timeout; returns when the process is gone: whether by
+        itself."""
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)  # a paused process gets its SIGTERM only when it runs
         by_itself = self._wait_gone(timeout_s)
@@ -190,7 +198,9 @@ class NodeProcess:
             EnvironmentNotReady: the node does not run.
         """
         self._signal(signal.SIGSTOP)
-        wait_until(lambda: self.is_paused() or not self.is_running(), _GONE_TIMEOUT_S, every_s=_POLL_S)
+        wait_until(
+            lambda: self.is_paused() or not self.is_running(), _GONE_TIMEOUT_S, every_s=_POLL_S
+        )
         if not self.is_paused():
             raise EnvironmentNotReady(f"cannot pause {self.name}: it is not running")
 
@@ -199,14 +209,20 @@ class NodeProcess:
         self._signal(signal.SIGCONT)
 
     def why_dead(self) -> EnvironmentNotReady:
-        """The error for a node that should run and does not: its last telling log lines and a remedy."""
-        code = f" (exit code {self._child.returncode})" if self._child and self._child.returncode else ""
+        """The error for a node that should run and does not: its last telling log lines and a
+        remedy."""
+        code = (
+            f" (exit code {self._child.returncode})"
+            if self._child and self._child.returncode
+            else ""
+        )
         tail = self._log_tail()
         hint = cause_of(tail)
         logs = f"its log is {self.folder.logs / 'stdout.log'}"
         lines = "\n".join(f"    {line}" for line in telling_lines(tail)) or "    (it wrote nothing)"
         return EnvironmentNotReady(
-            f"{self.name} died{code}; last lines:\n{lines}", hint=f"{hint}; {logs}" if hint else logs
+            f"{self.name} died{code}; last lines:\n{lines}",
+            hint=f"{hint}; {logs}" if hint else logs,
         )
 
     def _log_tail(self) -> str:
@@ -247,7 +263,8 @@ def cause_of(log: str) -> str:
 
 
 def telling_lines(log: str) -> list[str]:
-    """The lines of a log of Java or Go that say what went wrong: errors and causes, else the last ones."""
+    """The lines of a log of Java or Go that say what went wrong: errors and causes, else the last
+    ones."""
     lines = [line.strip() for line in log.splitlines() if line.strip()]
     lines = [line for line in lines if not re.match(r"^(at |\.\.\. \d+ more)", line)]
     telling = [line for line in lines if _TELLING.search(line)]

@@ -1,8 +1,8 @@
 """Processes of a run: who they are, whether they live, and ending exactly those.
 
-Every process that a run starts has the variables of `harness.owners.marks_of` in its environment. A pid
-alone proves nothing (pids are reused), so before any signal to a process that is not our child its start
-time, user, state folder and run id are checked.
+Every process that a run starts has the variables of `harness.owners.marks_of` in its environment. A
+pid alone proves nothing (pids are reused), so before any signal to a process that is not our child
+its start time, user, state folder and run id are checked.
 """
 
 from __future__ import annotations
@@ -62,15 +62,16 @@ def identify(pid: int) -> ProcessId | None:
 
 
 def run_processes(run_id: str | None = None) -> Iterator[tuple[ProcessId, str]]:
-    """Every live process of a run of ours (of any when None) with its run id, but never this one or its
-    parents: a user may have the variable in the shell."""
+    """Every live process of a run of ours (of any when None) with its run id, but never this one or
+    its parents: a user may have the variable in the shell."""
     for identity, owner in _marked_processes(run_id):
         if owner.is_us:
             yield identity, owner.run_id
 
 
 def processes_of_others(run_id: str | None = None) -> Iterator[tuple[ProcessId, RunOwner]]:
-    """Every live process of a run (of any when None) that another user, or another state folder, has."""
+    """Every live process of a run (of any when None) that another user, or another state folder,
+    has."""
     for identity, owner in _marked_processes(run_id):
         if not owner.is_us:
             yield identity, owner

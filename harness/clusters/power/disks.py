@@ -1,9 +1,11 @@
-"""The disks of a cluster's nodes: one process of `powerfs/` in this folder, mounted on each data folder.
+"""The disks of a cluster's nodes: one process of `powerfs/` in this folder, mounted on each data
+folder.
 
-It passes everything through to the folder below and remembers what each file was when it was last synced
-(fsync, fdatasync, a write with O_SYNC or O_DSYNC; the kernel turns msync into writes and an fsync). Like the
-network proxy it is built once and has a pid file and the run id, so that `clean` finds it; `clean` unmounts
-what it leaves. What is in a folder before it is mounted counts as synced.
+It passes everything through to the folder below and remembers what each file was when it was last
+synced (fsync, fdatasync, a write with O_SYNC or O_DSYNC; the kernel turns msync into writes and an
+fsync). Like the network proxy it is built once and has a pid file and the run id, so that `clean`
+finds it; `clean` unmounts what it leaves. What is in a folder before it is mounted counts as
+synced.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class PowerDisks(NodeProcess):
         data: node -> its data folder.
     """
 
-    def __init__(self, run_id: str, folder: Path, data: Mapping[str, Path], needs: frozenset[str]) -> None:
+    def __init__(
+        self, run_id: str, folder: Path, data: Mapping[str, Path], needs: frozenset[str]
+    ) -> None:
         super().__init__("the file system that loses power", NodeFolder(folder / _FOLDER), run_id)
         self._data = dict(data) if needs & GIVES else {}
         self._folders = FOLDERS in needs
@@ -73,8 +77,8 @@ class PowerDisks(NodeProcess):
             raise error
 
     def _silence(self) -> EnvironmentNotReady | None:
-        """Return why the file system does not answer; None when it does. It listens after everything is
-        mounted.
+        """Return why the file system does not answer; None when it does. It listens after
+        everything is mounted.
         """
         try:
             self._ask("state", next(iter(self._data)))
@@ -123,7 +127,8 @@ class PowerDisks(NodeProcess):
                 said = json.loads(peer.makefile("rb").read() or b"{}")
         except (OSError, ValueError) as error:
             raise EnvironmentNotReady(
-                f"{self.name} does not answer: {error}", hint=f"its log is {self.folder.logs / 'stderr.log'}"
+                f"{self.name} does not answer: {error}",
+                hint=f"its log is {self.folder.logs / 'stderr.log'}",
             ) from error
         if said.get("error") or "files" not in said:
             raise EnvironmentNotReady(f"{self.name}: {said.get('error', 'no answer')}")

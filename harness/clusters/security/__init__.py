@@ -1,1 +1,2 @@
-"""Our own clusters with TLS and users: a throw-away authority, certificates, passwords, a connection file."""
+"""Our own clusters with TLS and users: a throw-away authority, certificates, passwords, a
+connection file."""

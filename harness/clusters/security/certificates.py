@@ -1,4 +1,5 @@
-"""A certificate authority that lives as long as one process, and the certificates that it issues."""
+"""A certificate authority that lives as long as one process, and the certificates that it
+issues."""
 
 from __future__ import annotations
 
@@ -27,7 +28,8 @@ class Issued:
 
 
 class Authority:
-    """Issues certificates. Its own key stays in memory: what it has issued is all that there will ever be.
+    """Issues certificates. Its own key stays in memory: what it has issued is all that there will
+    ever be.
 
     Attributes:
         certificate: its own, PEM: what clients and brokers trust.
@@ -37,7 +39,9 @@ class Authority:
         self._key = _new_key()
         self._name = _named(name)
         builder = _builder(self._name, self._name, self._key, usual_span())
-        builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=True, path_length=0), critical=True
+        )
         usage = x509.KeyUsage(
             digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False,
             key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
@@ -49,7 +53,11 @@ class Authority:
         self.certificate = builder.sign(self._key, SHA256()).public_bytes(Encoding.PEM)
 
     def issue(
-        self, name: str, hosts: Iterable[str] = (), *, valid: tuple[datetime, datetime] | None = None
+        self,
+        name: str,
+        hosts: Iterable[str] = (),
+        *,
+        valid: tuple[datetime, datetime] | None = None,
     ) -> Issued:
         """A certificate for a server at ``hosts``, or for a client (no hosts); its key is new.
 
@@ -60,7 +68,9 @@ class Authority:
         """
         key = _new_key()
         builder = _builder(_named(name), self._name, key, valid or usual_span())
-        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(
+            x509.BasicConstraints(ca=False, path_length=None), critical=True
+        )
         issuer = x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(self._identifier)
         builder = builder.add_extension(issuer, critical=False)
         if names := [_host(host) for host in sorted(set(hosts))]:

@@ -1,7 +1,8 @@
 """Makes one of our own clusters secure: once, before its nodes start, and until they are gone.
 
-Everything secret lies in one folder of the state (0700), never in the run's: passwords, private keys, and the
-files of brokers that need them. The connection file lies in the cluster's folder and only names them.
+Everything secret lies in one folder of the state (0700), never in the run's: passwords, private
+keys, and the files of brokers that need them. The connection file lies in the cluster's folder and
+only names them.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ class ClusterSecurity:
         self.secrets = dict(secrets)
 
     @classmethod
-    def of(cls, run_id: str, names: Iterable[str]) -> ClusterSecurity:
+    def made_for(cls, run_id: str, names: Iterable[str]) -> ClusterSecurity:
         """That which another process has made.
 
         Raises:
@@ -76,8 +77,8 @@ class ClusterSecurity:
         return Tls(self.ca, self.folder / f"{user}.crt", self.folder / f"{user}.key")
 
     def values(self, node: str) -> dict[str, str]:
-        """Return the values for the templates of a node's settings: paths and names of users, nothing
-        secret.
+        """Return the values for the templates of a node's settings: paths and names of users,
+        nothing secret.
         """
         return {
             "folder": str(self.folder / node),
@@ -91,7 +92,8 @@ class ClusterSecurity:
         }
 
     def make(self, layout: Layout) -> Authority:
-        """Issue certificates for nodes and admin, write what is secret; returns the authority that did.
+        """Issue certificates for nodes and admin, write what is secret; returns the authority that
+        did.
 
         Raises:
             EnvironmentNotReady: it cannot be written.
@@ -103,7 +105,9 @@ class ClusterSecurity:
             raise EnvironmentNotReady(f"cannot write {self.folder}: {error.strerror}") from error
         return authority
 
-    def connection(self, system: str, cluster_id: str, where: Mapping[str, str], access: Access) -> str:
+    def connection(
+        self, system: str, cluster_id: str, where: Mapping[str, str], access: Access
+    ) -> str:
         """The text of a connection file: it names what is secret."""
         clients, admin = access.clients, access.admin
         assert clients.tls
@@ -122,7 +126,11 @@ class ClusterSecurity:
 
     def _proof(self, auth: Auth, user: str) -> Document:
         source = {"file": str(self.file(auth.user or user))}
-        proof = {"token": source} if auth.mechanism == "token" else {"user": auth.user, "password": source}
+        proof = (
+            {"token": source}
+            if auth.mechanism == "token"
+            else {"user": auth.user, "password": source}
+        )
         return {"mechanism": auth.mechanism, **proof}
 
     def _make(self, layout: Layout, authority: Authority) -> None:

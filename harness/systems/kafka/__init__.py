@@ -49,6 +49,66 @@ _REQUESTS: Final = {
     "ShareAcknowledge": 79,
 }
 
+#: https://kafka.apache.org/protocol#protocol_error_codes
+#: DUPLICATE_SEQUENCE_NUMBER is left out: it says that a message is stored, and a client
+#: acknowledges it. So are errors that say that a position or the state of a producer is lost
+#: (OFFSET_OUT_OF_RANGE, UNKNOWN_PRODUCER_ID ...): a client that then skips or repeats messages does
+#: as it should, and the judging would call it a violation.
+_ERRORS: Final = {
+    "UNKNOWN_SERVER_ERROR": -1,
+    "CORRUPT_MESSAGE": 2,
+    "UNKNOWN_TOPIC_OR_PARTITION": 3,
+    "LEADER_NOT_AVAILABLE": 5,
+    "NOT_LEADER_OR_FOLLOWER": 6,
+    "REQUEST_TIMED_OUT": 7,
+    "BROKER_NOT_AVAILABLE": 8,
+    "REPLICA_NOT_AVAILABLE": 9,
+    "MESSAGE_TOO_LARGE": 10,
+    "OFFSET_METADATA_TOO_LARGE": 12,
+    "NETWORK_EXCEPTION": 13,
+    "COORDINATOR_LOAD_IN_PROGRESS": 14,
+    "COORDINATOR_NOT_AVAILABLE": 15,
+    "NOT_COORDINATOR": 16,
+    "INVALID_TOPIC_EXCEPTION": 17,
+    "RECORD_LIST_TOO_LARGE": 18,
+    "NOT_ENOUGH_REPLICAS": 19,
+    "NOT_ENOUGH_REPLICAS_AFTER_APPEND": 20,
+    "ILLEGAL_GENERATION": 22,
+    "UNKNOWN_MEMBER_ID": 25,
+    "INVALID_SESSION_TIMEOUT": 26,
+    "REBALANCE_IN_PROGRESS": 27,
+    "TOPIC_AUTHORIZATION_FAILED": 29,
+    "GROUP_AUTHORIZATION_FAILED": 30,
+    "CLUSTER_AUTHORIZATION_FAILED": 31,
+    "INVALID_TIMESTAMP": 32,
+    "UNSUPPORTED_VERSION": 35,
+    "NOT_CONTROLLER": 41,
+    "POLICY_VIOLATION": 44,
+    "INVALID_TXN_STATE": 48,
+    "INVALID_TRANSACTION_TIMEOUT": 50,
+    "CONCURRENT_TRANSACTIONS": 51,
+    "TRANSACTION_COORDINATOR_FENCED": 52,
+    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED": 53,
+    "KAFKA_STORAGE_ERROR": 56,
+    "FETCH_SESSION_ID_NOT_FOUND": 70,
+    "INVALID_FETCH_SESSION_EPOCH": 71,
+    "FENCED_LEADER_EPOCH": 74,
+    "UNKNOWN_LEADER_EPOCH": 75,
+    "OFFSET_NOT_AVAILABLE": 78,
+    "MEMBER_ID_REQUIRED": 79,
+    "PREFERRED_LEADER_NOT_AVAILABLE": 80,
+    "GROUP_MAX_SIZE_REACHED": 81,
+    "FENCED_INSTANCE_ID": 82,
+    "INVALID_RECORD": 87,
+    "UNSTABLE_OFFSET_COMMIT": 88,
+    "THROTTLING_QUOTA_EXCEEDED": 89,
+    "PRODUCER_FENCED": 90,
+    "UNKNOWN_TOPIC_ID": 100,
+    "FENCED_MEMBER_EPOCH": 110,
+    "STALE_MEMBER_EPOCH": 113,
+    "TRANSACTION_ABORTABLE": 120,
+}
+
 
 class Kafka(System):
     """Apache Kafka: its settings, the names of topics, and what it can do."""
@@ -79,16 +139,27 @@ class Kafka(System):
     has_offsets = True
     size_setting = "max.message.bytes"
     changeable = (
-        *(_IN_SYNC, "max.message.bytes", "flush.messages", "flush.ms", "segment.bytes", "segment.ms"),
+        *(
+            _IN_SYNC,
+            "max.message.bytes",
+            "flush.messages",
+            "flush.ms",
+            "segment.bytes",
+            "segment.ms",
+        ),
         *("compression.type", "index.interval.bytes", "retention.ms", "retention.bytes"),
     )
     change_request = "IncrementalAlterConfigs topic {topic}"
     follows_from_s = 45.0
     forgets_read = True
     reads_replicas = True
+    runs_applications = True
+    append_time = {"message.timestamp.type": "LogAppendTime"}
+    names_group_members = True
     grows_topics = True
     log_stamps = ("[{time}] {level} ",)
     request_kinds = _REQUESTS
+    answer_errors = _ERRORS
     file_kinds = {
         "unused": ("*-delete/*",),
         "metadata": (
@@ -114,7 +185,9 @@ class Kafka(System):
 
     def cluster_warnings(self, configs: Sequence[Texts]) -> Iterator[str]:
         racks = {config["broker.rack"] for config in configs if "broker.rack" in config}
-        is_asked = any(config.get(_SELECTOR, "").endswith(".RackAwareReplicaSelector") for config in configs)
+        is_asked = any(
+            config.get(_SELECTOR, "").endswith(".RackAwareReplicaSelector") for config in configs
+        )
         if is_asked and len(racks) < 2:
             yield (
                 f"cluster.config: {_SELECTOR} has no effect: no two brokers have different racks; write "
@@ -122,8 +195,8 @@ class Kafka(System):
             )
 
     def topic_problems(self, replication: int, config: Texts) -> Iterator[Problem]:
-        """The log must stay until it is read, but for what compaction removes, and every write must be
-        possible with all brokers up."""
+        """The log must stay until it is read, but for what compaction removes, and every write must
+        be possible with all brokers up."""
         if config.get(_POLICY, "delete") not in POLICIES:
             yield _POLICY, f"must be {' or '.join(POLICIES)}: the audit needs the whole log"
         for key, needed in KEEPS.items():
@@ -139,7 +212,8 @@ class Kafka(System):
             yield _IN_SYNC, f"must be a number from 1 to replication ({replication})"
 
     def change_problems(self, replication: int, config: Texts) -> Iterator[Problem]:
-        """Refuse a change after which fewer replicas must have a message than an acknowledgement promises."""
+        """Refuse a change after which fewer replicas must have a message than an acknowledgement
+        promises."""
         yield from super().change_problems(replication, config)
         in_sync = config.get(_IN_SYNC, "2")
         if not (in_sync.isdigit() and int(in_sync) >= min(2, replication)):
@@ -155,7 +229,8 @@ class Kafka(System):
 
     def retention(self, seconds: float) -> dict[str, str]:
         kept_ms = max(int(seconds * 1000), LEAST_RETENTION_MS)
-        return {"retention.ms": str(kept_ms), "segment.ms": str(kept_ms // 4)}  # only whole segments go
+        # only whole segments go
+        return {"retention.ms": str(kept_ms), "segment.ms": str(kept_ms // 4)}
 
     def retention_s(self, topic_config: Texts) -> float | None:
         asked = topic_config.get("retention.ms", "")
@@ -165,7 +240,11 @@ class Kafka(System):
         return asked
 
     def size_limit(self, topic_config: Texts, broker_config: Texts) -> int:
-        limit = topic_config.get(self.size_setting) or broker_config.get("message.max.bytes") or "1048588"
+        limit = (
+            topic_config.get(self.size_setting)
+            or broker_config.get("message.max.bytes")
+            or "1048588"
+        )
         return int(limit) if limit.isdigit() else 0
 
     def name_key(self, topic: str) -> str:
@@ -180,8 +259,8 @@ class Kafka(System):
 
 
 def api_versions(ballast: int = 0) -> Request:
-    """ApiVersions v0 (KIP-35): answered by brokers and controllers alike, with a client id of any length; as
-    many requests as it takes."""
+    """ApiVersions v0 (KIP-35): answered by brokers and controllers alike, with a client id of any
+    length; as many requests as it takes."""
     sizes = [min(_NAME_BYTES, ballast - at) for at in range(0, ballast, _NAME_BYTES)] or [0]
     bodies = [struct.pack(">hhih", 18, 0, CORRELATION, size) + b"x" * size for size in sizes]
     return b"".join(struct.pack(">i", len(body)) + body for body in bodies), len(bodies)

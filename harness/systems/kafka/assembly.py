@@ -60,7 +60,9 @@ class _Kafka(Assembly):
         return KafkaAdmin(
             runtime.layout.nodes,
             is_reachable=is_reachable,
-            controller_at=lambda name: runtime.layout.advertised(runtime.layout.node(name))["controller"],
+            controller_at=lambda name: runtime.layout.advertised(runtime.layout.node(name))[
+                "controller"
+            ],
             is_member=lambda name: any(node.name == name for node in runtime.nodes),
             data=runtime.read_data,
             access=access,
@@ -129,7 +131,8 @@ def fresh_directory() -> str:
 
 
 def clone_storage(data: Path, *, template: Path, identity: Mapping[str, str]) -> None:
-    """Copy formatted storage to ``data`` and give it a node's identity: keys of its ``meta.properties``."""
+    """Copy formatted storage to ``data`` and give it a node's identity: keys of its
+    ``meta.properties``."""
     shutil.copytree(template, data, dirs_exist_ok=True)
     meta = data / _META
     text = meta.read_text()
@@ -180,13 +183,20 @@ def formatted_storage(
 def _format(java: str, jars: Path, properties: str, voting: Sequence[str], folder: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{folder.name}.part-") as name:
         data, config = Path(name, "data"), Path(name, "server.properties")
-        config.write_text(re.sub(r"^log\.dirs=.*$", f"log.dirs={data}", properties, flags=re.MULTILINE))
+        config.write_text(
+            re.sub(r"^log\.dirs=.*$", f"log.dirs={data}", properties, flags=re.MULTILINE)
+        )
         command = [
             java, "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars}/*",
             "kafka.tools.StorageTool", "format", "-t", cluster_id("template"), "-c", str(config), *voting,
         ]  # fmt: skip
         done = subprocess.run(
-            command, capture_output=True, text=True, timeout=_FORMAT_TIMEOUT_S, check=False, cwd=name
+            command,
+            capture_output=True,
+            text=True,
+            timeout=_FORMAT_TIMEOUT_S,
+            check=False,
+            cwd=name,
         )
         if done.returncode != 0 or not (data / _META).is_file():
             raise EnvironmentNotReady(
@@ -197,6 +207,10 @@ def _format(java: str, jars: Path, properties: str, voting: Sequence[str], folde
 
 
 def _reason(output: str) -> str:
-    lines = [line.strip() for line in output.splitlines() if line.strip() and not line.startswith("\tat ")]
+    lines = [
+        line.strip()
+        for line in output.splitlines()
+        if line.strip() and not line.startswith("\tat ")
+    ]
     telling = [line for line in lines if "Exception" in line or "rror" in line]
     return (telling or lines or ["no output"])[-1][:300]

@@ -1,9 +1,10 @@
-"""Leader epochs of Kafka's partitions: who led since when, and at which offset each epoch begins in the log.
+"""Leader epochs of Kafka's partitions: who led since when, and at which offset each epoch begins in
+the log.
 
-Two sources. The metadata log (`kafka_metadata_log`) has every leader with its epoch and time, also of epochs
-in which nothing was written. Where an epoch begins is asked of the leader of now, by the request that a
-follower truncates its log by (OffsetsForLeaderEpoch, KIP-101): so it says what became of the log, not what a
-node that was deposed believed.
+Two sources. The metadata log (`kafka_metadata_log`) has every leader with its epoch and time, also
+of epochs in which nothing was written. Where an epoch begins is asked of the leader of now, by the
+request that a follower truncates its log by (OffsetsForLeaderEpoch, KIP-101): so it says what
+became of the log, not what a node that was deposed believed.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ Described = Mapping[Partition, tuple[str | None, int]]
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """The view of both sources at one moment; ``starts`` has the offset at which each epoch begins in the
-    log.
+    """The view of both sources at one moment; ``starts`` has the offset at which each epoch begins
+    in the log.
     """
 
     described: Described
@@ -58,7 +59,8 @@ def leaderships(
     """All epochs of the partitions, in order.
 
     Args:
-        within_s: so long both sources may disagree; where they still do, no epoch is known to begin anywhere.
+        within_s: so long both sources may disagree; where they still do, no epoch is known to begin
+            anywhere.
 
     Raises:
         EnvironmentNotReady: no broker answers.
@@ -67,7 +69,9 @@ def leaderships(
 
     def unsettled() -> bool:
         described = describe()
-        looks[:] = [_Look(described, _history(data, nodes, set(described)), _starts(ask, described))]
+        looks[:] = [
+            _Look(described, _history(data, nodes, set(described)), _starts(ask, described))
+        ]
         return not all(map(looks[0].is_settled, described))
 
     wait_while(unsettled, within_s, every_s=POLL_S)
@@ -92,7 +96,8 @@ def leaderships(
 
 
 def _history(data: NodeData, nodes: Sequence[Node], wanted: set[Partition]) -> LeaderHistory | None:
-    """Return the history from the first node whose log has all the partitions; None if no node has them."""
+    """Return the history from the first node whose log has all the partitions; None if no node has
+    them."""
     for node in nodes:
         try:
             log = data(node.name, METADATA_LOG)
@@ -106,8 +111,8 @@ def _history(data: NodeData, nodes: Sequence[Node], wanted: set[Partition]) -> L
 
 
 def _starts(ask: KafkaFailover, described: Described) -> dict[Partition, dict[int, int]]:
-    """Partition -> epoch -> offset at which it begins; only epochs that have messages, and the last one.
-    Partitions without a leader that answers for them are left out."""
+    """Partition -> epoch -> offset at which it begins; only epochs that have messages, and the last
+    one. Partitions without a leader that answers for them are left out."""
     starts: dict[Partition, dict[int, int]] = {}
     for leader in sorted({name for name, _ in described.values() if name}):
         own = {one: epoch for one, (name, epoch) in described.items() if name == leader}
@@ -119,7 +124,8 @@ def _starts(ask: KafkaFailover, described: Described) -> dict[Partition, dict[in
 def _walk(
     ask: KafkaFailover, leader: str, current: Mapping[Partition, int]
 ) -> dict[Partition, dict[int, int]]:
-    """From each partition's epoch of now back to its first: an epoch begins where the one before it ends."""
+    """From each partition's epoch of now back to its first: an epoch begins where the one before it
+    ends."""
     starts: dict[Partition, dict[int, int]] = {one: {} for one in current}
     epochs = dict(current)
     while epochs:

@@ -41,9 +41,13 @@ class _ExternalKafka(ExternalSystem):
             ask.close()
         return FoundCluster(found.cluster_id, version, nodes)
 
-    def admin(self, connection: Connection, found: FoundCluster, made: MadeNames) -> ExternalKafkaAdmin:
+    def admin(
+        self, connection: Connection, found: FoundCluster, made: MadeNames
+    ) -> ExternalKafkaAdmin:
         access = Access(connection.security, connection.admin)
-        return ExternalKafkaAdmin(KafkaAdmin(found.nodes, access=access), _questions(connection), made)
+        return ExternalKafkaAdmin(
+            KafkaAdmin(found.nodes, access=access), _questions(connection), made
+        )
 
     def examine(
         self, connection: Connection, nodes: Sequence[Node], admin: ExternalKafkaAdmin
@@ -74,7 +78,9 @@ def _quotas(connection: Connection, nodes: Sequence[Node]) -> Need:
     finally:
         ask.close()
     text = "; ".join(found) or "none"
-    return Need("quotas", not found, text, "a throttled client keeps no rate: leave them out", needed=False)
+    return Need(
+        "quotas", not found, text, "a throttled client keeps no rate: leave them out", needed=False
+    )
 
 
 def _questions(connection: Connection) -> KafkaQuestions:

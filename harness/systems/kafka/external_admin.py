@@ -1,5 +1,5 @@
-"""Kafka's admin on a cluster that others use too: topics have our names here and longer ones at the brokers,
-and every one that is made was written down before."""
+"""Kafka's admin on a cluster that others use too: topics have our names here and longer ones at the
+brokers, and every one that is made was written down before."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from harness.admin.made_ledger import MadeLedger
-from harness.contracts.rows import Leadership, StreamTransactions
+from harness.contracts.rows import Bounds, Leadership, StreamTransactions
 from harness.errors import UsageError
-from harness.protocols.cluster import PartitionState, SeenLeaders, TopicSettings
+from harness.protocols.cluster import (
+    PartitionState,
+    SeenLeaders,
+    StoredMessage,
+    TopicSettings,
+)
 from harness.systems.kafka import KEEPS
 from harness.systems.kafka.admin import KafkaAdmin
 from harness.systems.kafka.questions import KafkaQuestions
 
 
 class ExternalKafkaAdmin:
-    """Admin, HasLeaders, HasLeaderships, HasHighWatermark, HasHealthProbe and NamesTopics over a
-    `KafkaAdmin`."""
+    """Admin, HasLeaders, HasLeaderships, HasHighWatermark, HasHealthProbe, HasGroupMembers and
+    NamesTopics over a `KafkaAdmin`."""
 
     def __init__(self, admin: KafkaAdmin, questions: KafkaQuestions, made: MadeLedger) -> None:
         self._admin = admin
@@ -55,7 +60,9 @@ class ExternalKafkaAdmin:
         try:
             return self._addresses[topic]
         except KeyError:
-            raise UsageError(f"{topic} is not a topic of this run", hint=", ".join(self._addresses)) from None
+            raise UsageError(
+                f"{topic} is not a topic of this run", hint=", ".join(self._addresses)
+            ) from None
 
     def _stream(self, address: str) -> str:
         topic, _, partition = address.rpartition("-")
@@ -65,9 +72,13 @@ class ExternalKafkaAdmin:
         """Create topics; see `KafkaAdmin.create_topics`.
 
         Raises:
-            UsageError: a topic of that name is there, whoever made it; or one of ours would drop messages.
+            UsageError: a topic of that name is there, whoever made it; or one of ours would drop
+                messages.
         """
-        wanted = [TopicSettings(self._address(t.name), t.partitions, t.replication, t.config) for t in topics]
+        wanted = [
+            TopicSettings(self._address(t.name), t.partitions, t.replication, t.config)
+            for t in topics
+        ]
         if there := sorted({topic.name for topic in wanted} & set(self._admin.topics())):
             raise UsageError(
                 f"{there[0]} is there already, and not ours", hint="choose another topics.prefix"
@@ -78,7 +89,8 @@ class ExternalKafkaAdmin:
         self._refuse_dropping([topic.name for topic in wanted])
 
     def _refuse_dropping(self, addresses: Sequence[str]) -> None:
-        """A policy of theirs may overrule what we ask for; a message that is dropped would look like a loss.
+        """A policy of theirs may overrule what we ask for; a message that is dropped would look
+        like a loss.
 
         Raises:
             UsageError: a topic of ours would not keep everything.
@@ -118,6 +130,22 @@ class ExternalKafkaAdmin:
         found = self._admin.committed_offsets(group, [self._address(topic) for topic in topics])
         return {self._stream(stream): position for stream, position in found.items()}
 
+    def read_messages(
+        self, topic: str, take: Callable[[StoredMessage], None], *, timeout_s: float, last: int = 0
+    ) -> list[Bounds]:
+        found = self._admin.read_messages(
+            self._address(topic), take, timeout_s=timeout_s, last=last
+        )
+        return [replace(one, stream=self._stream(one.stream)) for one in found]
+
+    def group_members(self, group: str) -> dict[str, list[str]]:
+        """Return member id -> its streams; see `HasGroupMembers`."""
+        found = self._questions.group_members(group)
+        return {
+            member: [self._stream(stream) for stream in streams]
+            for member, streams in found.items()
+        }
+
     def leaders(self, topic: str) -> dict[int, str | None]:
         return self._admin.leaders(self._address(topic))
 
@@ -136,7 +164,9 @@ class ExternalKafkaAdmin:
         return [replace(one, stream=self._stream(one.stream)) for one in found]
 
     def transactions(self, topics: Sequence[str], *, timeout_s: float) -> list[StreamTransactions]:
-        found = self._admin.transactions([self._address(topic) for topic in topics], timeout_s=timeout_s)
+        found = self._admin.transactions(
+            [self._address(topic) for topic in topics], timeout_s=timeout_s
+        )
         return [replace(one, stream=self._stream(one.stream)) for one in found]
 
     def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:

@@ -1,4 +1,5 @@
-"""Kafka's admin client, one connection per broker, with another broker asked when one does not answer."""
+"""Kafka's admin client, one connection per broker, with another broker asked when one does not
+answer."""
 
 from __future__ import annotations
 
@@ -22,14 +23,19 @@ class KafkaFailover(FailoverAdmin):
     """Connections are opened when needed."""
 
     def __init__(
-        self, nodes: Sequence[Node], is_reachable: Callable[[str], bool], security: Security = ANYBODY.admin
+        self,
+        nodes: Sequence[Node],
+        is_reachable: Callable[[str], bool],
+        security: Security = ANYBODY.admin,
     ) -> None:
         super().__init__(nodes, is_reachable)
         self._security = security
         self._clients: dict[str, SingleBrokerAdmin] = {}
         self._lock = threading.Lock()
 
-    def __call__(self, question: Callable[[SingleBrokerAdmin], Answer], *, only: str = "") -> Answer:
+    def __call__(
+        self, question: Callable[[SingleBrokerAdmin], Answer], *, only: str = ""
+    ) -> Answer:
         """Ask brokers in turn; see `first_answer`.
 
         Raises:
@@ -44,7 +50,8 @@ class KafkaFailover(FailoverAdmin):
                 if not error.retriable:
                     raise UsageError(f"{node.name} refuses: {error}") from error
                 raise NoAnswer(type(error).__name__) from error
-            except (KafkaError, OSError, RuntimeError) as error:  # RuntimeError: closed under our feet
+            except (KafkaError, OSError, RuntimeError) as error:
+                # RuntimeError: closed under our feet
                 self._close(node.name)
                 raise NoAnswer(type(error).__name__) from error
 

@@ -18,18 +18,28 @@ def read(bootstrap: str, topic: str, partitions: int, security: Security) -> Wit
     Raises:
         EnvironmentNotReady: there was nothing more to read before.
     """
-    settings = {"bootstrap.servers": bootstrap, "group.id": f"headers-{topic}", **probe_options(security)}
-    reader = kafka.Consumer({**settings, "enable.partition.eof": True, "auto.offset.reset": "earliest"})
+    settings = {
+        "bootstrap.servers": bootstrap,
+        "group.id": f"headers-{topic}",
+        **probe_options(security),
+    }
+    reader = kafka.Consumer(
+        {**settings, "enable.partition.eof": True, "auto.offset.reset": "earliest"}
+    )
     left = set(range(partitions))
     reader.assign([kafka.TopicPartition(topic, p, kafka.OFFSET_BEGINNING) for p in left])
     try:
         while left:
-            message = reader.poll(_READ_S)  # `consume` would wait for a whole batch after the last one
+            # `consume` would wait for a whole batch after the last one
+            message = reader.poll(_READ_S)
             if message is None:
                 raise EnvironmentNotReady(f"{topic}: nothing more to read in {_READ_S:g} s")
             if message.error() is None:
                 pairs = message.headers() or []
-                yield message.value() or b"", {name: (value or b"").decode() for name, value in pairs}
+                yield (
+                    message.value() or b"",
+                    {name: (value or b"").decode() for name, value in pairs},
+                )
             elif message.error().code() == kafka.KafkaError._PARTITION_EOF:
                 left.discard(message.partition())
     finally:

@@ -1,7 +1,8 @@
-"""Reads who led which partition in which leader epoch, and since when, from Kafka's metadata log (KIP-500).
+"""Reads who led which partition in which leader epoch, and since when, from Kafka's metadata log
+(KIP-500).
 
-The log of the KRaft quorum holds every change of a partition as a record with a time, so nothing has to be
-watched during a run. Fields and tags of the records: apache/kafka,
+The log of the KRaft quorum holds every change of a partition as a record with a time, so nothing
+has to be watched during a run. Fields and tags of the records: apache/kafka,
 metadata/src/main/resources/common/metadata; the frame around them: KIP-631.
 """
 
@@ -14,7 +15,8 @@ from dataclasses import dataclass, field, replace
 from kafka.errors import KafkaError
 from kafka.record.memory_records import MemoryRecords
 
-#: The first segment, below a node's data folder: all of the log until it is a week or a gigabyte old.
+#: The first segment, below a node's data folder: all of the log until it is a week or a gigabyte
+#: old.
 METADATA_LOG = "__cluster_metadata-0/00000000000000000000.log"
 _TOPIC, _PARTITION, _PARTITION_CHANGE, _REGISTER_BROKER = 2, 3, 5, 27
 _TAG_ISR, _TAG_LEADER, _TAG_RECOVERY = 0, 1, 5  # of a PartitionChangeRecord
@@ -29,8 +31,8 @@ class Epoch:
 
     Attributes:
         leader: number of the node, `NOBODY` while there is none.
-        over_ms: from then on the deposed leader certainly acts as one no longer: it is in sync as a follower
-            again, is elected anew, or is another process. 0 = not known.
+        over_ms: from then on the deposed leader certainly acts as one no longer: it is in sync as a
+            follower again, is elected anew, or is another process. 0 = not known.
         unclean: the leader was not in sync when it was elected.
     """
 
@@ -109,7 +111,8 @@ class LeaderHistory:
     """Leader epochs of every partition, from the records of a metadata log."""
 
     def __init__(self, log: bytes) -> None:
-        """Raises ValueError: not a metadata log from its beginning on, or a record that cannot be read."""
+        """Raises ValueError: not a metadata log from its beginning on, or a record that cannot be
+        read."""
         self._topics: dict[str, bytes] = {}
         self._partitions: dict[tuple[bytes, int], _Partition] = {}
         try:
@@ -119,7 +122,8 @@ class LeaderHistory:
             raise ValueError(f"the metadata log cannot be read: {error}") from error
 
     def epochs(self, topic: str, partition: int) -> Sequence[Epoch]:
-        """In order; empty for a partition that the log does not know. Of topics with one name, the latest."""
+        """In order; empty for a partition that the log does not know. Of topics with one name, the
+        latest."""
         found = self._partitions.get((self._topics.get(topic, b""), partition))
         return tuple(found.epochs) if found else ()
 
@@ -146,8 +150,8 @@ class LeaderHistory:
         made.begin(leader, t_ms, unclean=False, number=epoch)
 
     def _change(self, t_ms: int, fields: _Fields) -> None:
-        """Apply a change in the way of Kafka's PartitionRegistration.merge: an epoch begins with every leader
-        that is named.
+        """Apply a change in the way of Kafka's PartitionRegistration.merge: an epoch begins with
+        every leader that is named.
         """
         number, topic = fields.int32(), fields.take(16)
         known = self._partitions.get((topic, number))

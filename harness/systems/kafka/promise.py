@@ -3,8 +3,8 @@
 * **delivery** ``durable``: ``acks=all`` with at least two in-sync replicas demanded and no unclean
   election; otherwise an acknowledgement means the ``leader`` alone, or (``acks=0``) for nothing.
 * **synced**: brokers acknowledge what is in their memory, unless they flush after every batch.
-* **order** and **dedup**: the idempotent producer (KIP-98) keeps both through retries. Without it, retries
-  with several requests in flight reorder, and any retry may store twice.
+* **order** and **dedup**: the idempotent producer (KIP-98) keeps both through retries. Without it,
+  retries with several requests in flight reorder, and any retry may store twice.
 
 What the clients call their settings, and what they have by default, is in their worker folders.
 """
@@ -36,29 +36,31 @@ BROKER_DEFAULTS: Final = {"min.insync.replicas": "2", "unclean.leader.election.e
 _COMMITTED: Final = frozenset({"read_committed", "1"})
 #: https://kafka.apache.org/documentation/#producerconfigs_acks
 _AS_LONG_AS: Final = (
-    "Kafka's documentation of acks=all: 'the record will not be lost as long as at least one in-sync replica "
-    "remains alive'"
+    "Kafka's documentation of acks=all: 'the record will not be lost as long as at least one "
+    "in-sync replica remains alive'"
 )
 #: Kafka takes no other number (the protocol's required acks).
 _ACKS: Final = {"all": "all", "-1": "all", "1": "1", "0": "0"}
 
 
 class KafkaProducerSettings(ProducerSettings):
-    """Conflicting settings are refused by the client when idempotence was asked for in so many words; most
-    clients quietly drop a default idempotence."""
+    """Conflicting settings are refused by the client when idempotence was asked for in so many
+    words; most clients quietly drop a default idempotence."""
 
     def __init__(self, settings: ClientSettings) -> None:
         super().__init__(settings)
         self._facts = (
-            settings.worker.promises if isinstance(settings.worker.promises, KafkaFacts) else KafkaFacts()
+            settings.worker.promises
+            if isinstance(settings.worker.promises, KafkaFacts)
+            else KafkaFacts()
         )
         self.acks = self._acks()
-        self.in_flight = settings.of("in_flight")
-        self.retries = settings.of("retries")
+        self.in_flight = settings.setting_of("in_flight")
+        self.retries = settings.setting_of("retries")
         self.idempotence = self._idempotence()
 
     def _acks(self) -> Setting | None:
-        acks = self.settings.of("acks")
+        acks = self.settings.setting_of("acks")
         if acks is None:
             return None
         if acks.value.lower() not in _ACKS:
@@ -66,7 +68,7 @@ class KafkaProducerSettings(ProducerSettings):
         return replace(acks, value=_ACKS[acks.value.lower()])
 
     def _idempotence(self) -> Setting | None:
-        asked, facts = self.settings.of("idempotence"), self._facts.idempotence
+        asked, facts = self.settings.setting_of("idempotence"), self._facts.idempotence
         if asked is None or facts is None:
             return None
         if not asked.is_true:
@@ -113,7 +115,9 @@ class KafkaProducerSettings(ProducerSettings):
             return "leader", f"unclean.leader.election.enable=true on {topic.name}"
         in_sync = int(config["min.insync.replicas"])
         if in_sync < 2 or topic.replication < 2:
-            copies = f"min.insync.replicas={in_sync}, replication={topic.replication} on {topic.name}"
+            copies = (
+                f"min.insync.replicas={in_sync}, replication={topic.replication} on {topic.name}"
+            )
             return "leader", f"{acks.text}, but {copies}"
         return "durable", f"{acks.text}, min.insync.replicas={in_sync}"
 
@@ -150,7 +154,9 @@ class KafkaProducerSettings(ProducerSettings):
         return None, self._unstated(idempotence=idempotence, retries=retries)
 
     def _unstated(self, **settings: Setting | None) -> str:
-        return self.settings.unstated(next(name for name, found in settings.items() if found is None))
+        return self.settings.unstated(
+            next(name for name, found in settings.items() if found is None)
+        )
 
 
 read_producer = KafkaProducerSettings
@@ -159,14 +165,16 @@ read_producer = KafkaProducerSettings
 def read_consumer(
     consuming: Consuming, settings: ClientSettings, producers: Sequence[ClientSettings]
 ) -> ConsumerPromise:
-    """A member of a group: every partition in the order of its log, again from the committed position.
+    """A member of a group: every partition in the order of its log, again from the committed
+    position.
 
-    Or one of a share group (KIP-932): messages one by one, to any member, again unless they were settled.
+    Or one of a share group (KIP-932): messages one by one, to any member, again unless they were
+    settled.
 
     Raises:
         ScenarioError: messages that a group settles by position are to be settled one by one.
     """
-    group = settings.of("group")
+    group = settings.setting_of("group")
     if group is not None and group.value.lower() == "share":
         return _of_share_group(group, settings, consuming)
     if consuming.settle == "ack":
@@ -174,7 +182,7 @@ def read_consumer(
             f"settle: ack needs a share group; {group.text if group else 'this client has none'}",
             hint="kafka-clients from 4.2.0 on with `options: {group.type: share}`",
         )
-    isolation = settings.of("isolation")
+    isolation = settings.setting_of("isolation")
     because = {
         "order": "a partition has one member at a time, which reads it in order",
         "ack": "the broker confirms a commit",
@@ -196,7 +204,8 @@ def _texts(drops: Sequence[DropLimit]) -> str:
 
 
 def _drops(topics: Sequence[TopicPlan]) -> list[DropLimit]:
-    """Retention by time, of the topics that it reads. By size none is allowed: the audit needs the log."""
+    """Retention by time, of the topics that it reads. By size none is allowed: the audit needs the
+    log."""
     kept = {topic.name: topic.config.get("retention.ms", "-1") for topic in topics}
     return [
         DropLimit(setting=f"retention.ms={value} on {name}", after_s=int(value) / 1000, topic=name)
@@ -205,9 +214,12 @@ def _drops(topics: Sequence[TopicPlan]) -> list[DropLimit]:
     ]
 
 
-def _of_share_group(group: Setting, settings: ClientSettings, consuming: Consuming) -> ConsumerPromise:
-    """Its locks begin at the broker, so a message that comes again too early cannot be recognised."""
-    isolation = settings.of("share_isolation")
+def _of_share_group(
+    group: Setting, settings: ClientSettings, consuming: Consuming
+) -> ConsumerPromise:
+    """Its locks begin at the broker, so a message that comes again too early cannot be
+    recognised."""
+    isolation = settings.setting_of("share_isolation")
     because = {
         "order": f"{group.text}: members share partitions",
         "ack": "the broker confirms an acknowledgement",

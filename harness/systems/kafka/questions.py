@@ -1,5 +1,5 @@
-"""A Kafka cluster that somebody else started, asked by librdkafka, which follows coordinators by itself and
-says best why no broker accepts its login."""
+"""A Kafka cluster that somebody else started, asked by librdkafka, which follows coordinators by
+itself and says best why no broker accepts its login."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ _HINTS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class KafkaIdentity:
-    """The facts that a cluster reports about itself: its id, and broker number -> address for clients."""
+    """The facts that a cluster reports about itself: its id, and broker number -> address for
+    clients."""
 
     cluster_id: str
     brokers: Mapping[int, Endpoint]
@@ -74,7 +75,8 @@ class KafkaQuestions:
         }
         try:
             self._client = AdminClient(self._config)
-        except KafkaException as error:  # what it is to prove who we are with is not there, or no such thing
+        except KafkaException as error:
+            # what it is to prove who we are with is not there, or no such thing
             raise self._not_reached(error.args[0].str()) from None
 
     def identity(self) -> KafkaIdentity:
@@ -88,8 +90,8 @@ class KafkaQuestions:
         return KafkaIdentity(found.cluster_id, dict(sorted(brokers.items())))
 
     def _metadata(self) -> Any:
-        """Return the metadata from any broker. `describe_cluster` waits for the controller, and brokers may
-        still take one that has just died for the controller.
+        """Return the metadata from any broker. `describe_cluster` waits for the controller, and
+        brokers may still take one that has just died for the controller.
 
         Raises:
             EnvironmentNotReady: as `identity`.
@@ -104,8 +106,8 @@ class KafkaQuestions:
                 turn_s *= 2  # many topics take long
 
     def delete_groups(self, groups: Sequence[str]) -> None:
-        """Delete groups of consumers; it is not an error if one does not exist. Who crashed is a member until
-        its session is over, which is waited for.
+        """Delete groups of consumers; it is not an error if one does not exist. Who crashed is a
+        member until its session is over, which is waited for.
 
         Raises:
             EnvironmentNotReady: one could not be deleted.
@@ -126,15 +128,43 @@ class KafkaQuestions:
         if not groups:
             return {}
         members = {}
-        for group, future in self._client.delete_consumer_groups(list(groups), request_timeout=ASK_S).items():
+        for group, future in self._client.delete_consumer_groups(
+            list(groups), request_timeout=ASK_S
+        ).items():
             try:
                 self._answer(future)
             except _Refused as error:
                 if error.code == KafkaError.NON_EMPTY_GROUP:
                     members[group] = str(error)
                 elif error.code not in _GONE:
-                    raise EnvironmentNotReady(f"group {group} cannot be deleted: {error}") from error
+                    raise EnvironmentNotReady(
+                        f"group {group} cannot be deleted: {error}"
+                    ) from error
         return members
+
+    def group_members(self, group: str) -> dict[str, list[str]]:
+        """Member id -> ``TOPIC-PARTITION`` of each assigned partition; empty if the group has no
+        member.
+
+        Raises:
+            EnvironmentNotReady: as `identity`, or we may not know.
+        """
+        (future,) = self._client.describe_consumer_groups([group], request_timeout=ASK_S).values()
+        try:
+            found = self._answer(future)
+        except _Refused as error:
+            if error.code in _GONE:
+                return {}
+            raise EnvironmentNotReady(
+                f"the members of group {group} cannot be read: {error}",
+                hint="the user must be allowed to describe this group",
+            ) from error
+        return {
+            member.member_id: [
+                f"{at.topic}-{at.partition}" for at in member.assignment.topic_partitions
+            ]
+            for member in found.members
+        }
 
     def settings(self, topics: Sequence[str]) -> dict[str, dict[str, str | None]]:
         """Topic -> the settings that it has, its own and the brokers'.
@@ -165,10 +195,13 @@ class KafkaQuestions:
         }
 
     def clocks(self, topic: str, partitions: int) -> dict[int, tuple[float, float]]:
-        """Partition of a topic that brokers stamp -> how far its leader's clock is ahead of ours, and within
-        what: half the shortest round trip. Seconds; partitions of which nothing came back are left out."""
+        """Partition of a topic that brokers stamp -> how far its leader's clock is ahead of ours,
+        and within what: half the shortest round trip. Seconds; partitions of which nothing came
+        back are left out."""
         found: dict[int, tuple[float, float]] = {}
-        producer = Producer({**self._config, "acks": "all", "linger.ms": 0, "message.timeout.ms": 5000})
+        producer = Producer(
+            {**self._config, "acks": "all", "linger.ms": 0, "message.timeout.ms": 5000}
+        )
 
         def note(partition: int, sent_s: float, error: KafkaError | None, message: Message) -> None:
             kind, stamp_ms = message.timestamp()
@@ -208,7 +241,8 @@ class KafkaQuestions:
             raise _Refused(reason) from error
 
     def _check_reachable(self, begun: float, before: int) -> None:
-        """Whether an answer may still come to a question of then, before which so many errors were seen.
+        """Whether an answer may still come to a question of then, before which so many errors were
+        seen.
 
         Raises:
             EnvironmentNotReady: as `identity`.

@@ -1,4 +1,5 @@
-"""Readiness of Kafka topics: what their metadata lacks, and probe messages that prove that they work."""
+"""Readiness of Kafka topics: what their metadata lacks, and probe messages that prove that they
+work."""
 
 from __future__ import annotations
 
@@ -48,7 +49,9 @@ class Probes:
         Raises:
             EnvironmentNotReady: the partitions that took none in time.
         """
-        waiting = {f"{topic}-{p}": "no answer" for topic, count in partitions.items() for p in range(count)}
+        waiting = {
+            f"{topic}-{p}": "no answer" for topic, count in partitions.items() for p in range(count)
+        }
         if not waiting:
             return
         limit_s = max(1.0, timeout_s)

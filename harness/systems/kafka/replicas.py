@@ -1,8 +1,8 @@
 """The log of a partition as each of its replicas has it.
 
-A broker gives readers what it has, leader or not (KIP-392: fetches of version 11 and later may go to a
-follower), up to the high watermark as it knows it. Replicas are copies byte by byte, batch by batch, so two
-of them are compared by the bytes of their batches.
+A broker gives readers what it has, leader or not (KIP-392: fetches of version 11 and later may go
+to a follower), up to the high watermark as it knows it. Replicas are copies byte by byte, batch by
+batch, so two of them are compared by the bytes of their batches.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class _Replica:
             self.offset = first + delta + 1
 
     def take_last(self, answer: Any) -> None:
-        """Take the answer about a partition that gave nothing for a while and was asked for alone; see
-        `take`. An error is final, and the answer has a whole batch or none.
+        """Take the answer about a partition that gave nothing for a while and was asked for alone;
+        see `take`. An error is final, and the answer has a whole batch or none.
         """
         before = self.offset
         self.take(answer)
@@ -72,9 +72,13 @@ class ReplicaReading:
     """Reads the replicas of some streams, each up to where its leader's log ended at first."""
 
     def __init__(
-        self, ask: KafkaFailover, states: Mapping[str, PartitionState], bounds: Mapping[str, tuple[int, int]]
+        self,
+        ask: KafkaFailover,
+        states: Mapping[str, PartitionState],
+        bounds: Mapping[str, tuple[int, int]],
     ) -> None:
-        """``states``: who has what; ``bounds``: where the leader's log of a stream begins and ends."""
+        """``states``: who has what; ``bounds``: where the leader's log of a stream begins and
+        ends."""
         self._ask, self._states, self._bounds = ask, states, bounds
         self._found = {
             (stream, node): _Replica(bounds[stream][0])
@@ -89,7 +93,9 @@ class ReplicaReading:
         while (left := self._left()) and time.monotonic() < min(deadline, moved + _STUCK_S):
             before = self._sum()
             for node in {node for _, node in left}:
-                self._fetch(node, {_partition(s): one for (s, its), one in left.items() if its == node})
+                self._fetch(
+                    node, {_partition(s): one for (s, its), one in left.items() if its == node}
+                )
             if self._sum() > before:
                 moved = time.monotonic()
             else:
@@ -133,7 +139,9 @@ class ReplicaReading:
             have = Counter(span for one in own.values() for span in one.spans)
             now = after.get(stream, PartitionState(None, (), ()))
             for node, one in own.items():
-                odd = [span for span in one.spans if have[span] < len(own) and begin <= span[0] < end]
+                odd = [
+                    span for span in one.spans if have[span] < len(own) and begin <= span[0] < end
+                ]
                 told, known_to = self._all_told(node, stream, odd, end)
                 row = ReplicaRow(
                     stream=stream,
@@ -153,7 +161,8 @@ class ReplicaReading:
     def _all_told(
         self, node: str, stream: str, odd: Sequence[_Span], end: int
     ) -> tuple[tuple[ReplicaSpan, ...], int]:
-        """Odd spans, and up to where they are known: the node may answer no more, or they are too many."""
+        """Odd spans, and up to where they are known: the node may answer no more, or they are too
+        many."""
         told: list[ReplicaSpan] = []
         for span in odd:
             said = self._told(node, stream, span) if len(told) < _KEPT else None
@@ -163,18 +172,22 @@ class ReplicaReading:
         return tuple(told), end
 
     def _told(self, node: str, stream: str, span: _Span) -> ReplicaSpan | None:
-        """The span, fetched once more: few are odd, and a checksum in Python is slow. None = no answer."""
+        """The span, fetched once more: few are odd, and a checksum in Python is slow. None = no
+        answer."""
         first, last, digest = span
         answer = self._answer(node, stream, first)
         if answer is not None and answer.error_code in _UNREADABLE and first:
-            # A broker that looks for an offset reads the headers of batches up to it, and fails at a damaged
-            # one. It gives that batch with the one before, as it did in the first reading.
+            # A broker that looks for an offset reads the headers of batches up to it, and fails at
+            # a damaged one. It gives that batch with the one before, as it did in the first
+            # reading.
             answer = self._answer(node, stream, first - 1)
         if answer is None or answer.error_code:
             return None
         again = batches(bytes(answer.records or b""))
         data = next((batch for batch, header in again if header[0] == first), None)
-        return ReplicaSpan(first, last, digest, data is not None and DefaultRecordBatch(data).validate_crc())
+        return ReplicaSpan(
+            first, last, digest, data is not None and DefaultRecordBatch(data).validate_crc()
+        )
 
 
 def _partition(stream: str) -> Partition:

@@ -31,7 +31,11 @@ def admin_options(security: Security) -> dict[str, Any]:
     options["sasl_mechanism"] = auth.mechanism.upper()
     if auth.mechanism == "oauthbearer":
         return {**options, "sasl_oauth_token_provider": _FixedToken(auth.secret)}
-    return {**options, "sasl_plain_username": auth.user, "sasl_plain_password": auth.secret.reveal()}
+    return {
+        **options,
+        "sasl_plain_username": auth.user,
+        "sasl_plain_password": auth.secret.reveal(),
+    }
 
 
 def _python_tls(tls: Tls) -> dict[str, Any]:

@@ -1,12 +1,12 @@
 """An admin client of exactly one broker, every answer within a fixed time.
 
-kafka-python's admin client spreads requests over the brokers that it knows. While brokers are dead or
-frozen that is the wrong thing: a frozen one accepts a connection and never answers. `SingleBrokerAdmin` sends
-every request to its own broker (a KRaft broker forwards what the controller must do), so the caller decides
-whom to ask next when no answer came.
+kafka-python's admin client spreads requests over the brokers that it knows. While brokers are dead
+or frozen that is the wrong thing: a frozen one accepts a connection and never answers.
+`SingleBrokerAdmin` sends every request to its own broker (a KRaft broker forwards what the
+controller must do), so the caller decides whom to ask next when no answer came.
 
-Leans on parts of kafka-python that are not public (`kafka.net`), so its version is bounded in pyproject.toml,
-and tests/unit/test_private_apis.py names them.
+Leans on parts of kafka-python that are not public (`kafka.net`), so its version is bounded in
+pyproject.toml, and tests/unit/test_private_apis.py names them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ from kafka.errors import for_code
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
-from kafka.protocol.admin import DescribeClientQuotasRequest, DescribeClusterRequest, DescribeQuorumRequest
+from kafka.protocol.admin import (
+    DescribeClientQuotasRequest,
+    DescribeClusterRequest,
+    DescribeQuorumRequest,
+)
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import FetchRequest, OffsetFetchRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest
@@ -123,7 +127,8 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
     """A `KafkaAdminClient` that talks to one node only."""
 
     async def _refresh_controller_id(self, timeout_ms: int = 0) -> int:
-        # The original waits up to 30 s for a controller; here every request goes to the one node anyway.
+        # The original waits up to 30 s for a controller; here every request goes to the one node
+        # anyway.
         return 0
 
     def unfenced(self) -> list[int]:
@@ -142,7 +147,9 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
         response = self._manager.run(self._manager.send, UnregisterBrokerRequest(broker_id=number))
         return response.error_code, response.error_message
 
-    def add_voter(self, number: int, directory: UUID, host: str, port: int) -> tuple[int, str | None]:
+    def add_voter(
+        self, number: int, directory: UUID, host: str, port: int
+    ) -> tuple[int, str | None]:
         """Code and message of the error with which a controller gets no vote; 0 = it has one."""
         listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host=host, port=port)
         request = AddRaftVoterRequest(
@@ -157,21 +164,28 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
 
     def remove_voter(self, number: int, directory: UUID) -> tuple[int, str | None]:
         """Code and message of the error with which a controller keeps its vote; 0 = it has none."""
-        request = RemoveRaftVoterRequest(cluster_id=None, voter_id=number, voter_directory_id=directory)
+        request = RemoveRaftVoterRequest(
+            cluster_id=None, voter_id=number, voter_directory_id=directory
+        )
         response = self._manager.run(self._manager.send, request)
         return response.error_code, response.error_message
 
     def controller(self) -> int:
-        """Id of the active controller: the leader of the metadata quorum, -1 while there is none."""
+        """Id of the active controller: the leader of the metadata quorum, -1 while there is
+        none."""
         found = self.quorum()
         return int(found.leader_id) if found else -1
 
     def quorum(self) -> Any:
-        """The metadata quorum, as a DescribeQuorumResponse says it of its one partition; None = nothing."""
+        """The metadata quorum, as a DescribeQuorumResponse says it of its one partition; None =
+        nothing."""
         topic = DescribeQuorumRequest.TopicData
         request = DescribeQuorumRequest(
             topics=[
-                topic(topic_name="__cluster_metadata", partitions=[topic.PartitionData(partition_index=0)])
+                topic(
+                    topic_name="__cluster_metadata",
+                    partitions=[topic.PartitionData(partition_index=0)],
+                )
             ]
         )
         response = self._manager.run(self._manager.send, request)
@@ -181,10 +195,12 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
             raise for_code(code)("describe quorum")
         return partition
 
-    def epoch_ends(self, asked: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], tuple[int, int]]:
-        """(topic, partition) -> the largest leader epoch in its log up to the one asked for, and the offset
-        that this one ends before; -1 and -1 where there is none (KIP-101). Only a leader answers: partitions
-        that this broker does not lead are left out."""
+    def epoch_ends(
+        self, asked: Mapping[tuple[str, int], int]
+    ) -> dict[tuple[str, int], tuple[int, int]]:
+        """(topic, partition) -> the largest leader epoch in its log up to the one asked for, and
+        the offset that this one ends before; -1 and -1 where there is none (KIP-101). Only a leader
+        answers: partitions that this broker does not lead are left out."""
         by_topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
         partition = by_topic.OffsetForLeaderPartition
         topics: dict[str, list[Any]] = defaultdict(list)
@@ -192,7 +208,8 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
             row = partition(partition=number, current_leader_epoch=-1, leader_epoch=epoch)
             topics[topic].append(row)
         request = OffsetForLeaderEpochRequest(
-            replica_id=-1, topics=[by_topic(topic=name, partitions=rows) for name, rows in topics.items()]
+            replica_id=-1,
+            topics=[by_topic(topic=name, partitions=rows) for name, rows in topics.items()],
         )
         response = self._manager.run(self._manager.send, request)
         return {
@@ -205,8 +222,9 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
     def fetch(
         self, asked: Mapping[tuple[str, int], int], *, committed_only: bool
     ) -> dict[tuple[str, int], Any]:
-        """(topic, partition) -> what the log has from that offset on, as a FetchResponse says it: batches
-        with their headers, high watermark, last stable offset, aborted transactions; or an error."""
+        """(topic, partition) -> what the log has from that offset on, as a FetchResponse says it:
+        batches with their headers, high watermark, last stable offset, aborted transactions; or an
+        error."""
         topic, topics = FetchRequest.FetchTopic, defaultdict(list)
         for (name, number), offset in asked.items():
             row = topic.FetchPartition(
@@ -231,7 +249,8 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
         }
 
     def version(self) -> tuple[int, ...]:
-        """Return the broker's version, as far as it follows from the requests that it knows: major, minor."""
+        """Return the broker's version, as far as it follows from the requests that it knows: major,
+        minor."""
         return tuple(self._manager.broker_version)
 
     def quotas(self) -> list[str]:
@@ -243,7 +262,10 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
         return [
             " ".join(
                 [
-                    *(f"{part.entity_type} {part.entity_name or 'default'}" for part in entry.entity),
+                    *(
+                        f"{part.entity_type} {part.entity_name or 'default'}"
+                        for part in entry.entity
+                    ),
                     *(f"{limit.key}={limit.value:g}" for limit in entry.values),
                 ]
             )
@@ -251,10 +273,13 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
         ]
 
     def share_lags(self, group: str, partitions: Mapping[str, Sequence[int]]) -> dict[str, int]:
-        """Stream -> messages that a share group has not settled; streams of which that is not known are left
-        out. Only the group's coordinator answers (KIP-932, KIP-1226: since 4.2)."""
+        """Stream -> messages that a share group has not settled; streams of which that is not known
+        are left out. Only the group's coordinator answers (KIP-932, KIP-1226: since 4.2)."""
         by_group = DescribeShareGroupOffsetsRequest.Group
-        topics = [by_group.Topic(topic_name=name, partitions=list(own)) for name, own in partitions.items()]
+        topics = [
+            by_group.Topic(topic_name=name, partitions=list(own))
+            for name, own in partitions.items()
+        ]
         request = DescribeShareGroupOffsetsRequest(
             groups=[by_group(group_id=group, topics=topics)], min_version=1
         )
@@ -268,9 +293,12 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
             if not row.error_code and row.lag >= 0
         }
 
-    def committed_offsets(self, group: str, partitions: Mapping[str, Sequence[int]]) -> dict[str, int]:
-        """Stream -> the next position that a group would read, -1 = none. Streams of which that is not known,
-        or open in a transaction (KIP-447), are left out. Only the group's coordinator answers."""
+    def committed_offsets(
+        self, group: str, partitions: Mapping[str, Sequence[int]]
+    ) -> dict[str, int]:
+        """Stream -> the next position that a group would read, -1 = none. Streams of which that is
+        not known, or open in a transaction (KIP-447), are left out. Only the group's coordinator
+        answers."""
         by_group = OffsetFetchRequest.OffsetFetchRequestGroup
         topics = [
             by_group.OffsetFetchRequestTopics(name=name, partition_indexes=list(own))
@@ -293,8 +321,8 @@ class SingleBrokerAdmin(KafkaAdminClient):  # type: ignore[misc]
         }
 
     def coordinator(self, kind: str, name: str) -> int:
-        """Id of the node that coordinates a ``kind`` ("GROUP" or "TRANSACTION") of this name, -1 while there
-        is none. The first question makes the broker create its internal topic."""
+        """Id of the node that coordinates a ``kind`` ("GROUP" or "TRANSACTION") of this name, -1
+        while there is none. The first question makes the broker create its internal topic."""
         request = FindCoordinatorRequest(
             key_type=CoordinatorType[kind].value, coordinator_keys=[name], min_version=4
         )

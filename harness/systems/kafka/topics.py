@@ -1,4 +1,5 @@
-"""Kafka's topics: made, removed, grown, with other settings, and what their partitions and logs are now."""
+"""Kafka's topics: made, removed, grown, with other settings, and what their partitions and logs are
+now."""
 
 from __future__ import annotations
 
@@ -45,18 +46,21 @@ class TopicAdmin:
         self._ask = ask
 
     def create_topics(self, topics: Sequence[TopicSettings]) -> None:
-        """Create topics that keep their whole log, and wait until every broker in reach knows them: the
-        controller answers before they do.
+        """Create topics that keep their whole log, and wait until every broker in reach knows them:
+        the controller answers before they do.
 
         Raises:
-            UsageError: a topic exists, has settings that drop records, or Kafka refuses it (its words).
+            UsageError: a topic exists, has settings that drop records, or Kafka refuses it (its
+                words).
             EnvironmentNotReady: no broker answers.
         """
         wanted = {topic.name: {**topic_config(topic)} for topic in topics}
         for batch in _batches(topics):
             self._create(batch, wanted)
 
-    def _create(self, batch: Sequence[TopicSettings], configs: Mapping[str, dict[str, str]]) -> None:
+    def _create(
+        self, batch: Sequence[TopicSettings], configs: Mapping[str, dict[str, str]]
+    ) -> None:
         request = {
             topic.name: {
                 "num_partitions": topic.partitions,
@@ -79,8 +83,8 @@ class TopicAdmin:
             except EnvironmentNotReady as error:
                 return str(error)
             for row in answer["topics"]:
-                # A request of ours may have been carried out although its answer never came: the client sends
-                # it again by itself.
+                # A request of ours may have been carried out although its answer never came: the
+                # client sends it again by itself.
                 ours = row["error_code"] == _ALREADY_EXISTS and row["name"] not in (before or ())
                 if row["error_code"] == 0 or ours:
                     request.pop(row["name"], None)
@@ -94,8 +98,8 @@ class TopicAdmin:
         wait_while(lambda: any(names - known for known in self._known()), _SPREAD_S, every_s=POLL_S)
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics and wait until every broker in reach has forgotten them, so that their names can be
-        used again at once; it is not an error if one does not exist.
+        """Delete topics and wait until every broker in reach has forgotten them, so that their
+        names can be used again at once; it is not an error if one does not exist.
         """
         if not names:
             return
@@ -121,7 +125,9 @@ class TopicAdmin:
         except UsageError:
             if len(self._partitions(topic)) < to:  # else a request of ours whose answer never came
                 raise
-        wait_while(lambda: any(count < to for count in self._counts(topic)), _SPREAD_S, every_s=POLL_S)
+        wait_while(
+            lambda: any(count < to for count in self._counts(topic)), _SPREAD_S, every_s=POLL_S
+        )
 
     def _counts(self, topic: str) -> Iterator[int]:
         """The partitions of a topic that each broker in reach knows."""
@@ -144,8 +150,12 @@ class TopicAdmin:
     def made_of(self, topic: str) -> TopicSettings:
         """Return the settings that create the same topic; see `RemakesTopics.made_of`."""
         asked = [ConfigResource(ConfigResourceType.TOPIC, topic, None)]
-        rows = self._ask(lambda broker: broker.describe_configs(asked, config_filter="all"))["topic"][topic]
-        own = {key: str(row["value"]) for key, row in rows.items() if row["config_source"] == _OF_TOPIC}
+        rows = self._ask(lambda broker: broker.describe_configs(asked, config_filter="all"))[
+            "topic"
+        ][topic]
+        own = {
+            key: str(row["value"]) for key, row in rows.items() if row["config_source"] == _OF_TOPIC
+        }
         copies = self.replicas(topic)
         return TopicSettings(topic, len(copies), len(copies[0]), own)
 
@@ -168,11 +178,15 @@ class TopicAdmin:
     def own_settings(self, topic: str, keys: Sequence[str]) -> dict[str, str | None]:
         """Return the topic's own settings; see `ChangesTopics.own_settings`."""
         rows = self._settings(topic, keys)
-        return {k: str(r["value"]) if r["config_source"] == _OF_TOPIC else None for k, r in rows.items()}
+        return {
+            k: str(r["value"]) if r["config_source"] == _OF_TOPIC else None for k, r in rows.items()
+        }
 
     def _settings(self, topic: str, keys: Sequence[str]) -> dict[str, SettingRow]:
         asked = [ConfigResource(ConfigResourceType.TOPIC, topic, list(keys))]
-        found = self._ask(lambda broker: broker.describe_configs(asked, config_filter="all"))["topic"][topic]
+        found = self._ask(lambda broker: broker.describe_configs(asked, config_filter="all"))[
+            "topic"
+        ][topic]
         if missing := [key for key in keys if key not in found]:
             raise UsageError(f"Kafka knows no setting {missing[0]} of a topic")
         return {key: found[key] for key in keys}
@@ -184,12 +198,14 @@ class TopicAdmin:
 
     def log_spans(self, topic: str) -> dict[int, tuple[int, int]]:
         """Return the first and last offsets; see `TruncatesLogs.log_spans`."""
-        begins, ends = (self._offsets([topic], spec) for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST))
+        begins, ends = (
+            self._offsets([topic], spec) for spec in (OffsetSpec.EARLIEST, OffsetSpec.LATEST)
+        )
         return {int(stream.rpartition("-")[2]): (begins[stream], ends[stream]) for stream in begins}
 
     def truncate(self, topic: str, to: Mapping[int, int]) -> None:
-        """Remove the beginning of logs with DeleteRecords, each sent to the leader of that moment; see
-        `TruncatesLogs.truncate`.
+        """Remove the beginning of logs with DeleteRecords, each sent to the leader of that moment;
+        see `TruncatesLogs.truncate`.
         """
         left = dict(to)
         if why := wait_while(lambda: self._truncate(topic, left), ASK_S, every_s=POLL_S):
@@ -200,7 +216,11 @@ class TopicAdmin:
         why = "it has no leader"
         leaders = self.leaders(topic)
         for name in sorted({leader for p, leader in leaders.items() if leader and p in left}):
-            mine = {TopicPartition(topic, p): offset for p, offset in left.items() if leaders.get(p) == name}
+            mine = {
+                TopicPartition(topic, p): offset
+                for p, offset in left.items()
+                if leaders.get(p) == name
+            }
             number = self._numbers[name]
             ask = methodcaller("delete_records", mine, timeout_ms=2000, partition_leader_id=number)
             try:
@@ -219,11 +239,14 @@ class TopicAdmin:
         for topic in topics:
             find = partial(self._find_offsets, topic, spec, ends)
             if missing := wait_while(find, deadline - time.monotonic(), every_s=POLL_S):
-                raise EnvironmentNotReady(f"no leader tells the log end of {', '.join(missing[:5])}")
+                raise EnvironmentNotReady(
+                    f"no leader tells the log end of {', '.join(missing[:5])}"
+                )
         return ends
 
     def _find_offsets(self, topic: str, spec: OffsetSpec, ends: dict[str, int]) -> list[str]:
-        """Add what the leaders of a topic tell to ``ends``; the streams that are still not in it."""
+        """Add what the leaders of a topic tell to ``ends``; the streams that are still not in
+        it."""
         leaders = self.leaders(topic)
         open_now = {p: name for p, name in leaders.items() if name and f"{topic}-{p}" not in ends}
         for name in sorted(set(open_now.values())):
@@ -236,7 +259,9 @@ class TopicAdmin:
         self, name: str, partitions: Sequence[TopicPartition], spec: OffsetSpec
     ) -> dict[str, int]:
         wanted = dict.fromkeys(partitions, spec)
-        answer = self._ask(lambda broker: broker.list_partition_offsets(wanted, timeout_ms=500), only=name)
+        answer = self._ask(
+            lambda broker: broker.list_partition_offsets(wanted, timeout_ms=500), only=name
+        )
         return {f"{tp.topic}-{tp.partition}": found.offset for tp, found in answer.items()}
 
     def leaders(self, topic: str) -> dict[int, str | None]:
@@ -249,7 +274,8 @@ class TopicAdmin:
         return {p: self._named(row["isr_nodes"]) for p, row in self._partitions(topic).items()}
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
-        """Stream ("orders-0") -> its state, in one question; topics that do not exist are left out."""
+        """Stream ("orders-0") -> its state, in one question; topics that do not exist are left
+        out."""
         if not topics:
             return {}
         return {
@@ -273,9 +299,12 @@ class TopicAdmin:
     def _partitions(self, topic: str) -> dict[int, PartitionRow]:
         row = next((row for row in self._topic_rows([topic]) if row["name"] == topic), None)
         if row is None or row["error_code"] == _UNKNOWN_TOPIC:
-            raise UsageError(f"unknown topic {topic!r}", hint=f"the cluster has: {', '.join(self.topics())}")
+            raise UsageError(
+                f"unknown topic {topic!r}", hint=f"the cluster has: {', '.join(self.topics())}"
+            )
         return {
-            p["partition_index"]: p for p in sorted(row["partitions"], key=lambda p: p["partition_index"])
+            p["partition_index"]: p
+            for p in sorted(row["partitions"], key=lambda p: p["partition_index"])
         }
 
     def _named(self, numbers: Iterable[int]) -> list[str]:
@@ -286,7 +315,8 @@ def topic_config(topic: TopicSettings) -> dict[str, str]:
     """The settings a topic is created with: the user's, and retention as the audit needs it.
 
     Raises:
-        UsageError: settings under which Kafka may drop records, so that the audit could not tell loss.
+        UsageError: settings under which Kafka may drop records, so that the audit could not tell
+            loss.
     """
     config = {key: str(value) for key, value in topic.config.items()}
     policy = config.get("cleanup.policy", "delete")

@@ -1,9 +1,9 @@
 """Transactions in the log of a partition: which offsets each has, and the marker after them.
 
-No client shows markers. So the log is fetched once more, as readers of committed data fetch it, and of every
-batch the header alone is read: producer id, epoch, first and last offset, transactional or control (KIP-98).
-Readers of committed data know what was aborted from a list that the broker sends along, not from the markers;
-both are compared.
+No client shows markers. So the log is fetched once more, as readers of committed data fetch it, and
+of every batch the header alone is read: producer id, epoch, first and last offset, transactional or
+control (KIP-98). Readers of committed data know what was aborted from a list that the broker sends
+along, not from the markers; both are compared.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from harness.systems.kafka.failover import KafkaFailover
 #: The last stable offset is waited for: markers are written after a commit was acknowledged.
 STABLE_S: Final = 20.0
 _PAUSE_S: Final = 0.2
-#: base offset, bytes after this field, leader epoch, magic, crc, attributes, last offset delta, first and
-#: last timestamp, producer id, epoch
+#: base offset, bytes after this field, leader epoch, magic, crc, attributes, last offset delta,
+#: first and last timestamp, producer id, epoch
 _BATCH: Final = Struct(">qiibIhiqqqh")
 _BEFORE_LENGTH: Final = 12
 _TRANSACTIONAL, _CONTROL = 1 << 4, 1 << 5
@@ -44,7 +44,8 @@ class PartitionScan:
         self.end = -1  # the high watermark when it was first asked
         self.stable = -1
         self._spans: list[LogSpan] = []
-        self._open: dict[int, list[LogSpan]] = {}  # by producer id, of the transaction that is going on
+        # by producer id, of the transaction that is going on
+        self._open: dict[int, list[LogSpan]] = {}
         #: First offsets of aborted transactions, by producer id, as the broker lists them.
         self._aborted: dict[int, set[int]] = {}
         self._disagree = 0
@@ -56,7 +57,8 @@ class PartitionScan:
         return self.offset >= self.end >= 0
 
     def take(self, answer: Any, *, committed_only: bool) -> None:
-        """Rows of one partition in a FetchResponse; ``committed_only``: with the list of aborted ones."""
+        """Rows of one partition in a FetchResponse; ``committed_only``: with the list of aborted
+        ones."""
         if self.end < 0:
             self.end = answer.high_watermark
         self.stable = answer.last_stable_offset
@@ -72,7 +74,9 @@ class PartitionScan:
             is_marker = bool(attributes & _CONTROL)
             newest = self._newest.setdefault(producer, epoch)
             if epoch < newest:
-                self._stale.append(StaleWrite(first, first + delta, producer, epoch, newest, is_marker))
+                self._stale.append(
+                    StaleWrite(first, first + delta, producer, epoch, newest, is_marker)
+                )
             self._newest[producer] = max(epoch, newest)
             if is_marker:
                 self._ended(producer, epoch, first, batch, is_compared=committed_only)
@@ -85,8 +89,11 @@ class PartitionScan:
             first = spans.pop().first
         spans.append(LogSpan(producer, epoch, first, last))
 
-    def _ended(self, producer: int, epoch: int, position: int, batch: bytes, *, is_compared: bool) -> None:
-        """A marker: everything that the producer wrote since its last one is committed or aborted."""
+    def _ended(
+        self, producer: int, epoch: int, position: int, batch: bytes, *, is_compared: bool
+    ) -> None:
+        """A marker: everything that the producer wrote since its last one is committed or
+        aborted."""
         spans = self._open.pop(producer, [])
         if not spans:
             return
@@ -101,15 +108,18 @@ class PartitionScan:
             for one in spans
         ]
 
-    def told(self, stream: str) -> StreamTransactions:
+    def stream_transactions(self, stream: str) -> StreamTransactions:
         """Return the result for one stream."""
         still_open = [one for spans in self._open.values() for one in spans]
         spans = sorted((*self._spans, *still_open), key=lambda one: one.first)
-        return StreamTransactions(stream, self.offset, self.stable, spans, self._disagree, self._stale)
+        return StreamTransactions(
+            stream, self.offset, self.stable, spans, self._disagree, self._stale
+        )
 
 
 def batches(data: bytes) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
-    """The whole batches of a fetched set of records, each with its header; the last may be cut off."""
+    """The whole batches of a fetched set of records, each with its header; the last may be cut
+    off."""
     at = 0
     while at + _BATCH.size <= len(data):
         header = _BATCH.unpack_from(data, at)
@@ -123,10 +133,11 @@ def batches(data: bytes) -> Iterator[tuple[bytes, tuple[Any, ...]]]:
 def transactions(
     ask: KafkaFailover, leaders: Leaders, partitions: Sequence[Partition], *, within_s: float
 ) -> list[StreamTransactions]:
-    """Return the transactions in the log of each partition. What could not be read in time is missing at the
-    end.
+    """Return the transactions in the log of each partition. What could not be read in time is
+    missing at the end.
 
-    Partitions are read to the high watermark that each has at first, a leader's partitions together.
+    Partitions are read to the high watermark that each has at first, a leader's partitions
+    together.
     """
     scans = {one: PartitionScan() for one in partitions}
     deadline, moved = time.monotonic() + within_s, time.monotonic()
@@ -142,7 +153,9 @@ def transactions(
         else:
             time.sleep(_PAUSE_S)
     _read_open(ask, leaders, scans, deadline)
-    return [scan.told(f"{topic}-{number}") for (topic, number), scan in scans.items()]
+    return [
+        scan.stream_transactions(f"{topic}-{number}") for (topic, number), scan in scans.items()
+    ]
 
 
 def _read_open(
@@ -173,7 +186,11 @@ def _by_leader(
 
 
 def _fetch(
-    ask: KafkaFailover, leader: str, scans: Mapping[Partition, PartitionScan], *, committed_only: bool
+    ask: KafkaFailover,
+    leader: str,
+    scans: Mapping[Partition, PartitionScan],
+    *,
+    committed_only: bool,
 ) -> None:
     asked = {one: scan.offset for one, scan in scans.items()}
     answers = ask(lambda broker: broker.fetch(asked, committed_only=committed_only), only=leader)

@@ -54,7 +54,13 @@ def admit(ask: KafkaFailover, passwords: Mapping[str, Secret], may: str) -> None
         ]
         said += ask(methodcaller("alter_user_scram_credentials", credentials)).values()
     rights = [
-        ACL(f"User:{may}", "*", ACLOperation.ALL, ACLPermissionType.ALLOW, ResourcePattern(kind, name))
+        ACL(
+            f"User:{may}",
+            "*",
+            ACLOperation.ALL,
+            ACLPermissionType.ALLOW,
+            ResourcePattern(kind, name),
+        )
         for kind, name in _EVERYTHING.items()
     ]
     failed = ask(lambda broker: broker.create_acls(rights))["failed"]

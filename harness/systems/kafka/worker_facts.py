@@ -16,7 +16,8 @@ class IdempotenceFacts(SettingFacts):
     Attributes:
         most_in_flight: requests in flight that still go with it.
         unasked: with idempotence on by default only, the client drops it or refuses to start.
-        checks_defaults: the client holds its own defaults against it, too: each has to be changed by hand.
+        checks_defaults: the client holds its own defaults against it, too: each has to be changed
+            by hand.
     """
 
     most_in_flight: int = 5
@@ -27,8 +28,9 @@ class IdempotenceFacts(SettingFacts):
 class KafkaFacts(Part):
     """Settings of a Kafka client. What is left out is not known, and then the promise is not.
 
-    ``group``: of what type it is, ``consumer`` or ``share`` (KIP-932); the others are of the latter.
-    ``each_attempt``: where no time limits a whole send, the times that each of its attempts may take.
+    ``group``: of what type it is, ``consumer`` or ``share`` (KIP-932); the others are of the
+    latter. ``each_attempt``: where no time limits a whole send, the times that each of its attempts
+    may take.
     """
 
     acks: SettingFacts | None = None

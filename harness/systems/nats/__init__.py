@@ -1,4 +1,5 @@
-"""NATS JetStream: subjects kept in streams, each a Raft group, with consumers that the servers keep."""
+"""NATS JetStream: subjects kept in streams, each a Raft group, with consumers that the servers
+keep."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from harness.systems.base import Problem, Request, System, Texts
 NODES: Final = 3
 #: Settings of a stream under which it drops messages, and the values that do not.
 _KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
-    "retention": ("limits",),
+    "retention": ("limits", "workqueue", "interest"),
     "max_age": ("0",),
     "max_msgs": ("-1", "0"),
     "max_bytes": ("-1", "0"),
@@ -20,8 +21,16 @@ _KEEPS: Final[Mapping[str, tuple[str, ...]]] = {
     "no_ack": ("false",),
     "sealed": ("false",),
 }
+#: Values of ``retention`` with which an acknowledged message is removed.
+_QUEUES: Final = ("workqueue", "interest")
 #: What the harness itself says of a stream.
-_OURS: Final = ("name", "subjects", "num_replicas", "mirror", "sources", "republish", "subject_transform")
+_OURS: Final = ("name", "subjects", "num_replicas", "republish", "subject_transform")
+#: Settings that fill a stream from others.
+_COPIES: Final = ("mirror", "sources")
+_COPIES_WHY: Final = (
+    "its messages would have other sequences than their acknowledgements name, and no producer of "
+    "the run would send them; declare the stream that it copies, with a consumer of its own"
+)
 #: Of our own clusters, as compose/nats/conf/nats.conf names them.
 CLUSTER: Final = "brokerstorm"
 PING: Final = b"PING\r\n"
@@ -58,6 +67,7 @@ class Nats(System):
     }
     has_offsets = True
     reads_replicas = True
+    runs_applications = True
     first_position = 1  # sequences of a stream
     size_setting = "max_msg_size"
     log_stamps = ("[{*}] {time} [{level}] ",)
@@ -73,13 +83,21 @@ class Nats(System):
         for key, value in config.items():
             allowed = _KEEPS.get(key)
             if allowed and value.lower() not in allowed:
-                yield key, f"must be {allowed[0]}: the audit needs all that was stored"
-            if key in _OURS:
+                yield key, f"must be {' or '.join(allowed)}: the audit needs all that was stored"
+            if key in _COPIES:
+                yield key, _COPIES_WHY
+            elif key in _OURS:
                 yield key, "is set by brokerstorm itself: leave it out"
         if config.get("discard", "old") not in ("old", "new"):
             yield "discard", "must be old or new"
         if replication > NODES:
             yield "num_replicas", f"is topics.replication: at most {NODES}"
+
+    def removes_settled(self, topic_config: Texts) -> bool:
+        return topic_config.get("retention", "limits") in _QUEUES
+
+    def forgets_unread(self, topic_config: Texts) -> bool:
+        return topic_config.get("retention") == "interest"
 
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
         return asked
@@ -96,8 +114,8 @@ class Nats(System):
         return topic.replace(".", "_")
 
     def address(self, topic: str, run_tag: int, prefix: str = "") -> str:
-        """Return the prefix of its streams' names: ``orders`` for ``orders-0``, which keeps the subject of
-        that name. A stream's name has no dots.
+        """Return the prefix of its streams' names: ``orders`` for ``orders-0``, which keeps the
+        subject of that name. A stream's name has no dots.
         """
         return super().address(self.name_key(topic), run_tag, prefix)
 
@@ -105,11 +123,13 @@ class Nats(System):
         return (f"{address}-{partition}",)
 
     def request(self, port: str, ballast: int = 0) -> Request | None:
-        """A ping: servers send lines of their own before they answer it. Routes ask for a password: see the
-        assembly."""
+        """A ping: servers send lines of their own before they answer it. Routes ask for a password:
+        see the assembly."""
         if port != "client":
             return None
-        before = b"PUB brokerstorm.ballast %d\r\n%b\r\n" % (ballast, bytes(ballast)) if ballast else b""
+        before = (
+            b"PUB brokerstorm.ballast %d\r\n%b\r\n" % (ballast, bytes(ballast)) if ballast else b""
+        )
         return before + PING, PONG
 
 

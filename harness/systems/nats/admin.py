@@ -14,11 +14,19 @@ from harness.admin.health import first_bytes
 from harness.admin.probe import probe_payload
 from harness.admin.watched import watched_leaderships
 from harness.connections.security import ANYBODY, Access
-from harness.contracts.rows import Leadership, ReplicaRow
+from harness.contracts.rows import UNREAD, Bounds, Leadership, ReplicaRow
 from harness.errors import UsageError
-from harness.protocols.cluster import Endpoint, Node, PartitionState, SeenLeaders, TopicSettings
-from harness.systems.nats import NODES, native
+from harness.protocols.cluster import (
+    Endpoint,
+    Node,
+    PartitionState,
+    SeenLeaders,
+    StoredMessage,
+    TopicSettings,
+)
+from harness.systems.nats import NODES, messages, native
 from harness.systems.nats.api import JetStream
+from harness.systems.nats.link import Link
 from harness.systems.nats.monitor import Monitor, Told, meta_leader, stream_state
 from harness.systems.nats.replicas import StreamReading
 
@@ -29,21 +37,22 @@ _GONE_TEXT: Final = (
 
 
 class NatsAdmin:
-    """Admin, MovesLeaders, MovesConsumerLeaders and HasBacklogs for the servers of a cluster. Thread-safe;
-    every call ends within seconds.
+    """Admin, MovesLeaders, MovesConsumerLeaders, HasBacklogs, HasCommittedOffsets and
+    ReadsMessages for the servers of a cluster. Thread-safe; every call ends within seconds.
 
     A stream "orders-0" is a stream of that name, on the subject of that name.
 
     Args:
         is_reachable: whether a node can answer, as far as the runtime knows; others are not asked.
         can_choose: a leader that steps down can be told who comes next (2.11 and newer).
-        links: node -> where the harness connects to it; default: not the way of clients, on which a network
-            fault may last.
+        links: node -> where the harness connects to it; default: not the way of clients, on which a
+            network fault may last.
         urls: node -> where its monitoring answers; default: the admin endpoints.
         called: server, by the name that it has itself -> node, where that differs.
 
     Attributes:
-        probe_stream: what a message of the harness goes through before there are topics; empty = none does.
+        probe_stream: what a message of the harness goes through before there are topics; empty =
+            none does.
     """
 
     probe_stream: ClassVar[str] = "brokerstorm-probe"
@@ -71,16 +80,18 @@ class NatsAdmin:
         self.gone: dict[str, str] = {}
         self.watch: Callable[[], None] = lambda: None
 
-    # -- who leads ------------------------------------------------------------------------------------
+    # -- who leads ---------------------------------------------------------------------------------
 
     def _told(self) -> dict[str, Told]:
-        return self._monitor.told(self._api.reachable())
+        return self._monitor.leaders_told(self._api.reachable())
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
         told = self._told()
         streams = sorted({stream for each in told.values() for stream in each.streams})
         found = {
-            stream: stream_state(stream, told) for stream in streams if _topic(self._ours(stream)) in topics
+            stream: stream_state(stream, told)
+            for stream in streams
+            if _topic(self._ours(stream)) in topics
         }
         return {self._ours(stream): state for stream, state in found.items() if state}
 
@@ -94,7 +105,11 @@ class NatsAdmin:
 
     def registered(self) -> set[str]:
         """Servers that are healthy in their own words."""
-        return {node for node, lacks in self._monitor.healthy(self._api.reachable()).items() if not lacks}
+        return {
+            node
+            for node, lacks in self._monitor.healthy(self._api.reachable()).items()
+            if not lacks
+        }
 
     def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
         return watched_leaderships(seen)
@@ -104,8 +119,8 @@ class NatsAdmin:
         return bool(first_bytes(self._links[node], b"PING\r\n", 4, _GLANCE_S))
 
     def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
-        """Ask the leaders of streams to step down; returns when asked, not when moved. Before 2.11 the others
-        choose who comes next.
+        """Ask the leaders of streams to step down; returns when asked, not when moved. Before 2.11
+        the others choose who comes next.
 
         Raises:
             UsageError: refused.
@@ -116,12 +131,15 @@ class NatsAdmin:
 
     def _step_down(self, what: str, to: str) -> None:
         preferred = self._servers.get(to, to)
-        self._api.ask(what, {"placement": {"preferred": preferred}} if self._can_choose and to else None)
+        self._api.ask(
+            what, {"placement": {"preferred": preferred}} if self._can_choose and to else None
+        )
 
-    # -- consumers ------------------------------------------------------------------------------------
+    # -- consumers ---------------------------------------------------------------------------------
 
     def consumer_leaders(self, group: str, topics: Sequence[str]) -> dict[str, str | None]:
-        """Stream -> the server that leads the group's consumer of it; streams without one are left out."""
+        """Stream -> the server that leads the group's consumer of it; streams without one are left
+        out."""
         return {
             stream: (info.get("cluster") or {}).get("leader")
             for stream in self._streams(topics)
@@ -139,23 +157,63 @@ class NatsAdmin:
         found = {}
         for stream in self._streams(topics):
             found[stream] = {
-                str(info["name"]): int(info.get("num_pending", 0)) + int(info.get("num_ack_pending", 0))
+                str(info["name"]): int(info.get("num_pending", 0))
+                + int(info.get("num_ack_pending", 0))
                 for info in self._consumers(stream)
             }
             if not found[stream] and not self._is_known(stream):
                 found[stream] = {"": 0}  # gone: nothing is left to be handed out
         return found
 
+    def committed_offsets(self, group: str, topics: Sequence[str]) -> dict[str, int]:
+        """Stream -> the sequence after the last one up to which the durable consumer of that name
+        has every message acknowledged, -1 = none; a stream without that consumer is left out.
+
+        Raises:
+            EnvironmentNotReady: the servers do not answer.
+        """
+        found = {}
+        for stream in self._streams(topics):
+            with suppress(NotThere):
+                said = self._api.ask(f"CONSUMER.INFO.{self._theirs(stream)}.{group}")
+                floor = int(said["ack_floor"]["stream_seq"])
+                found[stream] = floor + 1 if floor else -1
+        return found
+
+    def read_messages(
+        self, topic: str, take: Callable[[StoredMessage], None], *, timeout_s: float, last: int = 0
+    ) -> list[Bounds]:
+        """Read a topic; see `ReadsMessages.read_messages`. A stream that is gone is not read."""
+        deadline = time.monotonic() + timeout_s
+        nodes = {server: node for node, server in self._servers.items()}
+
+        def link_to(server: str) -> Link:
+            return self._api.link(nodes.get(server, server or self._names[0]))
+
+        found = []
+        for stream in self._streams([topic]):
+            number = int(stream.rpartition("-")[2])
+            name = self._theirs(stream)
+            try:
+                bounds = messages.read(
+                    self._api, link_to, name, number, take, deadline=deadline, last=last
+                )
+            except NotThere:
+                bounds = Bounds(end=1, why=UNREAD)
+            found.append(replace(bounds, stream=stream))
+        return found
+
     def _consumers(self, stream: str) -> list[dict[str, Any]]:
         return self._api.pages(f"CONSUMER.LIST.{self._theirs(stream)}", "consumers")
 
-    # -- streams --------------------------------------------------------------------------------------
+    # -- streams -----------------------------------------------------------------------------------
 
     def create_topics(self, topics: Sequence[TopicSettings]) -> None:
         """Create a replicated stream for each partition, on files.
 
         Raises:
-            UsageError: a stream exists, its subject is held by another one, or a setting is not known.
+            UsageError: a stream exists, its subject is held by another one, or a setting is not
+                known.
             EnvironmentNotReady: no answer; JetStream is disabled, or has no room.
         """
         for topic in topics:
@@ -194,7 +252,9 @@ class NatsAdmin:
 
     def topics(self) -> list[str]:
         """Names of all topics that have streams."""
-        return sorted({_topic(stream) for stream in self._known() if stream.rpartition("-")[2].isdigit()})
+        return sorted(
+            {_topic(stream) for stream in self._known() if stream.rpartition("-")[2].isdigit()}
+        )
 
     def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
         """Stream -> the sequence after its last message; a stream that is gone is left out."""
@@ -210,7 +270,8 @@ class NatsAdmin:
         return [self._ours(str(name)) for name in self._api.pages("STREAM.NAMES", "streams")]
 
     def _streams(self, topics: Iterable[str]) -> list[str]:
-        """Return the streams of topics: for our topics those that we created, for others those that exist."""
+        """Return the streams of topics: for our topics those that we created, for others those that
+        exist."""
         topics = list(topics)
         made = [f"{topic}-{p}" for topic in topics for p in range(self._made.get(topic, 0))]
         others = {topic for topic in topics if topic not in self._made}
@@ -222,7 +283,12 @@ class NatsAdmin:
 
     def _ours(self, name: str) -> str:
         """The stream of a name of the servers."""
-        made = (f"{topic}-{p}" for topic, count in self._made.items() for p in range(count) if "." in topic)
+        made = (
+            f"{topic}-{p}"
+            for topic, count in self._made.items()
+            for p in range(count)
+            if "." in topic
+        )
         return next((stream for stream in made if self._theirs(stream) == name), name)
 
     def read_replicas(self, topics: Sequence[str], *, timeout_s: float) -> list[ReplicaRow]:
@@ -255,14 +321,14 @@ class NatsAdmin:
             for stream, state in self.partition_states(topics).items()
         }
 
-    # -- readiness ------------------------------------------------------------------------------------
+    # -- readiness ---------------------------------------------------------------------------------
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
-        """Return when every server is healthy and names the same leader of the meta group, every stream has a
-        leader and all copies in sync, and a message was stored through each.
+        """Return when every server is healthy and names the same leader of the meta group, every
+        stream has a leader and all copies in sync, and a message was stored through each.
 
-        A stream that the meta group does not know any more, once all that holds, is *gone*: no waiting brings
-        it back (`gone` says which).
+        A stream that the meta group does not know any more, once all that holds, is *gone*: no
+        waiting brings it back (`gone` says which).
 
         Raises:
             EnvironmentNotReady: what is still missing, by name.
@@ -275,13 +341,17 @@ class NatsAdmin:
             if lacks := healthy.get(name, "does not answer"):
                 return f"{name}: {lacks}"
         told = self._told()
-        if len({each.meta for each in told.values()}) != 1 or not meta_leader(told, len(self._names)):
+        if len({each.meta for each in told.values()}) != 1 or not meta_leader(
+            told, len(self._names)
+        ):
             return "the meta group has no leader that all know"
         if not topics:
             return self._probe_missing(run_tag)
         streams = self._streams(topics)
         self.gone = {
-            stream: _GONE_TEXT.format(stream=stream) for stream in streams if self._is_gone(stream, told)
+            stream: _GONE_TEXT.format(stream=stream)
+            for stream in streams
+            if self._is_gone(stream, told)
         }
         there = [self._theirs(stream) for stream in streams if stream not in self.gone]
         for stream in there:
@@ -295,12 +365,14 @@ class NatsAdmin:
         return self._api.publish(there, probe_payload(run_tag)) if there else ""
 
     def _is_gone(self, stream: str, told: Mapping[str, Told]) -> bool:
-        """No server has a copy, and the leader of the meta group, who alone says so, knows of none."""
+        """No server has a copy, and the leader of the meta group, who alone says so, knows of
+        none."""
         is_held = any(self._theirs(stream) in each.streams for each in told.values())
         return not is_held and not self._is_known(stream)
 
     def _is_known(self, stream: str) -> bool:
-        """Return whether the leader of the meta group, or the stream's own leader, knows the stream."""
+        """Return whether the leader of the meta group, or the stream's own leader, knows the
+        stream."""
         try:
             self._api.ask(f"STREAM.INFO.{self._theirs(stream)}")
         except NotThere:

@@ -1,4 +1,5 @@
-"""JetStream's API (docs.nats.io, "JetStream wire API Reference"): requests on subjects, to any server."""
+"""JetStream's API (docs.nats.io, "JetStream wire API Reference"): requests on subjects, to any
+server."""
 
 from __future__ import annotations
 
@@ -22,7 +23,9 @@ _FULL: Final = frozenset({10002, 10005, 10023, 10028, 10047, 10074})
 _LATER: Final = frozenset({10004, 10008, 10009, 10012, 10118, 10194})
 #: Why peers are missing for so many copies (10005), where this is temporary: one does not answer.
 _OFFLINE: Final = "peer offline"
-_FULL_HINT: Final = "make room, or ask for fewer replicas; `nats server report jetstream` shows what there is"
+_FULL_HINT: Final = (
+    "make room, or ask for fewer replicas; `nats server report jetstream` shows what there is"
+)
 _OFF_HINT: Final = "enable JetStream on its servers and for this account"
 
 
@@ -104,16 +107,23 @@ def _checked(node: str, what: str, said: dict[str, Any]) -> dict[str, Any]:
     error = said.get("error")
     if not error:
         return said
-    code, words = int(error.get("err_code") or 0), str(error.get("description") or error.get("code"))
+    code, words = (
+        int(error.get("err_code") or 0),
+        str(error.get("description") or error.get("code")),
+    )
     text = f"{node} refuses {what}: {words} ({code})"
     if code in _LATER or _OFFLINE in words:
         raise NoAnswer(f"says: {words}")
     if code in _NOT_FOUND:
         raise NotThere(text)
     if code in _THERE:
-        raise AlreadyThere(text, hint="a stream of that name has other settings: choose another topic name")
+        raise AlreadyThere(
+            text, hint="a stream of that name has other settings: choose another topic name"
+        )
     if code in _OVERLAPS:
-        raise AlreadyThere(text, hint="another stream holds this subject: choose another topic name")
+        raise AlreadyThere(
+            text, hint="another stream holds this subject: choose another topic name"
+        )
     if code in _DISABLED:
         raise EnvironmentNotReady(text, hint=_OFF_HINT)
     if code in _FULL:

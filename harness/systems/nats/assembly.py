@@ -27,7 +27,9 @@ class _Nats(Assembly):
         self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
     ) -> NatsAdmin:
         chooses = release_key(runtime.spec.version) >= CHOOSES_SINCE
-        return NatsAdmin(runtime.nodes, is_reachable=is_reachable, access=access, can_choose=chooses)
+        return NatsAdmin(
+            runtime.nodes, is_reachable=is_reachable, access=access, can_choose=chooses
+        )
 
     def access(self, made: ClusterSecurity) -> Access:
         """By user and password; the monitoring port has no authentication."""

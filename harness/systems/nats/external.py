@@ -1,4 +1,5 @@
-"""NATS servers that somebody else started: one cluster with JetStream, each named with its two ports."""
+"""NATS servers that somebody else started: one cluster with JetStream, each named with its two
+ports."""
 
 from __future__ import annotations
 
@@ -9,7 +10,13 @@ from typing import Any
 
 from harness.admin.failover import NoAnswer
 from harness.admin.http_clock import clock_apart
-from harness.clusters.external.cluster import ExternalSystem, FoundCluster, clocks, named_nodes, try_topic
+from harness.clusters.external.cluster import (
+    ExternalSystem,
+    FoundCluster,
+    clocks,
+    named_nodes,
+    try_topic,
+)
 from harness.clusters.external.made import MadeNames
 from harness.clusters.external.places import admin_urls, listens_at
 from harness.clusters.layout.compose import release_key
@@ -58,7 +65,9 @@ class _ExternalNats(ExternalSystem):
         version = str(next(iter(told.values()))["version"])
         return _FoundServers(names.pop(), version, nodes, min(len(nodes), 3), called=called)
 
-    def admin(self, connection: Connection, found: FoundCluster, made: MadeNames) -> ExternalNatsAdmin:
+    def admin(
+        self, connection: Connection, found: FoundCluster, made: MadeNames
+    ) -> ExternalNatsAdmin:
         assert isinstance(found, _FoundServers)
         _, urls = _site(connection)
         return ExternalNatsAdmin(
@@ -79,8 +88,12 @@ class _ExternalNats(ExternalSystem):
         if refused:
             yield refused
             return
-        yield Need("streams", True, f"{address}-0 was made, {copies} replicas; a message was stored")
-        yield clocks({node.name: clock_apart(partial(admin.monitor.date, node.name)) for node in nodes})
+        yield Need(
+            "streams", True, f"{address}-0 was made, {copies} replicas; a message was stored"
+        )
+        yield clocks(
+            {node.name: clock_apart(partial(admin.monitor.date, node.name)) for node in nodes}
+        )
         yield _room(admin, nodes)
 
 
@@ -96,7 +109,8 @@ def _room(admin: ExternalNatsAdmin, nodes: Sequence[Node]) -> Need:
 
 
 def _site(connection: Connection) -> tuple[list[Endpoint], list[str]]:
-    """Where clients, and where questions to the monitoring port, reach each server, in the same order.
+    """Where clients, and where questions to the monitoring port, reach each server, in the same
+    order.
 
     Raises:
         UsageError: bootstrap or admin_url does not say it.

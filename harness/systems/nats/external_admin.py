@@ -1,5 +1,5 @@
-"""JetStream's admin on servers that others use too: streams have our names here and longer ones there, and
-every one that is made was written down before."""
+"""JetStream's admin on servers that others use too: streams have our names here and longer ones
+there, and every one that is made was written down before."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ class ExternalNatsAdmin(NatsAdmin):
         return self._monitor
 
     def name_topics(self, addresses: Mapping[str, str], groups: Sequence[str]) -> None:
-        """Set the names of topics; see `NamesTopics.name_topics`. Consumers are removed with their stream."""
+        """Set the names of topics; see `NamesTopics.name_topics`. Consumers are removed with their
+        stream."""
         self._addresses = dict(addresses)
 
     def _theirs(self, stream: str) -> str:
@@ -49,7 +50,9 @@ class ExternalNatsAdmin(NatsAdmin):
             UsageError: a topic that is none of this run's.
         """
         if foreign := [topic.name for topic in topics if topic.name not in self._addresses]:
-            raise UsageError(f"{foreign[0]} is not a topic of this run", hint=", ".join(self._addresses))
+            raise UsageError(
+                f"{foreign[0]} is not a topic of this run", hint=", ".join(self._addresses)
+            )
         super().create_topics(topics)
 
     def _make(self, stream: str, topic: TopicSettings) -> None:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from base64 import b64decode
-from email import message_from_string
-from typing import Final
 
 from harness.admin.probe import WithHeaders
 from harness.connections.security import Security
 from harness.systems.nats.link import Link, server_at
-
-#: The line before the headers of a message.
-_VERSION: Final = "NATS/1.0\r\n"
+from harness.systems.nats.messages import headers_of
 
 
 def read(bootstrap: str, address: str, partitions: int, security: Security) -> WithHeaders:
@@ -22,5 +18,8 @@ def read(bootstrap: str, address: str, partitions: int, security: Security) -> W
             state = link.ask(f"$JS.API.STREAM.INFO.{stream}")["state"]
             for sequence in range(int(state["first_seq"]), int(state["last_seq"]) + 1):
                 said = link.ask(f"$JS.API.STREAM.MSG.GET.{stream}", {"seq": sequence})["message"]
-                text = b64decode(said.get("hdrs", "")).decode().removeprefix(_VERSION)
-                yield b64decode(said.get("data", "")), dict(message_from_string(text).items())
+                headers = headers_of(b64decode(said.get("hdrs", "")))
+                yield (
+                    b64decode(said.get("data", "")),
+                    {name: value.decode() for name, value in headers},
+                )

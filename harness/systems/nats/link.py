@@ -1,7 +1,7 @@
 """One connection to one server: requests and their answers, in the client protocol of NATS.
 
-Synchronous and without a reconnection of its own: a question is to one server, and ends within a fixed time
-whatever happened to it (docs.nats.io, "Client Protocol").
+Synchronous and without a reconnection of its own: a question is to one server, and ends within a
+fixed time whatever happened to it (docs.nats.io, "Client Protocol").
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from harness.protocols.cluster import Endpoint
 
 CONNECT_S, ANSWER_S = 1.5, 4.0
 _NO_RESPONDERS: Final = b"NATS/1.0 503"
+#: The number of tokens in a reply subject that has neither a domain nor an account.
+_TOKENS: Final = 9
 _AUTHORIZATION: Final = ("authorization", "authentication", "user authentication")
 
 
@@ -55,13 +57,16 @@ class Link:
         self._link.close()
 
     def ask(self, subject: str, body: Any = None, *, within_s: float = ANSWER_S) -> dict[str, Any]:
-        """The first answer to a message, which is JSON. ``body``: nothing, bytes, or what becomes JSON.
+        """The first answer to a message, which is JSON. ``body``: nothing, bytes, or what becomes
+        JSON.
 
         Raises:
             NoResponders: no server listens there.
             NoAnswer: no answer in time, or the connection broke.
         """
-        payload = body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        payload = (
+            body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
+        )
         deadline = time.monotonic() + within_s
         with _answering():
             reply = self._publish(subject, payload)
@@ -74,9 +79,11 @@ class Link:
                 answer = json.loads(said)
                 return answer if isinstance(answer, dict) else {}
 
-    def pull(self, subject: str, count: int, *, within_s: float) -> Iterator[tuple[str, bytes]]:
-        """Yield messages of a pull: the position (the reply subject), headers and payload. It ends early if
-        the consumer has no more. Raises the errors of `ask`.
+    def pull(
+        self, subject: str, count: int, *, within_s: float
+    ) -> Iterator[tuple[str, bytes, bytes]]:
+        """Yield messages of a pull: where it is (the reply subject, see `place_of`), headers and
+        payload. It ends early if the consumer has no more. Raises the errors of `ask`.
         """
         deadline = time.monotonic() + within_s
         with _answering():
@@ -85,7 +92,7 @@ class Link:
                 words, head, data = self._message(deadline)
                 if words[0] == reply:  # no message, but how it ended
                     return
-                yield words[2].decode(), head + data
+                yield words[2].decode(), head, data
 
     def _publish(self, subject: str, payload: bytes) -> bytes:
         """The subject of its answers."""
@@ -118,7 +125,8 @@ class Link:
         self._link.sendall(data)
 
     def _message(self, deadline: float) -> tuple[list[bytes], bytes, bytes]:
-        """The next message: subject, subscription, perhaps where to reply, and sizes; headers; payload."""
+        """The next message: subject, subscription, perhaps where to reply, and sizes; headers;
+        payload."""
         while True:
             self._link.settimeout(max(0.001, deadline - time.monotonic()))
             verb, *words = self._line().split()
@@ -161,6 +169,20 @@ def server_at(text: str) -> Endpoint:
     raise ValueError(f"{text!r} is not a server")
 
 
+def place_of(reply: str) -> tuple[int, int]:
+    """Return the sequence of a message in its stream, and when it was stored there (nanoseconds
+    since 1970).
+
+    Args:
+        reply: subject for its acknowledgement: ``$JS.ACK.<stream>.<consumer>.<times given>.
+            <sequence>.<sequence of the consumer>.<time>.<pending>``. Newer servers may have a
+            domain and an account before the stream.
+    """
+    tokens = reply.split(".")
+    at = 5 if len(tokens) == _TOKENS else 7
+    return int(tokens[at]), int(tokens[at + 2])
+
+
 def _exactly(stream: BinaryIO, count: int) -> bytes:
     found = stream.read(count)
     if len(found) < count:
@@ -173,5 +195,7 @@ def _answering() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        why = "does not answer in time" if isinstance(error, TimeoutError) else str(error) or "closed"
+        why = (
+            "does not answer in time" if isinstance(error, TimeoutError) else str(error) or "closed"
+        )
         raise NoAnswer(why) from error

@@ -1,4 +1,5 @@
-"""Asks the servers over HTTP what they say of themselves (docs.nats.io, "Monitoring"), at the same time."""
+"""Asks the servers over HTTP what they say of themselves (docs.nats.io, "Monitoring"), at the same
+time."""
 
 from __future__ import annotations
 
@@ -19,16 +20,16 @@ from harness.protocols.cluster import PartitionState
 
 _CONNECT_S: Final = 0.75
 _ANSWER_S: Final = 2.5  # a healthy server answers in milliseconds; a starved one in about a second
-#: A follower under load always lags by some entries, and `current` is false then. One that was heard of
-#: just now and lacks no more follows; one that catches up after a loss lacks thousands.
+#: A follower under load always lags by some entries, and `current` is false then. One that was
+#: heard of just now and lacks no more follows; one that catches up after a loss lacks thousands.
 _HEARD_NS: Final = 2_000_000_000
 _FEW: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """One server's view of JetStream: the leader of the meta group, and the Raft group of each stream of
-    which it has a copy.
+    """One server's view of JetStream: the leader of the meta group, and the Raft group of each
+    stream of which it has a copy.
     """
 
     meta: str = ""
@@ -64,7 +65,7 @@ class Monitor:
             timeout=urllib3.Timeout(connect=_CONNECT_S, read=_ANSWER_S),
         )
 
-    def told(self, nodes: Sequence[str]) -> dict[str, Told]:
+    def leaders_told(self, nodes: Sequence[str]) -> dict[str, Told]:
         """By node; those that give no answer are left out."""
 
         def ask(node: str) -> Told:
@@ -76,15 +77,16 @@ class Monitor:
             ]
             alone = {} if "meta_cluster" in said else {"leader": node}  # a server without a cluster
             groups = {
-                str(stream["name"]): alone or self._group(stream.get("cluster") or {}) for stream in details
+                str(stream["name"]): alone or self._group(stream.get("cluster") or {})
+                for stream in details
             }
             return Told(self._node(alone or said["meta_cluster"]), groups)
 
         return each(nodes, ask)
 
     def healthy(self, nodes: Sequence[str]) -> dict[str, str]:
-        """Node -> what it lacks, in its words; empty = it has JetStream, and its copies are up to date. Those
-        that give no answer are left out."""
+        """Node -> what it lacks, in its words; empty = it has JetStream, and its copies are up to
+        date. Those that give no answer are left out."""
 
         def ask(node: str) -> str:
             answer = self._get(node, "healthz")
@@ -140,14 +142,14 @@ def _parsed(node: str, answer: urllib3.BaseHTTPResponse) -> Mapping[str, Any]:
 
 
 def meta_leader(told: Mapping[str, Told], nodes: int) -> str | None:
-    """The leader of the meta group: named by most of all servers. One that was frozen until now still names
-    the one of before."""
+    """The leader of the meta group: named by most of all servers. One that was frozen until now
+    still names the one of before."""
     return _most(Counter(each.meta for each in told.values()), nodes)
 
 
 def stream_state(stream: str, told: Mapping[str, Told]) -> PartitionState | None:
-    """Return the leader and the servers in sync of a stream, by its leader's view; None if no server has a
-    copy of it.
+    """Return the leader and the servers in sync of a stream, by its leader's view; None if no
+    server has a copy of it.
     """
     groups = {node: each.streams[stream] for node, each in told.items() if stream in each.streams}
     if not groups:

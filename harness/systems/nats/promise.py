@@ -1,15 +1,17 @@
 """Derives what the settings of a client of JetStream promise.
 
-* **delivery** ``durable``: a publish is acknowledged when a quorum of the stream's servers has the message
-  (docs.nats.io, "JetStream"). On their disks it is within ``sync_interval``, by default two minutes:
-  `synced`.
-* **order**: one connection and subject, unless the client sends a publish again that no server received:
-  it follows what was published since (`RetryAttempts` of nats.go).
-* **dedup**: by `Nats-Msg-Id`, within the stream's ``duplicate_window``, and only there (docs.nats.io,
-  "Message Deduplication"). Whether all that is sent again comes within it follows from the publish time-out
-  and from how often an application of ours sends again.
+* **delivery** ``durable``: a publish is acknowledged when a quorum of the stream's servers has the
+  message (docs.nats.io, "JetStream"). On their disks it is within ``sync_interval``, by default two
+  minutes: `synced`.
+* **order**: one connection and subject, unless the client sends a publish again that no server
+  received: it follows what was published since (`RetryAttempts` of nats.go).
+* **dedup**: by `Nats-Msg-Id`, within the stream's ``duplicate_window``, and only there
+  (docs.nats.io, "Message Deduplication"). Whether all that is sent again comes within it follows
+  from the publish time-out and from how often an application of ours sends again.
 
-A consumer shares its messages among its clients; what is not acknowledged within ``ack_wait`` comes again.
+A consumer shares its messages among its clients; what is not acknowledged within ``ack_wait`` comes
+again. A stream with ``retention`` workqueue or interest removes a message that its consumers
+acknowledged: it is read as a queue.
 """
 
 from __future__ import annotations
@@ -19,14 +21,22 @@ from typing import Final, Literal
 
 from harness.contracts.plan import ConsumerPromise, TopicPlan
 from harness.errors import ScenarioError
-from harness.plan.promise import ClientSettings, Consuming, Delivery, ProducerSettings, PromiseContext
+from harness.plan.promise import (
+    ClientSettings,
+    Consuming,
+    Delivery,
+    ProducerSettings,
+    PromiseContext,
+)
+from harness.systems.nats import SYSTEM as NATS
 from harness.systems.nats import native
 
 _WINDOW_S: Final = 120.0
 #: https://docs.nats.io/nats-concepts/jetstream, "Syncing data to disk"
 _MAY_FAIL: Final = (
-    "NATS' documentation: 'If multiple servers fail simultaneously, all due to an OS failure, and before "
-    "their data has been fsync-ed, the cluster may fail to recover the most recently acknowledged messages'"
+    "NATS' documentation: 'If multiple servers fail simultaneously, all due to an OS failure, and "
+    "before their data has been fsync-ed, the cluster may fail to recover the most recently "
+    "acknowledged messages'"
 )
 #: How often an application sends again, half a second after each outcome (docs/worker-protocol.md).
 _ATTEMPTS: Final = 10
@@ -41,9 +51,13 @@ class NatsProducerSettings(ProducerSettings):
         settings.number("retries")
 
     def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:
-        """Return what an acknowledgement promises: on the majority of the replicas of a file store."""
+        """Return what an acknowledgement promises: on the majority of the replicas of a file
+        store."""
         if topic.config.get("storage", "file") != "file":
-            return "leader", f"{topic.name}: storage={topic.config['storage']}: a server that ends forgets it"
+            return (
+                "leader",
+                f"{topic.name}: storage={topic.config['storage']}: a server that ends forgets it",
+            )
         if topic.replication < 2:
             return "durable", "acknowledged when its one server wrote it to a file"
         return (
@@ -59,16 +73,19 @@ class NatsProducerSettings(ProducerSettings):
         return False, f"{text}; {_MAY_FAIL}"
 
     def order(self, context: PromiseContext) -> tuple[bool | None, str]:
-        retries = self.settings.of("retries")
+        retries = self.settings.setting_of("retries")
         if retries is None:
             return None, self.settings.unstated("retries")
         if self.settings.number("retries") == 0:
             return True, f"{retries.text}: one connection and subject"
-        return False, f"{retries.text}: a publish without a listener is sent again, after later ones"
+        return (
+            False,
+            f"{retries.text}: a publish without a listener is sent again, after later ones",
+        )
 
     def dedup(self, context: PromiseContext) -> tuple[bool | None, str]:
         """Return whether servers remove duplicates: they compare message ids within a window."""
-        found = self.settings.of("message_id")
+        found = self.settings.setting_of("message_id")
         if found is None:
             return None, self.settings.unstated("message_id")
         if not found.is_true:
@@ -89,7 +106,9 @@ def _window_s(topic: TopicPlan) -> float:
     """
     said = native(topic.config.get("duplicate_window", "0"))
     if not isinstance(said, int):
-        raise ScenarioError(f"topics.{topic.name}.config.duplicate_window={said}: must be nanoseconds")
+        raise ScenarioError(
+            f"topics.{topic.name}.config.duplicate_window={said}: must be nanoseconds"
+        )
     return said / 1e9 or _WINDOW_S
 
 
@@ -104,13 +123,15 @@ def read_consumer(
     Raises:
         ScenarioError: an ordered consumer that acknowledges, or a number that is none.
     """
-    kind, confirmed = settings.of("consumer"), settings.of("acks_confirmed")
-    wait, most = settings.of("ack_wait"), settings.of("max_deliver")
+    kind, confirmed = settings.setting_of("consumer"), settings.setting_of("acks_confirmed")
+    wait, most = settings.setting_of("ack_wait"), settings.setting_of("max_deliver")
     limit = settings.number("max_deliver") or -1
     ends = f"; {limit} times at most: {most.text}" if most and limit > 0 else ""
     is_ordered = kind is not None and kind.value.lower() == "ordered"
     if is_ordered and consuming.settle != "none":
-        raise ScenarioError(f"{kind.text if kind else ''}: acknowledges nothing", hint="settle: none")
+        raise ScenarioError(
+            f"{kind.text if kind else ''}: acknowledges nothing", hint="settle: none"
+        )
     order: Literal["stream", "none"] = "stream" if is_ordered else "none"
     stated = {
         "order": kind.text if kind else "",
@@ -119,13 +140,16 @@ def read_consumer(
         "max_deliver": most.text if most else "",
     }
     names = {"order": "consumer", "ack_timeout": "ack_wait", "ack": "acks_confirmed"}
+    is_queue = any(NATS.removes_settled(topic.config) for topic in consuming.topics)
     return ConsumerPromise(
-        subscription="exclusive" if is_ordered else "shared",
+        subscription="exclusive" if is_ordered else "queue" if is_queue else "shared",
         order=order,
         ack_timeout_s=0.0 if is_ordered else settings.seconds("ack_wait") or 0.0,
         acks_confirmed=confirmed is None or confirmed.is_true,
         nack_delay_s=0.0,  # the servers give a refused message again at once
         max_deliveries=max(limit, 0) if most else None,
-        because={name: text or settings.unstated(names.get(name, name)) for name, text in stated.items()},
+        because={
+            name: text or settings.unstated(names.get(name, name)) for name, text in stated.items()
+        },
         unknown=[name for name in ("order", "ack_timeout", "ack") if not stated[name]],
     )

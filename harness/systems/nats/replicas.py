@@ -1,8 +1,9 @@
 """The copies of a stream, each read from the server that has it.
 
-A consumer without replicas of its own reads the copy of the server that it is on (server/consumer.go,
-`getNextMsg`), and its description names that server. Servers choose where it is, at random; so some are made,
-until each copy was read by one. No leader moves: an election may change the copies that it is about.
+A consumer without replicas of its own reads the copy of the server that it is on
+(server/consumer.go, `getNextMsg`), and its description names that server. Servers choose where it
+is, at random; so some are made, until each copy was read by one. No leader moves: an election may
+change the copies that it is about.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from harness.contracts.rows import ReplicaRow, ReplicaSpan
 from harness.errors import EnvironmentNotReady
 from harness.protocols.cluster import PartitionState
 from harness.systems.nats.api import JetStream
+from harness.systems.nats.link import place_of
 
 #: One of three servers is given none of so many consumers once in 100,000 times.
 _TRIES: Final = 30
@@ -39,11 +41,9 @@ class _Copy:
         self.messages: dict[int, bytes] = {}
         self.why = _UNREAD
 
-    def take(self, position: str, data: bytes) -> None:
-        """``position``: $JS.ACK.<stream>.<consumer>.<times given>.<sequence>.(more); newer servers may have a
-        domain and an account before the stream."""
-        tokens = position.split(".")
-        sequence = int(tokens[5 if len(tokens) == 9 else 7])
+    def take(self, reply: str, data: bytes) -> None:
+        """Keep a message. ``reply``: its subject for answers, which says where it is."""
+        sequence, _ = place_of(reply)
         self.messages[sequence] = blake2b(data, digest_size=8).digest()
         self.at = sequence + 1
 
@@ -63,7 +63,8 @@ class StreamReading:
         self._copies = {node: _Copy(self._begin) for node in sorted(servers.values())}
 
     def read(self, deadline: float) -> None:
-        """Read what there is; a copy that gives no more, or whose server breaks off, is read no further."""
+        """Read what there is; a copy that gives no more, or whose server breaks off, is read no
+        further."""
         left = {node for node, one in self._copies.items() if one.at < self._end}
         for _ in range(_TRIES):
             if not left or time.monotonic() > deadline:
@@ -85,23 +86,26 @@ class StreamReading:
             with self._api.link(node) as link:
                 while copy.at < self._end:
                     before = copy.at
-                    asked = link.pull(f"$JS.API.CONSUMER.MSG.NEXT.{consumer}", _BATCH, within_s=_STUCK_S)
-                    for position, data in asked:
-                        copy.take(position, data)
+                    asked = link.pull(
+                        f"$JS.API.CONSUMER.MSG.NEXT.{consumer}", _BATCH, within_s=_STUCK_S
+                    )
+                    for reply, head, data in asked:
+                        copy.take(reply, head + data)
                     if copy.at > before:
                         moved = time.monotonic()
                     elif time.monotonic() > min(deadline, moved + _STUCK_S):
                         pending = link.ask(f"$JS.API.CONSUMER.INFO.{consumer}").get("num_pending")
                         if pending != 0:
                             return f"gives no more of {pending} messages"
-                        copy.at = self._end  # it has no more, and had time to apply what it was sent
+                        # it has no more, and had time to apply what it was sent
+                        copy.at = self._end
         except NoAnswer as error:
             return str(error)
         return ""
 
     def _odd(self) -> dict[str, list[ReplicaSpan]]:
-        """By node, stretches of positions that not all have alike, as it has them. Of neighbours the same
-        servers agree."""
+        """By node, stretches of positions that not all have alike, as it has them. Of neighbours
+        the same servers agree."""
         nodes, own = list(self._copies), [copy.messages for copy in self._copies.values()]
         found: dict[str, list[ReplicaSpan]] = {node: [] for node in nodes}
 
@@ -120,8 +124,11 @@ class StreamReading:
                     found[node].append(ReplicaSpan(stretch[0], stretch[-1], digest))
         return found
 
-    def rows(self, stream: str, before: PartitionState, after: PartitionState) -> Iterator[ReplicaRow]:
-        """A row for each copy, with what not all have. ``before``, ``after``: who leads and is in sync."""
+    def rows(
+        self, stream: str, before: PartitionState, after: PartitionState
+    ) -> Iterator[ReplicaRow]:
+        """A row for each copy, with what not all have. ``before``, ``after``: who leads and is in
+        sync."""
         odd = self._odd()
         for node, copy in self._copies.items():
             yield ReplicaRow(

@@ -1,4 +1,5 @@
-"""Apache Pulsar: topics in bundles of a namespace, kept by bookies, with subscriptions of several types."""
+"""Apache Pulsar: topics in bundles of a namespace, kept by bookies, with subscriptions of several
+types."""
 
 from __future__ import annotations
 
@@ -16,8 +17,8 @@ _WHOLE: Final = re.compile(r"0|-?[1-9]\d*")
 _SMALL, _THREE_BOOKIES = "small", "bookies-3"
 #: BaseCommand CONNECT with the client version "bs" and protocol version 0 (PulsarApi.proto).
 _CONNECT: Final = bytes.fromhex("080212060a0262732000")
-#: BookKeeper's protocol 2: length, then version, operation and flags in one word, ledger, entry. The ledger
-#: is never given out: a bookie answers that it has none.
+#: BookKeeper's protocol 2: length, then version, operation and flags in one word, ledger, entry.
+#: The ledger is never given out: a bookie answers that it has none.
 READ_ENTRY: Final = 2
 _READ: Final = struct.pack(">iiqq", 20, 2 << 24 | READ_ENTRY << 16, 2**62, 0)
 #: Name of a port -> a request that is answered at once.
@@ -34,8 +35,8 @@ _RATE: Final = {
     "relativeToPublishRate": False,
     "ratePeriodInSecond": 1,
 }
-#: Policies of a namespace that remove nothing, by their names in the admin API, and what they are where
-#: they were not set: one value, or several by name.
+#: Policies of a namespace that remove nothing, by their names in the admin API, and what they are
+#: where they were not set: one value, or several by name.
 POLICIES: Final[Mapping[str, Any]] = {
     "publishRate": {"publishThrottlingRateInMsg": -1, "publishThrottlingRateInByte": -1},
     "dispatchRate": _RATE,
@@ -98,7 +99,10 @@ class Pulsar(System):
     follows_from_s = 300.0
     topologies = (_SMALL, _THREE_BOOKIES)
     harness_libraries = ("pulsar-client",)
-    allowed = {"receive": ("loop", "listener", "batch"), "settle": ("auto", "ack", "cumulative", "none")}
+    allowed = {
+        "receive": ("loop", "listener", "batch"),
+        "settle": ("auto", "ack", "cumulative", "none"),
+    }
     foreign = {
         ("topic", "replication"): (
             f"BookKeeper keeps the copies: set cluster.topology: {_THREE_BOOKIES}, or in cluster.config "
@@ -152,8 +156,8 @@ class Pulsar(System):
     }
 
     def cluster_problems(self, topology: str, config: Texts) -> Iterator[Problem]:
-        """Check the settings of a ledger: ensemble >= write quorum >= ack quorum, and not more than there are
-        bookies.
+        """Check the settings of a ledger: ensemble >= write quorum >= ack quorum, and not more than
+        there are bookies.
         """
         for key, why in _DROPS_ALL.items():
             if config.get(key, "0").strip().lower() not in ("0", "-1", "false", ""):
@@ -183,7 +187,9 @@ class Pulsar(System):
                     yield key, "must be true or false"
                 elif key == "deduplication" and text == "false":
                     yield key, "without it a message that is sent again may be stored twice"
-            elif default is not None and not (_WHOLE.fullmatch(text) and int(text) >= min(default, 1)):
+            elif default is not None and not (
+                _WHOLE.fullmatch(text) and int(text) >= min(default, 1)
+            ):
                 yield key, f"must be a whole number, {min(default, 1)} or more"
 
     def replication(self, asked: int, topology: str, broker_config: Texts) -> int:

@@ -1,4 +1,5 @@
-"""Pulsar's admin side: namespaces, topics, owners, bundles, asked in a way that survives dead brokers."""
+"""Pulsar's admin side: namespaces, topics, owners, bundles, asked in a way that survives dead
+brokers."""
 
 from __future__ import annotations
 
@@ -19,7 +20,13 @@ from harness.protocols.cluster import Node, PartitionState, SeenLeaders, TopicSe
 from harness.rundir import Document
 from harness.systems.pulsar import replicas, transactions
 from harness.systems.pulsar.ledgers import ledgers_of
-from harness.systems.pulsar.names import bundle_of, bundles_between, full_name, local_name, streams_of
+from harness.systems.pulsar.names import (
+    bundle_of,
+    bundles_between,
+    full_name,
+    local_name,
+    streams_of,
+)
 from harness.systems.pulsar.owners import Owners
 from harness.systems.pulsar.policies import as_policies, read_settings
 from harness.systems.pulsar.probe import answers, probe_topics, what_to_probe
@@ -53,20 +60,24 @@ class NoNamespace(UsageError):
 
 
 class PulsarAdmin:
-    """Admin, HasNamespaces, HasPlacement, HasBundles, TellsHidden, HasCoordinators and ChangesTopics.
-    Thread-safe; every question ends within seconds. Topic names are relative to the current namespace.
+    """Admin, HasNamespaces, HasPlacement, HasBundles, TellsHidden, HasCoordinators and
+    ChangesTopics. Thread-safe; every question ends within seconds. Topic names are relative to the
+    current namespace.
 
     Args:
         nodes: of every role.
-        ids: broker -> ``host:port`` as the brokers name it among themselves; default: its admin endpoint.
+        ids: broker -> ``host:port`` as the brokers name it among themselves; default: its admin
+            endpoint.
         bookies: the same of bookies; default: the client endpoint.
-        is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask first.
-        watch: called while waiting for readiness; raises to end the wait early (a node died at start).
+        is_reachable: whether a node can answer, as far as the runtime knows; decides whom to ask
+            first.
+        watch: called while waiting for readiness; raises to end the wait early (a node died at
+            start).
         security: of the harness.
         probes: security of probes; default: the harness's.
         open_to: role of clients that may use topics in the namespaces that it makes.
-        metadata: user and password of the harness to the ZooKeeper of a cluster of ours; None: clusters of
-            others, whose ZooKeeper is not asked.
+        metadata: user and password of the harness to the ZooKeeper of a cluster of ours; None:
+            clusters of others, whose ZooKeeper is not asked.
         cluster: its name.
 
     Attributes:
@@ -109,7 +120,7 @@ class PulsarAdmin:
         self._current = ""
         self._partitions: dict[str, int] = {}
 
-    # -- namespaces -----------------------------------------------------------------------------------
+    # -- namespaces --------------------------------------------------------------------------------
 
     def enter_namespace(self, name: str, *, bundles: int = 12) -> None:
         """Create a namespace whose topics keep their whole log, and use it from now on.
@@ -157,11 +168,13 @@ class PulsarAdmin:
 
     def admit(self, user: str) -> None:
         """Let a user do everything in the namespaces of runs."""
-        self._rest.post("/tenants/public", {"adminRoles": [user], "allowedClusters": [self._cluster]})
+        self._rest.post(
+            "/tenants/public", {"adminRoles": [user], "allowedClusters": [self._cluster]}
+        )
 
     def open_shared(self, role: str) -> None:
-        """Let a role use the namespaces that are there from the start: the default one, and the one of the
-        transaction coordinators, which clients look up."""
+        """Let a role use the namespaces that are there from the start: the default one, and the one
+        of the transaction coordinators, which clients look up."""
         for namespace, rights in ((_DEFAULT, _USE), (_SYSTEM, _LOOK_UP)):
             self._rest.post(f"/namespaces/{namespace}/permissions/{role}", rights)
 
@@ -171,8 +184,8 @@ class PulsarAdmin:
         return f"{self._cluster}@{url.rpartition('/')[2]}"
 
     def settings(self, topic: str, keys: Sequence[str]) -> dict[str, str]:
-        """Return the settings in force, by every broker that answers; each reads them from ZooKeeper. See
-        `ChangesTopics.settings`. A key that was never set has the brokers' value.
+        """Return the settings in force, by every broker that answers; each reads them from
+        ZooKeeper. See `ChangesTopics.settings`. A key that was never set has the brokers' value.
         """
         told = []
         for name in self._rest.reachable():
@@ -197,7 +210,8 @@ class PulsarAdmin:
                 self._rest.post(path, value)
 
     def _policy(self, name: str, only: str = "") -> Any:
-        """A policy of the namespace, None = it was not set; brokers of 2.8 answer 404 to some then."""
+        """A policy of the namespace, None = it was not set; brokers of 2.8 answer 404 to some
+        then."""
         try:
             return self._rest.get(f"/namespaces/{self.namespace}/{name}", only=only)
         except NotThere as error:
@@ -205,7 +219,7 @@ class PulsarAdmin:
                 return None
             raise
 
-    # -- topics ---------------------------------------------------------------------------------------
+    # -- topics ------------------------------------------------------------------------------------
 
     def create_topics(self, topics: Sequence[TopicSettings]) -> None:
         """Create topics in the current namespace.
@@ -241,7 +255,9 @@ class PulsarAdmin:
             self.namespace  # noqa: B018 - looks for it
         except NoNamespace:
             return []
-        whole = [name.rpartition("/")[2] for name in self._rest.get(f"/persistent/{self.namespace}")]
+        whole = [
+            name.rpartition("/")[2] for name in self._rest.get(f"/persistent/{self.namespace}")
+        ]
         split = self._rest.get(f"/persistent/{self.namespace}/partitioned")
         single = [name for name in whole if "-partition-" not in name]
         return sorted({*single, *(name.rpartition("/")[2] for name in split)})
@@ -258,8 +274,9 @@ class PulsarAdmin:
     def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
         """Stream -> subscription -> entries that it has not acknowledged yet.
 
-        For a subscription that is not durable these are the entries that were not sent to its consumer yet.
-        What it acknowledged on a lost connection is forgotten and need not come again: its backlog may stay.
+        For a subscription that is not durable these are the entries that were not sent to its
+        consumer yet. What it acknowledged on a lost connection is forgotten and need not come
+        again: its backlog may stay.
         """
         stats = self._of_streams(topics, "stats")
         found = {
@@ -267,8 +284,12 @@ class PulsarAdmin:
             for stream, row in stats.items()
         }
         for stream, row in stats.items():
-            passing = [name for name, sub in row["subscriptions"].items() if not sub.get("isDurable", True)]
-            inside: Document = self._rest.get(f"{self._path(stream)}/internalStats") if passing else {}
+            passing = [
+                name for name, sub in row["subscriptions"].items() if not sub.get("isDurable", True)
+            ]
+            inside: Document = (
+                self._rest.get(f"{self._path(stream)}/internalStats") if passing else {}
+            )
             for name in passing:
                 if name in inside["cursors"]:  # it may have gone meanwhile
                     found[stream][name] = _not_read(inside, inside["cursors"][name])
@@ -280,8 +301,8 @@ class PulsarAdmin:
         return answer
 
     def incarnation(self, stream: str) -> int:
-        """A number that changes when the stream is loaded anew, also by the same owner: the ledger that it
-        writes to, of which each load opens a new one. Loads it."""
+        """A number that changes when the stream is loaded anew, also by the same owner: the ledger
+        that it writes to, of which each load opens a new one. Loads it."""
         rows = self._rest.get(f"{self._path(stream)}/internalStats")["ledgers"]
         return max((int(row["ledgerId"]) for row in rows), default=-1)
 
@@ -290,10 +311,13 @@ class PulsarAdmin:
         return full_name(self.namespace, self._local(stream))
 
     def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
-        """Every ledger of the topics with its owner, as far as one was seen while it was written."""
+        """Every ledger of the topics with its owner, as far as one was seen while it was
+        written."""
         told = self._of_streams(topics, "internal-info")
         return [
-            one for stream, info in told.items() for one in ledgers_of(stream, info, seen.get(stream, ()))
+            one
+            for stream, info in told.items()
+            for one in ledgers_of(stream, info, seen.get(stream, ()))
         ]
 
     def read_replicas(self, topics: Sequence[str], *, timeout_s: float) -> list[ReplicaRow]:
@@ -302,18 +326,20 @@ class PulsarAdmin:
         parts = [part for stream, row in told.items() for part in replicas.parts_of(stream, row)]
         return replicas.read_parts(parts, self._bookies, within_s=timeout_s)
 
-    # -- transactions ---------------------------------------------------------------------------------
+    # -- transactions ------------------------------------------------------------------------------
 
     def hidden(
         self, given: Mapping[str, Collection[tuple[int, int]]], *, timeout_s: float
     ) -> list[StreamTransactions]:
-        """Return what consumers are not given; see `TellsHidden`. It waits until open transactions end,
-        because markers follow acknowledged commits.
+        """Return what consumers are not given; see `TellsHidden`. It waits until open transactions
+        end, because markers follow acknowledged commits.
         """
         deadline = time.monotonic() + timeout_s
         streams = list(given)
         topics = list(dict.fromkeys(stream.rpartition("-")[0] for stream in streams))
-        transactions.wait_settled(lambda: self._each(self._ongoing, streams), within_s=timeout_s / 2)
+        transactions.wait_settled(
+            lambda: self._each(self._ongoing, streams), within_s=timeout_s / 2
+        )
         internal = self._of_streams(topics, "internalStats")
         owners = {stream: state.leader for stream, state in self.partition_states(topics).items()}
 
@@ -329,12 +355,14 @@ class PulsarAdmin:
 
     def _ongoing(self, stream: str) -> int:
         """Open transactions of a stream, as its owner says; -1 = it does not."""
-        path = f"/admin/v3/transactions/transactionBufferStats/{self.namespace}/{self._local(stream)}"
+        path = (
+            f"/admin/v3/transactions/transactionBufferStats/{self.namespace}/{self._local(stream)}"
+        )
         return int(self._rest.get(path).get("ongoingTxnSize", -1))
 
     def coordinator(self, kind: str, name: str) -> str | None:
-        """The broker that has most of the transaction coordinators: a client uses all of them in turn,
-        whatever its ``name``. Nobody coordinates a group."""
+        """The broker that has most of the transaction coordinators: a client uses all of them in
+        turn, whatever its ``name``. Nobody coordinates a group."""
         owners = self._coordinators() if kind == "transactions" else []
         counts = Counter(filter(None, owners))
         return min(counts, key=lambda owner: (-counts[owner], owner), default=None)
@@ -346,8 +374,12 @@ class PulsarAdmin:
         return [owners[bundle_of(topic, bundles)] for topic in self._coordinator_topics()]
 
     def _coordinator_topics(self) -> list[str]:
-        count = int(self._rest.get(f"/persistent/{_SYSTEM}/{_COORDINATORS}/partitions")["partitions"])
-        return [full_name(_SYSTEM, f"{_COORDINATORS}-partition-{number}") for number in range(count)]
+        count = int(
+            self._rest.get(f"/persistent/{_SYSTEM}/{_COORDINATORS}/partitions")["partitions"]
+        )
+        return [
+            full_name(_SYSTEM, f"{_COORDINATORS}-partition-{number}") for number in range(count)
+        ]
 
     def _path(self, stream: str) -> str:
         return f"/persistent/{self.namespace}/{self._local(stream)}"
@@ -370,7 +402,7 @@ class PulsarAdmin:
     def _streams(self, topics: Sequence[str]) -> list[str]:
         return [stream for topic in topics for stream in streams_of(topic, self._count(topic))]
 
-    # -- owners and bundles ---------------------------------------------------------------------------
+    # -- owners and bundles ------------------------------------------------------------------------
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
         """Stream -> its owner: who has its bundle; topics that do not exist are left out."""
@@ -396,7 +428,8 @@ class PulsarAdmin:
     def controller(self) -> str | None:
         """The leader broker, which assigns bundles; None while none is known.
 
-        Each is asked in turn: a follower of 2.8 that started during the election never learns who won.
+        Each is asked in turn: a follower of 2.8 that started during the election never learns who
+        won.
         """
         for name in self._rest.reachable():
             try:
@@ -409,7 +442,9 @@ class PulsarAdmin:
 
     def bundles(self) -> list[str]:
         """Bundles of the current namespace, in the order of their ranges."""
-        return bundles_between(self._rest.get(f"/namespaces/{self.namespace}/bundles")["boundaries"])
+        return bundles_between(
+            self._rest.get(f"/namespaces/{self.namespace}/bundles")["boundaries"]
+        )
 
     def bundles_of(self, streams: Sequence[str]) -> dict[str, str]:
         """Stream -> the bundle it is in, now."""
@@ -419,25 +454,29 @@ class PulsarAdmin:
     def bundle_owners(self) -> dict[str, str | None]:
         """Bundles of the current namespace -> who owns each; None when no broker in reach does.
 
-        No broker is asked: one that is asked where a topic is would decide it, and one that is asked what it
-        owns may hang (`ask_owned`). A broker that died owns nothing, though its session lasts on.
+        No broker is asked: one that is asked where a topic is would decide it, and one that is
+        asked what it owns may hang (`ask_owned`). A broker that died owns nothing, though its
+        session lasts on.
         """
         return self._bundle_owners(self.namespace, self.bundles())
 
     def _bundle_owners(self, namespace: str, bundles: Sequence[str]) -> dict[str, str | None]:
         assert self._owners is not None, "a cluster of ours has a ZooKeeper"
-        owners = self._owners.of(namespace)
+        owners = self._owners.owners_of(namespace)
         here = {bundle: name for bundle, name in owners.items() if self._is_reachable(name)}
         return {bundle: here.get(bundle) for bundle in bundles}
 
     def ask_owned(self) -> dict[str, float | None]:
-        """Ask every broker in reach for its bundles (`pulsar-admin brokers namespaces`), as operators and
-        their tools do: broker -> seconds until it answered, None when it did not within three.
+        """Ask every broker in reach for its bundles (`pulsar-admin brokers namespaces`), as
+        operators and their tools do: broker -> seconds until it answered, None when it did not
+        within three.
 
         Nothing here needs the answer; it is a fault of its own, `admin-question`.
         """
         here = [node for node in self._brokers if self._is_reachable(node.name)]
-        return dict(zip((node.name for node in here), self._each(self._asked_owned, here), strict=True))
+        return dict(
+            zip((node.name for node in here), self._each(self._asked_owned, here), strict=True)
+        )
 
     def _asked_owned(self, node: Node) -> float | None:
         path = f"/brokers/{self._cluster}/{self._ids[node.name]}/ownedNamespaces"
@@ -462,7 +501,7 @@ class PulsarAdmin:
         """Halve it; returns when asked, not when the number of bundles has changed."""
         self._rest.put(f"/namespaces/{self.namespace}/{bundle}/split?unload=true")
 
-    # -- readiness ------------------------------------------------------------------------------------
+    # -- readiness ---------------------------------------------------------------------------------
 
     def registered(self) -> set[str]:
         """Brokers that have a session, bookies and ZooKeeper that answer."""
@@ -489,8 +528,9 @@ class PulsarAdmin:
         return True
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
-        """Return when every node is registered, and probe messages went through every bundle and back and
-        into each stream of ``topics`` (without topics: through a namespace of our own, dropped afterwards).
+        """Return when every node is registered, and probe messages went through every bundle and
+        back and into each stream of ``topics`` (without topics: through a namespace of our own,
+        dropped afterwards).
 
         Raises:
             EnvironmentNotReady: what is still missing, by name.
@@ -545,7 +585,9 @@ class PulsarAdmin:
         """``call`` for each item, several at a time; the first error is raised."""
         if len(items) < 2:
             return [call(item) for item in items]
-        with ThreadPoolExecutor(min(_THREADS, len(items)), thread_name_prefix="pulsar-admin") as pool:
+        with ThreadPoolExecutor(
+            min(_THREADS, len(items)), thread_name_prefix="pulsar-admin"
+        ) as pool:
             return list(pool.map(call, items))
 
 
@@ -556,7 +598,8 @@ def _not_read(inside: Document, cursor: Document) -> int:
     ledger, entry = (int(number) for number in cursor["readPosition"].split(":"))
     entries = {int(row["ledgerId"]): int(row["entries"]) for row in inside["ledgers"]}
     if entries:
-        entries[max(entries)] = int(inside["currentLedgerEntries"])  # of the open one nothing is listed
+        # of the open one nothing is listed
+        entries[max(entries)] = int(inside["currentLedgerEntries"])
     return sum(
         max(0, count - (entry if number == ledger else 0))
         for number, count in entries.items()

@@ -69,7 +69,9 @@ class _Pulsar(Assembly):
         return ("pulsar+ssl://" if secure else "pulsar://") + super().bootstrap(nodes)
 
     def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
-        return ("https://" if secure else "http://") + ",".join(str(node.admin) for node in brokers(nodes))
+        return ("https://" if secure else "http://") + ",".join(
+            str(node.admin) for node in brokers(nodes)
+        )
 
     def minimal(self, spec: ClusterLayout) -> tuple[ClusterLayout, Mapping[str, str]]:
         """One broker over one bookie."""

@@ -17,7 +17,11 @@ from harness.errors import BrokerstormError, UsageError
 from harness.need import Need
 from harness.protocols.cluster import Endpoint, Node, TopicSettings
 from harness.systems.pulsar import SYSTEM as PULSAR
-from harness.systems.pulsar.external_admin import KEEPS, ExternalPulsarAdmin, TransferringExternalPulsarAdmin
+from harness.systems.pulsar.external_admin import (
+    KEEPS,
+    ExternalPulsarAdmin,
+    TransferringExternalPulsarAdmin,
+)
 from harness.systems.pulsar.questions import PulsarQuestions, endpoint_of, lacks_of
 from harness.systems.pulsar.transfers import TRANSFERS_SINCE
 
@@ -51,13 +55,19 @@ class _ExternalPulsar(ExternalSystem):
     def find(self, connection: Connection) -> FoundCluster:
         _refuse_mixed(connection)
         found = _questions(connection).identity()
-        clients = {one: (n, at.client) for n, (one, at) in enumerate(found.brokers.items(), start=1)}
-        nodes = named_nodes(connection, clients, {one: at.admin for one, at in found.brokers.items()})
+        clients = {
+            one: (n, at.client) for n, (one, at) in enumerate(found.brokers.items(), start=1)
+        }
+        nodes = named_nodes(
+            connection, clients, {one: at.admin for one, at in found.brokers.items()}
+        )
         known = zip(nodes, found.brokers, strict=True)
         peers = tuple(replace(node, peer=endpoint_of(one)) for node, one in known)
         return FoundCluster(found.cluster_id, found.version, peers, found.write_quorum, found.lacks)
 
-    def admin(self, connection: Connection, found: FoundCluster, made: MadeNames) -> ExternalPulsarAdmin:
+    def admin(
+        self, connection: Connection, found: FoundCluster, made: MadeNames
+    ) -> ExternalPulsarAdmin:
         transfers = release_key(found.version or "0") >= TRANSFERS_SINCE
         kind = TransferringExternalPulsarAdmin if transfers else ExternalPulsarAdmin
         return kind(
@@ -74,14 +84,17 @@ class _ExternalPulsar(ExternalSystem):
         prefix = connection.file.topics.prefix
         namespace = PULSAR.namespace(secrets.randbits(32), prefix)
         settings = _questions(connection).settings()
-        copies = connection.file.topics.replication or int(settings["managedLedgerDefaultWriteQuorum"])
+        copies = connection.file.topics.replication or int(
+            settings["managedLedgerDefaultWriteQuorum"]
+        )
         try:
             admin.enter_namespace(namespace)
             admin.create_topics([TopicSettings(_PROBED, len(nodes), copies)])
             admin.wait_ready([_PROBED], timeout_s=_READY_S, run_tag=1)
         except BrokerstormError as error:
             remedy = (
-                "who administrates must be allowed to make that namespace, clients to write and read in it"
+                "who administrates must be allowed to make that namespace, clients to write and "
+                "read in it"
             )
             yield Need("topics", False, str(error), remedy)
             return
@@ -91,7 +104,9 @@ class _ExternalPulsar(ExternalSystem):
         yield _replication(copies, _questions(connection).bookies())
         yield clocks({node.name: admin.clock(node.name) for node in nodes})
         held = ", ".join(sorted(key for key in KEEPS if not key.startswith("auto")))
-        yield Need("retention", True, f"a run's namespace drops nothing, as its policies say: {held}")
+        yield Need(
+            "retention", True, f"a run's namespace drops nothing, as its policies say: {held}"
+        )
         yield from _set(settings)
 
 
@@ -102,16 +117,22 @@ def _replication(copies: int, bookies: Sequence[str]) -> Need:
 
 def _set(settings: Mapping[str, str]) -> Iterator[Need]:
     """Settings of the brokers that a run would be blamed for."""
-    limits = [f"{settings[key]} {of}" for key, of in _LIMITS.items() if float(settings.get(key) or 0) > 0]
+    limits = [
+        f"{settings[key]} {of}" for key, of in _LIMITS.items() if float(settings.get(key) or 0) > 0
+    ]
     text = "; ".join(limits) or "none"
     yield Need("quotas", not limits, text, "a client that is held back keeps no rate", needed=False)
     movers = [key for key in _MOVERS if settings.get(key) == "true"]
-    text = f"moves bundles by itself: {', '.join(movers)}" if movers else "moves no bundle by itself"
+    text = (
+        f"moves bundles by itself: {', '.join(movers)}" if movers else "moves no bundle by itself"
+    )
     remedy = "topics that it moves are away for a moment, which no fault of the run did"
     yield Need("load balancer", not movers, text, remedy, needed=False)
     lacks = ", ".join(f"{key}={value}" for key, value in lacks_of(settings).items())
     text = f"switched off: {lacks}" if lacks else "switched on"
-    yield Need("transactions", not lacks, text, "producers with `transactions` need them", needed=False)
+    yield Need(
+        "transactions", not lacks, text, "producers with `transactions` need them", needed=False
+    )
 
 
 def _refuse_mixed(connection: Connection) -> None:

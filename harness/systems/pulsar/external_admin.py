@@ -1,5 +1,6 @@
-"""Pulsar's admin on a cluster that others use too: a run has a namespace to itself, which was written down
-before it was made, bears the run's id, and is all that is ever unloaded, split or deleted."""
+"""Pulsar's admin on a cluster that others use too: a run has a namespace to itself, which was
+written down before it was made, bears the run's id, and is all that is ever unloaded, split or
+deleted."""
 
 from __future__ import annotations
 
@@ -22,8 +23,8 @@ from harness.systems.pulsar.transfers import TransferringPulsarAdmin
 from harness.waiting import wait_while
 
 _HELD: Final = {"limitSize": -1, "limitTime": -1, "policy": "producer_request_hold"}
-#: Whatever the brokers do by default: nothing is dropped, expires or is deleted by itself, and clients may
-#: make topics and subscriptions.
+#: Whatever the brokers do by default: nothing is dropped, expires or is deleted by itself, and
+#: clients may make topics and subscriptions.
 KEEPS: Final[Policies] = {
     "retention_policies": FOREVER,
     "message_ttl_in_seconds": 0,
@@ -81,13 +82,16 @@ class ExternalPulsarAdmin(PulsarAdmin):
             UsageError: it is there, whoever made it; or topics in it would drop messages.
         """
         if name in self._rest.get(f"/namespaces/{name.partition('/')[0]}"):
-            raise UsageError(f"{name} is there already, and not ours", hint="choose another topics.prefix")
+            raise UsageError(
+                f"{name} is there already, and not ours", hint="choose another topics.prefix"
+            )
         self._made.add(_KIND, [name])
         super().enter_namespace(name, bundles=bundles)
         self._refuse_dropping(name)
 
     def _refuse_dropping(self, name: str) -> None:
-        """Refuse a namespace in which the brokers drop messages: a dropped message would look like a loss."""
+        """Refuse a namespace in which the brokers drop messages: a dropped message would look like
+        a loss."""
         found = self.policies_of(name)
         for key, wanted in self.policies.items():
             if not _holds(found.get(key), wanted):
@@ -109,26 +113,40 @@ class ExternalPulsarAdmin(PulsarAdmin):
         """Create topics on as many bookies as were asked for; see `PulsarAdmin.create_topics`."""
         copies = max((topic.replication for topic in topics), default=0)
         if copies and copies != self._copies:
-            kept = {f"bookkeeper{which}": copies for which in ("Ensemble", "WriteQuorum", "AckQuorum")}
+            kept = {
+                f"bookkeeper{which}": copies for which in ("Ensemble", "WriteQuorum", "AckQuorum")
+            }
             self._rest.post(
-                f"/namespaces/{self.namespace}/persistence", {**kept, "managedLedgerMaxMarkDeleteRate": 1.0}
+                f"/namespaces/{self.namespace}/persistence",
+                {**kept, "managedLedgerMaxMarkDeleteRate": 1.0},
             )
         super().create_topics(topics)
 
     def bundle_owners(self) -> dict[str, str | None]:
-        """Return the owners of bundles; see `PulsarAdmin.bundle_owners`. None for a bundle without a topic.
+        """Return the owners of bundles; see `PulsarAdmin.bundle_owners`. None for a bundle without
+        a topic.
 
-        Asked as clients ask, for one topic of each: a bundle without an owner gets one, as it does when
-        clients reconnect. Brokers of others must not be asked for what they own (`ownedNamespaces`): while
-        bundles are unloaded one may hang for good (docs/bugs/other-defects.md).
+        Asked as clients ask, for one topic of each: a bundle without an owner gets one, as it does
+        when clients reconnect. Brokers of others must not be asked for what they own
+        (`ownedNamespaces`): while bundles are unloaded one may hang for good
+        (docs/bugs/other-defects.md).
         """
         bundles = self.bundles()
-        topics = {bundle_of(full, bundles): full for full in self._rest.get(f"/persistent/{self.namespace}")}
+        topics = {
+            bundle_of(full, bundles): full
+            for full in self._rest.get(f"/persistent/{self.namespace}")
+        }
         told = dict(zip(topics, self._each(self._owner, list(topics.values())), strict=True))
         known = sorted(set(filter(None, told.values())))
         # one that died is listed for as long as its session lasts
-        here = {node for node, is_here in zip(known, self._each(self.answers, known), strict=True) if is_here}
-        return {bundle: owner if (owner := told.get(bundle)) in here else None for bundle in bundles}
+        here = {
+            node
+            for node, is_here in zip(known, self._each(self.answers, known), strict=True)
+            if is_here
+        }
+        return {
+            bundle: owner if (owner := told.get(bundle)) in here else None for bundle in bundles
+        }
 
     def _coordinators(self) -> list[str | None]:
         return self._each(self._owner, self._coordinator_topics())
@@ -150,11 +168,14 @@ class ExternalPulsarAdmin(PulsarAdmin):
     def drop_namespace(self, name: str) -> None:
         """Delete it with all its topics, if it is one that the run made; else nothing is done.
 
-        Topic by topic: brokers refuse to delete a namespace with all that is in it, unless they are set to.
+        Topic by topic: brokers refuse to delete a namespace with all that is in it, unless they are
+        set to.
         """
         if name not in self._made.names.get(_KIND, ()):
             return
-        still = self._is_ours(name) and wait_while(lambda: self._deletion(name), _EMPTY_S, every_s=0.5)
+        still = self._is_ours(name) and wait_while(
+            lambda: self._deletion(name), _EMPTY_S, every_s=0.5
+        )
         if still:
             raise EnvironmentNotReady(f"namespace {name} cannot be deleted: {still}")
         self._made.remove(_KIND, [name])
@@ -186,8 +207,8 @@ class ExternalPulsarAdmin(PulsarAdmin):
         self._each(lambda one: self._rest.delete(f"{topics}/{one}{what}?force=true"), local)
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
-        """Wait until topics are ready; see `PulsarAdmin.wait_ready`. Without topics, every broker must answer
-        and nothing is created.
+        """Wait until topics are ready; see `PulsarAdmin.wait_ready`. Without topics, every broker
+        must answer and nothing is created.
         """
         if topics:
             super().wait_ready(topics, timeout_s=timeout_s, run_tag=run_tag)
@@ -200,7 +221,8 @@ class ExternalPulsarAdmin(PulsarAdmin):
         return len(first_bytes(at, REQUESTS["client"], 4, _ANSWER_S, tls)) == 4
 
     def clock(self, node: str) -> tuple[float, float] | None:
-        """How far a broker's clock is ahead of ours, and within what, seconds; None when it does not tell.
+        """How far a broker's clock is ahead of ours, and within what, seconds; None when it does
+        not tell.
 
         Raises:
             EnvironmentNotReady: it does not answer.
@@ -215,5 +237,7 @@ class TransferringExternalPulsarAdmin(ExternalPulsarAdmin, TransferringPulsarAdm
 def _holds(found: Any, wanted: Any) -> bool:
     """Whether all that is wanted is found; more may be."""
     if isinstance(wanted, Mapping):
-        return isinstance(found, Mapping) and all(_holds(found.get(key), one) for key, one in wanted.items())
+        return isinstance(found, Mapping) and all(
+            _holds(found.get(key), one) for key, one in wanted.items()
+        )
     return bool(found == wanted)

@@ -15,7 +15,11 @@ def read(bootstrap: str, address: str, partitions: int, security: Security) -> W
     """Value and properties of every message that is there."""
     client = pulsar.Client(bootstrap, **secured(security))
     try:
-        for name in [address] if partitions == 1 else [f"{address}-partition-{p}" for p in range(partitions)]:
+        for name in (
+            [address]
+            if partitions == 1
+            else [f"{address}-partition-{p}" for p in range(partitions)]
+        ):
             reader = client.create_reader(name, pulsar.MessageId.earliest)
             while reader.has_message_available():
                 message = reader.read_next(timeout_millis=int(_READ_S * 1000))

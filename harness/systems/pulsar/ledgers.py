@@ -1,8 +1,8 @@
 """Who wrote which ledger of a topic: its metadata, and the owners that were seen.
 
-A broker that takes a topic over fences the last ledger, closes it with the entries that it finds, and opens
-one of its own. So ledgers follow each other, and each has one owner. The metadata have the time at which each
-was closed.
+A broker that takes a topic over fences the last ledger, closes it with the entries that it finds,
+and opens one of its own. So ledgers follow each other, and each has one owner. The metadata have
+the time at which each was closed.
 """
 
 from __future__ import annotations

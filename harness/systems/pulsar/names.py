@@ -1,8 +1,8 @@
 """Pulsar's names: our streams as its topics, and the bundle that a topic is in.
 
-One topic ``orders`` with one partition is the non-partitioned topic ``persistent://<namespace>/orders`` and
-our stream ``orders-0``; with several it is a partitioned topic, whose stream ``orders-3`` is
-``...orders-partition-3``.
+One topic ``orders`` with one partition is the non-partitioned topic
+``persistent://<namespace>/orders`` and our stream ``orders-0``; with several it is a partitioned
+topic, whose stream ``orders-3`` is ``...orders-partition-3``.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def bundles_between(boundaries: Sequence[str]) -> list[str]:
 
 
 def bundle_of(full: str, bundles: Sequence[str]) -> str:
-    """The bundle whose range holds a topic: the CRC-32 of its full name decides (Pulsar's default hash).
+    """The bundle whose range holds a topic: the CRC-32 of its full name decides (Pulsar's default
+    hash).
 
     Raises:
         UsageError: the bundles leave a gap.

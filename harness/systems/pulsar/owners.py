@@ -1,7 +1,7 @@
 """Who owns a bundle, read in ZooKeeper, where brokers write it: no broker notices.
 
-Brokers of our own are not asked what they own: that may hang one for good while bundles are unloaded
-(docs/bugs/other-defects.md), so who asks changes what is observed.
+Brokers of our own are not asked what they own: that may hang one for good while bundles are
+unloaded (docs/bugs/other-defects.md), so who asks changes what is observed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _WHOLE: Final = "0x00000000_0xffffffff"
 class Owners:
     """Questions to one ZooKeeper, each answered within seconds. Thread-safe.
 
-    The session that holds a bundle's entry belongs to the broker whose heartbeat namespace it holds, too.
+    The session that holds a bundle's entry belongs to the broker whose heartbeat namespace it
+    holds, too.
 
     Args:
         ids: broker -> ``host:port`` as the brokers name it among themselves.
@@ -42,12 +43,14 @@ class Owners:
     def __init__(self, zookeeper: Node, ids: Mapping[str, str], cluster: str, auth: Auth) -> None:
         self._node = zookeeper
         self._auth = auth
-        self._heartbeats = {f"/namespace/pulsar/{cluster}/{id_}/{_WHOLE}": name for name, id_ in ids.items()}
+        self._heartbeats = {
+            f"/namespace/pulsar/{cluster}/{id_}/{_WHOLE}": name for name, id_ in ids.items()
+        }
         self._lock = threading.Lock()
         self._client: KazooClient | None = None
         self._live: Any = None  # set while there is a connection
 
-    def of(self, namespace: str) -> dict[str, str]:
+    def owners_of(self, namespace: str) -> dict[str, str]:
         """Bundle of a namespace -> the broker that owns it; bundles without an owner are left out.
 
         Raises:
@@ -67,11 +70,13 @@ class Owners:
             raise EnvironmentNotReady(why) from error
         by_session = {session: self._heartbeats[path] for path, session in brokers.items()}
         held = {path.rpartition("/")[2]: session for path, session in owners.items()}
-        return {bundle: by_session[session] for bundle, session in held.items() if session in by_session}
+        return {
+            bundle: by_session[session] for bundle, session in held.items() if session in by_session
+        }
 
     def forget_bookie(self, id_: str) -> None:
-        """Remove a bookie's cookie: one that comes without its data is refused as long as there is one
-        (BookKeeper, "Decommission bookies").
+        """Remove a bookie's cookie: one that comes without its data is refused as long as there is
+        one (BookKeeper, "Decommission bookies").
 
         Raises:
             EnvironmentNotReady: ZooKeeper does not answer.
@@ -117,8 +122,8 @@ class Owners:
         return client
 
     def _drop_if_ended(self, client: KazooClient) -> None:
-        """Let the next question begin another session: kazoo ends one for good where its connection breaks
-        while it shows the password."""
+        """Let the next question begin another session: kazoo ends one for good where its connection
+        breaks while it shows the password."""
         with self._lock:
             if client.client_state not in _ENDED or client is not self._client:
                 return

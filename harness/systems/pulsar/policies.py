@@ -1,4 +1,5 @@
-"""Policies of a namespace as settings of text: read, and written whole, as the admin REST takes them."""
+"""Policies of a namespace as settings of text: read, and written whole, as the admin REST takes
+them."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ def read_settings(get: Get, keys: Iterable[str]) -> dict[str, str | None]:
 
 
 def as_policies(get: Get, to: Mapping[str, str | None]) -> dict[str, Any]:
-    """Policy -> what to write, None = take it away. Of several values, those not named stay as they are."""
+    """Policy -> what to write, None = take it away. Of several values, those not named stay as they
+    are."""
     made: dict[str, Any] = {}
     for key, text in to.items():
         policy, _, field = key.partition(".")

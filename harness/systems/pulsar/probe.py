@@ -1,4 +1,5 @@
-"""Messages of kind PROBE through client endpoints, some of them read back; health of nodes without HTTP."""
+"""Messages of kind PROBE through client endpoints, some of them read back; health of nodes without
+HTTP."""
 
 from __future__ import annotations
 
@@ -30,8 +31,8 @@ _CLOSE_S = 5.0
 def what_to_probe(
     streams: Sequence[str], namespace: str, bundles: Sequence[str]
 ) -> tuple[list[str], set[str]]:
-    """Full names of the topics that take a probe: every stream, and one topic in each bundle without any;
-    and which of them are read back, one a bundle."""
+    """Full names of the topics that take a probe: every stream, and one topic in each bundle
+    without any; and which of them are read back, one a bundle."""
     through: dict[str, str] = {}
     for address in (*streams, *fillers(namespace, bundles)):
         through.setdefault(bundle_of(address, bundles), address)
@@ -39,7 +40,8 @@ def what_to_probe(
 
 
 def fillers(namespace: str, bundles: Sequence[str]) -> Iterator[str]:
-    """Topics for probes, one in each bundle; by their names faults know that no client uses them."""
+    """Topics for probes, one in each bundle; by their names faults know that no client uses
+    them."""
     left = set(bundles)
     number = 0
     while left:
@@ -70,12 +72,15 @@ def probe_topics(
         f"{'pulsar+ssl' if security.tls else 'pulsar'}://{endpoints}",
         operation_timeout_seconds=_OPERATION_S,
         connection_timeout_ms=3000,
-        logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),  # refusals are expected here
+        # refusals are expected here
+        logger=pulsar.FileLogger(pulsar.LoggerLevel.Error, os.devnull),
         **secured(security),
     )
     pool = ThreadPoolExecutor(_THREADS, thread_name_prefix="probe")
     try:
-        results = pool.map(lambda one: _probe(client, one, one in read, run_tag, deadline), addresses)
+        results = pool.map(
+            lambda one: _probe(client, one, one in read, run_tag, deadline), addresses
+        )
         failed = [f"{topic} ({why})" for topic, why in zip(addresses, results, strict=True) if why]
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
@@ -104,13 +109,20 @@ def secured(security: Security) -> dict[str, Any]:
 def _authentication(auth: Auth) -> pulsar.Authentication:
     if auth.mechanism == "token":
         return pulsar.AuthenticationToken(auth.secret.reveal())
-    said = {"issuer_url": auth.token_url, "client_id": auth.client_id, "client_secret": auth.secret.reveal()}
+    said = {
+        "issuer_url": auth.token_url,
+        "client_id": auth.client_id,
+        "client_secret": auth.secret.reveal(),
+    }
     wanted = {"scope": auth.scope, "audience": auth.audience}
-    return pulsar.AuthenticationOauth2(json.dumps(said | {key: one for key, one in wanted.items() if one}))
+    return pulsar.AuthenticationOauth2(
+        json.dumps(said | {key: one for key, one in wanted.items() if one})
+    )
 
 
 def _probe(client: pulsar.Client, address: str, read: bool, run_tag: int, deadline: float) -> str:
-    """Why it did not work; empty when it did. Tries again until the deadline: ownership may be moving."""
+    """Why it did not work; empty when it did. Tries again until the deadline: ownership may be
+    moving."""
 
     def attempt() -> str:
         within_s = max(1.0, min(deadline - time.monotonic(), _OPERATION_S))
@@ -123,7 +135,9 @@ def _probe(client: pulsar.Client, address: str, read: bool, run_tag: int, deadli
     return wait_while(attempt, deadline - time.monotonic(), every_s=0.2)
 
 
-def _through(client: pulsar.Client, address: str, read: bool, run_tag: int, within_s: float) -> None:
+def _through(
+    client: pulsar.Client, address: str, read: bool, run_tag: int, within_s: float
+) -> None:
     producer = client.create_producer(address, send_timeout_millis=int(within_s * 1000))
     try:
         at = producer.send(probe_payload(run_tag))
@@ -132,7 +146,9 @@ def _through(client: pulsar.Client, address: str, read: bool, run_tag: int, with
             producer.close()
     if not read:
         return
-    reader = client.create_reader(address, at, start_message_id_inclusive=True, receiver_queue_size=1)
+    reader = client.create_reader(
+        address, at, start_message_id_inclusive=True, receiver_queue_size=1
+    )
     try:
         reader.read_next(timeout_millis=int(within_s * 1000))
     finally:
@@ -144,8 +160,10 @@ _TIMEOUT_S = 1.0
 
 
 def answers(node: Node) -> bool:
-    """ZooKeeper says that it is in order; a bookie answers the question after a ledger that it lacks."""
+    """ZooKeeper says that it is in order; a bookie answers the question after a ledger that it
+    lacks."""
     if "zookeeper" in node.roles:
         return first_bytes(node.client, REQUESTS["zookeeper"], 4, _TIMEOUT_S) == b"imok"
     head = first_bytes(node.client, REQUESTS["bookie"], 8, _TIMEOUT_S)
-    return len(head) == 8 and head[5] == READ_ENTRY  # version, operation and flags: 1, 1 and 2 bytes
+    # version, operation and flags: 1, 1 and 2 bytes
+    return len(head) == 8 and head[5] == READ_ENTRY

@@ -1,18 +1,19 @@
 """Derives what the settings of a Pulsar client promise.
 
-* **delivery** ``durable``: a broker acknowledges when the ack quorum of bookies has the entry in its journal.
+* **delivery** ``durable``: a broker acknowledges when the ack quorum of bookies has the entry in
+  its journal.
 * **synced**: a bookie syncs its journal before it answers (``journalSyncData``, the default).
-* **order**: kept for one producer and topic, through reconnects too: the client re-sends what was not
-  acknowledged, in order, before anything new. Not in transactions, where messages wait until the coordinator
-  knows their topic and continue in no order.
-* **dedup**: only where the broker compares sequence ids (``brokerDeduplicationEnabled``, PIP-6); without it a
-  block re-sent after a reconnect may be stored twice.
+* **order**: kept for one producer and topic, through reconnects too: the client re-sends what was
+  not acknowledged, in order, before anything new. Not in transactions, where messages wait until
+  the coordinator knows their topic and continue in no order.
+* **dedup**: only where the broker compares sequence ids (``brokerDeduplicationEnabled``, PIP-6);
+  without it a block re-sent after a reconnect may be stored twice.
 
-A consumer's promise follows from its subscription type; the time after which an unsettled message comes
-again from its ack timeout, counted from the hand-over to the application (PR 18911).
+A consumer's promise follows from its subscription type; the time after which an unsettled message
+comes again from its ack timeout, counted from the hand-over to the application (PR 18911).
 
-What the clients call their settings, and what they have by default, is in their worker folders; broker
-defaults are from broker.conf of 4.0.
+What the clients call their settings, and what they have by default, is in their worker folders;
+broker defaults are from broker.conf of 4.0.
 """
 
 from __future__ import annotations
@@ -69,7 +70,8 @@ class PulsarProducerSettings(ProducerSettings):
         settings.seconds("send_timeout")  # refused here if it is not a time
 
     def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:
-        """Return what an acknowledgement promises: in the journals of the bookies that must acknowledge."""
+        """Return what an acknowledgement promises: in the journals of the bookies that must
+        acknowledge."""
         return "durable", "acknowledged from the bookies' journals"
 
     def synced(self, topic: TopicPlan, context: PromiseContext) -> tuple[bool | None, str]:
@@ -79,7 +81,10 @@ class PulsarProducerSettings(ProducerSettings):
 
     def order(self, context: PromiseContext) -> tuple[bool | None, str]:
         if context.transacts:  # the client's own defect, known since 2020 and not fixed
-            return False, "the first messages of a transaction may be overtaken (apache/pulsar#8925)"
+            return (
+                False,
+                "the first messages of a transaction may be overtaken (apache/pulsar#8925)",
+            )
         return True, "one producer and topic: what was not acknowledged is sent again, in order"
 
     def dedup(self, context: PromiseContext) -> tuple[bool | None, str]:
@@ -111,10 +116,12 @@ def read_consumer(
         )
     order, why_order, known = _order_of(kind, why_kind, producers)
     timeout, receipt, batch = (
-        settings.of(name) for name in ("ack_timeout", "ack_receipt", "batch_index_ack")
+        settings.setting_of(name) for name in ("ack_timeout", "ack_receipt", "batch_index_ack")
     )
-    at_broker = consuming.broker_config.get("acknowledgmentAtBatchIndexLevelEnabled", "false").lower()
-    mode = settings.of("subscription_mode")
+    at_broker = consuming.broker_config.get(
+        "acknowledgmentAtBatchIndexLevelEnabled", "false"
+    ).lower()
+    mode = settings.setting_of("subscription_mode")
     is_durable = mode is None or mode.value.lower().rpartition(".")[2] != "nondurable"
     stated = {
         "order": why_order,
@@ -140,15 +147,21 @@ def read_consumer(
         may_drop=may_drop,
         drops=drops,
         because={
-            **{name: text or settings.unstated(settings_of.get(name, name)) for name, text in stated.items()},
+            **{
+                name: text or settings.unstated(settings_of.get(name, name))
+                for name, text in stated.items()
+            },
             **({"drops": may_drop} if may_drop else {}),
         },
-        unknown=[name for name, text in stated.items() if not text or (name == "order" and not known)],
+        unknown=[
+            name for name, text in stated.items() if not text or (name == "order" and not known)
+        ],
     )
 
 
 def _why_confirmed(client: str, receipt: Setting | None) -> str:
-    """The setting that decides whether a confirmed acknowledgement is the broker's; empty = not known."""
+    """The setting that decides whether a confirmed acknowledgement is the broker's; empty = not
+    known."""
     if receipt is None:
         return ""
     return receipt.text if receipt.given else f"{client} answers without asking the broker"
@@ -179,7 +192,9 @@ def _drops(broker_config: Mapping[str, str]) -> list[DropLimit]:
     return found
 
 
-def _set_limits(broker_config: Mapping[str, str], names: Collection[str]) -> Iterator[tuple[str, str]]:
+def _set_limits(
+    broker_config: Mapping[str, str], names: Collection[str]
+) -> Iterator[tuple[str, str]]:
     """Yield the limits that are in force; 0 and negative numbers turn a limit off."""
     for name in names:
         value = broker_config.get(name, "0").strip()
@@ -197,7 +212,7 @@ def _max_deliveries(settings: ClientSettings) -> int | None:
 
 def _subscription(settings: ClientSettings) -> tuple[Subscription | None, str]:
     """Its type and where that comes from; None = not known."""
-    found = settings.of("subscription")
+    found = settings.setting_of("subscription")
     if found is None:
         return None, settings.unstated("subscription")
     kind = SUBSCRIPTIONS.get(found.value.rpartition(".")[2].lower())
@@ -216,9 +231,17 @@ def _order_of(
     if kind is None:
         return "stream", text, False
     for producer in producers if kind == "key_shared" else ():
-        batching, batcher = producer.of("batching"), producer.of("batcher")
+        batching, batcher = producer.setting_of("batching"), producer.setting_of("batcher")
         if batching is None or (batching.is_true and batcher is None):
-            return "key", f"{text}, but {producer.unstated('batcher' if batching else 'batching')}", False
+            return (
+                "key",
+                f"{text}, but {producer.unstated('batcher' if batching else 'batching')}",
+                False,
+            )
         if batcher and batching.is_true and "key" not in batcher.value.lower():
-            return "none", f"{text}, but {batching.text} and {batcher.text}: a batch mixes keys", True
+            return (
+                "none",
+                f"{text}, but {batching.text} and {batcher.text}: a batch mixes keys",
+                True,
+            )
     return _ORDER[kind], text, True

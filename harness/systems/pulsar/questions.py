@@ -1,4 +1,5 @@
-"""A Pulsar cluster that somebody else started, asked by REST who it is and what its brokers are set to."""
+"""A Pulsar cluster that somebody else started, asked by REST who it is and what its brokers are set
+to."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ class PulsarQuestions:
         """Return the cluster's identity.
 
         Raises:
-            EnvironmentNotReady: no broker answers, none accepts our login, or the role is not a superuser.
+            EnvironmentNotReady: no broker answers, none accepts our login, or the role is not a
+                superuser.
         """
         settings = self.settings()
         name = str(settings["clusterName"])
@@ -101,7 +103,9 @@ class PulsarQuestions:
         """
         return [str(one["bookieId"]) for one in self._ask("/bookies/all")["bookies"]]
 
-    def _brokers(self, ids: Sequence[str], first: Mapping[str, str]) -> Iterator[tuple[str, Broker]]:
+    def _brokers(
+        self, ids: Sequence[str], first: Mapping[str, str]
+    ) -> Iterator[tuple[str, Broker]]:
         """Each tells its own ports; one that does not answer now has the ports of the first."""
         web = _port(first, "webServicePort", self._security)
         places = {one: endpoint_of(one) for one in ids}
@@ -131,21 +135,32 @@ class PulsarQuestions:
             ) from error
         except EnvironmentNotReady as error:
             tls = "TLS: " in str(error)
-            hint = "look at tls of the connection file, and at the brokers' certificates" if tls else _NOBODY
+            hint = (
+                "look at tls of the connection file, and at the brokers' certificates"
+                if tls
+                else _NOBODY
+            )
             raise EnvironmentNotReady(str(error), hint=hint) from error
 
 
 def lacks_of(settings: Mapping[str, str]) -> dict[str, str]:
     """Settings that are other than transactions need them."""
     needed = SYSTEM.transactional_config.items()
-    return {key: settings.get(key, "") for key, value in needed if settings.get(key, "").lower() != value}
+    return {
+        key: settings.get(key, "")
+        for key, value in needed
+        if settings.get(key, "").lower() != value
+    }
 
 
 _NOBODY: Final = "are the brokers up, and is admin_url of the connection file right?"
 
 
 def _nodes(places: Iterable[Endpoint]) -> list[Node]:
-    return [Node(str(at), n, at, at, at, Path("/nonexistent"), ("broker",)) for n, at in enumerate(places)]
+    return [
+        Node(str(at), n, at, at, at, Path("/nonexistent"), ("broker",))
+        for n, at in enumerate(places)
+    ]
 
 
 def endpoint_of(text: str) -> Endpoint:

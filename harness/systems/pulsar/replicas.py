@@ -1,8 +1,8 @@
 """The entries of a topic as each of their bookies has them.
 
-A ledger has an ensemble of bookies for each stretch of its entries; entry ``e`` is kept by as many of them as
-the write quorum says, from number ``e`` modulo the ensemble on (BookKeeper, "Ledger metadata"). Bookies are
-asked one by one, in protocol 2.
+A ledger has an ensemble of bookies for each stretch of its entries; entry ``e`` is kept by as many
+of them as the write quorum says, from number ``e`` modulo the ensemble on (BookKeeper, "Ledger
+metadata"). Bookies are asked one by one, in protocol 2.
 """
 
 from __future__ import annotations
@@ -26,13 +26,15 @@ from harness.rundir import Document
 from harness.systems.pulsar import READ_ENTRY
 from harness.systems.pulsar.transactions import entries_of
 
-#: Length, then version, operation and flags in one word, ledger, entry; an answer has a code before these.
+#: Length, then version, operation and flags in one word, ledger, entry; an answer has a code before
+#: these.
 _ASK: Final = struct.Struct(">iiqq")
 _ANSWER: Final = struct.Struct(">iiqq")
 _LENGTH: Final = 4
 _READ: Final = 2 << 24 | READ_ENTRY << 16
 _OK, _ABSENT = 0, (1, 2)  # ENOLEDGER, ENOENTRY
-#: Ledger, entry, last confirmed entry and length: the digest after them is of these and the payload.
+#: Ledger, entry, last confirmed entry and length: the digest after them is of these and the
+#: payload.
 _HEAD: Final = 32
 _CRC_BYTES: Final = 4
 _WINDOW: Final = 200
@@ -47,7 +49,8 @@ _ENSEMBLE: Final = re.compile(r"(\d+)=\[([^\]]*)\]")
 
 @dataclass(frozen=True, slots=True)
 class LedgerPart:
-    """Entries of a ledger that the same bookies keep: ``first``, ``first + step`` ... below ``end``."""
+    """Entries of a ledger that the same bookies keep: ``first``, ``first + step`` ... below
+    ``end``."""
 
     stream: str
     ledger: int
@@ -72,7 +75,9 @@ def parts_of(stream: str, internal: Document) -> Iterator[LedgerPart]:
         ledger, told = int(row["ledgerId"]), _METADATA.search(str(row.get("metadata")))
         if not told or told["digest"] != "CRC32C":
             continue
-        found = [(int(first), names.split(", ")) for first, names in _ENSEMBLE.findall(told["ensembles"])]
+        found = [
+            (int(first), names.split(", ")) for first, names in _ENSEMBLE.findall(told["ensembles"])
+        ]
         ends = [first for first, _ in found[1:]] + [counts.get(ledger, 0)]
         number = 0
         for (first, names), end in zip(found, ends, strict=True):
@@ -86,7 +91,8 @@ def parts_of(stream: str, internal: Document) -> Iterator[LedgerPart]:
 def read_parts(
     parts: Sequence[LedgerPart], bookies: Mapping[str, Node], *, within_s: float
 ) -> list[ReplicaRow]:
-    """A row for each part and bookie; where one does not answer in time, the rest of its row is unread.
+    """A row for each part and bookie; where one does not answer in time, the rest of its row is
+    unread.
 
     Args:
         bookies: as brokers name them -> the node.
@@ -107,8 +113,8 @@ def read_parts(
 
 @dataclass(frozen=True, slots=True)
 class KeptEntry:
-    """A bookie's answer to a request for an entry. ``data`` is empty if it does not have the entry or cannot
-    read it.
+    """A bookie's answer to a request for an entry. ``data`` is empty if it does not have the entry
+    or cannot read it.
 
     ``refused``: it has it, and cannot read it.
     """
@@ -123,8 +129,8 @@ class KeptEntry:
 
     @property
     def digest(self) -> str:
-        """Return the digest of the payload. The head is left out: an entry that a recovery wrote again has
-        another last confirmed entry in it.
+        """Return the digest of the payload. The head is left out: an entry that a recovery wrote
+        again has another last confirmed entry in it.
         """
         return blake2b(self.data[_HEAD + _CRC_BYTES :], digest_size=8).hexdigest()
 
@@ -140,13 +146,18 @@ class KeptEntry:
 def _rows(
     part: LedgerPart, copies: Mapping[Node, Mapping[int, bytes]], deadline: float
 ) -> Iterator[ReplicaRow]:
-    """Entries that all have alike, byte by byte, are not looked at any closer: CRC-32C in Python is slow."""
+    """Entries that all have alike, byte by byte, are not looked at any closer: CRC-32C in Python is
+    slow."""
     unlike = [e for e in part.entries if len({copy.get(e) for copy in copies.values()}) > 1]
     for node, copy in copies.items():
         again = dict(_read(node, part.ledger, unlike, deadline))
         told = copy.keys() - (set(unlike) - again.keys())
         unread = next((entry for entry in part.entries if entry not in told), part.end)
-        there = [(entry, own) for entry, own in again.items() if (own.data or own.refused) and entry < unread]
+        there = [
+            (entry, own)
+            for entry, own in again.items()
+            if (own.data or own.refused) and entry < unread
+        ]
         yield ReplicaRow(
             stream=part.stream,
             node=node.name,
@@ -164,14 +175,20 @@ def _rows(
 def _read(
     node: Node, ledger: int, entries: Sequence[int], deadline: float
 ) -> Iterator[tuple[int, KeptEntry]]:
-    """Entry -> what a bookie answers, in no order; ends early when it answers no more, or at the deadline."""
-    with suppress(OSError), socket.create_connection((node.client.host, node.client.port), _ANSWER_S) as link:
+    """Entry -> what a bookie answers, in no order; ends early when it answers no more, or at the
+    deadline."""
+    with (
+        suppress(OSError),
+        socket.create_connection((node.client.host, node.client.port), _ANSWER_S) as link,
+    ):
         answers = link.makefile("rb")
         for at in range(0, len(entries), _WINDOW):
             if time.monotonic() > deadline:
                 return
             some = entries[at : at + _WINDOW]
-            link.sendall(b"".join(_ASK.pack(_ASK.size - _LENGTH, _READ, ledger, entry) for entry in some))
+            link.sendall(
+                b"".join(_ASK.pack(_ASK.size - _LENGTH, _READ, ledger, entry) for entry in some)
+            )
             for _ in some:
                 size = int.from_bytes(answers.read(_LENGTH), "big")
                 answer = answers.read(size)

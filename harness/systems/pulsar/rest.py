@@ -1,7 +1,8 @@
 """Questions to Pulsar's brokers over HTTP, of which some may be dead, frozen or not the owner.
 
-A broker that does not own what is asked about answers 307 with the owner's address, which is followed with
-method and body. The owner may be dead by then: another broker is asked, until time is up.
+A broker that does not own what is asked about answers 307 with the owner's address, which is
+followed with method and body. The owner may be dead by then: another broker is asked, until time is
+up.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ class PulsarRest(FailoverAdmin):
     """Requests to the brokers' web endpoints.
 
     Args:
-        ids: broker -> ``host:port`` as the brokers name it among themselves, where that differs: what they
-            send us on to may mean nothing here.
+        ids: broker -> ``host:port`` as the brokers name it among themselves, where that differs:
+            what they send us on to may mean nothing here.
     """
 
     def __init__(
@@ -84,7 +85,8 @@ class PulsarRest(FailoverAdmin):
         return self._answer("GET", path, None, "", ASK_S, _ANSWER_S)
 
     def owner_of(self, topic: str, *, within_s: float) -> str | None:
-        """The broker that clients of a topic are sent to (its full name); None when it is none of ours."""
+        """The broker that clients of a topic are sent to (its full name); None when it is none of
+        ours."""
         found = self.get(f"{_LOOKUP}/{topic.replace('://', '/')}", within_s=within_s)
         urls = (found.get("httpUrlTls"), found.get("httpUrl"))
         return next((name for url in urls if url and (name := self.name_of(url))), None)
@@ -122,13 +124,17 @@ class PulsarRest(FailoverAdmin):
                 raise NoAnswer(_words(error)) from error
             return str(found.headers.get("Date", ""))
 
-        return self.first_answer(ask, only=node, within_s=_ANSWER_S, failure="no broker tells the time")
+        return self.first_answer(
+            ask, only=node, within_s=_ANSWER_S, failure="no broker tells the time"
+        )
 
     def close(self) -> None:
         """Drop all connections. Idempotent; a later question opens them again."""
         self._pool.clear()
 
-    def _ask(self, method: str, path: str, body: Any, only: str, within_s: float, answer_s: float) -> Any:
+    def _ask(
+        self, method: str, path: str, body: Any, only: str, within_s: float, answer_s: float
+    ) -> Any:
         """The first answer that counts, decoded; raises as `_answer`."""
         return _decoded(self._answer(method, path, body, only, within_s, answer_s)[1])
 
@@ -145,7 +151,9 @@ class PulsarRest(FailoverAdmin):
 
         def ask(node: Node) -> tuple[Mapping[str, str], bytes]:
             try:
-                status, headers, data = self._follow(node, method, path, body, min(answer_s, within_s))
+                status, headers, data = self._follow(
+                    node, method, path, body, min(answer_s, within_s)
+                )
             except urllib3.exceptions.HTTPError as error:
                 raise NoAnswer(_words(error)) from error
             if status >= 300:
@@ -185,7 +193,8 @@ class PulsarRest(FailoverAdmin):
         return url if name is None else parts._replace(netloc=self._admin[name]).geturl()
 
     def name_of(self, address: str) -> str | None:
-        """The node with a broker id ``host:port`` or a web address, None when it is none of ours."""
+        """The node with a broker id ``host:port`` or a web address, None when it is none of
+        ours."""
         return self._by_address.get(address.rpartition("/")[2])
 
 

@@ -1,11 +1,11 @@
 """Transactions in the log of a topic: what its readers are not given, and why.
 
 Readers of Pulsar are given what was committed, whatever they ask for, and nothing after the first
-transaction that is open. But brokers give out any entry by its place (`GET .../ledger/L/entry/E`), with the
-id of its transaction, the type of a marker, and two things that the topic's owner thinks of it: that its
-transaction was aborted, and that it lies after the last position that readers are given. So each entry of
-the log is one that the audit's reader was given, or it is read here: an aborted message is not taken for a
-lost one.
+transaction that is open. But brokers give out any entry by its place (`GET .../ledger/L/entry/E`),
+with the id of its transaction, the type of a marker, and two things that the topic's owner thinks
+of it: that its transaction was aborted, and that it lies after the last position that readers are
+given. So each entry of the log is one that the audit's reader was given, or it is read here: an
+aborted message is not taken for a lost one.
 """
 
 from __future__ import annotations
@@ -82,7 +82,9 @@ def entry_of(ledger: int, number: int, headers: Mapping[str, str], body: bytes) 
         marker,
         is_aborted,
         is_behind,
-        messages=tuple(_messages(body, None if batch is None else int(batch))) if not marker else (),
+        messages=tuple(_messages(body, None if batch is None else int(batch)))
+        if not marker
+        else (),
     )
 
 
@@ -161,14 +163,14 @@ class Listing:
         self._ends: dict[TxnId, tuple[int, int]] = {}
 
     def add(self, entry: TopicEntry) -> bool:
-        """Whether it can be told: the owner of a topic that is still being loaded does not know yet what it
-        gave out before."""
+        """Whether it can be told: the owner of a topic that is still being loaded does not know yet
+        what it gave out before."""
         if entry.txn and entry.marker in (_COMMIT, _ABORT):
             self._ends[entry.txn] = entry.marker, entry.number
         self._entries.append(entry)
         return not (entry.is_behind and entry.place <= self._last)
 
-    def told(self, unread: int, log_end: int) -> StreamTransactions:
+    def stream_transactions(self, unread: int, log_end: int) -> StreamTransactions:
         """All of it; ``unread`` of the ``log_end`` entries of the log are missing."""
         spans: list[LogSpan] = []
         hidden: list[HiddenMessage] = []
@@ -192,8 +194,8 @@ class Listing:
     def _state(self, entry: TopicEntry, marker: int) -> Txn | None:
         """The state of its transaction; None = there is nothing to report.
 
-        What the reader went past is aborted, or readers miss it: then it stays missing. Behind that the
-        reader was not let, and the marker says what readers will see.
+        What the reader went past is aborted, or readers miss it: then it stays missing. Behind that
+        the reader was not let, and the marker says what readers will see.
         """
         if entry.marker:
             return None
@@ -219,7 +221,9 @@ def _add(spans: list[LogSpan], one: LogSpan) -> None:
 def entries_of(internal: Document) -> dict[int, int]:
     """Ledger -> how many entries it has, as ``internalStats`` of a topic says."""
     last_ledger, _, last_entry = str(internal.get("lastConfirmedEntry", "-1:-1")).partition(":")
-    found = {int(row["ledgerId"]): int(row.get("entries") or 0) for row in internal.get("ledgers") or ()}
+    found = {
+        int(row["ledgerId"]): int(row.get("entries") or 0) for row in internal.get("ledgers") or ()
+    }
     if int(last_ledger) in found:
         found[int(last_ledger)] = max(found[int(last_ledger)], int(last_entry) + 1)
     return dict(sorted(found.items()))
@@ -257,13 +261,14 @@ def scan(
             break
         for entry in pool.map(one, asked[at : at + _CHUNK]):
             if entry is None or not listing.add(entry):
-                return listing.told(len(asked) - read, sum(ledgers.values()))
+                return listing.stream_transactions(len(asked) - read, sum(ledgers.values()))
             read += 1
-    return listing.told(len(asked) - read, sum(ledgers.values()))
+    return listing.stream_transactions(len(asked) - read, sum(ledgers.values()))
 
 
 def wait_settled(ongoing: Callable[[], Iterable[int | None]], *, within_s: float) -> bool:
-    """Wait until no topic has an open transaction, as far as their owners say; whether that came."""
+    """Wait until no topic has an open transaction, as far as their owners say; whether that
+    came."""
 
     def is_settled() -> bool:
         try:

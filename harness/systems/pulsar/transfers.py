@@ -22,4 +22,6 @@ class TransferringPulsarAdmin(PulsarAdmin):
                 f"cannot transfer a bundle to {to!r}",
                 hint=f"the brokers are {', '.join(node.name for node in self._brokers)}",
             )
-        self._rest.put(f"/namespaces/{self.namespace}/{bundle}/unload?destinationBroker={self._ids[to]}")
+        self._rest.put(
+            f"/namespaces/{self.namespace}/{bundle}/unload?destinationBroker={self._ids[to]}"
+        )

@@ -9,8 +9,8 @@ from harness.workers.facts import SettingFacts, TimeFacts
 class PulsarFacts(Part):
     """Settings of a Pulsar client.
 
-    ``subscription_mode``: Durable or NonDurable. ``max_redeliver``: redeliveries after which its dead letter
-    policy takes a message; 0 = it has none.
+    ``subscription_mode``: Durable or NonDurable. ``max_redeliver``: redeliveries after which its
+    dead letter policy takes a message; 0 = it has none.
     """
 
     send_timeout: TimeFacts | None = None

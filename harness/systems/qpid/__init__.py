@@ -21,8 +21,14 @@ class Qpid(System):
     allowed = {"receive": ("loop", "listener"), "settle": ("auto", "ack", "transacted", "none")}
     auto_settle = "auto"  # JMS has a mode of that name
     foreign = {
-        ("topic", "replication"): "the nodes of a group hold the same queues: set cluster.topology: group",
-        ("consumer", "commit_every"): "a consumer of qpid settles messages: see settle and per_transaction",
+        (
+            "topic",
+            "replication",
+        ): "the nodes of a group hold the same queues: set cluster.topology: group",
+        (
+            "consumer",
+            "commit_every",
+        ): "a consumer of qpid settles messages: see settle and per_transaction",
     }
     is_queue = True
     stored_overhead_bytes = 500

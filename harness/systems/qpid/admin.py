@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from urllib.parse import quote
 
+from harness.admin.client_names import without_tag
 from harness.admin.failover import AlreadyThere, NotThere, each, wait_ready
 from harness.admin.watched import watched_leaderships
 from harness.connections.security import ANYBODY, Access
 from harness.contracts.rows import Leadership
 from harness.errors import EnvironmentNotReady, UsageError
-from harness.protocols.cluster import ClientConnection, Node, PartitionState, SeenLeaders, TopicSettings
+from harness.protocols.cluster import (
+    ClientConnection,
+    Node,
+    PartitionState,
+    SeenLeaders,
+    TopicSettings,
+)
 from harness.rundir import Document
 from harness.systems.qpid.probe import Probe
 from harness.systems.qpid.rest import OURS, QpidRest, QueuePlace, one
@@ -22,13 +28,12 @@ _POLL_S = 0.1
 _ASK_S = 8.0
 MASTER, REPLICA = "MASTER", "REPLICA"
 _ALONE = "ACTIVE"
-#: Only what is asked for. The whole object has the node's replication state, and a node that is asked for
-#: that while it joins its group again meets a null ("Environment is null") and shuts the broker down (9.2.1).
+#: Only what is asked for. The whole object has the node's replication state, and a node that is
+#: asked for that while it joins its group again meets a null ("Environment is null") and shuts the
+#: broker down (9.2.1).
 _ROLE = "querybroker/virtualhostnode?select=name,state,role"
 #: Where the harness' own message goes through.
 _PROBE_QUEUE = "brokerstorm.probe"
-#: What clients of ours append to their names: the run's tag.
-TAGGED = re.compile(r"(.*)-([0-9a-f]{8})")
 #: Settings of a queue under which it drops or reorders messages, and the values that do not.
 #: Settings of a queue, and that it is durable.
 QueueConfig = Mapping[str, str | bool]
@@ -43,8 +48,8 @@ KEEPS = {
 
 
 class QpidAdmin:
-    """Admin, HasMastership, HasBacklogs and HasConnections for one broker or group. Thread-safe; every call
-    ends within seconds.
+    """Admin, HasMastership, HasBacklogs and HasConnections for one broker or group. Thread-safe;
+    every call ends within seconds.
 
     A stream "orders-0" is a queue of that name. All queues of a group are served by its master.
 
@@ -69,19 +74,23 @@ class QpidAdmin:
         self._is_reachable = is_reachable
         self._access = access
         self._place = place
-        self._rest = QpidRest(urls or {node.name: f"{scheme}://{node.admin}" for node in nodes}, access.admin)
+        self._rest = QpidRest(
+            urls or {node.name: f"{scheme}://{node.admin}" for node in nodes}, access.admin
+        )
         self._seen: tuple[str, ...] = ()
         self.watch: Callable[[], None] = lambda: None
 
-    # -- the group ------------------------------------------------------------------------------------
+    # -- the group ---------------------------------------------------------------------------------
 
     def roles(self) -> dict[str, str]:
-        """Node -> what it says that it is now: MASTER, REPLICA, WAITING, DETACHED. A single broker that
-        serves is the MASTER. Nodes that do not answer are left out."""
+        """Node -> what it says that it is now: MASTER, REPLICA, WAITING, DETACHED. A single broker
+        that serves is the MASTER. Nodes that do not answer are left out."""
 
         def role(name: str) -> str:
             rows = (self._rest.get(name, _ROLE) or {}).get("results") or ()  # none: it starts
-            state, role = next((row[1:] for row in rows if row[0] == self._place.host(name)), ("", ""))
+            state, role = next(
+                (row[1:] for row in rows if row[0] == self._place.host(name)), ("", "")
+            )
             return str(role or MASTER) if state == _ALONE else str(state)
 
         return each([name for name in self._names if self._is_reachable(name)], role)
@@ -94,9 +103,12 @@ class QpidAdmin:
         claimants = sorted(name for name, role in roles.items() if role == MASTER)
         if len(claimants) < 2:
             return claimants[0] if claimants else None
-        # One that was frozen until now does not know yet that it was deposed: whom do the others see?
+        # One that was frozen until now does not know yet that it was deposed: whom do the others
+        # see?
         seen = each(roles, lambda name: self._others(name, MASTER))
-        votes = sorted((sum(name in others for others in seen.values()), name) for name in claimants)
+        votes = sorted(
+            (sum(name in others for others in seen.values()), name) for name in claimants
+        )
         return votes[-1][1] if votes[-1][0] > votes[-2][0] else None
 
     def _others(self, node: str, role: str) -> list[str]:
@@ -149,12 +161,16 @@ class QpidAdmin:
         else:
             self._seen = tuple(self._depths(master))
             others = (name for name in self._names if name != master)
-            state = PartitionState(master, (master, *others), (master, *self._others(master, REPLICA)))
+            state = PartitionState(
+                master, (master, *others), (master, *self._others(master, REPLICA))
+            )
         return {queue: state for queue in self._seen if queue.rpartition("-")[0] in topics}
 
     def leaders(self, topic: str) -> dict[int, str | None]:
         states = self.partition_states([topic])
-        return {int(queue.rpartition("-")[2]): state.leader for queue, state in sorted(states.items())}
+        return {
+            int(queue.rpartition("-")[2]): state.leader for queue, state in sorted(states.items())
+        }
 
     def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
         """The masters as they were seen, one term each."""
@@ -163,13 +179,14 @@ class QpidAdmin:
     def answers(self, node: str) -> bool:
         return self._rest.answers(node)
 
-    # -- queues ---------------------------------------------------------------------------------------
+    # -- queues ------------------------------------------------------------------------------------
 
     def create_topics(self, topics: Sequence[TopicSettings]) -> None:
         """Create the queues of topics, each bound to the direct exchange under its own name.
 
         Raises:
-            UsageError: a queue exists, has settings that drop or reorder messages, or one unknown here.
+            UsageError: a queue exists, has settings that drop or reorder messages, or one unknown
+                here.
             EnvironmentNotReady: no master answers.
         """
         configs = {topic.name: queue_config(topic) for topic in topics}
@@ -181,9 +198,13 @@ class QpidAdmin:
     def _make_queue(self, master: str, stream: str, config: QueueConfig) -> None:
         queue = self._queue(stream)
         try:
-            made = one(self._rest.post(master, self._path("queue", master), {"name": queue, **config}))
+            made = one(
+                self._rest.post(master, self._path("queue", master), {"name": queue, **config})
+            )
         except AlreadyThere:
-            raise AlreadyThere(f"queue {queue} exists already", hint="choose another topic name") from None
+            raise AlreadyThere(
+                f"queue {queue} exists already", hint="choose another topic name"
+            ) from None
         # JMS clients of the first generation send by way of it.
         bind = {"destination": queue, "bindingKey": queue}
         try:
@@ -194,7 +215,8 @@ class QpidAdmin:
             raise
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete the queues of topics with what is in them; it is not an error if one does not exist."""
+        """Delete the queues of topics with what is in them; it is not an error if one does not
+        exist."""
         master = self._serving()
         wanted = [stream for stream in self._depths(master) if stream.rpartition("-")[0] in names]
         self._delete(master, map(self._queue, wanted))
@@ -209,10 +231,14 @@ class QpidAdmin:
         return sorted({queue.rpartition("-")[0] for queue in self._depths(self._serving())})
 
     def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
-        """Queue -> under "", the messages in it that were not taken for good, those handed out to consumers
-        included."""
+        """Queue -> under "", the messages in it that were not taken for good, those handed out to
+        consumers included."""
         found = self._depths(self._serving())
-        return {stream: {"": depth} for stream, depth in found.items() if stream.rpartition("-")[0] in topics}
+        return {
+            stream: {"": depth}
+            for stream, depth in found.items()
+            if stream.rpartition("-")[0] in topics
+        }
 
     def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
         """Nothing: a queue has no positions. See `backlogs`."""
@@ -227,15 +253,18 @@ class QpidAdmin:
         return queue if queue.rpartition("-")[2].isdigit() else ""
 
     def _depths(self, master: str) -> dict[str, int]:
-        """Stream -> messages in its queue. Names and numbers only: others may have queues by the thousand."""
+        """Stream -> messages in its queue. Names and numbers only: others may have queues by the
+        thousand."""
         asked = f"{self._path('queryvhost', master)}/queue?select=name,queueDepthMessages"
         rows = (self._rest.get(master, asked) or {}).get("results") or ()
-        return {stream: int(depth or 0) for name, depth in rows if (stream := self._stream(str(name)))}
+        return {
+            stream: int(depth or 0) for name, depth in rows if (stream := self._stream(str(name)))
+        }
 
     def _path(self, kind: str, node: str, *names: str) -> str:
         return f"{kind}/{_quoted(self._place.host(node), self._place.virtual_host, *names)}"
 
-    # -- connections ----------------------------------------------------------------------------------
+    # -- connections -------------------------------------------------------------------------------
 
     def connections(self) -> list[ClientConnection]:
         rows = self._rest.get(self._serving(), "connection") or []
@@ -243,19 +272,20 @@ class QpidAdmin:
 
     def _connection(self, row: Document) -> ClientConnection:
         pid, name = str(row.get("remoteProcessPid") or ""), str(row.get("clientId") or "")
-        tagged = TAGGED.fullmatch(name)
         return ClientConnection(
             id=str(row["name"]),
             port=str(row["port"]),
-            client_name=tagged[1] if tagged else name,
+            client_name=without_tag(name),
             pid=int(pid) if pid.isdigit() else 0,
         )
 
     def close_connection(self, connection: ClientConnection) -> None:
         with suppress(NotThere):
-            self._rest.delete(self._serving(), f"connection/{_quoted(connection.port, connection.id)}")
+            self._rest.delete(
+                self._serving(), f"connection/{_quoted(connection.port, connection.id)}"
+            )
 
-    # -- readiness ------------------------------------------------------------------------------------
+    # -- readiness ---------------------------------------------------------------------------------
 
     def _serving(self) -> str:
         """The master, waited for.
@@ -269,8 +299,8 @@ class QpidAdmin:
         return master
 
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
-        """Return when every node serves or follows, the master has the queues of ``topics``, and a message
-        was stored and taken again through it.
+        """Return when every node serves or follows, the master has the queues of ``topics``, and a
+        message was stored and taken again through it.
 
         Raises:
             EnvironmentNotReady: what is still missing, by name.
@@ -289,7 +319,9 @@ class QpidAdmin:
         if lagging:
             return f"{lagging[0]} does not follow {master}"
         queues = sorted(self._depths(master))
-        lacking = [topic for topic in topics if not any(q.rpartition("-")[0] == topic for q in queues)]
+        lacking = [
+            topic for topic in topics if not any(q.rpartition("-")[0] == topic for q in queues)
+        ]
         if lacking:
             return f"topic {lacking[0]} has no queue"
         node = next(node for node in self._nodes if node.name == master)
@@ -307,7 +339,8 @@ class QpidAdmin:
 
 
 def queue_config(topic: TopicSettings) -> QueueConfig:
-    """The settings a queue is created with: the user's, durable, and without what a broker's context may say.
+    """The settings a queue is created with: the user's, durable, and without what a broker's
+    context may say.
 
     Raises:
         UsageError: settings under which a queue drops, refuses or reorders messages.
@@ -324,8 +357,8 @@ def queue_config(topic: TopicSettings) -> QueueConfig:
 
 
 def _refuse_unheeded(queue: str, config: QueueConfig, made: Document) -> None:
-    """A queue may be made otherwise than asked for: without settings that it does not have, or with others of
-    the broker's context.
+    """A queue may be made otherwise than asked for: without settings that it does not have, or with
+    others of the broker's context.
 
     Raises:
         UsageError: a setting is not there, or would drop or reorder messages.

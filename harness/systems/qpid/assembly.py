@@ -38,7 +38,8 @@ class _Qpid(Assembly):
         return str(admin.virtual_host_id())
 
     def bootstrap(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
-        """Return the client endpoints, with the virtual host and a port for each version of AMQP."""
+        """Return the client endpoints, with the virtual host and a port for each version of
+        AMQP."""
         return f"{super().bootstrap(nodes)}/{VIRTUAL_HOST}?port_per_version"
 
     def admin_url(self, nodes: Sequence[Node], *, secure: bool = False) -> str:

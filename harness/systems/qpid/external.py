@@ -10,7 +10,13 @@ from urllib.parse import quote
 
 from harness.admin.failover import each
 from harness.admin.http_clock import clock_apart
-from harness.clusters.external.cluster import ExternalSystem, FoundCluster, clocks, named_nodes, try_topic
+from harness.clusters.external.cluster import (
+    ExternalSystem,
+    FoundCluster,
+    clocks,
+    named_nodes,
+    try_topic,
+)
 from harness.clusters.external.made import MadeNames
 from harness.clusters.external.places import admin_urls, listens_at
 from harness.connections.file import Connection
@@ -29,7 +35,11 @@ _HOSTS: Final = "querybroker/virtualhost?select=" + quote("$parent.name,$parent.
 #: Stores that forget with the broker.
 _FORGETS: Final = ("Memory", "ProvidedStore")
 #: Settings of a virtual host that end transactions or stop producers; 0 = never.
-_STOPS: Final = ("storeTransactionIdleTimeoutClose", "storeTransactionOpenTimeoutClose", "storeOverfullSize")
+_STOPS: Final = (
+    "storeTransactionIdleTimeoutClose",
+    "storeTransactionOpenTimeoutClose",
+    "storeOverfullSize",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +61,8 @@ class _FoundHosts(FoundCluster):
 
 @dataclass(frozen=True, slots=True)
 class _Site:
-    """The addresses in a connection file at which clients and the harness reach each broker, by client
-    address.
+    """The addresses in a connection file at which clients and the harness reach each broker, by
+    client address.
     """
 
     virtual_host: str
@@ -107,12 +117,16 @@ class _ExternalQpid(ExternalSystem):
         own = {node.name: hosts[str(node.client)].node for node in nodes}
         return _FoundHosts(hosts[masters[0]].id, version, nodes, hosts=own)
 
-    def admin(self, connection: Connection, found: FoundCluster, made: MadeNames) -> ExternalQpidAdmin:
+    def admin(
+        self, connection: Connection, found: FoundCluster, made: MadeNames
+    ) -> ExternalQpidAdmin:
         assert isinstance(found, _FoundHosts)
         site = _site(connection)
         urls = {node.name: site.urls[str(node.client)] for node in found.nodes}
         access = Access(connection.security, connection.admin)
-        return ExternalQpidAdmin(found.nodes, urls, access, QueuePlace(site.virtual_host, found.hosts), made)
+        return ExternalQpidAdmin(
+            found.nodes, urls, access, QueuePlace(site.virtual_host, found.hosts), made
+        )
 
     def examine(
         self, connection: Connection, nodes: Sequence[Node], admin: ExternalQpidAdmin
@@ -133,8 +147,12 @@ class _ExternalQpid(ExternalSystem):
             settings = rest.get(at, f"virtualhost/{where}?depth=0")
             yield _store(settings)
             if len(hosts) > 1:
-                yield _group(rest.get(at, f"remotereplicationnode/{where.partition('/')[0]}") or (), hosts)
-            yield clocks({node.name: clock_apart(partial(rest.date, str(node.client))) for node in nodes})
+                yield _group(
+                    rest.get(at, f"remotereplicationnode/{where.partition('/')[0]}") or (), hosts
+                )
+            yield clocks(
+                {node.name: clock_apart(partial(rest.date, str(node.client))) for node in nodes}
+            )
             yield _limits(rest, at, where, settings)
         finally:
             rest.close()
@@ -167,7 +185,10 @@ def _limits(rest: QpidRest, at: str, where: str, host: Document) -> Need:
         ports = rest.get(at, "port?depth=0") or []
         providers = [
             str(row["name"])
-            for kind in ("brokerconnectionlimitprovider", f"virtualhostconnectionlimitprovider/{where}")
+            for kind in (
+                "brokerconnectionlimitprovider",
+                f"virtualhostconnectionlimitprovider/{where}",
+            )
             for row in rest.get(at, kind) or []
         ]
     except BrokerstormError as error:
@@ -197,7 +218,9 @@ def _site(connection: Connection) -> _Site:
     addresses = hosts.split(",")
     virtual_host = rest.partition("?")[0]
     if not virtual_host:
-        raise UsageError(f"{path}: bootstrap: which virtual host?", hint=f"as {QPID.bootstrap_form}")
+        raise UsageError(
+            f"{path}: bootstrap: which virtual host?", hint=f"as {QPID.bootstrap_form}"
+        )
     urls = admin_urls(connection, addresses)
     clients = {address: _endpoint(path, address) for address in addresses}
     return _Site(virtual_host, clients, dict(zip(addresses, urls, strict=True)))
@@ -206,7 +229,9 @@ def _site(connection: Connection) -> _Site:
 def _endpoint(path: Any, address: str) -> Endpoint:
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
-        raise UsageError(f"{path}: bootstrap: {address!r} is not HOST:PORT", hint=f"as {QPID.bootstrap_form}")
+        raise UsageError(
+            f"{path}: bootstrap: {address!r} is not HOST:PORT", hint=f"as {QPID.bootstrap_form}"
+        )
     return Endpoint(host, int(port))
 
 
@@ -256,7 +281,8 @@ def _log_in(connection: Connection, site: _Site, at: str) -> None:
     if why := probe.failure([], through=""):
         user = (connection.security.auth or GUEST).user
         raise EnvironmentNotReady(
-            f"{at}: {why}", hint=f"look at bootstrap, tls and auth of the connection file (user {user})"
+            f"{at}: {why}",
+            hint=f"look at bootstrap, tls and auth of the connection file (user {user})",
         )
 
 

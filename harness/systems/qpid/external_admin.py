@@ -1,16 +1,17 @@
-"""Qpid's admin on brokers that others use too: queues have our names here and longer ones there, and every
-one that is made was written down before."""
+"""Qpid's admin on brokers that others use too: queues have our names here and longer ones there,
+and every one that is made was written down before."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from harness.admin.client_names import TAGGED
 from harness.admin.failover import AlreadyThere
 from harness.admin.made_ledger import MadeLedger
 from harness.connections.security import Access
 from harness.errors import UsageError
 from harness.protocols.cluster import ClientConnection, Node, TopicSettings
-from harness.systems.qpid.admin import TAGGED, QpidAdmin, QueueConfig
+from harness.systems.qpid.admin import QpidAdmin, QueueConfig
 from harness.systems.qpid.rest import QueuePlace
 
 
@@ -52,7 +53,9 @@ class ExternalQpidAdmin(QpidAdmin):
             UsageError: a topic that is none of this run's.
         """
         if foreign := [topic.name for topic in topics if topic.name not in self._addresses]:
-            raise UsageError(f"{foreign[0]} is not a topic of this run", hint=", ".join(self._addresses))
+            raise UsageError(
+                f"{foreign[0]} is not a topic of this run", hint=", ".join(self._addresses)
+            )
         super().create_topics(topics)
 
     def _make_queue(self, master: str, stream: str, config: QueueConfig) -> None:
@@ -65,10 +68,13 @@ class ExternalQpidAdmin(QpidAdmin):
             raise
 
     def delete_topics(self, names: Sequence[str]) -> None:
-        """Delete topics and the queue for the harness's own messages; see `QpidAdmin.delete_topics`."""
+        """Delete topics and the queue for the harness's own messages; see
+        `QpidAdmin.delete_topics`."""
         master = self._serving()
         streams = [stream for stream in self._depths(master) if stream.rpartition("-")[0] in names]
-        self.delete_made({"queue": [*map(self._queue, streams), *filter(None, [self._probe_queue()])]})
+        self.delete_made(
+            {"queue": [*map(self._queue, streams), *filter(None, [self._probe_queue()])]}
+        )
 
     def delete_made(self, made: Mapping[str, Sequence[str]]) -> None:
         """Delete what a run made, by the brokers' names, and strike it out."""

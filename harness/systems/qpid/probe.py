@@ -1,4 +1,5 @@
-"""A message through the master of a Qpid cluster and out again: proof that its store takes and gives."""
+"""A message through the master of a Qpid cluster and out again: proof that its store takes and
+gives."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from typing import Any
 import pika
 from pika.exceptions import AMQPError, ChannelError
 
+from harness.admin.pika_errors import reason_of
 from harness.admin.probe import probe_payload
 from harness.admin.tls import context_of
 from harness.connections.security import ANYBODY, Security
@@ -32,12 +34,17 @@ def proof(host: str, security: Security) -> dict[str, Any]:
 class Probe:
     """AMQP 0-9-1 at one broker's client endpoint.
 
-    The message goes through a queue of its own: in a queue under test it would be handed to the application.
-    All queues of a virtual host share one store, and each of them is asked for by name.
+    The message goes through a queue of its own: in a queue under test it would be handed to the
+    application. All queues of a virtual host share one store, and each of them is asked for by
+    name.
     """
 
     def __init__(
-        self, endpoint: Endpoint, run_tag: int, security: Security = ANYBODY.clients, virtual_host: str = ""
+        self,
+        endpoint: Endpoint,
+        run_tag: int,
+        security: Security = ANYBODY.clients,
+        virtual_host: str = "",
     ) -> None:
         self._run_tag = run_tag
         self._parameters = pika.ConnectionParameters(
@@ -53,17 +60,19 @@ class Probe:
         )
 
     def failure(self, queues: Sequence[str], *, through: str) -> str:
-        """Why a message could not be stored and taken, or which queue is not there; empty = all works.
+        """Why a message could not be stored and taken, or which queue is not there; empty = all
+        works.
 
         Args:
-            through: the queue that it goes through, made when it is not there; empty = none is sent.
+            through: the queue that it goes through, made when it is not there; empty = none is
+                sent.
         """
         # Refused and lost connections are expected here; the caller reports what matters.
         logging.getLogger("pika").setLevel(logging.CRITICAL)
         try:
             connection = pika.BlockingConnection(self._parameters)
         except (AMQPError, ChannelError, OSError) as error:
-            return f"no AMQP connection ({_reason(error)})"
+            return f"no AMQP connection ({reason_of(error)})"
         try:
             return self._through(connection, queues, through)
         except (AMQPError, ChannelError, OSError) as error:
@@ -91,13 +100,3 @@ class Probe:
         channel.basic_ack(method.delivery_tag)
         channel.tx_commit()
         return ""
-
-
-def _reason(error: BaseException) -> str:
-    """Return the reason of the attempt that failed: the client nests errors in errors."""
-    while isinstance(
-        inside := getattr(error, "exception", None) or next(iter(error.args), None), BaseException
-    ):
-        error = inside
-    said = "; ".join(str(one) for one in error.args)
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__

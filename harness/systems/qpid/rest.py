@@ -1,7 +1,7 @@
 """Broker-J's REST management, one node a question, every answer within a fixed time.
 
-Objects are addressed by type and path, ``queue/<virtual host node>/<virtual host>/<name>`` (Broker-J's own
-documentation, "REST API").
+Objects are addressed by type and path, ``queue/<virtual host node>/<virtual host>/<name>``
+(Broker-J's own documentation, "REST API").
 """
 
 from __future__ import annotations
@@ -155,7 +155,8 @@ class QpidRest:
             return self._http.request(method, f"{self._urls[node]}/api/latest/{path}", body=body)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise EnvironmentNotReady(
-                f"{node} does not answer at its admin endpoint, {self._urls[node]} ({_reason(error)})"
+                f"{node} does not answer at its admin endpoint, {self._urls[node]} "
+                f"({_reason(error)})"
             ) from error
 
 
@@ -175,7 +176,9 @@ def _reason(error: Exception) -> str:
         urllib3.exceptions.ConnectTimeoutError: f"no connection within {_CONNECT_S:g} s",
         urllib3.exceptions.ReadTimeoutError: f"no answer within {_ANSWER_S:g} s",
     }
-    return next((text for kind, text in known.items() if isinstance(error, kind)), type(error).__name__)
+    return next(
+        (text for kind, text in known.items() if isinstance(error, kind)), type(error).__name__
+    )
 
 
 def _parsed(data: bytes) -> Any:

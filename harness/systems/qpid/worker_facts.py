@@ -7,7 +7,8 @@ from harness.workers.facts import SettingFacts, TimeFacts
 
 
 class QpidFacts(Part):
-    """Settings of a client of Qpid. ``settled``: a send outside a transaction waits for the broker."""
+    """Settings of a client of Qpid. ``settled``: a send outside a transaction waits for the
+    broker."""
 
     persistence: SettingFacts | None = None
     transacted: SettingFacts | None = None

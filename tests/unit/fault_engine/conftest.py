@@ -10,7 +10,8 @@ import pytest
 from harness.rundir import RunDir
 from tests.unit.fault_cluster import StateCluster
 
-#: Module -> its waits, in seconds. They are meant for brokers; nodes that are only state change at once.
+#: Module -> its waits, in seconds. They are meant for brokers; nodes that are only state change at
+#: once.
 FAST = {
     "kit.cluster_view": {"POLL_S": 0.01},
     "engine.firing": {"POLL_S": 0.01, "_RETRY_S": 0.05},

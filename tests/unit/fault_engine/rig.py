@@ -29,7 +29,12 @@ class Rig:
         **more: Any,
     ) -> None:
         self.run = run
-        timeline = faults.compile(list(steps), seed=7, load_s=60, topics=topics, nodes=NAMES, system=system)
+        timeline = faults.compile(
+            list(steps),
+            faults.inventory_of(topics=topics, nodes=NAMES, system=system),
+            seed=7,
+            load_s=60,
+        )
         self.injector = faults.Injector(timeline, cluster, run, **more)  # type: ignore[arg-type]
         self.epoch_ns = time.monotonic_ns()
         self.injector.start(self.epoch_ns, since_s=since_s)

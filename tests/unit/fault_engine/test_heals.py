@@ -34,7 +34,9 @@ def test_heal_all_heals_at_once_and_again_does_nothing(cluster: StateCluster, ru
 
 
 def test_heal_all_before_start_and_without_faults(cluster: StateCluster, run: RunDir) -> None:
-    timeline = faults.compile([], seed=1, load_s=10, topics=TOPICS, nodes=NAMES)
+    timeline = faults.compile(
+        [], faults.inventory_of(topics=TOPICS, nodes=NAMES), seed=1, load_s=10
+    )
     injector = faults.Injector(timeline, cluster, run)  # type: ignore[arg-type]
     assert injector.heal_all(1) == []
     injector.join(1)
@@ -56,7 +58,8 @@ def test_a_full_disk_keeps_nothing_from_healing(
     rig = Rig(cluster, run, kill(0.0, 30.0), kill(1.0, target="kafka-2", together=True))
     rig.wait_for("effect")
     is_full.set()
-    assert wait_until(lambda: time.monotonic_ns() > rig.epoch_ns + 1.2e9, 5)  # the second one is due by then
+    # the second one is due by then
+    assert wait_until(lambda: time.monotonic_ns() > rig.epoch_ns + 1.2e9, 5)
     assert rig.injector.heal_all(10) == []
     assert cluster.runtime.running == set(NAMES)
     with pytest.raises(OSError, match="No space left"):
@@ -64,7 +67,9 @@ def test_a_full_disk_keeps_nothing_from_healing(
     is_full.clear()
     rig.injector.join(5)
     assert rig.events(1) == ["inject", "effect", "heal", "healed"]
-    assert rig.rows("skipped")[0]["reason"] == "it could not be written down: No space left on device"
+    assert (
+        rig.rows("skipped")[0]["reason"] == "it could not be written down: No space left on device"
+    )
     assert Ledger(run).entries() == []
 
 
@@ -72,7 +77,9 @@ def test_heal_all_from_several_threads(cluster: StateCluster, run: RunDir) -> No
     rig = Rig(cluster, run, {"fault": "pause", "at": 0.0, "for": 30})
     rig.wait_for("inject")
     results: list[list[str]] = []
-    threads = [threading.Thread(target=lambda: results.append(rig.injector.heal_all(5))) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: results.append(rig.injector.heal_all(5))) for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -155,7 +162,13 @@ def test_a_stop_that_takes_longer_than_there_is_time(cluster: StateCluster, run:
 
 def test_a_node_that_never_comes_back(cluster: StateCluster, run: RunDir) -> None:
     cluster.runtime.start_fails = 10**9
-    rig = Rig(cluster, run, kill(0.0, 0.1, target="kafka-2"), kill(0.5, 0.1, target="kafka-1"), verify_s=0.3)
+    rig = Rig(
+        cluster,
+        run,
+        kill(0.0, 0.1, target="kafka-2"),
+        kill(0.5, 0.1, target="kafka-1"),
+        verify_s=0.3,
+    )
     rig.injector.join(20)
     (failure,) = rig.injector.heal_all(1)
     assert failure == "fault 1 (kill kafka-2): kafka-2 not running (kafka-2 died at start)"
@@ -208,7 +221,8 @@ def test_bugs_in_a_kind_are_recorded_and_nothing_stays(
 
 
 def test_a_heal_that_breaks_is_tried_again_and_told(cluster: StateCluster, run: RunDir) -> None:
-    """Whatever it raises, and on every way out: else a fault that stays applied would pass for healed."""
+    """Whatever it raises, and on every way out: else a fault that stays applied would pass for
+    healed."""
     start, left = cluster.runtime.start, [3]
 
     def breaks(node: str) -> None:
@@ -238,7 +252,8 @@ def test_a_heal_that_breaks_is_tried_again_and_told(cluster: StateCluster, run: 
 def test_an_engine_that_goes_away_leaves_its_faults_in_the_ledger_and_says_so(
     cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Containers cannot be asked for any more: that is no bug, and nothing that may pass for healed."""
+    """Containers cannot be asked for any more: that is no bug, and nothing that may pass for
+    healed."""
     rig = Rig(cluster, run, kill(0.0, 0.3, target="kafka-1"), verify_s=0.5)
     rig.wait_for("inject")
 
@@ -256,7 +271,10 @@ def test_an_engine_that_goes_away_leaves_its_faults_in_the_ledger_and_says_so(
 
 
 def test_brokers_that_do_not_answer_are_neither_a_proof_nor_a_bug(
-    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    cluster: StateCluster,
+    run: RunDir,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """A leader move, which asks them for everything: they answer again after a while."""
     monkeypatch.setattr("faults.engine.firing.PROOF_S", 0.3)

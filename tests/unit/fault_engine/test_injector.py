@@ -1,4 +1,5 @@
-"""An injector from its first row to its last: order of events, claims on nodes, refusals, the ledger."""
+"""An injector from its first row to its last: order of events, claims on nodes, refusals, the
+ledger."""
 
 from __future__ import annotations
 
@@ -23,7 +24,8 @@ from tests.unit.fault_engine.rig import TOPICS, Rig, kill
 
 
 def test_kill_from_inject_to_healed(cluster: StateCluster, run: RunDir) -> None:
-    """A kill is healed to the moment, proved by then or not; here its node comes back once it is proved."""
+    """A kill is healed to the moment, proved by then or not; here its node comes back once it is
+    proved."""
     seen: list[str] = []
     proved, start = threading.Event(), cluster.runtime.start
 
@@ -54,7 +56,9 @@ def test_kill_from_inject_to_healed(cluster: StateCluster, run: RunDir) -> None:
     assert rig.injector.heal_all(1) == []
 
 
-def test_the_ledger_is_written_before_and_struck_out_after(cluster: StateCluster, run: RunDir) -> None:
+def test_the_ledger_is_written_before_and_struck_out_after(
+    cluster: StateCluster, run: RunDir
+) -> None:
     entries: list[Any] = []
     original = cluster.runtime.kill
 
@@ -65,7 +69,9 @@ def test_the_ledger_is_written_before_and_struck_out_after(cluster: StateCluster
     cluster.runtime.kill = kill_and_look  # type: ignore[method-assign]
     rig = Rig(cluster, run, kill(0.0, target="kafka-3"))
     rig.injector.join(20)
-    assert [(e.id, e.kind, e.targets, e.down) for e in entries] == [(1, "kill", ("kafka-3",), ("kafka-3",))]
+    assert [(e.id, e.kind, e.targets, e.down) for e in entries] == [
+        (1, "kill", ("kafka-3",), ("kafka-3",))
+    ]
     assert Ledger(run).entries() == []
 
 
@@ -91,7 +97,9 @@ def test_a_firing_may_wait_for_its_turn(cluster: StateCluster, run: RunDir) -> N
 
 
 def test_who_waits_is_skipped_when_everything_heals(cluster: StateCluster, run: RunDir) -> None:
-    rig = Rig(cluster, run, kill(0.0, 30, target="kafka-1"), kill(0.05, target="kafka-2", wait="20s"))
+    rig = Rig(
+        cluster, run, kill(0.0, 30, target="kafka-1"), kill(0.05, target="kafka-2", wait="20s")
+    )
     rig.wait_for("effect")
     assert rig.injector.heal_all(10) == []
     assert len(rig.rows("skipped")) == 1
@@ -143,7 +151,9 @@ def test_a_follower_out_of_sync_counts_as_away(run: RunDir) -> None:
 
 
 def test_all_together(cluster: StateCluster, run: RunDir) -> None:
-    rig = Rig(cluster, run, {"fault": "pause", "at": 0, "for": 0.2, "target": "all", "together": True})
+    rig = Rig(
+        cluster, run, {"fault": "pause", "at": 0, "for": 0.2, "target": "all", "together": True}
+    )
     rig.injector.join(20)
     assert rig.rows("inject")[0]["targets"] == list(NAMES)
     assert cluster.runtime.paused == set()
@@ -160,18 +170,26 @@ def test_of_all_at_once_nobody_is_left_to_tell(
 
     monkeypatch.setattr(cluster.admin, "answers", tell, raising=False)
     end, begin = cluster.runtime.kill, cluster.runtime.start
-    monkeypatch.setattr(cluster.runtime, "kill", lambda node: (cluster.admin.silent.set(), end(node)))
-    monkeypatch.setattr(cluster.runtime, "start", lambda node: (begin(node), cluster.admin.silent.clear()))
+    monkeypatch.setattr(
+        cluster.runtime, "kill", lambda node: (cluster.admin.silent.set(), end(node))
+    )
+    monkeypatch.setattr(
+        cluster.runtime, "start", lambda node: (begin(node), cluster.admin.silent.clear())
+    )
     rig = Rig(cluster, run, kill(0.0, 0.5, target="all", together=True))
     rig.injector.join(20)
     evidence = rig.rows("effect")[0]["evidence"]
-    assert ("process gone; no answer from kafka-1, kafka-2, kafka-3" in evidence) is not answers, rig.rows()
+    assert ("process gone; no answer from kafka-1, kafka-2, kafka-3" in evidence) is not answers, (
+        rig.rows()
+    )
 
 
 def test_random_is_seeded(cluster: StateCluster) -> None:
     def chosen(seed: int) -> list[str]:
         steps = [kill(at) for at in range(20)]
-        timeline = faults.compile(steps, seed=seed, load_s=60, topics=TOPICS, nodes=NAMES)
+        timeline = faults.compile(
+            steps, faults.inventory_of(topics=TOPICS, nodes=NAMES), seed=seed, load_s=60
+        )
         view = ClusterView(cluster, timeline.inventory)  # type: ignore[arg-type]
         kind, params = KINDS["kill"], KINDS["kill"].params.model_validate({})
         return [kind.prepare(params, view, firing.draw).targets[0] for firing in timeline.firings]
@@ -259,7 +277,10 @@ def test_a_broken_listener_keeps_nothing_from_healing(cluster: StateCluster, run
 
 def test_refused_before_anything_starts(cluster: StateCluster) -> None:
     timeline = faults.compile(
-        [kill(1), {"fault": "leader-move", "at": 2}], seed=1, load_s=9, topics=TOPICS, nodes=NAMES
+        [kill(1), {"fault": "leader-move", "at": 2}],
+        faults.inventory_of(topics=TOPICS, nodes=NAMES),
+        seed=1,
+        load_s=9,
     )
     faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
 

@@ -1,4 +1,5 @@
-"""Kinds of fault on a cluster that is only state: their effect on nodes and leaders, and its proof."""
+"""Kinds of fault on a cluster that is only state: their effect on nodes and leaders, and its
+proof."""
 
 from __future__ import annotations
 
@@ -45,12 +46,21 @@ def test_controller_kill(cluster: StateCluster, run: RunDir) -> None:
     assert rig.rows("effect")[0]["details"]["controller"] == "kafka-1 -> kafka-2"
 
 
-def test_power_loss_drops_what_is_not_synced_before_nodes_start(cluster: StateCluster, run: RunDir) -> None:
-    cluster.runtime.unsynced = {node: Unsynced(3, 1_500_000, 0, ("orders-0/0.log",)) for node in NAMES[:2]}
-    rig = Rig(cluster, run, {"fault": "power-loss", "at": 0, "for": 0.2, "target": "kafka-1, kafka-2"})
+def test_power_loss_drops_what_is_not_synced_before_nodes_start(
+    cluster: StateCluster, run: RunDir
+) -> None:
+    cluster.runtime.unsynced = {
+        node: Unsynced(3, 1_500_000, 0, ("orders-0/0.log",)) for node in NAMES[:2]
+    }
+    rig = Rig(
+        cluster, run, {"fault": "power-loss", "at": 0, "for": 0.2, "target": "kafka-1, kafka-2"}
+    )
     rig.injector.join(20)
     (effect,) = rig.rows("effect")
-    assert "dropped of kafka-1: 1.5 MB in 3 files not synced (orders-0/0.log ...)" in effect["evidence"]
+    assert (
+        "dropped of kafka-1: 1.5 MB in 3 files not synced (orders-0/0.log ...)"
+        in effect["evidence"]
+    )
     assert effect["details"]["dropped"]["kafka-2"] == {"bytes": 1_500_000, "files": 3, "entries": 0}
     assert effect["details"]["unkept"] == []  # kafka-3 was in sync, and kept what it had
     calls = cluster.runtime.calls
@@ -58,7 +68,9 @@ def test_power_loss_drops_what_is_not_synced_before_nodes_start(cluster: StateCl
     assert calls[2:] == ["drop kafka-1", "drop kafka-2", "start kafka-1", "start kafka-2"]
 
 
-def test_power_loss_of_all_names_what_no_replica_in_sync_kept(cluster: StateCluster, run: RunDir) -> None:
+def test_power_loss_of_all_names_what_no_replica_in_sync_kept(
+    cluster: StateCluster, run: RunDir
+) -> None:
     cluster.runtime.unsynced = dict.fromkeys(NAMES, Unsynced(1, 9, 0, ("orders-0/0.log",)))
     rig = Rig(cluster, run, {"fault": "power-loss", "at": 0, "for": 0.2, "nodes": "all"})
     rig.injector.join(20)
@@ -73,12 +85,17 @@ def test_power_loss_where_brokers_keep_no_data_is_one_of_all_nodes_that_do(
     states = cluster.admin.partition_states
 
     def unstated(topics: Sequence[str]) -> dict[str, PartitionState]:
-        return {stream: replace(state, replicas=(), in_sync=()) for stream, state in states(topics).items()}
+        return {
+            stream: replace(state, replicas=(), in_sync=())
+            for stream, state in states(topics).items()
+        }
 
     monkeypatch.setattr(cluster.admin, "partition_states", unstated)
     cluster.runtime.keepers = keepers
     cluster.runtime.unsynced = dict.fromkeys(NAMES[:2], Unsynced(1, 9, 0, ("journal/1.txn",)))
-    rig = Rig(cluster, run, {"fault": "power-loss", "at": 0, "for": 0.2, "target": "kafka-1, kafka-2"})
+    rig = Rig(
+        cluster, run, {"fault": "power-loss", "at": 0, "for": 0.2, "target": "kafka-1, kafka-2"}
+    )
     rig.injector.join(20)
     streams = [f"orders-{p}" for p in range(6)] if keepers == {"kafka-1"} else []
     assert rig.rows("effect")[0]["details"]["unkept"] == streams
@@ -88,17 +105,28 @@ def test_power_loss_of_a_disk_of_which_all_was_synced(cluster: StateCluster, run
     rig = Rig(cluster, run, {"fault": "power-loss", "at": 0, "for": 0.2, "target": "kafka-1"})
     rig.injector.join(20)
     (effect,) = rig.rows("effect")
-    assert effect["evidence"].startswith("kafka-1: process gone, all of kafka-1 was synced; leaders of 2")
+    assert effect["evidence"].startswith(
+        "kafka-1: process gone, all of kafka-1 was synced; leaders of 2"
+    )
     assert (effect["effective"], effect["details"]["unkept"]) == (True, [])
 
 
 def test_damaged_files_are_shown_as_they_are_read_again(cluster: StateCluster, run: RunDir) -> None:
-    step = {"fault": "file-damage", "at": 0, "for": 0.2, "target": "kafka-1", "places": 3, "stop": "kill"}
+    step = {
+        "fault": "file-damage",
+        "at": 0,
+        "for": 0.2,
+        "target": "kafka-1",
+        "places": 3,
+        "stop": "kill",
+    }
     rig = Rig(cluster, run, step)
     rig.injector.join(20)
     (effect,) = rig.rows("effect")
     place = "orders-0/0.log at 4,096: 4f -> 4b"
-    assert f"process gone, damaged: {place}, {place} and 1 more place; leaders" in effect["evidence"]
+    assert (
+        f"process gone, damaged: {place}, {place} and 1 more place; leaders" in effect["evidence"]
+    )
     assert effect["details"]["damaged"]["kafka-1"][0]["offset"] == 4_096
     assert effect["details"]["wiped"] == {}
     assert cluster.runtime.calls == ["kill kafka-1", "flip log kafka-1", "start kafka-1"]
@@ -111,7 +139,14 @@ def test_a_node_that_refuses_its_files_is_wiped_where_the_step_says_so(
     monkeypatch.setattr("faults.engine.firing._RETRY_S", 0.05)
     monkeypatch.setattr("faults.engine.prover._FOLLOW_S", 0.01)
     cluster.runtime.refuses_damage = True
-    step = {"fault": "file-damage", "at": 0, "for": 0.1, "target": "kafka-2", "damage": "cut", "wipe": wipe}
+    step = {
+        "fault": "file-damage",
+        "at": 0,
+        "for": 0.1,
+        "target": "kafka-2",
+        "damage": "cut",
+        "wipe": wipe,
+    }
     rig = Rig(cluster, run, step, verify_s=5 if wipe else 0.5)
     rig.injector.join(20)
     assert ("renew kafka-2" in cluster.runtime.calls) is wipe
@@ -121,7 +156,9 @@ def test_a_node_that_refuses_its_files_is_wiped_where_the_step_says_so(
     assert ("kafka-2 refused them and was wiped" in told["evidence"]) is wipe
 
 
-def test_truncate_removes_a_share_and_says_where_logs_begin(cluster: StateCluster, run: RunDir) -> None:
+def test_truncate_removes_a_share_and_says_where_logs_begin(
+    cluster: StateCluster, run: RunDir
+) -> None:
     cluster.admin.spans |= {0: (10, 110), 1: (0, 4)}
     rig = Rig(cluster, run, {"fault": "truncate", "at": 0, "share": 0.25})
     rig.injector.join(20)
@@ -131,7 +168,9 @@ def test_truncate_removes_a_share_and_says_where_logs_begin(cluster: StateCluste
     assert effect["evidence"] == "2 of 2 logs begin later (orders-0 at 35), 26 messages are gone"
 
 
-def test_recreate_topic_deletes_it_and_makes_it_again_as_it_was(cluster: StateCluster, run: RunDir) -> None:
+def test_recreate_topic_deletes_it_and_makes_it_again_as_it_was(
+    cluster: StateCluster, run: RunDir
+) -> None:
     rig = Rig(cluster, run, {"fault": "recreate-topic", "at": 0, "for": 0.2})
     rig.injector.join(20)
     assert cluster.admin.made == [TopicSettings("orders", 6, 3, {"segment.bytes": "1000000"})]
@@ -157,7 +196,9 @@ def test_add_broker_brings_a_broker_in_and_takes_it_out_again(run: RunDir) -> No
     assert rig.rows("effect")[0]["evidence"].startswith("kafka-3 joined, in sync for 2 partitions")
     assert rig.rows("healed")[0]["ok"]
     assert cluster.runtime.calls[1:] == ["start kafka-3", "stop kafka-3", "unregister kafka-3"]
-    assert {tuple(sorted(nodes)) for nodes in cluster.admin.order.values()} == {("kafka-1", "kafka-2")}
+    assert {tuple(sorted(nodes)) for nodes in cluster.admin.order.values()} == {
+        ("kafka-1", "kafka-2")
+    }
 
 
 def test_remove_broker_drains_a_broker_and_gives_it_back_what_it_had(run: RunDir) -> None:
@@ -172,7 +213,9 @@ def test_remove_broker_drains_a_broker_and_gives_it_back_what_it_had(run: RunDir
     assert cluster.admin.order == before
 
 
-def test_no_broker_may_join_or_leave_where_there_is_none(cluster: StateCluster, run: RunDir) -> None:
+def test_no_broker_may_join_or_leave_where_there_is_none(
+    cluster: StateCluster, run: RunDir
+) -> None:
     cluster.runtime.may_leave = lambda: []  # type: ignore[method-assign]
     rig = Rig(cluster, run, {"fault": "add-broker", "at": 0}, {"fault": "remove-broker", "at": 0.3})
     rig.injector.join(20)
@@ -200,9 +243,12 @@ def test_add_controller_gives_a_vote_and_takes_it_back(run: RunDir) -> None:
 
 
 @pytest.mark.parametrize(
-    ("target", "gone"), [("controller", {"kafka-1"}), ("kafka-2", {"kafka-2"}), ("random", set(NAMES))]
+    ("target", "gone"),
+    [("controller", {"kafka-1"}), ("kafka-2", {"kafka-2"}), ("random", set(NAMES))],
 )
-def test_remove_controller_takes_a_vote_and_gives_it_back(run: RunDir, target: str, gone: set[str]) -> None:
+def test_remove_controller_takes_a_vote_and_gives_it_back(
+    run: RunDir, target: str, gone: set[str]
+) -> None:
     cluster = StateCluster(fence_s=0.0, join_s=0.0)
     rig = Rig(cluster, run, {"fault": "remove-controller", "at": 0, "for": 0.3, "target": target})
     rig.injector.join(20)
@@ -214,7 +260,9 @@ def test_remove_controller_takes_a_vote_and_gives_it_back(run: RunDir, target: s
     assert cluster.runtime.calls == []
 
 
-def test_a_vote_that_the_brokers_do_not_give_back_is_not_healed(cluster: StateCluster, run: RunDir) -> None:
+def test_a_vote_that_the_brokers_do_not_give_back_is_not_healed(
+    cluster: StateCluster, run: RunDir
+) -> None:
     cluster.admin.refusals = ["kafka-1 is not caught up"] * 1000
     step = {"fault": "remove-controller", "at": 0, "for": 0.2, "within": 0.3}
     rig = Rig(cluster, run, step, verify_s=1.0)
@@ -224,9 +272,16 @@ def test_a_vote_that_the_brokers_do_not_give_back_is_not_healed(cluster: StateCl
     assert "kafka-1 gets no vote within 0.3 s: kafka-1 is not caught up" in healed["evidence"]
 
 
-def test_no_controller_gets_or_loses_a_vote_where_that_cannot_be(cluster: StateCluster, run: RunDir) -> None:
+def test_no_controller_gets_or_loses_a_vote_where_that_cannot_be(
+    cluster: StateCluster, run: RunDir
+) -> None:
     cluster.admin.voters = {"kafka-1", "kafka-2"}
-    rig = Rig(cluster, run, {"fault": "add-controller", "at": 0}, {"fault": "remove-controller", "at": 0.3})
+    rig = Rig(
+        cluster,
+        run,
+        {"fault": "add-controller", "at": 0},
+        {"fault": "remove-controller", "at": 0.3},
+    )
     rig.injector.join(20)
     assert [row["reason"] for row in rig.rows("skipped")] == [
         "every controller is in the quorum already",
@@ -256,7 +311,10 @@ GROWING = [TopicSettings("orders", 6, 3, grows_to=9)]
 def test_grow_partitions_to_what_the_topic_grows_to_and_no_further(
     cluster: StateCluster, run: RunDir
 ) -> None:
-    steps = [{"fault": "grow-partitions", "at": 0, "to": 7}, {"fault": "grow-partitions", "at": 0.3}]
+    steps = [
+        {"fault": "grow-partitions", "at": 0, "to": 7},
+        {"fault": "grow-partitions", "at": 0.3},
+    ]
     rig = Rig(cluster, run, *steps, {"fault": "grow-partitions", "at": 0.6}, topics=GROWING)
     rig.injector.join(20)
     first, second = rig.rows("effect")
@@ -281,7 +339,10 @@ def test_grow_partitions_refuses_what_the_plan_does_not_know(
 ) -> None:
     with pytest.raises(ScenarioError, match=said):
         faults.compile(
-            [{"fault": "grow-partitions", "at": 0, **to}], seed=7, load_s=60, topics=topics, nodes=NAMES
+            [{"fault": "grow-partitions", "at": 0, **to}],
+            faults.inventory_of(topics=topics, nodes=NAMES),
+            seed=7,
+            load_s=60,
         )
 
 
@@ -298,7 +359,9 @@ def test_reassign_gives_partitions_other_nodes(cluster: StateCluster, run: RunDi
     moves = {int(p): set(nodes) for p, nodes in rig.rows("inject")[0]["params"]["moves"].items()}
     assert {p: set(nodes) for p, nodes in cluster.admin.order.items()} == {**before, **moves}
     assert all(len(moves[p] - before[p]) == 1 for p in moves)
-    assert rig.rows("effect")[0]["evidence"].startswith("2 of 2 partitions have other replicas; orders-")
+    assert rig.rows("effect")[0]["evidence"].startswith(
+        "2 of 2 partitions have other replicas; orders-"
+    )
 
 
 def test_reassign_is_cancelled_in_the_middle(cluster: StateCluster, run: RunDir) -> None:
@@ -314,8 +377,13 @@ def test_reassign_is_cancelled_in_the_middle(cluster: StateCluster, run: RunDir)
     assert rig.rows("healed")[0]["ok"] is True
 
 
-def test_change_config_puts_back_what_the_topic_itself_had(cluster: StateCluster, run: RunDir) -> None:
-    before, config = dict(cluster.admin.own), {"segment.bytes": "2000000", "max.message.bytes": "500"}
+def test_change_config_puts_back_what_the_topic_itself_had(
+    cluster: StateCluster, run: RunDir
+) -> None:
+    before, config = (
+        dict(cluster.admin.own),
+        {"segment.bytes": "2000000", "max.message.bytes": "500"},
+    )
     rig = Rig(cluster, run, {"fault": "change-config", "config": config, "at": 0, "for": "5m"})
     rig.wait_for("effect")
     assert cluster.admin.own == config
@@ -338,7 +406,9 @@ def test_change_config_of_a_namespace_is_healed_by_another_process(
     rig.wait_for("effect")
     assert rig.rows("inject")[0]["targets"] == ["namespace"]
     assert rig.rows("effect")[0]["evidence"] == "namespace: deduplication: of the brokers -> true"
-    assert read_json(run.ledger / "fault-000001.json")["settings"] == {"namespace": {"deduplication": None}}
+    assert read_json(run.ledger / "fault-000001.json")["settings"] == {
+        "namespace": {"deduplication": None}
+    }
     assert heal_from_ledger(cluster, run) == []  # type: ignore[arg-type]
     assert "deduplication" not in cluster.admin.own
     assert rig.injector.heal_all(20) == []
@@ -351,22 +421,45 @@ PROMISED = "would change what is promised. Allowed: "
     ("system", "keys", "said"),
     [
         ("kafka", {"config": {"cleanup.policy": "compact"}}, f"{PROMISED}min.insync.replicas, "),
-        ("kafka", {"config": {"min.insync.replicas": 1}}, "=1: below 2 an acknowledgement promises less"),
+        (
+            "kafka",
+            {"config": {"min.insync.replicas": 1}},
+            "=1: below 2 an acknowledgement promises less",
+        ),
         ("kafka", {"config": {"unclean.leader.election.enable": True}}, PROMISED),
         ("pulsar", {"config": {"messageTTL": 10}}, f"messageTTL=10: {PROMISED}publishRate.publish"),
         ("pulsar", {"config": {"retention": 10}}, PROMISED),
-        ("pulsar", {"config": {"deduplication": False}}, "a message that is sent again may be stored twice"),
+        (
+            "pulsar",
+            {"config": {"deduplication": False}},
+            "a message that is sent again may be stored twice",
+        ),
         ("pulsar", {"config": {"deduplication": "on"}}, "must be true or false"),
         ("pulsar", {"config": {"maxProducersPerTopic": "02"}}, "must be a whole number, 0 or more"),
         ("pulsar", {"config": {"publishRate": 10}}, PROMISED),
-        ("pulsar", {"config": {"dispatchRate.ratePeriodInSecond": 0}}, "must be a whole number, 1 or more"),
-        ("pulsar", {"config": {"maxProducersPerTopic": 2}, "topic": "orders"}, "topic: .* leave it out"),
+        (
+            "pulsar",
+            {"config": {"dispatchRate.ratePeriodInSecond": 0}},
+            "must be a whole number, 1 or more",
+        ),
+        (
+            "pulsar",
+            {"config": {"maxProducersPerTopic": 2}, "topic": "orders"},
+            "topic: .* leave it out",
+        ),
     ],
 )
-def test_change_config_refuses_what_changes_promises(system: str, keys: dict[str, Any], said: str) -> None:
+def test_change_config_refuses_what_changes_promises(
+    system: str, keys: dict[str, Any], said: str
+) -> None:
     step = {"fault": "change-config", "at": 0, **keys}
     with pytest.raises(ScenarioError, match=said):
-        faults.compile([step], seed=7, load_s=60, topics=TOPICS, nodes=NAMES, system=system)
+        faults.compile(
+            [step],
+            faults.inventory_of(topics=TOPICS, nodes=NAMES, system=system),
+            seed=7,
+            load_s=60,
+        )
 
 
 def test_retention_takes_effect_when_logs_begin_later(cluster: StateCluster, run: RunDir) -> None:
@@ -407,16 +500,22 @@ def test_rolling_restart_takes_one_after_the_other(cluster: StateCluster, run: R
     cluster.admin.fence_s = 0.0  # an orderly stop hands over at once
     rig = Rig(cluster, run, {"fault": "rolling-restart", "at": 0})
     rig.injector.join(10)
-    assert cluster.runtime.calls == [f"{call} {node}" for node in NAMES for call in ("stop", "start")]
+    assert cluster.runtime.calls == [
+        f"{call} {node}" for node in NAMES for call in ("stop", "start")
+    ]
     assert away == [set(), set(), set()]
     (effect,) = rig.rows("effect")
     assert effect["effective"] is True, effect
     assert effect["evidence"].startswith("3 of 3 nodes restarted: kafka-1 back in sync after")
-    assert rig.events(1) == ["inject", "heal", "effect", "healed"], "it is proved before it is healed"
+    assert rig.events(1) == ["inject", "heal", "effect", "healed"], (
+        "it is proved before it is healed"
+    )
     assert rig.rows("healed")[0]["ok"] is True
 
 
-def test_rolling_upgrade_says_which_version_each_node_had(cluster: StateCluster, run: RunDir) -> None:
+def test_rolling_upgrade_says_which_version_each_node_had(
+    cluster: StateCluster, run: RunDir
+) -> None:
     cluster.admin.fence_s = 0.0
     rig = Rig(cluster, run, {"fault": "rolling-upgrade", "to": "4.1.2", "finalize": True, "at": 0})
     rig.injector.join(10)
@@ -456,7 +555,10 @@ def test_a_roll_in_the_wrong_direction_is_refused(
 ) -> None:
     cluster.version = "3.9.1"
     timeline = faults.compile(
-        [{"fault": kind, "to": to, "at": 1}], seed=7, load_s=60, topics=TOPICS, nodes=NAMES
+        [{"fault": kind, "to": to, "at": 1}],
+        faults.inventory_of(topics=TOPICS, nodes=NAMES),
+        seed=7,
+        load_s=60,
     )
     with pytest.raises(ScenarioError, match=f"{to} is {said} 3.9.1: use rolling-"):
         faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
@@ -499,7 +601,9 @@ def test_a_node_that_stays_away_when_its_clock_is_right_is_restarted(
 
     monkeypatch.setattr(cluster.runtime, "set_clock", leaves_it_away)
     monkeypatch.setattr(cluster.runtime, "kill", frees)
-    rig = Rig(cluster, run, {"fault": "clock-jump", "by": "1h", "target": "kafka-2", "at": 0, "for": 0.2})
+    rig = Rig(
+        cluster, run, {"fault": "clock-jump", "by": "1h", "target": "kafka-2", "at": 0, "for": 0.2}
+    )
     rig.injector.join(20)
     assert rig.rows("healed")[0]["ok"] is True
     assert cluster.runtime.calls[:2] == ["kill kafka-2", "start kafka-2"]
@@ -550,7 +654,10 @@ def test_leader_move_goes_to_nodes_that_can_lead(cluster: StateCluster, run: Run
 def test_preferred_election(cluster: StateCluster, run: RunDir) -> None:
     cluster.admin.leader = dict.fromkeys(range(6), "kafka-1")
     rig = Rig(
-        cluster, run, {"fault": "preferred-election", "at": 0}, {"fault": "preferred-election", "at": 0.5}
+        cluster,
+        run,
+        {"fault": "preferred-election", "at": 0},
+        {"fault": "preferred-election", "at": 0.5},
     )
     rig.injector.join(20)
     assert rig.rows("inject")[0]["targets"] == ["orders-1", "orders-2", "orders-4", "orders-5"]

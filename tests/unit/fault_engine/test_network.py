@@ -25,7 +25,8 @@ class StateDetours:
     def __init__(self, sides: Sequence[str] = ("clients", "peers")) -> None:
         end = {"client": Endpoint("127.0.0.1", 1)}
         pairs = [(CLIENTS, node) for node in NAMES if "clients" in sides]
-        pairs += [(PRODUCERS, node) for node in NAMES if "producers" in sides]
+        clients = [side for side in sides if side not in ("clients", "peers")]
+        pairs += [(client, node) for client in clients for node in NAMES]
         pairs += [(a, b) for a in NAMES for b in NAMES if a != b and "peers" in sides]
         self._wires = [Wire(source, target, end) for source, target in pairs]
         self.applied: dict[str, tuple[list[Flow], Impairment]] = {}
@@ -36,7 +37,9 @@ class StateDetours:
         self.connected: set[str] = set()
 
     def why_not(self, link: str, how: How) -> str:
-        return "peers can only be held" if link != "clients" and how not in self.between_peers else ""
+        return (
+            "peers can only be held" if link != "clients" and how not in self.between_peers else ""
+        )
 
     def wires(self) -> Sequence[Wire]:
         return self._wires
@@ -59,7 +62,9 @@ class StateDetours:
     def found_by(self, wires: Iterable[Wire]) -> set[str]:
         return self.connected & {wire.source for wire in wires}
 
-    def measure(self, request: object, wires: Sequence[Wire], **more: object) -> dict[str, float | None]:
+    def measure(
+        self, request: object, wires: Sequence[Wire], **more: object
+    ) -> dict[str, float | None]:
         return {str(wire): self._took_s(wire) for wire in wires}
 
     def _took_s(self, wire: Wire) -> float | None:
@@ -103,23 +108,64 @@ def test_latency_says_how_much(cluster: StateCluster, detours: StateDetours, run
 
 
 @pytest.mark.parametrize("connected", [True, False])
-def test_a_fault_on_producers_took_effect_only_if_one_was_connected(
-    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, connected: bool
+@pytest.mark.parametrize(
+    ("link", "source"),
+    [("producers", PRODUCERS), ("application:billing", "application-billing-2")],
+)
+def test_a_fault_on_some_clients_took_effect_only_if_one_was_connected(
+    cluster: StateCluster,
+    run: RunDir,
+    monkeypatch: pytest.MonkeyPatch,
+    link: str,
+    source: str,
+    connected: bool,
 ) -> None:
-    made = StateDetours(("clients", "producers"))
-    made.connected = {PRODUCERS} if connected else set()
+    made = StateDetours(("clients", PRODUCERS, source))
+    made.connected = {source} if connected else set()
     cluster.runtime.detours = made  # type: ignore[attr-defined]
     monkeypatch.setattr("faults.kit.network.measure", made.measure)
-    step = {"fault": "latency", "target": "kafka-1", "link": "producers", "delay": 0.2, "at": 0, "for": 0.2}
+    step = {
+        "fault": "latency",
+        "target": "kafka-1",
+        "link": link,
+        "delay": 0.2,
+        "at": 0,
+        "for": 0.2,
+    }
     rig = Rig(cluster, run, step)
     rig.injector.join(20)
     (effect,) = rig.rows("effect")
-    said = "before (producers -> kafka-1)" if connected else "no connection of producers was seen"
+    said = f"before ({source} -> kafka-1)" if connected else f"no connection of {link} was seen"
     assert effect["effective"] == connected
     assert said in effect["evidence"]
 
 
-def test_what_nobody_notices_is_vacuous(cluster: StateCluster, detours: StateDetours, run: RunDir) -> None:
+def test_the_evidence_names_the_instances_that_are_hit_and_those_that_started_later(
+    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Growing(StateDetours):
+        """An instance starts while the fault lasts, as `scale` does it."""
+
+        def impair(self, name: str, flows: Iterable[Flow], impairment: Impairment) -> None:
+            super().impair(name, flows, impairment)
+            end = self._wires[0].endpoints
+            self._wires.append(Wire("application-billing-3", "kafka-1", end))
+
+    made = Growing(("application-billing-1", "application-billing-2"))
+    made.connected = {"application-billing-1"}
+    cluster.runtime.detours = made  # type: ignore[attr-defined]
+    monkeypatch.setattr("faults.kit.network.measure", made.measure)
+    step = {"fault": "partition", "target": "kafka-1", "link": "applications", "at": 0, "for": 0.2}
+    rig = Rig(cluster, run, step)
+    rig.injector.join(20)
+    evidence = rig.rows("effect")[0]["evidence"]
+    assert "hits application-billing-1, application-billing-2" in evidence
+    assert "not application-billing-3, started later" in evidence
+
+
+def test_what_nobody_notices_is_vacuous(
+    cluster: StateCluster, detours: StateDetours, run: RunDir
+) -> None:
     detours.ignored = True
     rig = Rig(cluster, run, {"fault": "blackhole", "target": "kafka-1", "at": 0, "for": 0.2})
     rig.injector.join(20)
@@ -143,7 +189,11 @@ def test_a_node_that_has_not_joined_is_not_asked(
     spare = Wire("kafka-1", "kafka-4", {"client": Endpoint("127.0.0.1", 1)})
     detours._wires.append(spare)
     detours.deaf.add(str(spare))
-    rig = Rig(cluster, run, {"fault": "partition", "target": "kafka-1", "link": "peers", "at": 0, "for": 0.2})
+    rig = Rig(
+        cluster,
+        run,
+        {"fault": "partition", "target": "kafka-1", "link": "peers", "at": 0, "for": 0.2},
+    )
     rig.injector.join(20)
     assert "no answer on 4 of 4 wires" in rig.rows("effect")[0]["evidence"]
 
@@ -190,7 +240,9 @@ def test_one_that_a_killed_process_left_is_healed_from_the_ledger(
     assert Ledger(run).entries() == []
 
 
-def test_a_heal_that_fails_is_tried_again(cluster: StateCluster, detours: StateDetours, run: RunDir) -> None:
+def test_a_heal_that_fails_is_tried_again(
+    cluster: StateCluster, detours: StateDetours, run: RunDir
+) -> None:
     detours.repairs_fail = 2
     rig = Rig(cluster, run, {"fault": "connection-reset", "target": "kafka-1", "at": 0, "for": 0.1})
     rig.injector.join(20)
@@ -205,12 +257,16 @@ def test_a_heal_that_fails_is_tried_again(cluster: StateCluster, detours: StateD
         (("clients", "peers"), "not started with detours for producers"),
     ],
 )
-def test_a_cluster_without_the_detours_of_a_link_is_refused(sides: tuple[str, ...], said: str) -> None:
+def test_a_cluster_without_the_detours_of_a_link_is_refused(
+    sides: tuple[str, ...], said: str
+) -> None:
     cluster = StateCluster()
     cluster.runtime.detours = StateDetours(sides)  # type: ignore[attr-defined]
     link = said.split()[-1]
     steps = [{"fault": "partition", "link": link, "at": 1}]
-    timeline = faults.compile(steps, seed=1, load_s=60, topics=TOPICS, nodes=NAMES)
+    timeline = faults.compile(
+        steps, faults.inventory_of(topics=TOPICS, nodes=NAMES), seed=1, load_s=60
+    )
     with pytest.raises(ScenarioError, match=said) as caught:
         faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
     assert "up --needs" in caught.value.hint
@@ -226,12 +282,16 @@ def test_a_kind_that_is_never_possible_between_these_nodes_is_refused_by_name(ki
 
     def refuse(**step: str) -> None:
         steps = [{"fault": kind, "at": 1, **step}]
-        timeline = faults.compile(steps, seed=1, load_s=60, topics=TOPICS, nodes=NAMES)
+        timeline = faults.compile(
+            steps, faults.inventory_of(topics=TOPICS, nodes=NAMES), seed=1, load_s=60
+        )
         faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
 
     refuse(link="clients")
     for link in ("peers", "all"):
-        with pytest.raises(ScenarioError, match=f"{kind} is not possible .* peers can only be held"):
+        with pytest.raises(
+            ScenarioError, match=f"{kind} is not possible .* peers can only be held"
+        ):
             refuse(link=link)
     kind = "partition"
     refuse(link="all")
@@ -241,17 +301,23 @@ def test_bandwidth_is_refused_where_nothing_can_prove_it() -> None:
     cluster = StateCluster()
     cluster.runtime.detours = StateDetours()  # type: ignore[attr-defined]
     steps = [{"fault": "bandwidth", "at": 1}]
-    timeline = faults.compile(steps, seed=1, load_s=60, topics=TOPICS, nodes=NAMES)
+    timeline = faults.compile(
+        steps, faults.inventory_of(topics=TOPICS, nodes=NAMES), seed=1, load_s=60
+    )
     with pytest.raises(ScenarioError, match="no known request of state is long enough"):
         faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", ["partition", "latency", "blackhole", "connection-reset"])
-@pytest.mark.parametrize(("link", "said"), [("clients", "kept"), ("peers", "unknown"), ("all", "unknown")])
+@pytest.mark.parametrize(
+    ("link", "said"), [("clients", "kept"), ("peers", "unknown"), ("all", "unknown")]
+)
 def test_a_broker_that_only_clients_cannot_reach_keeps_its_acknowledgements(
     cluster: StateCluster, detours: StateDetours, run: RunDir, kind: str, link: str, said: str
 ) -> None:
-    rig = Rig(cluster, run, {"fault": kind, "target": "kafka-2", "link": link, "at": 0, "for": 0.05})
+    rig = Rig(
+        cluster, run, {"fault": kind, "target": "kafka-2", "link": link, "at": 0, "for": 0.05}
+    )
     rig.injector.join(20)
     assert [rig.rows(event)[0]["confirmed_acks"] for event in ("inject", "healed")] == [said, said]
 

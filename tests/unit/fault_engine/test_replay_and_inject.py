@@ -22,7 +22,14 @@ from tests.unit.fault_engine.rig import Rig, kill
 def test_replay_hits_the_same_nodes_at_the_real_times(tmp_path: Path, run: RunDir) -> None:
     steps = [
         kill(0.1, 0.2, target="leader-of:orders"),
-        {"fault": "leader-move", "partitions": 2, "every": 0.3, "jitter": 0.1, "from": 0.7, "until": 1.2},
+        {
+            "fault": "leader-move",
+            "partitions": 2,
+            "every": 0.3,
+            "jitter": 0.1,
+            "from": 0.7,
+            "until": 1.2,
+        },
         kill(0.15, 0.2, target="kafka-1"),
     ]
     first = Rig(StateCluster(), run, *steps)
@@ -33,7 +40,9 @@ def test_replay_hits_the_same_nodes_at_the_real_times(tmp_path: Path, run: RunDi
     timeline = faults.load_replay(run)
     injected = first.rows("inject")
     assert len(injected) >= 2
-    assert [f.t_s for f in timeline.firings] == [(r["t_ns"] - first.epoch_ns) / 1e9 for r in injected]
+    assert [f.t_s for f in timeline.firings] == [
+        (r["t_ns"] - first.epoch_ns) / 1e9 for r in injected
+    ]
     assert [f.params.document().get("moves") or f.target for f in timeline.firings] == [
         r["params"].get("moves") or r["targets"][0] for r in injected
     ]
@@ -54,7 +63,12 @@ def test_nothing_to_replay(run: RunDir) -> None:
 def test_inject_for_a_while(cluster: StateCluster, run: RunDir) -> None:
     result = faults.inject_once("kill", {"target": "leader-of:orders-2"}, cluster, run, 0.2)  # type: ignore[arg-type]
     assert result.targets == ("kafka-3",)
-    assert (result.id, result.effective, result.recovered, result.is_applied) == (1, True, True, False)
+    assert (result.id, result.effective, result.recovered, result.is_applied) == (
+        1,
+        True,
+        True,
+        False,
+    )
     result = faults.inject_once("leader-move", {"partitions": 1}, cluster, run, None)  # type: ignore[arg-type]
     assert (result.id, result.effective, result.is_applied) == (2, True, False)
 
@@ -81,7 +95,12 @@ def test_inject_and_leave(cluster: StateCluster, run: RunDir) -> None:
     ],
 )
 def test_inject_refuses(
-    cluster: StateCluster, run: RunDir, kind: str, params: dict[str, Any], for_s: float | None, message: str
+    cluster: StateCluster,
+    run: RunDir,
+    kind: str,
+    params: dict[str, Any],
+    for_s: float | None,
+    message: str,
 ) -> None:
     with pytest.raises(ScenarioError) as caught:
         faults.inject_once(kind, params, cluster, run, for_s)  # type: ignore[arg-type]

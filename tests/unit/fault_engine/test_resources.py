@@ -1,4 +1,5 @@
-"""Faults on resources, on a cluster that is only state: the proof of effect, and that all is given back."""
+"""Faults on resources, on a cluster that is only state: the proof of effect, and that all is given
+back."""
 
 from __future__ import annotations
 
@@ -68,8 +69,11 @@ class HungryRuntime(StateRuntime):
         self.full.add(node)
         if "disk" in self.dies_of:
             self.kill(node)
-        if self.gives_up:  # lives, and is in sync no more before its next start, once that is noticed
-            shrink = threading.Timer(self.given_up_s, lambda: self.changed_at.update({node: math.inf}))
+        # lives, and is in sync no more before its next start, once that is noticed
+        if self.gives_up:
+            shrink = threading.Timer(
+                self.given_up_s, lambda: self.changed_at.update({node: math.inf})
+            )
             shrink.start()
             self.timers.append(shrink)
 
@@ -97,7 +101,9 @@ class HungryRuntime(StateRuntime):
             limit.pop(node, None)
         self.full.discard(node)
 
-    def _set(self, values: dict[str, float] | dict[str, int], node: str, value: float | None) -> None:
+    def _set(
+        self, values: dict[str, float] | dict[str, int], node: str, value: float | None
+    ) -> None:
         self.calls.append(f"{'limit' if value else 'lift'} {node}")
         if value is None:
             values.pop(node, None)
@@ -105,12 +111,15 @@ class HungryRuntime(StateRuntime):
             values[node] = value  # type: ignore[assignment]
 
     def untouched(self) -> bool:
-        return not (self.cores or self.limit or self.full or self.slow) and self.running == set(NAMES)
+        return not (self.cores or self.limit or self.full or self.slow) and self.running == set(
+            NAMES
+        )
 
 
 @pytest.fixture
 def cluster() -> StateCluster:
-    found = StateCluster(fence_s=0.0)  # else who looks often sees a node dead before its leaders have moved
+    # else who looks often sees a node dead before its leaders have moved
+    found = StateCluster(fence_s=0.0)
     found.runtime = found.admin.runtime = HungryRuntime()
     return found
 
@@ -128,16 +137,34 @@ def step(kind: str, **more: object) -> dict[str, object]:
     ("kind", "dies_of", "says"),
     [
         ("cpu-limit", "", "kafka-2: held to 0.1 cores in "),
-        ("memory-limit", "", "kafka-2: 316 MB of memory, 500 MB before: met 12 times, the kernel killed 1"),
+        (
+            "memory-limit",
+            "",
+            "kafka-2: 316 MB of memory, 500 MB before: met 12 times, the kernel killed 1",
+        ),
         ("memory-limit", "memory", "kafka-2 died of it; leaders of 2 partitions moved"),
-        ("disk-full", "disk", "kafka-2: no space left on its data volume (a write got ENOSPC); kafka-2 died"),
-        ("slow-disk", "", "kafka-2: 1 MB/s at most: 0.40 s for a synced write of 131 kB, 0.010 s before"),
+        (
+            "disk-full",
+            "disk",
+            "kafka-2: no space left on its data volume (a write got ENOSPC); kafka-2 died",
+        ),
+        (
+            "slow-disk",
+            "",
+            "kafka-2: 1 MB/s at most: 0.40 s for a synced write of 131 kB, 0.010 s before",
+        ),
     ],
 )
 def test_it_takes_effect_and_is_given_back(
-    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, kind: str, dies_of: str, says: str
+    cluster: StateCluster,
+    run: RunDir,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    dies_of: str,
+    says: str,
 ) -> None:
-    monkeypatch.setattr("faults.engine.prover._FOLLOW_S", 0.02)  # leaders move a moment after a node died
+    # leaders move a moment after a node died
+    monkeypatch.setattr("faults.engine.prover._FOLLOW_S", 0.02)
     hungry(cluster).dies_of = {dies_of}
     rig = Rig(cluster, run, step(kind))
     rig.injector.join(20)
@@ -153,7 +180,8 @@ def test_it_takes_effect_and_is_given_back(
 def test_a_node_that_lives_on_without_its_disk_and_does_not_come_back_is_started_anew(
     cluster: StateCluster, run: RunDir, noticed_s: float
 ) -> None:
-    """Of a replica that no longer fetches, its leader hears nothing for seconds: it is in sync until then."""
+    """Of a replica that no longer fetches, its leader hears nothing for seconds: it is in sync
+    until then."""
     hungry(cluster).gives_up, hungry(cluster).given_up_s = True, noticed_s
     rig = Rig(cluster, run, step("disk-full"))
     rig.injector.join(20)
@@ -190,14 +218,24 @@ def test_a_node_that_wants_nothing_is_no_effect(
 @pytest.mark.parametrize(
     ("kind", "dies_of", "says"),
     [
-        ("disk-full", "disk", "no space left on its data volume (a write got ENOSPC); kafka-2 died of it"),
+        (
+            "disk-full",
+            "disk",
+            "no space left on its data volume (a write got ENOSPC); kafka-2 died of it",
+        ),
         ("memory-limit", "memory", "met 12 times, the kernel killed 1 for it; kafka-2 died of it"),
     ],
 )
 def test_it_is_proved_also_when_the_cluster_answers_only_after_the_heal(
-    cluster: StateCluster, run: RunDir, monkeypatch: pytest.MonkeyPatch, kind: str, dies_of: str, says: str
+    cluster: StateCluster,
+    run: RunDir,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    dies_of: str,
+    says: str,
 ) -> None:
-    """Of a node that died others are not told for seconds, and a container that is started counts anew."""
+    """Of a node that died others are not told for seconds, and a container that is started counts
+    anew."""
     runtime, answer = hungry(cluster), cluster.admin.partition_states
     runtime.dies_of, runtime.counts_anew = {dies_of}, True
 
@@ -214,15 +252,24 @@ def test_it_is_proved_also_when_the_cluster_answers_only_after_the_heal(
 
 
 def test_a_starved_node_is_claimed(cluster: StateCluster, run: RunDir) -> None:
-    rig = Rig(cluster, run, step("cpu-limit"), {"fault": "kill", "at": 0.1, "target": "kafka-3", "for": 0.1})
+    rig = Rig(
+        cluster,
+        run,
+        step("cpu-limit"),
+        {"fault": "kill", "at": 0.1, "target": "kafka-3", "for": 0.1},
+    )
     rig.injector.join(20)
     assert "kafka-2 is still away" in rig.rows("skipped", 2)[0]["reason"]
 
 
 @pytest.mark.parametrize("kind", ["cpu-limit", "memory-limit", "disk-full", "slow-disk"])
-def test_a_later_process_heals_it_on_a_kept_cluster(cluster: StateCluster, run: RunDir, kind: str) -> None:
+def test_a_later_process_heals_it_on_a_kept_cluster(
+    cluster: StateCluster, run: RunDir, kind: str
+) -> None:
     hungry(cluster).dies_of = {"disk"}
-    timeline = faults.compile([step(kind)], seed=7, load_s=60, topics=TOPICS, nodes=NAMES)
+    timeline = faults.compile(
+        [step(kind)], faults.inventory_of(topics=TOPICS, nodes=NAMES), seed=7, load_s=60
+    )
     injector = faults.Injector(timeline, cluster, run)  # type: ignore[arg-type]
     injector.fire(timeline.firings[0], leave=True)
     injector.join(20)
@@ -234,10 +281,14 @@ def test_a_later_process_heals_it_on_a_kept_cluster(cluster: StateCluster, run: 
 def test_a_cluster_that_was_not_started_for_it_is_refused(cluster: StateCluster) -> None:
     cluster.runtime.needs = frozenset({"cpu-quota"})  # type: ignore[attr-defined]
     steps = [step("cpu-limit"), {**step("disk-full"), "at": 3}]
-    timeline = faults.compile(steps, seed=7, load_s=60, topics=TOPICS, nodes=NAMES)
+    timeline = faults.compile(
+        steps, faults.inventory_of(topics=TOPICS, nodes=NAMES), seed=7, load_s=60
+    )
     with pytest.raises(ScenarioError, match=r"faults\[1\].fault: disk-full .* without data-volume"):
         faults.refuse_unsupported(timeline, cluster)  # type: ignore[arg-type]
-    with pytest.raises(ScenarioError, match=r"cpu-limit needs a cluster that can limit the CPU time"):
+    with pytest.raises(
+        ScenarioError, match=r"cpu-limit needs a cluster that can limit the CPU time"
+    ):
         faults.refuse_unsupported(timeline, StateCluster())  # type: ignore[arg-type]
 
 
@@ -252,14 +303,19 @@ def test_a_cluster_that_was_not_started_for_it_is_refused(cluster: StateCluster)
 )
 def test_mistakes(keys: dict[str, object], message: str) -> None:
     with pytest.raises(ScenarioError) as caught:
-        faults.compile([{"at": 1, **keys}], seed=7, load_s=60, topics=TOPICS, nodes=NAMES)
+        faults.compile(
+            [{"at": 1, **keys}], faults.inventory_of(topics=TOPICS, nodes=NAMES), seed=7, load_s=60
+        )
     assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("300MB", 300_000_000), ("64KiB", 65_536), ("1.5 GB", 1_500_000_000), (4096, 4096)]
+    ("text", "size"),
+    [("300MB", 300_000_000), ("64KiB", 65_536), ("1.5 GB", 1_500_000_000), (4096, 4096)],
 )
 def test_sizes(text: object, size: int) -> None:
     steps = [{"fault": "memory-limit", "at": 1, "limit": text}]
-    timeline = faults.compile(steps, seed=7, load_s=60, topics=TOPICS, nodes=NAMES)
+    timeline = faults.compile(
+        steps, faults.inventory_of(topics=TOPICS, nodes=NAMES), seed=7, load_s=60
+    )
     assert timeline.firings[0].params.document()["limit"] == size

@@ -1,8 +1,9 @@
-"""The consumer role of asyncio clients, a member of a group: the journal is written on the event loop.
+"""The consumer role of asyncio clients, a member of a group: the journal is written on the event
+loop.
 
-A worker derives from `AsyncConsumer` and adds the client. The application's work on a message is a sleep of
-its task, so the client's own tasks (heartbeats) continue; commits have a task of their own, as reading does
-not wait for them.
+A worker derives from `AsyncConsumer` and adds the client. The application's work on a message is a
+sleep of its task, so the client's own tasks (heartbeats) continue; commits have a task of their
+own, as reading does not wait for them.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class AsyncConsumer(ABC):
 
     @abstractmethod
     async def poll(self) -> Iterable[Message]:
-        """Messages that the client hands over: topic, partition, offset, value; none after a moment."""
+        """Messages that the client hands over: topic, partition, offset, value; none after a
+        moment."""
 
     @abstractmethod
     async def commit(self, positions: Mapping[Partition, int]) -> None:

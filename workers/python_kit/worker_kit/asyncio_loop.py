@@ -1,8 +1,8 @@
 """The producer role of asyncio clients: like `open_loop`, on an event loop.
 
-A worker derives from `AsyncOpenLoop` and adds the client. A task (with ``threads``: so many) offers the
-messages one after the other; a call that waits holds up the messages after it and nothing else: reports
-come in, commands are obeyed, and the process ends when the harness says so.
+A worker derives from `AsyncOpenLoop` and adds the client. A task (with ``threads``: so many) offers
+the messages one after the other; a call that waits holds up the messages after it and nothing else:
+reports come in, commands are obeyed, and the process ends when the harness says so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from .sending import BLOCKED_NS, SETTLE_NS, Sender, Share, Step, together
 from .spec import Lane
 from .streams import StreamIds
 
-#: The task that sends gives way to the others after this long, even when no call of the client waits.
+#: The task that sends gives way to the others after this long, even when no call of the client
+#: waits.
 YIELD_NS = 2_000_000
 CLOSE_S = 2.0
 Answer = Any
@@ -32,8 +33,8 @@ Again = Callable[[], None]
 
 
 class AsyncOpenLoop(Sender, ABC):
-    """One sending task of a producer instance on an event loop. `run`, of the first, returns when every row
-    that the instance will ever complete is complete.
+    """One sending task of a producer instance on an event loop. `run`, of the first, returns when
+    every row that the instance will ever complete is complete.
 
     Attributes:
         client_errors: what the client raises; anything else is a bug of the worker.
@@ -68,7 +69,8 @@ class AsyncOpenLoop(Sender, ABC):
         """Outcome and text of an error; ``refused`` by the call itself."""
 
     def death(self, error: BaseException, *, refused: bool) -> str:
-        """Why the client takes nothing any more, if this error of a send says so: error, fenced or asked."""
+        """Why the client takes nothing any more, if this error of a send says so: error, fenced or
+        asked."""
         return ""
 
     @abstractmethod
@@ -100,7 +102,9 @@ class AsyncOpenLoop(Sender, ABC):
         while not self.control.started.is_set():
             await asyncio.sleep(asyncio_run.LOOK_S)
         try:
-            tasks = [asyncio.create_task(loop._load(), name=f"send-{k}") for k, loop in enumerate(loops)]
+            tasks = [
+                asyncio.create_task(loop._load(), name=f"send-{k}") for k, loop in enumerate(loops)
+            ]
             await asyncio_run.until(self.control, tasks)
             await self._settle(loops, self.control.deadline_ns)
         except WorkerFailure:  # no room for the next row: what is under way still gets its outcome
@@ -122,7 +126,9 @@ class AsyncOpenLoop(Sender, ABC):
         else:
             await self._load_unlimited()
         await self.load_over()
-        while not self.control.draining or (self.sends_again and (self.open_calls() or self.resends)):
+        while not self.control.draining or (
+            self.sends_again and (self.open_calls() or self.resends)
+        ):
             await asyncio.sleep(asyncio_run.LOOK_S)
             await self.resend_due()
 
@@ -165,7 +171,8 @@ class AsyncOpenLoop(Sender, ABC):
     # -- sends
 
     async def offer(self, step: Step) -> int:
-        """Send the messages of a step, a row before each call; returns the next index. The hot loop."""
+        """Send the messages of a step, a row before each call; returns the next index. The hot
+        loop."""
         count, dues = len(self.lanes), self.dues_ns(step.first, step.stop)
         yielded = time.monotonic_ns()
         for i in range(step.first, step.stop):
@@ -204,7 +211,9 @@ class AsyncOpenLoop(Sender, ABC):
         took, self.blocked_since_ns = time.monotonic_ns() - begun, 0
         self.blocked_ns += took if self.waits_for_answer or took > BLOCKED_NS else 0
 
-    def _answered(self, rows: mmap.mmap, at: int, again: Again, answer: asyncio.Future[Answer]) -> None:
+    def _answered(
+        self, rows: mmap.mmap, at: int, again: Again, answer: asyncio.Future[Answer]
+    ) -> None:
         if self._ended:
             return
         try:
@@ -227,7 +236,9 @@ class AsyncOpenLoop(Sender, ABC):
             lay.SENDS_DONE.pack_into(rows, at, now, position, 0, 0, stream, 0, 0, 0, lay.OK)
         self.ok += 1
 
-    def failed(self, rows: mmap.mmap, at: int, error: BaseException, again: Again, *, refused: bool) -> None:
+    def failed(
+        self, rows: mmap.mmap, at: int, error: BaseException, again: Again, *, refused: bool
+    ) -> None:
         outcome, text = self.outcome(error, refused=refused)
         if why := self.death(error, refused=refused):
             self.session.report.client_died(type(error).__name__, text, why)

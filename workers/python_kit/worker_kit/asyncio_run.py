@@ -26,8 +26,8 @@ LOOK_S = 0.01
 def run(main: Coroutine[Any, Any, None]) -> None:
     """Run a role to its end on a new event loop.
 
-    Unlike `asyncio.run` it does not wait for a task that ignores its cancellation: a client that hangs must
-    not keep the process.
+    Unlike `asyncio.run` it does not wait for a task that ignores its cancellation: a client that
+    hangs must not keep the process.
     """
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
@@ -66,7 +66,10 @@ def over(control: Control) -> bool:
 def write_tasks(out: TextIO, tasks: Iterable[asyncio.Task[Any]]) -> None:
     """Write each task and where it waits, innermost call first, in the form of `faulthandler`."""
     for task in tasks:
-        lines = [f'  File "{file}", line {line} in {name}' for file, line, name in _calls(task.get_coro())]
+        lines = [
+            f'  File "{file}", line {line} in {name}'
+            for file, line, name in _calls(task.get_coro())
+        ]
         head = f'Task "{task.get_name()}" (most recent call first):'
         out.write("\n".join(["", head, *reversed(lines), ""]))
     out.write("\n")

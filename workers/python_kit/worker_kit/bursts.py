@@ -1,9 +1,10 @@
 """Payloads and open rows of consecutive messages of a schedule, made together, a field at a time.
 
-Python pays by the call and hardly by the byte. Packing one header costs more than filling a field of 32
-headers, and one number of 32 * 64 bits counts up 32 sequences in one addition. So the fields of a burst lie
-in memory as they do in the payloads and rows, and are filled by strided copies: a third of the time of
-packing message by message. The bytes are the same as from `payload.encode` and `layouts.SENDS_OPEN`.
+Python pays by the call and hardly by the byte. Packing one header costs more than filling a field
+of 32 headers, and one number of 32 * 64 bits counts up 32 sequences in one addition. So the fields
+of a burst lie in memory as they do in the payloads and rows, and are filled by strided copies: a
+third of the time of packing message by message. The bytes are the same as from `payload.encode` and
+`layouts.SENDS_OPEN`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,11 @@ from .failure import WorkerFailure
 from .payload import Sizes, encode
 from .schedule import Schedule
 from .spec import Lane, Turns
+from .template import Template
 
-#: Messages of a burst at most (docs/worker-protocol.md). Its calls follow one another, so a row says that its
-#: call began at most the time of this many calls, some 50 microseconds, before it did.
+#: Messages of a burst at most (docs/worker-protocol.md). Its calls follow one another, so a row
+#: says that its call began at most the time of this many calls, some 50 microseconds, before it
+#: did.
 BURST = 32
 ROW_BYTES = lay.ROW_BYTES[lay.SENDS]
 #: A row in 64-bit words, the distance of a column's numbers; the fifth word holds the state.
@@ -56,18 +59,32 @@ class Payloads:
         WorkerFailure: on a big-endian machine.
     """
 
-    def __init__(self, lanes: Sequence[Lane], run_tag: int, sizes: Sizes, turns: Turns | None = None) -> None:
-        """``turns``: of which ``lanes`` are those; None = each lane has one."""
+    def __init__(
+        self,
+        lanes: Sequence[Lane],
+        run_tag: int,
+        sizes: Sizes,
+        turns: Turns | None = None,
+        template: Template | None = None,
+    ) -> None:
+        """Make payloads of ``sizes``, or around the bodies of a ``template``.
+
+        ``turns``: of which ``lanes`` are those; None = each lane has one.
+        """
         if sys.byteorder != "little":
-            raise WorkerFailure("this worker writes its rows as a little-endian machine has them in memory")
+            raise WorkerFailure(
+                "this worker writes its rows as a little-endian machine has them in memory"
+            )
         instance, length = sizes.instance, sizes.least
         self._lanes = len(lanes)
         self._turns = None if turns is None or turns.is_even else turns
         self._around = around(lanes)
-        self._run_tag, self._sizes = run_tag, sizes
+        self._run_tag, self._sizes, self._template = run_tag, sizes, template
         self._length = length
         self._stride = (length + 7) // 8 * 8
-        one = encode(run_tag=run_tag, instance=instance, lane=0, seq=0, t_intended_ns=0, length=length)
+        one = encode(
+            run_tag=run_tag, instance=instance, lane=0, seq=0, t_intended_ns=0, length=length
+        )
         self._memory = memoryview(bytearray(one.ljust(self._stride, b"\0") * BURST))
         words = self._memory.cast("Q")
         self._seqs, self._dues = words[2 :: self._stride // 8], words[3 :: self._stride // 8]
@@ -82,8 +99,11 @@ class Payloads:
         self._keyed = any(self._around_keys)
         self._kind = -1
 
-    def columns(self, first: int, count: int, schedule: Schedule, now_ns: int) -> tuple[Column, Column]:
-        """Sequence numbers and intended times of ``count`` messages or more from message ``first``."""
+    def columns(
+        self, first: int, count: int, schedule: Schedule, now_ns: int
+    ) -> tuple[Column, Column]:
+        """Sequence numbers and intended times of ``count`` messages or more from message
+        ``first``."""
         seqs = self._seqs_of(first)
         period = schedule.period_ns
         if not period:
@@ -102,11 +122,15 @@ class Payloads:
             phase = max(phase, self._lanes - BURST)
         return _column(_counting(phase, self._lanes) + seq * _ONES)
 
-    def of(self, first: int, count: int, kind: int, columns: tuple[Column, Column]) -> tuple[bytes, ...]:
+    def of(
+        self, first: int, count: int, kind: int, columns: tuple[Column, Column]
+    ) -> tuple[bytes, ...]:
         """Payloads of ``count`` messages from ``first``, whose columns these are."""
         phase = first % self._lanes
-        if self._sizes.vary or self._sizes.compressible >= 0:
-            return tuple(self._one(phase + k, columns[0][k], columns[1][k], kind) for k in range(count))
+        if self._template or self._sizes.vary or self._sizes.compressible >= 0:
+            return tuple(
+                self._one(phase + k, columns[0][k], columns[1][k], kind) for k in range(count)
+            )
         self._seqs[:], self._dues[: len(columns[1])] = columns
         self._lane_ids[:] = self._around_ids[phase : phase + BURST]
         if self._keyed:
@@ -120,11 +144,15 @@ class Payloads:
 
     def _one(self, index: int, seq: int, due_ns: int, kind: int) -> bytes:
         lane = self._around[index]
-        length = self._sizes.of(lane.lane, seq)
+        if self._template:
+            filling = self._template.body(lane, seq)
+            length = len(filling) + lay.MIN_PAYLOAD_BYTES
+        else:
+            length = self._sizes.of(lane.lane, seq)
+            filling = self._sizes.filling(lane.lane, seq, length)
         return encode(
             run_tag=self._run_tag, instance=self._sizes.instance, lane=lane.lane, seq=seq,
-            t_intended_ns=due_ns, kind=kind, key=lane.key_number, length=length,
-            filling=self._sizes.filling(lane.lane, seq, length),
+            t_intended_ns=due_ns, kind=kind, key=lane.key_number, length=length, filling=filling,
         )  # fmt: skip
 
 
@@ -157,9 +185,16 @@ class OpenRows:
         self._state = 1 | number << 32
 
     def write(
-        self, at: int, first: int, count: int, kind: int, columns: tuple[Column, Column], now_ns: int
+        self,
+        at: int,
+        first: int,
+        count: int,
+        kind: int,
+        columns: tuple[Column, Column],
+        now_ns: int,
     ) -> None:
-        """Rows of ``count`` messages from ``first``, called from now on; the first is at byte ``at``."""
+        """Rows of ``count`` messages from ``first``, called from now on; the first is at byte
+        ``at``."""
         words, begin, phase = self._words, at // 8, first % self._lanes
         end = begin + count * ROW_WORDS
         words[begin:end:ROW_WORDS] = self._firsts[kind][phase : phase + count]

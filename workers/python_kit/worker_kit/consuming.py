@@ -1,4 +1,5 @@
-"""The consumer role but for the client: the journal, positions, and what is still to be committed."""
+"""The consumer role but for the client: the journal, positions, and what is still to be
+committed."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ ASSIGN_TIMEOUT_S = 25.0
 
 
 class ConsumerSession:
-    """The journal of one consumer session, in the order the application saw things. One thread writes."""
+    """The journal of one consumer session, in the order the application saw things. One thread
+    writes."""
 
     def __init__(self, session: Session) -> None:
         part, spec = session.spec.part, session.spec
@@ -55,7 +57,8 @@ class ConsumerSession:
         return {"delivered": self.delivered, "epoch": self.epoch, "positions": positions}
 
     def await_assignment(self, take: Callable[[], None]) -> None:
-        """Call ``take``, one poll of the client, until this member has partitions or is to have none.
+        """Call ``take``, one poll of the client, until this member has partitions or is to have
+        none.
 
         Raises:
             WorkerFailure: the group gives no answer.
@@ -77,7 +80,8 @@ class ConsumerSession:
             return False
         if waited_s > ASSIGN_TIMEOUT_S:
             raise WorkerFailure(
-                f"group {self.group}: no assignment from {self._bootstrap} within {ASSIGN_TIMEOUT_S:.0f} s"
+                f"group {self.group}: no assignment from {self._bootstrap} within "
+                f"{ASSIGN_TIMEOUT_S:.0f} s"
             )
         return True
 
@@ -95,7 +99,9 @@ class ConsumerSession:
         self.positions[topic, partition] = self.uncommitted[topic, partition] = offset + 1
         return check
 
-    def handed_over(self, topic: str, partition: int, offset: int, value: bytes, t_ns: int = 0) -> int:
+    def handed_over(
+        self, topic: str, partition: int, offset: int, value: bytes, t_ns: int = 0
+    ) -> int:
         """Write the row of a message that the client handed over; `deliver` without the work.
 
         Raises:
@@ -131,7 +137,8 @@ class ConsumerSession:
         self._at += 104
 
     def assign(self, positions: Mapping[Partition, int], t_ns: int = 0) -> None:
-        """The group gave partitions, to be read from these positions (-1 unknown): a new epoch begins."""
+        """The group gave partitions, to be read from these positions (-1 unknown): a new epoch
+        begins."""
         self.epoch += 1
         for (topic, partition), position in positions.items():
             self.note(lay.ASSIGN, topic, partition, position, t_ns)
@@ -142,7 +149,9 @@ class ConsumerSession:
         """Partitions were taken away; what was not committed is read by their next owner."""
         taken = list(partitions)
         for topic, partition in taken:
-            self.note(lay.REVOKE, topic, partition, self.positions.get((topic, partition), -1), t_ns)
+            self.note(
+                lay.REVOKE, topic, partition, self.positions.get((topic, partition), -1), t_ns
+            )
             self.uncommitted.pop((topic, partition), None)
             self.assigned.discard((topic, partition))
         self._report.event("revoke", f"{len(taken)} partitions", epoch=self.epoch)

@@ -1,4 +1,5 @@
-"""Texts of a client's errors, as ids refer to them: alike for every message, and without secrets."""
+"""Texts of a client's errors, as ids refer to them: alike for every message, and without
+secrets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Detects that this process did not run for a while (SIGSTOP, a paused container, a starved machine)."""
+"""Detects that this process did not run for a while (SIGSTOP, a paused container, a starved
+machine)."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ TICK_S = 0.05
 
 
 class FreezeDetector:
-    """Adds up frozen time. `check` is called by a ticking thread and by anyone who sees a long gap."""
+    """Adds up frozen time. `check` is called by a ticking thread and by anyone who sees a long
+    gap."""
 
     def __init__(self, on_freeze: Callable[[int], None] = lambda _frozen_ns: None) -> None:
         self._on_freeze = on_freeze

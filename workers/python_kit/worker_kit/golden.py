@@ -1,4 +1,5 @@
-"""`--self-test DIR`: files of fixed content, to compare with harness/contract/golden byte by byte."""
+"""`--self-test DIR`: files of fixed content, to compare with harness/contract/golden byte by
+byte."""
 
 from __future__ import annotations
 
@@ -10,8 +11,11 @@ from . import payload
 from .names import Names
 from .schedule import Schedule
 from .segments import SegmentWriter
+from .spec import Lane
+from .template import Template
 
 RUN_TAG = 0xC0FFEE01
+TEMPLATE = '{"order": {"id": "{id}"}, "n": {n}, "key": "{key}", "by": "{producer}/{lane}"}'
 CAPACITY = 4
 T_NS = 1_000_000_000_000
 #: Duration in ns and share of the rate; the first is the warm-up.
@@ -36,6 +40,7 @@ def write_golden(folder: Path) -> list[str]:
     (folder / "payload-60-90.bin").write_bytes(_eight(payload.Sizes(60, 90, 7)))
     (folder / "payload-mixed.bin").write_bytes(_eight(payload.Sizes(60, 90, 7, (60, 61, 61, 90))))
     (folder / "payload-compressible.bin").write_bytes(_eight(payload.Sizes(60, 300, 7, (), 600)))
+    (folder / "payload-template.bin").write_bytes(_eight_from_template())
     _due_times(folder)
     names = Names(folder, {"orders-0": 1, "orders-1": 2})
     error = names.id("error", "_MSG_TIMED_OUT: Local: Message timed out")
@@ -59,9 +64,26 @@ def _eight(sizes: payload.Sizes) -> bytes:
     )  # fmt: skip
 
 
+def _eight_from_template() -> bytes:
+    """Payloads around the bodies of a template, one after the other; the last two are second
+    attempts."""
+    template, lane = Template(TEMPLATE, 7), Lane(3, "orders", b"k000005", -1, 5)
+    found = []
+    for seq in range(8):
+        attempt = seq // 6
+        body = template.body(lane, seq, attempt)
+        found.append(
+            payload.encode(
+                run_tag=RUN_TAG, instance=7, lane=3, seq=seq, t_intended_ns=T_NS + 20_000 * seq, key=5,
+                attempt=attempt, length=len(body) + lay.MIN_PAYLOAD_BYTES, filling=body,
+            )
+        )  # fmt: skip
+    return b"".join(found)
+
+
 def _due_times(folder: Path) -> None:
-    """Write the times of a schedule with a profile: the messages in the warm-up and in all, then when each is
-    due.
+    """Write the times of a schedule with a profile: the messages in the warm-up and in all, then
+    when each is due.
     """
     schedule = Schedule(T_NS, 97.3, 0.5, 2.0, PROFILE)
     numbers = [schedule.warm_up_count, schedule.total, *map(schedule.due_ns, range(schedule.total))]
@@ -75,12 +97,15 @@ def _sends(folder: Path, error: int) -> None:
         rows, at + lay.SENDS_DONE_OFFSET, T_NS + 9_000_000, 1234, 0, 0, 1, 0, 0, 0, lay.OK
     )
     at += lay.ROW_BYTES[lay.SENDS]
-    lay.SENDS_OPEN.pack_into(rows, at, 4, 2, lay.WARM_UP, 2**40 + 1, T_NS + 20_000, T_NS + 21_500, 1)
+    lay.SENDS_OPEN.pack_into(
+        rows, at, 4, 2, lay.WARM_UP, 2**40 + 1, T_NS + 20_000, T_NS + 21_500, 1
+    )
     done = at + lay.SENDS_DONE_OFFSET
     lay.SENDS_DONE.pack_into(rows, done, T_NS + 5 * 10**9, -1, 0, 0, 0, 0, 0, error, lay.INFO)
     rows[done + lay.LATE_OUTCOME_IN_DONE] = lay.OK
     at += lay.ROW_BYTES[lay.SENDS]
-    lay.SENDS_OPEN.pack_into(rows, at, 3, 0, lay.LOAD, 43, T_NS + 40_000, T_NS + 41_500, 1)  # never answered
+    # never answered
+    lay.SENDS_OPEN.pack_into(rows, at, 3, 0, lay.LOAD, 43, T_NS + 40_000, T_NS + 41_500, 1)
 
 
 def _transactions(folder: Path, error: int) -> None:
@@ -95,7 +120,8 @@ def _transactions(folder: Path, error: int) -> None:
     lay.TRANSACTIONS_ASKED.pack_into(rows, at + asked, T_NS + 20_000_000, both)
     lay.TRANSACTIONS_DONE.pack_into(rows, at + done, T_NS + 30_000_000, error, lay.ABORTED)
     at += lay.ROW_BYTES[lay.TRANSACTIONS]
-    lay.TRANSACTIONS_BEGUN.pack_into(rows, at, 3, 0, T_NS + 40_000_000, 1)  # its end was not asked for
+    # its end was not asked for
+    lay.TRANSACTIONS_BEGUN.pack_into(rows, at, 3, 0, T_NS + 40_000_000, 1)
 
 
 def _log(folder: Path, small: bytes, large: bytes) -> None:
@@ -110,9 +136,13 @@ def _log(folder: Path, small: bytes, large: bytes) -> None:
 
 
 def _deliveries(folder: Path, group: int, small: bytes) -> None:
-    segments = SegmentWriter(folder, lay.DELIVERIES, 2, RUN_TAG, subscription=group, capacity=CAPACITY)
+    segments = SegmentWriter(
+        folder, lay.DELIVERIES, 2, RUN_TAG, subscription=group, capacity=CAPACITY
+    )
     rows, at, _ = segments.rotate()
     events = ((lay.ASSIGN, -1, b""), (lay.DELIVER, 1234, small[:48]), (lay.COMMIT, 1235, b""))
     for number, (kind, position, header) in enumerate(events):
-        lay.DELIVERIES_ROW.pack_into(rows, at, T_NS + number, position, 0, 0, 1, 0, 1, -1, header, 0, kind)
+        lay.DELIVERIES_ROW.pack_into(
+            rows, at, T_NS + number, position, 0, 0, 1, 0, 1, -1, header, 0, kind
+        )
         at += lay.ROW_BYTES[lay.DELIVERIES]

@@ -1,4 +1,5 @@
-"""The times at which a consuming application pauses, resumes and seeks back: while the load lasts."""
+"""The times at which a consuming application pauses, resumes and seeks back: while the load
+lasts."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class Interruptions:
         return into_ns % self._pause_every_ns < self._pause_for_ns
 
     def messages_back(self) -> int:
-        """Messages of each partition to read again now; 0 = none now. Each seek is due once."""
+        """How many messages of each partition to repeat now; 0 = none. Each seek is due once."""
         if not self._seek_every_ns:
             return 0
         passed = self._into_load_ns() // self._seek_every_ns

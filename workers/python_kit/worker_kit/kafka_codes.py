@@ -10,8 +10,8 @@ from typing import Final
 
 from .layouts import FAIL, INFO
 
-#: The broker checks these before it appends and clients do not retry them, so an earlier attempt of the
-#: same batch met the same check. Numbers: names differ between clients and their releases.
+#: The broker checks these before it appends and clients do not retry them, so an earlier attempt of
+#: the same batch met the same check. Numbers: names differ between clients and their releases.
 REJECTED: Final = frozenset(
     {
         10,  # MESSAGE_TOO_LARGE; clients also give it for a limit of their own, before sending
@@ -28,8 +28,8 @@ REJECTED: Final = frozenset(
     }
 )
 
-#: Refused before the append, but retried by clients. Final only when nothing is ever retried: an earlier
-#: attempt may have been stored before its connection broke.
+#: Refused before the append, but retried by clients. Final only when nothing is ever retried: an
+#: earlier attempt may have been stored before its connection broke.
 REJECTED_THIS_ATTEMPT: Final = frozenset(
     {
         2,  # CORRUPT_MESSAGE

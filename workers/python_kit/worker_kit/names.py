@@ -25,7 +25,9 @@ class Names:
         self._next = max(streams.values(), default=0) + 1
         path = folder / "names.jsonl"
         try:
-            self._handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._handle = os.open(
+                path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644
+            )
         except OSError as error:
             raise WorkerFailure(f"cannot write {path}: {error.strerror}") from error
         for text, number in sorted(streams.items(), key=lambda item: item[1]):

@@ -1,8 +1,9 @@
-"""The producer role of clients that are called from threads: life, schedule, and how results come in.
+"""The producer role of clients that are called from threads: life, schedule, and how results come
+in.
 
-A worker derives from `OpenLoop` and adds the client: how to connect, how to send a run of messages (its
-hot loop), how to let delivery reports come in, how to flush. The client is never helped: nothing is sent
-twice, nothing is reordered, every result is written down.
+A worker derives from `OpenLoop` and adds the client: how to connect, how to send a run of messages
+(its hot loop), how to let delivery reports come in, how to flush. The client is never helped:
+nothing is sent twice, nothing is reordered, every result is written down.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ END_S = 2.0
 
 
 class OpenLoop(Sender, ABC):
-    """One sending thread of a producer instance. `run`, of the first, returns when every row that the
-    instance will ever complete is complete.
+    """One sending thread of a producer instance. `run`, of the first, returns when every row that
+    the instance will ever complete is complete.
 
     Attributes:
         is_held: a call of the client may never return, so that the main thread makes none.
@@ -37,10 +38,14 @@ class OpenLoop(Sender, ABC):
 
     def __init__(self, session: Session, share: Share | None = None) -> None:
         super().__init__(session, share)
-        #: Delivery reports that `serve` has not come to by then are left for the next. Of no use to clients
-        #: that report on threads of their own.
+        #: Delivery reports that `serve` has not come to by then are left for the next. Of no use to
+        #: clients that report on threads of their own.
         self.serve_by_ns = NEVER_NS
         self.failure: Exception | None = None
+        #: The other threads, where the client gives the answers of all of them to this one.
+        self.answered_here: list[OpenLoop] = []
+        #: Whether this thread, one of several, waits for no answer any more.
+        self.is_settled = False
 
     # -- what the client adds
 
@@ -50,15 +55,17 @@ class OpenLoop(Sender, ABC):
 
     @abstractmethod
     def offer(self, first: int, stop: int, kind: int) -> int:
-        """Send messages ``first .. stop-1`` of the schedule, a row before each; returns the next index.
+        """Send messages ``first .. stop-1`` of the schedule, a row before each; returns the next
+        index.
 
-        Returns early when the load is to stop. Sets `attempted` before it returns, waits or asks for a
-        segment, and `blocked_ns` when a call blocked.
+        Returns early when the load is to stop. Sets `attempted` before it returns, waits or asks
+        for a segment, and `blocked_ns` when a call blocked.
         """
 
     @abstractmethod
     def serve(self, seconds: float) -> None:
-        """Let delivery reports come in for up to this long; 0 = those that are there. See `serve_by_ns`."""
+        """Let delivery reports come in for up to this long; 0 = those that are there. See
+        `serve_by_ns`."""
 
     @abstractmethod
     def flush(self, seconds: float) -> None:
@@ -97,7 +104,8 @@ class OpenLoop(Sender, ABC):
             self.close()
 
     def _produce_in_threads(self, loops: Sequence[OpenLoop]) -> None:
-        """A thread each. One that the client holds for ever delays nothing: this one continues at the end."""
+        """A thread each. One that the client holds for ever delays nothing: this one continues at
+        the end."""
         threads = [
             threading.Thread(target=loop._produce_or_fail, name=f"send-{k}", daemon=True)
             for k, loop in enumerate(loops)
@@ -120,6 +128,8 @@ class OpenLoop(Sender, ABC):
         except Exception as error:  # noqa: BLE001 - the main thread raises it
             self.failure = error
             self.control.stop()
+        finally:
+            self.is_settled = True
 
     def _produce(self) -> None:
         """Follow the schedule, then see every call of this thread to its outcome."""
@@ -168,20 +178,26 @@ class OpenLoop(Sender, ABC):
             self.resend_due()
 
     def _serve_by(self, by_ns: int, seconds: float) -> None:
-        """`serve`, but what is due then does not wait: a broker that comes back answers everything that was
-        sent meanwhile at once, which is seconds of delivery reports."""
+        """`serve`, but what is due then does not wait: a broker that comes back answers everything
+        that was sent meanwhile at once, which is seconds of delivery reports."""
         self.serve_by_ns = by_ns
         self.serve(seconds)
         self.serve_by_ns = NEVER_NS
 
     def _settle(self, deadline_ns: int) -> None:
-        """Wait for every open call, until the deadline or `stop`."""
-        while (self.open_calls() or self.resends) and not self.control.stopped:
+        """Wait for every open call, those of threads that are answered here too, until the
+        deadline or `stop`."""
+        while self._awaits_answers() and not self.control.stopped:
             if time.monotonic_ns() > min(deadline_ns, self.control.deadline_ns):
                 break
             self.flush(0.1)
             self.resend_due()
         self.serve(0)
+
+    def _awaits_answers(self) -> bool:
+        if self.open_calls() or self.resends:
+            return True
+        return not all(other.is_settled for other in self.answered_here)
 
     def resend_due(self) -> None:
         """Send again what failed long enough ago."""

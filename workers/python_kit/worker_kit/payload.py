@@ -10,8 +10,8 @@ from typing import Final, NamedTuple
 
 from . import layouts as lay
 
-#: CRC-32 of any bytes followed by their own CRC-32 (little-endian): one call verifies a payload without
-#: cutting the trailer off.
+#: CRC-32 of any bytes followed by their own CRC-32 (little-endian): one call verifies a payload
+#: without cutting the trailer off.
 RESIDUE: Final = 0x2144DF1C
 _64_BITS: Final = 2**64 - 1
 #: Bytes that no codec makes smaller, which compressible payloads are cut from.
@@ -29,7 +29,8 @@ def _fill(count: int) -> bytes:
 
 @lru_cache(maxsize=4)
 def filler(count: int) -> bytes:
-    """``count`` bytes between header and trailer: fixed, and not compressible to nothing by accident.
+    """``count`` bytes between header and trailer: fixed, and not compressible to nothing by
+    accident.
 
     A linear congruential generator (Numerical Recipes constants), its high byte: the same in every
     language, so golden payloads can be compared.
@@ -45,11 +46,11 @@ def _pool() -> bytes:
 
 
 class Sizes(NamedTuple):
-    """Sizes in bytes of the payloads of a producer instance: from ``least`` to ``most``, both included; with
-    a ``table`` those in it, each as often as any other.
+    """Sizes in bytes of the payloads of a producer instance: from ``least`` to ``most``, both
+    included; with a ``table`` those in it, each as often as any other.
 
-    ``compressible``: thousandths of a payload that are zeros, the rest of its filling differs by message;
-    -1 = the filling of all messages is alike (`filler`).
+    ``compressible``: thousandths of a payload that are zeros, the rest of its filling differs by
+    message; -1 = the filling of all messages is alike (`filler`).
     """
 
     least: int

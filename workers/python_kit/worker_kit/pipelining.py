@@ -1,8 +1,9 @@
-"""The pipeline role but for the client: of each message read one is made, and both sides end together.
+"""The pipeline role but for the client: of each message read one is made, and both sides end
+together.
 
-One thread polls, journals what it is handed, sends what is made of it, and settles the two. What could not be
-settled is read once more from the positions that the group has committed, as Kafka's documentation of
-`sendOffsetsToTransaction` and the examples of its clients do.
+One thread polls, journals what it is handed, sends what is made of it, and settles the two. What
+could not be settled is read once more from the positions that the group has committed, as Kafka's
+documentation of `sendOffsetsToTransaction` and the examples of its clients do.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from .payload import Sizes, encode, is_probe
 from .process import Session
 from .spec import Lane
 
-#: What became of a settlement: it holds; what was read is to be read once more; try again with the next one.
+#: What became of a settlement: it holds; what was read is to be read once more; try again with the
+#: next one.
 Settlement = Literal["settled", "again", "later"]
 #: Messages between two looks at the clock and the commands.
 BURST: Final = 500
@@ -47,8 +49,8 @@ class Writer(Protocol):
         """Until one is due by time."""
 
     def settle(self, positions: Mapping[Partition, int] | None) -> Settlement:
-        """See everything that was sent to its end, and have these positions committed; None: they are lost,
-        and so is what was made."""
+        """See everything that was sent to its end, and have these positions committed; None: they
+        are lost, and so is what was made."""
 
     def serve(self, seconds: float) -> None: ...
     def counts(self) -> dict[str, int]: ...
@@ -77,8 +79,8 @@ class Pipeline(ABC):
 
     @abstractmethod
     def take(self, most: int, seconds: float) -> None:
-        """Have up to ``most`` messages handed over, by `handed_over`; return when none comes for so long, and
-        when `reads_again`."""
+        """Have up to ``most`` messages handed over, by `handed_over`; return when none comes for so
+        long, and when `reads_again`."""
 
     @abstractmethod
     def committed(self) -> Mapping[Partition, int] | None:
@@ -130,7 +132,8 @@ class Pipeline(ABC):
     # -- a message
 
     def handed_over(self, topic: str, partition: int, offset: int, value: bytes) -> None:
-        """The client handed a message over: one is made of it. Probes are read, and nothing is made of them.
+        """The client handed a message over: one is made of it. Probes are read, and nothing is made
+        of them.
 
         Raises:
             WorkerFailure: no header has room for its offset.
@@ -168,13 +171,15 @@ class Pipeline(ABC):
         self._journal.assign(positions)
 
     def revoked(self, partitions: Collection[Partition]) -> None:
-        """Partitions are to be given back: what was made of their messages is settled before they go."""
+        """Partitions are to be given back: what was made of their messages is settled before they
+        go."""
         if not self._report.died:
             self._settle()
         self._journal.revoke(partitions)
 
     def lost(self, partitions: Collection[Partition]) -> None:
-        """Partitions are others' by now: what was made of their messages must not count unless settled."""
+        """Partitions are others' by now: what was made of their messages must not count unless
+        settled."""
         if not self._report.died:
             self._writer.settle(None)
             self._journal.uncommitted.clear()

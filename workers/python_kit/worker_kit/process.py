@@ -37,7 +37,8 @@ class Session:
         return replace(self, spec=self.spec.halves[role])
 
     def check_options(self, construct: Callable[[], object]) -> None:
-        """Under ``--check-options``: construct the client, which refuses what it does not take, and end.
+        """Under ``--check-options``: construct the client, which refuses what it does not take, and
+        end.
 
         Called first by a role; what it constructs needs no broker.
         """
@@ -58,7 +59,9 @@ Role = Callable[[Session], None]
 
 
 def main(
-    roles: Mapping[str, Role], versions: Mapping[str, str], client_errors: tuple[type[Exception], ...]
+    roles: Mapping[str, Role],
+    versions: Mapping[str, str],
+    client_errors: tuple[type[Exception], ...],
 ) -> int:
     """Run one worker process.
 
@@ -76,13 +79,17 @@ def main(
     only_options = sys.argv[1:2] == ["--check-options"]
     arguments = sys.argv[2:] if only_options else sys.argv[1:]
     if len(arguments) != 1 or arguments[0].startswith("-"):
-        print("usage: worker [--check-options] SPEC.json | worker --self-test FOLDER", file=sys.stderr)
+        print(
+            "usage: worker [--check-options] SPEC.json | worker --self-test FOLDER", file=sys.stderr
+        )
         return EXIT_USAGE
     report = Reporter()
     try:
         spec = read_spec(Path(arguments[0]), Path(sys.argv[0]).with_name("worker.toml"))
         if spec.role not in roles:
-            raise WorkerFailure(f"role {spec.role!r}: {spec.library} has {', '.join(sorted(roles))}")
+            raise WorkerFailure(
+                f"role {spec.role!r}: {spec.library} has {', '.join(sorted(roles))}"
+            )
         control = Control()
         listen(control)
         report.start()
@@ -97,12 +104,16 @@ def main(
         return EXIT_ENVIRONMENT
     except client_errors as error:
         report.close()
-        report.fatal(type(error).__name__, str(error), "check the options and the client's log (stderr.log)")
+        report.fatal(
+            type(error).__name__, str(error), "check the options and the client's log (stderr.log)"
+        )
         return EXIT_ENVIRONMENT
     except Exception as error:  # noqa: BLE001 - the last handler of this process: a crash must reach the harness
         traceback.print_exc()
         report.close()
-        report.fatal(type(error).__name__, str(error) or repr(error), "a bug in the worker; see stderr.log")
+        report.fatal(
+            type(error).__name__, str(error) or repr(error), "a bug in the worker; see stderr.log"
+        )
         return EXIT_BUG
     report.done()
     return 0

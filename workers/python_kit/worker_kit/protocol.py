@@ -1,7 +1,7 @@
 """The worker's side of docs/worker-protocol.md: commands on stdin, JSON lines on stdout.
 
-One thread reads commands into `Control`; one thread ticks (frozen time) and prints a `stats` line each
-second, so both continue while the client library blocks the worker's main thread.
+One thread reads commands into `Control`; one thread ticks (frozen time) and prints a `stats` line
+each second, so both continue while the client library blocks the worker's main thread.
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ class Reporter:
         emit({"type": "event", **clock(), "kind": kind, "text": text, **fields})
 
     def error(self, name: str, text: str) -> None:
-        """Say the first error of a class; further ones of the same name are only counted in rows."""
+        """Say the first error of a class; further ones of the same name are only counted in
+        rows."""
         if name not in self._seen:
             self._seen.add(name)
             emit({"type": "error", **clock(), "fatal": False, "name": name, "text": text})
@@ -137,7 +138,8 @@ class Reporter:
     def client_died(self, name: str, text: str, why: str = "error") -> None:
         """Say, once, that the client declared itself dead: its error's name and text. Any thread.
 
-        ``why``: ``error``; ``fenced``: another client has its name; ``asked``: its settings ask for it.
+        ``why``: ``error``; ``fenced``: another client has its name; ``asked``: its settings ask for
+        it.
         """
         with _out_lock:
             first, self.died = not self.died, True
@@ -174,4 +176,6 @@ def listen(control: Control) -> None:
     faulthandler.register(signal.SIGQUIT, all_threads=True)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, lambda *_: control.stop())
-    threading.Thread(target=control.read_from, args=(sys.stdin,), name="commands", daemon=True).start()
+    threading.Thread(
+        target=control.read_from, args=(sys.stdin,), name="commands", daemon=True
+    ).start()

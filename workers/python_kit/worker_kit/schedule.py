@@ -9,15 +9,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-#: Shortest sleep between looks at the schedule: at 50,000/s some 100 messages a look. A sleep costs some
-#: 50 microseconds of CPU, so less would buy little punctuality for much of it.
+#: Shortest sleep between looks at the schedule: at 50,000/s some 100 messages a look. A sleep costs
+#: some 50 microseconds of CPU, so less would buy little punctuality for much of it.
 SLACK_NS = 2_000_000
 
 
 class Span(NamedTuple):
-    """Part of a schedule in which the rate stays the same; ``begin_ns`` counts from the first message on.
+    """Part of a schedule in which the rate stays the same; ``begin_ns`` counts from the first
+    message on.
 
-    ``before``: messages due until it begins, which is rarely a whole number. ``period_ns`` 0 = none is due.
+    ``before``: messages due until it begins, which is rarely a whole number. ``period_ns`` 0 = none
+    is due.
     """
 
     begin_ns: int
@@ -29,9 +31,9 @@ class Span(NamedTuple):
 class Schedule:
     """When message i is due; warm-up messages first, then load.
 
-    At one rate that is ``t0_ns + i * period_ns``; with a ``profile`` of (duration in ns, share of the rate)
-    it is when the rate, added up over time, has come to i. ``rate_per_s`` 0 means unlimited: everything is
-    due at once, until the time is over.
+    At one rate that is ``t0_ns + i * period_ns``; with a ``profile`` of (duration in ns, share of
+    the rate) it is when the rate, added up over time, has come to i. ``rate_per_s`` 0 means
+    unlimited: everything is due at once, until the time is over.
     """
 
     t0_ns: int
@@ -53,7 +55,10 @@ class Schedule:
             self._befores.append(before)
             begin_ns += duration_ns
             before += rate * (duration_ns / 1e9)
-        warm_up, load = self.warm_up_s * self.rate_per_s, (self.warm_up_s + self.load_s) * self.rate_per_s
+        warm_up, load = (
+            self.warm_up_s * self.rate_per_s,
+            (self.warm_up_s + self.load_s) * self.rate_per_s,
+        )
         if self.profile:  # its first span is the warm-up
             warm_up, load = self._befores[1] if len(self._befores) > 1 else before, before
         self._due.extend((warm_up, load))
@@ -101,7 +106,8 @@ class Schedule:
         return array("Q", [begin_ns + int((i - before) * period_ns) for i in range(first, stop)])
 
     def due_count(self, now_ns: int) -> int:
-        """Number of messages that are due by now: all i with ``due_ns(i) <= now_ns``, at most `total`."""
+        """Number of messages that are due by now: all i with ``due_ns(i) <= now_ns``, at most
+        `total`."""
         if now_ns < self.t0_ns:
             return 0
         elapsed_ns, total = now_ns - self.t0_ns, self.total
@@ -120,10 +126,10 @@ class Schedule:
 class Lateness:
     """Lateness of the generator itself, as if the client had never blocked and nothing been frozen.
 
-    A queue with one server (Lindley's recursion): own work adds to the lateness, messages sent are worth
-    the time in which they became due. After the client blocked for seconds the backlog is sent much faster
-    than it became due, so the lateness of those messages is not charged to the generator; a generator that
-    is too slow is later and later.
+    A queue with one server (Lindley's recursion): own work adds to the lateness, messages sent are
+    worth the time in which they became due. After the client blocked for seconds the backlog is
+    sent much faster than it became due, so the lateness of those messages is not charged to the
+    generator; a generator that is too slow is later and later.
     """
 
     def __init__(self) -> None:
@@ -131,7 +137,8 @@ class Lateness:
         self._max_ns = 0.0
 
     def worked(self, own_ns: int, worth_ns: int) -> None:
-        """``own_ns`` without blocked and frozen time went into messages that became due in ``worth_ns``."""
+        """``own_ns`` without blocked and frozen time went into messages that became due in
+        ``worth_ns``."""
         self._max_ns = max(self._max_ns, self._late_ns)
         self._late_ns = max(0.0, self._late_ns + own_ns - worth_ns)
 

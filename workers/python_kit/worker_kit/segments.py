@@ -1,8 +1,9 @@
 """Capture rows in memory-mapped files.
 
-A row written into a shared mapping belongs to the kernel at once: killing the process loses nothing. Each
-file is allocated in full before it is mapped, so a full disk is a clean error of `rotate` and never a
-SIGBUS in the middle of a row. Old files stay mapped as long as somebody (a delivery callback) holds them.
+A row written into a shared mapping belongs to the kernel at once: killing the process loses
+nothing. Each file is allocated in full before it is mapped, so a full disk is a clean error of
+`rotate` and never a SIGBUS in the middle of a row. Old files stay mapped as long as somebody (a
+delivery callback) holds them.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ DEFAULT_CAPACITY = 65_536
 
 
 class SegmentWriter:
-    """Makes the segments ``<table>-<owner>-<index>.seg`` of one table and owner, one after the other.
+    """Makes the segments ``<table>-<owner>-<index>.seg`` of one table and owner, one after the
+    other.
 
-    The caller writes the rows: `rotate` gives (map, offset of the first row, offset after the last).
+    The caller writes the rows: `rotate` gives (map, offset of the first row, offset after the
+    last).
     """
 
     def __init__(
@@ -64,7 +67,8 @@ class SegmentWriter:
 
 
 def _allocate(path: Path, size: int, header: bytes) -> mmap.mmap:
-    """Make, fill, map and only then name the file: a reader never meets a segment without a header."""
+    """Make, fill, map and only then name the file: a reader never meets a segment without a
+    header."""
     part = path.with_suffix(".part")
     try:
         handle = os.open(part, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)

@@ -16,6 +16,7 @@ from .process import Session
 from .schedule import SLACK_NS, Lateness, Schedule
 from .segments import SegmentWriter
 from .spec import Turns, lanes
+from .template import Template
 
 #: Messages between two looks at commands and delivery reports.
 BATCH = 500
@@ -26,14 +27,15 @@ BLOCKED_NS = 5_000_000
 LONG_NS = 50_000_000
 #: How long calls under way are waited for when the capture cannot continue.
 SETTLE_NS = 10_000_000_000
-#: An application that re-sends (``results: resent``): attempts of a message, and the pause before the next.
+#: An application that re-sends (``results: resent``): attempts of a message, and the pause before
+#: the next.
 MAX_ATTEMPTS = 10
 RESEND_NS = 500_000_000
 
 
 class Share(NamedTuple):
-    """Part of a producer that a sending thread or task has: of its lanes every ``threads``-th from ``thread``
-    on, and as much of its rate. ``segments``: the producer's; None = make them."""
+    """Part of a producer that a sending thread or task has: of its lanes every ``threads``-th from
+    ``thread`` on, and as much of its rate. ``segments``: the producer's; None = make them."""
 
     thread: int
     threads: int
@@ -41,7 +43,8 @@ class Share(NamedTuple):
 
 
 class Resend(NamedTuple):
-    """A send to be repeated: which lane (its index in `Sender.lanes`), which message of it, and when."""
+    """A send to be repeated: which lane (its index in `Sender.lanes`), which message of it, and
+    when."""
 
     t_ns: int
     lane_index: int
@@ -52,7 +55,8 @@ class Resend(NamedTuple):
 
 
 class Step(NamedTuple):
-    """Next step: offer messages ``first .. stop-1``, or sleep until ``wake_ns`` when that is not 0."""
+    """Next step: offer messages ``first .. stop-1``, or sleep until ``wake_ns`` when that is not
+    0."""
 
     first: int
     stop: int
@@ -61,15 +65,16 @@ class Step(NamedTuple):
 
 
 class WorkSpan(NamedTuple):
-    """Begin of a span of work, and blocked and frozen time until then, all in nanoseconds."""
+    """Blocked and frozen time until a span of work, and its begin, all in nanoseconds."""
 
-    begun: int
     blocked: int
     frozen: int
+    begun: int
 
 
 class Sender:
-    """State of one sending thread or task, and what every send has in common. Times are in nanoseconds."""
+    """State of one sending thread or task, and what every send has in common. Times are in
+    nanoseconds."""
 
     def __init__(self, session: Session, share: Share | None = None) -> None:
         """``share`` None = the first thread's or task."""
@@ -87,8 +92,13 @@ class Sender:
         most: int = part.get("payload_max_bytes", least)
         compressible = part.get("payload_compressible", -1)
         self.sizes = Sizes(least, most, self.instance, part.get("payload_sizes", ()), compressible)
+        text = part.get("payload_template")
+        #: Makes bodies in the user's shape; None = payloads are filled.
+        self.template = Template(text, self.instance) if text else None
         #: Name and value of each header of a message, as the spec has them.
-        self.headers: list[tuple[str, str]] = [(each[0], each[1]) for each in part.get("headers", ())]
+        self.headers: list[tuple[str, str]] = [
+            (each[0], each[1]) for each in part.get("headers", ())
+        ]
         self._run_tag = session.spec.run_tag
         self._length = 0 if self.sizes.vary else least
         self.wait_when_full = part["when_full"] == "wait"
@@ -96,7 +106,8 @@ class Sender:
         self.segments = share.segments or SegmentWriter(
             session.spec.folder, lay.SENDS, self.instance, session.spec.run_tag
         )
-        #: Where the next row goes. at == end asks for the next segment, so nothing goes into this map.
+        #: Where the next row goes. at == end asks for the next segment, so nothing goes into this
+        #: map.
         self.rows = mmap.mmap(-1, 1)
         self.at = self.end = 0
         #: For the rows from now on: written, and the transaction that they are of.
@@ -138,7 +149,8 @@ class Sender:
 
     def span(self) -> WorkSpan:
         """The begin of a span of the generator's own work."""
-        return WorkSpan(time.monotonic_ns(), self.blocked_ns, self.session.report.freeze.frozen_ns)
+        # The clock is read last here and first in `_own_ns`: a freeze in between is not own work.
+        return WorkSpan(self.blocked_ns, self.session.report.freeze.frozen_ns, time.monotonic_ns())
 
     def caught_up(self, span: WorkSpan, wake_ns: int) -> None:
         """Nothing was due in this span, and it should have ended at ``wake_ns``."""
@@ -151,18 +163,23 @@ class Sender:
 
     def _own_ns(self, span: WorkSpan, since: int) -> int:
         freeze = self.session.report.freeze
-        if time.monotonic_ns() - span.begun > LONG_NS:
+        ended = time.monotonic_ns()
+        if ended - span.begun > LONG_NS:
             freeze.check()  # not left to the ticking thread: it may not have run yet
         taken = (self.blocked_ns - span.blocked) + (freeze.frozen_ns - span.frozen)
-        return time.monotonic_ns() - since - taken
+        return ended - since - taken
 
     # -- a send
 
     def payload(self, lane_index: int, seq: int, due_ns: int, kind: int, attempt: int = 0) -> bytes:
         """The payload of one message."""
         lane = self.lanes[lane_index]
-        length = self._length or self.sizes.of(lane.lane, seq)
-        filling = self.sizes.filling(lane.lane, seq, length)
+        if self.template:
+            filling = self.template.body(lane, seq, attempt)
+            length = len(filling) + lay.MIN_PAYLOAD_BYTES
+        else:
+            length = self._length or self.sizes.of(lane.lane, seq)
+            filling = self.sizes.filling(lane.lane, seq, length)
         return encode(
             self._run_tag,
             self.instance,
@@ -189,17 +206,24 @@ class Sender:
         if self.at == self.end:
             self.rows, self.at, self.end = self.segments.rotate()
         at, self.at = self.at, self.at + ROW_BYTES
-        lay.SENDS_OPEN.pack_into(self.rows, at, lane, attempt, kind, seq, due_ns, now_ns, self.row_state)
+        lay.SENDS_OPEN.pack_into(
+            self.rows, at, lane, attempt, kind, seq, due_ns, now_ns, self.row_state
+        )
         return self.rows, at + lay.SENDS_DONE_OFFSET
 
     def finish(
-        self, rows: mmap.mmap, at: int, outcome: int, error: str, again: Callable[[], None] | None = None
+        self,
+        rows: mmap.mmap,
+        at: int,
+        outcome: int,
+        error: str,
+        again: Callable[[], None] | None = None,
     ) -> None:
         """A send failed: `complete` its row and count it. Any thread.
 
         Args:
-            again: has it repeated: after its time of completion, from which the pause counts, and before it
-                is counted, as who sees nothing open must see what is owed.
+            again: has it repeated: after its time of completion, from which the pause counts, and
+                before it is counted, as who sees nothing open must see what is owed.
         """
         with self.lock:
             if self.capture and not self.complete(rows, at, outcome, error):
@@ -209,7 +233,8 @@ class Sender:
             self.tally(outcome)
 
     def complete(self, rows: mmap.mmap, at: int, outcome: int, error: str) -> bool:
-        """Complete the row whose completion part is at ``at`` with an error; False: that was done before."""
+        """Complete the row whose completion part is at ``at`` with an error; False: that was done
+        before."""
         if rows[at + lay.OUTCOME_IN_DONE]:
             rows[at + lay.LATE_OUTCOME_IN_DONE] = outcome
             return False
@@ -228,7 +253,9 @@ class Sender:
         else:
             self.info += count
 
-    def schedule_resend(self, lane_index: int, seq: int, due_ns: int, kind: int, attempt: int) -> None:
+    def schedule_resend(
+        self, lane_index: int, seq: int, due_ns: int, kind: int, attempt: int
+    ) -> None:
         """The attempt failed: have it repeated, unless it was the last. Any thread."""
         if self.sends_again and attempt + 1 < MAX_ATTEMPTS:
             at_ns = time.monotonic_ns() + RESEND_NS
@@ -269,5 +296,6 @@ def together(senders: Sequence[Sender]) -> dict[str, int]:
     """Numbers of the stats line of a producer with several sending threads or tasks."""
     each = [sender.counts() for sender in senders]
     return {
-        name: (max if name == "late_max_ns" else sum)(counts[name] for counts in each) for name in each[0]
+        name: (max if name == "late_max_ns" else sum)(counts[name] for counts in each)
+        for name in each[0]
     }

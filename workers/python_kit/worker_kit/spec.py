@@ -19,7 +19,8 @@ PROTOCOL = 1
 
 
 class Lane(NamedTuple):
-    """A lane as the producer's loop needs it. ``partition`` -1 and ``key`` None leave it to the client."""
+    """A lane as the producer's loop needs it. ``partition`` -1 and ``key`` None leave it to the
+    client."""
 
     lane: int
     topic: str
@@ -37,10 +38,12 @@ class Topic(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """The spec of a worker; ``part`` is the section of its role: producer, consumer, pipeline or audit.
+    """The spec of a worker; ``part`` is the section of its role: producer, consumer, pipeline or
+    audit.
 
     ``options`` are the client's: the worker's own for the role, over them the scenario's, over them
-    what the cluster asks of clients (`secured`). ``halves``: of a pipeline, as a producer and a consumer.
+    what the cluster asks of clients (`secured`). ``halves``: of a pipeline, as a producer and a
+    consumer.
     """
 
     run_id: str
@@ -73,7 +76,9 @@ def read_spec(path: Path, settings: Path) -> Spec:
         raise WorkerFailure(f"spec {path} is not JSON: {error}") from error
     try:
         if raw["protocol"] != PROTOCOL:
-            raise WorkerFailure(f"spec asks for protocol {raw['protocol']}, this worker speaks {PROTOCOL}")
+            raise WorkerFailure(
+                f"spec asks for protocol {raw['protocol']}, this worker speaks {PROTOCOL}"
+            )
         client, asked = raw["client"], secured()
         spec = Spec(
             run_id=raw["run_id"],
@@ -83,7 +88,10 @@ def read_spec(path: Path, settings: Path) -> Spec:
             folder=Path(raw["capture_dir"]),
             bootstrap=raw["bootstrap"],
             streams=raw["streams"],
-            topics={name: Topic(t["address"], t["partitions"]) for name, t in raw.get("topics", {}).items()},
+            topics={
+                name: Topic(t["address"], t["partitions"])
+                for name, t in raw.get("topics", {}).items()
+            },
             library=client["library"],
             version=client["version"],
             options=_options(settings, raw["role"], client["options"], asked),
@@ -93,7 +101,9 @@ def read_spec(path: Path, settings: Path) -> Spec:
             return spec
         given = {"producer": client["options"], "consumer": spec.part["consumer_options"]}
         halves = {
-            role: replace(spec, role=role, part=raw[role], options=_options(settings, role, own, asked))
+            role: replace(
+                spec, role=role, part=raw[role], options=_options(settings, role, own, asked)
+            )
             for role, own in given.items()
         }
         return replace(spec, halves=halves)
@@ -104,16 +114,16 @@ def read_spec(path: Path, settings: Path) -> Spec:
 def _options(
     settings: Path, role: str, given: Mapping[str, Any], asked: Mapping[str, str]
 ) -> Mapping[str, str]:
-    """Merge the options: those of the worker, over them the options of the scenario, over them the ones of
-    the cluster.
+    """Merge the options: those of the worker, over them the options of the scenario, over them the
+    ones of the cluster.
     """
     own: Mapping[str, str] = tomllib.loads(settings.read_text()).get("options", {}).get(role, {})
     return {**own, **{key: str(value) for key, value in given.items()}, **asked}
 
 
 def secured() -> Mapping[str, str]:
-    """Options that clients of this cluster need, secrets among them: out of a pipe, so they can be read once.
-    The secrets are hidden (`hide`).
+    """Options that clients of this cluster need, secrets among them: out of a pipe, so they can be
+    read once. The secrets are hidden (`hide`).
 
     Raises:
         WorkerFailure: it cannot be read.
@@ -126,7 +136,9 @@ def secured() -> Mapping[str, str]:
         hide(found["hidden"])
         options: Mapping[str, str] = found["options"]
     except (OSError, ValueError, KeyError) as error:
-        raise WorkerFailure(f"BROKERSTORM_SECURITY: cannot read {path}: {type(error).__name__}") from None
+        raise WorkerFailure(
+            f"BROKERSTORM_SECURITY: cannot read {path}: {type(error).__name__}"
+        ) from None
     return options
 
 
@@ -162,9 +174,11 @@ class Turns:
         before: how many of them come before the turn.
     """
 
-    def __init__(self, every: Sequence[Lane], order: Sequence[int], thread: int, threads: int) -> None:
-        """Take the part of ``order`` (indexes of ``every`` lane; empty means each once) that belongs to one
-        of the threads.
+    def __init__(
+        self, every: Sequence[Lane], order: Sequence[int], thread: int, threads: int
+    ) -> None:
+        """Take the part of ``order`` (indexes of ``every`` lane; empty means each once) that
+        belongs to one of the threads.
         """
         own = [k for k in order or range(len(every)) if k % threads == thread]
         self.share = len(own) / len(order or every)

@@ -6,7 +6,8 @@ from .process import Session
 
 
 class StreamIds(dict[str, "PartitionIds"]):
-    """``ids[topic][partition]`` is the name id; a stream the spec does not list is named on first sight."""
+    """``ids[topic][partition]`` is the name id; a stream the spec does not list is named on first
+    sight."""
 
     def __init__(self, session: Session) -> None:
         super().__init__()

@@ -1,4 +1,5 @@
-"""The journal of one consumer session whose messages are settled one by one, in the order of events."""
+"""The journal of one consumer session whose messages are settled one by one, in the order of
+events."""
 
 from __future__ import annotations
 
@@ -42,7 +43,9 @@ class SubscriptionJournal:
         """
         is_ours = value[:8] in self._prefixes and crc32(value) == RESIDUE
         check = lay.CHECK_OK if is_ours else payload.check(value, self._run_tag)
-        self._write(self._names.id("stream", stream), position, redelivery, value[:48], check, lay.DELIVER)
+        self._write(
+            self._names.id("stream", stream), position, redelivery, value[:48], check, lay.DELIVER
+        )
         self._handed_over += 1
         if payload.is_probe(value, check):
             self._probes += 1
@@ -53,7 +56,8 @@ class SubscriptionJournal:
         self._write(self._names.id("stream", stream), position, -1, b"", 0, kind)
 
     def connected(self, text: str) -> None:
-        """Subscribed, or connected again: what was prefetched before comes again, a new epoch begins."""
+        """Subscribed, or connected again: what was prefetched before comes again, a new epoch
+        begins."""
         self.epoch += 1
         self._write(0, -1, -1, b"", 0, lay.ASSIGN)
         self._report.event("assign", text, epoch=self.epoch)

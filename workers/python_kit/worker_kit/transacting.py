@@ -1,7 +1,8 @@
-"""The sending thread of a producer in transactions: when it begins one and ends it, and what is written down.
+"""The sending thread of a producer in transactions: when it begins one and ends it, and what is
+written down.
 
-A thread waits for the end of one transaction before it begins the next, as clients want it: what is due
-meanwhile is offered late, and the time counts as blocked.
+A thread waits for the end of one transaction before it begins the next, as clients want it: what is
+due meanwhile is offered late, and the time counts as blocked.
 """
 
 from __future__ import annotations
@@ -26,10 +27,13 @@ class Transacting(OpenLoop):
     is_dead = False
 
     def transact(self, session: Session, first: Transacting | None, share: Share | None) -> None:
-        """To be called before `__init__`: the constructor of the client wants the transactional id."""
+        """To be called before `__init__`: the constructor of the client wants the transactional
+        id."""
         part = session.spec.part
         thread = share.thread if share else 0
-        self.transactions = Transactions(session, part["transactions"], thread, part.get("threads", 1))
+        self.transactions = Transactions(
+            session, part["transactions"], thread, part.get("threads", 1)
+        )
         if first:
             self.transactions.share(first.transactions)
 
@@ -41,8 +45,8 @@ class Transacting(OpenLoop):
 
     @abstractmethod
     def ended(self) -> tuple[int, str]:
-        """End the open one as the application wants it: outcome of the messages, and why it is not another
-        one.
+        """End the open one as the application wants it: outcome of the messages, and why it is not
+        another one.
 
         Says before each call, by `Transactions.ask`, what it asks for.
         """

@@ -1,8 +1,9 @@
-"""The journal of the transactions of one sending thread, and the rows of the sends in the one that is open.
+"""The journal of the transactions of one sending thread, and the rows of the sends in the one that
+is open.
 
-Every intent is written before the client is called, and every answer after it. A send's row gets its outcome
-when its transaction has one, which is the same for all of them: only then is it known what became of the
-message.
+Every intent is written before the client is called, and every answer after it. A send's row gets
+its outcome when its transaction has one, which is the same for all of them: only then is it known
+what became of the message.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ _CAPACITY = 1024
 
 
 class Transactions:
-    """The transactions of thread ``thread`` of ``threads``: its transaction k has the number k * threads +
-    thread + 1.
+    """The transactions of thread ``thread`` of ``threads``: its transaction k has the number k *
+    threads + thread + 1.
 
     ``asked``: the section ``transactions`` of the spec. Not for several threads.
     """
 
-    def __init__(self, session: Session, asked: Mapping[str, Any], thread: int, threads: int) -> None:
+    def __init__(
+        self, session: Session, asked: Mapping[str, Any], thread: int, threads: int
+    ) -> None:
         self.messages: int = asked["messages"]
         self.every_ns = int(asked["every_s"] * 1e9)
         self.abort_every: int = asked["abort_every"]
@@ -63,7 +66,11 @@ class Transactions:
 
     def left_s(self) -> float:
         """Until the open transaction is to end by time."""
-        return max(0, self._began_ns + self.every_ns - time.monotonic_ns()) / 1e9 if self.every_ns else 3600.0
+        return (
+            max(0, self._began_ns + self.every_ns - time.monotonic_ns()) / 1e9
+            if self.every_ns
+            else 3600.0
+        )
 
     def is_due(self) -> bool:
         """Whether the open transaction is to end now."""
@@ -89,7 +96,9 @@ class Transactions:
         self._began_ns = time.monotonic_ns()
         self._asked = self.sent = 0
         self._stretches = []
-        lay.TRANSACTIONS_BEGUN.pack_into(self._rows, self._at, self.number, self._thread, self._began_ns, 1)
+        lay.TRANSACTIONS_BEGUN.pack_into(
+            self._rows, self._at, self.number, self._thread, self._began_ns, 1
+        )
 
     def ask(self, what: int) -> None:
         """Journal that the client is about to be asked to commit or to abort."""
@@ -116,13 +125,18 @@ class Transactions:
             self._stretches.append((rows, begin, end))
 
     def complete(self, outcome: int, error: int = 0) -> int:
-        """Complete the rows of all its sends, but for those that were answered already; how many."""
+        """Complete the rows of all its sends, but for those that were answered already; how
+        many."""
         completed, now = 0, time.monotonic_ns()
         for rows, begin, end in self._stretches:
             words = memoryview(rows).cast("Q")
             first, last = begin // 8, end // 8
             done = words[first + _DONE : last : ROW_WORDS].tolist()
-            if 0 not in done and not error and not any(words[first + _OUTCOME : last : ROW_WORDS].tolist()):
+            if (
+                0 not in done
+                and not error
+                and not any(words[first + _OUTCOME : last : ROW_WORDS].tolist())
+            ):
                 words[first + _OUTCOME : last : ROW_WORDS] = array("Q", [outcome]) * len(done)
                 completed += len(done)
                 continue

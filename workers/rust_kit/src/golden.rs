@@ -6,11 +6,12 @@ use std::fs;
 use std::path::Path;
 
 use crate::failure::{reason, Failure};
-use crate::layout::{Check, Event, Outcome, Table, LOAD, WARM_UP};
+use crate::layout::{Check, Event, Outcome, Table, ABORT_ASKED, COMMIT_ASKED, LOAD, WARM_UP};
 use crate::names::Names;
-use crate::payload::{check, Header, Sizes};
+use crate::payload::{check, encode_body, Header, Sizes};
 use crate::schedule::Schedule;
-use crate::segments::{Completion, Delivery, Segments, ABORT_ASKED, COMMIT_ASKED};
+use crate::segments::{Completion, Delivery, Segments};
+use crate::template::{joined, parted, Template};
 
 const TAG: u32 = 0xC0FF_EE01;
 const NS: i64 = 1_000_000_000_000;
@@ -33,6 +34,7 @@ pub fn self_test(folder: &Path) -> Result<(), Failure> {
         ("payload-60-90.bin", eight(&Sizes::new(60, 90, 7, Vec::new(), None))),
         ("payload-mixed.bin", eight(&Sizes::new(60, 90, 7, vec![60, 61, 61, 90], None))),
         ("payload-compressible.bin", eight(&Sizes::new(60, 300, 7, Vec::new(), Some(600)))),
+        ("payload-template.bin", eight_from_template()),
         ("due-times.bin", due_times()),
     ];
     for (name, bytes) in files {
@@ -58,6 +60,20 @@ fn eight(sizes: &Sizes) -> Vec<u8> {
     for seq in 0..8 {
         sizes.encode(&Header { seq, due_ns: NS + 20_000 * seq as i64, ..SMALL }, &mut payload);
         all.extend_from_slice(&payload);
+    }
+    all
+}
+
+/// Payloads around bodies of a template, as a reader puts them together; the last two are second attempts.
+fn eight_from_template() -> Vec<u8> {
+    let text = r#"{"order": {"id": "{id}"}, "n": {n}, "key": "{key}", "by": "{producer}/{lane}"}"#;
+    let template = Template::new(text, 7);
+    let (mut all, mut payload) = (Vec::new(), Vec::new());
+    for seq in 0..8 {
+        let header = Header { seq, due_ns: NS + 20_000 * seq as i64, key: 5, attempt: (seq / 6) as u16, ..SMALL };
+        encode_body(&header, &template.body(3, "k000005", seq, header.attempt), &mut payload);
+        let (body, identity) = parted(&payload);
+        all.extend_from_slice(&joined(body, Some(&identity)));
     }
     all
 }
@@ -157,6 +173,6 @@ mod tests {
             count += 1;
         }
         fs::remove_dir_all(made).expect("it is ours");
-        assert_eq!(count, 11);
+        assert_eq!(count, 12);
     }
 }

@@ -96,6 +96,13 @@ impl Sizes {
     }
 }
 
+/// Put a whole payload into `out` whose filling is `body`.
+pub fn encode_body(header: &Header, body: &[u8], out: &mut Vec<u8>) {
+    put_header(header, MIN_PAYLOAD_BYTES + body.len(), out);
+    out.extend_from_slice(body);
+    out.extend_from_slice(&crc32fast::hash(out).to_le_bytes());
+}
+
 fn put_header(h: &Header, length: usize, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&[b'B', b'S', FORMAT_VERSION, h.kind]);

@@ -145,10 +145,6 @@ pub struct Delivery<'a> {
     pub event: Event,
 }
 
-/// What was asked of a transaction.
-pub const COMMIT_ASKED: u8 = 1;
-pub const ABORT_ASKED: u8 = 2;
-
 impl Row {
     fn put<T>(self, at: usize, value: T) {
         unsafe { ptr::write_unaligned(self.0.add(at).cast(), value) }

@@ -6,11 +6,12 @@ use crate::clock::{now_ns, sleep_ns, NEVER_NS, SLACK_NS};
 use crate::failure::Failure;
 use crate::layout::{LOAD, WARM_UP};
 use crate::message::{Client, Message, Tally};
-use crate::payload::{Header, Sizes};
+use crate::payload::{encode_body, Header, Sizes};
 use crate::process::Session;
 use crate::schedule::{Schedule, Turns};
 use crate::segments::Segments;
 use crate::spec::Lane;
+use crate::template::Template;
 use crate::transactions::Transactions;
 
 /// Messages between two looks at commands.
@@ -25,6 +26,8 @@ pub struct Sender {
     pub(crate) transactions: Option<Transactions>,
     lanes: &'static [Lane],
     sizes: &'static Sizes,
+    /// None = payloads are filled.
+    template: Option<Template>,
     captures: bool,
     client: &'static dyn Client,
     turns: Turns,
@@ -53,6 +56,7 @@ impl Sender {
             transactions: None,
             lanes,
             sizes,
+            template: part.payload_template.as_ref().map(|text| Template::new(text, part.instance)),
             captures: part.capture,
             client,
             turns,
@@ -81,23 +85,27 @@ impl Sender {
         let (warm_up, total, report) = (self.schedule.warm_up, self.schedule.total, self.session.report);
         let mut sent = 0;
         while sent < total && !self.is_stopping() {
-            let (begun, blocked, frozen) = (now_ns(), self.tally.blocked_ns(), report.frozen_ns());
+            let (blocked, frozen) = (self.tally.blocked_ns(), report.frozen_ns());
+            // The clock is read last here and first below: a freeze between two of these lines is not own work.
+            let begun = now_ns();
             let (edge, kind) = if sent < warm_up { (warm_up, WARM_UP) } else { (total, LOAD) };
             let due = self.schedule.due_count(begun).min(edge);
             if due <= sent {
                 let wake = self.schedule.due_ns(sent).min(self.transaction_end_ns()).max(begun + SLACK_NS);
                 self.sleep_until(wake)?;
                 self.end_transaction(false);
-                self.look_for_freeze(begun);
-                let own = now_ns() - wake - (self.tally.blocked_ns() - blocked) - (report.frozen_ns() - frozen);
+                let woke = now_ns();
+                self.look_for_freeze(begun, woke);
+                let own = woke - wake - (self.tally.blocked_ns() - blocked) - (report.frozen_ns() - frozen);
                 self.tally.late.lock().expect("no panic").caught_up(own);
                 continue;
             }
             let first = sent;
             sent = self.offer(first, due.min(first + CHUNK), kind)?;
             self.resend_due()?;
-            self.look_for_freeze(begun);
-            let own = now_ns() - begun - (self.tally.blocked_ns() - blocked) - (report.frozen_ns() - frozen);
+            let ended = now_ns();
+            self.look_for_freeze(begun, ended);
+            let own = ended - begun - (self.tally.blocked_ns() - blocked) - (report.frozen_ns() - frozen);
             let worth = self.schedule.due_ns(sent) - self.schedule.due_ns(first);
             self.tally.late.lock().expect("no panic").worked(own, worth);
         }
@@ -145,7 +153,14 @@ impl Sender {
 
     /// One message: its row, then the call.
     pub(crate) fn send(&mut self, lane: &'static Lane, header: Header, start_ns: i64) -> Result<(), Failure> {
-        self.sizes.encode(&header, &mut self.payload);
+        match &self.template {
+            Some(template) => {
+                let body =
+                    template.body(lane.number, lane.key.as_deref().unwrap_or_default(), header.seq, header.attempt);
+                encode_body(&header, &body, &mut self.payload);
+            }
+            None => self.sizes.encode(&header, &mut self.payload),
+        }
         let row = if self.captures { Some(self.segments.next()?) } else { None };
         let transaction = self.transactions.as_mut().map_or(0, |open| open.offers(row));
         if let Some(row) = row {
@@ -175,8 +190,8 @@ impl Sender {
     }
 
     /// When something took long: the ticker may not have run yet.
-    fn look_for_freeze(&self, since_ns: i64) {
-        if now_ns() - since_ns > LONG_NS {
+    fn look_for_freeze(&self, since_ns: i64, now_ns: i64) {
+        if now_ns - since_ns > LONG_NS {
             self.session.report.look_for_freeze();
         }
     }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use crate::failure::{reason, Failure};
 use crate::names::Names;
+pub use crate::parts::{ConsumerSpec, ProducerSpec, TransactionsSpec};
 
 const PROTOCOL: u32 = 1;
 
@@ -32,70 +33,6 @@ pub struct ClientSpec {
     pub library: String,
     /// The scenario's, in the client's own names; `Session::options` has all.
     pub options: Map<String, Value>,
-}
-
-#[derive(Deserialize)]
-pub struct ProducerSpec {
-    pub instance: u32,
-    pub lane_groups: Vec<LaneGroup>,
-    #[serde(default)]
-    pub turns: Vec<usize>,
-    pub rate_per_s: f64,
-    #[serde(default)]
-    pub rate_profile: Vec<(f64, f64)>,
-    pub payload_bytes: usize,
-    #[serde(default)]
-    pub payload_max_bytes: usize,
-    #[serde(default)]
-    pub payload_sizes: Vec<usize>,
-    pub payload_compressible: Option<usize>,
-    #[serde(default)]
-    pub headers: Vec<(String, String)>,
-    pub when_full: String,
-    pub warm_up_s: f64,
-    pub load_s: f64,
-    pub results: String,
-    #[serde(default = "one")]
-    pub threads: usize,
-    pub transactions: Option<TransactionsSpec>,
-    #[serde(default = "yes")]
-    pub capture: bool,
-}
-
-/// Every message is sent in one, which ends after so many messages, or by time (0: not by this).
-#[derive(Clone, Deserialize)]
-pub struct TransactionsSpec {
-    pub id: String,
-    pub messages: i64,
-    pub every_s: f64,
-    pub abort_every: u32,
-}
-
-/// `count` lanes from `first` on, of one topic.
-#[derive(Deserialize)]
-pub struct LaneGroup {
-    topic: String,
-    mode: String,
-    first: u32,
-    count: u32,
-}
-
-#[derive(Deserialize)]
-pub struct ConsumerSpec {
-    pub session: u32,
-    pub group: String,
-    pub topics: Vec<String>,
-    pub commit_every_s: f64,
-    #[serde(default)]
-    pub work_s: f64,
-}
-
-fn one() -> usize {
-    1
-}
-
-fn yes() -> bool {
-    true
 }
 
 impl Spec {
@@ -153,7 +90,7 @@ impl Lane {
 pub(crate) fn lanes_of(spec: &Spec) -> Result<Vec<Lane>, Failure> {
     let mut lanes = Vec::new();
     for group in &spec.producer().lane_groups {
-        for i in 0..group.count {
+        for i in 0..group.count as u32 {
             let mut lane = Lane {
                 number: group.first + i,
                 topic: group.topic.clone(),

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use crate::clock::{now_ns, sleep_ns, NEVER_NS, SLACK_NS};
 use crate::failure::Failure;
-use crate::layout::Outcome;
+use crate::layout::{Outcome, ABORT_ASKED, COMMIT_ASKED};
 use crate::message::Tally;
 use crate::process::Session;
-use crate::segments::{Row, Segments, ABORT_ASKED, COMMIT_ASKED};
+use crate::segments::{Row, Segments};
 use crate::spec::TransactionsSpec;
 
 pub const CAPACITY: u32 = 1024;
@@ -101,7 +101,7 @@ impl Transactions {
 
     /// By number or time.
     pub fn is_due(&self) -> bool {
-        let is_full = |open: &Open| self.asked.messages > 0 && open.sends.len() as i64 >= self.asked.messages;
+        let is_full = |open: &Open| self.asked.messages > 0 && open.sends.len() >= self.asked.messages;
         self.open.as_ref().is_some_and(is_full) || now_ns() >= self.end_ns()
     }
 
@@ -125,7 +125,7 @@ impl Transactions {
 
     /// How it ended, and why not otherwise.
     fn outcome(&self, open: &mut Open) -> (Outcome, String) {
-        if self.asked.abort_every > 0 && self.count % self.asked.abort_every == 0 {
+        if self.asked.abort_every > 0 && self.count as usize % self.asked.abort_every == 0 {
             // An abort of what was never stored would hide nothing.
             while self.tally.unanswered.load(SeqCst) > 0 && !self.session.control.is_over() {
                 sleep_ns(SLACK_NS);

@@ -14,7 +14,7 @@ use kit::{run_member, sleep_ns, Failure, Journal, Member, Place, Session};
 use rdkafka::config::FromClientConfigAndContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, Rebalance};
 use rdkafka::error::KafkaResult;
-use rdkafka::message::Message as _;
+use rdkafka::message::{Headers as _, Message as _};
 use rdkafka::{Offset, TopicPartitionList};
 
 use crate::client::{config, error_text, made, Events};
@@ -85,7 +85,10 @@ impl Member for Reading {
             None => {}
             Some(Ok(message)) => {
                 let (topic, partition, offset) = (message.topic(), message.partition(), message.offset());
-                self.journal.delivered(topic, partition, offset, message.payload().unwrap_or_default());
+                let headers = message.headers();
+                let identity = headers.and_then(|all| all.iter().find(|each| each.key == kit::IDENTITY_HEADER));
+                let value = kit::joined(message.payload().unwrap_or_default(), identity.and_then(|each| each.value));
+                self.journal.delivered(topic, partition, offset, &value);
                 sleep_ns((self.session.spec.consumer().work_s * 1e9) as i64);
                 self.journal.processed(topic, partition, offset);
             }

@@ -38,6 +38,8 @@ struct Producing {
     clients: Vec<&'static Sending>,
     headers: Option<OwnedHeaders>,
     waits: bool,
+    /// The identity of a message goes into a header of its own.
+    has_template: bool,
     session: &'static Session,
 }
 
@@ -67,7 +69,8 @@ pub fn produce(session: &'static Session) -> Result<(), Failure> {
     for (client, id) in clients.iter().zip(&ids) {
         transactional.push(Transacting::begun(session, client, id)?);
     }
-    let made = Producing { clients, headers, waits: part.when_full == "wait", session };
+    let (waits, has_template) = (part.when_full == "wait", part.payload_template.is_some());
+    let made = Producing { clients, headers, waits, has_template, session };
     producer.run(Box::leak(Box::new(made)), &transactional)
 }
 
@@ -124,11 +127,16 @@ impl Client for Producing {
     fn send(&self, message: Opaque, payload: &[u8]) {
         let (lane, tally): (_, &'static kit::Tally) = (message.lane, message.tally());
         let client = self.clients[tally.thread % self.clients.len()];
+        let (body, identity) = if self.has_template { kit::parted(payload) } else { (payload, Vec::new()) };
         let mut record: BaseRecord<'_, str, [u8], Opaque> =
-            BaseRecord::with_opaque_to(&lane.topic, message).payload(payload);
+            BaseRecord::with_opaque_to(&lane.topic, message).payload(body);
         record.partition = lane.partition;
         record.key = lane.key.as_deref();
         record.headers = self.headers.clone();
+        if self.has_template {
+            let identity = Header { key: kit::IDENTITY_HEADER, value: Some(&identity) };
+            record.headers = Some(record.headers.unwrap_or_else(OwnedHeaders::new).insert(identity));
+        }
         if let Err((error, record)) = client.send(record) {
             tally.blocking(|| self.refused(client, error, record));
         }

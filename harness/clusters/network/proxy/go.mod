@@ -1,10 +1,11 @@
 module brokerstorm/proxy
 
-go 1.23.0
+go 1.24.0
 
 require (
 	github.com/Shopify/toxiproxy/v2 v2.12.0
 	github.com/rs/zerolog v1.33.0
+	github.com/twmb/franz-go/pkg/kmsg v1.14.0
 )
 
 require (

@@ -1,11 +1,12 @@
-// The network proxy of a cluster: toxiproxy with two toxics of our own, "requests" and "stall", and listeners
-// that pass connections on by the role of the client ("split").
+// The network proxy of a cluster: toxiproxy with two toxics of our own, "requests" and "stall", listeners that pass
+// connections on by the role of the client ("split"), and relays that change answers ("answers").
 package main
 
 import (
 	"flag"
 	"log"
 	"net"
+	"net/http"
 	"os"
 	"time"
 
@@ -13,19 +14,29 @@ import (
 	"github.com/rs/zerolog"
 )
 
+// How long a request to the API may take to arrive, and its answer to leave.
+const apiTimeout = 30 * time.Second
+
 func main() {
 	host := flag.String("host", "127.0.0.1", "address that the API listens on")
 	port := flag.String("port", "8474", "port that the API listens on")
 	var splits splitFlags
-	flag.Var(&splits, "split", "listen,producers,consumers,others: addresses; may be given several times")
+	about := "listen,target,port: where to listen, and the rest of the names of its routes; may be repeated"
+	flag.Var(&splits, "split", about)
 	flag.Parse()
 	zerolog.TimestampFunc = func() time.Time { return time.Now().UTC() }
 	logger := zerolog.New(os.Stdout).Level(zerolog.WarnLevel).With().Timestamp().Logger()
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), logger)
 	for _, split := range splits {
-		if err := split.serve(); err != nil {
+		if err := split.serve(server.Collection); err != nil {
 			log.Fatal(err)
 		}
 	}
-	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), logger)
-	log.Fatal(server.Listen(net.JoinHostPort(*host, *port)))
+	api := &http.Server{
+		Addr:         net.JoinHostPort(*host, *port),
+		Handler:      newAnswers().handle(server.Routes()),
+		WriteTimeout: apiTimeout,
+		ReadTimeout:  apiTimeout,
+	}
+	log.Fatal(api.ListenAndServe())
 }

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+
+	"github.com/Shopify/toxiproxy/v2"
 )
 
 // The variable by which a client process of a run says what it is.
@@ -25,10 +27,16 @@ const (
 	inodeColumn  = 9
 )
 
-// A split is a listener that passes each connection on to one of three addresses: the one for the role of the
-// process that opened it.
+// The source of the routes for clients whose role has no route of its own.
+const others = "clients"
+
+// Role of a process -> the source of its routes, where the two differ.
+var sourceOf = map[string]string{"producer": "producers", "consumer": "consumers"}
+
+// A split is a listener that passes each connection on to the route that is named "source.target.port", where the
+// source is the role of the process that opened the connection.
 type split struct {
-	listen, producers, consumers, others string
+	listen, target, port string
 }
 
 type splitFlags []split
@@ -37,15 +45,15 @@ func (s *splitFlags) String() string { return fmt.Sprint(*s) }
 
 func (s *splitFlags) Set(text string) error {
 	parts := strings.Split(text, ",")
-	if len(parts) != 4 {
-		return errors.New("must be four addresses: listen,producers,consumers,others")
+	if len(parts) != 3 {
+		return errors.New("must be listen,target,port")
 	}
-	*s = append(*s, split{parts[0], parts[1], parts[2], parts[3]})
+	*s = append(*s, split{parts[0], parts[1], parts[2]})
 	return nil
 }
 
 // serve listens, and accepts connections until the process ends.
-func (s split) serve() error {
+func (s split) serve(routes *toxiproxy.ProxyCollection) error {
 	listener, err := net.Listen("tcp", s.listen)
 	if err != nil {
 		return err
@@ -56,21 +64,14 @@ func (s split) serve() error {
 			if err != nil {
 				return
 			}
-			go s.pass(conn.(*net.TCPConn))
+			go s.pass(conn.(*net.TCPConn), routes)
 		}
 	}()
 	return nil
 }
 
-func (s split) pass(client *net.TCPConn) {
-	target := s.others
-	switch roleOf(client) {
-	case "producer":
-		target = s.producers
-	case "consumer":
-		target = s.consumers
-	}
-	conn, err := net.Dial("tcp", target)
+func (s split) pass(client *net.TCPConn, routes *toxiproxy.ProxyCollection) {
+	conn, err := net.Dial("tcp", s.addressFor(roleOf(client), routes))
 	if err != nil {
 		reset(client)
 		return
@@ -83,6 +84,23 @@ func (s split) pass(client *net.TCPConn) {
 	both.Wait()
 	client.Close()
 	server.Close()
+}
+
+// addressFor finds the listener of a role's route; of the route for other clients if the role has none.
+func (s split) addressFor(role string, routes *toxiproxy.ProxyCollection) string {
+	source := role
+	if named, found := sourceOf[role]; found {
+		source = named
+	}
+	for _, name := range []string{source, others} {
+		route, err := routes.Get(strings.Join([]string{name, s.target, s.port}, "."))
+		if err == nil {
+			route.Lock()
+			defer route.Unlock()
+			return route.Listen
+		}
+	}
+	return ""
 }
 
 // relay copies until the source ends its direction. A connection that is reset is reset on the other side, too:

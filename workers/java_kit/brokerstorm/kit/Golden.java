@@ -39,6 +39,7 @@ public final class Golden {
             Files.write(folder.resolve("payload-60-90.bin"), eight(new Payload(RUN_TAG, 7, 60, 90, -1)));
             Payload mixed = new Payload(RUN_TAG, 7, 60, 90, -1, 60, 61, 61, 90);
             Files.write(folder.resolve("payload-mixed.bin"), eight(mixed));
+            Files.write(folder.resolve("payload-template.bin"), eightFromTemplate());
             Payload compressible = new Payload(RUN_TAG, 7, 60, 300, 600);
             Files.write(folder.resolve("payload-compressible.bin"), eight(compressible));
             Files.write(folder.resolve("due-times.bin"), dueTimes());
@@ -58,6 +59,20 @@ public final class Golden {
         } catch (IOException error) {
             throw new WorkerFailure("cannot write the golden files: " + ErrorTexts.reason(error));
         }
+    }
+
+    private static byte[] eightFromTemplate() throws IOException {
+        String text = "{\"order\": {\"id\": \"{id}\"}, \"n\": {n}, \"key\": \"{key}\", \"by\": \"{producer}/{lane}\"}";
+        Template template = new Template(text, 7);
+        Lane lane = new Lane(3, null, Lane.Mode.KEY, 5);
+        Payload payload = new Payload(RUN_TAG, 7, 52, 52, -1);
+        ByteArrayOutputStream out = new ByteArrayOutputStream();
+        for (int seq = 0; seq < 8; seq++) {
+            int attempt = seq / 6;
+            byte[] body = template.body(lane, seq, attempt);
+            out.write(payload.around(body, Layout.LOAD, 3, seq, T_NS + 20_000 * seq, 5, attempt));
+        }
+        return out.toByteArray();
     }
 
     private static byte[] eight(Payload payload) throws IOException {

@@ -1,40 +1,34 @@
 package brokerstorm.kit;
 
-/** Numbers of docs/capture-format.md; the same as harness/records.py. All little-endian. */
+/** Numbers of docs/capture-format.md. Made from harness/records.py by `make docs`; do not edit. */
 public final class Layout {
     private Layout() {}
 
     public static final int HEADER_BYTES = 48;
+    public static final int TRAILER_BYTES = 4;
     public static final int MIN_PAYLOAD_BYTES = 52;
     public static final int SEGMENT_HEADER_BYTES = 64;
+    public static final int FORMAT_VERSION = 1;
 
-    // kinds of messages
+    // Kinds of messages.
     public static final int PROBE = 0;
     public static final int WARM_UP = 1;
     public static final int LOAD = 2;
 
-    // outcomes; NONE = the client never answered
+    // Outcomes of a send: exactly one each. 0: the client never answered.
     public static final int NONE = 0;
     public static final int OK = 1;
     public static final int FAIL = 2;
     public static final int INFO = 3;
     public static final int ABORTED = 4;
 
-    // what was asked for to end a transaction
-    static final int COMMIT_ASKED = 1;
-    static final int ABORT_ASKED = 2;
-
-    // transactions of what lies in a log
-    public static final int NO_TXN = 0;
-    public static final int COMMITTED_TXN = 1;
-
-    // payload checks
+    // What a reader found a payload to be.
     public static final int CHECK_OK = 0;
     public static final int CORRUPT = 1;
     public static final int FOREIGN = 2;
     public static final int OTHER_RUN = 3;
 
-    // events of a consumer's journal
+    // Events of a consumer's journal.
     public static final int DELIVER = 1;
     public static final int ACK_CALLED = 2;
     public static final int ACK_CONFIRMED = 3;
@@ -47,6 +41,14 @@ public final class Layout {
     public static final int ASSIGN = 10;
     public static final int REVOKE = 11;
     public static final int SEEK = 12;
+
+    // Transactions of what lies in a log.
+    public static final int NO_TXN = 0;
+    public static final int COMMITTED_TXN = 1;
+
+    // What was asked for to end a transaction.
+    public static final int COMMIT_ASKED = 1;
+    public static final int ABORT_ASKED = 2;
 
     /** The tables: number, name of the files, bytes a row. */
     public enum Table {

@@ -28,6 +28,8 @@ public abstract class OpenLoop {
     protected final boolean waitsWhenFull;
     /** Value of each header of a message by its name. */
     protected final Map<String, String> headers;
+    /** Payloads are sent as a body, with their identity in a header ({@link Template}). */
+    protected final boolean hasTemplate;
 
     final boolean capture;
     final boolean resends;
@@ -45,6 +47,7 @@ public abstract class OpenLoop {
         this.lanes = session.spec.lanes();
         this.waitsWhenFull = part.text("when_full").equals("wait");
         this.headers = part.textPairs("headers");
+        this.hasTemplate = part.has("payload_template");
         this.capture = part.flag("capture", true);
         this.resends = part.text("results", "checked").equals("resent");
         this.isSync = isSync(part.text("calls", "async"));

@@ -71,6 +71,26 @@ public final class Payload {
     byte[] encode(
             int kind, int lane, long seq, long intendedNs, int key, int attempt, int partition, long offset) {
         byte[] out = least == most ? template.clone() : Arrays.copyOf(template, size(lane, seq));
+        if (compressible >= 0) {
+            int room = out.length - Layout.MIN_PAYLOAD_BYTES;
+            int own = room - (int) Math.min(room, (long) out.length * compressible / 1000);
+            int at = (int) ((mixed(lane, seq) & 0xFFFFFFFFL) * (POOL_BYTES - own) >>> 32);
+            System.arraycopy(pool, at, out, Layout.HEADER_BYTES, own);
+        }
+        return closed(out, kind, lane, seq, intendedNs, key, attempt, partition, offset);
+    }
+
+    /** One whole payload around a body of the user's shape. */
+    byte[] around(byte[] body, int kind, int lane, long seq, long intendedNs, int key, int attempt) {
+        byte[] out = new byte[Layout.MIN_PAYLOAD_BYTES + body.length];
+        System.arraycopy(body, 0, out, Layout.HEADER_BYTES, body.length);
+        return closed(out, kind, lane, seq, intendedNs, key, attempt, 0, 0);
+    }
+
+    /** Writes header and trailer around what is between them. */
+    private byte[] closed(
+            byte[] out, int kind, int lane, long seq, long intendedNs, int key, int attempt, int partition,
+            long offset) {
         out[0] = 'B';
         out[1] = 'S';
         out[2] = VERSION;
@@ -85,12 +105,6 @@ public final class Payload {
         SHORTS.set(out, 38, (short) partition);
         INTS.set(out, 40, out.length);
         INTS.set(out, 44, (int) offset);
-        if (compressible >= 0) {
-            int room = out.length - Layout.MIN_PAYLOAD_BYTES;
-            int own = room - (int) Math.min(room, (long) out.length * compressible / 1000);
-            int at = (int) ((mixed(lane, seq) & 0xFFFFFFFFL) * (POOL_BYTES - own) >>> 32);
-            System.arraycopy(pool, at, out, Layout.HEADER_BYTES, own);
-        }
         crc.reset();
         crc.update(out, 0, out.length - 4);
         INTS.set(out, out.length - 4, (int) crc.getValue());

@@ -28,6 +28,8 @@ final class Sender {
     private final Schedule schedule;
     private final Lateness lateness = new Lateness();
     private final Payload payload;
+    /** Makes bodies in the user's shape; null = payloads are filled. */
+    private final Template template;
     private final Segments segments;
     private final ResendQueue resends;
     private volatile long blockedNs;
@@ -50,6 +52,7 @@ final class Sender {
         int compressible = (int) part.number("payload_compressible", -1);
         int instance = (int) part.number("instance");
         this.payload = new Payload(session.spec.runTag, instance, least, most, compressible, sizes);
+        this.template = loop.hasTemplate ? new Template(part.text("payload_template"), instance) : null;
         this.resends = new ResendQueue(loop.resends);
         this.transactions =
                 ofTransactions == null ? null : new Transactions(this, loop, thread, threads, ofTransactions);
@@ -82,24 +85,27 @@ final class Sender {
         FreezeDetector freeze = session.report.freeze();
         long sent = 0;
         while (sent < schedule.total && !control.isLoadStopped()) {
-            long begun = System.nanoTime();
             long blocked = blockedNs;
             long frozen = freeze.frozenNs();
+            // The clock is read last here and first below: a freeze between two of these lines is not own work.
+            long begun = System.nanoTime();
             long due = schedule.dueCount(begun);
             if (due == sent) {
                 long wake = Math.max(Math.min(schedule.dueNs(sent), endNs()), begun + OpenLoop.SLACK_NS);
                 sleepUntil(wake);
                 endIfDue();
-                lookForFreeze(begun);
-                long own = System.nanoTime() - wake - (blockedNs - blocked) - (freeze.frozenNs() - frozen);
+                long woke = System.nanoTime();
+                lookForFreeze(begun, woke);
+                long own = woke - wake - (blockedNs - blocked) - (freeze.frozenNs() - frozen);
                 lateness.caughtUp(own);
                 continue;
             }
             boolean warmsUp = sent < schedule.warmUpCount;
             long edge = warmsUp ? schedule.warmUpCount : schedule.total;
             long next = offer(sent, Math.min(Math.min(due, sent + BATCH), edge), warmsUp);
-            lookForFreeze(begun);
-            long own = System.nanoTime() - begun - (blockedNs - blocked) - (freeze.frozenNs() - frozen);
+            long ended = System.nanoTime();
+            lookForFreeze(begun, ended);
+            long own = ended - begun - (blockedNs - blocked) - (freeze.frozenNs() - frozen);
             lateness.worked(own, schedule.dueNs(next) - schedule.dueNs(sent));
             sent = next;
         }
@@ -163,8 +169,8 @@ final class Sender {
     }
 
     /** Not left to the ticking thread when something took long: it may not have run yet. */
-    private void lookForFreeze(long sinceNs) {
-        if (System.nanoTime() - sinceNs > LONG_NS) {
+    private void lookForFreeze(long sinceNs, long nowNs) {
+        if (nowNs - sinceNs > LONG_NS) {
             session.report.freeze().check();
         }
     }
@@ -216,9 +222,13 @@ final class Sender {
             Rows.openSend(
                     send.rows, send.at, send.lane.number, send.attempt, send.kind, send.seq, send.intendedNs, startNs);
         }
-        byte[] value = payload.encode(
-                send.kind, send.lane.number, send.seq, send.intendedNs, send.lane.keyNumber, send.attempt,
-                send.sourcePartition, send.sourceOffset);
+        byte[] value = template == null
+                ? payload.encode(
+                        send.kind, send.lane.number, send.seq, send.intendedNs, send.lane.keyNumber, send.attempt,
+                        send.sourcePartition, send.sourceOffset)
+                : payload.around(
+                        template.body(send.lane, send.seq, send.attempt), send.kind, send.lane.number, send.seq,
+                        send.intendedNs, send.lane.keyNumber, send.attempt);
         if (transactions != null) {
             transactions.offered(send);
         }

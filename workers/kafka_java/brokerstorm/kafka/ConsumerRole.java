@@ -166,7 +166,7 @@ final class ConsumerRole implements ConsumerRebalanceListener, Runnable {
 
     private void taken(ConsumerRecord<byte[], byte[]> record) {
         TopicPartition partition = new TopicPartition(record.topic(), record.partition());
-        byte[] value = record.value() == null ? new byte[0] : record.value();
+        byte[] value = Records.payload(record);
         journal.deliver(assigned.place(partition, record.offset()), value, -1);
         long next = record.offset() + 1;
         positions.put(partition, next);

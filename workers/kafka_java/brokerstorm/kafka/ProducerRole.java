@@ -8,6 +8,7 @@ import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Send;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.StreamIds;
+import brokerstorm.kit.Template;
 import brokerstorm.kit.TransactionalClient;
 import brokerstorm.kit.WorkerFailure;
 import java.nio.charset.StandardCharsets;
@@ -124,7 +125,11 @@ class ProducerRole extends OpenLoop {
         Lane lane = send.lane;
         Integer partition = lane.partition < 0 ? null : lane.partition;
         byte[] key = lane.key == null ? null : lane.key.getBytes(StandardCharsets.UTF_8);
-        ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(lane.topic.address, partition, key, value);
+        byte[] sent = hasTemplate ? Template.body(value) : value;
+        ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(lane.topic.address, partition, key, sent);
+        if (hasTemplate) {
+            record.headers().add(Template.HEADER, Template.identity(value));
+        }
         headers.forEach((name, text) -> record.headers().add(name, text.getBytes(StandardCharsets.UTF_8)));
         TransactionalProducer own = (TransactionalProducer) send.client();
         (own == null ? producer : own.producer()).send(record, (metadata, error) -> answered(send, metadata, error));

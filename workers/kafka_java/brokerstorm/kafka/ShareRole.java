@@ -175,7 +175,7 @@ final class ShareRole implements Runnable {
 
     private void taken(ConsumerRecord<byte[], byte[]> record) {
         MessagePosition place = place(record.topic(), record.partition(), record.offset());
-        byte[] value = record.value() == null ? new byte[0] : record.value();
+        byte[] value = Records.payload(record);
         int redelivery = record.deliveryCount().map(count -> count - 1).orElse(-1);
         long number = journal.deliver(place, value, redelivery);
         for (long end = System.nanoTime() + workNs, left = workNs; left > 0 && !control.isStopped(); ) {

@@ -81,6 +81,11 @@ final class Acknowledger {
         }
     }
 
+    /** Leaves what was not acknowledged yet: after a seek, such an acknowledgement would undo it. */
+    synchronized void forget() {
+        lasts.clear();
+    }
+
     private void acknowledgeAll() {
         for (Last last : lasts.values()) {
             journal.note(Layout.ACK_CALLED, last.place);

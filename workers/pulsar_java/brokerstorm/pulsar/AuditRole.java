@@ -210,7 +210,7 @@ final class AuditRole {
         place.clientName = producer == null
                 ? 0
                 : producerNames.computeIfAbsent(producer, name -> session.names.id("client_name", name));
-        capture.found(place, message.getPublishTime(), message.getData());
+        capture.found(place, message.getPublishTime(), Streams.payload(message));
         task.bounds.readTo++; // by one thread at a time
     }
 

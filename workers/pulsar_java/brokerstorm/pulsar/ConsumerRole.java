@@ -36,6 +36,8 @@ final class ConsumerRole {
     private final Streams streams;
     private final String receive;
     private final long workNs;
+    /** Null without seeks. */
+    private final Replay replay;
     private volatile Acknowledger settling;
     private volatile AckTimeoutExposure waiting;
     private volatile Consumer<byte[]> consumer;
@@ -54,6 +56,7 @@ final class ConsumerRole {
         this.streams = new Streams(session);
         this.receive = part.text("receive", "loop");
         this.workNs = (long) (part.decimal("work_s", 0) * 1e9);
+        this.replay = part.has("seeks") ? new Replay(session, journal) : null;
     }
 
     void run() throws Exception {
@@ -66,6 +69,9 @@ final class ConsumerRole {
         switch (receive) {
             case "loop":
                 while (!control.isOver()) {
+                    if (replay != null && replay.seekIfDue(consumer)) {
+                        settling.forget();
+                    }
                     receive(() -> taken(consumer, consumer.receive(RECEIVE_MS, TimeUnit.MILLISECONDS)));
                 }
                 break;
@@ -115,6 +121,10 @@ final class ConsumerRole {
     private Consumer<byte[]> subscribe(PulsarClient client, Options options) throws Exception {
         ConsumerBuilderImpl<byte[]> builder = (ConsumerBuilderImpl<byte[]>) client.newConsumer(Schema.BYTES);
         ConsumerConfigurationData<byte[]> conf = builder.getConf();
+        if (replay != null) {
+            // Without, the client drops the message that it seeks and never acknowledges it: it stays in the backlog.
+            conf.setResetIncludeHead(true);
+        }
         options.apply(conf, "topicNames", "topicsPattern", "subscriptionName", "messageListener",
                 "consumerEventListener");
         Clients.refuseOthers(options);
@@ -178,6 +188,9 @@ final class ConsumerRole {
         }
         lookForReconnect();
         MessagePosition place = streams.place(message.getTopicName(), message.getMessageId());
+        if (replay != null) {
+            replay.handedOver(message.getMessageId(), place);
+        }
         long number = journaled(message, place);
         journal.expose("messages_waiting_past_ack_timeout", waiting.handedOver(place.stream, message.getPublishTime()));
         for (long end = System.nanoTime() + workNs, left = workNs; left > 0 && !control.isStopped(); ) {
@@ -192,7 +205,7 @@ final class ConsumerRole {
         if (epochs.begins(place)) {
             assigned(place.stream);
         }
-        return journal.deliver(place, message.getData(), message.getRedeliveryCount());
+        return journal.deliver(place, Streams.payload(message), message.getRedeliveryCount());
     }
 
     private synchronized void lookForReconnect() {

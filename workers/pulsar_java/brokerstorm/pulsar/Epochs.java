@@ -78,7 +78,8 @@ final class Epochs {
         return streams.computeIfAbsent(number, id -> new Stream());
     }
 
-    private static int compare(MessagePosition one, MessagePosition other) {
+    /** Which of two places of a stream comes first in the log: negative, 0 or positive. */
+    static int compare(MessagePosition one, MessagePosition other) {
         int found = Long.compare(one.ledger, other.ledger);
         found = found != 0 ? found : Long.compare(one.position, other.position);
         return found != 0 ? found : Integer.compare(one.batch, other.batch);

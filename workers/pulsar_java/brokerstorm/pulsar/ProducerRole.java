@@ -7,9 +7,11 @@ import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.OpenLoop;
 import brokerstorm.kit.Send;
 import brokerstorm.kit.Session;
+import brokerstorm.kit.Template;
 import brokerstorm.kit.TransactionalClient;
 import brokerstorm.pulsar.Producers.Target;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.LinkedHashSet;
 import java.util.List;
 import java.util.Map;
@@ -93,7 +95,10 @@ final class ProducerRole extends OpenLoop {
         Target target = producers.of(send.lane);
         TypedMessageBuilder<byte[]> message =
                 own == null ? target.producer.newMessage() : target.producer.newMessage(own.open());
-        message.value(value);
+        message.value(hasTemplate ? Template.body(value) : value);
+        if (hasTemplate) {
+            message.property(Template.HEADER, Base64.getEncoder().encodeToString(Template.identity(value)));
+        }
         if (deliverAfterMs > 0) {
             message.deliverAfter(deliverAfterMs, TimeUnit.MILLISECONDS);
         }

@@ -4,8 +4,10 @@ import brokerstorm.kit.MessagePosition;
 import brokerstorm.kit.Session;
 import brokerstorm.kit.Spec;
 import brokerstorm.kit.StreamIds;
+import brokerstorm.kit.Template;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
+import org.apache.pulsar.client.api.Message;
 import org.apache.pulsar.client.api.MessageId;
 import org.apache.pulsar.client.impl.BatchMessageIdImpl;
 import org.apache.pulsar.client.impl.MessageIdImpl;
@@ -29,6 +31,12 @@ final class Streams {
     /** The topic that holds one partition: a topic of one partition is no partitioned topic. */
     static String address(Spec.Topic topic, int partition) {
         return topic.partitions > 1 && partition >= 0 ? topic.address + PARTITION + partition : topic.address;
+    }
+
+    /** The payload of a message as it was sent: its value, or a body with the identity of its property. */
+    static byte[] payload(Message<byte[]> message) {
+        byte[] value = message.getData();
+        return Template.isWhole(value) ? value : Template.joined(value, message.getProperty(Template.HEADER));
     }
 
     /** Ledger, entry and batch index; the stream from the partition that the id carries. */

@@ -25,12 +25,19 @@ class _Session:
         self._stream = self._link.makefile("rb")
         self.frame("CONNECT", {"accept-version": "1.2", "host": "brokerstorm"}, want="CONNECTED")
         self.frame(
-            "SUBSCRIBE", {"destination": queue, "id": "1", "ack": "auto", "receipt": "1"}, want="RECEIPT"
+            "SUBSCRIBE",
+            {"destination": queue, "id": "1", "ack": "auto", "receipt": "1"},
+            want="RECEIPT",
         )
 
-    def frame(self, command: str, headers: dict[str, str], body: bytes = b"", *, want: str) -> bytes:
+    def frame(
+        self, command: str, headers: dict[str, str], body: bytes = b"", *, want: str
+    ) -> bytes:
         """Send a frame and wait for one of a kind; its body."""
-        lines = [command, *(f"{name}:{value.translate(_HEADER)}" for name, value in headers.items())]
+        lines = [
+            command,
+            *(f"{name}:{value.translate(_HEADER)}" for name, value in headers.items()),
+        ]
         self._link.sendall("\n".join(lines).encode() + b"\n\n" + body + b"\0")
         while True:
             kind, said, found = self._read()
@@ -85,7 +92,9 @@ class ArtemisAdmin:
             "_AMQ_OperationName": operation,
         }
         body = json.dumps(arguments).encode()
-        answer = self._with(_REPLIES, lambda session: session.frame("SEND", headers, body, want="MESSAGE"))
+        answer = self._with(
+            _REPLIES, lambda session: session.frame("SEND", headers, body, want="MESSAGE")
+        )
         return json.loads(answer)[0] if answer else None
 
     def topics(self) -> list[str]:
@@ -99,7 +108,9 @@ class ArtemisAdmin:
         for stream in (f"{topic.name}-0" for topic in topics):
             if stream in there:
                 raise UsageError(f"queue {stream} exists already")
-            self._manage("broker", "createQueue", stream, "ANYCAST", stream, None, True, -1, False, True)
+            self._manage(
+                "broker", "createQueue", stream, "ANYCAST", stream, None, True, -1, False, True
+            )
 
     def delete_topics(self, names: Sequence[str]) -> None:
         for stream in {f"{name}-0" for name in names} & set(self.topics()):
@@ -107,7 +118,9 @@ class ArtemisAdmin:
 
     def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
         streams = [f"{topic}-0" for topic in topics]
-        return {stream: {"": self._manage(f"queue.{stream}", "getMessageCount")} for stream in streams}
+        return {
+            stream: {"": self._manage(f"queue.{stream}", "getMessageCount")} for stream in streams
+        }
 
     def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
         there = {f"{topic}-0" for topic in topics} & set(self.topics())
@@ -137,13 +150,19 @@ class ArtemisAdmin:
     def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
         """Return when the queues of the topics are there and a message went in and came out."""
         if missing := wait_while(lambda: self._missing(topics, run_tag), timeout_s):
-            raise EnvironmentNotReady(f"the cluster is not ready after {timeout_s:.0f} s: {missing}")
+            raise EnvironmentNotReady(
+                f"the cluster is not ready after {timeout_s:.0f} s: {missing}"
+            )
 
     def _missing(self, topics: Sequence[str], run_tag: int) -> str:
         self.watch()
         payload = probe_payload(run_tag)
         # A length makes it a message of bytes, which the management does not take.
-        headers = {"destination": _PROBES, "persistent": "true", "content-length": str(len(payload))}
+        headers = {
+            "destination": _PROBES,
+            "persistent": "true",
+            "content-length": str(len(payload)),
+        }
         try:
             lacking = sorted({f"{topic}-0" for topic in topics} - set(self.topics()))
             if lacking:

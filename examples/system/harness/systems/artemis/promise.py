@@ -5,13 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from harness.contracts.plan import ConsumerPromise, TopicPlan
-from harness.plan.promise import ClientSettings, Consuming, Delivery, ProducerSettings, PromiseContext
+from harness.plan.promise import (
+    ClientSettings,
+    Consuming,
+    Delivery,
+    ProducerSettings,
+    PromiseContext,
+)
 
 
 class ArtemisProducerSettings(ProducerSettings):
     def delivery(self, topic: TopicPlan, context: PromiseContext) -> tuple[Delivery, str]:
         for name in ("persistent", "receipt"):
-            setting = self.settings.of(name)
+            setting = self.settings.setting_of(name)
             if setting is None:
                 return "unknown", self.settings.unstated(name)
             if not setting.is_true:
@@ -31,4 +37,6 @@ read_producer = ArtemisProducerSettings
 def read_consumer(
     consuming: Consuming, settings: ClientSettings, producers: Sequence[ClientSettings]
 ) -> ConsumerPromise:
-    return ConsumerPromise(subscription="queue", order="none", because={"order": "a queue is shared"})
+    return ConsumerPromise(
+        subscription="queue", order="none", because={"order": "a queue is shared"}
+    )

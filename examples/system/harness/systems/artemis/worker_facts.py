@@ -7,7 +7,8 @@ from harness.workers.facts import SettingFacts
 
 
 class ArtemisFacts(Part):
-    """``persistent``: a message outlives the broker. ``receipt``: a send waits for the broker's answer."""
+    """``persistent``: a message outlives the broker. ``receipt``: a send waits for the broker's
+    answer."""
 
     persistent: SettingFacts | None = None
     receipt: SettingFacts | None = None

@@ -1,0 +1,72 @@
+"""request-error: an answer says that the broker refused a request, which it carried out or never
+received."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from faults.kit.answers import AnswerFault, AnswerParams
+from faults.kit.cluster_view import ability_of
+from harness.errors import did_you_mean
+from harness.protocols.cluster import Cluster
+from harness.protocols.network import AnswerChange, ChangesAnswers
+
+
+class RequestErrorParams(AnswerParams):
+    error: str = Field(
+        description="the error that the answer says, as the protocol names it: `NOT_ENOUGH_REPLICAS`"
+    )
+    answered: Literal["instead", "after"] = Field(
+        "instead",
+        description=(
+            "`instead`: the broker does not get the request; `after`: it does what it is asked, and "
+            "the answer denies it"
+        ),
+    )
+    partitions: float = Field(
+        1.0,
+        gt=0,
+        le=1,
+        description=(
+            "share of the partitions of an answer that get the error, at least one; less than 1 with "
+            "`answered: after` only"
+        ),
+    )
+
+    @model_validator(mode="after")
+    def _whole_requests(self) -> RequestErrorParams:
+        if self.partitions < 1 and self.answered == "instead":
+            raise ValueError(
+                "partitions must be 1 with answered: instead: a request is answered as a whole; "
+                "use answered: after"
+            )
+        return self
+
+
+class RequestError(AnswerFault[RequestErrorParams]):
+    """Answer some requests with an error, before the broker gets them or after it did the work."""
+
+    kind = "request-error"
+    params = RequestErrorParams
+
+    def refusal(self, params: RequestErrorParams, cluster: Cluster) -> str:
+        errors = ability_of(cluster, ChangesAnswers).answer_errors()
+        if errors and params.error not in errors:
+            close = did_you_mean(params.error, errors, label="allowed")
+            return f"answers of {cluster.system} cannot say {params.error!r}; {close}"
+        return super().refusal(params, cluster)
+
+    def action(self, params: RequestErrorParams) -> str:
+        seen = {"instead": "that the broker does not get", "after": "that the broker carried out"}
+        part = f" for {params.partitions:.0%} of the partitions" if params.partitions < 1 else ""
+        return f"answer {params.which}, {seen[params.answered]}, with {params.error}{part}:"
+
+    def change(self, params: RequestErrorParams) -> AnswerChange:
+        return AnswerChange(
+            "error",
+            error=params.error,
+            partitions=params.partitions,
+            instead=params.answered == "instead",
+        )

@@ -1,0 +1,151 @@
+"""Base of the faults on answers: a broker does what it is asked, and the client hears something
+else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar, Generic, TypeVar
+
+from pydantic import Field, model_validator
+
+from faults.kit.cluster_view import ClusterView, ability_of
+from faults.kit.errors import StepProblem
+from faults.kit.network import Impaired, NetworkFault, is_of_clients
+from faults.kit.params import Inventory
+from faults.kit.requests import RequestParams, requests_refusal
+from faults.kit.targets import parse
+from harness.protocols.cluster import Cluster, HasPlacement, Proof
+from harness.protocols.network import (
+    ANSWERS,
+    AnswerChange,
+    Answered,
+    ChangesAnswers,
+    Flow,
+    Impairment,
+)
+from harness.protocols.nodes import Killable
+
+
+class AnswerParams(RequestParams):
+    """Keys of a fault on answers: which requests are met."""
+
+    nth: int = Field(
+        0,
+        ge=0,
+        le=1_000_000_000,
+        description="only the request of this number is met, counted from the begin of the fault; "
+        "0: `share` says which",
+    )
+    first_of_each_connection: bool = Field(
+        False, description="only the first of these requests on each connection is met"
+    )
+
+    @model_validator(mode="after")
+    def _one_choice(self) -> AnswerParams:
+        chosen = [
+            name
+            for name, is_set in (
+                ("share", self.share < 1),
+                ("nth", self.nth),
+                ("first_of_each_connection", self.first_of_each_connection),
+            )
+            if is_set
+        ]
+        if len(chosen) > 1:
+            raise ValueError(f"{' and '.join(chosen)} exclude each other: keep one of them")
+        return self
+
+    @property
+    def which(self) -> str:
+        """Which requests are met, in words."""
+        kinds = "/".join(self.requests)
+        if self.nth:
+            return f"{kinds} request number {self.nth}"
+        if self.first_of_each_connection:
+            return f"the first {kinds} request of each connection"
+        return f"{self.share:.0%} of {kinds} requests"
+
+
+P = TypeVar("P", bound=AnswerParams)
+
+
+class ChangedAnswers(Impaired):
+    """Connections on which some answers are not the broker's. The proxy counts these; a request of
+    the harness does not show them."""
+
+    params: AnswerParams
+    silences = False
+    _found = Answered()
+
+    def shows_effect(self, name: str, took_s: float | None) -> bool:
+        return False
+
+    def proof(self) -> Proof:
+        """Effective when an answer was changed."""
+        found = self.view.ability(ChangesAnswers).answered(self.name)
+        if found.seen:  # nothing is counted any more once it is healed
+            self._found = found
+        found, kinds = self._found, ", ".join(self.params.requests)
+        said = f"{found.met} of {found.seen} {kinds} requests met" if found.seen else ""
+        if found.unfit:
+            said += f"; {found.unfit} answers have no place for it"
+        if found.described:
+            said += f"; the first at {found.described[0]}"
+        change = self.impairment.answer
+        details = {
+            "answers": found.met,
+            "seen": found.seen,
+            "met": list(found.described),
+            "false_errors": bool(change and change.act == "error" and found.met),
+        }
+        where = ", ".join(self.targets)
+        return Proof(bool(found.met), f"{where}: {said or f'no {kinds} request was seen'}", details)
+
+
+class AnswerFault(NetworkFault[P], Generic[P]):
+    """Base of the kinds that change answers on their way to clients."""
+
+    silences: ClassVar[bool] = False
+    how = "answer"
+    abilities = (ChangesAnswers, Killable, HasPlacement)
+    needs = NetworkFault.needs | {ANSWERS}
+
+    def needs_for(self, params: P) -> frozenset[str]:
+        return super().needs_for(params) | {ANSWERS}
+
+    def complete(self, params: P, inventory: Inventory) -> P:
+        if not is_of_clients(params.link):
+            raise StepProblem("link", f"must be about clients, is {params.link}")
+        self._check_role(params, inventory)
+        parse(params.target, inventory)
+        return params
+
+    def refusal(self, params: P, cluster: Cluster) -> str:
+        found = ability_of(cluster, ChangesAnswers)
+        if not found.answer_errors():
+            return f"answers of {cluster.system} cannot be changed"
+        if reason := requests_refusal(params, found.request_kinds(), cluster):
+            return reason
+        return super().refusal(params, cluster)
+
+    def impaired(
+        self, view: ClusterView, targets: tuple[str, ...], params: P, flows: Sequence[Flow]
+    ) -> ChangedAnswers:
+        impairment = Impairment(
+            self.how,
+            delay_s=self.delay_s(params),
+            requests=params.requests,
+            share=params.share,
+            number=params.nth,
+            first_of_each_connection=params.first_of_each_connection,
+            answer=self.change(params),
+        )
+        return ChangedAnswers(view, targets, params, flows, impairment)
+
+    def change(self, params: P) -> AnswerChange:
+        """What becomes of an answer."""
+        raise NotImplementedError
+
+    def delay_s(self, params: P) -> float:
+        """How long it is delayed. Default: not at all."""
+        return 0.0

@@ -1,0 +1,41 @@
+"""Keys of the faults that meet requests of some kinds, and why a cluster cannot find these."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from faults.kit.network import NetworkParams
+from harness.errors import did_you_mean
+from harness.protocols.cluster import Cluster
+
+
+class RequestParams(NetworkParams):
+    """Keys of a fault that meets requests of some kinds."""
+
+    requests: tuple[str, ...] = Field(
+        min_length=1,
+        description="kinds of requests, as the protocol names them: `[EndTxn]`, `[Produce, Fetch]`",
+    )
+    share: float = Field(
+        1.0, gt=0, le=1, description="share of these requests that are met; 0.4 is four in ten"
+    )
+
+
+def requests_refusal(params: RequestParams, kinds: Sequence[str], cluster: Cluster) -> str:
+    """Why the proxy of this cluster cannot find such requests; empty when it can.
+
+    Args:
+        kinds: the kinds that it can tell apart.
+    """
+    if unknown := [name for name in params.requests if name not in kinds]:
+        close = (
+            did_you_mean(unknown[0], kinds, label="allowed")
+            if kinds
+            else "they cannot be distinguished"
+        )
+        return f"no request {unknown[0]!r} of {cluster.system}; {close}"
+    if cluster.security is not None:
+        return "requests cannot be distinguished on connections with TLS"
+    return ""

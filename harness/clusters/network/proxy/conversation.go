@@ -1,0 +1,246 @@
+package main
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// A frame that is longer belongs to no message of Kafka, whose brokers refuse more than 100 MiB by default.
+const longestFrame = 200 << 20
+
+var errNotKafka = errors.New("these bytes are no request")
+
+// A sent request is one that the client waits for an answer to.
+type sent struct {
+	number int32
+	// The request as it came; nil where no rule is about its answer.
+	frame *frame
+	// What its answer will be changed by.
+	rules []*rule
+	// The answer in place of the broker's, which is not asked; nil where the broker is asked.
+	instead []byte
+}
+
+// A conversation relays one connection of a client of Kafka and knows which answer belongs to which request: brokers
+// answer in the order of the requests.
+type conversation struct {
+	all            *answers
+	relay          string
+	client, server *net.TCPConn
+
+	mutex   sync.Mutex // of what follows, and of what is written to the client
+	waiting []*sent
+	met     map[*rule]bool
+	toward  *bufio.Writer
+}
+
+func newConversation(all *answers, relay string, client, server *net.TCPConn) *conversation {
+	return &conversation{
+		all: all, relay: relay, client: client, server: server,
+		met: map[*rule]bool{}, toward: bufio.NewWriterSize(client, 64<<10),
+	}
+}
+
+func (c *conversation) run() {
+	var both sync.WaitGroup
+	both.Add(2)
+	go func() { defer both.Done(); end(c.server, c.client, c.requests()) }()
+	go func() { defer both.Done(); end(c.client, c.server, c.answers()) }()
+	both.Wait()
+}
+
+// requests reads what the client sends and passes it on, until it ends.
+func (c *conversation) requests() error {
+	from := bufio.NewReaderSize(c.client, 64<<10)
+	to := bufio.NewWriterSize(c.server, 64<<10)
+	for {
+		bytes, err := readFrame(from)
+		if err == errNotKafka { // of another protocol: it passes as it is
+			to.Flush()
+			_, err = io.Copy(c.server, from)
+			return err
+		}
+		if err != nil {
+			to.Flush()
+			return err
+		}
+		request, err := parseRequest(bytes)
+		passed := true
+		if err == nil {
+			passed = c.note(request)
+		}
+		if passed {
+			if _, err := to.Write(bytes); err != nil {
+				return err
+			}
+		}
+		if from.Buffered() == 0 {
+			if err := to.Flush(); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// note remembers a request whose answer will come; false: it is answered here, and the broker does not get it.
+func (c *conversation) note(request *frame) bool {
+	if !request.isAnswered() {
+		return true
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	waiting := &sent{number: request.number}
+	for _, each := range c.all.of(c.relay, request.kind) {
+		first := !c.met[each]
+		c.met[each] = true
+		if !each.chooses(first) {
+			continue
+		}
+		if each.Act == "error" && each.Instead {
+			answer, changed := request.refuse(each.Code)
+			if !changed {
+				each.unfit.Add(1)
+				continue
+			}
+			each.note(request.describe(""))
+			waiting.instead = answer
+			break
+		}
+		waiting.frame, waiting.rules = request, append(waiting.rules, each)
+	}
+	c.waiting = append(c.waiting, waiting)
+	c.answerHere()
+	return waiting.instead == nil
+}
+
+// answerHere writes the answers whose turn it is and that need no broker. The mutex is held.
+func (c *conversation) answerHere() {
+	for len(c.waiting) > 0 && c.waiting[0].instead != nil {
+		c.toward.Write(c.waiting[0].instead)
+		c.waiting = c.waiting[1:]
+	}
+	c.toward.Flush()
+}
+
+// answers reads what the broker sends and passes it on, changed where a rule says so, until it ends.
+func (c *conversation) answers() error {
+	from := bufio.NewReaderSize(c.server, 64<<10)
+	for {
+		head, err := from.Peek(8)
+		if err != nil {
+			return err
+		}
+		length := int64(binary.BigEndian.Uint32(head)) + 4
+		request := c.take(int32(binary.BigEndian.Uint32(head[4:])))
+		if length < 8 || length > longestFrame {
+			_, err := io.Copy(c.client, from)
+			return err
+		}
+		if request == nil || len(request.rules) == 0 {
+			err = c.pass(from, length)
+		} else {
+			err = c.change(from, length, request)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// take removes the request that an answer is of, and those before it, which got none; nil: it is of no request.
+func (c *conversation) take(number int32) *sent {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	for at, each := range c.waiting {
+		if each.instead != nil || each.number != number {
+			continue
+		}
+		for _, before := range c.waiting[:at] {
+			c.toward.Write(before.instead)
+		}
+		c.waiting = c.waiting[at+1:]
+		return each
+	}
+	return nil
+}
+
+func (c *conversation) pass(from *bufio.Reader, length int64) error {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if _, err := io.CopyN(c.toward, from, length); err != nil {
+		return err
+	}
+	c.answerHere()
+	return c.flush(from)
+}
+
+func (c *conversation) change(from *bufio.Reader, length int64, request *sent) error {
+	answer := make([]byte, length)
+	if _, err := io.ReadFull(from, answer); err != nil {
+		return err
+	}
+	for _, each := range request.rules {
+		if each.isOver() { // since the request came
+			continue
+		}
+		switch each.Act {
+		case "drop":
+			each.note(request.frame.describe(""))
+			if each.Close {
+				return errors.New("closed")
+			}
+			answer = nil
+		case "delay":
+			each.note(request.frame.describe(""))
+			select {
+			case <-time.After(time.Duration(each.DelayMs) * time.Millisecond):
+			case <-each.over:
+			}
+		default:
+			changed, more, fits := request.frame.change(answer, each)
+			if !fits {
+				each.unfit.Add(1)
+				continue
+			}
+			each.note(request.frame.describe(more))
+			answer = changed
+		}
+		if answer == nil {
+			break
+		}
+	}
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	if _, err := c.toward.Write(answer); err != nil {
+		return err
+	}
+	c.answerHere()
+	return c.flush(from)
+}
+
+func (c *conversation) flush(from *bufio.Reader) error {
+	if from.Buffered() > 0 {
+		return nil
+	}
+	return c.toward.Flush()
+}
+
+// readFrame reads a request with its length in front.
+func readFrame(from *bufio.Reader) ([]byte, error) {
+	head, err := from.Peek(4)
+	if err != nil {
+		return nil, err
+	}
+	length := int64(binary.BigEndian.Uint32(head)) + 4
+	if length < 12 || length > longestFrame {
+		return nil, errNotKafka
+	}
+	bytes := make([]byte, length)
+	_, err = io.ReadFull(from, bytes)
+	return bytes, err
+}

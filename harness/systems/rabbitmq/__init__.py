@@ -1,0 +1,109 @@
+"""RabbitMQ: queues of which a message is gone when it was acknowledged, on three nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from harness.systems.base import Problem, Request, System, Texts
+
+NODES: Final = 3
+#: Of our own clusters, as compose/rabbitmq/conf/definitions.json names it.
+VIRTUAL_HOST: Final = "brokerstorm"
+#: Of our own clusters, as compose/rabbitmq/conf/rabbitmq.conf has it.
+CLUSTER: Final = "brokerstorm"
+TYPE: Final = "x-queue-type"
+QUORUM: Final = "quorum"
+CLASSIC: Final = "classic"
+#: Settings of a queue under which it drops messages, or gives them to another queue.
+_DROPS: Final = (
+    "x-message-ttl",
+    "x-expires",
+    "x-delivery-limit",
+    "x-dead-letter-exchange",
+    "x-dead-letter-routing-key",
+    "x-dead-letter-strategy",
+)
+_BOUNDS: Final = ("x-max-length", "x-max-length-bytes", "x-max-in-memory-length")
+#: What the harness itself says of a queue.
+_OURS: Final[Mapping[str, str]] = {
+    "x-quorum-initial-group-size": "is topics.replication: leave it out",
+    "x-queue-leader-locator": "is decided by brokerstorm, which spreads the leaders: leave it out",
+    "x-queue-master-locator": "is decided by brokerstorm, which spreads the leaders: leave it out",
+}
+#: The name of a node that asks how long a round trip takes; the answer is only that it is known.
+_ASKS: Final = b"brokerstorm-request@127.0.0.1"
+
+
+class RabbitMq(System):
+    """RabbitMQ: its settings, the names of queues, and what it can do."""
+
+    name = "rabbitmq"
+    client = "amqp091-go"
+    version = "3.10.8"
+    audit = ("amqp091-go", "")
+    harness_libraries = ("pika",)
+    allowed = {"receive": ("loop",), "settle": ("auto", "ack")}
+    foreign = {
+        (
+            "consumer",
+            "commit_every",
+        ): "a consumer of rabbitmq acknowledges messages: see settle",
+        ("consumer", "per_transaction"): "transactions do not cover quorum queues; leave it out",
+        ("consumer", "rollback_every"): "transactions do not cover quorum queues; leave it out",
+    }
+    is_queue = True
+    copies = ("replica", "replicas")
+    stored_overhead_bytes = 120
+    config_form = "properties"
+    config_left_aside = (  # who connects and how, and where other servers are
+        r"listeners\.|management\.|ssl_options\.|auth_|default_(user|pass|permissions|vhost)|"
+        r"loopback_users|load_definitions|definitions\.|cluster_formation\.|cluster_name$|log\."
+    )
+    file_kinds = {  # of the log of Raft, of quorum queues and of classic ones, below mnesia/NODE
+        "snapshot": ("*/snapshots/*",),
+        "log": ("*.wal", "*.segment", "*.rdq"),
+        "index": ("*.idx", "*.qi"),
+        "metadata": ("*/config", "*.dets", "*.DCD", "*.DCL", "*.DAT"),
+    }
+    log_stamps = ("{time} [{level}] ",)
+    log_leader = r"queue '{stream}' in vhost '[^']*': (detected a new leader|\w+ -> leader)"
+    ask_id = "`rabbitmqctl cluster_status`, as cluster name"
+    mechanisms = ("user",)
+    subscription = "queue"
+    order = "none"
+
+    def topic_problems(self, replication: int, config: Texts) -> Iterator[Problem]:
+        kind = config.get(TYPE, QUORUM)
+        if kind not in (QUORUM, CLASSIC):
+            yield TYPE, f"must be {QUORUM} or {CLASSIC}"
+        for key in config:
+            if key in _DROPS:
+                yield key, "drops messages or moves them: loss could not be detected; leave it out"
+            elif key in _OURS:
+                yield key, _OURS[key]
+        if any(key in config for key in _BOUNDS) and config.get("x-overflow") != "reject-publish":
+            yield "x-overflow", "must be reject-publish: a queue with a bound drops messages else"
+        if replication > NODES:
+            yield "x-quorum-initial-group-size", f"is topics.replication: at most {NODES}"
+
+    def topic_config(self, config: Texts, replication: int, broker_config: Texts) -> dict[str, str]:
+        """Return what a queue is declared with: a quorum queue unless the settings say
+        otherwise."""
+        kind = config.get(TYPE, QUORUM)
+        size = {"x-quorum-initial-group-size": str(replication)} if kind == QUORUM else {}
+        return {TYPE: kind, **size, **config}
+
+    def replication(self, asked: int, topology: str, broker_config: Texts) -> int:
+        return asked
+
+    def request(self, port: str, ballast: int = 0) -> Request | None:
+        """The greeting of a client, or that of another node: both are answered at once."""
+        if port == "client":
+            return b"AMQP\x00\x00\x09\x01", 1
+        body = b"N" + (0x4_0307_0F94).to_bytes(8, "big") + (1).to_bytes(4, "big")
+        body += len(_ASKS).to_bytes(2, "big") + _ASKS
+        return len(body).to_bytes(2, "big") + body, 1
+
+
+SYSTEM = RabbitMq()

@@ -1,0 +1,513 @@
+"""RabbitMQ's admin side: queues, who leads them, connections, readiness.
+
+Nodes are asked as RabbitMQ's own tools ask them (`harness.systems.rabbitmq.link`), each for what it
+knows itself. So a node that is frozen, or cut off, holds up no answer of another one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
+from typing import Any, Final
+
+from harness.admin.client_names import without_tag
+from harness.admin.failover import FailoverAdmin, NoAnswer, each, wait_ready
+from harness.admin.watched import watched_leaderships
+from harness.connections.secret import Secret
+from harness.connections.security import ANYBODY, Access
+from harness.contracts.rows import Leadership
+from harness.errors import EnvironmentNotReady, UsageError
+from harness.protocols.cluster import (
+    ClientConnection,
+    Endpoint,
+    Node,
+    PartitionState,
+    SeenLeaders,
+    TopicSettings,
+)
+from harness.systems.rabbitmq import CLASSIC, TYPE, VIRTUAL_HOST
+from harness.systems.rabbitmq.amqp import PROBES, Amqp
+from harness.systems.rabbitmq.link import ErlangLink, Refused, shown
+from harness.systems.rabbitmq.terms import Atom, Function, Pid
+
+_ASK_S: Final = 8.0
+_GLANCE_S: Final = 1.0
+_MOVE_S: Final = 5.0
+#: States of a member of a Raft group that takes part.
+_TAKES_PART: Final = ("leader", "follower")
+#: Places in RabbitMQ's record of a queue (`amqqueue`).
+_NAME, _PID, _MIRRORS, _MIRRORS_IN_SYNC, _TYPE_STATE, _FIELDS = 1, 6, 7, 8, 20, 21
+#: Begins the names of the policies that mirror our classic queues; and who made them.
+_POLICY: Final = "brokerstorm-"
+_MAKER: Final = b"brokerstorm"
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """A queue as the nodes' shared table has it.
+
+    Attributes:
+        server: of a quorum queue, the name of its Raft server; empty = a classic queue.
+        node: which node led it when the table was written.
+        members: the nodes that have a copy.
+        in_sync: of a classic queue, those whose copy is complete.
+    """
+
+    name: str
+    server: str
+    node: str
+    members: tuple[str, ...]
+    in_sync: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RaftView:
+    """What one node says of Raft: group -> its leader, and the state of the node's own member."""
+
+    leaders: Mapping[str, str] = field(default_factory=dict)
+    states: Mapping[str, str] = field(default_factory=dict)
+
+
+class RabbitMqAdmin:
+    """Admin, MovesLeaders, HasBacklogs, HasConnections and HasHealthProbe for the nodes of a
+    cluster. Thread-safe; every call ends within seconds.
+
+    A stream "orders-0" is a queue of that name.
+
+    Args:
+        cookie: the secret that the nodes share.
+        hosts: node -> the host in its own name (``rabbit@HOST``).
+        is_reachable: whether a node can answer, as far as the runtime knows; others are not asked.
+    """
+
+    def __init__(
+        self,
+        nodes: Sequence[Node],
+        *,
+        cookie: Callable[[], Secret],
+        hosts: Mapping[str, str],
+        is_reachable: Callable[[str], bool] = lambda name: True,
+        access: Access = ANYBODY,
+    ) -> None:
+        self._names = tuple(sorted(node.name for node in nodes))
+        self._is_reachable = is_reachable
+        self._failover = FailoverAdmin(nodes, is_reachable)
+        self._links = {node.name: ErlangLink(node.admin, cookie) for node in nodes}
+        # Not the way of clients, on which a network fault may last.
+        self._amqp = {
+            node.name: Amqp(Endpoint(node.admin.host, node.client.port), access.admin)
+            for node in nodes
+        }
+        self._node_of = {f"rabbit@{host}": name for name, host in hosts.items()}
+        self._erlang_of = {name: node for node, name in self._node_of.items()}
+        self._seen: Mapping[str, Queue] = MappingProxyType({})
+        self.watch: Callable[[], None] = lambda: None
+
+    # -- questions ---------------------------------------------------------------------------------
+
+    def _each(self, question: Callable[[ErlangLink], Any]) -> dict[str, Any]:
+        """Node -> its answer; nodes that give none are left out."""
+
+        def ask(name: str) -> Any:
+            try:
+                return question(self._links[name])
+            except NoAnswer as error:
+                raise EnvironmentNotReady(f"{name}: {error}") from error
+
+        return each([name for name in self._names if self._is_reachable(name)], ask)
+
+    def _first(self, question: Callable[[ErlangLink], Any]) -> Any:
+        """The first answer that a node gives.
+
+        Raises:
+            EnvironmentNotReady: none does.
+        """
+        return self._failover.first_answer(
+            lambda node: question(self._links[node.name]), within_s=_ASK_S
+        )
+
+    def _queues(self) -> dict[str, Queue]:
+        """Stream -> its queue, of our virtual host.
+
+        Raises:
+            EnvironmentNotReady: no node answers.
+        """
+        rows = self._first(lambda link: link.call("rabbit_amqqueue", "list", VIRTUAL_HOST.encode()))
+        found = (self._queue(row) for row in rows)
+        return {queue.name: queue for queue in found if queue is not None}
+
+    def _queue(self, row: Any) -> Queue | None:
+        if not isinstance(row, tuple) or len(row) < _FIELDS:
+            return None
+        name, pid, state = row[_NAME][3].decode("utf-8", "replace"), row[_PID], row[_TYPE_STATE]
+        if name.startswith(PROBES) or not name.rpartition("-")[2].isdigit():
+            return None
+        if isinstance(pid, Pid):
+            mirrors, complete = (
+                tuple(self._node_of.get(one.node, "") for one in row[place])
+                if isinstance(row[place], list)
+                else ()
+                for place in (_MIRRORS, _MIRRORS_IN_SYNC)
+            )
+            node = self._node_of.get(pid.node, "")
+            return Queue(name, "", node, (node, *mirrors), (node, *complete))
+        server, erlang = pid
+        members = state.get("nodes", ()) if isinstance(state, dict) else ()
+        nodes = sorted(self._node_of.get(str(one), "") for one in members)
+        return Queue(name, str(server), self._node_of.get(str(erlang), ""), tuple(nodes))
+
+    def _told(self) -> dict[str, RaftView]:
+        """Node -> what it says of the Raft groups that it has a member of."""
+
+        def ask(link: ErlangLink) -> RaftView:
+            boards = link.call("ets", "tab2list", Atom("ra_leaderboard"))
+            states = link.call("ets", "tab2list", Atom("ra_state"))
+            return RaftView(
+                {
+                    str(row[0]): self._node_of.get(str(row[1][1]), "")
+                    for row in boards
+                    if isinstance(row[1], tuple)
+                },
+                {str(row[0]): str(row[1]) for row in states},
+            )
+
+        return self._each(ask)
+
+    # -- who leads ---------------------------------------------------------------------------------
+
+    def partition_states(self, topics: Sequence[str]) -> dict[str, PartitionState]:
+        """Queue -> its state. While no node answers, the queues seen last, without a leader."""
+        with suppress(EnvironmentNotReady):
+            self._seen = MappingProxyType(self._queues())
+        queues = [queue for queue in self._seen.values() if _topic(queue.name) in topics]
+        told = self._told() if any(queue.server for queue in queues) else {}
+        return {queue.name: self._state(queue, told) for queue in queues}
+
+    def _state(self, queue: Queue, told: Mapping[str, RaftView]) -> PartitionState:
+        if not queue.server:
+            there = tuple(name for name in queue.in_sync if self._is_reachable(name))
+            leader = queue.node if queue.node in there else None
+            return PartitionState(leader, queue.members, there)
+        leader = self._leader(queue, told)
+        others = (name for name in queue.members if name != leader)
+        members = (leader, *others) if leader else queue.members
+        return PartitionState(leader, members, self._in_sync(queue, told))
+
+    def _leader(self, queue: Queue, told: Mapping[str, RaftView]) -> str | None:
+        """Whom most members name, of those that answer: a node that was frozen until now still
+        names the one from before."""
+        votes = Counter(
+            one.leaders[queue.server]
+            for name, one in told.items()
+            if name in queue.members and one.leaders.get(queue.server)
+        )
+        best = votes.most_common(2)
+        if not best or (len(best) == 2 and best[0][1] == best[1][1]):
+            return None
+        leader = best[0][0]
+        says = told.get(leader)
+        return leader if says is not None and says.states.get(queue.server) == "leader" else None
+
+    def _in_sync(self, queue: Queue, told: Mapping[str, RaftView]) -> tuple[str, ...]:
+        return tuple(
+            name
+            for name in queue.members
+            if name in told and told[name].states.get(queue.server) in _TAKES_PART
+        )
+
+    def leaders(self, topic: str) -> dict[int, str | None]:
+        states = self.partition_states([topic])
+        return {int(name.rpartition("-")[2]): state.leader for name, state in states.items()}
+
+    def leaderships(self, topics: Sequence[str], seen: SeenLeaders) -> list[Leadership]:
+        """The leaders as they were seen, one term each."""
+        return watched_leaderships(seen)
+
+    def controller(self) -> str | None:
+        """None: no node decides for the others."""
+        return None
+
+    def registered(self) -> set[str]:
+        """Nodes that run RabbitMQ and that a node sees in the cluster."""
+        views = self._each(
+            lambda link: link.call("rabbit_mnesia", "cluster_nodes", Atom("running"))
+        )
+        votes = Counter(
+            name for view in views.values() for node in view if (name := self._node_of.get(node))
+        )
+        return {name for name, count in votes.items() if name in views and 2 * count > len(views)}
+
+    def answers(self, node: str) -> bool:
+        try:
+            self._links[node].call("erlang", "node", timeout_s=_GLANCE_S)
+        except (NoAnswer, Refused):
+            return False
+        return True
+
+    def move_leaders(self, topic: str, to: Mapping[int, str]) -> None:
+        """Make these nodes the leaders of quorum queues.
+
+        Raises:
+            UsageError: a classic queue, or the leader refuses.
+            EnvironmentNotReady: the leader does not answer.
+        """
+        queues = self._queues()
+        states = self.partition_states([topic])
+        for partition, node in to.items():
+            stream = f"{topic}-{partition}"
+            queue, state = queues.get(stream), states.get(stream)
+            if queue is None or state is None or not queue.server:
+                raise UsageError(f"{stream} is not a quorum queue: its leader cannot move")
+            if state.leader is None:
+                raise EnvironmentNotReady(f"{stream} has no leader now")
+            self._move(queue, state.leader, node)
+
+    def _move(self, queue: Queue, leader: str, to: str) -> None:
+        server = Atom(queue.server)
+        ends = [(server, Atom(self._erlang_of[name])) for name in (leader, to)]
+        try:
+            said = self._links[leader].call("ra", "transfer_leadership", *ends, timeout_s=_MOVE_S)
+        except NoAnswer as error:
+            raise EnvironmentNotReady(f"{leader}: {error}") from error
+        if said not in ("ok", "already_leader"):
+            raise UsageError(f"{leader} does not give {queue.name} to {to}: {said}")
+
+    # -- queues ------------------------------------------------------------------------------------
+
+    def create_topics(self, topics: Sequence[TopicSettings]) -> None:
+        """Create the queues of topics, their leaders spread over the nodes.
+
+        Raises:
+            UsageError: a queue exists, or a setting is refused.
+            EnvironmentNotReady: a node does not answer.
+        """
+        count = len(self._queues())
+        for topic in topics:
+            for partition in range(topic.partitions):
+                at = self._names[count % len(self._names)]
+                stream = f"{topic.name}-{partition}"
+                if topic.config.get(TYPE) == CLASSIC and topic.replication > 1:
+                    self._mirror(stream, topic.replication)
+                self._amqp[at].declare(stream, topic.config)
+                count += 1
+
+    def _mirror(self, stream: str, copies: int) -> None:
+        """Have a classic queue mirrored, by a policy of its own.
+
+        Raises:
+            UsageError: these brokers have no mirrors (4.0 and newer).
+        """
+        mode = {"ha-mode": "exactly", "ha-params": copies, "ha-sync-mode": "automatic"}
+        words = (f"{_POLICY}{stream}", f"^{re.escape(stream)}$", json.dumps(mode))
+        asked = (VIRTUAL_HOST, *words, 0, "queues", _MAKER)
+        said = self._first(partial(_call, "rabbit_policy", "parse_set", *asked))
+        if said != "ok":
+            raise UsageError(
+                f"queue {stream} cannot be mirrored on {copies} nodes: {shown(said)}",
+                hint="set topics.replication to 1, or use a quorum queue",
+            )
+
+    def delete_topics(self, names: Sequence[str]) -> None:
+        """Delete the queues of topics with what is in them; it is not an error if one does not
+        exist."""
+        queues = [stream for stream in self._queues() if _topic(stream) in names]
+        reachable = [name for name in self._names if self._is_reachable(name)]
+        if queues and reachable:
+            self._amqp[reachable[0]].delete(queues)
+        for stream in queues:
+            policy = (VIRTUAL_HOST, f"{_POLICY}{stream}", _MAKER)
+            self._first(partial(_call, "rabbit_policy", "delete", *policy))
+
+    def topics(self) -> list[str]:
+        """Names of all topics that have queues."""
+        return sorted({_topic(stream) for stream in self._queues()})
+
+    def backlogs(self, topics: Sequence[str]) -> dict[str, dict[str, int]]:
+        """Queue -> under "", the messages in it that were not acknowledged, those handed out to
+        consumers included.
+
+        Raises:
+            EnvironmentNotReady: the leader of a queue does not answer.
+        """
+        found = {}
+        for stream, queue in self._queues().items():
+            if _topic(stream) in topics:
+                found[stream] = {"": self._depth(queue)}
+        return found
+
+    def _depth(self, queue: Queue) -> int:
+        try:
+            if not queue.server:
+                return self._depth_of_classic(queue)
+            total = Function("rabbit_fifo", "query_messages_total", 1)
+            at = (Atom(queue.server), Atom(self._erlang_of.get(queue.node, "")))
+            said = self._first(lambda link: link.call("ra", "consistent_query", at, total))
+        except Refused as error:
+            raise EnvironmentNotReady(f"{queue.name}: {error}") from error
+        if not (isinstance(said, tuple) and said[0] == "ok" and isinstance(said[1], int)):
+            raise EnvironmentNotReady(f"{queue.name}: its leader does not answer")
+        return said[1]
+
+    def _depth_of_classic(self, queue: Queue) -> int:
+        resource = (Atom("resource"), VIRTUAL_HOST.encode(), Atom("queue"), queue.name.encode())
+
+        def ask(link: ErlangLink) -> int:
+            said = link.call("rabbit_amqqueue", "lookup", resource)
+            if not (isinstance(said, tuple) and said[0] == "ok"):
+                raise NoAnswer("knows no such queue")
+            items = link.call("rabbit_amqqueue", "info", said[1], [Atom("messages")])
+            return int(items[0][1])
+
+        return int(self._first(ask))
+
+    def end_offsets(self, topics: Sequence[str]) -> dict[str, int]:
+        """Nothing: a queue has no positions. See `backlogs`."""
+        return {}
+
+    # -- connections -------------------------------------------------------------------------------
+
+    def connections(self) -> list[ClientConnection]:
+        """Return the connections of clients to the nodes that answer; a port is a node's name."""
+        views = self._each(_connections_at)
+        return sorted(
+            (
+                _connection(node, name, properties)
+                for node, found in views.items()
+                for name, (_, properties) in found.items()
+            ),
+            key=lambda found: (found.port, found.id),
+        )
+
+    def close_connection(self, connection: ClientConnection) -> None:
+        """Close a connection, as `rabbitmqctl close_connection` does.
+
+        Raises:
+            EnvironmentNotReady: the node does not answer.
+        """
+        link = self._links[connection.port]
+        try:
+            found = _connections_at(link).get(connection.id)
+            if found is not None:
+                link.call("rabbit_networking", "close_connection", found[0], b"closed by a fault")
+        except NoAnswer as error:
+            raise EnvironmentNotReady(f"{connection.port}: {error}") from error
+
+    # -- readiness ---------------------------------------------------------------------------------
+
+    def wait_ready(self, topics: Sequence[str], *, timeout_s: float, run_tag: int) -> None:
+        """Return when every node runs and sees the others, the queues of ``topics`` have a leader
+        and all their members, and a message went in and came out through every node.
+
+        Raises:
+            EnvironmentNotReady: what is still missing, by name.
+        """
+        wait_ready(lambda: self._missing(topics, run_tag), self.watch, timeout_s=timeout_s)
+
+    def _missing(self, topics: Sequence[str], run_tag: int) -> str:
+        running = self._each(lambda link: link.call("rabbit", "is_running"))
+        for name in self._names:
+            if running.get(name) != "true":
+                return f"{name} is {'starting' if name in running else 'not answering'}"
+        views = self._each(
+            lambda link: link.call("rabbit_mnesia", "cluster_nodes", Atom("running"))
+        )
+        for name, view in views.items():
+            if lacking := sorted(set(self._erlang_of) - {self._node_of.get(one) for one in view}):
+                return f"{name} does not see {lacking[0]} in the cluster"
+        if problem := self._trouble():
+            return problem
+        return self._missing_queues(topics) or self._probed(topics, run_tag)
+
+    def _trouble(self) -> str:
+        """An alarm that blocks publishers, or a partition that a node has seen."""
+        for name, alarms in self._each(
+            lambda link: link.call("rabbit_alarm", "get_alarms")
+        ).items():
+            for alarm in alarms:
+                return f"{name} has an alarm, so publishers are blocked: {_alarm(alarm)}"
+        seen = self._each(lambda link: link.call("rabbit_node_monitor", "partitions"))
+        for name, partitions in seen.items():
+            if partitions:
+                others = ", ".join(self._node_of.get(str(one), str(one)) for one in partitions)
+                return f"{name} has seen a partition from {others}, and serves on its own"
+        return ""
+
+    def _missing_queues(self, topics: Sequence[str]) -> str:
+        states = self.partition_states(topics)
+        lacking = [topic for topic in topics if topic not in {_topic(name) for name in states}]
+        if lacking:
+            return f"topic {lacking[0]} has no queue"
+        for name, state in sorted(states.items()):
+            if state.leader is None:
+                return f"{name} has no leader"
+            if late := sorted(set(state.replicas) - set(state.in_sync)):
+                return f"{name}: {late[0]} is not in sync"
+        return ""
+
+    def _probed(self, topics: Sequence[str], run_tag: int) -> str:
+        queues = [queue for queue in self._queues() if _topic(queue) in topics]
+        for name, amqp in self._amqp.items():
+            if reason := amqp.failure(queues, name, run_tag):
+                return reason
+        return ""
+
+    def close(self) -> None:
+        """Drop all connections. Idempotent; a later call opens them again."""
+        for link in self._links.values():
+            link.close()
+
+
+def _call(module: str, function: str, *more: Any) -> Any:
+    """Call a function of the last argument, which is a link, with the arguments before it."""
+    *arguments, link = more
+    return link.call(module, function, *arguments)
+
+
+def _connections_at(link: ErlangLink) -> dict[str, tuple[Pid, Mapping[str, str]]]:
+    """Name of a connection to a node -> its process, and the properties that the client states as
+    texts."""
+    found: dict[str, tuple[Pid, Mapping[str, str]]] = {}
+    asked = [Atom("name"), Atom("client_properties")]
+    for pid in link.call("rabbit_networking", "local_connections"):
+        try:
+            items = dict(link.call("rabbit_networking", "connection_info", pid, asked))
+        except Refused:  # it has ended meanwhile
+            continue
+        properties = {
+            key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+            for key, kind, value in items["client_properties"]
+            if kind == "longstr"
+        }
+        found[items["name"].decode("utf-8", "replace")] = (pid, properties)
+    return found
+
+
+def _connection(node: str, name: str, properties: Mapping[str, str]) -> ClientConnection:
+    pid = properties.get("qpid.client_pid", "")
+    return ClientConnection(
+        id=name,
+        port=node,
+        client_name=without_tag(properties.get("instance", "")),
+        pid=int(pid) if pid.isdigit() else 0,
+    )
+
+
+def _topic(stream: str) -> str:
+    return stream.rpartition("-")[0]
+
+
+def _alarm(alarm: Any) -> str:
+    """``{{resource_limit, memory, Node}, []}`` as ``memory``."""
+    while isinstance(alarm, tuple) and alarm:
+        parts: Iterable[Any] = alarm
+        inside = next((part for part in parts if isinstance(part, tuple)), None)
+        if inside is None:
+            return str(alarm[1]) if len(alarm) > 1 else str(alarm[0])
+        alarm = inside
+    return str(alarm)

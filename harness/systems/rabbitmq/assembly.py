@@ -1,0 +1,51 @@
+"""RabbitMQ as a cluster: three nodes, each an Erlang node of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from harness.clusters.assembly import Assembly
+from harness.clusters.cluster import BrokerCluster
+from harness.clusters.layout.runtime import NodeRuntime
+from harness.clusters.security.made import ADMIN, CLIENT, ClusterSecurity
+from harness.connections.security import ANYBODY, Access, Auth, Security
+from harness.protocols.cluster import Node
+from harness.systems.rabbitmq import CLUSTER, VIRTUAL_HOST
+from harness.systems.rabbitmq.admin import RabbitMqAdmin
+
+RabbitMqCluster = BrokerCluster[RabbitMqAdmin]
+
+
+class _RabbitMq(Assembly):
+    def admin(
+        self, runtime: NodeRuntime, is_reachable: Callable[[str], bool], access: Access = ANYBODY
+    ) -> RabbitMqAdmin:
+        management = runtime.management
+        return RabbitMqAdmin(
+            runtime.nodes,
+            # Read when it is asked for: a cluster that is attached to restores it first.
+            cookie=lambda: management.auth.secret,
+            hosts={node.name: runtime.layout.wiring.host(node) for node in runtime.nodes},
+            is_reachable=is_reachable,
+            access=access,
+        )
+
+    def access(self, made: ClusterSecurity) -> Access:
+        """By user and password. The harness asks nodes with their cookie, too."""
+        clients, admin = (Auth("user", made.secrets[user], user) for user in (CLIENT, ADMIN))
+        return Access(Security(made.tls(), clients), Security(made.tls(), admin))
+
+    def cluster_id(self, run_id: str, admin: Any) -> str:
+        """Return the name of the cluster, as compose/rabbitmq/conf/rabbitmq.conf has it."""
+        return CLUSTER
+
+    def bootstrap(self, nodes: Sequence[Node], *, secure: bool = False) -> str:
+        """Return the client endpoints, with the virtual host."""
+        return f"{super().bootstrap(nodes)}/{VIRTUAL_HOST}"
+
+    def why_no_containers(self, version: str) -> str:
+        return "brokers of RabbitMQ run as processes only"
+
+
+ASSEMBLY = _RabbitMq()

@@ -1,0 +1,27 @@
+"""``[promises]`` of a worker.toml of a client of RabbitMQ."""
+
+from __future__ import annotations
+
+from harness.scenario.part import Part
+from harness.workers.facts import SettingFacts, TimeFacts
+
+
+class RabbitMqFacts(Part):
+    """Settings of a client of RabbitMQ.
+
+    Attributes:
+        persistence: the delivery mode of messages, 1 or 2.
+        confirms: the producer waits for the confirm of the broker.
+        transacted: messages in a transaction; 0 = none.
+        mandatory: a message that no queue takes comes back.
+        send_timeout: a publish without a confirm is given up after it.
+    """
+
+    persistence: SettingFacts | None = None
+    confirms: SettingFacts | None = None
+    transacted: SettingFacts | None = None
+    mandatory: SettingFacts | None = None
+    send_timeout: TimeFacts | None = None
+
+
+FACTS = RabbitMqFacts

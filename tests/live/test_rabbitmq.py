@@ -1,0 +1,132 @@
+"""RabbitMQ as processes: queues that exist, leaders that move, connections that are closed, what
+remains in a queue, and a run from cluster to verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.admin.failover import AlreadyThere
+from harness.contract.rig import CheckPlace, Rig
+from harness.errors import Exit, UsageError
+from harness.protocols.cluster import (
+    HasBacklogs,
+    HasConnections,
+    HasHealthProbe,
+    MovesLeaders,
+    TopicSettings,
+)
+from harness.rundir import RunDir
+from harness.systems.rabbitmq.assembly import RabbitMqCluster
+from harness.workers import load_worker
+from tests.live.cluster_rig import RUN_TAG, UP_S, fire, up, wait_until
+from tests.live.printed import follow_summary
+from tests.live.run_rig import LiveRun
+
+pytestmark = pytest.mark.live
+
+TOPICS = [TopicSettings("orders", 2, 3, {"x-queue-type": "quorum"})]
+
+SCENARIO = """
+name: rig
+system: rabbitmq
+topics: {orders: {replication: 3}, clicks: {replication: 3}}
+load:
+  rate: 200
+  duration: 6s
+  warm_up: 1s
+  producers:
+    shop: {client: amqp091-go, topics: [orders]}
+    web: {client: pika, topics: [clicks]}
+  consumers:
+    billing: {client: amqp091-go, topics: [orders], options: {AckEvery: 20}}
+    stats: {client: pika, topics: [clicks]}
+faults:
+  - {fault: leader-move, topic: orders, at: 2s}
+limits:
+  drain: 90s
+require:
+  rate_ratio: 0  # the machine that runs the tests may be busy
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RabbitMqCluster]:
+    with up("rabbitmq", tmp_path_factory.mktemp("rabbitmq"), *TOPICS) as found:
+        yield found
+
+
+@pytest.fixture
+def rig(cluster: RabbitMqCluster, tmp_path: Path) -> Iterator[Rig]:
+    made = Rig(CheckPlace(cluster, tmp_path), load_worker("amqp091-go", system="rabbitmq"))
+    yield made
+    made.close()
+
+
+def test_it_can_do_what_faults_ask_of_it(cluster: RabbitMqCluster) -> None:
+    for ability in (MovesLeaders, HasBacklogs, HasConnections, HasHealthProbe):
+        assert isinstance(cluster.admin, ability)
+    assert cluster.admin.registered() == {"rabbitmq-1", "rabbitmq-2", "rabbitmq-3"}
+    assert cluster.admin.backlogs(["orders"]) == {"orders-0": {"": 0}, "orders-1": {"": 0}}
+
+
+def test_queues_that_cannot_be_made(cluster: RabbitMqCluster) -> None:
+    admin = cluster.admin
+    with pytest.raises(AlreadyThere, match="queue orders-0 exists already"):
+        admin.create_topics(TOPICS)
+    bounded = {**TOPICS[0].config, "x-max-length": "9", "x-overflow": "reject-publish"}
+    with pytest.raises(AlreadyThere, match=r"orders-0 exists already with other arguments .*x-max"):
+        admin.create_topics([TopicSettings("orders", 1, 3, bounded)])
+    odd = {**TOPICS[0].config, "x-max-priority": "300"}
+    with pytest.raises(UsageError, match=r"queue clicks-0: .*x-max-priority"):
+        admin.create_topics([TopicSettings("clicks", 1, 3, odd)])
+    assert admin.topics() == ["orders"], "nothing is left of what was refused"
+
+
+def test_leaders_move(cluster: RabbitMqCluster, tmp_path: Path) -> None:
+    step = {"fault": "leader-move", "topic": "orders"}
+    effect = fire(cluster, RunDir(tmp_path / "move").create(), TOPICS, step)["effect"]
+    assert effect["effective"], effect
+    cluster.admin.wait_ready(["orders"], timeout_s=UP_S, run_tag=RUN_TAG)
+
+
+def test_a_connection_that_the_broker_closes_is_gone(cluster: RabbitMqCluster, rig: Rig) -> None:
+    producer = rig.producer(rig.topic(), load_s=30, name="cut-off")
+    producer.begin()
+    producer.wait_stats(lambda stats: stats.ok >= 50)
+    (own,) = [one for one in cluster.admin.connections() if one.client_name == "cut-off"]
+    assert own.pid == producer.pid
+    cluster.admin.close_connection(own)
+    wait_until("it is gone", lambda: own not in cluster.admin.connections())
+    cluster.admin.close_connection(own)  # gone already: not an error
+    before = producer.stats.ok
+    producer.wait_stats(lambda stats: stats.ok > before + 50)
+    assert producer.stats.exposure["reconnects"] == 1
+
+
+def test_everything_that_remains_in_a_queue_is_read(rig: Rig) -> None:
+    """A quorum queue gives 2,000 messages to a consumer that names no limit and acknowledges
+    nothing."""
+    topic = rig.topic()
+    count = rig.feed(topic, rate=1000, warm_up_s=0, load_s=2.5).done_line.ok
+    assert count > 2000
+    audit = rig.audit(topic)
+    bounds = audit.bounds()[f"{topic}-0"]
+    assert (bounds["why"], bounds["read_to"]) == ("end", count)
+
+
+def test_a_run_from_cluster_to_verdict(tmp_path: Path, spark: object) -> None:
+    with LiveRun(tmp_path, scenario=SCENARIO, inside=True) as run:
+        code = run.wait()
+        document = run.document()
+        sends = document["sends"]
+        passed = (code, document["verdict"], document["reasons"])
+        assert passed == (Exit.PASS, "pass", []), run.errors()
+        assert 0 < sends["attempted"] <= 7 * 200
+        assert document["rows"]["deliveries"] >= sends["ok"] > 0
+        (moved,) = document["faults"]
+        assert (moved["kind"], moved["effective"]) == ("leader-move", True)
+        assert run.processes() == []
+        follow_summary(run.root)

@@ -1,0 +1,95 @@
+"""When an application has finished its input: what its group has committed, without the probes at
+the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from harness.admin.probe import PROBE_KEY, probe_payload
+from harness.contracts.rows import Bounds
+from harness.errors import EnvironmentNotReady
+from harness.protocols.cluster import StoredMessage
+from harness.run import applications
+from harness.run.applications import _Drain
+from tests.planted.tiny_applications import applied
+
+
+class Brokers:
+    """Three messages of a producer in ``orders-0``, then two probes. ``committed``: by the
+    group."""
+
+    def __init__(self, committed: dict[str, int]) -> None:
+        self.committed = committed
+        self.tag = 0
+        self.answers = True
+
+    def end_offsets(self, topics: list[str]) -> dict[str, int]:
+        return {f"{topic}-0": 5 for topic in topics}
+
+    def committed_offsets(self, group: str, topics: list[str]) -> dict[str, int]:
+        if not self.answers:
+            raise EnvironmentNotReady("no node coordinates the group")
+        return self.committed
+
+    def read_messages(
+        self, topic: str, take: Callable[[StoredMessage], None], *, timeout_s: float, last: int = 0
+    ) -> list[Bounds]:
+        for position in range(5):
+            probe = position >= 3
+            value = probe_payload(self.tag) if probe else b"order"
+            take(StoredMessage(0, position, 0, PROBE_KEY if probe else b"", value, ()))
+        return [Bounds(end=5, read_to=5, why="end", stream=f"{topic}-0")]
+
+
+class Source:
+    """Outputs that do not grow."""
+
+    def size(self) -> object:
+        return 3
+
+
+def drain(brokers: Brokers) -> _Drain:
+    h = applied()
+    brokers.tag = h.plan.run_tag
+    admin: Any = brokers
+    source: Any = Source()
+    return _Drain(h.plan, h.plan.applications[0], admin, source)
+
+
+@pytest.mark.parametrize(
+    ("committed", "is_done"),
+    [
+        ({"orders-0": 3}, True),
+        ({"orders-0": 5}, True),
+        ({"orders-0": 2}, False),
+        ({"orders-0": -1}, False),
+    ],
+)
+def test_probes_at_the_end_need_no_commit(
+    monkeypatch: pytest.MonkeyPatch, committed: dict[str, int], is_done: bool
+) -> None:
+    monkeypatch.setattr(applications, "QUIET_S", 0.0)
+    check = drain(Brokers(committed))
+    assert check.is_done() is is_done
+    if not is_done:
+        assert "not committed by group billing" in check.why
+        assert check.unchanged_since > 0
+
+
+def test_what_brokers_do_not_tell_is_not_done() -> None:
+    brokers = Brokers({})
+    check = drain(brokers)
+    assert not check.is_done()
+    assert "orders-0" in check.why
+    brokers.answers = False
+    assert not check.is_done()
+    assert check.why == "no node coordinates the group"
+
+
+def test_outputs_that_grow_are_waited_for() -> None:
+    check = drain(Brokers({"orders-0": 3}))
+    assert not check.is_done()
+    assert check.why == "its outputs still grow"

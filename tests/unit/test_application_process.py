@@ -1,0 +1,228 @@
+"""Processes of applications: ready, ended, killed with their children; their output within a
+bound."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.clusters.limits.groups import why_not
+from harness.contracts.plan import ApplicationPlan
+from harness.errors import WorkerError
+from harness.owners import marks_of
+from harness.run.application_limits import InstanceLimits
+from harness.run.application_process import ApplicationProcess
+from harness.run.applications import Applications
+from harness.run.output_files import BoundedFile
+from harness.run.place import RunPlace
+from harness.run.worker_specs import Endpoints
+from harness.rundir import RunDir
+from harness.waiting import wait_until
+from tests.planted.tiny_applications import applied
+
+PLAN = {
+    "name": "billing",
+    "run": [],
+    "env": {},
+    "folder": "/",
+    "instances": 1,
+    "ready": {"log": "started"},
+    "ready_within_s": 5.0,
+    "stop_signal": signal.SIGTERM,
+    "stop_within_s": 5.0,
+    "restarts": "never",
+    "source": "orders",
+    "to": "invoices",
+    "group": "billing",
+    "session": 1,
+    "makes": "one",
+    "promise": "at-least-once",
+    "order": "none",
+}
+
+
+def started(folder: Path, program: str, **changes: Any) -> ApplicationProcess:
+    plan = ApplicationPlan(**{**PLAN, **changes})
+    process = ApplicationProcess(plan, "application-billing", 1, folder)
+    process.start([sys.executable, "-c", program], marks_of("20260101-000000-test"))
+    return process
+
+
+def test_it_is_ready_when_it_prints_the_text_in_any_number_of_pieces(tmp_path: Path) -> None:
+    program = (
+        "import sys, time\n"
+        "for c in 'it has started':\n"
+        "    sys.stdout.write(c)\n"
+        "    sys.stdout.flush()\n"
+        "time.sleep(60)"
+    )
+    process = started(tmp_path, program)
+    process.wait_ready()
+    assert process.stop()
+    assert process.exit_code == -signal.SIGTERM
+    assert (tmp_path / "stdout.log").read_text() == "it has started"
+
+
+@pytest.mark.parametrize(
+    ("program", "changes", "said"),
+    [
+        (
+            "import sys; sys.exit('no such topic')",
+            {},
+            "ended with exit code 1 before it was ready: no such topic",
+        ),
+        (
+            "import time; time.sleep(60)",
+            {"ready_within_s": 0.3},
+            "not ready after 0.3 s (log: started)",
+        ),
+    ],
+)
+def test_one_that_does_not_get_ready_is_an_error_with_its_last_words(
+    tmp_path: Path, program: str, changes: dict[str, Any], said: str
+) -> None:
+    process = started(tmp_path, program, **changes)
+    with pytest.raises(WorkerError, match="application-billing") as error:
+        process.wait_ready()
+    process.kill()
+    assert said in str(error.value)
+
+
+def test_a_program_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
+    process = ApplicationProcess(ApplicationPlan(**PLAN), "application-billing", 1, tmp_path)
+    with pytest.raises(WorkerError, match="cannot be started"):
+        process.start(["./no-such-program"], {})
+
+
+def test_one_that_ignores_its_signal_is_killed(tmp_path: Path) -> None:
+    program = (
+        "import signal, time\nsignal.signal(15, signal.SIG_IGN)\n"
+        "print('started', flush=True)\ntime.sleep(60)"
+    )
+    process = started(tmp_path, program)
+    process.wait_ready()
+    assert not process.stop(0.3)
+    assert process.was_killed
+
+
+def test_its_children_end_with_it(tmp_path: Path) -> None:
+    program = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)'])\n"
+        "print(child.pid, 'started', flush=True)\ntime.sleep(60)"
+    )
+    process = started(tmp_path, program)
+    process.wait_ready()
+    child = int((tmp_path / "stdout.log").read_text().split()[0])
+    assert process.kill()
+
+    def is_gone() -> bool:
+        try:
+            return Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+        except FileNotFoundError:
+            return True
+
+    assert wait_until(is_gone, 5.0, every_s=0.02)
+
+
+def test_a_program_that_prints_much_keeps_the_disk_free_and_its_last_words(tmp_path: Path) -> None:
+    path = tmp_path / "stdout.log"
+    kept = BoundedFile(path, head=1000, tail=100)
+    for _ in range(1000):
+        kept.write(b"x" * 99 + b"\n")
+    kept.write(b"the last line\n")
+    kept.close()
+    text = path.read_bytes()
+    assert len(text) < 1300
+    assert text.endswith(b"the last line\n")
+    assert b"brokerstorm left out" in text
+    assert kept.left_out > 98_000
+
+
+def test_a_password_that_it_prints_is_not_kept(tmp_path: Path) -> None:
+    process = ApplicationProcess(ApplicationPlan(**PLAN), "application-billing", 1, tmp_path)
+    program = "print('user shop, password s3cr3t-text'); print('started')"
+    process.start(
+        [sys.executable, "-c", program], marks_of("20260101-000000-test"), ["s3cr3t-text"]
+    )
+    assert wait_until(lambda: process.t_end_ns > 0, 10.0, every_s=0.02)
+    text = (tmp_path / "stdout.log").read_text()
+    assert "s3cr3t" not in text
+    assert "user shop" in text
+    assert "started" in text
+
+
+def test_a_later_life_adds_to_the_output_of_the_one_before(tmp_path: Path) -> None:
+    for line in (b"first\n", b"second\n"):
+        kept = BoundedFile(tmp_path / "stdout.log")
+        kept.write(line)
+        kept.close()
+    assert (tmp_path / "stdout.log").read_text() == "first\nsecond\n"
+
+
+def test_a_frozen_program_is_killed_all_the_same(tmp_path: Path) -> None:
+    program = (
+        "import signal, sys, time\n"
+        # without a handler it would end although it is stopped
+        "signal.signal(15, lambda *_: sys.exit())\n"
+        "print('started', flush=True)\n"
+        "time.sleep(60)"
+    )
+    process = started(tmp_path, program)
+    process.wait_ready()
+    os.kill(process.pid, signal.SIGSTOP)
+    start = time.monotonic()
+    assert not process.stop(0.3)
+    assert time.monotonic() - start < 5
+
+
+def test_the_place_java_has_a_value_in_the_environment_too(tmp_path: Path) -> None:
+    plan = applied().plan
+    application = plan.applications[0].model_copy(update={"env": {"JAVA": "{java}"}})
+    plan = plan.model_copy(update={"applications": [application]})
+    anything: Any = None
+    run = RunDir(tmp_path / "run").create()
+    where = Endpoints("127.0.0.1:1")
+    own = Applications(RunPlace(plan, run, where, anything, anything, "run-1"), anything)
+    assert Path(own._values(application, application.instance_names[0])["java"]).name == "java"
+
+
+def limited(
+    tmp_path: Path, program: str, **limits: Any
+) -> tuple[ApplicationProcess, InstanceLimits]:
+    for controller, key in (("cpu", "cpu_cores"), ("memory", "memory_bytes")):
+        if key in limits and (reason := why_not(controller)):
+            pytest.skip(reason)
+    process = started(tmp_path, program, ready={}, **limits)
+    groups = InstanceLimits(process.plan, f"test-{time.monotonic_ns()}", "application-billing")
+    groups.enter(process.pid)
+    return process, groups
+
+
+def test_an_instance_gets_no_more_cpu_than_its_limit(tmp_path: Path) -> None:
+    process, limits = limited(tmp_path, "while True: pass", cpu_cores=0.2)
+    try:
+        assert wait_until(lambda: limits.throttled_s() > 0.1, 20)
+    finally:
+        process.kill()
+        limits.drop()
+    assert not any(group.path.exists() for group in limits._groups)
+
+
+def test_an_instance_that_needs_more_memory_than_its_limit_is_killed(tmp_path: Path) -> None:
+    program = "import time; time.sleep(1); held = b'x' * (200 << 20); time.sleep(60)"
+    process, limits = limited(tmp_path, program, memory_bytes=50 << 20)
+    try:
+        assert wait_until(lambda: not process.is_alive, 20)
+        assert process.exit_code == -signal.SIGKILL
+        assert limits.killed() == 1
+        assert limits.memory_text() == "52.4 MB"
+    finally:
+        process.kill()
+        limits.drop()

@@ -1,0 +1,226 @@
+"""Classes of applications under test: a tiny history each, and its near-miss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from analysis.classes import status_of
+from analysis.findings import Status
+from harness.records import Check, Txn
+from tests.oracles.judging import context_from, judged
+from tests.planted.pairs import Pair, found
+from tests.planted.tiny import EPOCH_NS, History
+from tests.planted.tiny_applications import applied, made
+from tests.planted.tiny_pipelines import committed, hidden
+from tests.planted.tiny_transactions import stored, transaction
+
+
+def plain(*seqs: int, at: int = 3, **application: Any) -> History:
+    """Three inputs; outputs of these; the group committed ``at``."""
+    h = applied(application=application).sent(3).log(0, 1, 2)
+    return committed(made(h, *seqs), at)
+
+
+def stored_twice() -> History:
+    """The log holds input 1 twice, so an application is given it twice."""
+    return committed(made(applied().sent(3).log(0, 1, 1, 2), 0, 1, 1, 2), 4)
+
+
+def one_failed(outcome: str) -> History:
+    """The log does not hold message 1; there is an output of it."""
+    h = applied().send(0).send(1, outcome).send(2).log(0, 2)
+    return committed(made(h, 0, 1, 2), 2)
+
+
+def one_aborted(how: Txn) -> History:
+    h = hidden(applied().sent(3).log(0, 1, 2), 1, how)
+    return committed(made(h, 0, 1, 2), 3)
+
+
+def uncommitted(*, after: bool = False, **application: Any) -> History:
+    """Inputs 0 and 1 in a transaction whose commit is requested 2 s after they were sent; their
+    outputs are stored 1 s before or after that."""
+    h = stored(transaction(applied(application=application), 1, 0, 1), 0, 1)
+    asked_ms = 3_000
+    h.transactions[0] |= {"t_asked_ns": EPOCH_NS + asked_ms * 1_000_000}
+    h.transactions[0] |= {"t_done_ns": EPOCH_NS + (asked_ms + 1) * 1_000_000}
+    return committed(made(h, 0, 1, at_ms=asked_ms + (1_000 if after else -1_000)), 3)
+
+
+def two_partitions(*seqs: int) -> History:
+    """Inputs 0 and 1 of each of two partitions; outputs of the first partition in this order."""
+    h = applied(2).sent(2).sent(2, partition=1).log(0, 1).log(0, 1, partition=1)
+    made(h, 0, partition=1)
+    made(h, *seqs)
+    made(h, 1, partition=1)
+    return committed(committed(h, 2), 2, partition=1)
+
+
+PAIRS = [
+    Pair(
+        "two outputs of an input",
+        lambda: plain(0, 1, 1, 2),
+        {("input-twice", "promised once"): ["1/0/1"]},
+        lambda: plain(0, 1, 2),
+        {},
+    ),
+    Pair(
+        "two outputs where the application promises at least one",
+        lambda: plain(0, 1, 1, 2),
+        {("input-twice", "promised once"): ["1/0/1"]},
+        lambda: plain(0, 1, 1, 2, promise="at-least-once"),
+        {("input-twice", "repeated"): ["1/0/1"]},
+        by_class=True,
+    ),
+    Pair(
+        "an input without an output",
+        lambda: plain(0, 2),
+        {("input-skipped", "promised"): ["1/0/1"]},
+        lambda: plain(0, 1, at=2),  # the group would continue with it
+        {},
+    ),
+    Pair(
+        "an input that the application may drop",
+        lambda: plain(0, 2),
+        {("input-skipped", "promised"): ["1/0/1"]},
+        lambda: plain(0, 2, makes="at-most-one"),
+        {},
+    ),
+    Pair(
+        "outputs in another order than their inputs",
+        lambda: two_partitions(1, 0),
+        {("input-reordered", "promised order"): ["1/0/0"]},
+        lambda: two_partitions(0, 1),
+        {},
+    ),
+    Pair(
+        "an output of what was never sent",
+        lambda: plain(0, 1, 2, 80),
+        {("phantom-output", "never sent"): ["1/0/80"]},
+        lambda: plain(0, 1, 2),
+        {},
+    ),
+    Pair(
+        "an output of what brokers refused",
+        lambda: one_failed("fail"),
+        {("phantom-output", "refused"): ["1/0/1"]},
+        lambda: one_failed("info"),  # it may have been stored, and lost after it was read
+        {("info-not-stored", ""): ["1/0/1"]},
+    ),
+    Pair(
+        "an output of what was aborted",
+        lambda: one_aborted(Txn.ABORTED),
+        {("phantom-output", "aborted"): ["1/0/1"]},
+        lambda: one_aborted(Txn.COMMITTED),
+        {},
+    ),
+    Pair(
+        "an output before its input was committed",
+        uncommitted,
+        {("phantom-output", "not committed yet"): ["1/0/0", "1/0/1"]},
+        lambda: uncommitted(after=True),
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize("pair", PAIRS, ids=str)
+def test_class_and_innocent_twin(pair: Pair) -> None:
+    pair.check()
+
+
+def test_an_input_that_is_stored_twice_may_have_two_outputs() -> None:
+    assert {cls for cls, _ in found(stored_twice())} == {"write-duplicate"}
+
+
+def test_a_repeat_keeps_the_order_of_first_outputs() -> None:
+    assert found(plain(0, 1, 0, 1, 2)) == {("input-twice", "promised once"): ["1/0/0", "1/0/1"]}
+
+
+def test_other_partitions_of_the_output_have_an_order_of_their_own() -> None:
+    h = applied(to=2).sent(3).log(0, 1, 2)
+    made(made(h, 1, 2, to=1), 0, to=0)
+    assert found(committed(h, 3)) == {}
+
+
+def test_with_any_number_of_outputs_only_phantoms_are_judged() -> None:
+    assert found(plain(0, 2, 2, 80, makes="any", order="none")) == {
+        ("phantom-output", "never sent"): ["1/0/80"]
+    }
+
+
+def statuses(h: History, cls: str) -> set[Status]:
+    context = context_from(h)
+    episodes = [e for e in judged(h, context).episodes if e.cls == cls]
+    return {status_of(cls, e.split, context.promise(e.instance), e.unmet) for e in episodes}
+
+
+def test_what_was_refused_is_a_phantom_only_if_the_whole_input_was_read() -> None:
+    """The brokers may have stored what they refused: then it is an input."""
+    assert statuses(one_failed("fail"), "phantom-output") == {Status.VIOLATION}
+    cut = one_failed("fail").bounds(end=9, read_to=3, why="deadline")
+    assert statuses(cut, "phantom-output") == {Status.SUSPECT}
+
+
+def test_an_early_output_is_not_proved_where_a_fault_set_clocks() -> None:
+    """Brokers and databases say when they stored an output, by a clock that a fault may have
+    set."""
+    assert statuses(uncommitted(), "phantom-output") == {Status.VIOLATION}
+    jumped = uncommitted().fault("clock-jump", "kafka-1", 0, 9_000, details={"moved_clocks": True})
+    assert statuses(jumped, "phantom-output") == {Status.SUSPECT}
+
+
+def test_an_output_whose_time_is_not_known_is_not_early() -> None:
+    h = uncommitted()
+    for row in h.rows["deliveries"]:
+        row["t_ns"] = 0
+    assert found(h) == {}
+
+
+@pytest.mark.parametrize(
+    ("promise", "twice", "skipped"),
+    [
+        ("exactly-once", Status.VIOLATION, Status.VIOLATION),
+        ("at-least-once", Status.PERMITTED, Status.VIOLATION),
+        ("at-most-once", Status.VIOLATION, Status.PERMITTED),
+    ],
+)
+def test_the_promise_of_the_application_decides(
+    promise: str, twice: Status, skipped: Status
+) -> None:
+    assert statuses(plain(0, 1, 1, 2, promise=promise), "input-twice") == {twice}
+    assert statuses(plain(0, 2, promise=promise), "input-skipped") == {skipped}
+
+
+def test_nothing_is_skipped_without_evidence() -> None:
+    unasked = plain(0, 2)
+    unasked.committed.clear()
+    assert statuses(unasked, "input-skipped") == {Status.SUSPECT}
+    assert statuses(plain(0, 2).bounds(1, read_to=1), "input-skipped") == {Status.SUSPECT}
+    assert statuses(plain(0, 2).bounds(1, begin=1), "input-skipped") == {Status.SUSPECT}
+    nameless = made(plain(0, 2), 1, check=Check.FOREIGN)
+    nameless.manifest["nameless_outputs"] = {"billing": 1}
+    assert statuses(nameless, "input-skipped") == {Status.SUSPECT}
+
+
+def test_an_instance_that_ends_by_itself_and_stays_away_has_died() -> None:
+    h = plain(0, 1, 2, restarts="never")
+    h.manifest["applications"][0] |= {"ended_by_itself": True, "exit_code": 1, "t_end_ns": h.now_ns}
+    assert found(h) == {("client-died", "ended"): ["application-billing-1"]}
+    again = plain(0, 1, 2)
+    again.manifest["applications"][0] |= {
+        "ended_by_itself": True,
+        "exit_code": 1,
+        "t_end_ns": again.now_ns,
+    }
+    assert found(again) == {}
+
+
+def test_an_application_that_runs_and_commits_nothing_stalls() -> None:
+    h = plain(0, at=1)
+    h.events.append(
+        {"t_ns": h.now_ns, "kind": "application-stalled", "worker": "billing", "since_ns": 1}
+    )
+    assert found(h) == {("stall", "application"): ["billing"]}

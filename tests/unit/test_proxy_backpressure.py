@@ -1,0 +1,54 @@
+"""The network proxy adds and removes a toxic while a connection cannot be written to."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.clusters.layout.detours import Route
+from harness.clusters.network import toxiproxy
+from harness.clusters.network.toxiproxy import LocalHost, Proxy
+from harness.protocols.cluster import Endpoint
+
+pytestmark = pytest.mark.skipif(shutil.which("go") is None, reason="Go builds the proxy")
+
+SWALLOW = {"name": "x", "type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[Proxy]:
+    api, log = Endpoint("127.0.0.1", free_port()), tmp_path / "log"
+    command = [str(toxiproxy.fetch()), "-host", api.host, "-port", str(api.port)]
+    with log.open("w") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
+        host = LocalHost("test", tmp_path)
+        host.is_running = lambda: process.poll() is None  # type: ignore[method-assign]
+        yield Proxy(host, api)
+        process.kill()
+
+
+def test_a_toxic_comes_and_goes_while_the_other_side_reads_nothing(proxy: Proxy) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        listen = Endpoint("127.0.0.1", free_port())
+        upstream = Endpoint("127.0.0.1", server.getsockname()[1])
+        route = Route("clients", "broker", "client", listen, upstream)
+        proxy.wait_up()
+        proxy.populate([route])
+        with socket.create_connection((listen.host, listen.port)) as client:
+            accepted, _ = server.accept()
+            client.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                client.sendall(bytes(1 << 27))
+            proxy.add(route.name, SWALLOW)
+            accepted.close()  # what is still to be written there cannot be written any more
+        proxy.remove(route.name, "x")
+        assert proxy.toxics() == {}

@@ -1,0 +1,257 @@
+"""RabbitMQ: settings of queues, promises of clients, terms of Erlang, and who leads a queue."""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.admin.failover import NoAnswer
+from harness.connections.secret import Secret
+from harness.contract import checks_of
+from harness.contracts.plan import PromisePlan, TopicPlan
+from harness.errors import UsageError
+from harness.plan.build import build_plan
+from harness.plan.promise import PromiseContext
+from harness.plan.settings import producer_settings
+from harness.protocols.cluster import Endpoint, Node
+from harness.scenario.file import load_scenario
+from harness.scenario.model import RequireSpec
+from harness.systems import SYSTEMS
+from harness.systems.rabbitmq.admin import Queue, RabbitMqAdmin, RaftView
+from harness.systems.rabbitmq.amqp import native
+from harness.systems.rabbitmq.link import ErlangLink, Refused, shown
+from harness.systems.rabbitmq.terms import (
+    Atom,
+    Function,
+    MalformedTerm,
+    Pid,
+    Reference,
+    decoded,
+    encoded,
+)
+from harness.workers import known_workers, load_worker
+
+RABBITMQ = SYSTEMS["rabbitmq"]
+
+
+# ----- settings of queues -------------------------------------------------------------------------
+
+
+def test_a_topic_is_a_quorum_queue_unless_its_settings_say_otherwise() -> None:
+    assert RABBITMQ.topic_config({}, 3, {}) == {
+        "x-queue-type": "quorum",
+        "x-quorum-initial-group-size": "3",
+    }
+    classic = {"x-queue-type": "classic"}
+    assert RABBITMQ.topic_config(classic, 1, {}) == classic
+
+
+@pytest.mark.parametrize(
+    ("replication", "config", "key"),
+    [
+        (3, {"x-message-ttl": "1000"}, "x-message-ttl"),
+        (3, {"x-delivery-limit": "5"}, "x-delivery-limit"),
+        (3, {"x-max-length": "5"}, "x-overflow"),
+        (3, {"x-queue-type": "odd"}, "x-queue-type"),
+        (5, {}, "x-quorum-initial-group-size"),
+        (3, {"x-quorum-initial-group-size": "3"}, "x-quorum-initial-group-size"),
+    ],
+)
+def test_settings_that_hide_a_loss_are_refused(
+    replication: int, config: dict[str, str], key: str
+) -> None:
+    assert [name for name, _ in RABBITMQ.topic_problems(replication, config)] == [key]
+
+
+def test_a_bound_that_refuses_publishers_drops_nothing() -> None:
+    kept = {"x-max-length": "5", "x-overflow": "reject-publish"}
+    assert list(RABBITMQ.topic_problems(3, kept)) == []
+    assert native(kept) == {"x-max-length": 5, "x-overflow": "reject-publish"}
+    with pytest.raises(UsageError, match="x-max-length=many: must be a whole number"):
+        native({"x-max-length": "many"})
+
+
+def test_lines_of_the_log_name_the_queue_that_has_a_new_leader() -> None:
+    line = re.compile(RABBITMQ.log_leader.replace("{stream}", "orders-0"))
+    assert line.search("queue 'orders-0' in vhost 'brokerstorm': detected a new leader {'x','y'}")
+    assert line.search("queue 'orders-0' in vhost 'brokerstorm': candidate -> leader in term: 1")
+    assert not line.search("queue 'orders-1' in vhost 'brokerstorm': candidate -> leader")
+    assert not line.search("queue 'orders-0' in vhost 'brokerstorm': leader call - not known")
+
+
+# ----- promises -----------------------------------------------------------------------------------
+
+
+def promised(
+    client: str, topic_config: dict[str, str] | None = None, **options: str
+) -> PromisePlan:
+    settings = producer_settings(client, "", options, system="rabbitmq")
+    config = RABBITMQ.topic_config(topic_config or {}, 3, {})
+    topic = TopicPlan(name="orders", partitions=1, replication=3, config=config)
+    return settings.promise(PromiseContext([topic], {}, ""), RequireSpec())
+
+
+@pytest.mark.parametrize("client", ["amqp091-go", "pika"])
+def test_a_confirm_of_a_quorum_queue_survives_a_kill(client: str) -> None:
+    made = promised(client)
+    assert made.delivery == "durable"
+    assert "2 of 3 nodes" in made.because["delivery"]
+
+
+def test_without_confirms_nothing_is_promised() -> None:
+    assert promised("pika", confirms="0", mandatory="0").delivery == "none"
+    assert promised("amqp091-go", Confirms="none", Mandatory="false").delivery == "none"
+    made = promised("amqp091-go", Confirms="none", Transacted="20", Mandatory="false")
+    assert made.delivery == "unknown"
+
+
+def test_a_transient_message_in_a_classic_queue_is_forgotten() -> None:
+    classic = {"x-queue-type": "classic"}
+    assert promised("amqp091-go", classic).delivery == "durable"
+    assert promised("amqp091-go", classic, DeliveryMode="1").delivery == "none"
+    assert promised("amqp091-go", DeliveryMode="1").delivery == "durable", "quorum: on disk anyway"
+
+
+def test_one_client_has_the_promises_of_the_system_that_it_is_used_with(tmp_path: Path) -> None:
+    def plan(system: str) -> Any:
+        file = tmp_path / "mine.yaml"
+        load = "{producers: {p: {client: amqp091-go}}, consumers: {c: {client: amqp091-go}}}"
+        file.write_text(f"name: x\nsystem: {system}\nload: {load}\n")
+        return build_plan(load_scenario(file, clients=known_workers), seed=1)
+
+    assert "Transacted=20" in plan("qpid").producers[0].promise.because["delivery"]
+    assert "nodes wrote it" in plan("rabbitmq").producers[0].promise.because["delivery"]
+    assert plan("rabbitmq").consumers[0].settle == "ack"
+
+
+def test_its_workers_are_asked_for_no_transactions() -> None:
+    """Transactions do not cover quorum queues."""
+
+    def asked(system: str) -> set[str]:
+        return {check.name for check in checks_of(load_worker("amqp091-go", system=system))}
+
+    assert {name for name in asked("qpid") if "transaction" in name}
+    assert not {name for name in asked("rabbitmq") if "transaction" in name}
+
+
+# ----- terms --------------------------------------------------------------------------------------
+
+PID = Pid("rabbit@a", bytes(12))
+REFERENCE = Reference("rabbit@a", bytes(16), 3)
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        *(0, 255, 256, -1, 2**31, -(2**31) - 1, 2**100, -(2**700)),
+        *(Atom("ok"), b"text", [], [1, 2], (), (Atom("a"), [b"b"]), {Atom("k"): 1}),
+        *(PID, REFERENCE, Function("rabbit_fifo", "query_messages_total", 1)),
+        tuple(range(300)),
+    ],
+)
+def test_a_term_comes_back_as_it_was(term: Any) -> None:
+    data = encoded(term)
+    assert decoded(data + b"more") == (term, len(data))
+
+
+def test_terms_that_are_cut_off_or_unknown_are_refused() -> None:
+    whole = encoded((Atom("ok"), [b"text", 2**40]))
+    for size in range(len(whole)):
+        with pytest.raises(MalformedTerm):
+            decoded(whole[:size])
+    with pytest.raises(MalformedTerm, match="the type 7"):
+        decoded(b"\x83\x07")
+    with pytest.raises(TypeError):
+        encoded(object())
+
+
+def test_a_reason_is_shown_as_one_short_line() -> None:
+    reason = (Atom("EXIT"), (Atom("undef"), [(Atom("m"), b"two\nlines")]))
+    assert shown(reason) == "{EXIT, {undef, [{m, two lines}]}}"
+    assert shown(list(b"spelt")) == "spelt"
+
+
+# ----- the link -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def silent() -> Iterator[Endpoint]:
+    """A node that accepts connections and answers nothing, as one that is frozen."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield Endpoint("127.0.0.1", server.getsockname()[1])
+
+
+def test_a_frozen_node_gives_no_answer_in_time(silent: Endpoint) -> None:
+    link = ErlangLink(silent, lambda: Secret("cookie"))
+    with pytest.raises(NoAnswer, match="no answer in time"):
+        link.call("erlang", "node", timeout_s=0.2)
+
+
+def test_a_node_of_another_cluster_is_told_by_its_cookie() -> None:
+    """The node asks for the digest of its challenge, and hangs up when it is another one."""
+
+    def serve(server: socket.socket) -> None:
+        link, _ = server.accept()
+        with link:
+            link.recv(1024)
+            name = b"rabbit@a"
+            head = b"N" + struct.pack(">QIIH", 0, 7, 1, len(name)) + name
+            link.sendall(b"\x00\x03sok" + struct.pack(">H", len(head)) + head)
+            link.recv(1024)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=serve, args=(server,))
+        thread.start()
+        at = Endpoint("127.0.0.1", server.getsockname()[1])
+        with pytest.raises(Refused, match="of another cluster"):
+            ErlangLink(at, lambda: Secret("cookie")).call("erlang", "node")
+        thread.join()
+
+
+# ----- who leads ----------------------------------------------------------------------------------
+
+NAMES = ("rabbitmq-1", "rabbitmq-2", "rabbitmq-3")
+QUEUE = Queue("orders-0", "v_orders-0", NAMES[0], NAMES)
+
+
+def admin() -> RabbitMqAdmin:
+    at = Endpoint("127.0.0.1", 1)
+    nodes = [Node(name, n, at, at, at, Path(), ("broker",)) for n, name in enumerate(NAMES, 1)]
+    hosts = {name: f"{name}.peer" for name in NAMES}
+    return RabbitMqAdmin(nodes, cookie=lambda: Secret("x"), hosts=hosts)
+
+
+def says(leader: str, state: str) -> RaftView:
+    return RaftView({QUEUE.server: leader}, {QUEUE.server: state})
+
+
+def test_a_node_that_was_frozen_is_outvoted() -> None:
+    told = {
+        NAMES[0]: says(NAMES[0], "leader"),  # it does not know yet
+        NAMES[1]: says(NAMES[1], "leader"),
+        NAMES[2]: says(NAMES[1], "follower"),
+    }
+    state = admin()._state(QUEUE, told)
+    assert (state.leader, state.replicas[0]) == (NAMES[1], NAMES[1])
+
+
+def test_a_leader_that_does_not_answer_is_none() -> None:
+    told = {name: says(NAMES[0], "follower") for name in NAMES[1:]}
+    state = admin()._state(QUEUE, told)
+    assert (state.leader, state.in_sync) == (None, NAMES[1:])
+
+
+def test_a_member_that_recovers_is_not_in_sync() -> None:
+    told = {
+        NAMES[0]: says(NAMES[0], "leader"),
+        NAMES[1]: says(NAMES[0], "follower"),
+        NAMES[2]: says(NAMES[0], "recover"),
+    }
+    assert admin()._state(QUEUE, told).in_sync == NAMES[:2]
