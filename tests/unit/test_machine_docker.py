@@ -179,6 +179,32 @@ def test_no_image_and_no_registry(docker_command: Path, monkeypatch: pytest.Monk
     assert engine.closed
 
 
+def test_a_stand_in_built_before_its_jars_were_resolved_is_not_built_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of the jars has its final name only when they are resolved."""
+    spec = spec_of("kafka")
+    folders = {False: tmp_path / "kafka", True: tmp_path / "kafka-resolved"}
+    engine, resolved, builds = Engine({}), [False], []
+
+    def resolve(*_: Any, **__: Any) -> Path:
+        resolved[0] = True
+        return folders[True]
+
+    def build(client: Any, tag: str, *details: Any) -> None:
+        recipe = details[-1]
+        builds.append(recipe)
+        engine.images[tag] = {standin.STANDIN_LABEL: "true", standin.RECIPE_LABEL: recipe}
+
+    monkeypatch.setattr(base_image, "provide", lambda *_: "base:1")
+    monkeypatch.setattr(standin.artifacts, "jars_folder", lambda _: folders[resolved[0]])
+    monkeypatch.setattr(standin.artifacts, "resolve", resolve)
+    monkeypatch.setattr(standin, "_build", build)
+    first = standin.provide(engine, spec)
+    assert standin.provide(engine, spec) == first
+    assert builds == [first.recipe]
+
+
 def test_a_system_without_containers_needs_no_image(
     docker_command: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

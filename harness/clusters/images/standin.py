@@ -77,12 +77,14 @@ def provide(client: Any, spec: ClusterLayout, *, on_progress: Progress | None = 
         report(f"{tag}: official image, {found.size_mb} MB", 1.0)
         return found
     base = base_image.provide(client, max(_JAVA, spec.java), report)
-    recipe = _recipe(spec, base)
-    if found.recipe != recipe:
+    if found.recipe != _recipe(spec, base):
         software = _software(spec, on_progress)
-        report(f"building {tag}", None)
-        _build(client, tag, _images(spec), software, base, recipe)
-        found = look(client, tag)
+        # The folder of jars has its final name only when they were resolved.
+        recipe = _recipe(spec, base)
+        if found.recipe != recipe:
+            report(f"building {tag}", None)
+            _build(client, tag, _images(spec), software, base, recipe)
+            found = look(client, tag)
     report(f"{tag}: stand-in, {found.size_mb} MB", 1.0)
     return found
 
