@@ -206,7 +206,7 @@ def refuse_beside_resume(what: str, *free: str) -> None:
     """--resume continues what was begun, with its options.
 
     Args:
-        what: goes on.
+        what: what is resumed, such as "a search".
         free: parameters that may be given anew.
 
     Raises:

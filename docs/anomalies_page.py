@@ -47,7 +47,7 @@ what consumer groups were given.
   offset, so within one assignment nothing comes twice or out of order; a Pulsar subscription settles
   message by message, so a repeat is compared with the acknowledgement before it, its confirmation, the ack
   timeout and any other reason to send it again. Exclusive and Failover promise the order of the log,
-  Key_Shared that of a key, Shared none.
+  Key_Shared the order of a key, Shared none.
 - **Queues** (JMS, AMQP) keep no log. A message is lost when it was acknowledged, given to no one and does
   not remain after the drain; rollbacks, commits and recovers are read from the journals of the sessions.
 - **Evidence comes first.** Where what a class needs does not hold, the finding is *suspect* and the verdict

@@ -23,7 +23,7 @@ _HEAD = f"""# Faults
 
 A scenario's `faults:` is a list of steps. Times count from the start of load. [The matrix](matrix.md) says
 on which systems, runtimes and clusters each kind works; `brokerstorm plan SCENARIO` prints every firing
-with its time and the commands that it would send. How those of the network work: [cut the
+with its time and the commands that it would send. How network faults work: [cut the
 network](../howto/cut-the-network.md); what those on CPU, memory and disk need of the machine: [resource
 faults](../explanation/resource-faults.md); what a disk keeps: [power loss](../explanation/power-loss.md);
 what it gives back: [damaged files](../explanation/power-loss.md#damaged-files).

@@ -44,7 +44,7 @@ cluster. [Faults](faults.md) lists the keys of each kind.
 _CLIENTS = """
 ## Clients
 
-Names are those of `client:` in a scenario, values those of its keys ([scenario
+Names are for `client:` in a scenario, values for its keys ([scenario
 files](scenario.md#loadproducersname)); *proof* is what a secure cluster may ask of it. *Lacks*: sizes,
 fillings, headers, rates, turns or transactions that others can and it cannot. *Dies*: the roles in which it
 says that it gave itself up. `brokerstorm list workers` has what each is.

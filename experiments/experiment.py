@@ -79,6 +79,7 @@ class RoundRequest(Request):
         scenario: text of the file that the folder keeps; None = the experiment's.
         tolerates: errors that are an outcome too; any other one ends the experiment.
         is_last: the cluster is not needed after it.
+        features: what else the outcome holds of a judged round; None = nothing.
     """
 
     plan: Plan | Callable[[], Plan]
@@ -88,6 +89,7 @@ class RoundRequest(Request):
     scenario: Callable[[], str] | None = None
     tolerates: tuple[type[BrokerstormError], ...] = ()
     is_last: bool = False
+    features: Callable[[RunDir, Result], list[str]] | None = None
 
 
 #: Yields requests, is sent their outcomes, returns its answer. `OutOfBudget` is raised in it for
@@ -284,9 +286,10 @@ class Rounds(Experiment[RoundRequest, RoundOutcome]):
             why = _tolerated(error, *request.tolerates)
             return ended(RoundOutcome(why_not=f"it does not run: {why}", is_unusable=True))
         self._has_judged = True
-        return ended(
-            outcome_of(plan, run, result, number=request.number, question=request.question)
-        )
+        outcome = outcome_of(plan, run, result, number=request.number, question=request.question)
+        if request.features:
+            outcome = replace(outcome, features=request.features(run, result))
+        return ended(outcome)
 
 
 def _tolerated(error: BrokerstormError, *kinds: type[BrokerstormError]) -> str:

@@ -17,12 +17,10 @@ from experiments.judging import RoundOutcome
 from experiments.leftovers import end_leftovers
 from harness.contracts import read_rows, typed
 from harness.errors import BrokerstormError, EnvironmentNotReady, Interrupted, UsageError
-from harness.rundir import RunDir, read_json, resolved, write_json, write_jsonl
+from harness.rundir import ASKED, RunDir, read_json, resolved, write_json, write_jsonl
 
 #: In the folder: who holds it, and the outcome of each round.
 LOCK, ROUNDS = "experiment.lock", "rounds.jsonl"
-#: What was asked, of an experiment that the user can resume.
-ASKED: Final = "experiment.json"
 #: In the names of rounds that are played again: they do not count.
 ASIDE: Final = "aside"
 SCHEMA_VERSION: Final = 1
@@ -90,7 +88,7 @@ def keep_asked(root: RunDir, kind: str, asked: Any) -> None:
         asked: a dataclass.
     """
     document = {"schema_version": SCHEMA_VERSION, "kind": kind, "asked": asdict(asked)}
-    write_json(root.root / ASKED, document)
+    write_json(root.experiment, document)
 
 
 def begun(run_dir: Path, name: str, kind: str, asked: type[AskedT]) -> tuple[RunDir, AskedT]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -38,6 +38,7 @@ class RoundOutcome:
         run: what judging found; None = it was not played.
         why_not: it was not played.
         is_unusable: what it asks cannot be run; else the cluster was in trouble.
+        features: what its request wanted to know of it.
     """
 
     name: str = ""
@@ -48,6 +49,7 @@ class RoundOutcome:
     why_not: str = ""
     is_unusable: bool = False
     duration_s: float = 0.0
+    features: list[str] = field(default_factory=list)
 
 
 def outcome_of(

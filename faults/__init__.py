@@ -11,6 +11,7 @@ from faults.engine.ledger import heal_from_ledger
 from faults.engine.once import inject_once
 from faults.engine.replay import load_replay
 from faults.kit.params import inventory_of
+from faults.schedule.drawing import change_step, draw_step, drawable
 from faults.schedule.reference import kinds, schema
 from faults.schedule.timeline import (
     Firing,
@@ -27,10 +28,13 @@ __all__ = [
     "Firing",
     "Injector",
     "Timeline",
+    "change_step",
     "commands_of",
     "compile",
     "describe",
     "described",
+    "draw_step",
+    "drawable",
     "heal_from_ledger",
     "inject_once",
     "inventory_of",

@@ -33,6 +33,8 @@ MOST_ROWS_BYTES = 1 << 30
 MOST_DEPTH = 64
 #: What makes a folder a night of a suite (`experiments.nights.night`).
 NIGHT_FILE = "night.json"
+#: What was asked, of an experiment that the user can resume.
+ASKED = "experiment.json"
 
 
 class PathBelow:
@@ -59,6 +61,8 @@ class RunDir:
     manifest = PathBelow("manifest.json")
     #: Present only in the folder of a scenario with variants.
     campaign = PathBelow("campaign.json")
+    #: Present only in the folder of an experiment that can be resumed: what was asked.
+    experiment = PathBelow(ASKED)
     #: A folder a worker: spec.json, names.jsonl, segments, stdout.jsonl, stderr.log.
     raw = PathBelow("raw")
     #: A folder an instance of an application: its stdout and stderr, and the folder of its own.
@@ -96,7 +100,7 @@ class RunDir:
     ledger = PathBelow("ledger")
     #: Dumps of workers that hung.
     stacks = PathBelow("stacks")
-    #: A folder a node; of the rounds of a campaign, in the folder of that.
+    #: A folder a node; of the rounds of a campaign or an experiment, in the folder of that.
     cluster = PathBelow("cluster")
     result = PathBelow("result.json")
     report = PathBelow("report.html")

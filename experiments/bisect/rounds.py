@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from harness.contracts.plan import Plan
     from harness.progress.view import BaseProgress
 
-#: What the folder holds of the answer; what was asked is in `experiments.folders.ASKED`.
+#: What the folder holds of the answer; what was asked is in `harness.rundir.ASKED`.
 FILE: Final = "bisect.json"
 KIND: Final = "bisection"
 

@@ -156,7 +156,7 @@ def _take(texts: Texts, path: Path, name: str) -> None:
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     if b"\0" in data:
-        texts.omitted[name] = "it is no text"
+        texts.omitted[name] = "it is not text"
     else:
         texts.files[name], texts.paths[name] = data.decode("utf-8", "surrogateescape"), path
 

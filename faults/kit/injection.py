@@ -9,6 +9,7 @@ from typing import ClassVar, Generic, TypeVar
 from faults.kit.cluster_view import ClusterView, first_paragraph
 from faults.kit.params import Inventory, Params
 from harness.contracts.ledger import LedgerEntry
+from harness.contracts.plan import FaultStep
 from harness.faultlog import ConfirmedAcks
 from harness.protocols.cluster import Cluster, Proof
 
@@ -135,6 +136,8 @@ class FaultKind(ABC, Generic[P]):
     said: ClassVar[frozenset[str]] = frozenset({"target", "topic", "partitions", "moves", "to"})
     #: Before the time that it lasts, in `sentence`.
     lasts_word: ClassVar[str] = "for"
+    #: Values for keys without a default, for steps that are drawn at random; one of them is used.
+    samples: ClassVar[Sequence[FaultStep]] = ({},)
 
     @classmethod
     def doc(cls) -> str:

@@ -167,12 +167,12 @@ def keys(model: type[Params]) -> list[FaultKey]:
         default = (
             "required" if field.is_required() else field.get_default(call_default_factory=True)
         )
-        rows.append(FaultKey(field.alias or name, default, _unit(field), field.description or ""))
+        rows.append(FaultKey(field.alias or name, default, unit_of(field), field.description or ""))
     return rows
 
 
-def _unit(field: FieldInfo) -> str:
-    """``s`` of a duration, ``bytes`` of a size, else empty."""
+def unit_of(field: FieldInfo) -> str:
+    """Return `s` for a duration, `bytes` for a size, and an empty text for other keys."""
     readers = {getattr(mark, "func", None) for mark in [*field.metadata, *_marks(field.annotation)]}
     return "s" if parse_seconds in readers else "bytes" if parse_size in readers else ""
 

@@ -52,7 +52,7 @@ def what_was_committed_is_taken_once(rig: Rig) -> None:
         for kind in (Event.COMMIT, Event.ROLLBACK_END)
     )
     expect(rolled_back, "nothing was rolled back")
-    equal("rollbacks that are no fourth transaction", [n for n in rolled_back if n % 4], [])
+    equal("rollbacks beyond every fourth transaction", [n for n in rolled_back if n % 4], [])
     kept = given[np.isin(given["txn_id"], list(committed))]
     equal("messages of committed transactions", kept["header"]["seq"].tolist(), list(range(count)))
     equal("messages left", len(rig.stored(topic)), 0)

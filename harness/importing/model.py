@@ -97,7 +97,7 @@ class GroupSettings(Part):
     topics: list[Name] = Field(min_length=1, description="topics that it subscribes to")
     subscription: (
         Literal["group", "exclusive", "failover", "shared", "key_shared", "queue"] | None
-    ) = Field(None, description="default: that of the system")
+    ) = Field(None, description="default: the one of the system")
     settle: Literal["auto", "ack", "cumulative", "transacted", "none"] | None = Field(
         None, description="how messages are settled; needed for queues"
     )

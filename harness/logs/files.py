@@ -60,9 +60,10 @@ def log_files(run: RunDir) -> list[LogFile]:
 
 
 def _cluster_of(run: RunDir) -> Path:
-    """The cluster's folder: the run's own, or its campaign's."""
+    """The cluster's folder: the run's own, or the one of its campaign or experiment."""
     above = RunDir(run.root.parent)
-    return above.cluster if not run.cluster.is_dir() and above.campaign.exists() else run.cluster
+    is_round = above.campaign.exists() or above.experiment.exists()
+    return above.cluster if not run.cluster.is_dir() and is_round else run.cluster
 
 
 def _folders(above: Path) -> list[Path]:

@@ -200,7 +200,7 @@ def _place_problems(
             if found["single"]:
                 yield (
                     where,
-                    f"has a single {found['single']}; write {{{{ and }}}} for braces that are no place",
+                    f"has a single {found['single']}; write {{{{ and }}}} for braces that are not a place",
                 )
                 break
             if not place:
@@ -244,5 +244,5 @@ def _program_problems(at: tuple[str | int, ...], program: str, folder: Path) -> 
         where = f"in {folder.resolve()}" if "/" in program else "in PATH"
         yield (
             at,
-            f"is no program {where}; write a path relative to the scenario, or a program in PATH",
+            f"is not a program {where}; write a path relative to the scenario, or a program in PATH",
         )

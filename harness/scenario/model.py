@@ -207,7 +207,7 @@ class ProducerSpec(Part):
         1.0, gt=0, le=1_000_000, description="share of the rate, relative to the other producers"
     )
     profile: Profile | None = Field(
-        None, description="share of its rate over time; default: that of the load"
+        None, description="share of its rate over time; default: the profile of the load"
     )
     options: dict[str, Option] = Field(default_factory=dict, description=_OPTIONS)
     headers: Headers = Field(
@@ -295,7 +295,7 @@ class ConsumerSpec(Part):
     pattern: str = Field(
         "",
         pattern=r"^(\^?[A-Za-z0-9][A-Za-z0-9._*+?\[\]-]{0,99}\$?)?$",
-        description="regular expression in place of `topics`, such as `orders-.*`: the client subscribes to "
+        description="regular expression instead of `topics`, such as `orders-.*`: the client subscribes to "
         "what matches its whole name",
     )
     receive: Literal["loop", "listener", "batch"] = Field(
@@ -337,7 +337,7 @@ class ConsumerSpec(Part):
     seeks: Seeks | None = Field(
         None,
         description="kafka, pulsar: it seeks back in each partition, such as `{every: 10s, back: 500}` "
-        "(replay); what it reads again is no violation. On pulsar, of one topic with `partitions: 1`",
+        "(replay); what it reads again is not a violation. On pulsar, of one topic with `partitions: 1`",
     )
     nack_every: int = Field(
         0, ge=0, description="every n-th message is refused (nack, recover); 0 = none"

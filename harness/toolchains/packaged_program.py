@@ -38,7 +38,7 @@ class PackagedProgram:
     """One version of a program that the packages of the operating system have.
 
     Attributes:
-        packages: those that it needs; the version is that of the first one.
+        packages: what it needs; its version is the version of the first one.
         version: as its authors number it, without the revision of the package.
         launcher: the script that starts it. It is put next to the folder ``root``, in which the
             packages are unpacked.

@@ -165,7 +165,7 @@ def _copy_module(folder: Path, target: Path, imports: Mapping[str, str]) -> None
     """Copy the sources, with the paths of imported modules replaced, also in their packages.
 
     Indirect requirements belong to the version that the sources name. They are left out: Go finds
-    those of the version that is built.
+    the files of the version that is built.
     """
     for path in sources(folder):
         text = path.read_text()

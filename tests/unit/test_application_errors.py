@@ -60,9 +60,9 @@ def test_variables_of_the_environment_are_text_as_programs_read_it(tmp_path: Pat
     [
         (
             {"run": ["no-such-program-here"]},
-            "run[0]: is no program in PATH, got 'no-such-program-here'",
+            "run[0]: is not a program in PATH, got 'no-such-program-here'",
         ),
-        ({"run": ["./billing"]}, "run[0]: is no program in "),
+        ({"run": ["./billing"]}, "run[0]: is not a program in "),
         (
             {"run": ["true", "{bootstap}"]},
             "run[1]: has no place {bootstap}, got '{bootstap}'; did you mean bootstrap",

@@ -10,7 +10,7 @@ import pytest
 
 from cli import main
 from experiments import folders
-from experiments.folders import ASKED, begun, keep_asked, playing, set_aside
+from experiments.folders import begun, keep_asked, playing, set_aside
 from harness.errors import BrokerstormError, EnvironmentNotReady, HealError, Interrupted, UsageError
 from harness.rundir import RunDir
 

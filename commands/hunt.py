@@ -1,0 +1,146 @@
+"""The command `hunt`: rounds that are changed again and again, in search of unknown defects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from commands import completion
+from commands.console import Settings, command
+from commands.options import (
+    master_option,
+    offline_option,
+    refuse_beside_resume,
+    runtime_option,
+    seconds,
+    seed_option,
+    set_option,
+)
+from commands.tables import paragraph
+from harness.errors import Exit, UsageError
+from harness.systems import SYSTEMS
+
+if TYPE_CHECKING:
+    from experiments.hunt.search import Found, Hunt
+    from harness.rundir import RunDir
+
+
+@command(
+    "hunt",
+    example="brokerstorm hunt --client kafka-clients --budget 30m\n"
+    "brokerstorm hunt my.yaml --budget 8h --corpus corpus/",
+)
+@click.argument("scenario", required=False, shell_complete=completion.scenarios)
+@click.option(
+    "--client",
+    default="",
+    metavar="NAME[@VERSION]",
+    shell_complete=completion.workers,
+    help="Client of all producers and consumers; default: those of SCENARIO.",
+)
+@click.option(
+    "--system",
+    default="",
+    type=click.Choice(["", *SYSTEMS]),
+    help="System to begin on without SCENARIO; default: the one of the client.",
+)
+@click.option(
+    "--budget",
+    callback=seconds,
+    metavar="TIME",
+    help="Total time of all rounds (e.g. 30m, 8h). Required, unless --rounds is given.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(min=1), metavar="N", help="Play N rounds, repeats included."
+)
+@click.option(
+    "--corpus",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder of scenarios that showed something new: they are played first, and new ones are "
+    "added. Default: a folder in the folder of the hunt.",
+)
+@click.option(
+    "--known",
+    multiple=True,
+    metavar="CLASS",
+    shell_complete=completion.classes,
+    help="Class of anomalies to ignore; may be repeated.",
+)
+@click.option("--resume", metavar="RUN", help="Continue the hunt in this folder.")
+@click.option(
+    "--variant", default="", shell_complete=completion.variants, help="Variant of SCENARIO to use."
+)
+@seed_option
+@set_option
+@offline_option
+@runtime_option
+@master_option
+def hunt(
+    settings: Settings,
+    scenario: str | None,
+    budget: float | None,
+    known: tuple[str, ...],
+    **given: Any,
+) -> int:
+    """Look for unknown defects of a client: change a scenario round by round.
+
+    Each round changes faults, load or settings of a scenario that showed something new: a class of
+    anomalies, an error, a line in a log, faults at the same time. Without SCENARIO, it begins with
+    a short load without faults. What breaks a promise is played twice more and kept as a scenario.
+    The exit code is 1 if something was found, 0 if nothing was, and 3 if no round was judged.
+    """
+    from analysis.classes import CLASSES
+    from experiments.hunt.hunting import HuntRequest
+    from experiments.hunt.hunting import hunt as play
+    from harness.errors import did_you_mean
+
+    if given["resume"] is not None:
+        refuse_beside_resume("a hunt", "budget", "rounds", "offline", "runtime", "master")
+    if budget is None and given["rounds"] is None:
+        raise UsageError("how long may the hunt take?", hint="add --budget 30m")
+    for each in known:
+        if each not in CLASSES:
+            raise UsageError(f"--known {each} is not a class", hint=did_you_mean(each, CLASSES))
+    request = HuntRequest(scenario=scenario or "", budget_s=budget, known=known, **given)
+    root, hunting, corpus = play(settings, request)
+    return _show(settings, root, hunting, corpus)
+
+
+def _show(settings: Settings, root: RunDir, hunting: Hunt, corpus: Path) -> int:
+    from experiments.hunt.hunting import document
+
+    found = [each for each in hunting.found if each.is_violation]
+    code = Exit.FAIL if found else Exit.PASS if hunting.judged else Exit.UNKNOWN
+
+    def text() -> None:
+        paragraph(
+            f"{hunting.judged} of {hunting.played} rounds judged · {len(hunting.seen)} features · "
+            f"{len(hunting.entries)} scenarios in {corpus}"
+        )
+        for each in hunting.found:
+            _show_found(root, each)
+        if not hunting.found:
+            paragraph("nothing was found: no promise was broken in these rounds")
+        paragraph(f"`brokerstorm hunt --resume {root.run_id} --budget 30m` continues")
+
+    settings.show({"exit_code": int(code), **document(root, hunting, corpus)}, text)
+    return int(code)
+
+
+def _show_found(root: RunDir, found: Found) -> None:
+    from experiments.hunt.hunting import found_file
+
+    path = found_file(root, found)
+    paragraph(f"{found.number}. {', '.join(found.what)}")
+    if not found.is_violation:
+        paragraph(f"in {found.rounds[0]}; `brokerstorm run {path}` plays it again", indent="   ")
+        return
+    paragraph(f"in {found.shown} of {len(found.rounds)} rounds; {path}", indent="   ")
+    first = root.root / found.rounds[0]
+    paragraph(f"`brokerstorm show {first}` has the evidence", indent="   ")
+    shrink = f"brokerstorm shrink {path} --class {found.what[0]} --seed {found.entry.seed}"
+    paragraph(f"`{shrink}` makes it smaller", indent="   ")
+    paragraph(f"`brokerstorm bundle {first}` packs it for a report", indent="   ")

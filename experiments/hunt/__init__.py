@@ -1,0 +1,2 @@
+"""Looks for unknown defects: changes a scenario round by round, keeps what showed
+something new, and changes that."""

@@ -1,0 +1,221 @@
+"""Changes of a scenario, drawn at random: its faults, its load, its clients. Pure.
+
+A change need not fit: the scenario is checked as any other before it is played, and another change
+is drawn if it is refused.
+"""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import faults
+from faults.kit.errors import StepProblem
+from harness.durations import parse_seconds
+from harness.rundir import Document
+
+if TYPE_CHECKING:
+    from faults.kit.params import Inventory
+
+#: A round has at most so many faults: with more, what showed it is hard to find.
+_MOST_FAULTS: Final = 6
+_RATES: Final = (100, 300, 1000, 2000, 4000)
+_PAYLOADS: Final = (0, 52, 150, 1000, 10_000, 60_000)
+_KEYS: Final = (1, 3, 20, 1000)
+_PARTITIONS: Final = (1, 2, 3, 6, 12)
+_PRODUCERS: Final = (1, 2, 3)
+_CONSUMERS: Final = (1, 2, 3, 4)
+#: Changes from a round to the one that is made from it; one of these is drawn.
+_CHANGES_AT_ONCE: Final = (1, 1, 1, 2, 2, 3)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What a change can choose from.
+
+    Attributes:
+        kinds: kinds of fault that can be injected here.
+        inventory: scenario -> the names that its fault steps may use.
+        values: side (producers, consumers) and client -> key -> the values that its worker
+            supports.
+    """
+
+    kinds: Sequence[str]
+    inventory: Callable[[Document], Inventory]
+    values: Mapping[tuple[str, str], Mapping[str, Sequence[str]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Draw:
+    """What the changes of one round are drawn from."""
+
+    choices: Choices
+    inventory: Inventory
+    donors: Sequence[Document]
+    rng: random.Random
+
+
+def changed(
+    scenario: Document, donors: Sequence[Document], choices: Choices, rng: random.Random
+) -> tuple[Document, list[str]] | None:
+    """Return a changed copy of a scenario and the changes in words; None if a change did not fit.
+
+    Args:
+        donors: scenarios that a fault may be taken from.
+    """
+    data, words = copy.deepcopy(scenario), []
+    draw = _Draw(choices=choices, inventory=choices.inventory(scenario), donors=donors, rng=rng)
+    for _ in range(rng.choice(_CHANGES_AT_ONCE)):
+        change = rng.choices([each for each, _ in _CHANGES], [weight for _, weight in _CHANGES])[0]
+        said = change(data, draw)
+        if not said:
+            return None
+        words.append(said)
+    return (data, words) if data != scenario else None
+
+
+# ----- faults -------------------------------------------------------------------------------------
+
+
+def _add_fault(data: Document, draw: _Draw) -> str:
+    steps = data.setdefault("faults", [])
+    if len(steps) >= _MOST_FAULTS or not draw.choices.kinds:
+        return ""
+    name = draw.rng.choice(draw.choices.kinds)
+    try:
+        step = faults.draw_step(name, draw.inventory, draw.rng, load_seconds(data))
+    except StepProblem:
+        return ""
+    steps.append(step)
+    return f"with {_step_words(step)}"
+
+
+def _take_fault(data: Document, draw: _Draw) -> str:
+    steps = data.setdefault("faults", [])
+    offered = [
+        step for donor in draw.donors for step in donor.get("faults", []) if step not in steps
+    ]
+    if len(steps) >= _MOST_FAULTS or not offered:
+        return ""
+    step = copy.deepcopy(draw.rng.choice(offered))
+    steps.append(step)
+    return f"with {_step_words(step)}"
+
+
+def _remove_fault(data: Document, draw: _Draw) -> str:
+    steps = data.get("faults", [])
+    if not steps:
+        return ""
+    return f"without {_step_words(steps.pop(draw.rng.randrange(len(steps))))}"
+
+
+def _change_fault(data: Document, draw: _Draw) -> str:
+    steps = data.get("faults", [])
+    if not steps:
+        return ""
+    at = draw.rng.randrange(len(steps))
+    step = faults.change_step(steps[at], draw.inventory, draw.rng, load_seconds(data))
+    if step is None:
+        return ""
+    steps[at] = step
+    return _step_words(step)
+
+
+def _bring_together(data: Document, draw: _Draw) -> str:
+    """Let a fault begin shortly after another one began."""
+    timed = [step for step in data.get("faults", []) if isinstance(step.get("at"), int | float)]
+    if len(timed) < 2:
+        return ""
+    moved, stays = draw.rng.sample(timed, 2)
+    moved["at"] = round(stays["at"] + draw.rng.uniform(0.0, 1.5), 1)
+    return f"{_step_words(moved)}, close to {stays.get('fault')}"
+
+
+def _step_words(step: Document) -> str:
+    named = step.get("target") or step.get("topic") or ""
+    words = [
+        str(step.get("fault", "mix")),
+        str(named),
+        f"at {step['at']:g} s" if "at" in step else "",
+    ]
+    return " ".join(word for word in words if word)
+
+
+# ----- load and clients ---------------------------------------------------------------------------
+
+
+def _change_load(data: Document, draw: _Draw) -> str:
+    key, values = draw.rng.choice((("rate", _RATES), ("payload", _PAYLOADS)))
+    return _set(data["load"], key, draw.rng.choice(values), f"load.{key}")
+
+
+def _change_topic(data: Document, draw: _Draw) -> str:
+    name = draw.rng.choice(sorted(data["topics"]))
+    topic = data["topics"][name]
+    if "count" in topic:
+        return ""
+    return _set(topic, "partitions", draw.rng.choice(_PARTITIONS), f"topics.{name}.partitions")
+
+
+def _change_count(data: Document, draw: _Draw) -> str:
+    side, name, client = _client(data, draw)
+    counts = _PRODUCERS if side == "producers" else _CONSUMERS
+    return _set(client, "count", draw.rng.choice(counts), f"{side}.{name}.count")
+
+
+def _change_lanes(data: Document, draw: _Draw) -> str:
+    name = draw.rng.choice(sorted(data["load"]["producers"]))
+    producer = data["load"]["producers"][name]
+    if draw.rng.random() < 0.5:
+        producer.pop("keys", None)
+        return _set(producer, "lanes", "partition", f"producers.{name}.lanes")
+    producer["keys"] = draw.rng.choice(_KEYS)
+    return _set(producer, "lanes", "key", f"producers.{name}.keys {producer['keys']}, lanes")
+
+
+def _change_client(data: Document, draw: _Draw) -> str:
+    """Set a key of a producer or consumer to another value that its worker supports."""
+    side, name, client = _client(data, draw)
+    values = draw.choices.values.get((side, client.get("client", "")), {})
+    if not values:
+        return ""
+    key = draw.rng.choice(sorted(values))
+    return _set(client, key, draw.rng.choice(values[key]), f"{side}.{name}.{key}")
+
+
+def _client(data: Document, draw: _Draw) -> tuple[str, str, Document]:
+    sides: Collection[str] = [side for side in ("producers", "consumers") if data["load"].get(side)]
+    side = draw.rng.choice(sorted(sides))
+    name = draw.rng.choice(sorted(data["load"][side]))
+    return side, name, data["load"][side][name]
+
+
+def _set(part: Document, key: str, value: Any, words: str) -> str:
+    if part.get(key) == value:
+        return ""
+    part[key] = value
+    return f"{words} {value}"
+
+
+def load_seconds(data: Document) -> float:
+    """Return the length of the load of a scenario."""
+    return float(str(parse_seconds(data["load"]["duration"])))
+
+
+_Change = Callable[[Document, _Draw], str]
+#: Each change and its weight.
+_CHANGES: Final[Sequence[tuple[_Change, int]]] = (
+    (_add_fault, 6),
+    (_take_fault, 2),
+    (_remove_fault, 2),
+    (_change_fault, 4),
+    (_bring_together, 3),
+    (_change_load, 2),
+    (_change_topic, 1),
+    (_change_count, 2),
+    (_change_lanes, 2),
+    (_change_client, 3),
+)

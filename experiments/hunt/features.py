@@ -1,0 +1,123 @@
+"""Features of a judged round: short texts, each something that a round can show or not show.
+
+A round is interesting if it has a feature that no round before it had. Amounts and times are
+rounded down to powers of two, so that a little more of the same is not a new feature.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import TYPE_CHECKING, Final
+
+from harness.contracts import read_document, read_rows
+from harness.contracts.rows import Manifest, NameRow
+from harness.logs.files import LogFile, log_files
+from harness.logs.reading import Excerpt
+from harness.rundir import RunDir
+from harness.wall_clock import WallClock
+
+if TYPE_CHECKING:
+    from analysis.findings import FaultRow, Result
+
+#: Feature -> begins with this word, for those that are lines of logs.
+LOG: Final = "log"
+#: Different lines of the logs that a round keeps, at most.
+_MOST_LINES: Final = 200
+_LINE_CHARS: Final = 160
+#: Parts of a line that differ from run to run: names with digits in them, numbers, quoted texts.
+_VARIABLE: Final = re.compile(
+    r"""0x[0-9a-fA-F]+|"[^"]*"|'[^']*'|\[[^\]]*\]|[\w./:-]*\d[\w./:-]*""", re.ASCII
+)
+
+
+def features_of(run: RunDir, result: Result) -> list[str]:
+    """Return the features of a round, sorted.
+
+    Raises:
+        UsageError: a document of the run is missing or damaged.
+        OSError: a log cannot be read.
+    """
+    return sorted({*_figures(result), *_errors(run), *_together(result.faults), *_lines(run)})
+
+
+def power_of_two(amount: float) -> str:
+    """Return the largest power of two that is not above an amount: 5 -> "4", 0.3 -> "0.25"."""
+    return f"{2.0 ** math.floor(math.log2(amount)):g}" if amount > 0 else "0"
+
+
+def masked(text: str) -> str:
+    """Return a line of a log without the parts that differ from run to run."""
+    return " ".join(_VARIABLE.sub("*", text).split())[:_LINE_CHARS]
+
+
+def _figures(result: Result) -> Iterator[str]:
+    """Yield what was judged: classes in every status, counters, latencies, hangs, proofs that
+    are missing."""
+    for finding in result.findings:
+        if finding.count:
+            yield f"class {finding.cls} {finding.status}"
+            yield from (f"split {finding.cls} {name}" for name, n in finding.split.items() if n)
+    for name, count in (*result.exposure.items(), *result.sends.items()):
+        if count:
+            yield f"count {name} {power_of_two(count)}"
+    for name in ("p50", "p99", "max"):
+        if value := result.latency_ms.get(name):
+            yield f"latency {name} {power_of_two(value)} ms"
+    for hang in result.hangs:
+        yield f"hang {hang.kind} {masked(hang.where)}"
+    for check in result.coverage:
+        if not check.ok:
+            yield f"not proved: {check.name}"
+
+
+def _errors(run: RunDir) -> Iterator[str]:
+    """Yield the names of errors that the clients reported."""
+    for row in read_rows(run.names, NameRow):
+        if row.kind == "error":
+            yield f"error {masked(row.text)}"
+
+
+def _together(faults: Iterable[FaultRow]) -> Iterator[str]:
+    """Yield each kind of fault that took effect, how long its outage and recovery took, and kinds
+    that were in effect at the same time."""
+    effective = [each for each in faults if each.effective]
+    for fault in effective:
+        yield f"fault {fault.kind}"
+        for name, seconds in (("outage", fault.outage_s), ("recovery", fault.recovery_s)):
+            if seconds:
+                yield f"{name} {fault.kind} {power_of_two(seconds)} s"
+    for one, other in combinations(effective, 2):
+        if _overlap(one, other):
+            yield f"at once {' + '.join(sorted((one.kind, other.kind)))}"
+
+
+def _overlap(one: FaultRow, other: FaultRow) -> bool:
+    first, second = sorted((one, other), key=lambda each: each.t_s)
+    return first.until_s is not None and second.t_s < first.until_s
+
+
+def _lines(run: RunDir) -> list[str]:
+    """Return the warnings and errors in the logs of clients and brokers during the round."""
+    clock = WallClock.read_from(run)
+    if clock is None:
+        return []
+    manifest = read_document(run.manifest, Manifest)
+    begin_ns, end_ns = clock.wall_ns(manifest.epoch_ns), clock.wall_ns(manifest.last_ns)
+    found: dict[str, None] = {}
+    for file in log_files(run):
+        for line in _severe(file, begin_ns, end_ns):
+            found[f"{LOG} {'broker' if file.is_node else 'client'} {line}"] = None
+            if len(found) == _MOST_LINES:
+                return [*found]
+    return [*found]
+
+
+def _severe(file: LogFile, begin_ns: int, end_ns: int) -> Iterator[str]:
+    """Yield the masked lines of one log that are a warning or worse."""
+    if file.stamps:
+        for entry in Excerpt(file.path, file.stamps, begin_ns, end_ns):
+            if entry.severe:
+                yield masked(entry.said)

@@ -1,0 +1,364 @@
+"""`brokerstorm hunt`: what changes can choose from, the rounds on shared clusters, the corpus and
+what was found, written as they come."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import faults
+from experiments.campaign import CampaignRunner
+from experiments.context import CommandContext
+from experiments.experiment import Budget, Rounds
+from experiments.folders import begun, close_run_folder, keep_asked, playing
+from experiments.hunt.changes import Choices, load_seconds
+from experiments.hunt.corpus import CorpusEntry, read_corpus, write_entry
+from experiments.hunt.search import Found, Hunt
+from experiments.plans import drawn, read_scenario, resolve_scenario
+from experiments.preflight import preflight
+from experiments.resolved import Resolved, RoundOptions, key_of
+from experiments.shrink.targets import pinned_data, read_target
+from experiments.shrink.words import file_text
+from harness.errors import BrokerstormError, UsageError, did_you_mean
+from harness.rundir import Document, RunDir, new_run
+from harness.workers import known_workers, load_worker
+
+if TYPE_CHECKING:
+    from faults.kit.params import Inventory
+    from harness.contracts.plan import FaultStep, Plan
+    from harness.workers.spec import Ability, WorkerSpec
+
+KIND: Final = "hunt"
+#: In the folder of a hunt: the scenario that is checked, and the corpus unless another folder is
+#: named.
+CANDIDATE, CORPUS = "candidate.yaml", "corpus"
+#: A round of a hunt is short: many different rounds find more than few long ones.
+ROUND_S: Final = 12.0
+_WARM_UP_S: Final = 2.0
+_RATE_PER_S: Final = 1000
+#: Faults that need these at the start of a cluster are left out: disks, clocks and memory of nodes
+#: would be slow or limited in every round, for a fault that few rounds have.
+_COSTLY: Final = frozenset(
+    {"synced-disk", "slow-volume", "data-volume", "memory-group", "own-clocks"}
+)
+#: Keys of clients whose values their workers list.
+_VALUES: Final[Mapping[str, Sequence[Ability]]] = {
+    "producers": ("calls", "results"),
+    "consumers": ("receive", "settle"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HuntRequest:
+    """The command line of `hunt`. ``resume``: the folder of a hunt to continue, or its id."""
+
+    scenario: str
+    client: str
+    system: str
+    variant: str
+    overrides: tuple[str, ...]
+    seed: int | None
+    budget_s: float | None
+    rounds: int | None
+    corpus: Path | None
+    known: tuple[str, ...]
+    resume: str | None
+    offline: bool
+    runtime: str
+    master: str | None
+
+    def options(self) -> RoundOptions:
+        """Where and how the rounds run."""
+        return RoundOptions(runtime=self.runtime, offline=self.offline, master=self.master)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HuntQuestion:
+    """The question of `hunt`, written down before the first round.
+
+    Attributes:
+        data: the scenario that everything is changed from.
+        before: the entries of the corpus at that time.
+        corpus: the folder that new entries are written to; empty = below the hunt's own.
+        kinds: kinds of fault that could be injected on the machine at that time.
+    """
+
+    command: str
+    seed: int
+    data: Document
+    before: list[CorpusEntry] = field(default_factory=list)
+    corpus: str = ""
+    kinds: list[str] = field(default_factory=list)
+    known: list[str] = field(default_factory=list)
+
+
+def hunt(context: CommandContext, request: HuntRequest) -> tuple[RunDir, Hunt, Path]:
+    """Hunt until the budget is used up; the folder, what was found, and the corpus.
+
+    Raises:
+        BrokerstormError: it could not be started or was interrupted; the corpus so far is kept.
+    """
+    if request.resume is None:
+        root, asked = _prepared(context, request)
+    else:
+        root, asked = begun(context.run_dir, request.resume, KIND, HuntQuestion)
+    with playing(root, f"brokerstorm hunt --resume {root.run_id}"):
+        try:
+            return _play(context, request, root, asked)
+        except BrokerstormError as error:
+            close_run_folder(root, error)
+            raise
+
+
+# ----- before anything is started -----------------------------------------------------------------
+
+
+def _prepared(context: CommandContext, request: HuntRequest) -> tuple[RunDir, HuntQuestion]:
+    """Everything that is decided before anything is started.
+
+    Raises:
+        BrokerstormError: it could not be started, and it has no folder.
+    """
+    data = _first(context, request)
+    before, left_out = (
+        read_corpus(request.corpus, data.get("system", "kafka")) if request.corpus else ([], [])
+    )
+    seed = drawn(request.seed)
+    root = new_run(context.run_dir, str(data["name"]))
+    options = request.options()
+    try:
+        resolved = _resolved(root, options, data, seed)
+        preflight(resolved, context.run_dir, ask_indexes=False).require()
+        kinds = _kinds(context, options, root, data, seed)
+    except BrokerstormError as error:
+        close_run_folder(root, error)
+        raise
+    with closing(context.progress()) as progress:
+        for line in left_out:
+            progress.note(f"left out of the corpus: {line}")
+    asked = HuntQuestion(
+        command=context.repeat_command("hunt", request, seed=seed),
+        seed=seed,
+        data=data,
+        before=before,
+        corpus=str(request.corpus.absolute()) if request.corpus else "",
+        kinds=kinds,
+        known=list(request.known),
+    )
+    keep_asked(root, KIND, asked)
+    return root, asked
+
+
+def _first(context: CommandContext, request: HuntRequest) -> Document:
+    """The scenario as it is played first: the user's, or a calm one of the system.
+
+    Raises:
+        BrokerstormError: there is no such scenario, client or system.
+    """
+    worker, version = _worker_of(request.client)
+    system = request.system or (worker.system if worker else "")
+    if worker and system and system not in worker.systems:
+        raise UsageError(
+            f"--client {worker.library} is for {', '.join(worker.systems)}, and --system is {system}"
+        )
+    if not request.scenario and not system:
+        raise UsageError(
+            "which scenario or client?", hint="brokerstorm hunt --client kafka-clients --budget 30m"
+        )
+    target = read_target(
+        context.run_dir,
+        request.scenario or f"{system}-smoke",
+        cls="",
+        variant=request.variant,
+        overrides=request.overrides,
+    )
+    data = pinned_data(target)
+    data["name"] = f"hunt-{worker.library if worker else target.scenario.name}"
+    data["about"] = f"a hunt that began with {target.scenario.name}"
+    load = data["load"]
+    if not request.scenario:
+        data["faults"] = []
+        load.update(duration=ROUND_S, warm_up=_WARM_UP_S)
+    if not isinstance(load.get("rate"), int | float):
+        load["rate"] = min(_RATE_PER_S, (load.get("rate") or {}).get("at_most") or _RATE_PER_S)
+    # The machine need not keep the rate of each changed scenario.
+    data["require"] = {**data.get("require", {}), "rate_ratio": 0.0}
+    if worker:
+        _use(data, worker, version)
+    return data
+
+
+def _worker_of(client: str) -> tuple[WorkerSpec | None, str]:
+    """The worker and version of ``--client NAME@VERSION``.
+
+    Raises:
+        UsageError: there is no such client.
+    """
+    name, _, version = client.partition("@")
+    if not name:
+        return None, ""
+    libraries = known_workers()
+    if name not in libraries:
+        raise UsageError(f"--client {name}: no such client", hint=did_you_mean(name, libraries))
+    return load_worker(name), version
+
+
+def _use(data: Document, worker: WorkerSpec, version: str) -> None:
+    """Let every producer and consumer use one client, with settings that lose nothing."""
+    settings = {"producers": worker.contract.durable, "consumers": {}}
+    for side, role in (("producers", "producer"), ("consumers", "consumer")):
+        for spec in data["load"].get(side, {}).values():
+            if role not in worker.roles:
+                continue
+            if spec["client"] != worker.library:
+                spec["options"] = {**settings[side]}
+            spec.update(client=worker.library, client_version=version or worker.default_version)
+
+
+def _kinds(
+    context: CommandContext, options: RoundOptions, root: RunDir, data: Document, seed: int
+) -> list[str]:
+    """The kinds of fault that this cluster and this machine can have."""
+    (timeline,) = _resolved(root, options, data, seed).timelines
+    found = []
+    for name in faults.drawable(timeline.inventory, timeline.load_s):
+        step = _first_step(name, timeline.inventory, data)
+        try:
+            resolved = _resolved(root, options, {**data, "faults": [step]}, seed)
+            if resolved.needs & _COSTLY:
+                continue
+            preflight(resolved, context.run_dir, ask_indexes=False).require()
+        except BrokerstormError:
+            continue
+        found.append(name)
+    return found
+
+
+# ----- the rounds ---------------------------------------------------------------------------------
+
+
+def _play(
+    context: CommandContext, request: HuntRequest, root: RunDir, asked: HuntQuestion
+) -> tuple[RunDir, Hunt, Path]:
+    options = request.options()
+    corpus = Path(asked.corpus) if asked.corpus else root.root / CORPUS
+
+    def plan(data: Document, seed: int) -> Plan:
+        (found,) = _resolved(root, options, data, seed).plans
+        return found
+
+    inventories: dict[str, Inventory] = {}
+
+    def inventory(data: Document) -> Inventory:
+        key = key_of(data)
+        if key not in inventories:
+            inventories[key] = _resolved(root, options, data, asked.seed).timelines[0].inventory
+        return inventories[key]
+
+    # The cluster is started with what any of the faults needs.
+    steps = [_first_step(name, inventory(asked.data), asked.data) for name in asked.kinds]
+    plans = [plan({**asked.data, "faults": [step]}, asked.seed) for step in steps]
+    resolved = Resolved(
+        plans=[plan(asked.data, asked.seed), *plans], options=options, seed=asked.seed
+    )
+    with CampaignRunner(context, resolved, root, asked.command) as campaign:
+        budget = Budget(request.budget_s)
+        began = time.monotonic()
+
+        def tell(text: str) -> None:
+            campaign.progress.note(f"{text} · {time.monotonic() - began:.0f} s{budget.left_text}")
+
+        hunting = Hunt(
+            first=asked.data,
+            seed=asked.seed,
+            plan=plan,
+            choices=Choices(
+                kinds=asked.kinds,
+                inventory=inventory,
+                values=_values(asked.data),
+            ),
+            command=asked.command,
+            before=asked.before,
+            known=frozenset(asked.known),
+            rounds_at_most=request.rounds,
+            tell=tell,
+            on_entry=partial(write_entry, corpus),
+            on_found=partial(_write_found, root),
+        )
+        Rounds(root, campaign, budget=budget).run(hunting.rounds())
+    return root, hunting, corpus
+
+
+def _first_step(name: str, inventory: Inventory, data: Document) -> FaultStep:
+    """The same step of a kind each time, to see what the kind needs."""
+    return faults.draw_step(name, inventory, random.Random(name), load_seconds(data))
+
+
+def found_file(root: RunDir, found: Found) -> Path:
+    """Return the scenario file of something that was found."""
+    return root.root / f"found-{found.number}.yaml"
+
+
+def _write_found(root: RunDir, found: Found) -> None:
+    """Write the scenario that showed something, with what is known of it as its head."""
+    changes = ", ".join(found.entry.changes) or "as it is"
+    head = [
+        f"Found by a hunt: {', '.join(found.what)}",
+        f"in {found.shown} of {len(found.rounds)} rounds: {', '.join(found.rounds)}",
+        f"changed last: {changes}",
+        f"  brokerstorm run {found_file(root, found).name} --seed {found.entry.seed}",
+        "",
+    ]
+    data = {**found.entry.scenario, "name": f"{found.entry.scenario['name']}-{found.number}"}
+    found_file(root, found).write_text(file_text(data, head, {}))
+
+
+def _values(data: Document) -> dict[tuple[str, str], Mapping[str, Sequence[str]]]:
+    """For each client of a scenario, the keys that its worker has several values for."""
+    found: dict[tuple[str, str], Mapping[str, Sequence[str]]] = {}
+    for side, keys in _VALUES.items():
+        for spec in data["load"].get(side, {}).values():
+            supports = load_worker(spec["client"], data.get("workers", ())).supports
+            several = [key for key in keys if len(supports.get(key, [])) > 1]
+            found[side, spec["client"]] = {str(key): supports[key] for key in several}
+    return found
+
+
+def _resolved(root: RunDir, options: RoundOptions, data: Document, seed: int) -> Resolved:
+    """A scenario as it would be read from a file, and checked as `plan` checks it.
+
+    Raises:
+        BrokerstormError: `plan` refuses it.
+    """
+    path = root.root / CANDIDATE
+    path.write_text(file_text(data, [], {}))
+    resolved = resolve_scenario(read_scenario(str(path)), options, seed=seed, rounds=1)
+    resolved.timelines  # noqa: B018 - a step that does not fit is found here
+    return resolved
+
+
+def document(root: RunDir, hunting: Hunt, corpus: Path) -> Document:
+    """The result of a hunt as data, for ``--json``."""
+    return {
+        "folder": str(root.root),
+        "corpus": str(corpus),
+        "rounds": hunting.played,
+        "judged": hunting.judged,
+        "entries": len(hunting.entries),
+        "features": len(hunting.seen),
+        "found": [
+            {
+                **{key: value for key, value in asdict(each).items() if key != "entry"},
+                "file": str(found_file(root, each)),
+                "seed": each.entry.seed,
+                "changes": list(each.entry.changes),
+            }
+            for each in hunting.found
+        ],
+    }

@@ -1,0 +1,253 @@
+"""A hunt, round by round: choose an entry of the corpus, change it, play it, keep it if it showed
+something new.
+
+The same seed and the same outcomes give the same requests, so a hunt is continued as every
+experiment is. Entries with features that few rounds had are chosen more often, as greybox fuzzers
+do (M. Böhme, V. Pham, A. Roychoudhury, Coverage-based Greybox Fuzzing as Markov Chain, CCS 2016).
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import count
+from typing import Final
+
+from experiments.experiment import OutOfBudget, RoundRequest, Strategy
+from experiments.hunt.changes import Choices, changed
+from experiments.hunt.corpus import CorpusEntry
+from experiments.hunt.features import LOG, features_of
+from experiments.judging import RoundOutcome
+from experiments.resolved import key_of
+from experiments.shrink.words import file_text
+from harness.contracts.plan import Plan
+from harness.errors import BrokerstormError, EnvironmentNotReady, UsageError
+from harness.rundir import Document
+
+#: Rounds of a scenario that showed a violation, the first one included.
+REPEATS: Final = 3
+#: Changes that are drawn for one round until one of them can be played.
+_DRAWS: Final = 200
+#: Of an entry whose features all other rounds have.
+_LEAST_ENERGY: Final = 0.1
+#: Lines that a program writes when it met what its authors thought impossible.
+_SELF_ACCUSED: Final = re.compile(
+    r"\b(bug|should (never|not) happen|impossible|assert(ion)?|invariant|unreachable|panic)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Found:
+    """What a hunt found.
+
+    Attributes:
+        number: from 1.
+        what: the classes that were violated, or the line of a log.
+        entry: the scenario that showed it, with its seed.
+        rounds: the names of the rounds of that scenario.
+        shown: how many of them showed it.
+    """
+
+    number: int
+    what: tuple[str, ...]
+    entry: CorpusEntry
+    rounds: list[str] = field(default_factory=list)
+    shown: int = 0
+
+    @property
+    def is_violation(self) -> bool:
+        """Whether a promise was broken; otherwise a log says something strange."""
+        return not self.what[0].startswith(LOG)
+
+
+@dataclass(slots=True, kw_only=True)
+class Hunt:
+    """One hunt.
+
+    Attributes:
+        first: the scenario that everything is changed from.
+        before: entries of a corpus that there was before, which are played again first.
+        plan: a scenario and a seed -> the plan; raises a `BrokerstormError` for what cannot be
+            played.
+        choices: what changes choose from.
+        known: classes that are not looked for.
+        rounds_at_most: rounds to play; None = until the budget is used up.
+        tell: gets a line for each round.
+        on_entry: gets each new entry.
+        on_found: gets everything that was found, each time it changes.
+        seen: feature -> rounds that had it.
+    """
+
+    first: Document
+    seed: int
+    plan: Callable[[Document, int], Plan]
+    choices: Choices
+    command: str = ""
+    before: Sequence[CorpusEntry] = ()
+    known: frozenset[str] = frozenset()
+    rounds_at_most: int | None = None
+    tell: Callable[[str], None] = lambda text: None
+    on_entry: Callable[[CorpusEntry], None] = lambda entry: None
+    on_found: Callable[[Found], None] = lambda found: None
+    entries: list[CorpusEntry] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    seen: Counter[str] = field(default_factory=Counter)
+    played: int = 0
+    judged: int = 0
+    last_new: int = 0
+    _keys: set[str] = field(default_factory=set)
+    _round_s: float = 0.0
+
+    def rounds(self) -> Strategy[None]:
+        """Play rounds until the budget is used up."""
+        try:
+            yield from self._begin()
+            for number in count(1):
+                entry = self._next(number)
+                if entry is None:
+                    self.tell(f"no change of {_DRAWS} can be played: the hunt ends")
+                    return
+                yield from self._try(entry)
+        except OutOfBudget as error:
+            self.tell(f"the hunt ends: the next round {error}")
+
+    def _begin(self) -> Strategy[None]:
+        """Play the scenario as it is, then the corpus of before.
+
+        Raises:
+            UsageError: it shows a violation without a change.
+        """
+        first = CorpusEntry(scenario=self.first, seed=self.seed, features=())
+        outcome = yield from self._play(first)
+        if outcome.run is None:
+            raise UsageError(
+                f"the scenario cannot be played as it is: {outcome.why_not}",
+                hint="`brokerstorm run` shows what it lacks",
+            )
+        if violated := [cls for cls in outcome.run.violations if cls not in self.known]:
+            raise UsageError(
+                f"the scenario shows {', '.join(violated)} without a change",
+                hint=f"--known {violated[0]} ignores this class",
+            )
+        for entry in self.before:
+            yield from self._try(entry)
+
+    def _try(self, entry: CorpusEntry) -> Strategy[None]:
+        """Play one entry, and again if it showed what was not found before."""
+        self._keys.add(entry.name)
+        outcome = yield from self._play(entry)
+        if outcome.run is None:
+            return
+        what = self._found_in(outcome)
+        if not what or any(each.what == what for each in self.found):
+            return
+        found = Found(number=len(self.found) + 1, what=what, entry=entry)
+        self.found.append(found)
+        self._count(found, outcome)
+        while found.is_violation and len(found.rounds) < REPEATS:
+            outcome = yield from self._play(entry)
+            self._count(found, outcome)
+
+    def _count(self, found: Found, outcome: RoundOutcome) -> None:
+        found.rounds.append(outcome.name)
+        found.shown += outcome.run is not None and self._found_in(outcome) == found.what
+        self.on_found(found)
+
+    def _found_in(self, outcome: RoundOutcome) -> tuple[str, ...]:
+        """Return the classes that a round violated; without any, the lines of logs that accuse
+        their own program."""
+        assert outcome.run is not None
+        violated = tuple(sorted(cls for cls in outcome.run.violations if cls not in self.known))
+        if violated:
+            return violated
+        lines = (each for each in outcome.features if each.startswith(LOG))
+        return tuple(sorted(line for line in lines if _SELF_ACCUSED.search(line)))[:1]
+
+    # ----- one round ------------------------------------------------------------------------------
+
+    def _play(self, entry: CorpusEntry) -> Strategy[RoundOutcome]:
+        if self.rounds_at_most is not None and self.played >= self.rounds_at_most:
+            raise OutOfBudget(f"is more than --rounds {self.rounds_at_most}")
+        self.played += 1
+        outcome = yield RoundRequest(
+            name=f"round-{self.played:04d}",
+            key=f"{entry.name} {entry.seed}",
+            plan=partial(self.plan, entry.scenario, entry.seed),
+            number=self.played,
+            command=self.command,
+            scenario=partial(file_text, entry.scenario, [], {}),
+            expected_s=self._round_s,
+            tolerates=(EnvironmentNotReady,),
+            features=features_of,
+        )
+        self._round_s = max(self._round_s, outcome.duration_s)
+        self.tell(f"round {self.played}: {self._said(entry, outcome)}")
+        return outcome
+
+    def _said(self, entry: CorpusEntry, outcome: RoundOutcome) -> str:
+        """Take in the features of a round; the round in words."""
+        changes = ", ".join(entry.changes) or "as it is"
+        if outcome.run is None:
+            return f"{changes} · not played: {outcome.why_not}"
+        self.judged += 1
+        new = [feature for feature in outcome.features if feature not in self.seen]
+        self.seen.update(outcome.features)
+        is_kept = entry.name in {each.name for each in self.entries}
+        if (new or not self.entries) and not is_kept:
+            self.last_new = self.played
+            self.entries.append(replace(entry, features=tuple(outcome.features)))
+            self.on_entry(self.entries[-1])
+        violated = "".join(f" · {cls} {n:,}" for cls, n in outcome.run.violations.items())
+        more = f" and {len(new) - 1} more" if len(new) > 1 else ""
+        news = f"new: {_least_common(new)}{more}" if new else "nothing new"
+        since = self.played - self.last_new
+        rest = f" for {since} rounds" if not new and since > 1 else ""
+        return f"{changes} · {outcome.run.verdict}{violated} · {news}{rest}"
+
+    # ----- the next round -------------------------------------------------------------------------
+
+    def _next(self, number: int) -> CorpusEntry | None:
+        """Return a changed entry that can be played and was not played before; None = none was
+        found."""
+        rng = random.Random(f"{self.seed}:{number}")
+        donors = [each.scenario for each in self.entries]
+        for _ in range(_DRAWS):
+            at = rng.choices(range(len(self.entries)), [*map(self._energy, self.entries)])[0]
+            parent = self.entries[at]
+            found = changed(parent.scenario, donors, self.choices, rng)
+            if found is None or (name := key_of(found[0])) in self._keys:
+                continue
+            self._keys.add(name)
+            seed = self.seed + number
+            try:
+                self.plan(found[0], seed)
+            except BrokerstormError:
+                continue
+            self.entries[at] = replace(parent, chosen=parent.chosen + 1)
+            return CorpusEntry(
+                scenario=found[0], seed=seed, features=(), changes=found[1], parent=parent.name
+            )
+        return None
+
+    def _energy(self, entry: CorpusEntry) -> float:
+        """Return the weight of an entry: the rarer its features are and the less often it was
+        chosen, the larger."""
+        rarity = sum(1 / self.seen[feature] for feature in entry.features)
+        return (_LEAST_ENERGY + rarity) / (1 + entry.chosen)
+
+
+def _least_common(new: Iterable[str]) -> str:
+    """Return the feature to show of several new ones: a class if there is one, a line of a log
+    last."""
+    order = ("class", "hang", "error", "split", "at once", "not proved", "fault")
+
+    def rank(feature: str) -> tuple[int, str]:
+        found = (n for n, word in enumerate(order) if feature.startswith(word))
+        return next(found, len(order) + feature.startswith(LOG)), feature
+
+    return min(new, key=rank)

@@ -1,0 +1,281 @@
+"""Hunting: what is new is kept and changed, and what breaks a promise is played again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+import faults
+from analysis.findings import Status
+from cli import main
+from experiments.experiment import RoundRequest
+from experiments.hunt.changes import Choices, changed
+from experiments.hunt.corpus import CorpusEntry, read_corpus, write_entry
+from experiments.hunt.features import features_of, masked, power_of_two
+from experiments.hunt.search import REPEATS, Hunt
+from experiments.judging import RoundOutcome
+from experiments.resolved import node_roles
+from harness.errors import UsageError
+from harness.rundir import RunDir
+from tests.made_up import answered, judged
+from tests.report_samples import failing, fault_rows, passing
+from tests.report_samples.findings import lost_finding
+
+Data = Mapping[str, Any]
+LOAD_S = 12.0
+SCENARIO: dict[str, Any] = {
+    "name": "hunt",
+    "topics": {"orders": {"partitions": 3, "replication": 3}},
+    "load": {
+        "rate": 1000,
+        "duration": LOAD_S,
+        "producers": {"app": {"client": "confluent-kafka"}},
+        "consumers": {"billing": {"client": "confluent-kafka", "group": "billing"}},
+    },
+    "faults": [],
+}
+INVENTORY = faults.inventory_of(
+    topics=[
+        cast("Any", SimpleNamespace(name="orders", partitions=3, replication=3, grows_to=0)),
+    ],
+    nodes=node_roles("kafka"),
+    clients={"producer-app": "", "consumer-billing": ""},
+)
+CHOICES = Choices(
+    kinds=["kill", "pause", "leader-move", "client-kill"],
+    inventory=lambda data: INVENTORY,
+    values={("producers", "confluent-kafka"): {"results": ["checked", "resent"]}},
+)
+
+
+@dataclass
+class Rounds:
+    """Made-up rounds: each shows the features and the violations that its scenario has."""
+
+    features: Callable[[Data], list[str]] = lambda data: ["class stall permitted"]
+    violates: Callable[[Data], bool] = lambda data: False
+    played: list[tuple[str, Data]] = field(default_factory=list)
+
+    def __call__(self, request: RoundRequest) -> RoundOutcome:
+        data = cast("Any", request.plan).args[0]
+        self.played.append((request.key, data))
+        result = failing(findings=[lost_finding()]) if self.violates(data) else passing()
+        return replace(judged(result), name=request.name, features=self.features(data))
+
+    def hunt(self, **more: Any) -> Hunt:
+        """A hunt of these rounds, played to its end."""
+        asked = {"first": SCENARIO, "seed": 7, "plan": any_plan, "choices": CHOICES}
+        hunting = Hunt(**{**asked, "rounds_at_most": 40, **more})
+        answered(hunting.rounds(), self)
+        return hunting
+
+
+def any_plan(data: Data, seed: int) -> Any:
+    return SimpleNamespace(variant="", seed=seed)
+
+
+def kinds_of(data: Data) -> list[str]:
+    return sorted({f"fault {step['fault']}" for step in data["faults"]})
+
+
+def test_what_showed_something_new_is_kept_and_changed() -> None:
+    rounds = Rounds(features=kinds_of)
+    hunting = rounds.hunt()
+    assert hunting.played == hunting.judged == 40
+    kept = {feature for entry in hunting.entries for feature in entry.features}
+    assert kept == {f"fault {kind}" for kind in CHOICES.kinds}
+    parents = {entry.name for entry in hunting.entries}
+    assert all(entry.parent in parents for entry in hunting.entries[1:])
+    # Most rounds are made from something that had shown a fault.
+    assert sum(bool(data["faults"]) for _, data in rounds.played) > 30
+
+
+def test_the_same_seed_and_outcomes_ask_for_the_same_rounds() -> None:
+    first, second, other = (Rounds(features=kinds_of) for _ in range(3))
+    first.hunt()
+    second.hunt()
+    other.hunt(seed=8)
+    assert first.played == second.played
+    assert first.played != other.played
+
+
+def test_a_rare_feature_gets_more_rounds() -> None:
+    """Of two entries, the one with the feature that few rounds had is the heavier one."""
+    hunting = Rounds().hunt(rounds_at_most=1)
+    common = CorpusEntry(scenario=SCENARIO, seed=1, features=("often",))
+    rare = replace(common, features=("once",))
+    hunting.seen.update({"often": 50, "once": 1})
+    assert hunting._energy(rare) > 5 * hunting._energy(common)
+    assert hunting._energy(replace(rare, chosen=1)) < hunting._energy(rare)
+
+
+def test_what_breaks_a_promise_is_played_again_and_told_once() -> None:
+    told: list[int] = []
+    rounds = Rounds(features=kinds_of, violates=lambda data: len(data["faults"]) > 1)
+    hunting = rounds.hunt(on_found=lambda found: told.append(found.shown))
+    (found,) = hunting.found
+    assert found.what == ("acked-lost",)
+    assert (found.shown, len(found.rounds)) == (REPEATS, REPEATS)
+    assert told == [1, 2, 3]
+    again = [key for key, _ in rounds.played if key == f"{found.entry.name} {found.entry.seed}"]
+    assert len(again) == REPEATS
+
+
+def test_a_class_that_is_known_is_not_looked_for() -> None:
+    rounds = Rounds(features=kinds_of, violates=lambda data: True)
+    assert not rounds.hunt(known=frozenset({"acked-lost"})).found
+
+
+def test_a_line_that_accuses_its_own_program_is_found_without_a_violation() -> None:
+    line = "log client this is a bug, please report"
+    (found,) = Rounds(features=lambda data: [line] if data["faults"] else []).hunt().found
+    assert found.what == (line,)
+    assert not found.is_violation
+    assert len(found.rounds) == 1
+
+
+def test_a_scenario_that_shows_a_class_by_itself_is_refused() -> None:
+    with pytest.raises(UsageError, match="shows acked-lost without a change") as caught:
+        Rounds(violates=lambda data: True).hunt()
+    assert caught.value.hint == "--known acked-lost ignores this class"
+
+
+def test_the_corpus_of_before_is_played_first() -> None:
+    before = CorpusEntry(
+        scenario={**SCENARIO, "faults": [{"fault": "kill", "at": 3.0}]}, seed=3, features=()
+    )
+    rounds = Rounds(features=kinds_of)
+    rounds.hunt(before=[before], rounds_at_most=3)
+    assert rounds.played[1] == (f"{before.name} 3", before.scenario)
+
+
+# ----- changes ------------------------------------------------------------------------------------
+
+
+def test_drawn_steps_fit_the_plan_and_end_within_the_load() -> None:
+    rng = random.Random(1)
+    kinds = faults.drawable(INVENTORY, LOAD_S)
+    assert {"kill", "pause", "client-kill", "leader-move", "latency"} <= {*kinds}
+    for kind in kinds:
+        for _ in range(20):
+            step = faults.draw_step(kind, INVENTORY, rng, LOAD_S)
+            (firing,) = faults.compile([step], INVENTORY, seed=1, load_s=LOAD_S).firings
+            assert firing.t_s + (firing.for_s or 0.0) < LOAD_S
+
+
+def test_a_changed_step_differs_in_one_key_and_still_fits() -> None:
+    rng, step = random.Random(1), {"fault": "pause", "target": "kafka-1", "at": 2.0, "for": 3.0}
+    found = [faults.change_step(step, INVENTORY, rng, LOAD_S) for _ in range(40)]
+    different = [
+        {key for key in each if each[key] != step.get(key)} for each in found if each is not None
+    ]
+    assert {frozenset(keys) for keys in different} == {
+        frozenset({key}) for key in ("at", "for", "target")
+    }
+    for each in found:
+        if each is not None:
+            faults.compile([each], INVENTORY, seed=1, load_s=LOAD_S)
+    assert faults.change_step({"mix": {}}, INVENTORY, rng, LOAD_S) is None
+
+
+def test_a_change_leaves_the_scenario_that_it_is_made_from() -> None:
+    before = repr(SCENARIO)
+    found = [changed(SCENARIO, [], CHOICES, random.Random(seed)) for seed in range(200)]
+    assert repr(SCENARIO) == before
+    words = {word.split()[0] for each in found if each for word in each[1]}
+    assert {"with", "load.rate", "load.payload", "topics.orders.partitions"} <= words
+    assert {"producers.app.count", "producers.app.lanes", "producers.app.results"} <= words
+
+
+# ----- features -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"), [(0, "0"), (1, "1"), (5, "4"), (1024, "1024"), (0.3, "0.25")]
+)
+def test_amounts_are_rounded_down_to_powers_of_two(amount: float, text: str) -> None:
+    assert power_of_two(amount) == text
+
+
+def test_lines_of_two_runs_are_one_feature() -> None:
+    lines = [
+        "%4|1700000000.123|FAIL|rdkafka#producer-1| 127.0.0.1:9092/1: Connect failed after 3ms",
+        "%4|1700000099.456|FAIL|rdkafka#producer-2| 127.0.0.3:9093/3: Connect failed after 12ms",
+    ]
+    assert len({masked(line) for line in lines}) == 1
+    assert "Connect failed after" in masked(lines[0])
+
+
+def test_features_of_a_judged_round(tmp_path: Path) -> None:
+    """Without logs and names: those are read from the files of a live run."""
+    run = RunDir(tmp_path)
+    run.sealed.mkdir()
+    run.manifest.write_text("{}")
+    one, other = fault_rows()[:2]
+    together = [
+        replace(one, kind="kill", t_s=1.0, until_s=5.0, effective=True, outage_s=3.0),
+        replace(other, kind="pause", t_s=4.0, until_s=6.0, effective=True),
+    ]
+    permitted = replace(lost_finding(), status=Status.PERMITTED)
+    found = features_of(run, replace(passing(), findings=[permitted], faults=together))
+    assert {"class acked-lost permitted", "at once kill + pause", "outage kill 2 s"} <= {*found}
+    assert found == sorted(found)
+
+
+# ----- corpus -------------------------------------------------------------------------------------
+
+
+def test_a_corpus_is_read_as_it_was_written_and_damaged_files_are_left_out(tmp_path: Path) -> None:
+    entry = CorpusEntry(
+        scenario=SCENARIO, seed=5, features=("class stall permitted",), changes=["with kill"]
+    )
+    write_entry(tmp_path, entry)
+    write_entry(tmp_path, entry)
+    write_entry(tmp_path, replace(entry, scenario={**SCENARIO, "system": "nats"}))
+    (tmp_path / "damaged.yaml").write_text("schema_version: 1\nseed: [")
+    (tmp_path / "old.yaml").write_text("schema_version: 7")
+    (tmp_path / "other.yaml").write_text("schema_version: 1\nseed: 3\n")
+    entries, left_out = read_corpus(tmp_path, "kafka")
+    assert [(each.name, each.scenario, each.seed) for each in entries] == [
+        (entry.name, SCENARIO, 5)
+    ]
+    assert len(left_out) == 4
+    for name, text in {
+        "damaged.yaml": "YAML",
+        "old.yaml": "schema_version is 7",
+        "other.yaml": "scenario",
+    }.items():
+        assert any(name in line and text in line for line in left_out), (name, left_out)
+    assert any("is for nats, and this hunt is on kafka" in line for line in left_out)
+
+
+def test_a_corpus_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
+    assert read_corpus(tmp_path / "new", "kafka") == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["--client", "kafka-clients"], "how long may the hunt take?"),
+        (["--budget", "1m"], "which scenario or client?"),
+        (["--client", "kafka-client", "--budget", "1m"], "--client kafka-client: no such client"),
+        (["kafka-smoke", "--known", "lost", "--budget", "1m"], "--known lost is not a class"),
+        (
+            ["--client", "sarama", "--system", "nats", "--budget", "1m"],
+            "--client sarama is for kafka, and --system is nats",
+        ),
+        (["--resume", "nothing", "--budget", "1m"], "no hunt 'nothing'"),
+    ],
+)
+def test_what_cannot_be_hunted_is_refused(
+    words: list[str], text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--run-dir", str(tmp_path), "hunt", *words]) == 2
+    assert text in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
