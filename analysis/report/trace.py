@@ -10,7 +10,7 @@ a trace in a run of many millions of messages takes a moment.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 import pyarrow.compute as pc
@@ -90,6 +90,7 @@ class _Tracer:
     def __init__(self, tables: SealedTables) -> None:
         self._tables = tables
         self._context = tables.context
+        self._read_ends: dict[tuple[int, int], list[SealedRow]] = {}
 
     def at_place(self, stream_text: str, place: Sequence[int], asked: str) -> Trace:
         """``place``: offset; or ledger, entry and, in a batch, index."""
@@ -304,21 +305,28 @@ class _Tracer:
 
     def _settled_ns(self, row: SealedRow, bucket: int) -> list[int]:
         """When what the session did later settled this delivery."""
-        event, after = pc.field("event"), pc.field("ordinal") > row.ordinal
-        own = after & (pc.field("session") == row.session)
         if self._context.is_queue[row.stream]:
-            ends = self._tables.read(
-                "deliveries", bucket, own & event.isin([int(e) for e in _ENDS])
-            )
-            first = min(ends, key=lambda r: r.ordinal, default=None)
-            return [first.t_ns] if first and first.event in _ENDS[:2] else []
-        own = own & (pc.field("stream") == row.stream)
+            ends = self._ends(row.session, bucket)
+            at = bisect_right(ends, row.ordinal, key=_ordinal)
+            return [ends[at].t_ns] if at < len(ends) and ends[at].event in _ENDS[:2] else []
+        event, after = pc.field("event"), pc.field("ordinal") > row.ordinal
+        own = after & (pc.field("session") == row.session) & (pc.field("stream") == row.stream)
         if self._context.has_offsets:
             own = own & (event == int(Event.COMMIT)) & (pc.field("position") > row.position)
         else:
             own = own & (event == int(Event.ACK_CONFIRMED)) & (pc.field("position") == row.position)
             own = own & (pc.field("ledger") == row.ledger) & (pc.field("batch") == row.batch)
         return [found.t_ns for found in self._tables.read("deliveries", bucket, own)]
+
+    def _ends(self, session: int, bucket: int) -> list[SealedRow]:
+        """Return what ended deliveries of a session of a queue, in its order. It is read once: a
+        message may be delivered thousands of times."""
+        if (session, bucket) not in self._read_ends:
+            wanted = pc.field("event").isin([int(event) for event in _ENDS])
+            wanted = wanted & (pc.field("session") == session)
+            rows = self._tables.read("deliveries", bucket, wanted)
+            self._read_ends[session, bucket] = sorted(rows, key=_ordinal)
+        return self._read_ends[session, bucket]
 
     def _log_text(self, lane: int, sends: Sequence[SealedRow]) -> str:
         """How far the log was read where the message should be; of a queue, what was left in it."""
@@ -407,6 +415,10 @@ def _txn(row: SealedRow) -> str:
 
 def _in_log_order(row: SealedRow) -> tuple[int, ...]:
     return row.stream, row.ledger, row.position, row.batch
+
+
+def _ordinal(row: SealedRow) -> int:
+    return row.ordinal
 
 
 def _position(row: SealedRow) -> str:

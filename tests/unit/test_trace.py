@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -13,6 +14,7 @@ from rich.console import Console
 from analysis.report.documents import write_result
 from analysis.report.terminal_lookups import print_trace
 from analysis.report.trace import Trace, trace
+from analysis.report.trace_tables import SealedRow, SealedTables
 from harness.errors import UsageError
 from harness.records import Check, Event, Kind
 from harness.rundir import RunDir
@@ -302,6 +304,28 @@ def test_a_message_that_a_queue_gave_out_is_not_lost_and_has_no_cause(tmp_path: 
     commit = next(line for line in text.splitlines() if "commit" in line)
     assert commit.rstrip().endswith("by c-1 of group")
     assert trace(run, "1/0/2").cause.startswith("acknowledged while qpid-1 led, by the time alone")
+
+
+def test_ends_of_deliveries_are_read_once_however_often_a_message_came(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    h = History(system="qpid").sent(1)
+    for number in range(20):
+        h.deliver(0, position=-1, redelivery=number).ends(
+            Event.COMMIT if number == 19 else Event.ROLLBACK_END
+        )
+    run, reads = h.write(tmp_path / "run"), []
+    read = SealedTables.read
+
+    def counted(tables: SealedTables, table: str, *asked: Any) -> list[SealedRow]:
+        reads.append(table)
+        return read(tables, table, *asked)
+
+    monkeypatch.setattr(SealedTables, "read", counted)
+    deliveries = trace(run, "1/0/0").deliveries
+    assert len(deliveries) == 20
+    assert [each.t_committed_s is not None for each in deliveries] == [*[False] * 19, True]
+    assert reads.count("deliveries") == 2
 
 
 def test_what_was_not_read_is_not_called_lost(tmp_path: Path) -> None:
