@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +27,15 @@ LOG: Final = "log"
 #: Different lines of the logs that a round keeps, at most.
 _MOST_LINES: Final = 200
 _LINE_CHARS: Final = 160
+#: How much was sent and read says nothing of how it went.
+_VOLUMES: Final = frozenset(
+    {
+        *("attempted", "ok", "warm_up", "deliveries", "acks_confirmed"),
+        *("sends_before_first_ok", "clients_at_fault", "faults_effective"),
+    }
+)
+#: Outages and recoveries that are shorter are alike.
+_LEAST_S: Final = 1.0
 #: Parts of a line that differ from run to run: names with digits in them, numbers, quoted texts.
 _VARIABLE: Final = re.compile(
     r"""0x[0-9a-fA-F]+|"[^"]*"|'[^']*'|\[[^\]]*\]|[\w./:-]*\d[\w./:-]*""", re.ASCII
@@ -48,8 +57,14 @@ def power_of_two(amount: float) -> str:
     return f"{2.0 ** math.floor(math.log2(amount)):g}" if amount > 0 else "0"
 
 
-def masked(text: str) -> str:
-    """Return a line of a log without the parts that differ from run to run."""
+def masked(text: str, names: Iterable[str] = ()) -> str:
+    """Return a line of a log without the parts that differ from run to run.
+
+    Args:
+        names: of clients: what one of them says is the same when another one says it.
+    """
+    for name in names:
+        text = text.replace(name, "*")
     return " ".join(_VARIABLE.sub("*", text).split())[:_LINE_CHARS]
 
 
@@ -61,9 +76,9 @@ def _figures(result: Result) -> Iterator[str]:
             yield f"class {finding.cls} {finding.status}"
             yield from (f"split {finding.cls} {name}" for name, n in finding.split.items() if n)
     for name, count in (*result.exposure.items(), *result.sends.items()):
-        if count:
+        if count and name not in _VOLUMES:
             yield f"count {name} {power_of_two(count)}"
-    for name in ("p50", "p99", "max"):
+    for name in ("p99", "max"):
         if value := result.latency_ms.get(name):
             yield f"latency {name} {power_of_two(value)} ms"
     for hang in result.hangs:
@@ -88,7 +103,7 @@ def _together(faults: Iterable[FaultRow]) -> Iterator[str]:
         yield f"fault {fault.kind}"
         for name, seconds in (("outage", fault.outage_s), ("recovery", fault.recovery_s)):
             if seconds:
-                yield f"{name} {fault.kind} {power_of_two(seconds)} s"
+                yield f"{name} {fault.kind} {power_of_two(max(seconds, _LEAST_S))} s"
     for one, other in combinations(effective, 2):
         if _overlap(one, other):
             yield f"at once {' + '.join(sorted((one.kind, other.kind)))}"
@@ -106,18 +121,19 @@ def _lines(run: RunDir) -> list[str]:
         return []
     manifest = read_document(run.manifest, Manifest)
     begin_ns, end_ns = clock.wall_ns(manifest.epoch_ns), clock.wall_ns(manifest.last_ns)
+    names = sorted((worker.name for worker in manifest.workers), key=len, reverse=True)
     found: dict[str, None] = {}
     for file in log_files(run):
-        for line in _severe(file, begin_ns, end_ns):
+        for line in _severe(file, names, begin_ns, end_ns):
             found[f"{LOG} {'broker' if file.is_node else 'client'} {line}"] = None
             if len(found) == _MOST_LINES:
                 return [*found]
     return [*found]
 
 
-def _severe(file: LogFile, begin_ns: int, end_ns: int) -> Iterator[str]:
+def _severe(file: LogFile, names: Sequence[str], begin_ns: int, end_ns: int) -> Iterator[str]:
     """Yield the masked lines of one log that are a warning or worse."""
     if file.stamps:
         for entry in Excerpt(file.path, file.stamps, begin_ns, end_ns):
             if entry.severe:
-                yield masked(entry.said)
+                yield masked(entry.said, names)

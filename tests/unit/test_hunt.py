@@ -210,6 +210,8 @@ def test_lines_of_two_runs_are_one_feature() -> None:
     ]
     assert len({masked(line) for line in lines}) == 1
     assert "Connect failed after" in masked(lines[0])
+    said = {f"{name}: fenced" for name in ("producer-shop", "producer-app")}
+    assert {masked(text, ["producer-shop", "producer-app"]) for text in said} == {"*: fenced"}
 
 
 def test_features_of_a_judged_round(tmp_path: Path) -> None:
@@ -219,12 +221,19 @@ def test_features_of_a_judged_round(tmp_path: Path) -> None:
     run.manifest.write_text("{}")
     one, other = fault_rows()[:2]
     together = [
-        replace(one, kind="kill", t_s=1.0, until_s=5.0, effective=True, outage_s=3.0),
+        replace(
+            one, kind="kill", t_s=1.0, until_s=5.0, effective=True, outage_s=3.0, recovery_s=0.1
+        ),
         replace(other, kind="pause", t_s=4.0, until_s=6.0, effective=True),
     ]
     permitted = replace(lost_finding(), status=Status.PERMITTED)
     found = features_of(run, replace(passing(), findings=[permitted], faults=together))
-    assert {"class acked-lost permitted", "at once kill + pause", "outage kill 2 s"} <= {*found}
+    assert {
+        "class acked-lost permitted",
+        "at once kill + pause",
+        "outage kill 2 s",
+        "recovery kill 1 s",
+    } <= {*found}
     assert found == sorted(found)
 
 
