@@ -13,6 +13,7 @@ from cli import main
 from commands import clusters, contract, suites, upkeep
 from experiments import variants as running
 from experiments.bisect import rounds as bisecting
+from experiments.hunt import hunting as hunts
 from experiments.repro import rounds as repro
 from experiments.shrink import rounds as shrinks
 from harness.errors import Exit
@@ -24,7 +25,10 @@ REFUSALS = (Exit.PASS, Exit.USAGE, Exit.UNKNOWN, Exit.ENVIRONMENT)
 
 #: Where a command has accepted what it was given and goes on to start, build, download or judge.
 STARTS = (
-    *((module, "new_run") for module in (running, repro, clusters, contract, bisecting, shrinks)),
+    *(
+        (module, "new_run")
+        for module in (running, repro, clusters, contract, bisecting, shrinks, hunts)
+    ),
     *((suites, "_begin"), (suites, "_resume")),
     *(
         (upkeep, "fetch_files"),

@@ -22,7 +22,7 @@ from tests.pages import PAGES, ROOT, commands_of
 from tests.pages import STARTS as START_PAGES
 from tests.planted.campaign import LOST, leave_campaign
 
-STARTERS = ("run", "repro", "suite", "analyze", "shrink", "bisect", "up")
+STARTERS = ("run", "repro", "suite", "analyze", "shrink", "hunt", "bisect", "up")
 #: For a cluster that `up` left running, which there is none of here.
 FOR_A_CLUSTER = ("inject", "down")
 

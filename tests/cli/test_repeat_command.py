@@ -17,6 +17,7 @@ from cli import cli
 from commands.repeating import OF_THIS_TIME, repeat_command
 from experiments import variants as running
 from experiments.bisect.question import BisectRequest
+from experiments.hunt.hunting import HuntRequest
 from experiments.nights.planning import SuiteRequest, plan_night
 from experiments.preflight import Preflight
 from experiments.repro import rounds as repro
@@ -187,6 +188,11 @@ ASKED: dict[str, tuple[str, type]] = {
     "shrink": (
         "kafka-quick --class hang --variant v --seed 7 --set a=b --runtime docker --master m",
         ShrinkRequest,
+    ),
+    "hunt": (
+        "kafka-quick --client sarama@1 --system kafka --rounds 3 --corpus /c --known hang --known stall"
+        " --variant v --seed 7 --set a=b --runtime docker --master m",
+        HuntRequest,
     ),
     "suite run": ("nightly --only a --only b --shard 2/4 --seed 7 --runtime docker", SuiteRequest),
 }

@@ -15,7 +15,7 @@ from harness.errors import Exit
 from tests.cli.answers import STARTS, StartedError, refuse_to_start
 from tests.live.run_rig import brokerstorm
 
-STARTERS = ("run", "repro", "suite", "shrink", "bisect")
+STARTERS = ("run", "repro", "suite", "shrink", "hunt", "bisect")
 
 
 def printed_commands(summary: str) -> list[list[str]]:

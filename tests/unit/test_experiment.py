@@ -92,7 +92,7 @@ def test_the_folder_to_go_on_in_is_named_by_its_id_or_its_path(tmp_path: Path) -
 def test_a_folder_that_is_damaged_or_of_another_version_is_refused(
     text: str, message: str, tmp_path: Path
 ) -> None:
-    (tmp_path / ASKED).write_text(text)
+    RunDir(tmp_path).experiment.write_text(text)
     with pytest.raises(UsageError, match=message):
         begun(tmp_path, ".", "shrink", Wanted)
 

@@ -87,7 +87,9 @@ def _value(name: str, text: str) -> Any:
     try:
         return float(text) if "." in text else int(text)
     except ValueError:
-        raise WorkerFailure(f"nats-py: option {name}: {text!r} is not a number", hint=_HINT) from None
+        raise WorkerFailure(
+            f"nats-py: option {name}: {text!r} is not a number", hint=_HINT
+        ) from None
 
 
 def _context(options: Mapping[str, str]) -> ssl.SSLContext:
